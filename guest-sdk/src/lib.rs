@@ -51,6 +51,7 @@ mod sys;
 
 pub mod addresses;
 pub mod attachments;
+pub mod bandwidth;
 pub mod bridge;
 pub mod check;
 pub mod configure;

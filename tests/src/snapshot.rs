@@ -40,6 +40,15 @@ if [ -s /proc/net/ip_tables_names ]; then echo '# legacy'; iptables-legacy-save;
 if [ -s /proc/net/ip6_tables_names ]; then echo '# legacy6'; ip6tables-legacy-save; fi
 "#;
 
+/// A script that prints the qdiscs that somebody set, and the filters of what links receive. The numbers of actions and
+/// references are the kernel's own.
+const SHAPING: &str = r#"
+tc qdisc show | grep -v ' 0: ' | sed 's/ refcnt [0-9]*//; s/ direct_packets_stat [0-9]*//'
+tc qdisc show | sed -n 's/^qdisc ingress .* dev \([^ ]*\) .*/\1/p' | while read -r link; do
+  tc filter show dev "$link" ingress | sed -n "s/^/$link /; s/index [0-9].*//; /flowid\|match\|action/p"
+done
+"#;
+
 impl Node {
     /// Returns the snapshot of the host, of those `containers` that still exist, and of the files below `/run` and
     /// `/var/lib`. `names` learns names for random values in it, and is applied to it.
@@ -53,7 +62,11 @@ impl Node {
                 .with_context(|| format!("of container {container}"))?;
             namespaces.push(((*container).to_owned(), network));
         }
-        let host = Network::parse(&self.sh(&format!("{NETWORK}{FIREWALL}"))?).context("of the host")?;
+        let mut host = Network::parse(&self.sh(&format!("{NETWORK}{FIREWALL}"))?).context("of the host")?;
+        // Few cases limit a rate, and tc is one program more.
+        if host.links.iter().any(|link| text(link, "qdisc") != "noqueue" && text(link, "qdisc") != "noop") {
+            host.shaping = self.sh(SHAPING)?.lines().map(str::to_owned).collect();
+        }
         learn(&host, &namespaces, names);
 
         let mut tree = Map::new();
@@ -80,6 +93,7 @@ struct Network {
     /// The same rules as text: the JSON form of older versions lacks the comments of tables and chains.
     nft_text: String,
     iptables: String,
+    shaping: Vec<String>,
 }
 
 impl Network {
@@ -106,6 +120,7 @@ impl Network {
             nft,
             nft_text,
             iptables,
+            shaping: Vec::new(),
         })
     }
 
@@ -126,6 +141,7 @@ impl Network {
             "nft": nft_tree(&self.nft),
             "nft comments": nft_comments(&self.nft_text),
             "iptables": iptables_tree(&self.iptables),
+            "shaping": self.shaping,
         });
         apply(names, &tree)
     }

@@ -12,6 +12,8 @@ const OTHERS: usize = 40;
 const RULES: usize = 400;
 /// The bytes of further answers about the run's own link: it is read again and again until it is up.
 const SLACK: u64 = 24 << 10;
+/// The beginnings of two chains: one datagram of each, of at most 32 KiB.
+const HEAD: u64 = 64 << 10;
 
 fn config() -> Value {
     json!({
@@ -32,9 +34,12 @@ struct Cost {
 fn cost(node: &Node, verb: &str, ifname: &str, config: &Value) -> Result<(Cost, Value)> {
     let wrapper =
         ["strace", "-qq", "-o", TRACE, "-e", "trace=openat,openat2,recvfrom", "-e", "signal=none"].map(str::to_owned);
-    let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
     let call = if verb == "GC" { call } else { call.attachment("c1", &node.netns("c1"), ifname) };
-    let result = node.call_under(&wrapper, &call)?.success()?;
+    let answer = node.call_under(&wrapper, &call)?;
+    // A plugin without a result prints nothing.
+    let result = answer.success()?;
     let mut cost = Cost { opened: 0, received: 0 };
     for line in std::fs::read_to_string(node.path(TRACE))?.lines() {
         let answer = line.rsplit_once(" = ").map_or("", |(_, answer)| answer);
@@ -143,5 +148,81 @@ fn rules_of_others_in_iptables_are_not_read() -> Result<()> {
         ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
     }
     ensure!(node.sh("iptables-save -t nat | grep -c '^:CNI-'")?.trim() == RULES.to_string(), "others lost a chain");
+    Ok(())
+}
+
+/// portmap and firewall read no rules of other attachments, and no records, whichever packet filter they use.
+#[test]
+fn forwards_of_others_are_not_read() -> Result<()> {
+    let mappings = json!([{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]);
+    let portmap = |backend: &str| json!({"type": "portmap", "backend": backend, "snat": true, "runtimeConfig": {"portMappings": mappings}});
+    let others_in_iptables = |number: usize| {
+        let (chain, address) = (format!("CNI-DN-{number:021x}"), format!("10.8.{}.{}", number / 250, number % 250));
+        format!(
+            "*nat\n-N {chain}\n-A {chain} -p tcp -m tcp --dport {number} -j DNAT --to-destination {address}:80\n\
+             -A CNI-HOSTPORT-DNAT -p tcp -m multiport --dports {number} -j {chain}\n-A POSTROUTING -s {address} -j RETURN\n\
+             COMMIT\n*filter\n-A CNI-FORWARD -d {address} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
+             -A CNI-FORWARD -s {address} -j ACCEPT\nCOMMIT\n"
+        )
+    };
+    let others_in_nftables = |number: usize| {
+        format!(
+            "add rule ip cni_hostport hostports tcp dport {number} dnat to 10.8.0.1:80 comment \"other{number}\"\n\
+             add rule ip cni_hostport masquerading ip daddr 10.8.0.1 masquerade comment \"other{number}\"\n"
+        )
+    };
+    for (kind, patch) in [
+        ("iptables", portmap("iptables")),
+        ("nftables", portmap("nftables")),
+        ("iptables", json!({"type": "firewall", "backend": "iptables"})),
+        ("iptables", json!({"type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"})),
+    ] {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        let bridge = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/16"}]]},
+        });
+        let (_, previous) = cost(&node, "ADD", "eth0", &bridge)?;
+        let mut config = json!({"cniVersion": "1.1.0", "name": "net", "prevResult": previous});
+        merge(&mut config, &patch);
+        let life = || -> Result<[Cost; 3]> {
+            let [add, check, del] = ["ADD", "CHECK", "DEL"].map(|verb| cost(&node, verb, "eth0", &config));
+            Ok([add?.0, check?.0, del?.0])
+        };
+        // What all attachments share is there from the second one on.
+        let sole = || node.sh(if kind == "iptables" { "iptables-save | grep -v ^#" } else { "nft list ruleset" });
+        life()?;
+        let before = sole()?;
+        let empty = life()?;
+        for chunk in (1..=RULES).collect::<Vec<_>>().chunks(20) {
+            let (text, load) = match kind {
+                "iptables" => (
+                    chunk.iter().map(|number| others_in_iptables(*number)).collect::<String>(),
+                    "iptables-restore --noflush <",
+                ),
+                _ => (chunk.iter().map(|number| others_in_nftables(*number)).collect(), "nft -f"),
+            };
+            // Each table may be missing a chain that the other plugin makes.
+            let chains = "iptables -t nat -N CNI-HOSTPORT-DNAT; iptables -N CNI-FORWARD";
+            std::fs::write(node.path("/var/log/rules"), text)?;
+            node.sh(&format!("({chains}) 2>/dev/null || true; {load} /var/log/rules"))?;
+        }
+        for number in 1..=OTHERS {
+            cost(&node, "ADD", &format!("eth{number}"), &bridge)?;
+        }
+        let full = life()?;
+        for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
+            ensure!(full.opened <= empty.opened + 2, "{patch}: {verb} opens more: {empty:?}, on a full node {full:?}");
+            ensure!(
+                full.received <= empty.received + HEAD,
+                "{patch}: {verb} looks at others: {empty:?}, on a full node {full:?}"
+            );
+        }
+        let after = sole()?;
+        let own =
+            |rules: &str| rules.lines().filter(|line| line.contains("10.9.0.")).map(str::to_owned).collect::<Vec<_>>();
+        ensure!(own(&before) == own(&after), "{patch}: rules are left: {after}");
+    }
     Ok(())
 }

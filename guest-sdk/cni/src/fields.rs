@@ -89,7 +89,9 @@ impl<'a> Fields<'a> {
         let (structure, path) = (self.structure, self.path_to(name));
         let found = match found {
             // The number is quoted only if the field takes numbers.
-            Json::Number(number) if matches!(wanted, "int" | "uint" | "uint32") => format!("number {number}"),
+            Json::Number(number) if matches!(wanted, "int" | "uint" | "uint32" | "uint64") => {
+                format!("number {number}")
+            }
             other => other.kind().to_owned(),
         };
         Error::internal(format!(
@@ -124,6 +126,14 @@ impl<'a> Fields<'a> {
     /// Reads a whole number of 0 or more.
     pub fn uint(&self, name: &str) -> Result<Option<u64>, Error> {
         self.scalar(name, "uint", |json| match json {
+            Json::Number(number) => number.as_u64(),
+            _ => None,
+        })
+    }
+
+    /// Reads a whole number of 0 or more, where the native plugin's type has its size in its name.
+    pub fn uint64(&self, name: &str) -> Result<Option<u64>, Error> {
+        self.scalar(name, "uint64", |json| match json {
             Json::Number(number) => number.as_u64(),
             _ => None,
         })

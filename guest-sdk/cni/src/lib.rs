@@ -9,6 +9,7 @@
 
 mod address;
 mod args;
+mod bandwidth;
 mod conf;
 mod error;
 mod fields;
@@ -25,6 +26,7 @@ mod version;
 
 pub use address::{parse_cidr, parse_ip};
 pub use args::Args;
+pub use bandwidth::{Bandwidth, RateLimit};
 pub use conf::{Attachment, NetConf};
 pub use error::{Error, code};
 pub use fields::Fields;

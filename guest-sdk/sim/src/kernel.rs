@@ -5,7 +5,7 @@ use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
     Address, Backend, Dns, ErrorCode, Forward, Handle, IngressPolicy, LinkInfo, LinkSysctl, Mac, MacvlanMode, OpError,
-    Operation, PortSpec,
+    Operation, PortSpec, RateLimit,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
@@ -93,6 +93,8 @@ pub struct Kernel {
     pub admitted: Vec<IpNet>,
     /// The isolation of the attachment's bridge.
     pub isolated: Option<IngressPolicy>,
+    /// The limits of the rate to the container, and from it.
+    pub limits: (Option<RateLimit>, Option<RateLimit>),
     /// The only address that the attachment may send from.
     pub mac_guard: Option<Mac>,
     /// The answers of the delegate.
@@ -102,6 +104,8 @@ pub struct Kernel {
     pub attachment: Vec<(IpNet, Option<IpAddr>)>,
     /// The name for the host end of a new pair; `None` makes one up.
     pub host_end_name: Option<String>,
+    /// The name for a link that shapes what the container sends; `None` makes one up.
+    pub ifb_name: Option<String>,
     /// The link of the host that an earlier plugin made, and that may be attached.
     pub previous_link: Option<String>,
     /// host-local's store.
@@ -136,10 +140,12 @@ impl Default for Kernel {
             taken_ports: Vec::new(),
             admitted: Vec::new(),
             isolated: None,
+            limits: (None, None),
             mac_guard: None,
             ipam: Ipam::default(),
             attachment: Vec::new(),
             host_end_name: None,
+            ifb_name: None,
             previous_link: None,
             leases: Vec::new(),
             resolv_conf: None,

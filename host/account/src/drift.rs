@@ -347,6 +347,7 @@ impl NodeState {
             Effect::PortMappings(forwards) => self.port_mappings(account, plugin, forwards),
             Effect::Firewall(forwarded) => self.forwarded(account, plugin, forwarded),
             Effect::Isolation(isolation) => self.isolated(account, plugin, isolation),
+            Effect::Bandwidth(limits) => self.limited(account, plugin, limits),
             Effect::MacGuard(guard) => self.guard(account, header, plugin, guard, container),
             Effect::Lease(Lease { directory }) => self.lease(account, header, plugin, Path::new(directory)),
             Effect::Native(Native { plugin: native }) => {

@@ -73,6 +73,13 @@ impl AttachmentKey {
             .map(|text| hashed(28, crate::hostport::CHAIN_PREFIX, &text))
     }
 
+    /// Returns the two possible names of the link that shapes what the container sends. The first is the native plugin's,
+    /// which the container's attachments to the network share. The second is this attachment's alone.
+    pub fn ifb_names(&self) -> [String; 2] {
+        let parts = joined(&[&self.network, &self.container_id, &self.ifname]);
+        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(15, "bwp", &text))
+    }
+
     /// Returns the comment of rules that lead to the chain of the container's port mappings.
     ///
     /// # Errors

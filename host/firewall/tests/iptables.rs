@@ -13,9 +13,11 @@ use std::time::Instant;
 
 use common::{addrs, key, nft, own_namespace, tool};
 use postern_confine::{Direct, NoPrograms, Output, Program, Run};
+use postern_firewall::hostport::{Forward, HostPorts, MarkBy, Protocol, Sources};
 use postern_firewall::iptables::{
     ProgramRunner, check, ensure, list, may_exist, needs_program, remove, remove_all, remove_seen, retain, usable,
 };
+use postern_firewall::iptables::{forward, hostport};
 use postern_firewall::{AttachmentKey, Nft};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
@@ -441,4 +443,87 @@ fn rules_in_another_form() {
     assert!(!needs_program(none, &key("cid2"), false));
     remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
     assert_eq!((rules().len(), chains()), (1, 0), "{:?}", rules());
+}
+
+/// A rule of portmap's chains that can't be read needs the program: one in the attachment's own chain, and one in the
+/// chains that all share.
+#[test]
+fn forwards_in_another_form_need_the_program() {
+    own_namespace();
+    let none = ProgramRunner { runner: &NoPrograms, ..soon() };
+    let needs = |of: &str| hostport::needs_program(none, &key(of));
+    let forward = Forward { protocol: Protocol::Tcp, host_ip: None, host_port: 8080, container_port: 80 };
+    let ports = HostPorts {
+        key: key("cid1"),
+        address: "10.1.0.3/16".parse().unwrap(),
+        forwards: vec![forward],
+        sources: Sources::Own,
+        mark: MarkBy::Bit(13),
+        conditions: Vec::new(),
+    };
+    ports.iptables_ensure(none).unwrap();
+    assert!(!needs("cid1"));
+    let own = tool("iptables", "iptables -t nat -S | sed -n 's/^-N \\(CNI-DN-.*\\)/\\1/p'");
+    let own = own.trim();
+    tool("iptables", &format!("iptables -t nat -A {own} -m limit --limit 1/sec -j RETURN"));
+    assert!(needs("cid1") && !needs("cid2"));
+    ports.iptables_remove(&[], none).unwrap();
+    assert!(!needs("cid1"));
+    tool("iptables", "iptables -t nat -A CNI-HOSTPORT-SETMARK -m limit --limit 1/sec -j MARK --set-mark 1");
+    assert!(needs("cid1") && needs("cid2"));
+}
+
+/// Returns the lines of a chain of table `filter`.
+fn lines(chain: &str) -> Vec<String> {
+    let all = tool("iptables", &format!("iptables -S {chain}"));
+    all.lines().filter(|line| line.starts_with("-A")).map(str::to_owned).collect()
+}
+
+/// Each attachment has rules of its own, found by their handles among any number of others, equal ones too. What was made
+/// again has other handles, and is searched.
+#[test]
+fn rules_of_an_address_are_found_by_their_handles() {
+    own_namespace();
+    let none = ProgramRunner { runner: &NoPrograms, ..soon() };
+    let one = addrs(&["10.1.0.3/16", "fd00::3/64"]);
+    let before = forward::admit(&addrs(&["10.1.0.2/16"]), "CNI-ADMIN", true, none).unwrap();
+    let many: String = (0..600)
+        .map(|number| format!("-A CNI-FORWARD -s 10.2.{}.{} -j ACCEPT\n", number / 200, number % 200))
+        .collect();
+    let restore =
+        |text: &str| tool("iptables", &format!("printf '*filter\n%sCOMMIT\n' '{text}' | iptables-restore --noflush"));
+    restore(&many);
+    let ours = forward::admit(&one, "CNI-ADMIN", true, none).unwrap();
+    let others = forward::admit(&one, "CNI-ADMIN", true, none).unwrap();
+    assert_eq!((before.len(), ours.len(), others.len()), (2, 4, 4));
+    assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 600 + 2 + 2);
+    assert_eq!(lines("FORWARD").len(), 1, "what all share is there once");
+    let missing = |handles: &[u64]| forward::missing_rule(&one, Some("CNI-ADMIN"), None, handles, none).unwrap();
+    for handles in [&ours[..], &others, &[], &before] {
+        assert_eq!(missing(handles), None);
+    }
+    assert!(
+        forward::has(&one, &ours, none) && !forward::has(&one, &before, none) && !forward::has(&one, &ours[..2], none)
+    );
+    assert_eq!(forward::withdraw(&one, &ours, none).unwrap(), 4);
+    assert!(!forward::has(&one, &ours, none) && forward::has(&one, &others, none));
+    assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 600 + 2);
+    // What is there is not made again.
+    assert!(forward::admit(&one, "CNI-ADMIN", false, none).unwrap().is_empty());
+    // Somebody restores the rules: the handles are other rules' now.
+    let more = "sed '/^COMMIT/i -A INPUT -s 10.3.0.1 -j ACCEPT\\n-A INPUT -s 10.3.0.2 -j ACCEPT'";
+    tool("iptables", &format!("iptables-save -t filter | sed '/10.1.0.2/d' | {more} | iptables-restore"));
+    assert_eq!(missing(&others), None);
+    assert!(!forward::has(&one, &others, none));
+    // Drift: one of the rules, and what leads to them.
+    for wrong in ["-D CNI-FORWARD -s 10.1.0.3 -j ACCEPT", "-D CNI-FORWARD 1", "-D FORWARD 1"] {
+        tool("iptables", &format!("iptables {wrong}"));
+        assert!(missing(&others).is_some() && missing(&[]).is_some(), "{wrong}");
+        forward::admit(&one, "CNI-ADMIN", false, none).unwrap();
+        assert_eq!(missing(&others), None, "{wrong}");
+    }
+    // Without handles, each is removed as often as it is there.
+    tool("iptables", "iptables -A CNI-FORWARD -s 10.1.0.3 -j ACCEPT");
+    assert_eq!(forward::withdraw(&one, &[], none).unwrap(), 5);
+    assert_eq!(lines("CNI-FORWARD").len(), 1 + 600);
 }

@@ -7,7 +7,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
-use crate::capability::{facts, leases};
+use crate::capability::{facts, firewall, leases};
 use crate::collect;
 use crate::disk;
 use crate::effect::Effect;
@@ -51,6 +51,10 @@ struct Needs {
     files: Vec<PathBuf>,
     /// Programs to run.
     programs: Vec<Allowed>,
+    /// True if the iptables rules of masquerading, or of the node's ports, were looked at.
+    iptables: [bool; 2],
+    /// True if the rules of the firewall plugin were looked at.
+    forwarding: bool,
     /// True if firewalld is asked for.
     bus: bool,
     /// Zones of firewalld.
@@ -164,7 +168,9 @@ impl Needs {
             };
             let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
             if looks && may_run {
-                needs.add_iptables(session);
+                for is_of_ports in [false, true] {
+                    needs.add_iptables(session, is_of_ports);
+                }
             }
         }
         // The host itself gives leases back if the delegate can't be asked.
@@ -194,11 +200,11 @@ impl Needs {
     fn add(&mut self, session: &Session, need: Need<'_>) {
         match need {
             Need::Network | Need::Container => self.network = true,
-            Need::Iptables => {
+            Need::Iptables | Need::HostPorts => {
                 self.network = true;
                 // Its error is reported if the rules of this run depend on it.
                 let _ = packet_filter::settings(session);
-                self.add_iptables(session);
+                self.add_iptables(session, need == Need::HostPorts);
             }
             Need::Zone(zone) => self.add_zone(&zone),
             Need::Forwarding => self.add_forwarding(session),
@@ -236,7 +242,11 @@ impl Needs {
     /// As `add_iptables`, for the rules of the firewall plugin.
     fn add_forwarding(&mut self, session: &Session) {
         (self.network, self.legacy) = (true, true);
-        if iptables::forward::needs_program(session.program_runner()) {
+        // Its effects and its policy ask for the same.
+        if std::mem::replace(&mut self.forwarding, true) {
+            return;
+        }
+        if iptables::forward::needs_program(session.program_runner(), firewall::noted(session).as_deref()) {
             self.add_programs(iptables::programs());
         }
     }
@@ -249,14 +259,25 @@ impl Needs {
         }
     }
 
-    /// Adds the programs of iptables, where its rules can't be read and written without them.
-    fn add_iptables(&mut self, session: &Session) {
+    /// Adds the programs of iptables, where its rules can't be read and written without them: those of forwards from the
+    /// node's ports, or those of masquerading. A collection meets the rules of all plugins.
+    fn add_iptables(&mut self, session: &Session, is_of_ports: bool) {
         self.legacy = true;
         let all = session.request.verb == Verb::Gc;
+        let (kind, runner, key) =
+            (usize::from(is_of_ports && !all), session.program_runner(), session.masquerade_key());
+        // Each effect and each policy asks.
+        if self.iptables.get_mut(kind).is_none_or(|looked| std::mem::replace(looked, true)) {
+            return;
+        }
         if all && !has_others(session) {
             return;
         }
-        if iptables::needs_program(session.program_runner(), &session.masquerade_key(), all) {
+        let needs = match kind {
+            0 => iptables::needs_program(runner, &key, all),
+            _ => iptables::hostport::needs_program(runner, &key),
+        };
+        if needs {
             self.add_programs(iptables::programs());
         }
     }

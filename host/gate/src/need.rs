@@ -10,8 +10,10 @@ pub enum Need<'a> {
     Network,
     /// That, in the container's namespace.
     Container,
-    /// The kernel's network, and the programs of iptables.
+    /// The kernel's network, and masquerading by iptables, with its programs where only these can read its rules.
     Iptables,
+    /// The same for forwards from the node's ports.
+    HostPorts,
     /// The filter tables of iptables, with its programs where only these can read them.
     Forwarding,
     /// Sources in this zone of firewalld.

@@ -4,7 +4,7 @@
 //! Objects are found by the names and marks that the native plugins use too. No policy is asked: an attachment may
 //! always remove its own objects, and runtimes call DEL until it succeeds.
 
-use crate::capability::{device, firewall, leases, link, masquerade, port_mappings};
+use crate::capability::{bandwidth, device, firewall, leases, link, masquerade, port_mappings};
 use crate::collect;
 use crate::effect::Macvlan;
 use crate::effect::{Effect, Lease, MacGuard};
@@ -29,6 +29,8 @@ pub struct Part {
     pub ports: bool,
     /// Rules that let its addresses be forwarded.
     pub forwarded: bool,
+    /// Limits of the rate.
+    pub limits: bool,
     /// Addresses.
     pub leases: bool,
 }
@@ -50,6 +52,7 @@ impl Part {
                 rules: policy.knows(Capability::Masquerade) || policy.knows(Capability::MacGuard),
                 ports: policy.knows(Capability::PortMappings),
                 forwarded: policy.knows(Capability::Firewall),
+                limits: policy.knows(Capability::Bandwidth),
                 leases: policy.knows(Capability::Leases) || policy.knows(Capability::Ipam) && delegates,
             },
             None => {
@@ -60,6 +63,7 @@ impl Part {
                     rules: is_interface_plugin,
                     ports: false,
                     forwarded: is_interface_plugin,
+                    limits: is_interface_plugin,
                     leases: delegates,
                 }
             }
@@ -83,6 +87,9 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     }
     if part.forwarded {
         step(session, &mut failed, json!({"effect": "firewall"}), firewall::remove_own);
+    }
+    if part.limits {
+        step(session, &mut failed, json!({"effect": "bandwidth"}), bandwidth::remove_own);
     }
     let mut pair_stays = false;
     // An attachment that joined with another plugin's link leaves the container's link to that plugin.

@@ -1,7 +1,7 @@
 //! A blocking rtnetlink socket: one request and its answer at a time.
 
 use crate::error::{Result, Subject};
-use netlink_packet_core::NLM_F_ACK;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_ECHO};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::libc;
@@ -78,6 +78,19 @@ impl Netlink {
     ) -> Result<T> {
         let object = self.0.get(Request::new(message, 0), deadline(), decode);
         object.and_then(|object| object.ok_or(Error::NotUnderstood)).map_err(|error| subject.unanswered(error))
+    }
+
+    /// As [`Netlink::get`], where the kernel may answer without an object. An acknowledgement then ends the answer.
+    /// Some answers come only with `NLM_F_ECHO`: the kernel treats them as news for all who listen.
+    pub(crate) fn find<T>(
+        &self,
+        subject: Subject<'_>,
+        message: &RouteNetlinkMessage,
+        decode: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let request = Request::new(message, NLM_F_ACK | NLM_F_ECHO);
+        let object = self.0.get(request, deadline(), decode);
+        object.map_err(|error| subject.unanswered(error))
     }
 
     /// Requests many objects, at most [`MOST_OBJECTS`]. `decode` appends those of one message, and returns `None` if it

@@ -235,6 +235,54 @@ impl Connection {
         Err(Error::Changing)
     }
 
+    /// As [`Connection::dump`], without a limit, until `enough` holds for the objects that were read so far. The flag is
+    /// true if all were read. If it is false, the kernel waits with the rest: send nothing on this socket any more.
+    ///
+    /// # Errors
+    /// As [`Connection::dump`].
+    pub fn dump_until<T>(
+        &self,
+        mut request: Request,
+        deadline: Instant,
+        read: impl Fn(&[u8]) -> Option<T>,
+        mut enough: impl FnMut(&[T]) -> bool,
+    ) -> Result<(Vec<T>, bool), Error> {
+        request.flags |= NLM_F_DUMP;
+        let requests = [request];
+        loop {
+            let sequence = self.send(&requests, None)?;
+            let (mut objects, mut interrupted, mut ended) = (Vec::new(), false, false);
+            while !ended {
+                let mut buffer = self.buffer.borrow_mut();
+                self.receive_datagram(&mut buffer, deadline)?;
+                for message in Messages(&buffer) {
+                    let message = message.map_err(|_| Error::Malformed)?;
+                    if message.sequence != sequence {
+                        continue;
+                    }
+                    interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+                    match message.kind {
+                        NLMSG_NOOP => {}
+                        NLMSG_OVERRUN => return Err(Error::Lost),
+                        NLMSG_ERROR | NLMSG_DONE if message.errno() != 0 => {
+                            let explanation = message.explanation().map(str::to_owned);
+                            return Err(Error::Refused { errno: message.errno(), explanation });
+                        }
+                        NLMSG_ERROR | NLMSG_DONE => ended = true,
+                        _ => objects.extend(read(message.payload)),
+                    }
+                }
+                // Of objects that changed meanwhile, some may have been left out.
+                if !ended && !interrupted && enough(&objects) {
+                    return Ok((objects, false));
+                }
+            }
+            if !interrupted {
+                return Ok((objects, true));
+            }
+        }
+    }
+
     /// Sends the requests of one transaction (a batch of nfnetlink), and gives every object that the kernel shows
     /// meanwhile to `each`. Only the request `acknowledged` asks for an acknowledgement.
     ///
@@ -439,6 +487,14 @@ mod tests {
         assert_eq!(dump(0).unwrap().len(), 1000);
         assert_eq!(dump(1).unwrap_err().to_string(), "there are more than 1000");
         assert_eq!(dump(0).unwrap().len(), 1000);
+    }
+
+    /// A list that is read until something holds, which never does, is the whole list.
+    #[test]
+    fn a_dump_that_has_never_enough_is_whole() {
+        let connection = open();
+        let (all, whole) = connection.dump_until(links(), soon(), |_| Some(()), |_| false).unwrap();
+        assert!(whole && all.len() == count(&connection));
     }
 
     /// The deadline holds for all messages together, however many come.

@@ -11,7 +11,8 @@ pub enum Reply {
     Done,
     /// A link: `link.attributes`, `veth.wait-running`.
     Link(LinkInfo),
-    /// A link, if there is one: `link.own`, `bridge.previous-link`, `bridge.ensure-gateways` (the VLAN gateway).
+    /// A link, if there is one: `link.own`, `bridge.previous-link`, `bridge.ensure-gateways` (the VLAN gateway), `bandwidth.limit`
+    /// (the ifb).
     MaybeLink(Option<LinkInfo>),
     /// `veth.create`.
     Veth(VethPair),

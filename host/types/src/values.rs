@@ -253,6 +253,15 @@ impl IngressPolicy {
     }
 }
 
+/// A limit of the rate of one direction: a token bucket (`tc-tbf(8)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateLimit {
+    /// Bits per second.
+    pub rate: u64,
+    /// Bits that may go at once.
+    pub burst: u64,
+}
+
 /// One range of addresses, as host-local's configuration gives it. The gate fills in the missing values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRange {

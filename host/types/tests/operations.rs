@@ -5,7 +5,7 @@
 
 use postern_types::{
     Backend, Capability, DeviceKey, IngressPolicy, LeaseRange, LinkSysctl, MacvlanMode, NatSources, Operation,
-    PortSpec, Route, ops,
+    PortSpec, RateLimit, Route, ops,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -111,6 +111,9 @@ fn samples() -> Vec<Operation> {
         ops::Firewall::Isolate { ingress: IngressPolicy::Isolated }.into(),
         ops::Firewall::Check { addresses: nets() }.into(),
         ops::Firewall::Remove.into(),
+        ops::Bandwidth::Limit { ingress: Some(RateLimit { rate: 8000, burst: 16000 }), egress: None }.into(),
+        ops::Bandwidth::Check { ingress: None, egress: Some(RateLimit { rate: 8, burst: 8 }) }.into(),
+        ops::Bandwidth::Remove.into(),
         ops::Ipam::Add.into(),
         ops::Ipam::Del.into(),
         ops::Ipam::Check.into(),
@@ -187,7 +190,7 @@ fn where_capabilities_act() {
     };
     assert_eq!(
         names(Capability::acts_in_container),
-        "link veth addresses routes link-sysctl loopback parent macvlan device firewall"
+        "link veth addresses routes link-sysctl loopback parent macvlan device firewall bandwidth"
     );
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

@@ -23,6 +23,9 @@ const WIRE: &str = "wire0";
 /// The link that is moved into the container.
 const DEVICE: &str = "device0";
 
+/// The node's port that leads to the container. Both sides use it, one after the other.
+const PORT: u16 = 8080;
+
 /// The number of runs before the first that counts.
 const WARM_UP: usize = 3;
 
@@ -32,6 +35,8 @@ struct Scenario {
     plugin: &'static str,
     config: Value,
     verbs: &'static [&'static str],
+    /// The interface plugin in front of it in the list, whose calls are not measured.
+    front: Option<Value>,
 }
 
 /// The microseconds of one call.
@@ -112,7 +117,23 @@ fn scenarios() -> Vec<Scenario> {
     };
     const ALL: &[&str] = &["ADD", "CHECK", "DEL"];
     const BOTH: &[&str] = &["ADD", "DEL"];
-    let scenario = |name, plugin, config, verbs| Scenario { name, plugin, config, verbs };
+    let scenario = |name, plugin, config, verbs| Scenario { name, plugin, config, verbs, front: None };
+    // Podman's default chain has both of them behind its bridge.
+    let behind = |name, plugin: &'static str, ipam: &Value, patch: Value| Scenario {
+        front: Some(with("bridge", ipam, json!({"isGateway": true}))),
+        ..scenario(name, plugin, with(plugin, &Value::Null, patch), ALL)
+    };
+    let ports = |backend: Value| {
+        json!({
+            "bridge": null, "backend": backend, "snat": true,
+            "runtimeConfig": {"portMappings": [{"hostPort": PORT, "containerPort": 80, "protocol": "tcp"}]},
+        })
+    };
+    let filter = |patch: Value| {
+        let mut config = json!({"bridge": null, "backend": "iptables"});
+        merge(&mut config, &patch);
+        config
+    };
     let on_wire = |ipam: &Value| with("macvlan", ipam, json!({"master": WIRE, "bridge": null}));
     vec![
         scenario("bridge VERSION", "bridge", json!({}), &["VERSION"]),
@@ -174,6 +195,15 @@ fn scenarios() -> Vec<Scenario> {
             with("ptp", &single, json!({"ipMasq": true, "ipMasqBackend": "nftables"})),
             BOTH,
         ),
+        behind("portmap nft", "portmap", &single, ports(json!("nftables"))),
+        behind("portmap nft dual", "portmap", &dual, ports(json!("nftables"))),
+        behind("portmap iptables", "portmap", &single, ports(json!("iptables"))),
+        behind("portmap iptables dual", "portmap", &dual, ports(json!("iptables"))),
+        behind("portmap default", "portmap", &single, ports(Value::Null)),
+        behind("firewall iptables", "firewall", &single, filter(json!({}))),
+        behind("firewall iptables dual", "firewall", &dual, filter(json!({}))),
+        behind("firewall default", "firewall", &single, filter(json!({"backend": null}))),
+        behind("firewall same-bridge", "firewall", &single, filter(json!({"ingressPolicy": "same-bridge"}))),
     ]
 }
 
@@ -193,8 +223,14 @@ fn measure(scenario: &Scenario, plugin_sets: &[PluginSet; 2], runs: usize) -> Re
         for index in if run % 2 == 0 { [0, 1] } else { [1, 0] } {
             let Some(plugin_set) = plugin_sets.get(index) else { continue };
             let mut previous = Value::Null;
+            if let Some(front) = &scenario.front {
+                let (_, failure, stdout) = call("bridge", front, plugin_set, "ADD", &Value::Null)?;
+                ensure!(failure.is_none(), "the plugin in front: {stdout}");
+                previous = serde_json::from_str(&stdout)?;
+            }
+            let in_front = previous.clone();
             for ((verb, slot), failed) in scenario.verbs.iter().zip(&mut samples).zip(&mut failures) {
-                let (sample, failure, stdout) = call(scenario, plugin_set, verb, &previous)?;
+                let (sample, failure, stdout) = call(scenario.plugin, &scenario.config, plugin_set, verb, &previous)?;
                 if *verb == "ADD" && failure.is_none() {
                     previous = serde_json::from_str(&stdout).unwrap_or(Value::Null);
                 }
@@ -206,9 +242,12 @@ fn measure(scenario: &Scenario, plugin_sets: &[PluginSet; 2], runs: usize) -> Re
                     // A failed DEL left something. With iptables 1.8.9, the native DEL with nftables fails the first
                     // time.
                     if *verb == "DEL" {
-                        call(scenario, plugin_set, verb, &previous)?;
+                        call(scenario.plugin, &scenario.config, plugin_set, verb, &previous)?;
                     }
                 }
+            }
+            if let Some(front) = &scenario.front {
+                call("bridge", front, plugin_set, "DEL", &in_front)?;
             }
         }
     }
@@ -229,23 +268,24 @@ fn measure(scenario: &Scenario, plugin_sets: &[PluginSet; 2], runs: usize) -> Re
 }
 
 fn call(
-    scenario: &Scenario,
+    plugin: &str,
+    config: &Value,
     plugin_set: &PluginSet,
     verb: &str,
     previous: &Value,
 ) -> Result<(Sample, Option<String>, String)> {
-    let mut config = scenario.config.clone();
-    if matches!(verb, "CHECK" | "DEL") && previous.is_object() {
+    let mut config = config.clone();
+    if previous.is_object() {
         merge(&mut config, &json!({"prevResult": previous}));
     }
     let config = config.to_string().replace("SIDE", &plugin_set.number.to_string());
-    let program: &Path = &plugin_set.bin.join(scenario.plugin);
+    let program: &Path = &plugin_set.bin.join(plugin);
     let mut command = Command::new(program);
     command
         .env("CNI_COMMAND", verb)
         .env("CNI_CONTAINERID", format!("container{}", plugin_set.number))
         .env("CNI_NETNS", &plugin_set.netns)
-        .env("CNI_IFNAME", if scenario.plugin == "loopback" { "lo" } else { "eth0" })
+        .env("CNI_IFNAME", if plugin == "loopback" { "lo" } else { "eth0" })
         .env("CNI_PATH", &plugin_set.bin)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

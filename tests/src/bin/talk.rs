@@ -4,6 +4,9 @@
 //! * `talk serve tcp|udp|sctp ADDRESS:PORT`: prints `ready`, and answers everybody with the sender's address,
 //!   until its standard input ends.
 //! * `talk ask tcp|udp|sctp ADDRESS:PORT [LOCAL:PORT]`: prints the answer, or `nobody` after a second.
+//! * `talk gauge ADDRESS:PORT`: prints `ready`, takes datagrams until none comes for a while, and prints how many bytes
+//!   came within how many microseconds: from the first to the last.
+//! * `talk pour ADDRESS:PORT DATAGRAMS`: sends that many datagrams of [`DATAGRAM`] bytes, as fast as it can.
 
 use anyhow::{Context, Result, bail};
 use nix::sys::socket::{
@@ -14,9 +17,11 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The bytes of a datagram that `pour` sends: with its headers, less than a frame holds.
+const DATAGRAM: usize = 1400;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,6 +36,15 @@ fn main() -> Result<()> {
             let from = from.first().map(|from| from.parse()).transpose().context("address")?;
             let answer = ask(protocol, address.parse().context("address")?, from);
             println!("{}", answer.unwrap_or_else(|_| "nobody".to_owned()));
+            Ok(())
+        }
+        ["gauge", address] => gauge(address.parse().context("address")?),
+        ["pour", address, datagrams] => {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            for _ in 0..datagrams.parse().context("datagrams")? {
+                // A full queue is no end.
+                let _ = socket.send_to(&[7; DATAGRAM], address);
+            }
             Ok(())
         }
         _ => bail!("talk serve|ask tcp|udp ADDRESS:PORT"),
@@ -85,6 +99,21 @@ fn serve(protocol: &str, address: SocketAddr) -> Result<()> {
         // Who has gone again needs no answer.
         let _ = stream.write_all(from.ip().to_string().as_bytes());
     }
+}
+
+fn gauge(address: SocketAddr) -> Result<()> {
+    let socket = UdpSocket::bind(address)?;
+    ready()?;
+    let mut bytes = [0; 2 * DATAGRAM];
+    let mut total = socket.recv(&mut bytes)?;
+    let (first, mut last) = (Instant::now(), Duration::ZERO);
+    socket.set_read_timeout(Some(PATIENCE))?;
+    while let Ok(length) = socket.recv(&mut bytes) {
+        total += length;
+        last = first.elapsed();
+    }
+    println!("{total} {}", last.as_micros());
+    Ok(())
 }
 
 fn ask(protocol: &str, address: SocketAddr, from: Option<SocketAddr>) -> Result<String> {

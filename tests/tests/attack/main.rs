@@ -10,6 +10,7 @@ mod common;
 
 mod addresses;
 mod attacked_node;
+mod bandwidth;
 mod bridge;
 mod configuration;
 mod delegation;

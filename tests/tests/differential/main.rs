@@ -7,6 +7,7 @@
 //! everything that was observed, `--fresh` observes the native side anew ([`observed`]). With `POSTERN_CNI_BIN` set to the
 //! native plugins, the test checks itself.
 
+mod bandwidth;
 mod bridge;
 mod cross;
 mod firewall;
@@ -76,6 +77,7 @@ fn test() -> Result<()> {
         host_device::cases(),
         firewall::cases(),
         portmap::cases(),
+        bandwidth::cases(),
         ipam::cases(),
         protocol::cases(),
         cross::cases(),

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod attachments;
+mod bandwidth;
 mod bridge;
 mod device;
 mod firewall;
@@ -42,6 +43,7 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::Macvlan(operation) => macvlan::answer(kernel, operation),
         Operation::Device(operation) => device::answer(kernel, operation),
         Operation::Firewall(operation) => firewall::answer(kernel, operation),
+        Operation::Bandwidth(operation) => bandwidth::answer(kernel, operation),
         Operation::PointToPoint(operation) => point_to_point::answer(kernel, operation),
         Operation::PortMappings(operation) => port_mappings::answer(kernel, operation),
         Operation::Forwarding(operation) => forwarding::answer(kernel, operation),

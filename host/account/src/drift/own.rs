@@ -6,7 +6,7 @@ use crate::node_state::NodeState;
 use ipnet::IpNet;
 use postern_firewall::firewalld;
 use postern_gate::effect::port_mappings::localnet_is_on;
-use postern_gate::effect::{Firewall, Isolation, MacGuard, Macvlan, Port, PortMappings, Veth};
+use postern_gate::effect::{Bandwidth, Firewall, Isolation, MacGuard, Macvlan, Port, PortMappings, Veth};
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
@@ -95,6 +95,25 @@ impl NodeState {
             Err(reason) => account.unseen(format!("bridge {bridge}: can't be looked at: {reason}")),
         };
         account.fact(plugin, "isolation", found);
+    }
+
+    /// Compares the limits of the attachment's traffic.
+    pub(super) fn limited(&self, account: &mut Account, plugin: &str, limits: &Bandwidth) {
+        let words = limits.words();
+        let ifb = limits.egress.as_ref().map(|(_, ifb)| ifb);
+        let found = match (limits.is_whole(&self.host), ifb.filter(|ifb| self.link(ifb).is_none())) {
+            (Ok(true), _) => words,
+            (Ok(false), Some(ifb)) => {
+                account.differs(format!("{ifb} is gone, which limited what the container sends"), AGAIN, false);
+                format!("{words}: {ifb} is gone")
+            }
+            (Ok(false), None) => {
+                account.differs(format!("the traffic on {} is not limited as it was", limits.host), REAPPLY, true);
+                format!("{words}: not as they were")
+            }
+            (Err(error), _) => account.unseen(format!("{words}: can't be looked at: {}", error.message)),
+        };
+        account.fact(plugin, "limits", found);
     }
 
     /// Compares what lets the addresses be forwarded.

@@ -5,6 +5,7 @@
 
 mod addresses;
 mod attachments;
+mod bandwidth;
 mod bridge;
 mod device;
 mod firewall;
@@ -80,6 +81,7 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::Macvlan => &macvlan::PAGE,
         Capability::Device => &device::PAGE,
         Capability::Firewall => &firewall::PAGE,
+        Capability::Bandwidth => &bandwidth::PAGE,
         Capability::PointToPoint => &point_to_point::PAGE,
         Capability::PortMappings => &port_mappings::PAGE,
         Capability::Forwarding => &forwarding::PAGE,
@@ -106,6 +108,7 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::Macvlan(operation) => operation,
         Operation::Device(operation) => operation,
         Operation::Firewall(operation) => operation,
+        Operation::Bandwidth(operation) => operation,
         Operation::PointToPoint(operation) => operation,
         Operation::PortMappings(operation) => operation,
         Operation::Forwarding(operation) => operation,

@@ -34,7 +34,7 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         Reply::MaybeLink(Some(info)) if *operation == Operation::Bridge(ops::Bridge::PreviousLink) => {
             Reply::MaybeLink(Some(show.port(info)?))
         }
-        // A VLAN gateway: a guest can't act on it.
+        // A VLAN gateway or an ifb: a guest can't act on it.
         Reply::MaybeLink(Some(info)) => {
             show.common.shown.insert(info.name.clone());
             Reply::MaybeLink(Some(LinkInfo { handle: Handle::MAX, ..info }))

@@ -16,6 +16,8 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// The name that stands for the host end of a pair, which the gate chooses at random.
 pub const HOST_END: &str = "vethXXXXXXXX";
+/// The name that stands for the link that shapes what a container sends. It is a hash of network and container.
+const IFB: &str = "bwpXXXXXXXXXXXX";
 
 /// The initial state of the simulation.
 pub struct Node {
@@ -42,6 +44,7 @@ impl Node {
             ifname: ifname.to_owned(),
             ipv6: ipv6.is_some(),
             host_end_name: Some(HOST_END.to_owned()),
+            ifb_name: Some(IFB.to_owned()),
             ..Kernel::default()
         };
         let netlink = Netlink::open().context("this node's links cannot be read")?;

@@ -307,6 +307,7 @@ impl Stage {
             | Operation::PointToPoint(_)
             | Operation::Masquerade(_)
             | Operation::Firewall(_)
+            | Operation::Bandwidth(_)
             | Operation::PortMappings(_)
             | Operation::Loopback(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),

@@ -198,7 +198,7 @@ impl HostPorts {
                 None => rule::destination_of(&expressions) == Some(self.address.addr()),
             }
         };
-        owner(&self.key.container_id, self.is_v6()).remove(nft, handles, goes).map(|removed| removed.entries)
+        self.rules().remove(nft, handles, goes).map(|removed| removed.entries)
     }
 }
 

@@ -82,15 +82,15 @@ fn last(rule: Rule) -> Placed {
     Placed { place: Place::Last, rule }
 }
 
-fn owner() -> Owner {
-    Owner { table: FILTER, comment: None, chains: Vec::new() }
+fn owner(home: &'static str) -> Owner {
+    Owner { table: FILTER, comment: None, chains: Vec::new(), home }
 }
 
 /// Returns all rules for these addresses of one family.
 fn admission(addrs: &[IpNet], admin: &str) -> RuleSet {
     let own = addrs.iter().flat_map(|address| of_address(address.addr())).map(last);
     let rules = leading(admin).into_iter().map(first).chain(own).collect();
-    RuleSet { owner: owner(), shared: vec![CHAIN.to_owned(), admin.to_owned()], rules }
+    RuleSet { owner: owner(CHAIN), shared: vec![CHAIN.to_owned(), admin.to_owned()], rules }
 }
 
 /// Returns the rule that leads to all isolation.
@@ -116,7 +116,7 @@ fn of_bridge(bridge: &str, ingress: IngressPolicy) -> Vec<Rule> {
 fn isolation(bridge: &str, ingress: IngressPolicy) -> RuleSet {
     let ends = STAGES.map(|stage| last(rule(stage, &[], of_policy(EITHER), "RETURN")));
     let rules = [first(to_isolation())].into_iter().chain(of_bridge(bridge, ingress).into_iter().map(first));
-    RuleSet { owner: owner(), shared: STAGES.map(str::to_owned).into(), rules: rules.chain(ends).collect() }
+    RuleSet { owner: owner(STAGES[0]), shared: STAGES.map(str::to_owned).into(), rules: rules.chain(ends).collect() }
 }
 
 /// Returns the changes that complete the set. The jump to the isolation stays, or gets, before the jump to the accepted
@@ -138,20 +138,46 @@ fn changes(set: &RuleSet, saved: &SavedTable) -> Vec<String> {
     changes
 }
 
-fn complete(set: &RuleSet, programs: &Programs<'_>) -> Result<usize, FirewallError> {
-    programs.change(FILTER, |saved| changes(set, saved))
+/// The chains whose rules have an order that matters. They have few rules, however many attachments there are.
+const ORDERED: [&str; 3] = [FORWARD, STAGES[0], STAGES[1]];
+
+/// Completes a set. With `is_first`, its owner has none of its own rules yet. Returns the number of changes, and the
+/// handles of the new rules of addresses.
+fn complete(set: &RuleSet, is_first: bool, programs: &Programs<'_>) -> Result<(usize, Vec<u64>), FirewallError> {
+    let scope = Scope::of_sets(std::slice::from_ref(set)).ordering(&ORDERED).first(is_first);
+    programs.change_around(FILTER, &scope, |saved| changes(set, saved))
+}
+
+/// Returns the handles that rules of these addresses have, of all that an effect noted. They are in the order of
+/// [`admit`].
+fn handles_of<'a>(handles: &'a [u64], v6: bool, all: &[IpNet]) -> &'a [u64] {
+    let of_v4 = 2 * all.iter().filter(|address| address.addr().is_ipv4()).count();
+    match handles.split_at_checked(of_v4).filter(|_| handles.len() == 2 * all.len()) {
+        Some((_, of_v6)) if v6 => of_v6,
+        Some((of_v4, _)) => of_v4,
+        None => handles,
+    }
 }
 
 /// Makes sure that traffic from each address is forwarded, and answers to it. `admin` is the chain of the administrator's
-/// rules, which go before.
+/// rules, which go before. With `is_first`, the attachment has none of these rules, and no rules of others are searched.
+///
+/// Returns the handles of the addresses' rules if all of them are new, and no program made them. The record keeps them,
+/// to find the rules again.
 ///
 /// # Errors
 /// A program is missing or fails, or the deadline passes.
-pub fn admit(addrs: &[IpNet], admin: &str, runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
+pub fn admit(
+    addrs: &[IpNet],
+    admin: &str,
+    is_first: bool,
+    runner: ProgramRunner<'_>,
+) -> Result<Vec<u64>, FirewallError> {
+    let mut handles = Vec::new();
     for (v6, addrs) in by_family(addrs) {
-        complete(&admission(&addrs, admin), &Programs::locate(v6, runner)?)?;
+        handles.extend(complete(&admission(&addrs, admin), is_first, &Programs::locate(v6, runner)?)?.1);
     }
-    Ok(())
+    Ok(if handles.len() == 2 * addrs.len() { handles } else { Vec::new() })
 }
 
 /// Makes sure that a bridge is isolated in these families (true for IPv6). Returns the number of changes.
@@ -166,13 +192,13 @@ pub fn isolate(
 ) -> Result<usize, FirewallError> {
     let mut count = 0;
     for v6 in families {
-        count += complete(&isolation(bridge, ingress), &Programs::locate(*v6, runner)?)?;
+        count += complete(&isolation(bridge, ingress), false, &Programs::locate(*v6, runner)?)?.0;
     }
     Ok(count)
 }
 
 /// Returns the first rule of these addresses that is missing, in the native plugin's words; `None` if all are there.
-/// `isolated` is a bridge with its policy.
+/// `isolated` is a bridge with its policy. With handles from [`admit`], no rules of others are read.
 ///
 /// # Errors
 /// As [`admit`].
@@ -180,10 +206,18 @@ pub fn missing_rule(
     addrs: &[IpNet],
     admin: Option<&str>,
     isolated: Option<(&str, IngressPolicy)>,
+    handles: &[u64],
     runner: ProgramRunner<'_>,
 ) -> Result<Option<String>, FirewallError> {
+    let all = addrs;
     for (v6, addrs) in by_family(addrs) {
-        let saved = Programs::locate(v6, runner)?.look(FILTER)?;
+        let sets: Vec<RuleSet> = admin
+            .map(|admin| admission(&addrs, admin))
+            .into_iter()
+            .chain(isolated.map(|(bridge, ingress)| isolation(bridge, ingress)))
+            .collect();
+        let scope = Scope::of_sets(&sets).ordering(&ORDERED).knowing(handles_of(handles, v6, all));
+        let saved = Programs::locate(v6, runner)?.look_around(FILTER, &scope)?;
         if let Some(admin) = admin {
             if let Some(rule) = leading(admin).iter().find(|rule| !saved.has(rule)) {
                 return Ok(Some(format!("expected {} rule [{}] not found", rule.chain, spec(rule))));
@@ -220,30 +254,70 @@ fn spec(rule: &Rule) -> String {
     words.join(" ")
 }
 
-/// Removes these rules, each as often as it is there.
-fn take_away(rules: &[Rule], programs: &Programs<'_>) -> Result<usize, FirewallError> {
-    programs.change(FILTER, |saved| owner().removals(saved, |rule| rules.contains(rule)))
+/// Removes these rules, each as often as it is there or, with handles, only those that have them.
+fn take_away(
+    rules: &[Rule],
+    home: &'static str,
+    handles: &[u64],
+    programs: &Programs<'_>,
+) -> Result<usize, FirewallError> {
+    let scope = Scope::of_rules(rules, home).knowing(handles);
+    let scope = if handles.is_empty() { scope } else { scope.only_known() };
+    let plan = |saved: &SavedTable| owner(home).removals(saved, |rule| rules.contains(rule));
+    programs.change_around(FILTER, &scope, plan).map(|(count, _)| count)
 }
 
-/// True if only programs can read or change these rules. It is false if no program is installed.
+/// True if only programs can read or change these rules. It is false if no program is installed. `noted` are the
+/// addresses and handles of [`admit`], if these are all rules that a run can meet; otherwise it meets all.
 #[must_use]
-pub fn needs_program(runner: ProgramRunner<'_>) -> bool {
+pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[(Vec<IpNet>, Vec<u64>)]>) -> bool {
     families(runner).unwrap_or_default().iter().any(|programs| {
-        let read = |nft: &mut Nft| netlink::look(nft, programs.v6, FILTER, &Scope::whole(), false).map(drop);
+        let read = |nft: &mut Nft| {
+            let Some(noted) = noted else {
+                return netlink::look(nft, programs.v6, FILTER, &Scope::whole(), false).map(drop);
+            };
+            for (addrs, handles) in noted {
+                let own = rules_of(addrs, programs.v6);
+                let scope = Scope::of_rules(&own, CHAIN).knowing(handles_of(handles, programs.v6, addrs));
+                nft.look(|nft| netlink::look(nft, programs.v6, FILTER, &scope, false))?;
+            }
+            nft.look(|nft| netlink::look(nft, programs.v6, FILTER, &Scope::of_chains(&ORDERED), false)).map(drop)
+        };
         programs.without(read) != Some(Ok(()))
     })
 }
 
-/// Removes the rules of these addresses. Returns the number of changes.
+/// True if the rules with these handles are there, and are all rules of these addresses that [`admit`] makes. If a program
+/// has to be asked, they count as not known.
+#[must_use]
+pub fn has(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> bool {
+    handles.len() == 2 * addrs.len()
+        && by_family(addrs).map(|(v6, _)| v6).all(|v6| {
+            let (own, handles) = (rules_of(addrs, v6), handles_of(handles, v6, addrs));
+            let scope = Scope::of_rules(&own, CHAIN).knowing(handles).only_known();
+            let look = |nft: &mut Nft| nft.look(|nft| netlink::look(nft, v6, FILTER, &scope, false));
+            let seen = Programs::locate(v6, runner).ok().and_then(|programs| programs.without(look)?.ok());
+            seen.is_some_and(|saved| saved.rules.len() == handles.len() && own.iter().all(|rule| saved.has(rule)))
+        })
+}
+
+/// Returns the rules of these addresses of one family.
+fn rules_of(addrs: &[IpNet], v6: bool) -> Vec<Rule> {
+    let of_family = addrs.iter().filter(|address| address.addr().is_ipv6() == v6);
+    of_family.flat_map(|address| of_address(address.addr())).collect()
+}
+
+/// Removes the rules of these addresses, each as often as it is there. With handles from [`admit`], it removes those of
+/// one attachment only. Returns the number of changes.
 ///
 /// # Errors
 /// As [`admit`]. A family with missing programs is skipped, unless both families miss them.
-pub fn withdraw(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+pub fn withdraw(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let mut changes = 0;
-    for (v6, addrs) in by_family(addrs) {
-        let own: Vec<Rule> = addrs.iter().flat_map(|address| of_address(address.addr())).collect();
+    for v6 in by_family(addrs).map(|(v6, _)| v6) {
+        let own = rules_of(addrs, v6);
         match Programs::locate(v6, runner) {
-            Ok(programs) => changes += take_away(&own, &programs)?,
+            Ok(programs) => changes += take_away(&own, CHAIN, handles_of(handles, v6, addrs), &programs)?,
             Err(error) if Programs::locate(!v6, runner).is_err() => return Err(error),
             // No program on this node could have made rules of this family.
             Err(_) => {}
@@ -280,7 +354,7 @@ pub fn open(bridge: &str, runner: ProgramRunner<'_>) -> Result<usize, FirewallEr
         .collect();
     let mut changes = 0;
     for programs in families(runner)? {
-        changes += take_away(&own, &programs)?;
+        changes += take_away(&own, STAGES[0], &[], &programs)?;
     }
     Ok(changes)
 }
@@ -358,7 +432,7 @@ COMMIT
         let (admission, isolation) = (admission(&addresses(), "CNI-ADMIN"), isolation("br0", IngressPolicy::Isolated));
         assert!(changes(&admission, &native).is_empty() && changes(&isolation, &native).is_empty());
         let own = of_address("10.1.0.2".parse().unwrap());
-        let gone = owner().removals(&native, |rule| own.contains(rule));
+        let gone = owner(CHAIN).removals(&native, |rule| own.contains(rule));
         assert_eq!(
             gone,
             [

@@ -22,6 +22,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 
 use super::programs::{ProgramRunner, Programs, families};
 use super::saved::{Rule, SavedTable};
+use super::scope::Scope;
 use super::set::{Owner, Place, Placed, RuleSet};
 use super::{NAT, Tables};
 use crate::hostport::{CHAIN_PREFIX, Forward, HostPorts, MarkBy, Protocol, Sources};
@@ -67,7 +68,7 @@ impl HostPorts {
             let own_mark = self.sources != Sources::None && matches!(self.mark, MarkBy::Bit(_));
             let shared = if own_mark { vec![DNAT, SETMARK, MASQ] } else { vec![DNAT] };
             RuleSet {
-                owner: Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain] },
+                owner: Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain], home: DNAT },
                 shared: shared.into_iter().map(str::to_owned).collect(),
                 rules: rules.into_iter().map(|(place, rule)| Placed { place, rule }).collect(),
             }
@@ -156,20 +157,21 @@ impl HostPorts {
         rules.into_iter().map(|rule| (Place::Last, rule)).collect()
     }
 
-    /// Makes sure that the rules are there.
+    /// Makes sure that the rules are there. Returns the handles of the new rules that lead to the attachment's chain, where
+    /// no program made them. The record keeps them, to find the rules again.
     ///
     /// # Errors
     /// A name doesn't fit, a program is missing or fails, or the deadline passes.
-    pub fn iptables_ensure(&self, runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
-        RuleSet::ensure(&self.sets()?, &self.programs(runner)?).map(drop)
+    pub fn iptables_ensure(&self, runner: ProgramRunner<'_>) -> Result<Vec<u64>, FirewallError> {
+        RuleSet::ensure(&self.sets()?, &self.programs(runner)?)
     }
 
-    /// True if all rules are there.
+    /// True if all rules are there. With handles from [`HostPorts::iptables_ensure`], no rules of others are read.
     ///
     /// # Errors
     /// As [`HostPorts::iptables_ensure`].
-    pub fn iptables_check(&self, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
-        Ok(RuleSet::is_complete(&self.sets()?, &self.programs(runner)?.look(NAT)?))
+    pub fn iptables_check(&self, handles: &[u64], runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+        RuleSet::check(&self.sets()?, handles, &self.programs(runner)?)
     }
 
     /// True if all rules are in tables that were read.
@@ -182,11 +184,11 @@ impl HostPorts {
     }
 
     /// Removes the rules. The chain and the rules that lead to it go too, unless another attachment of the container to
-    /// this network has forwards in it.
+    /// this network has forwards in it. With handles from [`HostPorts::iptables_ensure`], no rules of others are read.
     ///
     /// # Errors
     /// As [`HostPorts::iptables_ensure`]. It is no error if nothing is there.
-    pub fn iptables_remove(&self, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+    pub fn iptables_remove(&self, handles: &[u64], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
         let Ok(sets) = self.sets() else { return Ok(0) };
         let programs = match self.programs(runner) {
             Ok(programs) => programs,
@@ -194,7 +196,10 @@ impl HostPorts {
             // No program on this node could have made rules of this family.
             Err(_) => return Ok(0),
         };
-        programs.change(NAT, |saved| sets.iter().flat_map(|set| self.removals(set, saved)).collect())
+        let owners: Vec<Owner> = sets.iter().map(|set| set.owner.clone()).collect();
+        let scope = Scope::of_owners(&owners).knowing(handles);
+        let plan = |saved: &SavedTable| sets.iter().flat_map(|set| self.removals(set, saved)).collect();
+        programs.change_around(NAT, &scope, plan).map(|(count, _)| count)
     }
 
     /// Returns the changes that remove one form of the rules.
@@ -242,6 +247,14 @@ pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallErr
     Ok(false)
 }
 
+/// True if only programs can read or change the forwards of this container and network. It is false if no program is
+/// installed.
+#[must_use]
+pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey) -> bool {
+    let chains: Vec<String> = key.hostport_chains().into_iter().chain([SETMARK, MASQ].map(str::to_owned)).collect();
+    super::presence::only_programs_read(runner, &chains)
+}
+
 /// True if a rule leads to a chain of this container and network.
 fn is_owned(rule: &Rule, key: &AttachmentKey) -> bool {
     let comment = key.hostport_comment().ok();
@@ -256,8 +269,12 @@ fn is_owned(rule: &Rule, key: &AttachmentKey) -> bool {
 /// As [`HostPorts::iptables_ensure`]. A family with missing programs is skipped, unless both miss them.
 pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let Ok(comment) = key.hostport_comment() else { return Ok(0) };
-    let owners =
-        key.hostport_chains().map(|chain| Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain] });
+    let owners = key.hostport_chains().map(|chain| Owner {
+        table: NAT,
+        comment: Some(comment.clone()),
+        chains: vec![chain],
+        home: DNAT,
+    });
     let mut changes = 0;
     for programs in families(runner)? {
         changes += RuleSet::remove(&owners, &programs, |rule| is_owned(rule, key))?;
@@ -527,15 +544,25 @@ mod without_the_program {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         let nft = RefCell::new(None);
         let without = ProgramRunner { runner: &NoPrograms, deadline, nft: Some(&nft) };
+        let mut handles = Vec::new();
         for ports in all() {
-            ports.iptables_ensure(without).unwrap();
-            assert!(ports.iptables_check(without).unwrap());
-            ports.iptables_ensure(without).unwrap();
+            let made = ports.iptables_ensure(without).unwrap();
+            assert!(ports.iptables_check(&[], without).unwrap() && ports.iptables_check(&made, without).unwrap());
+            assert!(ports.iptables_ensure(without).unwrap().is_empty());
+            // Two rules of 15 and 6 TCP ports, and one for each other protocol.
+            assert_eq!(made.len(), 4);
+            handles.push(made);
         }
         assert_eq!(saved(), theirs);
-        for ports in all() {
-            assert!(ports.iptables_remove(without).unwrap() > 0);
-            assert!(!ports.iptables_check(without).unwrap());
+        for (number, (ports, made)) in all().iter().zip(&handles).enumerate() {
+            // The handles may be lost, or be those of another family's rules.
+            let known = match number % 3 {
+                0 => made.as_slice(),
+                1 => &[],
+                _ => handles[0].as_slice(),
+            };
+            assert!(ports.iptables_remove(known, without).unwrap() > 0);
+            assert!(!ports.iptables_check(made, without).unwrap());
         }
         let left = saved();
         assert!(!left.iter().any(|line| line.contains("CNI-DN")), "{left:?}");

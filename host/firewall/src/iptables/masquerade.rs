@@ -63,7 +63,8 @@ fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], 
             Placed { place: Place::Last, rule }
         });
         let rules = accept.chain([Placed { place: Place::Last, rule: masquerade }]).chain(jump).collect();
-        let owner = Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain.clone()] };
+        let owner =
+            Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain.clone()], home: POSTROUTING };
         RuleSet { owner, shared: Vec::new(), rules }
     }))
 }

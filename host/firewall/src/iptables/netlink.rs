@@ -3,7 +3,7 @@
 //! A change is one batch: the kernel makes all of it or nothing, for the rules that were read. What can't be read or
 //! written this way is [`Unable`], and left to the program.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{InetHookNumber, NfTablesMessage, RuleAttribute, RuleMessage};
@@ -34,8 +34,8 @@ const FILTER_CHAINS: [(&str, InetHookNumber, i32); 3] = [
     ("OUTPUT", InetHookNumber::LocalOut, 0),
 ];
 
-/// The chains in which rules that lead to an attachment's own chains are.
-const HOMES: [&str; 2] = ["POSTROUTING", "CNI-HOSTPORT-DNAT"];
+/// The most new rules of which the kernel is asked for the handles: a socket has no room for very many answers.
+const MOST_NOTED: usize = 64;
 
 /// The beginning of the names of all chains that the plugins make.
 const PLUGINS: &str = "CNI-";
@@ -93,8 +93,11 @@ pub(super) fn look(
     lenient: bool,
 ) -> Result<SavedTable, Unable> {
     let table = table(v6, name).ok_or_else(|| unable(format!("it has no rules in table {name}")))?;
-    let (chains, rules) =
-        if scope.whole { (nft.chain_names(table)?, dump(nft, table, None)?) } else { look_around(nft, table, scope)? };
+    let (chains, rules) = if scope.whole {
+        (nft.chain_names(table)?, dump(nft, table, None)?)
+    } else {
+        look_around(nft, v6, table, scope)?
+    };
     let mut saved = SavedTable { chains, rules: Vec::new() };
     for Raw { chain, handle, expressions } in rules {
         let rule = match Parts::read(Attributes(&expressions), v6) {
@@ -122,17 +125,24 @@ pub(super) fn look(
 /// True if all rules in these chains can be read.
 pub(super) fn can_read(nft: &mut Nft, v6: bool, name: &str, chains: &[String]) -> Result<bool, Unable> {
     let table = table(v6, name).ok_or_else(|| unable(format!("it has no rules in table {name}")))?;
-    for chain in chains {
-        let rules = dump(nft, table, Some(chain))?;
-        if !rules.iter().all(|rule| Parts::read(Attributes(&rule.expressions), v6).is_some()) {
-            return Ok(false);
+    nft.look(|nft| {
+        for chain in chains {
+            let rules = dump(nft, table, Some(chain))?;
+            if !rules.iter().all(|rule| Parts::read(Attributes(&rule.expressions), v6).is_some()) {
+                return Ok(false);
+            }
         }
-    }
-    Ok(true)
+        Ok(true)
+    })
 }
 
 /// Reads the chains that matter, and all rules that lead to the owner's own chains.
-fn look_around(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<(Vec<String>, Vec<Raw>), FirewallError> {
+fn look_around<'b>(
+    nft: &mut Nft,
+    v6: bool,
+    table: Table,
+    scope: &Scope<'b>,
+) -> Result<(Vec<String>, Vec<Raw>), FirewallError> {
     let mut uses = HashMap::new();
     for chain in scope.chains() {
         if let Some(state) = nft.chain(table, chain)? {
@@ -140,57 +150,108 @@ fn look_around(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<(Vec<St
         }
     }
     let own: Vec<(&str, u32)> = scope.own.iter().filter_map(|chain| Some((*chain, *uses.get(chain)?))).collect();
-    let mut looked: Vec<&str> = Vec::new();
-    let mut rules: Vec<Raw> = Vec::new();
-    let mut read = |nft: &mut Nft, rules: &mut Vec<Raw>, chain| -> Result<(), FirewallError> {
-        if !looked.contains(&chain) {
-            looked.push(chain);
-            rules.retain(|rule| rule.chain != chain);
-            rules.extend(dump(nft, table, Some(chain))?);
-        }
-        Ok(())
-    };
-    let mut homes = HOMES.iter().copied();
+    let mut seen = Seen { table, whole: Vec::new(), rules: Vec::new() };
+    for chain in scope.entire.iter().filter(|chain| uses.contains_key(*chain)) {
+        seen.read(nft, chain)?;
+    }
+    if scope.own.is_empty() {
+        seen.add(known(nft, v6, table, scope)?);
+    }
     // Nothing leads to a chain that is not there.
     if !own.is_empty() {
         for (chain, _) in &own {
-            read(nft, &mut rules, chain)?;
+            seen.read(nft, chain)?;
         }
-        rules.extend(known(nft, table, scope)?);
-        while !all_found(&own, &rules) {
+        seen.add(known(nft, v6, table, scope)?);
+        let mut homes = scope.homes.iter();
+        while !all_found(&own, &seen.rules) {
             match homes.next() {
-                Some(home) => read(nft, &mut rules, home)?,
+                Some(home) => seen.read(nft, home)?,
                 None => {
                     // Another rule leads there, from anywhere.
-                    let is_new =
-                        |rule: &Raw| !rules.iter().any(|read| (&read.chain, read.handle) == (&rule.chain, rule.handle));
                     let more: Vec<Raw> = dump(nft, table, None)?;
-                    let more: Vec<Raw> =
-                        more.into_iter().filter(|rule| is_new(rule) && scope.leads(target(rule).as_deref())).collect();
-                    rules.extend(more);
+                    seen.add(more.into_iter().filter(|rule| scope.leads(target(rule).as_deref())).collect());
                     break;
                 }
             }
         }
     }
-    for chain in scope.compared().filter(|chain| uses.contains_key(chain)) {
-        read(nft, &mut rules, chain)?;
+    for (chain, wanted) in scope.compared() {
+        if !uses.contains_key(chain) || seen.whole.contains(&chain) {
+            continue;
+        }
+        let without = |found: &[Raw], mut wanted: Vec<&'b Rule>| {
+            let of_chain = found.iter().filter(|rule| rule.chain == chain);
+            let found: HashSet<Rule> = of_chain.filter_map(|rule| rule.read(v6)).collect();
+            wanted.retain(|wanted| !found.contains(*wanted));
+            wanted
+        };
+        let mut missing = without(&seen.rules, wanted);
+        if missing.is_empty() {
+            continue;
+        }
+        if scope.counts {
+            seen.read(nft, chain)?;
+        } else {
+            // They are usually at the chain's beginning. Any number of other attachments' rules may follow.
+            let (question, mut compared) = (all_of(table, Some(chain)), 0);
+            let found = nft.dump_until(table.family, question, Raw::of, |some| {
+                let more = some.get(compared..).unwrap_or_default();
+                compared = some.len();
+                missing = without(more, std::mem::take(&mut missing));
+                missing.is_empty()
+            })?;
+            seen.add(found);
+        }
     }
+    let mut rules = seen.rules;
+    // Another owner's rule may be the same.
+    rules.retain(|rule| !rule.read(v6).is_some_and(|rule| scope.is_new(&rule)));
     Ok((uses.into_keys().map(str::to_owned).collect(), rules))
 }
 
-/// Reads the rules with known handles that still lead to the owners' chains.
-fn known(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<Vec<Raw>, FirewallError> {
+/// The rules that were read.
+struct Seen<'a> {
+    table: Table,
+    /// The chains of which all rules were read, in their order.
+    whole: Vec<&'a str>,
+    rules: Vec<Raw>,
+}
+
+impl<'a> Seen<'a> {
+    /// Reads a chain.
+    fn read(&mut self, nft: &mut Nft, chain: &'a str) -> Result<(), FirewallError> {
+        if !self.whole.contains(&chain) {
+            self.whole.push(chain);
+            self.rules.retain(|rule| rule.chain != chain);
+            self.rules.extend(dump(nft, self.table, Some(chain))?);
+        }
+        Ok(())
+    }
+
+    /// Adds rules, those that are not there yet.
+    fn add(&mut self, more: Vec<Raw>) {
+        let mut have: HashSet<(String, u64)> =
+            self.rules.iter().map(|rule| (rule.chain.clone(), rule.handle)).collect();
+        self.rules.extend(more.into_iter().filter(|rule| have.insert((rule.chain.clone(), rule.handle))));
+    }
+}
+
+/// Reads the rules with known handles that still lead to the owners' chains or, if there are none, are the owners'.
+fn known(nft: &mut Nft, v6: bool, table: Table, scope: &Scope<'_>) -> Result<Vec<Raw>, FirewallError> {
     let mut found = Vec::new();
     for handle in scope.known {
-        for home in HOMES {
+        for home in scope.homes.iter().filter(|home| !scope.entire.contains(home)) {
             let rule = nft.rule(table, home, *handle)?.map(|rule| Raw {
-                chain: home.to_owned(),
+                chain: (*home).to_owned(),
                 handle: rule.handle,
                 expressions: rule.into_expressions(),
             });
-            let rule = rule.filter(|rule| rule.handle == *handle && scope.leads(target(rule).as_deref()));
-            if let Some(rule) = rule {
+            let is_meant = |rule: &Raw| match scope.own.is_empty() {
+                true => rule.read(v6).is_some_and(|rule| scope.names(&rule)),
+                false => scope.leads(target(rule).as_deref()),
+            };
+            if let Some(rule) = rule.filter(|rule| rule.handle == *handle && is_meant(rule)) {
                 found.push(rule);
                 break;
             }
@@ -214,18 +275,31 @@ fn target(rule: &Raw) -> Option<String> {
     NftRule::of_expressions(rule.expressions.clone()).target()
 }
 
-fn dump(nft: &mut Nft, table: Table, chain: Option<&str>) -> Result<Vec<Raw>, FirewallError> {
-    let mut attributes = vec![RuleAttribute::Table(table.name.to_owned())];
-    attributes.extend(chain.map(|chain| RuleAttribute::Chain(chain.to_owned())));
-    let request = NfTablesMessage::GetRule(RuleMessage { attributes });
-    nft.dump(table.family, request, |rule| {
-        Some(Raw {
+impl Raw {
+    fn of(rule: Attributes<'_>) -> Option<Self> {
+        Some(Self {
             chain: rule.first(RULE_CHAIN)?.text_lossy().into_owned(),
             handle: rule.first(RULE_HANDLE)?.be64()?,
             expressions: rule.first(RULE_EXPRESSIONS).map(|all| all.value.to_vec()).unwrap_or_default(),
         })
-    })
-    .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))
+    }
+
+    /// Returns the rule; `None` if it can't be read.
+    fn read(&self, v6: bool) -> Option<Rule> {
+        Some(Rule::parse(&Parts::read(Attributes(&self.expressions), v6)?.line(&self.chain)))
+    }
+}
+
+/// Returns the question for all rules of a table, or of one chain.
+fn all_of(table: Table, chain: Option<&str>) -> NfTablesMessage {
+    let mut attributes = vec![RuleAttribute::Table(table.name.to_owned())];
+    attributes.extend(chain.map(|chain| RuleAttribute::Chain(chain.to_owned())));
+    NfTablesMessage::GetRule(RuleMessage { attributes })
+}
+
+fn dump(nft: &mut Nft, table: Table, chain: Option<&str>) -> Result<Vec<Raw>, FirewallError> {
+    nft.dump(table.family, all_of(table, chain), Raw::of)
+        .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))
 }
 
 /// Makes the changes that `plan` finds necessary, in one transaction. If another program changes a rule meanwhile, all
@@ -297,6 +371,8 @@ fn write(
     scope: &Scope<'_>,
 ) -> Result<(), FirewallError> {
     let mut made: Vec<String> = Vec::new();
+    let is_noted = |change: &Change<'_>| matches!(change, Change::NewRule { chain, target, .. } if scope.notes(chain, target.as_deref()));
+    let notes = changes.iter().filter(|change| is_noted(change)).count() <= MOST_NOTED;
     let adds = changes.iter().any(|change| matches!(change, Change::NewChain(_) | Change::NewRule { .. }));
     if adds && chains.is_empty() && nft.table(table)?.is_none() {
         batch.add_table(table, None);
@@ -313,7 +389,7 @@ fn write(
                     batch.add_chain(table, &chain, Some(form), None);
                     made.push(chain.clone());
                 }
-                let seen = scope.leads(target.as_deref()) && !scope.own.contains(&chain.as_str());
+                let seen = notes && scope.notes(&chain, target.as_deref());
                 batch.add_rule(table, &chain, first, seen, attributes);
             }
             Change::DeleteRule { chain, handle } => batch.delete_rule(table, &chain, handle),

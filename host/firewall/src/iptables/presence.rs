@@ -25,18 +25,26 @@ pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallErr
     Ok(has_legacy_nat() || chains(nft, key)?.contains(&true))
 }
 
-/// True if only programs can read or change the rules of this container and network. With `all`, the rules of all
+/// True if only programs can read or change the masquerading of this container and network. With `all`, the rules of all
 /// plugins are meant. It is false if no program is installed.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey, all: bool) -> bool {
-    let chains = key.iptables_chains();
+    if !all {
+        return only_programs_read(runner, &key.iptables_chains());
+    }
     families(runner).unwrap_or_default().iter().any(|programs| {
-        let readable = programs.without(|nft| match all {
-            true => netlink::look(nft, programs.v6, NAT, &Scope::whole(), false).map(|_| true),
-            false => netlink::can_read(nft, programs.v6, NAT, &chains),
-        });
-        readable != Some(Ok(true))
+        let read = |nft: &mut Nft| netlink::look(nft, programs.v6, NAT, &Scope::whole(), false).map(drop);
+        programs.without(read) != Some(Ok(()))
     })
+}
+
+/// True if one of these chains of table `nat` has rules that only programs can read, or if rules can't be read without
+/// them at all. It is false if no program is installed.
+pub(super) fn only_programs_read(runner: ProgramRunner<'_>, chains: &[String]) -> bool {
+    families(runner)
+        .unwrap_or_default()
+        .iter()
+        .any(|programs| programs.without(|nft| netlink::can_read(nft, programs.v6, NAT, chains)) != Some(Ok(true)))
 }
 
 /// True, for IPv4 and for IPv6, if iptables over nftables has a chain of this container and network.

@@ -12,17 +12,40 @@ pub(super) struct Scope<'a> {
     shared: Vec<&'a str>,
     /// The rules that may be there already.
     wanted: Vec<&'a Rule>,
-    /// Handles of rules that led to the owners' chains when they were made. If they are all that lead there, no other
+    /// The chains in which rules that lead to the owners' chains are, or the rules of an owner without chains.
+    pub(super) homes: Vec<&'a str>,
+    /// Handles of rules in these, as they were when the rules were made. If they lead to all that is asked for, no other
     /// rules are read.
     pub(super) known: &'a [u64],
+    /// Chains of which the rules' order matters.
+    pub(super) entire: &'a [&'a str],
+    /// True if the owner has made none of its rules yet: those in `homes` are not searched.
+    is_first: bool,
+    /// True if each rule counts as often as it is there.
+    pub(super) counts: bool,
+    /// True if only rules with known handles are asked for.
+    only_known: bool,
     /// True if the question is about all chains and rules.
     pub(super) whole: bool,
+    /// True if it is about all rules of the plugins, whoever has them.
+    of_all: bool,
+}
+
+fn once(mut chains: Vec<&str>) -> Vec<&str> {
+    chains.sort_unstable();
+    chains.dedup();
+    chains
 }
 
 impl<'a> Scope<'a> {
     /// A question about everything in the table.
     pub(super) fn whole() -> Self {
-        Self { whole: true, ..Self::default() }
+        Self { whole: true, of_all: true, ..Self::default() }
+    }
+
+    /// A question about all rules of these chains.
+    pub(super) fn of_chains(chains: &'a [&'a str]) -> Self {
+        Self { entire: chains, of_all: true, ..Self::default() }
     }
 
     /// The question whether these sets are complete.
@@ -31,12 +54,32 @@ impl<'a> Scope<'a> {
             own: sets.iter().flat_map(|set| &set.owner.chains).map(String::as_str).collect(),
             shared: sets.iter().flat_map(|set| &set.shared).map(String::as_str).collect(),
             wanted: sets.iter().flat_map(|set| &set.rules).map(|placed| &placed.rule).collect(),
-            known: &[],
-            whole: false,
+            homes: sets.iter().map(|set| set.owner.home).collect(),
+            ..Self::default()
         }
     }
 
-    /// The same question, with the handles of the rules that lead to the owners' chains.
+    /// The question where these rules are, as often as they are there. Their owner has no chains.
+    pub(super) fn of_rules(rules: &'a [Rule], home: &'a str) -> Self {
+        Self { wanted: rules.iter().collect(), homes: vec![home], counts: true, ..Self::default() }
+    }
+
+    /// The same question, where the order of rules in these chains matters.
+    pub(super) fn ordering(self, entire: &'a [&'a str]) -> Self {
+        Self { entire, ..self }
+    }
+
+    /// The same question. With `is_first`, the owner has made none of its rules.
+    pub(super) fn first(self, is_first: bool) -> Self {
+        Self { is_first, ..self }
+    }
+
+    /// The same question, about the rules with known handles.
+    pub(super) fn only_known(self) -> Self {
+        Self { only_known: true, ..self }
+    }
+
+    /// The same question, with the handles of rules in `homes`.
     pub(super) fn knowing(self, known: &'a [u64]) -> Self {
         Self { known, ..self }
     }
@@ -47,21 +90,50 @@ impl<'a> Scope<'a> {
         if owners.iter().any(|owner| owner.chains.is_empty()) {
             return Self::whole();
         }
-        Self { own: owners.iter().flat_map(|owner| &owner.chains).map(String::as_str).collect(), ..Self::default() }
+        Self {
+            own: owners.iter().flat_map(|owner| &owner.chains).map(String::as_str).collect(),
+            homes: owners.iter().map(|owner| owner.home).collect(),
+            ..Self::default()
+        }
     }
 
     /// Returns the chains that the question names, each once.
     pub(super) fn chains(&self) -> Vec<&'a str> {
         let of_rules = self.wanted.iter().map(|rule| rule.chain.as_str());
-        let mut chains: Vec<&str> = self.own.iter().chain(&self.shared).copied().chain(of_rules).collect();
-        chains.sort_unstable();
-        chains.dedup();
-        chains
+        let all = self.own.iter().chain(&self.shared).chain(self.entire).copied().chain(of_rules);
+        once(all.collect())
     }
 
-    /// Returns the chains whose rules have to be compared. Rules that lead to the owners' chains are found by these.
-    pub(super) fn compared(&self) -> impl Iterator<Item = &'a str> {
-        self.wanted.iter().filter(|rule| !self.leads(rule.target.as_deref())).map(|rule| rule.chain.as_str())
+    /// Returns the rules that have to be found, by their chains. Rules that lead to the owners' chains are found by
+    /// these.
+    pub(super) fn compared(&self) -> Vec<(&'a str, Vec<&'a Rule>)> {
+        let is_searched = |rule: &&Rule| !self.only_known && !self.leads(rule.target.as_deref()) && !self.is_new(rule);
+        let searched: Vec<&Rule> = self.wanted.iter().copied().filter(is_searched).collect();
+        let chains = once(searched.iter().map(|rule| rule.chain.as_str()).collect());
+        let of = |chain: &str| searched.iter().copied().filter(|rule| rule.chain == chain).collect();
+        chains.into_iter().map(|chain| (chain, of(chain))).collect()
+    }
+
+    /// True if a rule is one that the owner, which has no chains, makes for the first time.
+    pub(super) fn is_new(&self, rule: &Rule) -> bool {
+        self.is_first
+            && self.own.is_empty()
+            && self.homes.contains(&rule.chain.as_str())
+            && !rule.target.as_deref().is_some_and(|target| self.shared.contains(&target))
+            && self.names(rule)
+    }
+
+    /// True if the handle of a new rule is to be noted.
+    pub(super) fn notes(&self, chain: &str, target: Option<&str>) -> bool {
+        match self.own.is_empty() {
+            true => self.homes.contains(&chain) && target.is_none(),
+            false => self.leads(target) && !self.own.contains(&chain),
+        }
+    }
+
+    /// True if this is one of the rules that the question names.
+    pub(super) fn names(&self, rule: &Rule) -> bool {
+        self.wanted.contains(&rule)
     }
 
     /// True if a rule with this target leads to a chain of the owners.
@@ -70,9 +142,9 @@ impl<'a> Scope<'a> {
     }
 
     /// True if a rule that can't be read could be one that is compared, or leads to an owner's chain. `target` is the
-    /// chain that it leads to. In a question about everything, the names of the plugins' chains begin with `plugins`.
+    /// chain that it leads to. In a question about all owners, the names of the plugins' chains begin with `plugins`.
     pub(super) fn concerns(&self, chain: &str, target: Option<&str>, plugins: &str) -> bool {
-        if self.whole {
+        if self.of_all {
             return chain.starts_with(plugins) || target.is_some_and(|target| target.starts_with(plugins));
         }
         // A target that is no chain is a verdict, or an extension of iptables.

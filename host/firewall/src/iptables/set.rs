@@ -37,6 +37,8 @@ pub(crate) struct Owner {
     pub(crate) comment: Option<String>,
     /// The owner's chains; each may lead to those after it.
     pub(crate) chains: Vec<String>,
+    /// The chain in which the rules are that lead to its chains or, if it has none, its rules.
+    pub(crate) home: &'static str,
 }
 
 /// All rules that an owner should have, in the order in which they are made.
@@ -199,7 +201,7 @@ mod tests {
             (Place::Last, rule(format!("SHARED -m comment --comment \"{container}\" -j {}", own[0]))),
         ];
         RuleSet {
-            owner: Owner { table: "filter", comment: Some(container.to_owned()), chains: own.into() },
+            owner: Owner { table: "filter", comment: Some(container.to_owned()), chains: own.into(), home: "SHARED" },
             shared: vec!["SHARED".to_owned()],
             rules: rules.into_iter().map(|(place, rule)| Placed { place, rule }).collect(),
         }

@@ -25,6 +25,9 @@ use set::{CompleteSet, Owner};
 /// The number of further tries for a state that may not pass: a foreign reference, or a name that is taken.
 const RETRIES: u32 = 3;
 
+/// The most objects of one answer that are kept for the next question.
+const MOST_KEPT: usize = 256;
+
 /// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
 /// (linux/netfilter/nf_tables.h).
 const GEN_ID: u16 = 1;
@@ -53,6 +56,58 @@ pub struct Nft {
     deadline: Instant,
     /// The sets that this connection has completed, and the generation of the rules since then.
     complete: (Vec<CompleteSet>, u32),
+    /// Connections with an answer that was not read to its end. They are closed with this one: closing one may wait.
+    #[allow(dead_code, reason = "they are kept until this is dropped")]
+    retired: Vec<Connection>,
+    memory: Memory,
+}
+
+/// A request's type and payload. The flag is true if it asks for all objects, and not for one.
+type Question = (u16, Vec<u8>, bool);
+
+fn question(request: &Request, all: bool) -> Question {
+    let (kind, _, payload) = request.parts();
+    (kind, payload.to_vec(), all)
+}
+
+/// Answers of the kernel, for questions that are asked again while the rules are of the same generation.
+#[derive(Debug, Default)]
+struct Memory {
+    generation: u32,
+    /// The objects of each answer, or the refusal.
+    answers: HashMap<Question, Result<Vec<Vec<u8>>, Errno>>,
+    /// True while the generation is known to be the current one, or to be checked by the kernel.
+    is_open: bool,
+}
+
+impl Memory {
+    /// Begins to use the answers of this generation.
+    fn open(&mut self, generation: u32) {
+        if self.generation != generation {
+            self.forget();
+        }
+        (self.generation, self.is_open) = (generation, true);
+    }
+
+    fn forget(&mut self) {
+        self.answers.clear();
+    }
+
+    fn recall(&self, question: &Question) -> Option<&Result<Vec<Vec<u8>>, Errno>> {
+        self.answers.get(question).filter(|_| self.is_open)
+    }
+
+    fn keep(&mut self, question: Question, answer: Result<Vec<Vec<u8>>, Errno>) {
+        if self.is_open && answer.as_ref().map_or_else(|errno| *errno == Errno::ENOENT, |all| all.len() <= MOST_KEPT) {
+            self.answers.insert(question, answer);
+        }
+    }
+}
+
+fn connect() -> Result<Connection, FirewallError> {
+    // This option keeps the request out of the kernel's error messages.
+    Connection::open(NETLINK_NETFILTER, |socket| socket.set_cap_ack(true))
+        .map_err(|error| FirewallError::io("open", "netlink socket to nf_tables", &error))
 }
 
 /// True if a socket's error number says that the kernel has no netfilter netlink at all (socket(2)).
@@ -83,10 +138,8 @@ impl Nft {
     /// # Errors
     /// The kernel has no nfnetlink, or no descriptor is left.
     pub fn open(deadline: Instant) -> Result<Self, FirewallError> {
-        // This option keeps the request out of the kernel's error messages.
-        Connection::open(NETLINK_NETFILTER, |socket| socket.set_cap_ack(true))
-            .map(|connection| Self { connection, deadline, complete: (Vec::new(), 0) })
-            .map_err(|error| FirewallError::io("open", "netlink socket to nf_tables", &error))
+        let (complete, retired, memory) = ((Vec::new(), 0), Vec::new(), Memory::default());
+        connect().map(|connection| Self { connection, deadline, complete, retired, memory })
     }
 
     /// Sets a new deadline.
@@ -111,7 +164,7 @@ impl Nft {
     /// Returns the rule set's generation. Every change in the namespace increments it, whoever makes the change.
     pub(crate) fn generation(&mut self) -> Result<u32, FirewallError> {
         let request = NfTablesMessage::GetGen(GenMessage { attributes: Vec::new() });
-        self.get(NetfilterProtoFamily::Unspec, request)
+        self.ask(Request::new(&message(NetfilterProtoFamily::Unspec, 0, request), 0))
             .and_then(|reply| number(Attributes(&reply), GEN_ID).ok_or(Errno::EBADMSG))
             .map_err(|errno| FirewallError::errno("read", "the nftables generation", errno))
     }
@@ -220,7 +273,11 @@ impl Nft {
         let mut attempt = 0;
         loop {
             let mut batch = Batch::new(self.generation()?);
-            let outcome = plan(self, &mut batch).and_then(|value| self.commit(&batch).map(|made| (value, made)));
+            // The kernel refuses the batch if its generation has passed, and so whatever was read before.
+            self.memory.open(batch.generation());
+            let planned = plan(self, &mut batch);
+            self.memory.is_open = false;
+            let outcome = planned.and_then(|value| self.commit(&batch).map(|made| (value, made)));
             let Err(error) = outcome else {
                 self.note_commit(&batch);
                 return outcome;
@@ -241,6 +298,19 @@ impl Nft {
                 std::thread::sleep(Duration::from_micros(u64::from(attempt.min(20)) * 50));
             }
         }
+    }
+
+    /// Asks several questions about the rules as they are now. An answer that is needed again, here or in a change of the
+    /// same rules, is not asked for twice.
+    pub(crate) fn look<T, E: From<FirewallError>>(
+        &mut self,
+        questions: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let generation = self.generation()?;
+        self.memory.open(generation);
+        let answers = questions(self);
+        self.memory.is_open = false;
+        answers
     }
 
     /// Notes a change of our own. A complete set stays complete if no other program changed a rule meanwhile.
@@ -281,6 +351,7 @@ impl Nft {
         if batch.is_empty() {
             return Ok(made);
         }
+        self.memory.forget();
         let failed = |request, errno| {
             let (operation, object) = batch.describe(request).unwrap_or(("commit", "nftables transaction"));
             FirewallError::errno(operation, object, errno)
@@ -300,8 +371,18 @@ impl Nft {
     /// Requests one object. Returns its attributes.
     fn get(&mut self, family: NetfilterProtoFamily, request: NfTablesMessage) -> Result<Vec<u8>, Errno> {
         let request = Request::new(&message(family, 0, request), 0);
+        let question = question(&request, false);
+        if let Some(answer) = self.memory.recall(&question) {
+            return answer.as_ref().map(|all| all.first().cloned().unwrap_or_default()).map_err(|errno| *errno);
+        }
+        let answer = self.ask(request);
+        self.memory.keep(question, answer.clone().map(|object| vec![object]));
+        answer
+    }
+
+    fn ask(&self, request: Request) -> Result<Vec<u8>, Errno> {
         let answer = self.connection.get(request, self.deadline, |answer| Some(attributes(answer).0.to_vec()));
-        Ok(answer.map_err(errno_of)?.unwrap_or_default())
+        answer.map_err(errno_of).map(Option::unwrap_or_default)
     }
 
     /// Requests all objects and collects the results of `read`. It asks again while other changes interrupt the answer.
@@ -314,11 +395,48 @@ impl Nft {
         let request = Request::new(&message(family, 0, request), 0);
         // Only the deadline limits the answer: a node can have any number of rules.
         let limits = (usize::MAX, usize::MAX);
+        if !self.memory.is_open {
+            let objects = self.connection.dump(request, self.deadline, limits, |answer, all| {
+                all.extend(read(attributes(answer)));
+                Some(())
+            });
+            return objects.map_err(errno_of);
+        }
+        let seen = |objects: &[Vec<u8>]| objects.iter().filter_map(|object| read(Attributes(object))).collect();
+        let question = question(&request, true);
+        if let Some(Ok(objects)) = self.memory.recall(&question) {
+            return Ok(seen(objects));
+        }
         let objects = self.connection.dump(request, self.deadline, limits, |answer, all| {
-            all.extend(read(attributes(answer)));
+            all.push(attributes(answer).0.to_vec());
             Some(())
         });
-        objects.map_err(errno_of)
+        let objects = objects.map_err(errno_of)?;
+        let all = seen(&objects);
+        self.memory.keep(question, Ok(objects));
+        Ok(all)
+    }
+
+    /// As [`Nft::dump`], until `enough` holds for the objects that were read so far. What the kernel has not shown yet is
+    /// not read.
+    pub(crate) fn dump_until<T>(
+        &mut self,
+        family: NetfilterProtoFamily,
+        request: NfTablesMessage,
+        read: impl Fn(Attributes<'_>) -> Option<T>,
+        enough: impl FnMut(&[T]) -> bool,
+    ) -> Result<Vec<T>, FirewallError> {
+        let request = Request::new(&message(family, 0, request), 0);
+        let failed = |errno| FirewallError::errno("list", "rules", errno);
+        let read = |answer: &[u8]| read(attributes(answer));
+        let (objects, whole) = self
+            .connection
+            .dump_until(request, self.deadline, read, enough)
+            .map_err(|error| failed(errno_of(error)))?;
+        if !whole {
+            self.retired.push(std::mem::replace(&mut self.connection, connect()?));
+        }
+        Ok(objects)
     }
 }
 
@@ -504,6 +622,73 @@ mod tests {
             })
             .unwrap();
         }
+    }
+
+    /// Makes a chain of 1000 rules, each with its number as comment.
+    fn make_many(nft: &mut Nft) {
+        nft.change(|_, batch| {
+            batch.add_table(TABLE, None);
+            batch.add_chain(TABLE, "c", None, None);
+            for number in 0..1000 {
+                let comment = number.to_string();
+                batch.append_rule(TABLE, "c", &[verdict(Verdict::Return)], Some(comment.as_bytes()));
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    fn all_of_c() -> NfTablesMessage {
+        let attributes = vec![RuleAttribute::Table(TABLE.name.to_owned()), RuleAttribute::Chain("c".to_owned())];
+        NfTablesMessage::GetRule(RuleMessage { attributes })
+    }
+
+    /// A list is left where enough of it was read. The next question is answered as any.
+    #[test]
+    fn a_list_is_read_as_far_as_needed() {
+        private();
+        let mut nft = open();
+        make_many(&mut nft);
+        let some = |nft: &mut Nft, wanted: &[u8]| {
+            let has = |rules: &[Rule]| rules.iter().any(|rule| rule.commented(wanted));
+            nft.dump_until(TABLE.family, all_of_c(), |rule| Some(Rule::read(rule)), has).unwrap().len()
+        };
+        let first = some(&mut nft, b"0");
+        assert!((1..300).contains(&first), "{first}");
+        assert_eq!(nft.retired.len(), 1);
+        assert_eq!(nft.rules(TABLE, "c").unwrap().len(), 1000);
+        assert_eq!((some(&mut nft, b"none"), nft.retired.len()), (1000, 1));
+        assert!(some(&mut nft, b"0") < 300);
+    }
+
+    /// An answer is remembered while the rules are the same, and no longer.
+    #[test]
+    fn an_answer_is_as_old_as_the_rules() {
+        private();
+        let (mut nft, mut other) = (open(), open());
+        make(&mut nft, b"ours");
+        let count = |nft: &mut Nft| nft.look(|nft| Ok::<_, FirewallError>(nft.rules(TABLE, "c")?.len())).unwrap();
+        assert_eq!((count(&mut nft), nft.memory.answers.len()), (1, 1));
+        // The kernel is not asked again: this answer is not its own.
+        let answer = nft.memory.answers.values_mut().next().unwrap();
+        answer.as_mut().unwrap().clear();
+        assert_eq!(count(&mut nft), 0);
+        // Nor is it where no generation is known.
+        assert_eq!(nft.rules(TABLE, "c").unwrap().len(), 1);
+        other
+            .change(|_, batch| {
+                batch.append_rule(TABLE, "c", &[verdict(Verdict::Return)], Some(b"theirs"));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(count(&mut nft), 2, "another program changed the rules");
+        nft.change(|nft, batch| {
+            let rules = nft.rules(TABLE, "c")?;
+            batch.delete_rule(TABLE, "c", rules[0].handle);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(count(&mut nft), 1, "this connection changed them");
     }
 
     /// A refused change does not count as made.

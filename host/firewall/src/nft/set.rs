@@ -102,6 +102,21 @@ impl<'a> RuleSet<'a> {
         }
     }
 
+    /// Returns the chains of the entries. The handles of [`RuleSet::ensure`] have the same order.
+    fn places(&self) -> Vec<&'static str> {
+        self.entries.iter().map(|entry| entry.chain).collect()
+    }
+
+    /// As [`Owner::remove`].
+    pub(crate) fn remove(
+        &self,
+        nft: &mut Nft,
+        handles: &[u64],
+        goes: impl Fn(&Rule) -> bool,
+    ) -> Result<Removed, FirewallError> {
+        self.owner.remove_placed(nft, handles, &self.places(), goes)
+    }
+
     fn own_chains(&self) -> impl Iterator<Item = (&String, &Vec<Vec<Expression>>)> {
         self.owner.chains.iter().zip(&self.contents)
     }
@@ -189,7 +204,7 @@ impl<'a> RuleSet<'a> {
     /// the owner's, no entries of others are read.
     pub(crate) fn check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
         let table = self.table();
-        if let Some(known) = self.owner.known(nft, handles)? {
+        if let Some(known) = self.owner.known(nft, handles, &self.places())? {
             let of_chain = |chain: &str| match self.owner.shared.entry_chains().any(|entries| entries == chain) {
                 true => Ok(known.iter().filter(|found| found.chain == chain).map(|found| found.rule.clone()).collect()),
                 false => nft.rules(table, chain),
@@ -246,11 +261,21 @@ impl Owner<'_> {
 
     /// Returns the entries with these handles. `None` if one is missing or not the owner's: handles start again when a
     /// table is made again.
-    fn known(&self, nft: &mut Nft, handles: &[u64]) -> Result<Option<Vec<Found>>, FirewallError> {
+    ///
+    /// `places` are the chains in which they probably are: the kernel walks through a chain to find a handle, or to find
+    /// that it is not there.
+    fn known(
+        &self,
+        nft: &mut Nft,
+        handles: &[u64],
+        places: &[&'static str],
+    ) -> Result<Option<Vec<Found>>, FirewallError> {
         let mut entries = Vec::new();
-        for handle in handles {
+        for (index, handle) in handles.iter().enumerate() {
             let mut found = None;
-            for chain in self.shared.entry_chains() {
+            let place = places.get(index).copied().filter(|_| places.len() == handles.len());
+            let others = self.shared.entry_chains().filter(|chain| Some(*chain) != place);
+            for chain in place.into_iter().chain(others) {
                 let rule = nft.rule(self.shared.table, chain, *handle)?;
                 if let Some(rule) = rule.filter(|rule| rule.handle == *handle && self.mark.is_on(rule)) {
                     found = Some(Found { chain, rule });
@@ -278,11 +303,21 @@ impl Owner<'_> {
         handles: &[u64],
         goes: impl Fn(&Rule) -> bool,
     ) -> Result<Removed, FirewallError> {
+        self.remove_placed(nft, handles, &[], goes)
+    }
+
+    fn remove_placed(
+        &self,
+        nft: &mut Nft,
+        handles: &[u64],
+        places: &[&'static str],
+        goes: impl Fn(&Rule) -> bool,
+    ) -> Result<Removed, FirewallError> {
         nft.forget(self);
         let mut removed = 0;
         loop {
             let (all, last) = nft.change(|nft, batch| {
-                let mut removal = match self.known_removal(nft, handles, &goes)? {
+                let mut removal = match self.known_removal(nft, handles, places, &goes)? {
                     Some(removal) => removal,
                     None => self.removal(nft, &goes)?,
                 };
@@ -353,9 +388,10 @@ impl Owner<'_> {
         &self,
         nft: &mut Nft,
         handles: &[u64],
+        places: &[&'static str],
         goes: impl Fn(&Rule) -> bool,
     ) -> Result<Option<Removal<'_>>, FirewallError> {
-        let Some(known) = self.known(nft, handles)? else { return Ok(None) };
+        let Some(known) = self.known(nft, handles, places)? else { return Ok(None) };
         if !known.iter().all(|found| goes(&found.rule)) {
             return Ok(None);
         }

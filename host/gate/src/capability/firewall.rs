@@ -89,9 +89,29 @@ fn admit(gate: &mut Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
         FirewallBackend::Firewalld => (None, Some(named.zone)),
     };
     let effect = Firewall { backend, admin_chain, zone, addresses: addresses.to_vec() };
+    // The question comes before the intent is written.
+    let is_first = is_first(gate.session);
     gate.session.intend(effect.clone())?;
-    effect.make(gate.session)?;
+    effect.make(gate.session, is_first)?;
     Ok(Reply::Done)
+}
+
+/// True if the attachment has no such rules yet: its record is whole, and lists none.
+fn is_first(session: &Session) -> bool {
+    session.record().is_some_and(|record| record.warnings().is_empty()) && recorded(session).is_empty()
+}
+
+/// Returns addresses and handles of the rules that a run finds by its record alone; `None` if it has to search.
+pub(crate) fn noted(session: &Session) -> Option<Vec<(Vec<IpNet>, Vec<u64>)>> {
+    let recorded = recorded(session);
+    let is_known = match session.request.verb {
+        Verb::Add => true,
+        Verb::Check | Verb::Del => session.record_is_whole() && !session.is_replaced() && !recorded.is_empty(),
+        Verb::Gc | Verb::Status | Verb::Version => false,
+    };
+    let by_iptables = recorded.into_iter().filter(|made| made.backend == FirewallBackend::Iptables);
+    let noted: Vec<_> = by_iptables.map(|made| (made.addresses.clone(), made.handles(session))).collect();
+    (is_known && noted.iter().all(|(_, handles)| !handles.is_empty())).then_some(noted)
 }
 
 /// True if one of the addresses is of that IP version.
@@ -141,6 +161,7 @@ fn check(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
     let (session, named) = (&*gate.session, Named::of(&gate.session.request.conf));
     let recorded = recorded(session).into_iter().next();
     let backend = recorded.as_ref().map_or_else(|| backend(session, &named), |made| Ok(made.backend))?;
+    let handles = recorded.as_ref().map(|made| made.handles(session)).unwrap_or_default();
     let zone = recorded.and_then(|made| made.zone).unwrap_or_else(|| named.zone.clone());
     if backend == FirewallBackend::Firewalld {
         for address in addresses.iter().map(IpNet::addr) {
@@ -156,7 +177,7 @@ fn check(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
     if admin.is_none() && isolated.is_none() {
         return Ok(Reply::Done);
     }
-    match iptables::forward::missing_rule(addresses, admin, isolated, session.program_runner())
+    match iptables::forward::missing_rule(addresses, admin, isolated, &handles, session.program_runner())
         .map_err(errors::firewall_error)?
     {
         None => Ok(Reply::Done),

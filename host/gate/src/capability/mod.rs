@@ -7,6 +7,7 @@
 
 pub mod addresses;
 pub mod attachments;
+pub mod bandwidth;
 pub mod bridge;
 pub mod device;
 pub mod facts;
@@ -44,6 +45,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Macvlan => &macvlan::FACTS,
         Capability::Device => &device::FACTS,
         Capability::Firewall => &firewall::FACTS,
+        Capability::Bandwidth => &bandwidth::FACTS,
         Capability::PointToPoint => &point_to_point::FACTS,
         Capability::PortMappings => &port_mappings::FACTS,
         Capability::Forwarding => &forwarding::FACTS,
@@ -73,6 +75,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Macvlan(operation) => macvlan::execute(gate, operation),
         Operation::Device(operation) => device::execute(gate, operation),
         Operation::Firewall(operation) => firewall::execute(gate, operation),
+        Operation::Bandwidth(operation) => bandwidth::execute(gate, operation),
         Operation::PointToPoint(operation) => point_to_point::execute(gate, operation),
         Operation::PortMappings(operation) => port_mappings::execute(gate, operation),
         Operation::Forwarding(operation) => forwarding::execute(gate, operation),

@@ -38,7 +38,7 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> 
     let is_wanted = matches!(request.verb, Verb::Add | Verb::Check) && !map.mappings.is_empty();
     let by_iptables = is_wanted && named(&map).is_ok_and(|backend| backend != Some(Backend::Nftables));
     (by_iptables && granted.is_some_and(|granted| granted.allows_forwards_by(Backend::Iptables)))
-        .then_some(Need::Iptables)
+        .then_some(Need::HostPorts)
 }
 
 /// Carries out one operation that policy allows.
@@ -228,7 +228,10 @@ fn ensure(
                 let handles = rules.nft_ensure(&mut *gate.session.nft()?, is_first).map_err(firewall_error)?;
                 gate.session.known_by(&Effect::from(effect.clone()), &handles);
             }
-            Backend::Iptables => rules.iptables_ensure(gate.session.program_runner()).map_err(firewall_error)?,
+            Backend::Iptables => {
+                let handles = rules.iptables_ensure(gate.session.program_runner()).map_err(firewall_error)?;
+                gate.session.known_by(&Effect::from(effect.clone()), &handles);
+            }
         }
         // After the rules, so that the next packet meets them. The forward works without it, for new connections.
         if let Err(error) = effect.forget_connections(gate.session, true) {
@@ -272,7 +275,7 @@ fn check(
         let rules = effect.rules(gate.session.masquerade_key());
         let whole = match effect.backend {
             Backend::Nftables => rules.nft_check(&mut *gate.session.nft()?, &effect.handles(gate.session)),
-            Backend::Iptables => rules.iptables_check(gate.session.program_runner()),
+            Backend::Iptables => rules.iptables_check(&effect.handles(gate.session), gate.session.program_runner()),
         }
         .map_err(firewall_error)?;
         if !whole {

@@ -27,12 +27,24 @@ pub struct Firewall {
 }
 
 impl Firewall {
-    /// Makes the rules, as far as they are missing.
-    pub(crate) fn make(&self, session: &Session) -> Result<(), OpError> {
+    /// Returns the rule handles of this effect that the attachment's record lists.
+    pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
+        own.flat_map(|noted| noted.handles).collect()
+    }
+
+    /// Makes the rules, as far as they are missing. With `is_first`, the attachment has none: no rules of others are
+    /// searched, and each attachment has rules of its own.
+    pub(crate) fn make(&self, session: &mut Session, is_first: bool) -> Result<(), OpError> {
         match (self.backend, &self.zone) {
             (FirewallBackend::Iptables, _) => {
                 let admin_chain = self.admin_chain.as_deref().unwrap_or_default();
-                iptables::forward::admit(&self.addresses, admin_chain, session.program_runner()).map_err(firewall_error)
+                let handles =
+                    iptables::forward::admit(&self.addresses, admin_chain, is_first, session.program_runner())
+                        .map_err(firewall_error)?;
+                session.known_by(&self.clone().into(), &handles);
+                Ok(())
             }
             (FirewallBackend::Firewalld, zone) => self.addresses.iter().try_for_each(|address| {
                 let (zone, address) = (zone.as_deref().unwrap_or_default(), address.addr());
@@ -51,7 +63,8 @@ impl Firewall {
         let runner = session.program_runner();
         match (self.backend, &self.zone) {
             (FirewallBackend::Iptables, _) => {
-                iptables::forward::missing_rule(&self.addresses, self.admin_chain.as_deref(), None, runner)
+                let admin_chain = self.admin_chain.as_deref();
+                iptables::forward::missing_rule(&self.addresses, admin_chain, None, &self.handles(session), runner)
                     .map(|missing| missing.is_none())
                     .map_err(firewall_error)
             }
@@ -67,8 +80,19 @@ impl Firewall {
         }
     }
 
-    /// Removes the rules. An address that the record of another attachment admits in the same way keeps them.
+    /// Removes the rules. If the record has their handles, they are this attachment's alone. Otherwise an address that the
+    /// record of another attachment admits in the same way keeps them.
     pub(crate) fn revert(&self, session: &Session) -> Result<(), OpError> {
+        // To ask the kernel is cheaper than to start programs that find nothing, or to read all records.
+        if self.backend == FirewallBackend::Iptables && !session.unless_absent(iptables::forward::may_be_admitted)? {
+            return Ok(());
+        }
+        let handles = self.handles(session);
+        if !handles.is_empty() && iptables::forward::has(&self.addresses, &handles, session.program_runner()) {
+            return iptables::forward::withdraw(&self.addresses, &handles, session.program_runner())
+                .map(drop)
+                .map_err(firewall_error);
+        }
         let mut own = Vec::new();
         for address in &self.addresses {
             let admits = |other: &Self| {
@@ -80,10 +104,8 @@ impl Firewall {
             }
         }
         match self.backend {
-            // To ask the kernel is cheaper than to start programs that find nothing.
-            FirewallBackend::Iptables if !session.unless_absent(iptables::forward::may_be_admitted)? => Ok(()),
             FirewallBackend::Iptables => {
-                iptables::forward::withdraw(&own, session.program_runner()).map(drop).map_err(firewall_error)
+                iptables::forward::withdraw(&own, &[], session.program_runner()).map(drop).map_err(firewall_error)
             }
             // The part that firewalld had has ended with firewalld.
             FirewallBackend::Firewalld if !firewalld::runs(session.program_runner()).map_err(firewall_error)? => Ok(()),
@@ -109,7 +131,7 @@ impl Leaves for Firewall {
         if self.is_complete(session)? {
             return Ok(Reapplied::Complete);
         }
-        self.make(session)?;
+        self.make(session, false)?;
         Ok(Reapplied::Restored)
     }
 

@@ -207,6 +207,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         | Effect::Device(_)
         | Effect::Firewall(_)
         | Effect::Isolation(_)
+        | Effect::Bandwidth(_)
         | Effect::Masquerade(_)
         | Effect::MacGuard(_)
         | Effect::Lease(_)

@@ -12,6 +12,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+pub mod bandwidth;
 pub mod device;
 mod firewall;
 mod isolation;
@@ -25,6 +26,7 @@ mod port;
 pub mod port_mappings;
 mod veth;
 
+pub use bandwidth::Bandwidth;
 pub use device::Device;
 pub use firewall::Firewall;
 pub use isolation::Isolation;
@@ -175,6 +177,7 @@ effects! {
     MacGuard: mac_guard;
     Firewall: firewall;
     Isolation: isolation;
+    Bandwidth: bandwidth;
     Lease: lease;
     Native: native;
     LoopbackUp: loopback_up;
@@ -253,7 +256,7 @@ impl Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_types::{Backend, FirewallBackend, IngressPolicy, Mac};
+    use postern_types::{Backend, FirewallBackend, IngressPolicy, Mac, RateLimit};
 
     /// The form of each effect in records, and the forms that earlier versions wrote.
     #[test]
@@ -318,6 +321,22 @@ mod tests {
                     v6: false,
                 }),
                 r#"{"effect":"isolation","bridge":"cni0","ingress":"same-bridge","v4":true,"v6":false}"#,
+            ),
+            (
+                Effect::Bandwidth(Bandwidth {
+                    host: host(),
+                    ingress: Some(RateLimit { rate: 8, burst: 16 }),
+                    egress: None,
+                }),
+                r#"{"effect":"bandwidth","port":"veth1a2b3c4d","ingress":{"rate":8,"burst":16}}"#,
+            ),
+            (
+                Effect::Bandwidth(Bandwidth {
+                    host: host(),
+                    ingress: None,
+                    egress: Some((RateLimit { rate: 8, burst: 16 }, "bwp0123456789ab".to_owned())),
+                }),
+                r#"{"effect":"bandwidth","port":"veth1a2b3c4d","egress":[{"rate":8,"burst":16},"bwp0123456789ab"]}"#,
             ),
             (Effect::MacGuard(MacGuard { id: None, host: None, mac: None }), r#"{"effect":"mac-guard"}"#),
             (

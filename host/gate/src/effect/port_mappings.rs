@@ -148,10 +148,11 @@ impl PortMappings {
                 }
             }
             Backend::Iptables => {
-                if rules.iptables_check(session.program_runner()).map_err(firewall_error)? {
+                if rules.iptables_check(&self.handles(session), session.program_runner()).map_err(firewall_error)? {
                     return Ok(Reapplied::Complete);
                 }
-                rules.iptables_ensure(session.program_runner()).map_err(firewall_error)?;
+                let handles = rules.iptables_ensure(session.program_runner()).map_err(firewall_error)?;
+                session.known_by(&self.clone().into(), &handles);
             }
         }
         Ok(Reapplied::Restored)
@@ -193,7 +194,7 @@ impl Leaves for PortMappings {
                 session.unless_absent(|nft| rules.nft_remove(nft, &handles))?;
             }
             Backend::Iptables => {
-                rules.iptables_remove(session.program_runner()).map_err(firewall_error)?;
+                rules.iptables_remove(&self.handles(session), session.program_runner()).map_err(firewall_error)?;
             }
         }
         // The rules are gone, which is what matters. Only the kernel's memory of connections is left.
@@ -233,7 +234,7 @@ impl Leaves for PortMappings {
     fn needs(&self) -> Need<'_> {
         match self.backend {
             Backend::Nftables => Need::Network,
-            Backend::Iptables => Need::Iptables,
+            Backend::Iptables => Need::HostPorts,
         }
     }
 }

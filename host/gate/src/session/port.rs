@@ -195,6 +195,7 @@ impl Session {
             Effect::Macvlan(_)
             | Effect::Firewall(_)
             | Effect::Isolation(_)
+            | Effect::Bandwidth(_)
             | Effect::Masquerade(_)
             | Effect::MacGuard(_)
             | Effect::Lease(_)

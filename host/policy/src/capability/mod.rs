@@ -7,6 +7,7 @@
 
 mod addresses;
 mod attachments;
+mod bandwidth;
 mod bridge;
 pub mod device;
 pub mod firewall;
@@ -73,6 +74,7 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::Macvlan(operation) => operation,
         Operation::Device(operation) => operation,
         Operation::Firewall(operation) => operation,
+        Operation::Bandwidth(operation) => operation,
         Operation::PointToPoint(operation) => operation,
         Operation::PortMappings(operation) => operation,
         Operation::Forwarding(operation) => operation,
@@ -99,6 +101,7 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Macvlan => macvlan::KEYS,
         Capability::Device => device::KEYS,
         Capability::Firewall => firewall::KEYS,
+        Capability::Bandwidth => bandwidth::KEYS,
         Capability::PointToPoint => point_to_point::KEYS,
         Capability::PortMappings => port_mappings::KEYS,
         Capability::Forwarding => forwarding::KEYS,

@@ -5,6 +5,7 @@
 
 mod addresses;
 mod attachments;
+mod bandwidth;
 mod bridge;
 mod device;
 mod firewall;
@@ -105,6 +106,9 @@ fn interface(capability: Capability) -> Interface {
             ("postern:cni/port-mappings", |linker| wit::port_mappings::add_to_linker::<_, Own>(linker, own))
         }
         Capability::Firewall => ("postern:cni/firewall", |linker| wit::firewall::add_to_linker::<_, Own>(linker, own)),
+        Capability::Bandwidth => {
+            ("postern:cni/bandwidth", |linker| wit::bandwidth::add_to_linker::<_, Own>(linker, own))
+        }
         Capability::Forwarding => {
             ("postern:cni/forwarding", |linker| wit::forwarding::add_to_linker::<_, Own>(linker, own))
         }

@@ -7,6 +7,7 @@
 
 mod addresses;
 mod attachments;
+mod bandwidth;
 mod bridge;
 mod device;
 mod firewall;
@@ -151,6 +152,7 @@ capabilities! {
     Device: device, "device";
     PortMappings: port_mappings, "port-mappings";
     Firewall: firewall, "firewall";
+    Bandwidth: bandwidth, "bandwidth";
 }
 
 impl Capability {

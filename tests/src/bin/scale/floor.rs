@@ -2,7 +2,7 @@
 //! kernel's, on a node that is equally full.
 
 use crate::Sample;
-use crate::nft::{Guard, Masquerade, Nft};
+use crate::nft::{Behind, Guard, Masquerade, Nft};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -15,17 +15,20 @@ const BRIDGE: &str = "scale0";
 const ADDRESS: &str = "10.100.255.250/16";
 const COMMENT: &str = "ffffffffffffffff-ffffffffffffffff, net: scale0, if: eth0, id: floor";
 
-/// The parts that are measured with the pair.
-#[derive(Clone, Copy)]
+/// The parts that are measured.
+#[derive(Clone)]
 pub struct Features {
     pub masquerade: bool,
     pub guard: bool,
+    /// A plugin and its packet filter: its rules are measured, and no pair.
+    pub behind: Option<(String, String)>,
 }
 
 /// Measures both verbs once, each in its own process, as plugins are.
-pub fn measure(features: Features) -> Result<[Sample; 2]> {
+pub fn measure(features: &Features) -> Result<[Sample; 2]> {
     let own = std::env::current_exe()?;
-    let flags = [features.masquerade.to_string(), features.guard.to_string()];
+    let (plugin, backend) = features.behind.clone().unwrap_or_default();
+    let flags = [features.masquerade.to_string(), features.guard.to_string(), plugin, backend];
     let call = |verb: &str| -> Result<Sample> {
         std::thread::sleep(crate::REST);
         let output = Command::new(&own).arg("floor").arg(verb).args(&flags).output()?;
@@ -37,10 +40,23 @@ pub fn measure(features: Features) -> Result<[Sample; 2]> {
     Ok([call("add")?, call("del")?])
 }
 
-/// Runs `floor add|del MASQUERADE GUARD`. It prints microseconds of wall time and of CPU time.
+/// Runs `floor add|del MASQUERADE GUARD PLUGIN BACKEND`. It prints microseconds of wall time and of CPU time.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let [verb, masquerade, guard] = arguments else { bail!("floor add|del MASQUERADE GUARD") };
-    let features = Features { masquerade: masquerade.parse()?, guard: guard.parse()? };
+    let [verb, masquerade, guard, plugin, backend] = arguments else {
+        bail!("floor add|del MASQUERADE GUARD PLUGIN BACKEND")
+    };
+    let features = Features { masquerade: masquerade.parse()?, guard: guard.parse()?, behind: None };
+    if let Some(behind) = Behind::of(plugin, backend) {
+        let (before, start) = (cpu()?, Instant::now());
+        let mut nft = Nft::open()?;
+        match verb.as_str() {
+            "add" => nft.add_behind(&behind)?,
+            _ => nft.delete_behind(&behind)?,
+        }
+        drop(nft);
+        println!("{} {}", start.elapsed().as_micros(), cpu()? - before);
+        return Ok(());
+    }
     // The namespace is entered before: the cost is the same on any node.
     let worker = Worker::start(&Namespace::open("/run/netns/probe")?, || Ok(()))?;
     worker.netlink()?;
@@ -48,14 +64,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let before = cpu()?;
     let start = Instant::now();
     match verb.as_str() {
-        "add" => add(&worker, &home, features)?,
-        _ => delete(features)?,
+        "add" => add(&worker, &home, &features)?,
+        _ => delete(&features)?,
     }
     println!("{} {}", start.elapsed().as_micros(), cpu()? - before);
     Ok(())
 }
 
-fn add(worker: &Worker, home: &Namespace, features: Features) -> Result<()> {
+fn add(worker: &Worker, home: &Namespace, features: &Features) -> Result<()> {
     let container = worker.netlink()?;
     let host = Netlink::open()?;
     let bridge = host.link_by_name(BRIDGE)?.context("no bridge")?;
@@ -93,7 +109,7 @@ fn add(worker: &Worker, home: &Namespace, features: Features) -> Result<()> {
     Ok(())
 }
 
-fn delete(features: Features) -> Result<()> {
+fn delete(features: &Features) -> Result<()> {
     let mut nft = Nft::open()?;
     if features.masquerade {
         // The handle was returned when the rule was made.

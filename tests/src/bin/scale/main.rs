@@ -2,8 +2,11 @@
 //! DEL of one more attachment, and the GC verb with all attachments valid. It also measures the floor: the same netlink
 //! messages, sent by a program that does nothing else. The time of a run beyond the floor is ours.
 //!
-//! `postern-bench-scale [--counts 1,1000,10000] [--runs N] [--patch JSON] [--no-flood] [--json FILE] [--then COMMAND]
-//! [LABEL=DIRECTORY...]`, under `tests/in-namespaces`.
+//! `postern-bench-scale [--counts 1,1000,10000] [--runs N] [--patch JSON] [--behind JSON] [--no-flood] [--json FILE]
+//! [--then COMMAND] [LABEL=DIRECTORY...]`, under `tests/in-namespaces`.
+//!
+//! With `--behind` each attachment also has this plugin in its list, and the plugin's runs are measured instead of the
+//! bridge's. `PORT` in the text is a number of the attachment's own.
 //!
 //! With `--no-flood` the filling's ports take no frames for receivers that the bridge doesn't know. Otherwise the
 //! kernel gives each new link's first frames to a thousand ports. That takes longer than a run, and counts as time of
@@ -33,6 +36,8 @@ use std::time::{Duration, Instant};
 /// The number of attachments per bridge; a bridge takes 1023 ports.
 const PER_BRIDGE: usize = 1000;
 const PER_NAMESPACE: usize = 100;
+/// The number of the attachment that is measured.
+const PROBE: usize = 50_000;
 /// The number of runs before the first that counts.
 const WARM_UP: usize = 2;
 /// The rest before each measured call. After a DEL the kernel's workers still hold the lock of all links for a while,
@@ -58,6 +63,7 @@ struct Options {
     counts: Vec<usize>,
     runs: usize,
     patch: Value,
+    behind: Option<String>,
     flood: bool,
     file: Option<String>,
     then: Option<String>,
@@ -82,7 +88,7 @@ fn main() -> Result<()> {
     println!("{:<12}{:>7} {:<7}{:>11}{:>9}{:>9}{:>10}", "", "count", "", "median ms", "quarter", "CPU ms", "beyond");
     for count in &options.counts {
         let first = options.sides.first().context("no plugins")?;
-        fill(first, &options.patch, filled, *count)?;
+        fill(first, &options, filled, *count)?;
         filled = filled.max(*count);
         if !options.flood {
             stop_flooding()?;
@@ -105,6 +111,7 @@ fn options(arguments: Vec<String>) -> Result<Options> {
         counts: vec![1, 1000],
         runs: 20,
         patch: json!({}),
+        behind: None,
         flood: true,
         file: None,
         then: None,
@@ -117,14 +124,15 @@ fn options(arguments: Vec<String>) -> Result<Options> {
             "--counts" => options.counts = value()?.split(',').map(str::parse).collect::<Result<_, _>>()?,
             "--runs" => options.runs = value()?.parse()?,
             "--patch" => options.patch = serde_json::from_str(&value()?)?,
+            "--behind" => options.behind = Some(value()?),
             "--no-flood" => options.flood = false,
             "--json" => options.file = Some(value()?),
             "--then" => options.then = Some(value()?),
             side => match side.split_once('=') {
                 Some((label, bin)) => options.sides.push(Side { label: label.to_owned(), bin: bin.into() }),
                 None => bail!(
-                    "unknown argument {side}; usage: postern-bench-scale [--counts N,...] [--runs N] [--patch JSON] [--no-flood] \
-                     [--json FILE] [--then COMMAND] [LABEL=DIRECTORY...]"
+                    "unknown argument {side}; usage: postern-bench-scale [--counts N,...] [--runs N] [--patch JSON] \
+                     [--behind JSON] [--no-flood] [--json FILE] [--then COMMAND] [LABEL=DIRECTORY...]"
                 ),
             },
         }
@@ -166,13 +174,21 @@ fn network(bridge: usize, patch: &Value) -> Value {
     config
 }
 
+/// Returns the plugin behind the bridge in an attachment's list.
+fn behind(text: &str, bridge: usize, number: usize, previous: &Value) -> Result<Value> {
+    let text = text.replace("PORT", &(10_000 + number).to_string());
+    let mut config: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
+    merge(&mut config, &json!({"cniVersion": "1.1.0", "name": format!("scale{bridge}"), "prevResult": previous}));
+    Ok(config)
+}
+
 /// Returns container and interface of an attachment of the filling.
 fn filler(number: usize) -> (String, String) {
     (format!("fill{}", number / PER_NAMESPACE), format!("eth{}", number % PER_NAMESPACE))
 }
 
 /// Makes the attachments `from` to `to`, by real runs.
-fn fill(side: &Side, patch: &Value, from: usize, to: usize) -> Result<()> {
+fn fill(side: &Side, options: &Options, from: usize, to: usize) -> Result<()> {
     for number in from / PER_NAMESPACE..to.div_ceil(PER_NAMESPACE) {
         // If they were made before, this is refused.
         let _ = sh(&["ip", "netns", "add", &format!("fill{number}")]);
@@ -187,9 +203,16 @@ fn fill(side: &Side, patch: &Value, from: usize, to: usize) -> Result<()> {
                     return Ok(());
                 }
                 let (container, ifname) = filler(number);
-                let config = network(number / PER_BRIDGE, patch);
-                let (_, output, succeeded) = call(&side.bin, "ADD", &container, &container, &ifname, &config)?;
-                ensure!(succeeded, "attachment {number}: {output}");
+                let bridge = number / PER_BRIDGE;
+                let add = |config: &Value| -> Result<Value> {
+                    let (_, output, succeeded) = call(&side.bin, "ADD", &container, &container, &ifname, config)?;
+                    ensure!(succeeded, "attachment {number}: {output}");
+                    Ok(serde_json::from_str(&output).unwrap_or_default())
+                };
+                let previous = add(&network(bridge, &options.patch))?;
+                if let Some(text) = &options.behind {
+                    add(&behind(text, bridge, number, &previous)?)?;
+                }
             }
         };
         let threads: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
@@ -201,22 +224,29 @@ fn fill(side: &Side, patch: &Value, from: usize, to: usize) -> Result<()> {
 
 fn measure(options: &Options, count: usize) -> Result<Vec<Value>> {
     const VERBS: [&str; 4] = ["ADD", "CHECK", "DEL", "GC"];
-    let config = network(0, &options.patch);
+    let base = network(0, &options.patch);
     let mut valid: Vec<Value> = (0..count.min(PER_BRIDGE))
         .map(filler)
         .map(|(container, ifname)| json!({"containerID": container, "ifname": ifname}))
         .collect();
     valid.push(json!({"containerID": "probe", "ifname": "eth0"}));
-    let mut collection = config.clone();
+    let mut collection = match &options.behind {
+        Some(text) => behind(text, 0, PROBE, &Value::Null)?,
+        None => base.clone(),
+    };
     merge(&mut collection, &json!({"cni.dev/valid-attachments": valid}));
     let mut floors: [Vec<Sample>; 2] = Default::default();
     let mut samples: Vec<[Vec<Sample>; 4]> = options.sides.iter().map(|_| Default::default()).collect();
-    let is_on = |key: &str| config.get(key) == Some(&json!(true));
+    let is_on = |key: &str| base.get(key) == Some(&json!(true));
     // The floor's rules are those of nftables. With iptables it has none.
-    let in_nftables = config.get("ipMasqBackend") == Some(&json!("nftables"));
-    let features = floor::Features { masquerade: is_on("ipMasq") && in_nftables, guard: is_on("macspoofchk") };
+    let in_nftables = base.get("ipMasqBackend") == Some(&json!("nftables"));
+    let word = |key: &str| Some(collection.get(key)?.as_str()?.to_owned());
+    let of_behind =
+        options.behind.as_ref().map(|_| (word("type").unwrap_or_default(), word("backend").unwrap_or_default()));
+    let features =
+        floor::Features { masquerade: is_on("ipMasq") && in_nftables, guard: is_on("macspoofchk"), behind: of_behind };
     for run in 0..WARM_UP + options.runs {
-        let floor = floor::measure(features)?;
+        let floor = floor::measure(&features)?;
         if run >= WARM_UP {
             floors.iter_mut().zip(floor).for_each(|(all, sample)| all.push(sample));
         }
@@ -224,6 +254,12 @@ fn measure(options: &Options, count: usize) -> Result<Vec<Value>> {
             let index = (turn + run) % options.sides.len();
             let (Some(side), Some(all)) = (options.sides.get(index), samples.get_mut(index)) else { continue };
             let mut previous = Value::Null;
+            let mut config = base.clone();
+            if let Some(text) = &options.behind {
+                let (_, output, succeeded) = call(&side.bin, "ADD", "probe", "probe", "eth0", &base)?;
+                ensure!(succeeded, "{}: {output}", side.label);
+                config = behind(text, 0, PROBE, &serde_json::from_str(&output)?)?;
+            }
             for (verb, all) in VERBS.iter().zip(all) {
                 let mut given = if *verb == "GC" { collection.clone() } else { config.clone() };
                 if previous.is_object() && *verb != "GC" {
@@ -245,6 +281,9 @@ fn measure(options: &Options, count: usize) -> Result<Vec<Value>> {
                 if run >= WARM_UP && succeeded {
                     all.push(sample);
                 }
+            }
+            if options.behind.is_some() {
+                call(&side.bin, "DEL", "probe", "probe", "eth0", &base)?;
             }
         }
     }
@@ -299,7 +338,8 @@ fn call(
     ifname: &str,
     config: &Value,
 ) -> Result<(Sample, String, bool)> {
-    let mut command = Command::new(bin.join("bridge"));
+    let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+    let mut command = Command::new(bin.join(plugin));
     command.env("CNI_COMMAND", verb).env("CNI_PATH", bin);
     if verb != "GC" {
         command

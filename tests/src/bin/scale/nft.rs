@@ -8,8 +8,9 @@ use nix::sys::socket::{
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// `NFPROTO_INET` and `NFPROTO_BRIDGE`; messages of linux/netfilter/nf_tables.h.
+/// `NFPROTO_INET`, `NFPROTO_IPV4` and `NFPROTO_BRIDGE`; messages of linux/netfilter/nf_tables.h.
 const INET: u8 = 1;
+const IPV4: u8 = 2;
 const BRIDGE: u8 = 7;
 const NEW_CHAIN: u8 = 3;
 const DELETE_CHAIN: u8 = 5;
@@ -20,6 +21,9 @@ const REQUEST: u16 = 1;
 const ECHO: u16 = 8;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
+
+/// The comment of rules like those of a plugin behind the bridge.
+const COMMENT: &str = "dnat name: \"scale0\" id: \"floor\"";
 
 /// The file that keeps a rule's handle between the two verbs.
 const HANDLES: &str = "/run/floor-handles";
@@ -33,6 +37,28 @@ pub struct Guard<'a> {
     pub id: &'a str,
     pub port: &'a str,
     pub mac: [u8; 6],
+}
+
+/// The rules of a plugin behind the bridge.
+pub struct Behind {
+    pub table: &'static str,
+    /// Its own chain, with the number of rules in it.
+    pub own: Option<(&'static str, usize)>,
+    /// The chains with one rule each.
+    pub entries: &'static [&'static str],
+}
+
+impl Behind {
+    /// Returns the rules of a plugin with a packet filter, for one address and one port.
+    pub fn of(plugin: &str, backend: &str) -> Option<Self> {
+        let (table, own, entries): (_, _, &[&str]) = match (plugin, backend) {
+            ("portmap", "nftables") => ("cni_hostport", None, &["hostports", "masquerading", "masquerading"]),
+            ("portmap", _) => ("nat", Some(("CNI-DN-floor", 3)), &["CNI-HOSTPORT-DNAT"]),
+            ("firewall", _) => ("filter", None, &["CNI-FORWARD", "CNI-FORWARD"]),
+            _ => return None,
+        };
+        Some(Self { table, own, entries })
+    }
 }
 
 pub struct Nft(OwnedFd);
@@ -97,6 +123,37 @@ impl Nft {
             chain(&mac_chain),
         ])
         .map(drop)
+    }
+
+    /// Makes as many rules in these chains as a plugin behind the bridge has there, and the chain that is its own.
+    pub fn add_behind(&mut self, behind: &Behind) -> Result<()> {
+        let Behind { table, own, entries } = behind;
+        let port = [meta(16), compare(0, &[6]), payload(2, 2, 2), compare(0, &[1, 2])].concat();
+        let rule = |chain: &str, verdict: Vec<u8>| new_rule(IPV4, table, chain, &[port.clone(), verdict], COMMENT);
+        let mut changes = Vec::new();
+        if let Some((chain, rules)) = own {
+            changes.push((IPV4, NEW_CHAIN, CREATE, [text(1, table), text(3, chain)].concat()));
+            changes.extend((0..*rules).map(|_| rule(chain, verdict(1, ""))));
+        }
+        let to = own.map_or_else(|| verdict(1, ""), |(chain, _)| jump(chain));
+        changes.extend(entries.iter().map(|chain| rule(chain, to.clone())));
+        let handles = self.commit(&changes)?;
+        let handles: Vec<String> = handles.iter().rev().take(entries.len()).rev().map(u64::to_string).collect();
+        Ok(std::fs::write(HANDLES, handles.join(" "))?)
+    }
+
+    pub fn delete_behind(&mut self, behind: &Behind) -> Result<()> {
+        let Behind { table, own, entries } = behind;
+        let handles = std::fs::read_to_string(HANDLES)?;
+        let mut changes = Vec::new();
+        for (chain, handle) in entries.iter().zip(handles.split(' ')) {
+            changes.push(delete_rule(IPV4, table, chain, Some(handle.parse()?)));
+        }
+        if let Some((chain, _)) = own {
+            changes.push(delete_rule(IPV4, table, chain, None));
+            changes.push((IPV4, DELETE_CHAIN, 0, [text(1, table), text(3, chain)].concat()));
+        }
+        self.commit(&changes).map(drop)
     }
 
     /// Makes changes in one transaction. Returns the handles of new rules.

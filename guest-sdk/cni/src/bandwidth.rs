@@ -1,0 +1,146 @@
+//! The keys of bandwidth, for the plugin and for the host, which accepts no other rates.
+
+use crate::{Error, Fields, NetConf};
+
+/// A limit of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Bits per second, at least 8.
+    pub rate: u64,
+    /// Bits that may go at once, at least 8.
+    pub burst: u64,
+}
+
+/// The limits of an attachment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// `ingressRate` and `ingressBurst`: towards the container.
+    pub ingress: Option<RateLimit>,
+    /// `egressRate` and `egressBurst`: from the container.
+    pub egress: Option<RateLimit>,
+}
+
+const KEYS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"];
+
+/// The native plugin's type, as its messages name it.
+const STRUCTURE: &str = "PluginConf.BandwidthEntry";
+
+impl Bandwidth {
+    /// Reads the keys of the configuration or, if it has none of them, those of `runtimeConfig.bandwidth`.
+    ///
+    /// # Errors
+    /// Code 999, with the native plugin's texts.
+    pub fn read(conf: &NetConf) -> Result<Self, Error> {
+        let decoding = |error: Error| error.context("failed to parse network configuration");
+        let fields = conf.raw.fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE));
+        // Both are read, so that a value of the wrong type is an error in either place.
+        let own = numbers(&fields).map_err(decoding)?;
+        let runtime = conf.runtime_config().and_then(|runtime| runtime.object("bandwidth")).map_err(decoding)?;
+        let runtime = runtime.map_or(Ok([0; 4]), |fields| numbers(&fields)).map_err(decoding)?;
+        let has_own = KEYS.iter().any(|key| !fields.spellings(key).is_empty());
+        let [ingress_rate, ingress_burst, egress_rate, egress_burst] = if has_own { own } else { runtime };
+        Ok(Self {
+            ingress: limit("ingress", ingress_rate, ingress_burst)?,
+            egress: limit("egress", egress_rate, egress_burst)?,
+        })
+    }
+
+    /// True if nothing is limited.
+    pub fn is_unlimited(&self) -> bool {
+        self.ingress.is_none() && self.egress.is_none()
+    }
+}
+
+fn numbers(fields: &Fields<'_>) -> Result<[u64; 4], Error> {
+    let mut numbers = [0; 4];
+    for (number, key) in numbers.iter_mut().zip(KEYS) {
+        *number = fields.uint64(key)?.unwrap_or(0);
+    }
+    Ok(numbers)
+}
+
+/// Checks one limit. Less than a byte would let nothing pass: the native plugin divides by zero then.
+fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<RateLimit>, Error> {
+    match (rate, burst) {
+        (0, 0) => Ok(None),
+        (_, 0) => Err(Error::internal("if rate is set, burst must also be set")),
+        (0, _) => Err(Error::internal("if burst is set, rate must also be set")),
+        (_, burst) if burst / 8 >= u64::from(u32::MAX) => Err(Error::internal("burst cannot be more than 4GB")),
+        (rate, burst) if rate < 8 || burst < 8 => Err(Error::internal(format!(
+            "{direction}Rate {rate} and {direction}Burst {burst} are bits: less than 8 of them let no byte pass"
+        ))),
+        (rate, burst) => Ok(Some(RateLimit { rate, burst })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Json;
+
+    fn read(keys: &str) -> Result<Bandwidth, String> {
+        let text = format!(r#"{{"cniVersion":"1.0.0","name":"n","type":"bandwidth"{keys}}}"#);
+        let conf = NetConf::parse(Json::parse(text.as_bytes(), 4096).unwrap()).unwrap();
+        Bandwidth::read(&conf).map_err(|error| error.msg)
+    }
+
+    fn limit(rate: u64, burst: u64) -> Option<RateLimit> {
+        Some(RateLimit { rate, burst })
+    }
+
+    #[test]
+    fn keys_of_the_configuration_win_over_those_of_the_runtime() {
+        let runtime = r#","runtimeConfig":{"bandwidth":{"egressRate":800,"egressBurst":1600}}"#;
+        for (keys, ingress, egress) in [
+            (String::new(), None, None),
+            (r#","ingressRate":8,"ingressBurst":16"#.to_owned(), limit(8, 16), None),
+            (r#","INGRESSRATE":8,"ingressburst":16"#.to_owned(), limit(8, 16), None),
+            (runtime.to_owned(), None, limit(800, 1600)),
+            (format!(r#","ingressRate":8,"ingressBurst":16{runtime}"#), limit(8, 16), None),
+            // A key with 0 or null is one, too.
+            (format!(r#","egressRate":0{runtime}"#), None, None),
+            (format!(r#","egressRate":null{runtime}"#), None, None),
+            (r#","runtimeConfig":{"bandwidth":null}"#.to_owned(), None, None),
+            (r#","runtimeConfig":{"bandwidth":{"ingressRate":0}}"#.to_owned(), None, None),
+            (
+                r#","ingressRate":18446744073709551615,"ingressBurst":34359738359"#.to_owned(),
+                limit(u64::MAX, 34_359_738_359),
+                None,
+            ),
+        ] {
+            let read = read(&keys).unwrap();
+            assert_eq!((read.ingress, read.egress), (ingress, egress), "{keys}");
+            assert_eq!(read.is_unlimited(), ingress.is_none() && egress.is_none());
+        }
+    }
+
+    #[test]
+    fn impossible_limits_are_told_as_native() {
+        for (keys, message) in [
+            (r#","ingressRate":8"#, "if rate is set, burst must also be set"),
+            (r#","egressBurst":8"#, "if burst is set, rate must also be set"),
+            (r#","egressRate":8,"egressBurst":34359738360"#, "burst cannot be more than 4GB"),
+            (
+                r#","egressRate":7,"egressBurst":8"#,
+                "egressRate 7 and egressBurst 8 are bits: less than 8 of them let no byte pass",
+            ),
+            (
+                r#","ingressRate":8,"ingressBurst":1"#,
+                "ingressRate 8 and ingressBurst 1 are bits: less than 8 of them let no byte pass",
+            ),
+            (r#","runtimeConfig":{"bandwidth":{"egressRate":8}}"#, "if rate is set, burst must also be set"),
+        ] {
+            assert_eq!(read(keys).unwrap_err(), message, "{keys}");
+        }
+        for value in ["-1", "1.5", "\"8\"", "true", "[]", "18446744073709551616"] {
+            let text = read(&format!(r#","ingressRate":{value}"#)).unwrap_err();
+            assert!(text.starts_with("failed to parse network configuration: json: cannot unmarshal "), "{text}");
+            assert!(
+                text.ends_with("into Go struct field PluginConf.BandwidthEntry.ingressRate of type uint64"),
+                "{text}"
+            );
+        }
+        let text = read(r#","runtimeConfig":{"bandwidth":7}"#).unwrap_err();
+        assert!(text.contains("cannot unmarshal number into Go struct field"), "{text}");
+    }
+}

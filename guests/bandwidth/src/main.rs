@@ -1,0 +1,84 @@
+//! bandwidth: limits the rate of the container's traffic in both directions.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `ingressRate`, `ingressBurst` | bits per second to the container, and bits that may go at once |
+//! | `egressRate`, `egressBurst` | the same from the container |
+//! | `runtimeConfig.bandwidth` | the same keys from the runtime; they count if the network has none of them |
+//!
+//! It follows a plugin that makes a veth pair, and returns that one's result. If it limits what the container sends, the
+//! result has one interface more: the link of the host that keeps that limit.
+//!
+//! * ADD: limits at the host end. A failed one is undone by the host. Without any rate, the result is passed on.
+//! * DEL: removes the limits by the record, or else by their names.
+//! * CHECK: compares the limits.
+//! * STATUS: the configuration can be read. GC: what this plugin left for attachments that are gone.
+
+use postern_guest::cni::{Bandwidth as Configured, CniResult, RateLimit as Configuration, Version};
+use postern_guest::types::RateLimit;
+use postern_guest::{Error, Plugin, Request, attachments, bandwidth, interface};
+use std::process::ExitCode;
+
+struct Bandwidth;
+
+impl Plugin for Bandwidth {
+    const VERSIONS: &'static [Version] =
+        &[Version::V0_3_0, Version::V0_3_1, Version::V0_4_0, Version::V1_0_0, Version::V1_1_0];
+
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        let (limits, mut result) = read(request, "must be called as chained plugin")?;
+        if limits.is_unlimited() {
+            return Ok(result);
+        }
+        if result.interfaces.is_empty() {
+            return Err(Error::new("no interfaces provided"));
+        }
+        if let Some(link) = bandwidth::limit(limits.ingress.map(limit), limits.egress.map(limit))? {
+            result.interfaces.push(interface(&link, ""));
+        }
+        Ok(result)
+    }
+
+    fn del(&self, _request: &Request) -> Result<(), Error> {
+        // A configuration that ADD would refuse must not keep DEL from its work.
+        bandwidth::remove()
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let (limits, result) = read(request, "must be called as a chained plugin")?;
+        if limits.is_unlimited() {
+            return Ok(());
+        }
+        if result.interfaces.is_empty() {
+            return Err(Error::new("no interfaces provided"));
+        }
+        bandwidth::check(limits.ingress.map(limit), limits.egress.map(limit))
+    }
+
+    fn status(&self, request: &Request) -> Result<(), Error> {
+        Configured::read(&request.conf()?).map(drop).map_err(|error| Error::unavailable(error.msg))
+    }
+
+    fn gc(&self, _request: &Request) -> Result<(), Error> {
+        attachments::collect().map(drop)
+    }
+}
+
+/// Reads the limits, and the result of the plugins before; without one, `missing` is the error.
+fn read(request: &Request, missing: &str) -> Result<(Configured, CniResult), Error> {
+    let conf = request.conf()?;
+    let limits = Configured::read(&conf)?;
+    let result = conf.previous_result()?.ok_or_else(|| Error::new(missing))?;
+    Ok((limits, result))
+}
+
+fn limit(limit: Configuration) -> RateLimit {
+    RateLimit { rate: limit.rate, burst: limit.burst }
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&Bandwidth)
+}
+
+#[cfg(test)]
+mod tests;

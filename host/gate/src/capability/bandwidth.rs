@@ -1,0 +1,253 @@
+//! `bandwidth`: limits of the rate of the attachment's own traffic.
+//!
+//! The guest repeats the rates of the run's configuration, and names nothing else. The links are the attachment's: its
+//! host end by the record or the kernel, and an ifb of its own.
+
+use crate::capability::facts::{Facts, Needed};
+use crate::effect::Bandwidth;
+use crate::effect::bandwidth::{bucket, find, is_claimed, keeps};
+use crate::errors::{about, kernel_error, link_gone};
+use crate::gate::Gate;
+use crate::session::Session;
+use postern_cni::{Bandwidth as Configured, Verb};
+use postern_kernel::{Link, Qdisc, TokenBucket};
+use postern_types::{ErrorCode, Handle, OpError, RateLimit, Reply, ops};
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+/// The limits of both directions.
+type Limits = (Option<RateLimit>, Option<RateLimit>);
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Bandwidth) -> Result<Reply, OpError> {
+    match operation {
+        ops::Bandwidth::Limit { ingress, egress } => limit(gate, (*ingress, *egress)),
+        ops::Bandwidth::Check { ingress, egress } => check(gate, (*ingress, *egress)),
+        ops::Bandwidth::Remove => remove(gate),
+    }
+}
+
+/// Checks that the configuration of this call has these limits.
+fn configured(session: &Session, asked: Limits) -> Result<(), OpError> {
+    let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, "bandwidth", message);
+    let read = Configured::read(&session.request.conf).map_err(|error| invalid(error.msg))?;
+    let limit = |limit: postern_cni::RateLimit| RateLimit { rate: limit.rate, burst: limit.burst };
+    if (read.ingress.map(limit), read.egress.map(limit)) == asked && !read.is_unlimited() {
+        return Ok(());
+    }
+    Err(invalid("the configuration of this call has other limits".to_owned())
+        .hint("a plugin can set only the rates that the runtime asks for in this call"))
+}
+
+/// The attachment's host end.
+enum HostEnd {
+    /// The record lists it.
+    Recorded(Link),
+    /// A native plugin made it: `prevResult` names it, and the kernel shows that it leads to the container's interface.
+    Native(Link),
+}
+
+/// Returns the attachment's host end. A container can choose an interface index, so both ends must name each other.
+fn host_end(session: &Session) -> Result<HostEnd, OpError> {
+    if let Some(end) = session.end()? {
+        return Ok(HostEnd::Recorded(end));
+    }
+    // The record lists a pair that the kernel has no more: a link of that name is somebody else's.
+    if let Some(pair) = session.pairs().first() {
+        return Err(link_gone(&pair.host));
+    }
+    let ifname = &session.request.ifname;
+    let Some(end) = session.mutual_end()? else {
+        let message = format!("container interface {ifname} has no veth peer in the host's namespace");
+        return Err(OpError::new(ErrorCode::NotFound, ifname, message)
+            .hint("rates are limited at the host end of a veth: let this plugin follow bridge or ptp"));
+    };
+    let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+    if previous.interfaces.iter().any(|link| link.sandbox.is_empty() && link.name == end.name) {
+        return Ok(HostEnd::Native(end));
+    }
+    let message = "no veth peer of container interface found in host ns";
+    Err(OpError::new(ErrorCode::NotFound, &end.name, message)
+        .hint(format!("prevResult does not name the host end \"{}\"", end.name)))
+}
+
+/// Returns the host end that limits may be put on: a recorded one, or a native plugin's if policy lets it be taken over.
+fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
+    let session = &*gate.session;
+    let end = match host_end(session)? {
+        HostEnd::Recorded(end) => return Ok(end),
+        HostEnd::Native(end) => end,
+    };
+    let granted = gate.front.granted();
+    if !session.is_link_of_others(&end)? && session.may_take_over_link(&end.name, granted) {
+        return Ok(end);
+    }
+    let message = format!("no record tells that a plugin before made \"{}\" for this attachment", end.name);
+    Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.previous_hint("names", &end.name)))
+}
+
+/// `bandwidth.limit`.
+fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpError> {
+    configured(gate.session, (ingress, egress))?;
+    let end = host_end_to_limit(gate)?;
+    free(gate.session, &end, ingress.as_ref(), egress.is_some())?;
+    let egress = match egress {
+        Some(limit) => Some((limit, ifb_name(gate.session)?)),
+        None => None,
+    };
+    let effect = Bandwidth { host: end.name.clone(), ingress, egress };
+    let was_there = gate.session.has(&effect.clone().into());
+    gate.session.intend(effect.clone())?;
+    let mut made = None;
+    if let Some((_, name)) = &effect.egress {
+        made = Some(ifb(gate, &effect, name, end.mtu, was_there)?);
+    }
+    effect.make(gate.session.host()?)?;
+    gate.session.common.shown.extend(made.iter().map(|link| link.name.clone()));
+    Ok(Reply::MaybeLink(made.map(|link| Gate::show(Handle::MAX, link))))
+}
+
+/// Fails if somebody else limits the host end, before anything is written to the record.
+fn free(session: &Session, end: &Link, ingress: Option<&RateLimit>, redirects: bool) -> Result<(), OpError> {
+    let host = session.host()?;
+    let is_own = session.record().is_some_and(|record| {
+        record.effects(None).iter().any(|noted| Bandwidth::of(&noted.effect).is_some_and(|of| of.host == end.name))
+    });
+    if is_own {
+        return Ok(());
+    }
+    let is_set = |qdisc: &Qdisc| !qdisc.is_default();
+    let root = host.root_qdisc(end.index).map_err(about(&end.name))?.filter(is_set);
+    let arriving = host.ingress_qdisc(end.index).map_err(about(&end.name))?.filter(is_set);
+    let taken = root.filter(|_| ingress.is_some()).or(arriving.filter(|_| redirects));
+    let Some(qdisc) = taken else { return Ok(()) };
+    let name = &end.name;
+    let message = format!("\"{name}\" has a qdisc already ({}): its rate can't be limited", qdisc.kind);
+    Err(OpError::new(ErrorCode::Exists, name, message)
+        .hint(format!("`tc qdisc show dev {name}` shows it; `tc qdisc del dev {name} root` or `ingress` removes it")))
+}
+
+/// Returns a name for the ifb: the native plugin's, or one of this attachment alone if another attachment of the
+/// container has that.
+fn ifb_name(session: &Session) -> Result<String, OpError> {
+    let names = session.masquerade_key().ifb_names();
+    let host = session.host()?;
+    let recorded = recorded(session);
+    for name in &names {
+        let is_own = recorded.iter().filter_map(|of| of.egress.as_ref()).any(|(_, ifb)| ifb == name);
+        if is_own || host.link_by_name(name).map_err(kernel_error)?.is_none() && !is_claimed(session, name)? {
+            return Ok(name.clone());
+        }
+    }
+    let [native, _] = names;
+    Err(name_is_taken(&native))
+}
+
+fn name_is_taken(name: &str) -> OpError {
+    OpError::new(ErrorCode::Exists, name, format!("a link named \"{name}\" is there already"))
+        .hint(format!("if its container is gone, `ip link delete {name}` removes it"))
+}
+
+/// Makes the ifb, unless an earlier run did. Its index is noted in the record.
+fn ifb(gate: &mut Gate<'_>, effect: &Bandwidth, name: &str, mtu: u32, was_there: bool) -> Result<Link, OpError> {
+    let host = gate.session.host()?;
+    if let Some(link) = find(host, name)?.filter(|_| was_there) {
+        return Ok(link);
+    }
+    if !host.create_ifb(name, mtu).map_err(about(name))? {
+        // Another run was faster, and the link is that one's.
+        gate.session.gone(|of| Bandwidth::of(of) == Some(effect));
+        return Err(name_is_taken(name));
+    }
+    let link = find(host, name)?.ok_or_else(|| link_gone(name))?;
+    gate.session.known_by(&effect.clone().into(), &[u64::from(link.index)]);
+    Ok(link)
+}
+
+/// Returns what the attachment's record lists.
+fn recorded(session: &Session) -> Vec<Bandwidth> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    effects.iter().filter_map(|noted| Bandwidth::of(&noted.effect)).cloned().collect()
+}
+
+/// `bandwidth.check`, with the native plugin's words.
+fn check(gate: &Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpError> {
+    let session = &*gate.session;
+    configured(session, (ingress, egress))?;
+    let (HostEnd::Recorded(end) | HostEnd::Native(end)) = host_end(session)?;
+    let host = session.host()?;
+    if let Some(limit) = &ingress {
+        compare(&end.name, limit, host.root_qdisc(end.index).map_err(about(&end.name))?)?;
+    }
+    let Some(limit) = &egress else { return Ok(Reply::Done) };
+    let mut names: Vec<String> = recorded(session).into_iter().filter_map(|of| of.egress).map(|(_, ifb)| ifb).collect();
+    names.extend(session.masquerade_key().ifb_names());
+    let redirects = host.redirects(end.index).map_err(about(&end.name))?;
+    let mut found = None;
+    for name in &names {
+        let ifb = find(host, name)?;
+        found = found.or_else(|| ifb.filter(|ifb| redirects.contains(&Some(ifb.index))));
+    }
+    let Some(ifb) = found else {
+        let message = format!("what \"{}\" receives is not redirected to an ifb of this attachment", end.name);
+        return Err(OpError::new(ErrorCode::Mismatch, &end.name, message));
+    };
+    compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)?;
+    Ok(Reply::Done)
+}
+
+/// Compares the qdisc of a link with a limit.
+fn compare(link: &str, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(), OpError> {
+    let mismatch = |message: &str| Err(OpError::new(ErrorCode::Mismatch, link, message));
+    let Some(qdisc) = qdisc else { return mismatch("Failed to find qdisc") };
+    if keeps(&qdisc, limit) {
+        return Ok(());
+    }
+    let expected = bucket(limit);
+    match qdisc.bucket {
+        None => mismatch("Failed to find qdisc"),
+        Some(TokenBucket { rate, .. }) if rate != expected.rate => mismatch("Rate doesn't match"),
+        Some(TokenBucket { limit, .. }) if limit != expected.limit => mismatch("Limit doesn't match"),
+        Some(_) => mismatch("Buffer doesn't match"),
+    }
+}
+
+/// `bandwidth.remove`.
+fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    if gate.session.request.verb == Verb::Add {
+        gate.session.only_of_this_run(|effect| Bandwidth::of(effect).is_some(), "limits of the rate")?;
+    }
+    remove_own(gate.session)?;
+    Ok(Reply::Done)
+}
+
+/// Removes the attachment's limits: by its record or, if this plugin has no part in that, by the native plugin's name.
+///
+/// # Errors
+/// What could not be removed.
+pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
+    let is_add = session.request.verb == Verb::Add;
+    let made = recorded(session);
+    for limits in &made {
+        limits.revert(session, is_add)?;
+    }
+    if !is_add && (made.is_empty() || session.is_replaced()) {
+        remove_unrecorded(session)?;
+    }
+    session.gone(|effect| Bandwidth::of(effect).is_some());
+    Ok(())
+}
+
+/// Removes the ifb of a native plugin. The limits on the pair go with the pair.
+fn remove_unrecorded(session: &Session) -> Result<(), OpError> {
+    let [name, _] = session.masquerade_key().ifb_names();
+    let host = session.host()?;
+    match find(host, &name)? {
+        Some(ifb) if !is_claimed(session, &name)? => host.delete_link(ifb.index).map(drop).map_err(about(&name)),
+        _ => Ok(()),
+    }
+}

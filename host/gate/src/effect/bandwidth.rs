@@ -1,0 +1,293 @@
+//! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes what the container sends.
+
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use crate::errors::{about, kernel_error, link_gone};
+use crate::need::Need;
+use crate::session::Session;
+use postern_kernel::{Link, Netlink, Qdisc, TokenBucket};
+use postern_types::{ErrorCode, OpError, RateLimit};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// The kernel's name for the links that shape.
+pub const IFB: &str = "ifb";
+
+/// The most milliseconds that a packet waits in a token bucket, as with the native plugin.
+const LATENCY: u64 = 25;
+
+/// Limits of the rate of an attachment's traffic. The record notes the interface index of the ifb beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bandwidth {
+    /// The host end's name.
+    #[serde(rename = "port")]
+    pub host: String,
+    /// The limit towards the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ingress: Option<RateLimit>,
+    /// The limit from the container, and the name of the ifb that keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<(RateLimit, String)>,
+}
+
+/// Returns the token bucket of a limit.
+///
+/// The kernel takes the size of a bucket as the time to fill it, in ticks of 64 ns. More than 274 s do not fit: the bucket
+/// is smaller than asked for then. containerd asks for the largest possible burst.
+pub fn bucket(limit: &RateLimit) -> TokenBucket {
+    let (rate, burst, ticks) = parts(limit);
+    TokenBucket { rate, limit: least(waiting(rate) + burst), buffer: least(ticks) }
+}
+
+/// True if a qdisc is the bucket of a limit. The native plugin cuts a time that does not fit to its lowest 32 bits.
+pub fn keeps(qdisc: &Qdisc, limit: &RateLimit) -> bool {
+    let (rate, burst, ticks) = parts(limit);
+    let lowest = |number: u64| least(number & u64::from(u32::MAX));
+    let native = TokenBucket { rate, limit: lowest(waiting(rate) + burst), buffer: lowest(ticks) };
+    qdisc.is_bucket(&bucket(limit)) || qdisc.is_bucket(&native)
+}
+
+/// Returns rate and burst in bytes, and the time to fill a bucket of the burst in ticks.
+fn parts(limit: &RateLimit) -> (u64, u64, u64) {
+    let (rate, burst) = ((limit.rate / 8).max(1), (limit.burst / 8).min(u64::from(u32::MAX)));
+    let microseconds = burst * 1_000_000 / rate;
+    // 15.625 ticks are a microsecond.
+    (rate, burst, microseconds.min(u64::from(u32::MAX)) * 125 / 8)
+}
+
+/// The bytes that may wait, beside the burst.
+fn waiting(rate: u64) -> u64 {
+    (rate / 1000).saturating_mul(LATENCY).saturating_add(rate % 1000 * LATENCY / 1000).min(u64::from(u32::MAX))
+}
+
+fn least(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+impl Bandwidth {
+    /// Returns the host end, if it is there.
+    fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
+        host.link_by_name(&self.host).map_err(kernel_error)
+    }
+
+    /// Describes the limits for people.
+    pub fn words(&self) -> String {
+        match &self.egress {
+            Some((_, ifb)) => format!("limits of the rate on {} and {ifb}", self.host),
+            None => format!("limit of the rate on {}", self.host),
+        }
+    }
+
+    /// Makes what is missing of the limits, on links that are there. Returns true if something was.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Exists`]: somebody else has a qdisc or filter there. [`ErrorCode::NotFound`]: a link is gone.
+    pub(crate) fn make(&self, host: &Netlink) -> Result<bool, OpError> {
+        let end = self.end(host)?.ok_or_else(|| link_gone(&self.host))?;
+        let mut changed = false;
+        if let Some(limit) = &self.ingress {
+            changed |= limit_rate(host, &end, limit)?;
+        }
+        if let Some((limit, name)) = &self.egress {
+            let ifb = find(host, name)?.ok_or_else(|| link_gone(name))?;
+            changed |= limit_rate(host, &ifb, limit)?;
+            changed |= redirect(host, &end, &ifb)?;
+        }
+        Ok(changed)
+    }
+
+    /// Removes the limits from the host end, and the ifb.
+    ///
+    /// The limits on the host end of a pair that this attachment made stay on it, as with the native plugin, unless a
+    /// failed ADD is undone: the pair goes next, and to take them off would cost as long as that.
+    pub(crate) fn revert(&self, session: &Session, is_undo: bool) -> Result<(), OpError> {
+        let host = session.host()?;
+        let goes = session.pairs().iter().any(|pair| pair.host == self.host);
+        if (is_undo || !goes)
+            && let Some(end) = self.end(host)?
+        {
+            if let Some(limit) = &self.ingress
+                && host.root_qdisc(end.index).map_err(about(&end.name))?.is_some_and(|qdisc| keeps(&qdisc, limit))
+            {
+                host.delete_root_qdisc(end.index).map_err(about(&end.name))?;
+            }
+            if let Some((_, name)) = &self.egress {
+                self.stop_redirecting(host, &end, name)?;
+            }
+        }
+        match &self.egress {
+            Some((_, name)) => self.remove_ifb(session, name),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the ingress qdisc, unless a filter in it leads elsewhere. A filter whose link is gone names link 0.
+    fn stop_redirecting(&self, host: &Netlink, end: &Link, name: &str) -> Result<(), OpError> {
+        let ifb = find(host, name)?.map_or(0, |ifb| ifb.index);
+        let filters = host.redirects(end.index).map_err(about(&end.name))?;
+        if filters.iter().all(|to| to.is_some_and(|to| to == 0 || to == ifb)) {
+            host.delete_ingress_qdisc(end.index).map_err(about(&end.name))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the ifb: by the recorded index or, where an ADD was killed before it noted that, by the name that no other
+    /// attachment's record has.
+    fn remove_ifb(&self, session: &Session, name: &str) -> Result<(), OpError> {
+        let host = session.host()?;
+        let Some(ifb) = find(host, name)? else { return Ok(()) };
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
+        let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
+        let is_own = match indices.first() {
+            Some(index) => *index == u64::from(ifb.index),
+            None => !is_claimed(session, name)?,
+        };
+        if is_own { host.delete_link(ifb.index).map(drop).map_err(about(name)) } else { Ok(()) }
+    }
+
+    /// True if all of it is there.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub fn is_whole(&self, host: &Netlink) -> Result<bool, OpError> {
+        let Some(end) = self.end(host)? else { return Ok(false) };
+        let is_limited = |link: &Link, limit: &RateLimit| {
+            let qdisc = host.root_qdisc(link.index).map_err(about(&link.name))?;
+            Ok::<bool, OpError>(qdisc.is_some_and(|qdisc| keeps(&qdisc, limit)))
+        };
+        if let Some(limit) = &self.ingress
+            && !is_limited(&end, limit)?
+        {
+            return Ok(false);
+        }
+        let Some((limit, name)) = &self.egress else { return Ok(true) };
+        let Some(ifb) = find(host, name)? else { return Ok(false) };
+        let redirects = host.redirects(end.index).map_err(about(&end.name))?;
+        Ok(redirects.contains(&Some(ifb.index)) && is_limited(&ifb, limit)?)
+    }
+}
+
+/// Returns the ifb of this name.
+///
+/// # Errors
+/// The kernel refuses to show it.
+pub fn find(host: &Netlink, name: &str) -> Result<Option<Link>, OpError> {
+    Ok(host.link_by_name(name).map_err(kernel_error)?.filter(|link| link.kind == IFB && link.name == name))
+}
+
+/// True if the record of another attachment has this ifb.
+///
+/// # Errors
+/// The records can't be listed.
+pub fn is_claimed(session: &Session, name: &str) -> Result<bool, OpError> {
+    session.is_claimed_by(|summary| {
+        let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
+        effects
+            .flatten()
+            .any(|effect| Bandwidth::of(&effect).and_then(|of| of.egress.as_ref()).is_some_and(|(_, ifb)| ifb == name))
+    })
+}
+
+/// Gives a link its token bucket, unless it has it. Returns true if it had none.
+fn limit_rate(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, OpError> {
+    match host.root_qdisc(link.index).map_err(about(&link.name))? {
+        Some(qdisc) if keeps(&qdisc, limit) => Ok(false),
+        Some(qdisc) if !qdisc.is_default() => Err(occupied(&link.name, &format!("a root qdisc ({})", qdisc.kind))),
+        _ => host.limit_rate(link.index, &bucket(limit)).map(|()| true).map_err(about(&link.name)),
+    }
+}
+
+/// Redirects what the host end receives to the ifb, unless that is so. Returns true if it was not.
+fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
+    match host.ingress_qdisc(end.index).map_err(about(&end.name))? {
+        Some(qdisc) if !qdisc.is_default() => {
+            let filters = host.redirects(end.index).map_err(about(&end.name))?;
+            if qdisc.kind == "ingress" && filters == [Some(ifb.index)] {
+                return Ok(false);
+            }
+            Err(occupied(&end.name, &format!("an ingress qdisc ({})", qdisc.kind)))
+        }
+        _ => host.redirect_ingress(end.index, ifb.index).map(|()| true).map_err(about(&end.name)),
+    }
+}
+
+fn occupied(link: &str, what: &str) -> OpError {
+    let message = format!("\"{link}\" has {what} that was set by somebody else");
+    OpError::new(ErrorCode::Exists, link, message)
+        .hint(format!("`tc qdisc show dev {link}` shows it; leave the limits to either that program or this plugin"))
+}
+
+impl Leaves for Bandwidth {
+    fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.revert(session, taken.is_some())
+    }
+
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        let host = session.host()?;
+        if self.is_whole(host)? {
+            return Ok(Reapplied::Complete);
+        }
+        self.make(host)?;
+        Ok(Reapplied::Restored)
+    }
+
+    fn words(&self) -> String {
+        self.words()
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Unconcerned
+    }
+
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
+    }
+
+    fn outlives_boot(&self) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_have_the_native_plugins_numbers() {
+        for (rate, burst, expected) in [
+            // 1 Mbit/s and a burst of 100,000 bits.
+            (1_000_000, 100_000, (125_000, 15_625, 1_562_500)),
+            (8, 8, (1, 1, 15_625_000)),
+            (16_000_000, 33_554_432, (2_000_000, 4_244_304, 32_768_000)),
+            // A rate that does not fit 32 bits, and one that is as high as can be.
+            (80_000_000_000, 80_000, (10_000_000_000, 250_010_000, 15)),
+            (u64::MAX, 8, (u64::MAX / 8, u32::MAX, 0)),
+            // The burst that containerd asks for.
+            (10_000_000, 4_294_967_295, (1_250_000, 536_902_161, u32::MAX)),
+        ] {
+            let TokenBucket { rate, limit, buffer } = bucket(&RateLimit { rate, burst });
+            assert_eq!((rate, limit, buffer), expected);
+        }
+    }
+
+    #[test]
+    fn a_bucket_whose_time_was_cut_is_the_native_plugins() {
+        let limit = RateLimit { rate: 10_000_000, burst: 4_294_967_295 };
+        let qdisc = |buffer| {
+            let bucket = TokenBucket { buffer, ..bucket(&limit) };
+            Qdisc { kind: "tbf".to_owned(), handle: 0x1_0000, bucket: Some(bucket) }
+        };
+        // 429,496,728 µs are 6,710,886,375 ticks.
+        assert!(keeps(&qdisc(2_415_919_079), &limit) && keeps(&qdisc(u32::MAX), &limit));
+        assert!(!keeps(&qdisc(2_415_919_078), &limit));
+        assert!(!keeps(&Qdisc { handle: 0x7_0000, ..qdisc(u32::MAX) }, &limit));
+    }
+}

@@ -1,0 +1,33 @@
+//! `bandwidth`: granted or not. The gate accepts only the rates of the run's configuration.
+
+use super::Decide;
+use crate::grammar::Key;
+use crate::granted::Grant;
+use crate::line::Change;
+use crate::rules::RuleInput;
+use alloc::vec::Vec;
+use postern_types::{OpError, ops};
+
+/// The table has no keys.
+pub const KEYS: &[Key] = &[];
+
+impl Decide for ops::Bandwidth {
+    fn rule(&self, _: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Limit { .. } | Self::Check { .. } | Self::Remove => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
+        match self {
+            Self::Limit { .. } | Self::Check { .. } | Self::Remove => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
+        match self {
+            Self::Remove => true,
+            Self::Limit { .. } | Self::Check { .. } => false,
+        }
+    }
+}
