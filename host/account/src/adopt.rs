@@ -472,7 +472,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
     // because each look at the rules reads all of them.
     removal.together(&forwards, |seen| hostport::nft::remove_seen(&mut nft, seen).map(drop));
     removal.together(&chains, |seen| iptables::hostport::remove_seen(seen, program_runner()).map(drop));
-    removal.together(&forwarding, |seen| iptables::forward::withdraw(seen, program_runner()).map(drop));
+    removal.together(&forwarding, |seen| iptables::forward::withdraw(seen, &[], program_runner()).map(drop));
     for leftover in &still {
         let start = Instant::now();
         let outcome = match &leftover.object {

@@ -379,7 +379,7 @@ pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, Fi
     for programs in families(runner)? {
         changes += programs.change(NAT, |table| {
             let now = Seen::all(table, programs.v6);
-            let owner = |seen: &Seen| Owner { table: NAT, comment: None, chains: vec![seen.chain.clone()] };
+            let owner = |seen: &Seen| Owner { table: NAT, chains: vec![seen.chain.clone()], ..Owner::default() };
             let same = now.iter().filter(|now| seen.contains(now));
             same.flat_map(|seen| owner(seen).removals(table, |rule| rule.chain == DNAT)).collect()
         })?;
