@@ -185,10 +185,16 @@ fn a_list_may_have_it_twice() -> Result<()> {
     Ok(())
 }
 
-/// Behind a native bridge the operator names the links that count.
+/// Behind a native bridge the kernel confirms the host end. An operator can name the links that count instead.
 #[test]
-fn behind_a_native_bridge_the_operators_word_counts() -> Result<()> {
+fn behind_a_native_bridge_the_kernel_or_the_operator_confirms() -> Result<()> {
     let place = Place::new(native_bin()?)?;
+    let (config, answer) = place.attach("c1", "eth0", &limits())?;
+    answer.success().map(drop)?;
+    place.call(&plugin_bin()?, "CHECK", "c1", "eth0", &config)?.success()?;
+    place.detach("c1", "eth0", &config)?;
+    ensure!(!place.has_ifb()?, "an ifb is left");
+    place.node.sh("printf '[previous]\nnames = [\"tap*\"]\n' > /etc/postern/policy/bandwidth.toml")?;
     let (config, answer) = place.attach("c1", "eth0", &limits())?;
     Refusal::of(&answer)?.expect(110, "no record tells that a plugin before made")?;
     ensure!(!place.has_ifb()?, "a refused ADD left an ifb");

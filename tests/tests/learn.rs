@@ -117,6 +117,35 @@ fn a_master_that_one_network_names_and_another_leaves_to_the_default_route() -> 
     Ok(())
 }
 
+/// What a native plugin made is on the node of the rehearsal: bridge, pair, and the addresses in the container.
+#[test]
+fn behind_a_native_plugin_the_container_has_the_addresses() -> Result<()> {
+    let behind = r#""prevResult": {"cniVersion": "1.0.0",
+        "interfaces": [{"name": "cni9"}, {"name": "veth9", "mac": "02:00:00:00:00:09"}, {"name": "net1", "sandbox": "/run/netns/other"}],
+        "ips": [{"address": "10.7.0.2/24", "interface": 2}, {"address": "fd00:7::2/64", "interface": 2}]}"#;
+    let mapped = format!(
+        r#"{{"cniVersion": "1.0.0", "name": "net", "type": "portmap", "backend": "nftables",
+        "runtimeConfig": {{"portMappings": [{{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}}]}}, {behind}}}"#
+    );
+    let isolated = format!(
+        r#"{{"cniVersion": "1.0.0", "name": "net", "type": "firewall", "ingressPolicy": "isolated", {behind}}}"#
+    );
+    let place = Place::new(&[("mapped.conf", &mapped), ("isolated.conf", &isolated)])?;
+    for (plugin, network, lines_of) in [
+        ("portmap", "/run/mapped.conf", ["[grant.port-mappings]", "ports = [\"8080\"]"]),
+        ("firewall", "/run/isolated.conf", ["[grant.firewall]", "ingress = [\"${config.ingressPolicy | open}\"]"]),
+    ] {
+        let (status, stdout, stderr) = place.learn(&[plugin, "--network", network])?;
+        ensure!(status == 0, "{plugin}: status {status}: {stdout}{stderr}");
+        let learned = lines(&stdout);
+        for line in lines_of.into_iter().chain(["[previous]", "in-container = \"true\""]) {
+            ensure!(learned.contains(&line), "not `{line}`:\n{stdout}");
+        }
+        ensure!(!stdout.contains("10.7.0") && !stdout.contains("addresses ="), "{stdout}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_device_that_a_network_names() -> Result<()> {
     let named = r#"{"cniVersion": "1.0.0", "name": "named", "type": "host-device", "device": "eno7",

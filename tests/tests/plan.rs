@@ -527,6 +527,27 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
     Ok(())
 }
 
+/// What a native plugin does in the container is taken to be done, and the node's own addresses are the node's.
+#[test]
+fn addresses_behind_a_native_plugin() -> Result<()> {
+    let place = Place::new(&[])?;
+    place.node.sh("ip link add op0 type veth peer name op1; ip addr add 10.6.0.1/24 dev op0; ip link set op0 up")?;
+    let plan = |address: &str| {
+        place.object(
+            &json!({"cniVersion": "1.0.0", "name": "net", "type": "portmap", "backend": "nftables",
+                "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]},
+                "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "/run/netns/plan"}],
+                    "ips": [{"address": address, "interface": 0}]}}),
+            &[],
+        )
+    };
+    let (status, allowed) = plan("10.7.0.2/24")?;
+    ensure!(status == 0, "{status}: {allowed:#}");
+    let (status, refused) = plan("10.6.0.1/24")?;
+    ensure!(status == 1 && refused.to_string().contains("10.6.0.1"), "{status}: {refused:#}");
+    Ok(())
+}
+
 #[test]
 fn a_native_ipam_program_is_not_run() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;

@@ -463,16 +463,22 @@ fn as_many_ports_as_podman_expands() -> Result<()> {
 fn mixed_lists() -> Result<()> {
     let (native, ours) = (native_bin()?, plugin_bin()?);
     for backend in ["nftables", "iptables"] {
-        // Ours after a native plugin: policy has to name the addresses.
+        // Ours after a native plugin: the addresses count as long as the container has them.
         let mut place = Place::new(backend)?.by(native.clone(), ours.clone());
         let mappings = json!([mapping(8080, 80, "tcp")]);
+        let operators = place.node.path("/etc/postern/policy/portmap.toml");
+        std::fs::write(&operators, "[previous]\nin-container = \"false\"\n")?;
         let (config, answer) = place.attach("net", "c1", &mappings, &json!({}))?;
         Refusal::of(&answer)?.expect(
             DENIED,
-            "prevResult names 10.1.0.2, and no record tells that an earlier plugin gave it…`previous = { addresses = [\"10.1.0.2/24\"] }`…portmap.toml",
+            "prevResult names 10.1.0.2, and no record tells that an earlier plugin gave it…`previous = { in-container = \"true\" }`…portmap.toml",
         )?;
-        let policy = "[previous]\naddresses = [\"10.1.0.0/24\", \"fd00:1::/64\"]\n";
-        std::fs::write(place.node.path("/etc/postern/policy/portmap.toml"), policy)?;
+        std::fs::remove_file(&operators)?;
+        place.node.sh_in("c1", "ip addr del 10.1.0.2/24 dev eth0")?;
+        let answer = place.portmap_call("ADD", "c1", &config)?;
+        let words = "prevResult names 10.1.0.2, and no record tells that an earlier plugin gave it: \"eth0\" of the container does not have it";
+        Refusal::of(&answer)?.expect(DENIED, words)?;
+        place.node.sh_in("c1", "ip addr add 10.1.0.2/24 dev eth0; ip route add default via 10.1.0.1")?;
         place.portmap_call("ADD", "c1", &config)?.success()?;
         place.serve(Some("c1"), "tcp", "10.1.0.2:80")?;
         ensure!(place.ask(Some("outside"), "tcp", "192.0.2.1:8080")? == "192.0.2.2", "ours after native");
@@ -494,9 +500,104 @@ fn mixed_lists() -> Result<()> {
     Ok(())
 }
 
-/// Below 0.4.0 DEL has no `prevResult`: the record knows the addresses.
+/// CHECK of what a native plugin made by nftables: the forms of 1.9.1, of older and of later versions, and what is broken.
+#[test]
+fn native_forms_by_nftables() -> Result<()> {
+    let place = Place::new("nftables")?.by(plugin_bin()?, native_bin()?);
+    let mappings = json!([mapping(8080, 80, "tcp"), mapping(8081, 81, "udp")]);
+    let (config, answer) = place.attach("net", "c1", &mappings, &json!({}))?;
+    answer.success()?;
+    let ours = plugin_bin()?;
+    let all = "nft list table ip cni_hostport > /run/forms; nft list table ip6 cni_hostport >> /run/forms";
+    place.node.sh(all)?;
+    let own = "ip saddr 10.1.0.2 ip daddr 10.1.0.2 masquerade";
+    for (change, patch, is_whole) in [
+        ("", json!({}), true),
+        // Upstream's main branch: the container's network, or all.
+        (&*format!("s,{own},ip saddr 10.1.0.0/24 ip daddr 10.1.0.2 masquerade,"), json!({}), true),
+        (&format!("s,{own},ip saddr 0.0.0.0/0 ip daddr 10.1.0.2 masquerade,"), json!({"masqAll": true}), true),
+        (&format!("s,{own},ip daddr 10.1.0.2 masquerade,"), json!({"masqAll": true}), true),
+        // 1.9.1 forgets `masqAll`.
+        ("", json!({"masqAll": true}), true),
+        (&format!("/{own}/d"), json!({"snat": false}), true),
+        // Conditions are in the shared chains.
+        (
+            "/^table ip cni/,/^}/ s,fib daddr type local jump,ip saddr != 192.0.2.0/24 &,",
+            json!({"conditionsV4": ["ip", "saddr", "!=", "192.0.2.0/24"]}),
+            true,
+        ),
+        // 1.9.0 has forwards with a host IP in a chain of their own.
+        (
+            "/^table ip6/,$ d; /tcp dport 8080 dnat to 10.1.0.2:80/d; s,chain hostip_hostports {,&\\n ip daddr 192.0.2.1 tcp dport 8080 dnat to 10.1.0.2:80 comment \"c1\",",
+            json!({"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp", "hostIP": "192.0.2.1"}]}}),
+            true,
+        ),
+        (&format!("/{own}/d"), json!({}), false),
+        ("/saddr 127.0.0.1 /d", json!({}), false),
+        ("s,ip saddr 10.1.0.2 ip daddr,ip saddr 10.1.0.3 ip daddr,", json!({}), false),
+        ("/udp dport 8081 /d", json!({}), false),
+        ("s,dnat to 10.1.0.2:80 ,dnat to 10.1.0.2:88 ,", json!({}), false),
+        ("s,dnat to 10.1.0.2:80 ,dnat to 10.1.0.3:80 ,", json!({}), false),
+        ("s,comment \"c1\",comment \"c2\",", json!({}), false),
+        // Packets for other destinations would be forwarded (CVE-2025-67499).
+        ("s,fib daddr type local jump,jump,", json!({}), false),
+        ("/^\\tchain output/,/^\\t}/ s/fib .*//", json!({}), false),
+        ("s,jump hostports$,,", json!({}), false),
+        ("/^table ip6/,$ s,tcp dport 8080 dnat.*,,", json!({}), false),
+    ] {
+        let script = format!(
+            "nft delete table ip cni_hostport; nft delete table ip6 cni_hostport 2>/dev/null || true; sed '{change}' /run/forms | nft -f -"
+        );
+        place.node.sh(&script).with_context(|| change.to_owned())?;
+        let mut asked = config.clone();
+        merge(&mut asked, &patch);
+        let answer = place.call(&ours, "portmap", "CHECK", "c1", &asked)?;
+        match is_whole {
+            true => answer.success().map(drop).with_context(|| format!("{change} {patch}"))?,
+            false => Refusal::of(&answer)
+                .and_then(|refusal| refusal.expect(999, "the forwards to…are not all there"))
+                .with_context(|| format!("{change} {patch}"))?,
+        }
+    }
+    place.call(&ours, "portmap", "DEL", "c1", &config)?.success()?;
+    let rules = place.rules()?;
+    ensure!(!rules.contains("10.1.0.2"), "{rules}");
+    Ok(())
+}
+
+/// Below 0.4.0 DEL has no `prevResult`: the record knows the addresses, and without one the container's names do.
 #[test]
 fn del_without_an_earlier_result() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        for (bridge, portmap) in
+            [(native_bin()?, plugin_bin()?), (plugin_bin()?, native_bin()?), (native_bin()?, native_bin()?)]
+        {
+            for version in ["0.1.0", "0.2.0", "0.3.0", "0.3.1"] {
+                let mut place = Place::new(backend)?;
+                place.bins = [bridge.clone(), portmap.clone()];
+                let mut interface = place.bridge("net");
+                let ipam = json!({"type": "host-local", "ranges": null, "subnet": "10.1.0.0/24", "routes": null});
+                merge(&mut interface, &json!({"cniVersion": version, "ipam": ipam}));
+                let result = place.call(&bridge, "bridge", "ADD", "c1", &interface)?.success()?;
+                let mut config = place.portmap("net", &json!([mapping(8080, 80, "tcp")]));
+                merge(&mut config, &json!({"cniVersion": version, "prevResult": result}));
+                place.portmap_call("ADD", "c1", &config)?.success().with_context(|| version.to_owned())?;
+                ensure!(place.rules()?.contains("10.1.0.2:80"), "{version}: no rules");
+                merge(&mut config, &json!({"prevResult": null}));
+                for _ in 0..2 {
+                    place.call(&plugin_bin()?, "portmap", "DEL", "c1", &config)?.success()?;
+                    let rules = place.rules()?;
+                    ensure!(!rules.contains("10.1.0.2"), "{backend} {version}: rules are left: {rules}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same with our own interface plugin, whose record has the addresses.
+#[test]
+fn del_by_the_record_alone() -> Result<()> {
     for backend in ["nftables", "iptables"] {
         let place = Place::new(backend)?;
         let mut bridge = place.bridge("net");

@@ -14,6 +14,14 @@ pub const RESULT: &str = "result";
 /// The name of the table that limits the parts of an earlier native plugin's result that count as the attachment's own.
 pub const PREVIOUS: &str = "previous";
 
+/// What `in-container` of that table allows.
+const IN_CONTAINER: [&str; 2] = [
+    "use as the attachment's own, behind a native plugin: what `prevResult` names and the container has, if neither \
+     the node nor another attachment has it",
+    "take for the attachment's own on the host, behind a native plugin: the other end of the container's link, if \
+     `prevResult` names it",
+];
+
 /// One table of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grant {
@@ -104,6 +112,16 @@ pub fn abilities(imports: &Imports, grants: Option<&[Grant]>) -> Vec<Ability> {
                     capability: PREVIOUS.to_owned(),
                     functions: Vec::new(),
                     sentence: format!("{before}: {}", objects.words(key, noun)),
+                    host_privileges: false,
+                });
+            }
+        }
+        if let Some(when) = objects.condition("in-container") {
+            for sentence in IN_CONTAINER {
+                abilities.push(Ability {
+                    capability: PREVIOUS.to_owned(),
+                    functions: Vec::new(),
+                    sentence: format!("{sentence}{when}"),
                     host_privileges: false,
                 });
             }
@@ -262,6 +280,13 @@ mod tests {
             ]
         );
         assert_eq!(found(&[("names", &["tap0"])]).len(), 1);
+        assert_eq!(found(&[("in-container", &["true"])]), IN_CONTAINER);
+        assert!(found(&[("in-container", &["false"])]).is_empty());
+        let configured = found(&[("in-container", &["${config.trust | false}"])]);
+        assert!(
+            configured.iter().all(|sentence| sentence.ends_with(", where the network's `trust` says so")),
+            "{configured:?}"
+        );
     }
 
     #[test]

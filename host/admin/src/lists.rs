@@ -181,6 +181,15 @@ impl Network {
         links.into_iter().flatten().filter(is_host).map(|link| (text(link, "name"), text(link, "mac"))).collect()
     }
 
+    /// Returns the names of the container's links in its `prevResult`.
+    pub fn container_links_before(&self) -> Vec<&str> {
+        let links = self.config.pointer("/prevResult/interfaces").and_then(Value::as_array);
+        let is_in_container =
+            |link: &&Value| link.get("sandbox").and_then(Value::as_str).is_some_and(|sandbox| !sandbox.is_empty());
+        let names = links.into_iter().flatten().filter(is_in_container).filter_map(|link| link.get("name")?.as_str());
+        names.filter(|name| !name.is_empty()).collect()
+    }
+
     /// Reads a file for `plugin`. A configuration of a single plugin is used as it is. Of a list, the first entry with
     /// the plugin as its `type` or `ipam.type` is used.
     ///

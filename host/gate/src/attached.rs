@@ -4,6 +4,7 @@
 //! A record says what was made. It does not say that the object still exists, or that it belongs to the port that
 //! carries the traffic.
 
+use crate::capability::firewall;
 use crate::effect::MacGuard;
 use crate::effect::mac_guard::is_whole;
 use crate::errors::kernel_error;
@@ -41,6 +42,12 @@ impl UnmetDemand {
         let what = "left out the spoofing protection that this network asks for".to_owned();
         Self { what, line: "[grant.mac-guard] required".to_owned() }
     }
+
+    /// The lack of isolation of the bridge.
+    pub fn of_isolation() -> Self {
+        let what = "left out the isolation of the bridge that this network asks for".to_owned();
+        Self { what, line: "[grant.firewall] required".to_owned() }
+    }
 }
 
 /// Reads the port and compares it with policy. Nothing is read if policy demands nothing.
@@ -48,6 +55,11 @@ impl UnmetDemand {
 /// # Errors
 /// The kernel refuses to show it.
 pub fn unmet_demand(session: &Session, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
+    if let Some(ingress) = granted.required_ingress()
+        && !firewall::is_isolated(session, ingress)?
+    {
+        return Ok(Some(UnmetDemand::of_isolation()));
+    }
     if !granted.requires_mac_guard() && !granted.bridge().is_some_and(port::demands) {
         return Ok(None);
     }

@@ -425,7 +425,7 @@ mod tests {
             let mut session = session(conf, verb);
             let previous = session.request.conf.previous_result().unwrap().unwrap();
             let granted = Policy::parse(policy, "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
-            session.adopt(&previous, Some(&granted));
+            session.adopt(&previous, Some(&granted)).unwrap();
             let own: Vec<String> = session.own.iter().map(|own| own.net.to_string()).collect();
             assert_eq!(own, expected, "{policy}");
             // The result may be passed on unchanged, whichever parts count.

@@ -195,7 +195,8 @@ fn begin(
     let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
     let request = request(name, env, verb, version, raw, stdin)?;
-    let namespace = namespace(&request, &ready.policy, env.allows_own_netns());
+    let is_needed = acts_in_container(&request, &ready.policy);
+    let namespace = container(&request, is_needed, env.allows_own_netns());
     let may_delegate = ready.policy.grants(Capability::Ipam) || verb == Verb::Del;
     if !request.conf.ipam_type.is_empty() && may_delegate && request.conf.ipam_type != name {
         launcher.warm(&request.conf.ipam_type.clone());
@@ -226,6 +227,7 @@ fn begin(
         }
         Err(missing) => return Err(missing.into_error()),
     };
+    let namespace = namespace.filter(|namespace| is_needed || session.asks_container(granted.as_ref(), namespace));
     if let Some(policy) = &policy {
         // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
         let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
@@ -266,7 +268,7 @@ fn act(
                 }
             }
             if let Ok(Some(previous)) = session.request.conf.previous_result() {
-                session.adopt(&previous, granted.as_ref());
+                session.adopt(&previous, granted.as_ref()).map_err(internal)?;
             }
         }
         Verb::Del => {
@@ -447,18 +449,17 @@ impl NoContainer {
     }
 }
 
-/// Opens the container's namespace, and refuses the host's own.
-fn namespace(request: &Request, policy: &Policy, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
+/// True if an operation of the plugin acts in the container's namespace.
+fn acts_in_container(request: &Request, policy: &Policy) -> bool {
     // An object that was made under an earlier policy may still be in it.
     let may = |capability: Capability| match request.verb {
         Verb::Del => policy.knows(capability),
         Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => policy.grants(capability),
     };
-    let needed = Capability::ALL.iter().any(|capability| capability.acts_in_container() && may(*capability));
-    container(request, needed, allows_own)
+    Capability::ALL.iter().any(|capability| capability.acts_in_container() && may(*capability))
 }
 
-/// As `namespace`, if the caller knows that it is `needed` or not.
+/// Opens the container's namespace, and refuses the host's own. One that is not `needed` may be absent.
 fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
     let attachment = matches!(request.verb, Verb::Add | Verb::Del | Verb::Check);
     if !attachment || request.netns.is_empty() {
@@ -469,7 +470,7 @@ fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option
             if !allows_own && request.verb != Verb::Check && is_own(&namespace).map_err(NoContainer::Hidden)? {
                 return Err(NoContainer::Gone(Error::same_netns()));
             }
-            Ok(needed.then_some(namespace))
+            Ok(Some(namespace))
         }
         Err(_) if !needed => Ok(None),
         Err(OpenError::NotExist { .. }) if request.verb == Verb::Del => Ok(None),

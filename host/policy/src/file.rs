@@ -237,7 +237,15 @@ mod tests {
             ("[grant.leases]\nfiles = []", ["[grant.leases]: unknown field `files`", "`directories`, `ranges`"]),
             ("[grant.resolv-conf]\nfile = []", ["[grant.resolv-conf]: unknown field `file`", "`files`, `when`"]),
             ("[result]\nips = []", ["[result]: unknown field `ips`", "`addresses`, `gateways`"]),
-            ("[previous]\nlinks = []", ["[previous]: unknown field `links`", "`addresses`, `names`"]),
+            ("[previous]\nlinks = []", ["[previous]: unknown field `links`", "`addresses`, `names`, `in-container`"]),
+            (
+                "[previous]\nin-container = true",
+                ["[previous] in-container", "a text in quotation marks, not a boolean"],
+            ),
+            (
+                "[previous]\nin-container = \"yes\"",
+                ["[previous] in-container: \"yes\" is no flag", "\"true\" or \"false\""],
+            ),
             ("[previous]\nnames = [\"a/b\"]", ["[previous] names: \"a/b\" is no name of a link", "15 bytes"]),
             ("[previous]\nnames = []", ["[previous] names: the list is empty", "name something"]),
             ("[limits]\nminutes = 1", ["[limits]: unknown field `minutes`", "expected one of"]),

@@ -115,7 +115,11 @@ pub const RESULT: &[Key] = &[
 ];
 
 /// The keys of `[previous]`.
-pub const PREVIOUS: &[Key] = &[key("addresses", Kind::Address, Count::Some), key("names", Kind::Link, Count::Some)];
+pub const PREVIOUS: &[Key] = &[
+    key("addresses", Kind::Address, Count::Some),
+    key("names", Kind::Link, Count::Some),
+    key("in-container", Kind::Flag, Count::One),
+];
 
 /// Returns all keys of a capability's table.
 pub fn keys(capability: Capability) -> Vec<Key> {

@@ -172,6 +172,12 @@ impl Granted {
         self.previous.iter().any(|table| table.matches("names", name))
     }
 
+    /// True if `[previous]` lets the kernel confirm what `prevResult` says: an address that the container has, and the
+    /// other end of its link.
+    pub fn may_take_over_in_container(&self) -> bool {
+        self.previous.as_ref().is_some_and(|table| table.on("in-container"))
+    }
+
     /// True if `[result]` has this gateway for this address. A gateway that is named for the address may lie anywhere,
     /// as with the native plugins. Any other gateway must lie in the address's network.
     pub fn may_name_gateway(&self, address: &IpNet, gateway: &IpAddr) -> bool {
@@ -235,7 +241,7 @@ impl Granted {
         self.way_out(None, line::result(&self.file, &[line::text(key, value)]))
     }
 
-    /// Returns the way out if a value of `prevResult` does not count. The key is `addresses` or `names`.
+    /// Returns the way out if a value of `prevResult` does not count. The key is `addresses`, `names` or `in-container`.
     pub fn previous_hint(&self, key: &'static str, value: &str) -> String {
         self.way_out(None, line::previous(&self.file, &[line::text(key, value)]))
     }

@@ -483,6 +483,7 @@ mod tests {
             granted.result_hint("gateways", "10.0.0.1"),
             granted.previous_hint("addresses", "10.0.0.9/24"),
             granted.previous_hint("names", "tap0"),
+            granted.previous_hint("in-container", "true"),
             granted.limit_hint("operations", 4096),
             granted.limit_hint("handles", 0),
             granted.limit_hint("depth", 7),

@@ -134,6 +134,9 @@ fn scenarios() -> Vec<Scenario> {
         merge(&mut config, &patch);
         config
     };
+    let limits = json!({
+        "bridge": null, "ingressRate": 8_000_000, "ingressBurst": 80_000, "egressRate": 8_000_000, "egressBurst": 80_000,
+    });
     let on_wire = |ipam: &Value| with("macvlan", ipam, json!({"master": WIRE, "bridge": null}));
     vec![
         scenario("bridge VERSION", "bridge", json!({}), &["VERSION"]),
@@ -203,6 +206,7 @@ fn scenarios() -> Vec<Scenario> {
         behind("firewall iptables", "firewall", &single, filter(json!({}))),
         behind("firewall iptables dual", "firewall", &dual, filter(json!({}))),
         behind("firewall default", "firewall", &single, filter(json!({"backend": null}))),
+        behind("bandwidth", "bandwidth", &single, limits),
         behind("firewall same-bridge", "firewall", &single, filter(json!({"ingressPolicy": "same-bridge"}))),
     ]
 }

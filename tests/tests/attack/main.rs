@@ -11,6 +11,7 @@ mod common;
 mod addresses;
 mod attacked_node;
 mod bandwidth;
+mod behind;
 mod bridge;
 mod configuration;
 mod delegation;

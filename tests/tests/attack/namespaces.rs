@@ -115,7 +115,7 @@ fn links_replaced_before_check_and_del() -> Result<()> {
 
 /// Root in `c1` chooses the indices of its own pair, so that its `eth0` seems to be the other end of the bystander's
 /// host end.
-fn impostor(attacked: &mut AttackedNode) -> Result<String> {
+pub fn impostor(attacked: &mut AttackedNode) -> Result<String> {
     let end = attacked
         .node()
         .sh("ip -o link show master cni0 | sed 's/^\\([0-9]*\\): \\([^@]*\\)@if\\([0-9]*\\):.*/\\1 \\3 \\2/'")?;

@@ -34,6 +34,10 @@ pub fn cases() -> Vec<Case> {
             merge(&mut config, patch);
             Case::new(&format!("portmap/{backend}-{name}"), "portmap", &config).prepare(PREPARE)
         };
+        let break_forwards = match backend {
+            "nftables" => "nft flush chain ip cni_hostport hostports",
+            _ => "iptables -t nat -F CNI-HOSTPORT-DNAT",
+        };
         let mappings = |mappings: Value| json!({"runtimeConfig": {"portMappings": mappings}});
         let one = |patch: Value| {
             let mut port = json!({"hostPort": 8080, "containerPort": 80, "protocol": "tcp"});
@@ -80,6 +84,10 @@ pub fn cases() -> Vec<Case> {
             case("previous-of-another-version", &json!({"prevResult": {"cniVersion": "0.2.0"}})).steps("ADD"),
             case("status", &json!({"cniVersion": "1.1.0", "prevResult": null})).steps("STATUS GC VERSION"),
             case("native-add", &json!({})).steps("ADD@native CHECK DEL DEL"),
+            case("native-add-host-ip", &one(json!({"hostIP": "10.9.0.1"}))).steps("ADD@native CHECK DEL"),
+            case("native-add-masq-all", &json!({"masqAll": true})).steps("ADD@native CHECK DEL"),
+            case("native-add-no-snat", &json!({"snat": false})).steps("ADD@native CHECK DEL"),
+            case("native-add-broken", &json!({})).broken(break_forwards).steps("ADD@native BREAK CHECK DEL"),
             case("native-add-namespace-gone", &json!({})).steps("ADD@native KILL:c1 DEL"),
             case("native-del", &json!({})).steps("ADD CHECK@native DEL@native DEL@native"),
         ]);
@@ -89,6 +97,7 @@ pub fn cases() -> Vec<Case> {
             json!({"conditionsV4": ["!", "-s", "192.0.2.0/24", "-i", "br9"], "conditionsV6": ["-d", "fd00:9::/64"]})
         };
         all.push(case("conditions", &conditions));
+        all.push(case("native-add-conditions", &conditions).steps("ADD@native CHECK DEL"));
         let foreign = if backend == "nftables" {
             json!({"conditionsV4": ["-d", "10.0.0.0/8"]})
         } else {

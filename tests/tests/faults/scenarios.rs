@@ -84,6 +84,11 @@ pub fn all() -> Vec<Scenario> {
         behind_bridge("portmap nftables", "portmap", json!({"backend": "nftables"})),
         behind_bridge("portmap iptables", "portmap", json!({"backend": "iptables", "masqAll": true})),
         behind_bridge("firewall", "firewall", json!({"ingressPolicy": "same-bridge", "backend": "iptables"})),
+        behind_bridge(
+            "bandwidth",
+            "bandwidth",
+            json!({"ingressRate": 8000, "ingressBurst": 16_000, "egressRate": 80_000, "egressBurst": 160_000}),
+        ),
         scenario("loopback", "loopback", &Value::Null, json!({})),
         scenario("host-local", "host-local", &dual, json!({})),
         scenario("static", "static", &fixed, json!({})),

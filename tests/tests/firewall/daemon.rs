@@ -2,7 +2,7 @@
 //! tests are `ignored` for nodes without it, and `tests/all` runs them or says that it can't.
 
 use crate::common::Refusal;
-use crate::place::{PREVIOUS, Place, Side, addresses};
+use crate::place::{Place, Side, addresses};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -170,7 +170,6 @@ fn either_side_removes_what_the_other_made() -> Result<()> {
     use Side::{Native, Ours};
     let firewalld = Firewalld::new()?;
     let place = &firewalld.place;
-    place.policy(PREVIOUS)?;
     for (bridge, made, removed) in
         [(Ours, Ours, Native), (Ours, Native, Ours), (Native, Native, Ours), (Native, Ours, Native)]
     {

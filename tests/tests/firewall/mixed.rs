@@ -1,21 +1,29 @@
 //! Lists with native plugins, in every order, and a node that is moved either way.
 
 use crate::common::Refusal;
-use crate::place::{PREVIOUS, Place, Side, addresses, bridge_conf};
+use crate::place::{Place, Side, addresses, bridge_conf};
 use anyhow::{Result, ensure};
 use postern_tests::merge;
 use serde_json::{Value, json};
 
-/// A native plugin's addresses count only where the operator says so.
+/// A native plugin's addresses count if the kernel shows them in the container. An operator can name them instead.
 #[test]
 fn native_in_front() -> Result<()> {
     let place = Place::new()?;
     let isolated = json!({"ingressPolicy": "isolated"});
     let config = place.attach(Side::Native, "c1", 1, &isolated)?;
+    place.policy("[previous]\naddresses = [\"10.8.0.0/16\"]\n")?;
     let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
-    refused.expect(110, "no record tells that a plugin before gave 10.9.1.2/24…previous = { addresses = [\"10.9.1.2/24\"] }…/etc/postern/policy/firewall.toml")?;
+    refused.expect(110, "no record tells that a plugin before gave 10.9.1.2/24…previous = { addresses = [\"10.8.0.0/16\"], in-container = \"true\" }…/etc/postern/policy/firewall.toml")?;
+    place.policy("")?;
+    place.node.sh_in("c1", "ip addr del 10.9.1.2/24 dev eth0")?;
+    let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
+    refused.expect(
+        110,
+        "gave 10.9.1.2/24 to this attachment: \"eth0\" of the container does not have it…addresses = [\"10.9.1.2/24\"]",
+    )?;
     ensure!(place.rules("CNI-FORWARD")?.is_empty(), "{:?}", place.rules("CNI-FORWARD")?);
-    place.policy(PREVIOUS)?;
+    place.node.sh_in("c1", "ip addr add 10.9.1.2/24 dev eth0; ip route add default via 10.9.1.1")?;
     place.call(Side::Ours, "ADD", "c1", &config)?.success()?;
     place.reaches("c1", "192.0.2.2")?;
     ensure!(place.rules("br1")?.len() == 6, "{:?}", place.rules("br1")?);
@@ -47,7 +55,6 @@ fn a_node_is_moved_either_way() -> Result<()> {
         [(Ours, Ours, Native), (Ours, Native, Ours), (Native, Native, Ours), (Native, Ours, Native)]
     {
         let place = Place::new()?;
-        place.policy(PREVIOUS)?;
         let config = place.attach(bridge, "c1", 1, &json!({"ingressPolicy": "same-bridge"}))?;
         place.call(made, "ADD", "c1", &config)?.success()?;
         let before = place.rules("")?;

@@ -21,9 +21,6 @@ impl Side {
     }
 }
 
-/// Addresses of native plugins count.
-pub const PREVIOUS: &str = "[previous]\naddresses = [\"10.9.0.0/16\", \"fd00:9::/32\"]\n";
-
 pub struct Place {
     pub node: Node,
 }

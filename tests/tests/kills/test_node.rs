@@ -38,7 +38,7 @@ pub struct TestNode {
 const FIRST_PORT: usize = 8000;
 
 /// Three of seven containers share a bridge, a range and nftables. The others add iptables, pairs without a bridge, and
-/// whole lists with port mappings and a firewall, at the same time. The ranges are small, so that lost addresses are
+/// whole lists with port mappings, limited rates and a firewall, at the same time. The ranges are small, so that lost addresses are
 /// noticed.
 fn networks() -> [Network; 5] {
     let plugin = |name: &str, plugin, patch: Value| {
@@ -54,6 +54,9 @@ fn networks() -> [Network; 5] {
     let list = |name, backend: &str, patch: Value| {
         let mut network = network(name, "bridge", patch);
         network.plugins.push(plugin(name, "portmap", json!({"backend": backend})));
+        let limits =
+            json!({"ingressRate": 8_000_000, "ingressBurst": 80_000, "egressRate": 8_000_000, "egressBurst": 80_000});
+        network.plugins.push(plugin(name, "bandwidth", limits));
         network.plugins.push(plugin(name, "firewall", json!({"backend": "iptables", "ingressPolicy": "same-bridge"})));
         network
     };

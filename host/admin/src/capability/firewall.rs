@@ -5,6 +5,7 @@ use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say, switched};
+use crate::words::{Objects, Switch};
 use postern_policy::capability::firewall::Named;
 use postern_types::{FirewallBackend, OpError, Reply, ops};
 
@@ -26,7 +27,12 @@ pub const PAGE: Page = Page {
             })
         }),
         group(&["isolate"], |objects| {
-            switched(objects, "ingress", "open", "keep others from the bridge that it is a port of")
+            let must = match objects.switch("required", "open") {
+                Switch::On(when) if matches!(objects, Objects::Of(_)) => format!(" (and must{when})"),
+                Switch::Off | Switch::On(_) => String::new(),
+            };
+            let text = format!("keep others from the bridge that it is a port of{must}");
+            switched(objects, "ingress", "open", &text)
         }),
         group(&["check"], |_| say("compare what lets its own addresses be forwarded")),
         group(&["remove"], |_| say("remove what lets its own addresses be forwarded")),

@@ -67,6 +67,13 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             "nftables of the bridge family",
             "a kernel with CONFIG_NF_TABLES_BRIDGE; without it networks with `macspoofchk` fail",
         ),
+        (
+            &trials.shaping,
+            Capability::Bandwidth,
+            asked(&["ingressRate", "egressRate"]),
+            "limits of the rate",
+            "a kernel with CONFIG_NET_SCH_TBF, CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED and CONFIG_IFB",
+        ),
     ] {
         let users = users(capability);
         if !users.is_empty() {

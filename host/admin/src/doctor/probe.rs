@@ -7,7 +7,7 @@ use nix::unistd::{getegid, geteuid};
 use postern_confine::{Direct, Files};
 use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{AttachmentKey, Nft, macguard, masquerade};
-use postern_kernel::{Namespace, Netlink, VethSpec, random_mac};
+use postern_kernel::{Namespace, Netlink, TokenBucket, VethSpec, random_mac};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -32,6 +32,7 @@ pub struct Trials {
     pub vlan_filtering: Option<Trial>,
     pub masquerade: Option<Trial>,
     pub bridge_filter: Option<Trial>,
+    pub shaping: Option<Trial>,
     pub iptables: Option<Trial>,
     /// The reason why the rest could not be tried.
     pub reason: Option<String>,
@@ -89,6 +90,7 @@ fn inside(trials: &mut Trials) {
     };
     trials.bridge = Some(bridge("probe0", false));
     trials.vlan_filtering = Some(bridge("probe1", true).and_then(|()| vlan(&netlink)));
+    trials.shaping = Some(shaping(&netlink));
     let key = AttachmentKey { network: "probe".into(), container_id: "probe".into(), ifname: "eth0".into() };
     let deadline = Instant::now() + WITHIN;
     let address = "192.0.2.2/24".parse().map_err(|_| "no address".to_owned());
@@ -122,13 +124,23 @@ fn pair(netlink: &Netlink) -> Trial {
     netlink.create_veth(&spec).map_err(|e| e.to_string())
 }
 
+fn index(netlink: &Netlink, name: &str) -> Result<u32, String> {
+    let link = netlink.link_by_name(name).map_err(|e| e.to_string())?;
+    link.map(|link| link.index).ok_or_else(|| format!("{name} is not there"))
+}
+
+/// Tries a token bucket, and the redirection to an ifb.
+fn shaping(netlink: &Netlink) -> Trial {
+    let bucket = TokenBucket { rate: 1000, limit: 4000, buffer: 1_000_000 };
+    netlink.create_ifb("probe4", 1500).map_err(|e| e.to_string())?;
+    let (from, to) = (index(netlink, "probe2")?, index(netlink, "probe4")?);
+    let limited = netlink.limit_rate(to, &bucket).and_then(|()| netlink.redirect_ingress(from, to));
+    limited.map_err(|e| e.to_string())
+}
+
 /// Tries a port in a VLAN: a kernel without the filtering accepts the bridge's option, but not this.
 fn vlan(netlink: &Netlink) -> Trial {
-    let index = |name: &str| -> Result<u32, String> {
-        let link = netlink.link_by_name(name).map_err(|e| e.to_string())?;
-        link.map(|link| link.index).ok_or_else(|| format!("{name} is not there"))
-    };
-    let (port, bridge) = (index("probe2")?, index("probe1")?);
+    let (port, bridge) = (index(netlink, "probe2")?, index(netlink, "probe1")?);
     netlink.set_master(port, Some(bridge)).map_err(|e| e.to_string())?;
     netlink.add_vlan(port, 7, true, true).map_err(|e| e.to_string())
 }

@@ -5,6 +5,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+mod before;
 mod catalog;
 mod device;
 mod observed;

@@ -2,14 +2,13 @@
 
 use super::catalog::BIN;
 use super::place::{NETNS, on_node};
-use super::{device, parent};
+use super::{before, device, parent};
 use crate::imports::Imports;
 use crate::lists::Network;
 use anyhow::{Context, Result};
 use postern_cni::Version;
 use postern_gate::LOG;
-use postern_kernel::{Namespace, Netlink, VethSpec, random_mac};
-use postern_types::{Capability, Mac};
+use postern_types::Capability;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -65,7 +64,8 @@ impl Run {
 /// The plugin can't be started, or the kernel refuses a node. The failure of a plugin is an outcome.
 pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> Result<Run> {
     on_node(|| {
-        make_links(network)?;
+        let network = &before::make(network, imports)?;
+        let ifname = before::ifname(network, imports).unwrap_or(ifname);
         if imports.has(Capability::Parent) {
             parent::make(network)?;
         }
@@ -100,22 +100,6 @@ pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> 
         run.lines = log(plugin)?;
         Ok(run)
     })
-}
-
-/// Makes the links of the host that a `prevResult` of the network names, as an earlier plugin would do.
-fn make_links(network: &Network) -> Result<()> {
-    let links = network.links_before();
-    if links.is_empty() {
-        return Ok(());
-    }
-    let (netlink, home) = (Netlink::open()?, Namespace::current()?);
-    for (number, (name, mac)) in links.iter().enumerate() {
-        let peer_name = format!("learn{number}");
-        let (mac, peer_mac) = (mac.parse::<Mac>().ok().map(|mac| mac.0), random_mac());
-        let spec = VethSpec { name, mtu: None, mac, peer_name: &peer_name, peer_mac, peer_ns: home.fd() };
-        netlink.create_veth(&spec).with_context(|| format!("link {name} of prevResult"))?;
-    }
-    Ok(())
 }
 
 /// Makes one call; returns the result, if there is one, and the error.

@@ -239,13 +239,19 @@ fn handed_out(networks: &[Network], results: &[Value]) -> Result<String> {
 /// that had some. It holds their networks, because each container has other addresses.
 fn taken_over(seen: &ObservedOperations, networks: &[Network]) -> Result<String> {
     let asked = seen.0.get(Capability::Ipam.name()).map(|used| &used.networks);
-    let uses = |capability: &&Capability| page(**capability).always == Some(OWN_ADDRESSES);
+    // The packet filter has other words for the same.
+    let uses = |of: &&Capability| **of == Capability::Firewall || page(**of).always == Some(OWN_ADDRESSES);
     let numbers = Capability::ALL.iter().filter(uses).filter_map(|capability| seen.0.get(capability.name()));
     let numbers: BTreeSet<usize> = numbers.flat_map(|used| used.networks.iter().copied()).collect();
     let numbers = numbers.into_iter().filter(|number| asked.is_none_or(|asked| !asked.contains(number)));
-    let mut addresses = BTreeSet::new();
-    for ip in numbers.filter_map(|number| networks.get(number)?.config.pointer("/prevResult/ips")?.as_array()).flatten()
-    {
+    let makes_links = |capability: &Capability| capability.makes_links() && seen.0.contains_key(capability.name());
+    let makes_links = Capability::ALL.iter().any(makes_links);
+    let (mut addresses, mut in_container) = (BTreeSet::new(), false);
+    for (network, ip) in numbers.filter_map(|number| networks.get(number)).flat_map(ips_before) {
+        if !makes_links && is_in_container(network, ip) {
+            in_container = true;
+            continue;
+        }
         let address = ip.get("address").and_then(Value::as_str).and_then(|text| parse_cidr(text).ok());
         addresses.extend(address.map(|address| address.trunc().to_string()));
     }
@@ -257,10 +263,27 @@ fn taken_over(seen: &ObservedOperations, networks: &[Network]) -> Result<String>
             writeln!(keys, "{key} = {}", written(true, &values.into_iter().collect::<Vec<_>>())?)?;
         }
     }
+    if in_container {
+        keys.push_str("in-container = \"true\"\n");
+    }
     if keys.is_empty() {
         return Ok(String::new());
     }
     Ok(format!("\n# What a native plugin before it made. Of plugins of Postern the record tells.\n[previous]\n{keys}"))
+}
+
+/// Returns the addresses of a network's `prevResult`.
+fn ips_before(network: &Network) -> impl Iterator<Item = (&Network, &Value)> {
+    let ips = network.config.pointer("/prevResult/ips").and_then(Value::as_array);
+    ips.into_iter().flatten().map(move |ip| (network, ip))
+}
+
+/// True if an address of `prevResult` is on a link of the container: the kernel can confirm it.
+fn is_in_container(network: &Network, ip: &Value) -> bool {
+    let number = ip.get("interface").and_then(Value::as_u64);
+    let link = number.and_then(|number| network.config.pointer(&format!("/prevResult/interfaces/{number}")));
+    let sandbox = link.and_then(|link| link.get("sandbox")).and_then(Value::as_str);
+    sandbox.is_some_and(|sandbox| !sandbox.is_empty())
 }
 
 /// Returns those values whose structure some network has.
@@ -379,6 +402,19 @@ mod tests {
         let text = policy(&seen(&["masquerade"]), &networks, &[], 0).unwrap();
         assert!(text.ends_with("[previous]\naddresses = [\"10.9.0.0/24\", \"fd00::/64\"]\n"), "{text}");
         Policy::parse(&text, "test.toml").unwrap();
+        let interfaces = [json!({"name": "br0"}), json!({"name": "eth0", "sandbox": "/run/netns/c"})];
+        for (interface, expected) in [(1, "in-container = \"true\"\n"), (0, "addresses = [\"10.9.0.0/24\"]\n")] {
+            let ips = json!([{"address": "10.9.0.2/24", "interface": interface}]);
+            let networks = [network("a", json!({"prevResult": {"interfaces": interfaces, "ips": ips}}))];
+            let used = Used { networks: BTreeSet::from([0]), ..Used::default() };
+            let seen = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), used.clone())).collect();
+            let text = policy(&ObservedOperations(seen(&["masquerade"])), &networks, &[], 0).unwrap();
+            assert!(text.ends_with(&format!("[previous]\n{expected}")), "{text}");
+            Policy::parse(&text, "test.toml").unwrap();
+            // Who makes the container's link has no link of a plugin before there.
+            let text = policy(&ObservedOperations(seen(&["masquerade", "veth"])), &networks, &[], 0).unwrap();
+            assert!(text.contains("addresses = [\"10.9.0.0/24\"]"), "{text}");
+        }
         for others in [&["link"][..], &["masquerade", "ipam"]] {
             assert!(!policy(&seen(others), &networks, &[], 0).unwrap().contains("previous"), "{others:?}");
         }

@@ -18,7 +18,7 @@ use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, StateError};
-use postern_types::{Capability, ErrorCode, LeaseRange, OpError, Operation, Reply, ops};
+use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseRange, OpError, Operation, Reply, ops};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,7 @@ struct Run {
     own: Vec<OwnAddress>,
     leased: bool,
     guarded: bool,
+    isolated: Option<IngressPolicy>,
     common: Common,
     /// The links of the node when the guest ended: true if in the container, and the name.
     links: Vec<(bool, String, LinkAttributes)>,
@@ -87,7 +88,11 @@ impl RunFacts for Run {
 
     fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
         // Only the guest acts in a simulation: its effects are there.
-        Ok((granted.requires_mac_guard() && !self.guarded).then(UnmetDemand::of_guard))
+        let is_unguarded = granted.requires_mac_guard() && !self.guarded;
+        let is_open = |wanted| !self.own.is_empty() && self.isolated != Some(wanted);
+        let is_open = granted.required_ingress().is_some_and(is_open);
+        let guard = is_unguarded.then(UnmetDemand::of_guard);
+        Ok(guard.or_else(|| is_open.then(UnmetDemand::of_isolation)))
     }
 }
 
@@ -162,13 +167,27 @@ impl Stage {
         if let Ok(Some(previous)) = request.conf.previous_result() {
             // An ambiguous configuration is refused when the plugin is started.
             let granted = ready.policy.resolve(&request.conf.raw, request.args()).ok();
-            let may = |ip: &IpConfig| granted.as_ref().is_some_and(|granted| granted.may_take_over(&ip.address));
+            // What a native plugin would do in the container is not played: it is taken to do what `prevResult` says.
+            let in_container = |ip: &IpConfig| self.given.addresses.is_empty() && !self.is_nodes(ip.address.addr());
+            let may = |ip: &IpConfig| {
+                granted.as_ref().is_some_and(|granted| {
+                    granted.may_take_over(&ip.address) || granted.may_take_over_in_container() && in_container(ip)
+                })
+            };
             let ips = previous.ips.into_iter().filter(|ip| self.given.addresses.contains(ip) || may(ip)).collect();
             rehearsal::adopt(&mut own, &CniResult { ips, ..CniResult::default() });
         }
         let deadline = Instant::now() + ready.policy.limits().time();
-        let mut run =
-            Run { request, deadline, own, leased: false, guarded: false, common: Common::default(), links: Vec::new() };
+        let mut run = Run {
+            request,
+            deadline,
+            own,
+            leased: false,
+            guarded: false,
+            isolated: None,
+            common: Common::default(),
+            links: Vec::new(),
+        };
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
         // Addresses that a plugin only passes on belong to another plugin.
         let own = result.ips.iter().filter(|ip| run.own.iter().any(|own| own.net == ip.address));
@@ -297,6 +316,21 @@ impl Stage {
                 run.guarded &= !matches!(asked, ops::Link::Delete { .. });
                 Ok(reply)
             }
+            Operation::Firewall(asked) => {
+                let reply = self.simulate(run, front, operation)?;
+                if let ops::Firewall::Isolate { ingress } = asked {
+                    run.isolated = Some(*ingress);
+                }
+                Ok(reply)
+            }
+            Operation::PortMappings(ops::PortMappings::Ensure { addresses, .. }) => {
+                let is_own = |address: &&IpAddr| run.own.iter().any(|own| own.net.addr() == **address);
+                if let Some(foreign) = addresses.iter().find(|address| !is_own(address)) {
+                    let message = format!("no plugin of Postern gave {foreign}, and policy does not let it count");
+                    return Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message));
+                }
+                self.simulate(run, front, operation)
+            }
             Operation::Routes(_)
             | Operation::Addresses(_)
             | Operation::Veth(_)
@@ -306,7 +340,6 @@ impl Stage {
             | Operation::Device(_)
             | Operation::PointToPoint(_)
             | Operation::Masquerade(_)
-            | Operation::Firewall(_)
             | Operation::Bandwidth(_)
             | Operation::PortMappings(_)
             | Operation::Loopback(_)
@@ -373,6 +406,12 @@ impl Stage {
             }
             ops::Bridge::Ensure { .. } | ops::Bridge::Find { .. } => self.simulate(run, front, operation),
         }
+    }
+
+    /// True if a link of the node has this address.
+    fn is_nodes(&self, address: IpAddr) -> bool {
+        let mut links = self.kernel.links.values().filter(|link| link.place == Place::Host);
+        links.any(|link| link.addresses.iter().any(|have| have.net.addr() == address))
     }
 
     /// Fails unless the link of an earlier plugin exists and is not in use.

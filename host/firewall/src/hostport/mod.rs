@@ -3,12 +3,14 @@
 //! | module | content |
 //! |---|---|
 //! | [`nft`] | table `cni_hostport` |
+//! | `native` | comparing what a native plugin made there |
 //! | [`crate::iptables::hostport`] | chains `CNI-HOSTPORT-…` and `CNI-DN-…` |
 //! | [`localnet`] | the guard of 127.0.0.0/8 on links with `route_localnet` |
 //! | `condition` | the network's conditions, in a closed grammar |
 
 mod condition;
 pub mod localnet;
+mod native;
 pub mod nft;
 
 pub use condition::{About, Condition, NotACondition, Syntax};

@@ -33,14 +33,14 @@ use crate::{FirewallError, Nft};
 
 pub(crate) const NAME: &str = "cni_hostport";
 const COMMENT: &str = "CNI portmap plugin";
-const HOSTPORTS: &str = "hostports";
+pub(super) const HOSTPORTS: &str = "hostports";
 /// Native plugins before 1.9.1 had the forwards with a host IP in it.
-const HOSTIP_HOSTPORTS: &str = "hostip_hostports";
-const HOSTPORTS_ALL: &str = "hostports_all";
-const MASQUERADING: &str = "masquerading";
+pub(super) const HOSTIP_HOSTPORTS: &str = "hostip_hostports";
+pub(super) const HOSTPORTS_ALL: &str = "hostports_all";
+pub(super) const MASQUERADING: &str = "masquerading";
 /// nft's limit for a rule comment.
 const COMMENT_MAX: usize = 128;
-const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
+pub(super) const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
 
 static SHARED_V4: LazyLock<SharedTable> = LazyLock::new(|| shared(NetfilterProtoFamily::IPv4));
 static SHARED_V6: LazyLock<SharedTable> = LazyLock::new(|| shared(NetfilterProtoFamily::IPv6));
@@ -109,7 +109,7 @@ impl HostPorts {
     }
 
     /// Returns the rules for nftables.
-    fn rules(&self) -> RuleSet<'static> {
+    pub(super) fn rules(&self) -> RuleSet<'static> {
         let conditions: Vec<Expression> = self.conditions.iter().flat_map(super::Condition::expressions).collect();
         let address = self.address.addr();
         let forwards = self.own_forwards();

@@ -33,7 +33,7 @@ fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
         let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
         let error = not_own(&foreign.to_string());
         return Err(match previous.ips.iter().any(|ip| ip.address == *foreign) {
-            true => error.hint(gate.front.granted().previous_hint("addresses", &foreign.to_string())),
+            true => error.hint(gate.session.not_counting(foreign, gate.front.granted()).1),
             false => error,
         });
     }

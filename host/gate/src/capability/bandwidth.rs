@@ -187,14 +187,16 @@ fn check(gate: &Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpError> {
     let mut names: Vec<String> = recorded(session).into_iter().filter_map(|of| of.egress).map(|(_, ifb)| ifb).collect();
     names.extend(session.masquerade_key().ifb_names());
     let redirects = host.redirects(end.index).map_err(about(&end.name))?;
-    let mut found = None;
+    let mut there = Vec::new();
     for name in &names {
-        let ifb = find(host, name)?;
-        found = found.or_else(|| ifb.filter(|ifb| redirects.contains(&Some(ifb.index))));
+        there.extend(find(host, name)?);
     }
-    let Some(ifb) = found else {
-        let message = format!("what \"{}\" receives is not redirected to an ifb of this attachment", end.name);
-        return Err(OpError::new(ErrorCode::Mismatch, &end.name, message));
+    let mismatch = |message: String| OpError::new(ErrorCode::Mismatch, &end.name, message);
+    if there.is_empty() {
+        return Err(mismatch("get ifb device: Link not found".to_owned()));
+    }
+    let Some(ifb) = there.into_iter().find(|ifb| redirects.contains(&Some(ifb.index))) else {
+        return Err(mismatch(format!("what \"{}\" receives is not redirected to an ifb of this attachment", end.name)));
     };
     compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)?;
     Ok(Reply::Done)
@@ -233,7 +235,7 @@ pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
     let is_add = session.request.verb == Verb::Add;
     let made = recorded(session);
     for limits in &made {
-        limits.revert(session, is_add)?;
+        limits.revert(session)?;
     }
     if !is_add && (made.is_empty() || session.is_replaced()) {
         remove_unrecorded(session)?;

@@ -52,8 +52,8 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Firewall) -> Result<Reply, 
 /// Checks that addresses are the attachment's own.
 fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
     let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) else { return Ok(()) };
-    let message = format!("no record tells that a plugin before gave {foreign} to this attachment");
-    let hint = gate.front.granted().previous_hint("addresses", &foreign.to_string());
+    let (why, hint) = gate.session.not_counting(foreign, gate.front.granted());
+    let message = format!("no record tells that a plugin before gave {foreign} to this attachment{why}");
     Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message).hint(hint))
 }
 
@@ -96,9 +96,12 @@ fn admit(gate: &mut Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
     Ok(Reply::Done)
 }
 
-/// True if the attachment has no such rules yet: its record is whole, and lists none.
+/// True if the attachment has no such rules yet: its record is whole, and lists none. Behind a native plugin the list may
+/// have had a native firewall before.
 fn is_first(session: &Session) -> bool {
-    session.record().is_some_and(|record| record.warnings().is_empty()) && recorded(session).is_empty()
+    !session.is_behind_native()
+        && session.record().is_some_and(|record| record.warnings().is_empty())
+        && recorded(session).is_empty()
 }
 
 /// Returns addresses and handles of the rules that a run finds by its record alone; `None` if it has to search.
@@ -125,17 +128,37 @@ fn named_bridge(session: &Session) -> String {
     previous.interfaces.into_iter().next().map(|first| first.name).unwrap_or_default()
 }
 
+/// Returns the link that the attachment's host end is a port of, by the kernel.
+fn master(session: &Session) -> Result<Option<Link>, OpError> {
+    let end = match session.end()? {
+        None => session.end_behind_native()?,
+        end => end,
+    };
+    let master = end.as_ref().and_then(|end| end.master);
+    master.map_or(Ok(None), |master| session.host()?.link_by_index(master).map_err(kernel_error))
+}
+
+/// True if the bridge of the attachment's host end is isolated so now, in the IP versions of its addresses.
+///
+/// # Errors
+/// Kernel, records or rules can't be read.
+pub fn is_isolated(session: &Session, ingress: IngressPolicy) -> Result<bool, OpError> {
+    let addresses: Vec<IpNet> = session.own.iter().map(|own| own.net).collect();
+    if addresses.is_empty() {
+        return Ok(true);
+    }
+    let Some(bridge) = master(session)?.filter(|link| link.kind == "bridge") else { return Ok(false) };
+    let isolated = Some((bridge.name.as_str(), ingress));
+    iptables::forward::missing_rule(&addresses, None, isolated, &[], session.program_runner())
+        .map(|missing| missing.is_none())
+        .map_err(errors::firewall_error)
+}
+
 /// Returns the bridge that the attachment's host end is a port of. The kernel tells which one that is, whatever
 /// `prevResult` says: it could name a link of the node, and the node would forward nothing from there any more.
 fn bridge(session: &Session) -> Result<Link, OpError> {
     let named = named_bridge(session);
-    let end = match session.end()? {
-        None => session.mutual_end()?,
-        end => end,
-    };
-    let master = end.as_ref().and_then(|end| end.master);
-    let found = master.map_or(Ok(None), |master| session.host()?.link_by_index(master).map_err(kernel_error))?;
-    let is = match found {
+    let is = match master(session)? {
         Some(link) if link.kind == "bridge" && link.name == named => return Ok(link),
         Some(link) if link.kind == "bridge" => format!("a port of \"{}\"", link.name),
         _ => "no port of a bridge".to_owned(),

@@ -189,8 +189,8 @@ fn own(gate: &Gate<'_>, address: IpAddr) -> Result<IpNet, OpError> {
     let Some(named) = previous.ips.iter().find(|ip| ip.address.addr() == address) else {
         return Err(invalid(address.to_string(), format!("{address} is no address of this attachment")));
     };
-    let message = format!("prevResult names {address}, and no record tells that an earlier plugin gave it");
-    let hint = gate.front.granted().previous_hint("addresses", &named.address.to_string());
+    let (why, hint) = gate.session.not_counting(&named.address, gate.front.granted());
+    let message = format!("prevResult names {address}, and no record tells that an earlier plugin gave it{why}");
     Err(OpError::new(ErrorCode::Denied, address.to_string(), message).hint(hint))
 }
 
@@ -274,7 +274,14 @@ fn check(
     for effect in effects(gate, addresses, forwards, masquerade)? {
         let rules = effect.rules(gate.session.masquerade_key());
         let whole = match effect.backend {
-            Backend::Nftables => rules.nft_check(&mut *gate.session.nft()?, &effect.handles(gate.session)),
+            Backend::Nftables => {
+                let mut nft = gate.session.nft()?;
+                match rules.nft_check(&mut nft, &effect.handles(gate.session)) {
+                    // A native plugin may have made them, also where a record says otherwise.
+                    Ok(false) => rules.nft_check_native(&mut nft),
+                    checked => checked,
+                }
+            }
             Backend::Iptables => rules.iptables_check(&effect.handles(gate.session), gate.session.program_runner()),
         }
         .map_err(firewall_error)?;

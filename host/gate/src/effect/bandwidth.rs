@@ -95,16 +95,10 @@ impl Bandwidth {
         Ok(changed)
     }
 
-    /// Removes the limits from the host end, and the ifb.
-    ///
-    /// The limits on the host end of a pair that this attachment made stay on it, as with the native plugin, unless a
-    /// failed ADD is undone: the pair goes next, and to take them off would cost as long as that.
-    pub(crate) fn revert(&self, session: &Session, is_undo: bool) -> Result<(), OpError> {
+    /// Removes the limits from the host end, and the ifb. The host end may stay, or be limited anew.
+    pub(crate) fn revert(&self, session: &Session) -> Result<(), OpError> {
         let host = session.host()?;
-        let goes = session.pairs().iter().any(|pair| pair.host == self.host);
-        if (is_undo || !goes)
-            && let Some(end) = self.end(host)?
-        {
+        if let Some(end) = self.end(host)? {
             if let Some(limit) = &self.ingress
                 && host.root_qdisc(end.index).map_err(about(&end.name))?.is_some_and(|qdisc| keeps(&qdisc, limit))
             {
@@ -218,8 +212,8 @@ fn occupied(link: &str, what: &str) -> OpError {
 }
 
 impl Leaves for Bandwidth {
-    fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
-        self.revert(session, taken.is_some())
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.revert(session)
     }
 
     fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {

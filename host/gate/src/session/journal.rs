@@ -107,8 +107,11 @@ impl Session {
                 other => other.map_err(state_error)?,
             };
             let given = |section: &Section| section.stage == Stage::Given;
+            // Without a section of this plugin a native one may have been called in its place.
+            let has_part = |section: &Section| section.plugin() == self.request.plugin;
             self.whole = self.record.as_ref().is_some_and(|record| {
-                record.warnings().is_empty() && !record.sections().is_empty() && record.sections().iter().all(given)
+                let sections = record.sections();
+                record.warnings().is_empty() && sections.iter().all(given) && sections.iter().any(has_part)
             });
             self.warn();
         }
@@ -306,7 +309,8 @@ impl Session {
     }
 
     /// True if a complete record was found, so that nothing else has to be searched. A damaged or truncated record is
-    /// not complete. The record of a killed run looks the same as a truncated one, and counts as incomplete too.
+    /// not complete. The record of a killed run looks the same as a truncated one, and counts as incomplete too. So does
+    /// one in which the called plugin has no part: in a mixed list a native plugin may have made what belongs to it.
     pub fn record_is_whole(&self) -> bool {
         self.whole
     }

@@ -4,6 +4,7 @@ use super::Session;
 use crate::effect::{Effect, Veth};
 use crate::errors::{kernel_error, state_error};
 use postern_kernel::Link;
+use postern_policy::Granted;
 use postern_state::Summary;
 use postern_types::{Mac, OpError};
 
@@ -55,6 +56,31 @@ impl Session {
         let found = host.link_by_index(peer).map_err(kernel_error)?;
         let mutual = |link: &Link| link.peer_index == Some(own.index) && link.peer_netnsid == number;
         Ok(found.filter(|link| link.kind == "veth" && number.is_some() && mutual(link)))
+    }
+
+    /// Returns the attachment's end on the host, for a plugin that acts on it: the one that its record lists. Behind a
+    /// native plugin there is no record, and policy may let `prevResult` name it, if the kernel agrees.
+    ///
+    /// # Errors
+    /// As [`Session::end_behind_native`].
+    pub fn end_for(&self, granted: &Granted) -> Result<Option<Link>, OpError> {
+        match self.end()? {
+            None if granted.may_take_over_in_container() => self.end_behind_native(),
+            end => Ok(end),
+        }
+    }
+
+    /// Returns the host end of the pair of a native plugin: the other end of the container's link, which `prevResult`
+    /// names as a link of the host, and no record of another attachment lists. Both ends and the namespace must agree
+    /// ([`Session::mutual_end`]).
+    ///
+    /// # Errors
+    /// Kernel or records can't be asked.
+    pub fn end_behind_native(&self) -> Result<Option<Link>, OpError> {
+        let Some(end) = self.mutual_end()? else { return Ok(None) };
+        let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
+        let is_named = previous.interfaces.iter().any(|link| link.sandbox.is_empty() && link.name == end.name);
+        Ok(if is_named && !self.is_link_of_others(&end)? { Some(end) } else { None })
     }
 
     /// True if this link of the container leads to the host.

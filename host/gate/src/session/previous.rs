@@ -4,31 +4,155 @@
 
 use super::{Session, adopt, first_address};
 use crate::effect::Veth;
-use postern_cni::{CniResult, IpConfig, Verb};
+use crate::errors::{kernel_error, state_error};
+use ipnet::IpNet;
+use postern_cni::{CniResult, IpConfig, Verb, parse_cidr, validate_interface_name};
+use postern_kernel::{Link, Namespace};
 use postern_policy::Granted;
 use postern_state::{Section, Stage};
+use postern_types::OpError;
+use serde_json::Value;
 use std::net::IpAddr;
 
 impl Session {
     /// Takes the addresses of `prevResult` that count as the attachment's own. The same rule holds for gateways. The
     /// first address of the network is accepted without it: it is the gateway if none is given.
     ///
-    /// A CHECK without a record compares what a native plugin made, and can do nothing else with it.
-    pub fn adopt(&mut self, previous: &CniResult, granted: Option<&Granted>) {
-        let only_compares = self.request.verb == Verb::Check && self.record.is_none();
-        let counts = |ip: &IpConfig| {
-            if only_compares || granted.is_some_and(|granted| granted.may_take_over(&ip.address)) {
-                return Some(ip.clone());
-            }
-            let mut sections = self.given_sections();
-            let section = sections.find(|section| section.addresses.contains(&ip.address.to_string()))?;
-            let gateway = ip
-                .gateway
-                .filter(|gateway| Some(*gateway) == first_address(&ip.address) || has_noted(section, gateway));
-            Some(IpConfig { gateway, ..ip.clone() })
-        };
-        let ips = previous.ips.iter().filter_map(counts).collect();
+    /// A CHECK of what only native plugins gave compares it, and can do nothing else with it.
+    ///
+    /// # Errors
+    /// Kernel or records can't be asked.
+    pub fn adopt(&mut self, previous: &CniResult, granted: Option<&Granted>) -> Result<(), OpError> {
+        let mut ips = Vec::new();
+        for ip in &previous.ips {
+            ips.extend(self.counting(ip, previous, granted)?);
+        }
         adopt(&mut self.own, &CniResult { ips, ..CniResult::default() });
+        Ok(())
+    }
+
+    /// Returns the part of an address of `prevResult` that counts.
+    fn counting(
+        &self,
+        ip: &IpConfig,
+        previous: &CniResult,
+        granted: Option<&Granted>,
+    ) -> Result<Option<IpConfig>, OpError> {
+        let is_native = self.is_behind_native();
+        let only_compares = self.request.verb == Verb::Check && is_native;
+        if only_compares || granted.is_some_and(|granted| granted.may_take_over(&ip.address)) {
+            return Ok(Some(ip.clone()));
+        }
+        let section = self.given_sections().find(|section| section.addresses.contains(&ip.address.to_string()));
+        if section.is_none() {
+            let may_ask = granted.is_some_and(Granted::may_take_over_in_container);
+            let is_possible = is_native && self.request.verb == Verb::Add && may_ask;
+            if !is_possible || self.contradiction(ip, previous)?.is_some() {
+                return Ok(None);
+            }
+        }
+        let has_noted = |gateway: &IpAddr| section.is_some_and(|section| has_noted(section, gateway));
+        let gateway = ip.gateway.filter(|gateway| Some(*gateway) == first_address(&ip.address) || has_noted(gateway));
+        Ok(Some(IpConfig { gateway, ..ip.clone() }))
+    }
+
+    /// True if this run has to look into the container's namespace to learn which addresses of `prevResult` count.
+    pub fn asks_container(&self, granted: Option<&Granted>, namespace: &Namespace) -> bool {
+        let is_stale = || {
+            let noted = self.record.as_ref().and_then(|record| record.header().netns_cookie);
+            self.has_foreign_record() || noted.is_some() && noted != namespace.cookie().ok()
+        };
+        let may_ask = granted.is_some_and(Granted::may_take_over_in_container);
+        self.request.verb == Verb::Add && may_ask && (self.is_behind_native() || is_stale())
+    }
+
+    /// True if no record says that an earlier plugin gave addresses, or if the link of that record is gone. Otherwise
+    /// the record alone counts.
+    pub fn is_behind_native(&self) -> bool {
+        self.has_lost_link() || self.given_sections().all(|section| section.addresses.is_empty())
+    }
+
+    /// Returns what contradicts `prevResult` in an address: the container does not have it, or the node or another
+    /// attachment does.
+    fn contradiction(&self, ip: &IpConfig, previous: &CniResult) -> Result<Option<String>, OpError> {
+        let address = ip.address.addr();
+        let name = match self.interface_of(ip, previous) {
+            Ok(name) => name,
+            Err(why) => return Ok(Some(why)),
+        };
+        if !may_be_own(address) {
+            return Ok(Some("no container can have it".to_owned()));
+        }
+        let Some(container) = self.container() else {
+            return Ok(Some("the container's network namespace could not be looked at".to_owned()));
+        };
+        let container = container.netlink().map_err(kernel_error)?;
+        let link = container.link_by_name(name).map_err(kernel_error)?.filter(|link| link.name == name);
+        let addresses = link.map_or(Ok(Vec::new()), |link| container.addresses(link.index)).map_err(kernel_error)?;
+        if !addresses.iter().any(|have| have.net == ip.address && !have.dad_failed) {
+            return Ok(Some(format!("\"{name}\" of the container does not have it")));
+        }
+        let host = self.host()?;
+        let is_local = host.is_local(address).map_err(kernel_error)?;
+        if is_local || host.all_addresses().map_err(kernel_error)?.iter().any(|(_, have)| have.net.addr() == address) {
+            return Ok(Some("it is the node's own".to_owned()));
+        }
+        Ok(self.holder(address)?.map(|other| format!("attachment {other} has it, by its record")))
+    }
+
+    /// Returns the container's interface that has an address, as `prevResult` says: the one that the address points to,
+    /// or else the attachment's.
+    fn interface_of<'r>(&'r self, ip: &IpConfig, previous: &'r CniResult) -> Result<&'r str, String> {
+        let Some(index) = ip.interface else { return Ok(&self.request.ifname) };
+        match previous.interfaces.get(index) {
+            None => Err("prevResult has it on an interface that is not in its list".to_owned()),
+            Some(link) if link.sandbox.is_empty() => Err(format!("prevResult has it on \"{}\" of the node", link.name)),
+            Some(link) if link.sandbox != self.request.netns => {
+                Err(format!("prevResult has it in another namespace, \"{}\"", link.sandbox))
+            }
+            Some(link) if validate_interface_name(&link.name).is_err() => {
+                Err(format!("prevResult has it on \"{}\", and no link can have that name", link.name))
+            }
+            Some(link) => Ok(&link.name),
+        }
+    }
+
+    /// Returns the other attachment of this host whose record has an address, in a section or in an effect.
+    fn holder(&self, address: IpAddr) -> Result<Option<String>, OpError> {
+        let own = self.key()?;
+        let boot = postern_state::boot_id().map_err(state_error)?;
+        let cookie = self.host()?.cookie().map_err(kernel_error)?;
+        let records = postern_state::list(&self.state).map_err(state_error)?;
+        let others = records.into_iter().filter(|summary| summary.key.is_some_and(|key| key != own));
+        for other in others {
+            let Some(header) = other.header else { continue };
+            if header.boot_id != boot || header.host_netns_cookie != cookie {
+                continue;
+            }
+            let is_given =
+                other.sections.iter().flat_map(|section| &section.addresses).any(|text| is_text(text, address));
+            if is_given || other.effects.iter().any(|noted| names(&noted.effect, address)) {
+                return Ok(Some(format!("{}/{}/{}", header.network, header.container_id, header.ifname)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the reason why an address of `prevResult` does not count, as the end of a sentence, and the way out.
+    pub fn not_counting(&self, address: &IpNet, granted: &Granted) -> (String, String) {
+        let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
+        let named = previous.ips.iter().find(|ip| ip.address == *address).filter(|_| self.is_behind_native());
+        match named {
+            Some(ip) if granted.may_take_over_in_container() => {
+                let why = self.contradiction(ip, &previous).unwrap_or_else(|error| Some(error.to_string()));
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                (why, granted.previous_hint("addresses", &address.to_string()))
+            }
+            Some(ip) if self.interface_of(ip, &previous).is_ok() => {
+                (String::new(), granted.previous_hint("in-container", "true"))
+            }
+            _ => (String::new(), granted.previous_hint("addresses", &address.to_string())),
+        }
     }
 
     /// True if this link of the host, which `prevResult` names, counts.
@@ -37,13 +161,44 @@ impl Session {
             let effects = self.record.iter().flat_map(|record| record.effects(Some(&section.name)));
             effects.into_iter().any(|noted| Veth::of(&noted.effect).is_some_and(|pair| pair.host == name))
         };
-        granted.may_take_over_link(name) || self.given_sections().any(made)
+        let is_end = |end: Link| end.name == name;
+        granted.may_take_over_link(name)
+            || self.given_sections().any(made)
+            || granted.may_take_over_in_container()
+                && self.end_behind_native().is_ok_and(|found| found.is_some_and(is_end))
     }
 
     /// Returns the sections of earlier plugins whose results the runtime has, by the record.
     fn given_sections(&self) -> impl Iterator<Item = &Section> {
         let sections = self.record.iter().flat_map(|record| record.sections());
         sections.filter(|section| section.stage == Stage::Given)
+    }
+}
+
+/// True if a container can have this address for its own.
+fn may_be_own(address: IpAddr) -> bool {
+    let is_special = match address {
+        IpAddr::V4(address) => address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local() || address.to_ipv4_mapped().is_some(),
+    };
+    !(is_special || address.is_loopback() || address.is_unspecified() || address.is_multicast())
+}
+
+/// True if a text is this address, with a prefix length or without.
+fn is_text(text: &str, address: IpAddr) -> bool {
+    match text.contains('/') {
+        true => parse_cidr(text).is_ok_and(|net| net.addr() == address),
+        false => text.parse() == Ok(address),
+    }
+}
+
+/// True if an effect in a record has this address, whatever its kind.
+fn names(effect: &Value, address: IpAddr) -> bool {
+    match effect {
+        Value::String(text) => is_text(text, address),
+        Value::Array(values) => values.iter().any(|value| names(value, address)),
+        Value::Object(entries) => entries.values().any(|value| names(value, address)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -91,6 +246,63 @@ mod tests {
 
     fn own(net: &str, gateway: Option<&str>) -> OwnAddress {
         OwnAddress { net: net.parse().unwrap(), gateway: gateway.map(|gateway| gateway.parse().unwrap()) }
+    }
+
+    #[test]
+    fn addresses_that_a_container_can_have() {
+        for address in [
+            "0.0.0.0",
+            "127.0.0.9",
+            "224.0.0.9",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "ff02::9",
+            "fe80::9",
+            "::ffff:10.0.0.9",
+        ] {
+            assert!(!may_be_own(address.parse().unwrap()), "{address}");
+        }
+        for address in ["10.0.0.9", "169.254.172.2", "100.64.0.9", "192.0.2.9", "fd00::9", "2001:db8::9"] {
+            assert!(may_be_own(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn an_effect_has_the_addresses_in_it() {
+        let effect = serde_json::json!({"effect": "x", "bridge": "br9", "handle": 7, "address": "10.9.0.2/24",
+            "forwards": [{"to": ["fd00::2"]}], "words": "-s 10.9.0.4"});
+        for (address, expected) in [("10.9.0.2", true), ("fd00::2", true), ("10.9.0.4", false), ("10.9.0.0", false)] {
+            assert_eq!(names(&effect, address.parse().unwrap()), expected, "{address}");
+        }
+    }
+
+    /// Without a look into the container nothing counts, and who is asked to name an address is told so.
+    #[test]
+    fn the_kernel_confirms_what_no_record_has() {
+        let directory = std::env::temp_dir().join(format!("postern-behind-{}", std::process::id()));
+        let granted = |policy: &str| Policy::parse(policy, "second.toml").unwrap().resolve(&Json::Null, "").unwrap();
+        let (closed, open) = (granted(""), granted("[previous]\nin-container = \"true\""));
+        let mut alone = session(&directory, "second", Verb::Add);
+        let previous = alone.request.conf.previous_result().unwrap().unwrap();
+        alone.adopt(&previous, Some(&open)).unwrap();
+        assert_eq!(alone.own, Vec::new());
+        let address = "10.9.0.2/24".parse().unwrap();
+        assert!(alone.not_counting(&address, &open).0.contains("could not be looked at"));
+        assert!(alone.not_counting(&address, &closed).1.contains("previous = { in-container = \"true\" }"));
+        assert!(alone.not_counting(&"10.0.0.9/8".parse().unwrap(), &closed).1.contains("addresses = [\"10.0.0.9/8\"]"));
+        // A record that has addresses is the only one to be asked.
+        let own = Namespace::current().unwrap();
+        assert!(alone.asks_container(Some(&open), &own) && !alone.asks_container(Some(&closed), &own));
+        assert!(!session(&directory, "second", Verb::Check).asks_container(Some(&open), &own));
+        let _ = std::fs::remove_dir_all(&directory);
+        first(&directory, true);
+        let mut behind = session(&directory, "second", Verb::Add);
+        behind.open_record().unwrap();
+        assert!(!behind.asks_container(Some(&open), &own));
+        behind.link_gone = true;
+        assert!(behind.asks_container(Some(&open), &own));
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     /// Makes the record of a plugin's ADD with a pair and addresses. `is_given` is true if the runtime has its result.
@@ -176,7 +388,7 @@ mod tests {
             assert!(second.record().is_some(), "no record was found");
             let granted = Policy::parse(policy, "second.toml").unwrap().resolve(&Json::Null, "").unwrap();
             let previous = second.request.conf.previous_result().unwrap().unwrap();
-            second.adopt(&previous, Some(&granted));
+            second.adopt(&previous, Some(&granted)).unwrap();
             assert_eq!(second.own, addresses, "{is_given} {verb:?} {policy}");
             let names = previous.interfaces.iter().map(|link| link.name.as_str());
             let counting: Vec<&str> = names.filter(|name| second.may_take_over_link(name, &granted)).collect();

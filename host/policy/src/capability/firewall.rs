@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use postern_cni::NetConf;
-use postern_types::{Capability, ErrorCode, FirewallBackend, OpError, ops};
+use postern_types::{Capability, ErrorCode, FirewallBackend, IngressPolicy, OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -18,6 +18,7 @@ pub const KEYS: &[Key] = &[
     required("admin-chains", Kind::Chain, "${config.iptablesAdminChainName | CNI-ADMIN}"),
     key("zones", Kind::Zone, Count::Any),
     key("ingress", Kind::Ingress, Count::Any),
+    key("required", Kind::Ingress, Count::One),
 ];
 
 /// The zone and the admin chain of a network that names none, as of the native plugin.
@@ -140,6 +141,12 @@ impl Granted {
             None => Err(denied(backend.name(), self.hint(Capability::Firewall, Vec::new()))),
             Some(grant) => allowed(self, grant, backend, named).map_err(|(object, hint)| denied(&object, hint)),
         }
+    }
+
+    /// Returns the isolation without which an ADD is to be refused.
+    pub fn required_ingress(&self) -> Option<IngressPolicy> {
+        let grant = self.written(Capability::Firewall)?;
+        grant.texts("required").find_map(|text| IngressPolicy::parse(&text))
     }
 
     /// Returns the zones in which policy lets addresses be put, as far as the network names them.

@@ -1,0 +1,82 @@
+//! Comparing forwards that a native plugin made by nftables. They work, and have another form than ours:
+//!
+//! * Conditions are in the shared chains, where those of the last network count for all. They are not compared.
+//! * Only the container itself and 127.0.0.1 are masqueraded, also with `masqAll`, up to 1.9.1. Upstream mended that later:
+//!   the container's network, or every sender. Each of these is accepted.
+//! * Up to 1.9.0, forwards with a host IP are in a chain of their own.
+//!
+//! The rules of older versions that forward packets for other destinations, too (CVE-2025-67499), do not count.
+
+use super::nft::{HOSTIP_HOSTPORTS, HOSTPORTS, HOSTPORTS_ALL, LOCALHOST, MASQUERADING, shared_of};
+use super::{HostPorts, Sources};
+use crate::nft::rule::{self, Expression, Rule, Side};
+use crate::nft::set::Entry;
+use crate::{FirewallError, Nft};
+use ipnet::IpNet;
+use netlink_packet_netfilter::nftables::Verdict;
+use std::collections::HashSet;
+
+impl HostPorts {
+    /// True if the forwards work, in the native plugin's form or in ours.
+    ///
+    /// # Errors
+    /// The kernel refuses to show the rules, or the deadline passes.
+    pub fn nft_check_native(&self, nft: &mut Nft) -> Result<bool, FirewallError> {
+        let table = shared_of(self.address.addr().is_ipv6()).table;
+        self.is_native(|chain| nft.rules(table, chain))
+    }
+
+    fn is_native(
+        &self,
+        mut rules: impl FnMut(&str) -> Result<Vec<Rule>, FirewallError>,
+    ) -> Result<bool, FirewallError> {
+        let bare = Self { conditions: Vec::new(), sources: Sources::None, ..self.clone() }.rules();
+        if bare.entries.is_empty() {
+            return Ok(true);
+        }
+        let mut own = |chain: &str| {
+            let own = rules(chain)?.into_iter().filter(|rule| bare.owner.mark.is_on(rule));
+            Ok::<HashSet<_>, FirewallError>(own.map(|rule| rule.expressions()).collect())
+        };
+        let chains = [(HOSTPORTS, own(HOSTPORTS)?), (HOSTIP_HOSTPORTS, own(HOSTIP_HOSTPORTS)?)];
+        let masquerading = own(MASQUERADING)?;
+        let ours = self.rules().entries;
+        let is_there = |(bare, ours): (&Entry, &Entry)| {
+            chains.iter().any(|(_, present)| present.contains(&bare.rule) || present.contains(&ours.rule))
+        };
+        // The forwards come first, in the same order.
+        if !bare.entries.iter().zip(&ours).all(is_there) || !self.is_masqueraded(&masquerading) {
+            return Ok(false);
+        }
+        // Only packets for this node are forwarded (CVE-2025-67499).
+        let mut lead = rule::to_this_node().to_vec();
+        lead.push(rule::to_chain(Verdict::Jump, HOSTPORTS_ALL));
+        for base in ["prerouting", "output"] {
+            if !rules(base)?.iter().any(|rule| rule.expressions().ends_with(&lead)) {
+                return Ok(false);
+            }
+        }
+        let reached: HashSet<String> = rules(HOSTPORTS_ALL)?.iter().filter_map(Rule::target).collect();
+        Ok(chains.iter().all(|(chain, present)| present.is_empty() || reached.contains(*chain)))
+    }
+
+    /// True if the senders are masqueraded whose answers would not come back otherwise.
+    fn is_masqueraded(&self, present: &HashSet<Vec<Expression>>) -> bool {
+        let address = self.address.addr();
+        let everything = IpNet::new(address, 0).ok().map(|net| net.trunc());
+        let has = |source: Option<IpNet>| {
+            let mut rule = source.map(|source| rule::address(Side::Source, true, source)).unwrap_or_default();
+            rule.extend(rule::address(Side::Destination, true, address.into()));
+            rule.push(Expression::Masquerade);
+            let ours = [rule::destination_was_changed().to_vec(), rule.clone()].concat();
+            present.contains(&rule) || present.contains(&ours)
+        };
+        let has_all = || has(None) || has(everything);
+        let has_own = || has(Some(address.into())) || has(Some(self.address.trunc()));
+        match self.sources {
+            Sources::None => true,
+            Sources::All => has_all() || has_own(),
+            Sources::Own => has_all() || has_own() && (address.is_ipv6() || has(Some(LOCALHOST))),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Lists of bridge, portmap and firewall in which each plugin is ours or the native one: every order that users write,
+//! both packet filters. What one side made, the other checks and removes, with the container running.
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use common::{PRIVATE_ETC, Refusal, each};
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
+const PLUGINS: [&str; 3] = ["bridge", "portmap", "firewall"];
+
+/// Forwards nothing of its own accord. `out` is behind link `wan`.
+const WIRE: &str = "
+    ip link set lo up; sysctl -qw net.ipv4.ip_forward=1
+    ip link add wan type veth peer name wan netns out; ip address add 192.0.2.1/24 dev wan; ip link set wan up
+    ip -n out link set lo up; ip -n out address add 192.0.2.2/24 dev wan; ip -n out link set wan up
+    ip -n out route add 10.4.0.0/24 via 192.0.2.1; iptables -P FORWARD DROP
+    iptables -A FORWARD -i wan -d 10.4.0.0/24 -j ACCEPT";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Ours,
+    Native,
+}
+
+use Side::{Native, Ours};
+
+impl Side {
+    fn other(self) -> Self {
+        if self == Ours { Native } else { Ours }
+    }
+}
+
+/// The sides of the three plugins.
+type Sides = [Side; 3];
+
+fn all_sides() -> impl Iterator<Item = Sides> {
+    (0..8).map(|bits| [0, 1, 2].map(|at| if bits & (1 << at) == 0 { Ours } else { Native }))
+}
+
+struct Place {
+    node: Node,
+    backend: &'static str,
+}
+
+/// A server in the container, until it is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+impl Place {
+    fn new(backend: &'static str) -> Result<Self> {
+        let node = Node::new()?;
+        ["c1", "out"].iter().try_for_each(|container| node.add_container(container))?;
+        node.sh(PRIVATE_ETC)?;
+        node.sh(WIRE)?;
+        node.sh_in("c1", "ip link set lo up")?;
+        Ok(Self { node, backend })
+    }
+
+    /// The configuration of one plugin of the list, as a runtime sends it. The native DEL fails after masquerading by
+    /// nftables.
+    fn config(&self, plugin: &str, previous: Option<&Value>) -> Value {
+        let mut config = json!({"cniVersion": "1.0.0", "name": "net", "type": plugin});
+        merge(
+            &mut config,
+            &match plugin {
+                "bridge" => {
+                    json!({"bridge": "br4", "isGateway": true, "ipMasq": self.backend == "iptables", "ipMasqBackend": "iptables", "hairpinMode": true, "macspoofchk": true,
+                    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.4.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}})
+                }
+                "portmap" => json!({"backend": self.backend,
+                    "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}}),
+                _ => json!({"backend": "iptables", "ingressPolicy": "same-bridge"}),
+            },
+        );
+        if let Some(previous) = previous {
+            merge(&mut config, &json!({"prevResult": previous}));
+        }
+        config
+    }
+
+    fn call(&self, side: Side, plugin: &str, verb: &str, previous: Option<&Value>) -> Result<Answer> {
+        let bin = if side == Ours { plugin_bin()? } else { native_bin()? };
+        let call = Call::new(&bin, plugin, verb, self.config(plugin, previous).to_string());
+        self.node.call(&call.attachment("c1", &self.node.netns("c1"), "eth0"))
+    }
+
+    /// ADD of the list. Returns the last result, which every plugin behind the first hands on.
+    fn add(&self, sides: Sides) -> Result<Value> {
+        let mut result: Option<Value> = None;
+        for (plugin, side) in PLUGINS.into_iter().zip(sides) {
+            let next = self.call(side, plugin, "ADD", result.as_ref())?.success().with_context(|| plugin.to_owned())?;
+            ensure!(result.is_none() || result.as_ref() == Some(&next), "{plugin} changed the result: {next}");
+            result = Some(next);
+        }
+        result.context("no result")
+    }
+
+    fn check(&self, sides: Sides, result: &Value) -> Result<()> {
+        PLUGINS.into_iter().zip(sides).try_for_each(|(plugin, side)| {
+            let answer = self.call(side, plugin, "CHECK", Some(result))?.success();
+            answer.map(drop).with_context(|| format!("CHECK of {side:?} {plugin}"))
+        })
+    }
+
+    fn del(&self, sides: Sides, result: &Value) -> Result<()> {
+        PLUGINS.into_iter().zip(sides).rev().try_for_each(|(plugin, side)| {
+            let answer = self.call(side, plugin, "DEL", Some(result))?.success();
+            answer.map(drop).with_context(|| format!("DEL of {side:?} {plugin}"))
+        })
+    }
+
+    fn serve(&self) -> Result<Server> {
+        let mut command = self.node.command_in("c1", TALK);
+        command.args(["serve", "tcp", "0.0.0.0:80"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("stdout")?).read_line(&mut line)?;
+        ensure!(line.trim() == "ready", "nothing is served");
+        Ok(Server(child))
+    }
+
+    /// Who the container's server sees: a sender outside, by the node's port.
+    fn seen(&self) -> Result<String> {
+        Ok(self.node.sh_in("out", &format!("{TALK} ask tcp 192.0.2.1:8080"))?.trim().to_owned())
+    }
+
+    /// What is there of an attachment: its rules, link and lease.
+    fn left(&self) -> Result<String> {
+        self.node.sh(
+            "nft -s list ruleset 2>/dev/null | grep -E '10\\.4\\.0\\.[0-9]+[^/0-9]|comment \"c1' || true
+             for save in iptables-save ip6tables-save; do $save | grep -E '10\\.4\\.0\\.([2-9]|[1-9][0-9]+)|CNI-DN-|CNI-[0-9a-f]{24}' || true; done
+             ip -o link | grep -E 'veth[0-9a-f]{8}' || true; ip -o -n c1 link show eth0 2>/dev/null || true
+             ls /var/lib/cni/networks/net | grep '^10' || true",
+        )
+    }
+}
+
+/// Adds the list of one mixture, sends traffic, and has others check and remove it.
+fn lives(backend: &'static str, made: Sides, removed: Sides) -> Result<()> {
+    let place = Place::new(backend)?;
+    let result = place.add(made)?;
+    let _server = place.serve()?;
+    ensure!(place.seen()? == "192.0.2.2", "the forward: {}", place.seen()?);
+    place.node.sh_in("c1", "ping -c1 -W3 192.0.2.2 >/dev/null").context("the way out")?;
+    place.check(made, &result)?;
+    place.check(removed, &result)?;
+    ensure!(place.seen()? == "192.0.2.2", "CHECK changed something");
+    for time in ["first", "repeated"] {
+        place.del(removed, &result).with_context(|| format!("{time} DEL"))?;
+        ensure!(place.left()?.is_empty(), "left by the {time} DEL:\n{}", place.left()?);
+    }
+    // Native plugins know nothing of records. DEL of ours ends them, as the next ADD would.
+    place.del([Ours; 3], &result)?;
+    let records = place.node.sh("ls -A /run/postern/attachments 2>/dev/null || true")?;
+    ensure!(records.is_empty(), "records are left: {records}");
+    Ok(())
+}
+
+fn every_mixture(backend: &'static str) -> Result<()> {
+    let mixtures: Vec<(Sides, Sides)> =
+        all_sides().flat_map(|made| [(made, made), (made, made.map(Side::other))]).collect();
+    each(
+        &mixtures,
+        |(made, removed)| format!("{backend}: made by {made:?}, removed by {removed:?}"),
+        |(made, removed)| lives(backend, *made, *removed),
+    )
+}
+
+#[test]
+fn every_mixture_by_nftables() -> Result<()> {
+    every_mixture("nftables")
+}
+
+#[test]
+fn every_mixture_by_iptables() -> Result<()> {
+    every_mixture("iptables")
+}
+
+/// Postern is rolled back under a running container, and comes back: rules and ways stay, and each side can go on.
+#[test]
+fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        let place = Place::new(backend)?;
+        let result = place.add([Ours; 3])?;
+        let _server = place.serve()?;
+        // Native plugins take portmap and firewall over, and give them back. The container's link stays.
+        for side in [Native, Ours, Native] {
+            for plugin in ["firewall", "portmap"] {
+                place.call(side, plugin, "DEL", Some(&result))?.success()?;
+            }
+            ensure!(place.seen()? == "nobody", "{backend}: {side:?} left the forward");
+            for plugin in ["portmap", "firewall"] {
+                place
+                    .call(side, plugin, "ADD", Some(&result))?
+                    .success()
+                    .with_context(|| format!("{side:?} {plugin}"))?;
+            }
+            ensure!(place.seen()? == "192.0.2.2", "{backend}: no forward of {side:?}");
+            for checking in [Native, Ours] {
+                let checked = place.check([Ours, checking, checking], &result);
+                checked.with_context(|| format!("{backend}: made by {side:?}, checked by {checking:?}"))?;
+            }
+        }
+        place.del([Ours; 3], &result)?;
+        ensure!(place.left()?.is_empty(), "{backend}: {}", place.left()?);
+    }
+    Ok(())
+}
+
+/// firewall has no version below 0.4.0, natively either. DEL answers so, and removes what the record lists all the same.
+#[test]
+fn firewall_without_an_earlier_result() -> Result<()> {
+    let place = Place::new("iptables")?;
+    for (made, is_removed) in [(Ours, true), (Native, false)] {
+        let result = place.add([Native, Native, made])?;
+        let mut config = place.config("firewall", None);
+        merge(&mut config, &json!({"cniVersion": "0.3.1"}));
+        let call = |verb: &str| {
+            let call = Call::new(&plugin_bin()?, "firewall", verb, config.to_string());
+            place.node.call(&call.attachment("c1", &place.node.netns("c1"), "eth0"))
+        };
+        for verb in ["ADD", "DEL"] {
+            Refusal::of(&call(verb)?)?.expect(1, "incompatible CNI versions")?;
+        }
+        let rules = place.node.sh("iptables-save -t filter | grep -cE '10\\.4\\.0\\.[0-9]+/32' || true")?;
+        // The rules name addresses only: without record and result nobody knows whose they are.
+        ensure!((rules.trim() == "0") == is_removed, "{made:?}: {rules}");
+        place.del([Native, Native, Ours], &result)?;
+        ensure!(place.left()?.is_empty(), "{made:?}: {}", place.left()?);
+    }
+    Ok(())
+}
