@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Call, Names, Node, compare, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Returns a network whose addresses no other test's node has, because `number` is unique: the search finds all
 /// namespaces.
@@ -133,6 +134,89 @@ fn of_ptp_with_nftables() -> Result<()> {
 #[test]
 fn of_ptp_with_iptables() -> Result<()> {
     found(4, "iptables", "ptp")
+}
+
+/// Calls a whole list: bridge, portmap and firewall, by the plugins of a directory.
+fn whole(node: &Node, bin: &Path, container: &str, config: &Value, port: u16) -> Result<()> {
+    let text = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let common = json!({"cniVersion": "1.0.0", "name": text("name")});
+    let mapping = |protocol| json!({"hostPort": port, "containerPort": 80, "protocol": protocol});
+    let portmap = json!({"type": "portmap", "backend": text("ipMasqBackend"),
+        "runtimeConfig": {"portMappings": [mapping("tcp"), mapping("udp")]}});
+    let mut result = Value::Null;
+    for mut config in [config.clone(), portmap, json!({"type": "firewall", "backend": "iptables"})] {
+        merge(&mut config, &common);
+        if result.is_object() {
+            merge(&mut config, &json!({"prevResult": result}));
+        }
+        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+        let call = Call::new(bin, plugin, "ADD", config.to_string());
+        result = node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success()?;
+    }
+    Ok(())
+}
+
+/// Forwards and forwarding of native plugins. Those of living containers, of attachments with a record, of kube-proxy and
+/// of an operator stay.
+fn forwards(number: u8, backend: &str) -> Result<()> {
+    let config = config(number, backend);
+    let node = used(&config)?;
+    ["alive", "ours", "dead"].iter().try_for_each(|container| node.add_container(container))?;
+    whole(&node, &native_bin()?, "alive", &config, 8080)?;
+    let mut own = config.clone();
+    let ranges = [[json!({"subnet": format!("10.78.{number}.0/24")})]];
+    merge(&mut own, &json!({"name": "ours", "bridge": "br8", "ipam": {"ranges": ranges}}));
+    whole(&node, &plugin_bin()?, "ours", &own, 8081)?;
+    node.remove_container("ours")?;
+    let nobody = format!("10.77.{number}.99");
+    node.sh(&format!(
+        "iptables -t nat -N KUBE-SEP-1; iptables -t nat -A KUBE-SEP-1 -p tcp -j DNAT --to-destination {nobody}:80
+         iptables -t nat -N OPERATOR; iptables -t nat -A OPERATOR -p tcp --dport 77 -j DNAT --to-destination {nobody}:80
+         iptables -A CNI-ADMIN -s {nobody} -j ACCEPT; iptables -A FORWARD -d {nobody} -j ACCEPT
+         nft add table ip operator; nft add chain ip operator hostports; nft add rule ip operator hostports tcp dport 77 dnat to {nobody}:80"
+    ))?;
+    if backend == "nftables" {
+        node.sh(&format!("nft add rule ip cni_hostport hostports tcp dport 7777 dnat to {nobody}:80"))?;
+    }
+    age(&node)?;
+    ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
+    let before = picture(&node)?;
+    whole(&node, &native_bin()?, "dead", &config, 8082)?;
+    let doctor = || node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()));
+    node.remove_container("dead")?;
+    age(&node)?;
+    let said = doctor()?;
+    let found: Value = serde_json::from_str(&said)?;
+    let leads = |finding: &&Value| finding.to_string().contains(&format!("lead traffic to 10.77.{number}.4"));
+    let finding = found.get("findings").and_then(Value::as_array).into_iter().flatten().find(leads);
+    ensure!(finding.is_some(), "{said}");
+    let shown = adopt(&node, "find")?;
+    let count = |kind: &str| shown.iter().filter(|line| line.starts_with(&format!("{kind} "))).count();
+    let forwards = if backend == "nftables" { count("forward-nftables") } else { count("forward-iptables") };
+    // For each family: two ports and their masquerading, or one chain.
+    ensure!(forwards >= 2 && count("forwarding") == 2 && count("lease") == 2, "{shown:#?}");
+    ensure!(
+        shown.iter().all(|line| line.ends_with("no live namespace has its address") || line.contains("mac-guard")),
+        "{shown:#?}"
+    );
+    ensure!(adopt(&node, "remove")? == shown, "what is removed is what was shown");
+    ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
+    let mismatches = compare(&before, &picture(&node)?);
+    ensure!(mismatches.is_empty(), "{mismatches:?}");
+    let log = node.sh("grep native.remove /var/log/postern/audit.jsonl")?;
+    let at = |kind: &str| log.find(&format!("\"kind\":\"{kind}\"")).unwrap_or_default();
+    ensure!(at(&format!("forward-{backend}")) < at("lease"), "an address was free before its forwards: {log}");
+    Ok(())
+}
+
+#[test]
+fn of_portmap_and_firewall_with_nftables() -> Result<()> {
+    forwards(11, "nftables")
+}
+
+#[test]
+fn of_portmap_and_firewall_with_iptables() -> Result<()> {
+    forwards(12, "iptables")
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Leftovers: objects of native plugins for attachments that are gone. They are found by the names that these plugins
-//! are known to give: leases, masquerading and spoofing protection. Nothing shows the maker of such an object, so this
+//! are known to give: leases, masquerading, spoofing protection, port mappings, forwarding. Nothing shows the maker of such an object, so this
 //! is done only when an operator asks for it.
 //!
 //! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. Three
-//! conditions make a lease or a masquerading rule a leftover. No link of a live namespace has its address, the
+//! conditions make a lease or a rule for an address a leftover. No link of a live namespace has its address, the
 //! runtimes' cache knows no namespace of its attachment, and Postern has no record of it. Spoofing protection is a
 //! leftover if its bridge port is gone. If a namespace can't be looked at, its addresses are unknown. Then nothing that
 //! depends on an address is a leftover.
@@ -19,15 +19,19 @@ use cache::Cache;
 use ipnet::IpNet;
 use judge::{Cached, Claim, Facts, Names, Verdict, judge};
 use postern_confine::Direct;
+use postern_firewall::hostport::{self, Protocol};
 use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{FirewallError, Nft, macguard, masquerade};
 use postern_gate::capability::leases::DEFAULT_DIRECTORY;
+use postern_gate::effect::{Effect, Firewall, PortMappings};
 use postern_gate::places::Places;
 use postern_gate::upkeep::{Audit, guard_ids};
 use postern_kernel::Netlink;
-use postern_state::{Header, Held, Owner};
+use postern_state::{Header, Held, Owner, Summary};
 use serde_json::json;
+use std::collections::HashSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -45,6 +49,12 @@ pub enum Kind {
     MasqueradeIptables,
     /// Rules and chains of `macspoofchk`.
     MacGuard,
+    /// A rule of `portMappings` in nftables.
+    ForwardNftables,
+    /// A chain of `portMappings` in iptables, with the rules that lead to it.
+    ForwardIptables,
+    /// Rules that let an address be forwarded.
+    Forwarding,
 }
 
 impl Kind {
@@ -55,6 +65,9 @@ impl Kind {
             Self::MasqueradeNftables => "masquerade-nftables",
             Self::MasqueradeIptables => "masquerade-iptables",
             Self::MacGuard => "mac-guard",
+            Self::ForwardNftables => "forward-nftables",
+            Self::ForwardIptables => "forward-iptables",
+            Self::Forwarding => "forwarding",
         }
     }
 }
@@ -94,6 +107,9 @@ enum LeftoverObject {
     Nftables(masquerade::Seen),
     Iptables(iptables::Seen),
     MacGuard { id: String, ports: Vec<String> },
+    ForwardNftables(hostport::nft::Seen),
+    ForwardIptables(iptables::hostport::Seen),
+    Forwarding(IpAddr),
 }
 
 impl LeftoverObject {
@@ -103,26 +119,32 @@ impl LeftoverObject {
             Self::Nftables(_) => Kind::MasqueradeNftables,
             Self::Iptables(_) => Kind::MasqueradeIptables,
             Self::MacGuard { .. } => Kind::MacGuard,
+            Self::ForwardNftables(_) => Kind::ForwardNftables,
+            Self::ForwardIptables(_) => Kind::ForwardIptables,
+            Self::Forwarding(_) => Kind::Forwarding,
         }
     }
 
-    /// Returns the names in it; `None` for spoofing protection, whose names don't separate container from interface.
+    /// Returns the names in it; `None` for spoofing protection, whose names don't separate container from interface, and
+    /// for rules without a name.
     fn names(&self) -> Option<Names<'_>> {
         Some(match self {
             Self::Lease { network, owner: Owner { container_id: container, ifname }, .. } => {
                 let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
-                Names { network, container, cut: false, ifname }
+                Names { network: Some(network), container, cut: false, ifname }
             }
             Self::Nftables(seen) => Names {
-                network: &seen.key.network,
+                network: Some(&seen.key.network),
                 container: &seen.key.container_id,
                 cut: !seen.whole,
                 ifname: Some(&seen.key.ifname),
             },
-            Self::Iptables(seen) => {
-                Names { network: &seen.key.network, container: &seen.key.container_id, cut: false, ifname: None }
+            Self::Iptables(seen) => Names::of_key(&seen.key),
+            Self::ForwardNftables(seen) => {
+                Names { network: None, container: &seen.container_id, cut: seen.is_cut(), ifname: None }
             }
-            Self::MacGuard { .. } => return None,
+            Self::ForwardIptables(seen) => Names::of_key(seen.key.as_ref()?),
+            Self::MacGuard { .. } | Self::Forwarding(_) => return None,
         })
     }
 
@@ -133,7 +155,17 @@ impl LeftoverObject {
         }
     }
 
-    fn claim(&self, records: &[Header], cache: &Cache, now: SystemTime) -> Claim<'_> {
+    /// True if a record's attachment has one of its addresses. The names of forwards don't always tell the attachment.
+    fn has_recorded_address(&self, recorded: &HashSet<IpAddr>) -> bool {
+        match self {
+            Self::ForwardNftables(seen) => recorded.contains(&seen.target),
+            Self::ForwardIptables(seen) => seen.targets.iter().any(|target| recorded.contains(target)),
+            Self::Forwarding(address) => recorded.contains(address),
+            Self::Lease { .. } | Self::Nftables(_) | Self::Iptables(_) | Self::MacGuard { .. } => false,
+        }
+    }
+
+    fn claim(&self, records: &Recorded, cache: &Cache, now: SystemTime) -> Claim<'_> {
         let (addresses, ports, age) = match self {
             Self::Lease { lease, .. } => {
                 // A time in the future is no age.
@@ -143,13 +175,17 @@ impl LeftoverObject {
             Self::Nftables(seen) => (vec![IpNet::from(seen.source)], vec![], None),
             Self::Iptables(seen) => (vec![seen.source], vec![], None),
             Self::MacGuard { ports, .. } => (vec![], ports.iter().map(String::as_str).collect(), None),
+            Self::ForwardNftables(seen) => (vec![seen.target.into()], vec![], None),
+            Self::ForwardIptables(seen) => (seen.targets.iter().map(|target| (*target).into()).collect(), vec![], None),
+            Self::Forwarding(address) => (vec![(*address).into()], vec![], None),
         };
         Claim {
             kind: self.kind(),
             addresses,
             ports,
             age,
-            recorded: records.iter().any(|header| self.is_of(header)),
+            recorded: records.headers.iter().any(|header| self.is_of(header))
+                || self.has_recorded_address(&records.addresses),
             cached: self.names().map_or(Cached::Gone, |names| cache.of(&names)),
         }
     }
@@ -161,6 +197,17 @@ impl fmt::Display for LeftoverObject {
             Self::Lease { lease, .. } => write!(f, "lease {}", lease.path.display()),
             Self::Nftables(seen) => write!(f, "masquerading of {} (nftables)", seen.source),
             Self::Iptables(seen) => write!(f, "masquerading of {} (iptables)", seen.source),
+            Self::ForwardNftables(hostport::nft::Seen { port: Some((protocol, port)), target, .. }) => {
+                let name =
+                    Protocol::ALL.iter().find(|known| known.number() == *protocol).map_or("?", |known| known.name());
+                write!(f, "forward of {name} port {port} to {target} (nftables)")
+            }
+            Self::ForwardNftables(seen) => write!(f, "masquerading of forwards to {} (nftables)", seen.target),
+            Self::ForwardIptables(seen) => {
+                let targets: Vec<String> = seen.targets.iter().map(ToString::to_string).collect();
+                write!(f, "forwards to {} (iptables, {})", targets.join(", "), seen.chain)
+            }
+            Self::Forwarding(address) => write!(f, "forwarding of {address} (iptables)"),
             Self::MacGuard { id, ports } => write!(f, "spoofing protection {id} of port {}", ports.join(", ")),
         }
     }
@@ -169,7 +216,7 @@ impl fmt::Display for LeftoverObject {
 impl Leftover {
     /// Returns the network's name, if known.
     pub fn network(&self) -> Option<&str> {
-        self.object.names().map(|names| names.network)
+        self.object.names().and_then(|names| names.network)
     }
 
     /// Returns the container ID, if the complete ID is known.
@@ -195,13 +242,18 @@ impl Leftover {
     }
 
     /// Returns its name at its place: the lease's file, or the comment or ID of its rules, as in
-    /// [`postern_firewall::account::Marked::mark`].
+    /// [`postern_firewall::account::Marked::mark`]; for forwards their address.
     pub fn mark(&self) -> String {
         match &self.object {
             LeftoverObject::Lease { lease, .. } => lease.path.display().to_string(),
             LeftoverObject::Nftables(seen) => seen.mark(),
             LeftoverObject::Iptables(seen) => seen.mark(),
             LeftoverObject::MacGuard { id, .. } => id.clone(),
+            LeftoverObject::ForwardNftables(seen) => seen.target.to_string(),
+            LeftoverObject::ForwardIptables(seen) => {
+                seen.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            }
+            LeftoverObject::Forwarding(address) => address.to_string(),
         }
     }
 
@@ -268,8 +320,7 @@ fn look(scope: Scope<'_>, things: Vec<LeftoverObject>, report: &mut Report) -> R
         return Ok(());
     }
     let host = Netlink::open().map_err(|e| e.to_string())?;
-    let records = postern_state::list(&scope.places.state).map_err(|e| e.to_string())?;
-    let records: Vec<Header> = records.into_iter().filter_map(|summary| summary.header).collect();
+    let records = Recorded::of(postern_state::list(&scope.places.state).map_err(|e| e.to_string())?);
     let cache = Cache::open(Path::new(results::DIRECTORY));
     let namespaces = (scope.namespaces)()?;
     let doubt = cache.as_ref().err().cloned().or_else(|| namespaces.gap());
@@ -296,6 +347,27 @@ fn look(scope: Scope<'_>, things: Vec<LeftoverObject>, report: &mut Report) -> R
         ));
     }
     Ok(())
+}
+
+/// The attachments that have records.
+struct Recorded {
+    headers: Vec<Header>,
+    addresses: HashSet<IpAddr>,
+}
+
+impl Recorded {
+    fn of(summaries: Vec<Summary>) -> Self {
+        let of_sections = summaries.iter().flat_map(|summary| &summary.sections).flat_map(|section| &section.addresses);
+        let mut addresses: HashSet<IpAddr> =
+            of_sections.filter_map(|text| text.split('/').next()?.parse().ok()).collect();
+        let effects = summaries.iter().flat_map(|summary| &summary.effects);
+        let effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
+        for effect in effects {
+            addresses.extend(PortMappings::of(&effect).map(|own| own.address.addr()));
+            addresses.extend(Firewall::of(&effect).into_iter().flat_map(|own| &own.addresses).map(IpNet::addr));
+        }
+        Self { headers: summaries.into_iter().filter_map(|summary| summary.header).collect(), addresses }
+    }
 }
 
 /// Returns the objects found, or none and adds a problem.
@@ -339,13 +411,23 @@ fn rules() -> Result<Vec<LeftoverObject>, FirewallError> {
     let mut nft = Nft::open(Instant::now() + WITHIN)?;
     let mut things: Vec<LeftoverObject> =
         masquerade::nft_list(&mut nft)?.into_iter().map(LeftoverObject::Nftables).collect();
+    things.extend(hostport::nft::list(&mut nft)?.into_iter().map(LeftoverObject::ForwardNftables));
+    // Without a program, no plugin has used iptables.
+    let unless_missing = |listed: Result<Vec<LeftoverObject>, FirewallError>| match listed {
+        Err(error) if error.is_program_missing() => Ok(Vec::new()),
+        listed => listed,
+    };
     if iptables::any_may_exist(&mut nft)? {
-        match iptables::list(program_runner()) {
-            Ok(seen) => things.extend(seen.into_iter().map(LeftoverObject::Iptables)),
-            // Then no plugin has used it.
-            Err(error) if error.is_program_missing() => {}
-            Err(error) => return Err(error),
-        }
+        let seen =
+            iptables::list(program_runner()).map(|seen| seen.into_iter().map(LeftoverObject::Iptables).collect());
+        things.extend(unless_missing(seen)?);
+        let seen = iptables::hostport::list(program_runner());
+        things
+            .extend(unless_missing(seen.map(|seen| seen.into_iter().map(LeftoverObject::ForwardIptables).collect()))?);
+    }
+    if iptables::forward::may_be_admitted(&mut nft)? {
+        let seen = iptables::forward::list(program_runner());
+        things.extend(unless_missing(seen.map(|seen| seen.into_iter().map(LeftoverObject::Forwarding).collect()))?);
     }
     let mut guards: Vec<(String, Vec<String>)> = Vec::new();
     for port in macguard::list(&mut nft)? {
@@ -374,25 +456,36 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
     // One socket for all: closing it takes milliseconds after a deletion.
     let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| e.to_string())?;
     let mut removal = Removal { places: scope.places, removed: 0, failed: Vec::new() };
-    let mut nftables = Vec::new();
-    let mut tables = Vec::new();
-    for leftover in still {
+    let (mut nftables, mut tables) = (Vec::new(), Vec::new());
+    let (mut forwards, mut chains, mut forwarding) = (Vec::new(), Vec::new(), Vec::new());
+    for leftover in &still {
+        match &leftover.object {
+            LeftoverObject::Nftables(seen) => nftables.push((*leftover, seen.clone())),
+            LeftoverObject::Iptables(seen) => tables.push((*leftover, seen.clone())),
+            LeftoverObject::ForwardNftables(seen) => forwards.push((*leftover, seen.clone())),
+            LeftoverObject::ForwardIptables(seen) => chains.push((*leftover, seen.clone())),
+            LeftoverObject::Forwarding(address) => forwarding.push((*leftover, IpNet::from(*address))),
+            LeftoverObject::Lease { .. } | LeftoverObject::MacGuard { .. } => {}
+        }
+    }
+    // Forwards go before leases: they would reach the next container that gets the address. All of a kind go together,
+    // because each look at the rules reads all of them.
+    removal.together(&forwards, |seen| hostport::nft::remove_seen(&mut nft, seen).map(drop));
+    removal.together(&chains, |seen| iptables::hostport::remove_seen(seen, program_runner()).map(drop));
+    removal.together(&forwarding, |seen| iptables::forward::withdraw(seen, &[], program_runner()).map(drop));
+    for leftover in &still {
         let start = Instant::now();
         let outcome = match &leftover.object {
-            LeftoverObject::Nftables(seen) => {
-                nftables.push((leftover, seen.clone()));
-                continue;
-            }
-            LeftoverObject::Iptables(seen) => {
-                tables.push((leftover, seen.clone()));
-                continue;
-            }
             LeftoverObject::Lease { directory, network, lease, .. } => remove_lease(scope, directory, network, lease),
             LeftoverObject::MacGuard { id, .. } => remove_guard(&host, &mut nft, id),
+            LeftoverObject::Nftables(_)
+            | LeftoverObject::Iptables(_)
+            | LeftoverObject::ForwardNftables(_)
+            | LeftoverObject::ForwardIptables(_)
+            | LeftoverObject::Forwarding(_) => continue,
         };
         removal.note(leftover, &outcome, start.elapsed());
     }
-    // All together, because each look at the rules reads all of them.
     nft.set_deadline(Instant::now() + WITHIN);
     removal.together(&nftables, |seen| masquerade::nft_remove_seen(&mut nft, seen).map(drop));
     removal.together(&tables, |seen| iptables::remove_seen(seen, program_runner()).map(drop));

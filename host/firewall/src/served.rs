@@ -183,7 +183,7 @@ fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, ServingRule)> {
 }
 
 /// Reads `10.1.2.3:80`, `[fd00::1]:80`, or an address alone.
-fn target(text: &str) -> Option<IpAddr> {
+pub(crate) fn target(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.split(']').next());
     text.parse().ok().or_else(|| bare?.parse().ok()).or_else(|| text.rsplit_once(':')?.0.parse().ok())
 }

@@ -3,9 +3,10 @@
 //! | owner | objects |
 //! |---|---|
 //! | `c1` | the attacker's container |
-//! | `c2` | attached to the network `bystander` on the bridge `cni0` by the real bridge plugin: lease, rules, record |
-//! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places |
-//! | the operator | a link `op0` with an address and a route, tables of nftables and iptables, files |
+//! | `c2` | attached to the network `bystander` on the bridge `cni0` by the real bridge plugin: lease, rules, record. Ports 9443 and 9053 lead to it by nftables, and its bridge is isolated |
+//! | `c3` | attached to the attacker's own network `net`: another container's lease, rules and record in the same places. Port 9444 leads to it by iptables |
+//! | the operator | a link `op0` with an address and a route, tables of nftables and iptables, an admin chain, files |
+//! | kube-proxy | chains that mark and masquerade packets |
 //!
 //! `hostile0` is the only bridge that the attackers' policy grants, and `wire0` the only parent link.
 
@@ -33,6 +34,10 @@ const PREPARE: &str = "
     nft add chain inet operator input '{ type filter hook input priority 5; }'
     nft add rule inet operator input ip saddr 203.0.113.0/24 drop comment '\"an operator'\\''s own\"'
     iptables -t nat -A POSTROUTING -s 203.0.113.0/24 -j MASQUERADE
+    iptables -N SITE-RULES; iptables -A SITE-RULES -s 203.0.113.0/24 -j DROP
+    iptables -t nat -N KUBE-MARK-MASQ; iptables -t nat -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+    iptables -t nat -N KUBE-POSTROUTING; iptables -t nat -A KUBE-POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE
+    iptables -t nat -A POSTROUTING -j KUBE-POSTROUTING
 ";
 
 /// Paths, with mode, owner and content.
@@ -62,8 +67,26 @@ impl AttackedNode {
                 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/24"}]]},
             }),
         )?;
+        attacked.chained(
+            "c2",
+            &json!({"name": "bystander", "type": "portmap", "backend": "nftables", "runtimeConfig": {"portMappings": [
+                {"hostPort": 9443, "containerPort": 443, "protocol": "tcp"},
+                {"hostPort": 9053, "containerPort": 53, "protocol": "udp"},
+            ]}}),
+            "10.77.0.2/24",
+        )?;
+        let firewall =
+            json!({"name": "bystander", "type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"});
+        attacked.chained("c2", &firewall, "10.77.0.2/24")?;
         attacked.indexes = files(&attacked.node().path("/var/lib/postern"), "/var/lib/postern")?.into_keys().collect();
         attacked.bystander("c3", &good())?;
+        attacked.chained(
+            "c3",
+            &json!({"name": "net", "type": "portmap", "backend": "iptables", "runtimeConfig": {"portMappings": [
+                {"hostPort": 9444, "containerPort": 443, "protocol": "tcp"},
+            ]}}),
+            "10.9.0.2/24",
+        )?;
         let mut bridge = crate::base();
         merge(
             &mut bridge,
@@ -74,6 +97,7 @@ impl AttackedNode {
                 attacked.plugin(plugin, verb, &config)?.success()?;
             }
         }
+        attacked.share()?;
         // The kernel remembers for a bridge which offloads its ports ever had.
         let port = crate::rogue(
             "a port that comes and goes",
@@ -85,10 +109,42 @@ impl AttackedNode {
         Ok(attacked)
     }
 
+    /// Makes all chains and tables that attachments share, in both families: one that comes and goes has had everything.
+    fn share(&self) -> Result<()> {
+        let ranges = [[json!({"subnet": "10.76.0.0/24"})], [json!({"subnet": "fd00:76::/64"})]];
+        let common = json!({"cniVersion": "1.1.0", "name": "shared"});
+        let mut bridge = json!({"type": "bridge", "bridge": "shared0", "isGateway": true, "ipam": {"type": "host-local", "ranges": ranges}});
+        merge(&mut bridge, &common);
+        let result = self.plugin("bridge", "ADD", &bridge)?.success()?;
+        let mappings = json!([{"hostPort": 7070, "containerPort": 80, "protocol": "tcp"}]);
+        for mut config in [
+            json!({"type": "portmap", "backend": "nftables", "runtimeConfig": {"portMappings": mappings}}),
+            json!({"type": "portmap", "backend": "iptables", "runtimeConfig": {"portMappings": mappings}}),
+            json!({"type": "firewall", "backend": "iptables", "ingressPolicy": "isolated"}),
+        ] {
+            merge(&mut config, &common);
+            merge(&mut config, &json!({"prevResult": result}));
+            let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+            for verb in ["ADD", "DEL"] {
+                self.plugin(&plugin, verb, &config)?.success()?;
+            }
+        }
+        self.plugin("bridge", "DEL", &bridge)?.success()?;
+        self.node().sh("ip link delete shared0").map(drop)
+    }
+
     fn bystander(&self, container: &str, config: &Value) -> Result<()> {
         let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
         let call = Call::new(&test_bin()?, plugin, "ADD", config.to_string());
         self.call(&call.attachment(container, &self.netns(container), "eth0"))?.success().map(drop)
+    }
+
+    /// As [`AttackedNode::bystander`], for a plugin behind the first, with that one's address.
+    fn chained(&self, container: &str, config: &Value, address: &str) -> Result<()> {
+        let mut config = config.clone();
+        let previous = json!({"cniVersion": "1.1.0", "ips": [{"address": address}], "interfaces": [{"name": "cni0"}]});
+        merge(&mut config, &json!({"cniVersion": "1.1.0", "prevResult": previous}));
+        self.bystander(container, &config)
     }
 
     /// Returns the node itself.
@@ -179,8 +235,15 @@ impl AttackedNode {
         for root in OURS {
             found.extend(files(&self.node().path(root), root)?);
         }
+        found.retain(|path, _| !path.starts_with(PORTS));
         let index = files(&self.node().path("/var/lib/postern"), "/var/lib/postern")?;
         found.extend(index.into_iter().filter(|(path, _)| self.indexes.contains(path)));
+        for (path, content) in files(&self.node().path(PORTS), PORTS)? {
+            if Path::new(&path) != Path::new(PORTS) {
+                let bytes = fs::read(self.node().path(&path))?;
+                found.insert(path, format!("{} {:?}", &content[..6], NEIGHBOURS.map(|port| slot(&bytes, port))));
+            }
+        }
         // The attacks' own rules are no part of the node.
         found.retain(|path, _| {
             !path.starts_with("/run/postern/verified")
@@ -190,6 +253,16 @@ impl AttackedNode {
         });
         Ok(found)
     }
+}
+
+/// The index of the node's ports, of which only the bystanders' entries matter: those of others name records that are
+/// gone. A port comes behind the number of its protocol.
+const PORTS: &str = "/run/postern/ports";
+const NEIGHBOURS: [(usize, usize); 3] = [(0, 9443), (1, 9053), (0, 9444)];
+
+/// Returns the entry of a port in the index.
+fn slot(index: &[u8], (protocol, port): (usize, usize)) -> Vec<u8> {
+    index.iter().skip((protocol * 65_536 + port) * 24).take(24).copied().collect()
 }
 
 /// A complete attachment by the hostile plugin, which leaves everything in order.

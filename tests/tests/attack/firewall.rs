@@ -60,6 +60,9 @@ fn the_configuration_chooses_and_the_guest_does_not() -> Result<()> {
             .with(same)
             .with(r#"{"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "op0"}]}}"#)
             .ends(999, "prevResult names \"op0\" as the bridge, and this attachment's host end is no port of a bridge"),
+        isolate("the operator's link, wholly", "isolated")
+            .with(r#"{"ingressPolicy": "isolated", "prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "op0"}]}}"#)
+            .ends(999, "prevResult names \"op0\" as the bridge, and this attachment's host end is no port of a bridge"),
         isolate("the bystander's bridge", "same-bridge")
             .with(same)
             .with(r#"{"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "cni0"}]}}"#)

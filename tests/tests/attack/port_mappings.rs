@@ -66,6 +66,67 @@ fn a_guest_forwards_only_what_the_runtime_asks_for_to_its_own_addresses() -> Res
     ])
 }
 
+/// Ports that lead to the bystanders, which the runtime's call lists too: by both packet filters, for all addresses and
+/// for one, alone and behind a port that is free.
+#[test]
+fn a_neighbours_port_is_not_taken() -> Result<()> {
+    let mappings = r#"{"runtimeConfig": {"portMappings": [
+        {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"},
+        {"hostPort": 9443, "containerPort": 443, "protocol": "tcp"},
+        {"hostPort": 9443, "containerPort": 443, "protocol": "tcp", "hostIP": "192.0.2.1"},
+        {"hostPort": 9053, "containerPort": 53, "protocol": "udp"},
+        {"hostPort": 9444, "containerPort": 443, "protocol": "tcp"}
+    ]}}"#;
+    let taken =
+        |name, forwards: &str, words| forward(name, "10.9.0.77", forwards, "own").with(mappings).ends(999, words);
+    let of_c2 = "tcp port 9443 is taken: container c2 of network \"bystander\" has it";
+    withstand(&[
+        taken("a neighbour's", "tcp:9443:443", of_c2),
+        taken("at one address of the node", "tcp:9443:443@192.0.2.1", of_c2),
+        taken("behind a free one", "tcp:8080:80 tcp:9443:443", of_c2),
+        taken("by UDP", "udp:9053:53", "udp port 9053 is taken: container c2"),
+        taken("one that another packet filter carries", "tcp:9444:443", "tcp port 9444 is taken: container c3"),
+    ])
+}
+
+/// Marks and chains of kube-proxy: rules lead to its chain, and it stays as it is.
+#[test]
+fn marks_and_chains_of_kube_proxy_stay() -> Result<()> {
+    let with = |name, patch: &str| {
+        honest(
+            name,
+            "portmap",
+            r#"{"backend": "iptables", "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]},
+            "prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.77/24"}]}}"#,
+        )
+        .with(patch)
+        .policy("[previous]\naddresses = [\"10.9.0.0/24\"]")
+    };
+    let no_chain = "is no chain of another program that marks packets";
+    withstand(&[
+        with("its chain", r#"{"externalSetMarkChain": "KUBE-MARK-MASQ"}"#).ends(0, ""),
+        with("its chain and a bit", r#"{"externalSetMarkChain": "KUBE-MARK-MASQ", "markMasqBit": 14}"#)
+            .ends(999, "Cannot specify externalSetMarkChain and markMasqBit"),
+        with("a bit that does not exist", r#"{"markMasqBit": 32}"#).ends(999, ""),
+        with("a bit below all", r#"{"markMasqBit": -1}"#).ends(999, ""),
+        with("a chain that is not there", r#"{"externalSetMarkChain": "KUBE-MARK-NONE"}"#).ends(999, ""),
+        with("a verdict", r#"{"externalSetMarkChain": "ACCEPT"}"#).ends(999, no_chain),
+        with("a target", r#"{"externalSetMarkChain": "REDIRECT"}"#).ends(999, no_chain),
+        with("a chain of the kernel", r#"{"externalSetMarkChain": "POSTROUTING"}"#).ends(999, no_chain),
+    ])?;
+    // A bit of kube-proxy's own, which a network may name: rules of that bit are shared, and stay.
+    let attacked = AttackedNode::new()?;
+    let of_kube = || attacked.node().sh("iptables-save -t nat | grep -E '^(-A|:)[^-]*KUBE-|-A KUBE-'");
+    let before = of_kube()?;
+    let bit = with("its bit", r#"{"markMasqBit": 14}"#);
+    attacked.operator_policy("portmap", bit.policy)?;
+    bit.call(&attacked)?.success()?;
+    anyhow::ensure!(of_kube()? == before && before.contains("KUBE-MARK-MASQ"), "{}\n---\n{before}", of_kube()?);
+    Attack { verb: "DEL", ..bit }.call(&attacked)?.success()?;
+    anyhow::ensure!(of_kube()? == before, "{}\n---\n{before}", of_kube()?);
+    Ok(())
+}
+
 #[test]
 fn the_configurations_words_are_no_rules() -> Result<()> {
     let config = |name, patch: &str| {
@@ -98,11 +159,9 @@ fn the_configurations_words_are_no_rules() -> Result<()> {
 fn del_takes_the_own_rules_only() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.prepare(
-        "nft add table ip cni_hostport
-         nft add chain ip cni_hostport hostports
-         nft add rule ip cni_hostport hostports tcp dport 8443 dnat to 10.77.0.2:443 comment '\"c2\"'
+        "nft add rule ip cni_hostport hostports tcp dport 8443 dnat to 10.77.0.2:443 comment '\"c2\"'
          nft add rule ip cni_hostport hostports tcp dport 9443 dnat to 10.77.0.2:443
-         iptables -t nat -N CNI-DN-0123456789abcdef01234; iptables -t nat -N CNI-HOSTPORT-DNAT
+         iptables -t nat -N CNI-DN-0123456789abcdef01234
          iptables -t nat -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment 'dnat name: \"net\" id: \"c3\"' -m multiport --dports 8443 -j CNI-DN-0123456789abcdef01234",
     )?;
     for attack in [

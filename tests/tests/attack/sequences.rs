@@ -6,7 +6,7 @@
 
 use crate::attacked_node::AttackedNode;
 use crate::common::number;
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use postern_tests::{Random, merge};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -46,6 +46,46 @@ struct Rules {
     force: bool,
     /// The beginnings of the addresses that may be leased.
     leases: Vec<&'static str>,
+    /// The ports of the node that may lead to the container, if the network's configuration has them too.
+    ports: (u16, u16),
+}
+
+/// The ports of the node in the configuration. Two of them belong to the bystanders.
+const LISTED: [(u16, u16, &str, &str); 6] = [
+    (8080, 80, "tcp", ""),
+    (8081, 81, "tcp", ""),
+    (8053, 53, "udp", ""),
+    (22, 22, "tcp", ""),
+    (9443, 443, "tcp", ""),
+    (8090, 80, "tcp", "192.0.2.1"),
+];
+/// Ports that lead to a bystander.
+const TAKEN: [u16; 3] = [9443, 9053, 9444];
+/// The bystanders' addresses.
+const FOREIGN: [&str; 2] = ["10.77.0.2", "10.9.0.2"];
+
+/// Returns what the operator's configuration of one sequence says about ports and packet filters.
+fn configured(random: &mut Random) -> Value {
+    let mapping = |(host, container, protocol, ip): &(u16, u16, &str, &str)| json!({"hostPort": host, "containerPort": container, "protocol": protocol, "hostIP": ip});
+    let mappings: Vec<Value> = LISTED.iter().map(mapping).collect();
+    let mut config = json!({
+        "runtimeConfig": {"portMappings": mappings},
+        "backend": random.one_of(&["nftables", "iptables"]),
+        "ingressPolicy": random.one_of(&["open", "same-bridge", "isolated"]),
+        "snat": random.chance(3), "masqAll": random.chance(1),
+    });
+    if random.chance(1) {
+        merge(&mut config, &json!({"externalSetMarkChain": "KUBE-MARK-MASQ"}));
+    }
+    if random.chance(3) {
+        let first = random.one_of(&["hostile0", "hostile0", "hostile0", "hostile1", "cni0", "op0"]);
+        let ips = [json!({"address": "10.77.0.2/24"}), json!({"address": "192.0.2.1/24"})];
+        merge(
+            &mut config,
+            &json!({"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": first}], "ips": ips}}),
+        );
+    }
+    config
 }
 
 impl Rules {
@@ -57,10 +97,11 @@ impl Rules {
             promisc: false,
             force: false,
             leases: Vec::new(),
+            ports: (1, 65535),
         };
         let mut tables = String::new();
         let mut withdrawn = Vec::new();
-        for name in PLAIN.into_iter().chain([
+        let with_objects = [
             "bridge",
             "masquerade",
             "ipam",
@@ -68,9 +109,12 @@ impl Rules {
             "parent",
             "macvlan",
             "device",
+            "port-mappings",
+            "firewall",
             "namespace-sysctl",
             "link-settings",
-        ]) {
+        ];
+        for name in PLAIN.into_iter().chain(with_objects) {
             if !random.chance(3) {
                 withdrawn.push(name);
                 continue;
@@ -85,6 +129,15 @@ impl Rules {
                     let backends =
                         random.one_of(&["\"nftables\"", "\"iptables\"", "\"nftables\", \"iptables\"", "\"nftables\""]);
                     format!("backends = [{backends}]\n")
+                }
+                "port-mappings" => {
+                    rules.ports = random.one_of(&[(1, 65535), (1024, 65535), (8080, 8080)]);
+                    let backends = random.one_of(&["\"nftables\"", "\"iptables\"", "\"nftables\", \"iptables\""]);
+                    format!("ports = [\"{}-{}\"]\nbackends = [{backends}]\n", rules.ports.0, rules.ports.1)
+                }
+                "firewall" => {
+                    let ingress = random.one_of(&["${config.ingressPolicy | open}", "same-bridge"]);
+                    format!("backends = [\"iptables\"]\nadmin-chains = [\"CNI-ADMIN\"]\ningress = [\"{ingress}\"]\n")
                 }
                 "ipam" => {
                     rules.leases.push("10.9.0.");
@@ -206,8 +259,8 @@ impl Rules {
     }
 
     /// Checks rules of packet filters: all earlier ones are still there, and new ones belong to this attachment.
-    fn allow_rules(&self, before: &Value, after: &Value, attached: bool) -> Result<()> {
-        let filters = self.grants("masquerade") || self.grants("mac-guard");
+    fn allow_rules(&self, before: &Value, after: &Value, config: &Value, attached: bool) -> Result<()> {
+        let filters = ["masquerade", "mac-guard", "port-mappings", "firewall"].iter().any(|name| self.grants(name));
         let empty = serde_json::Map::new();
         for which in ["nft", "iptables"] {
             let of = |tree: &Value| {
@@ -223,15 +276,70 @@ impl Rules {
                     bail!("{which}: {key}: {lost} is gone");
                 }
                 for new in has.iter().filter(|line| !had.contains(line)) {
+                    let appeared = || format!("{which}: {key}: {new} appeared");
                     let tagged = new.contains("c1");
                     // A chain of the attachment, and the shared base chains. nft shows comments of iptables without
                     // their text. The iptables listing has the text, and is checked too.
                     let elsewhere = which == "nft" && new.contains("{\"xt\":{\"name\":\"comment\"");
                     let tagged = tagged || elsewhere;
                     let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");
-                    ensure!(filters && (chain || tagged && attached), "{which}: {key}: {new} appeared");
+                    ensure!(filters && (chain || tagged && attached), "{}", appeared());
+                    self.allow_forward(key, new, attached).with_context(appeared)?;
+                    self.allow_forwarding(key, new, config, attached).with_context(appeared)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Checks a rule that leads packets of a port somewhere: the port is one that configuration and policy have, and the
+    /// address the attachment's own.
+    fn allow_forward(&self, key: &str, new: &str, attached: bool) -> Result<()> {
+        let of_nft = key.contains("cni_hostport: rules of hostports");
+        let of_iptables = key.contains("rules of CNI-DN-") && new.contains("--to-destination");
+        if !of_nft && !of_iptables {
+            return Ok(());
+        }
+        ensure!(attached && self.grants("port-mappings"), "without a grant");
+        let behind = if of_nft { "\"right\":" } else { "--dport " };
+        // With a host IP, there is an address too.
+        let ports: Vec<u16> = new.split(behind).skip(1).filter_map(leading_number).collect();
+        let is_listed = |port: &u16| LISTED.iter().any(|listed| listed.0 == *port) && !TAKEN.contains(port);
+        let is_granted = |port: &u16| (self.ports.0..=self.ports.1).contains(port);
+        ensure!(ports.iter().any(|port| is_listed(port) && is_granted(port)), "port {ports:?}");
+        ensure!(!ports.iter().any(|port| TAKEN.contains(port)), "port {ports:?}");
+        let target = match of_nft {
+            true => new.split("\"addr\":\"").nth(1).and_then(|rest| rest.split('"').next()),
+            false => new.split("--to-destination ").nth(1).map(|rest| rest.trim_start_matches('[')),
+        };
+        let target = target.unwrap_or_default();
+        let target = target.split(']').next().unwrap_or_default();
+        let target = if target.contains('.') { target.split(':').next().unwrap_or_default() } else { target };
+        let is_own = self.leases.iter().any(|beginning| target.starts_with(beginning));
+        ensure!(is_own && !FOREIGN.contains(&target), "to {target:?}");
+        Ok(())
+    }
+
+    /// Checks a rule of the firewall plugin: it is for the attachment's own address, or isolates a granted bridge as the
+    /// network says.
+    fn allow_forwarding(&self, key: &str, new: &str, config: &Value, attached: bool) -> Result<()> {
+        if !key.starts_with("ip") || !key.contains("filter: rules of CNI-") || !new.starts_with("\"-A") {
+            return Ok(());
+        }
+        ensure!(self.grants("firewall"), "without a grant");
+        let after = |option: &str| new.split(option).nth(1).and_then(|rest| rest.split([' ', '/']).next());
+        if key.contains("rules of CNI-FORWARD") {
+            let address = after(" -s ").or_else(|| after(" -d ")).unwrap_or_default();
+            let is_own = self.leases.iter().any(|beginning| address.starts_with(beginning));
+            ensure!(attached && is_own && !FOREIGN.contains(&address), "for {address}");
+        } else {
+            let wanted = config.get("ingressPolicy").and_then(Value::as_str).unwrap_or_default();
+            let bridge = after(" -i ").or_else(|| after(" -o ")).unwrap_or_default();
+            ensure!(self.bridges.contains(&bridge), "of {bridge}");
+            ensure!(
+                wanted != "open" && (wanted == "isolated" || !new.contains("ingressPolicy: isolated)")),
+                "{wanted}"
+            );
         }
         Ok(())
     }
@@ -260,6 +368,7 @@ impl Rules {
             (None, Some(new)) if path.starts_with("/run/postern/node") => {
                 self.bridges.iter().any(|bridge| new.contains(bridge))
                     || new.contains("\"forwarding\"") && self.grants("forwarding")
+                    || new.contains("\"route-localnet\"") && self.grants("port-mappings")
                     || new.starts_with("4")
             }
             // A granted bridge that was gone was made anew, with another index: no other part of the note may differ.
@@ -271,7 +380,7 @@ impl Rules {
         }
     }
 
-    fn judge(&self, attacked: &mut AttackedNode, attached: bool) -> Result<()> {
+    fn judge(&self, attacked: &mut AttackedNode, config: &Value, attached: bool) -> Result<()> {
         let (before, after) = attacked.trees()?;
         let mut wrong = Vec::new();
         for mismatch in postern_tests::compare(&before.0, &after.0) {
@@ -280,7 +389,7 @@ impl Rules {
             let fine = if path.starts_with("host/nft/") || path.starts_with("host/iptables") {
                 true
             } else if path.starts_with("host/nft comments") {
-                self.grants("masquerade") || self.grants("mac-guard")
+                ["masquerade", "mac-guard", "port-mappings"].iter().any(|name| self.grants(name))
             } else if path.starts_with("files/") {
                 self.allow_file(path, mismatch.ours.as_deref(), attached)
             } else {
@@ -290,8 +399,8 @@ impl Rules {
                 wrong.push(mismatch.to_string().chars().take(400).collect::<String>());
             }
         }
-        if let Err(error) = self.allow_rules(&before.0, &after.0, attached) {
-            wrong.push(error.to_string());
+        if let Err(error) = self.allow_rules(&before.0, &after.0, config, attached) {
+            wrong.push(format!("{error:#}"));
         }
         for path in before.1.keys().chain(after.1.keys()) {
             let (had, has) = (before.1.get(path), after.1.get(path));
@@ -305,6 +414,11 @@ impl Rules {
     }
 }
 
+/// Returns the number that a text begins with.
+fn leading_number(text: &str) -> Option<u16> {
+    text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
 /// Runs one sequence, in all verbs of an attachment.
 fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     let mut random = Random::new(seed);
@@ -312,6 +426,7 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     let failed = |what: &str, error: anyhow::Error| anyhow!("{what}: {error:#}\nunder\n{}", rules.toml);
     attacked.operator_policy("hostile", &rules.toml)?;
     let mut config = crate::base();
+    merge(&mut config, &configured(&mut random));
     let ending = random.one_of(&["good", "good", "silent", "trap"]);
     merge(
         &mut config,
@@ -323,14 +438,14 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     );
     let added = attacked.plugin("hostile", "ADD", &config)?;
     ensure!(added.status == 0 || added.status == 1, "seed {seed}: {added:?}");
-    rules.judge(attacked, added.status == 0).map_err(|error| failed("after ADD", error))?;
+    rules.judge(attacked, &config, added.status == 0).map_err(|error| failed("after ADD", error))?;
     let verb = random.one_of(&["CHECK", "DEL", "STATUS", "DEL"]);
     merge(&mut config, &json!({"on": verb, "sequence": format!("{} {calls}", seed ^ 0xffff)}));
     let later = attacked.plugin("hostile", verb, &config)?;
     ensure!(later.status == 0 || later.status == 1, "seed {seed}: {later:?}");
     merge(&mut config, &json!({"on": "never"}));
     attacked.plugin("hostile", "DEL", &config)?.success()?;
-    rules.judge(attacked, false).map_err(|error| failed(&format!("after {verb} and DEL"), error))?;
+    rules.judge(attacked, &config, false).map_err(|error| failed(&format!("after {verb} and DEL"), error))?;
     attacked.operator_policy("hostile", "")?;
     if random.chance(1) {
         attacked.node().sh(
@@ -389,6 +504,8 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
         "{sequences} sequences: {} host calls, {allowed} carried out, {denied} denied, {failed} failed otherwise",
         allowed + denied + failed
     );
+    let of_filters = ["port-mappings.ensure", "port-mappings.check", "firewall.admit", "firewall.isolate"];
+    println!("carried out: {}", of_filters.map(|operation| format!("{operation} {}", total(operation))).join(", "));
     ensure!(sequences > 0 && allowed > 0 && denied > 0, "the fuzzer did nothing");
     Ok(())
 }
@@ -408,6 +525,10 @@ fn decisions(attacked: &AttackedNode) -> Result<BTreeMap<String, u64>> {
                 "failed"
             };
             *totals.entry(what.to_owned()).or_default() += 1;
+            let operation = line.get("operation").and_then(Value::as_str).unwrap_or_default();
+            if what == "ok" && (operation.starts_with("port-mappings.") || operation.starts_with("firewall.")) {
+                *totals.entry(operation.to_owned()).or_default() += 1;
+            }
         }
     }
     Ok(totals)

@@ -2,6 +2,7 @@
 
 use super::{Kind, Reason};
 use ipnet::IpNet;
+use postern_firewall::AttachmentKey;
 use postern_state::Header;
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -13,7 +14,8 @@ pub const YOUNG: Duration = Duration::from_secs(300);
 /// The attachment of an object, as far as its name shows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
-    pub(super) network: &'a str,
+    /// `None` if the name doesn't contain it.
+    pub(super) network: Option<&'a str>,
     pub(super) container: &'a str,
     /// True if this is only the beginning of the container ID.
     pub(super) cut: bool,
@@ -21,18 +23,29 @@ pub(super) struct Names<'a> {
     pub(super) ifname: Option<&'a str>,
 }
 
+impl<'a> Names<'a> {
+    /// Returns the names of a key without an interface.
+    pub(super) fn of_key(key: &'a AttachmentKey) -> Self {
+        Self { network: Some(&key.network), container: &key.container_id, cut: false, ifname: None }
+    }
+}
+
 impl Names<'_> {
     /// True if this may be the attachment of that record.
     pub(super) fn are_of(&self, header: &Header) -> bool {
         let container = header.container_id.trim();
-        header.network == self.network
+        self.network.is_none_or(|network| header.network == network)
             && (container == self.container || self.cut && container.starts_with(self.container))
             && self.ifname.is_none_or(|ifname| ifname == header.ifname)
     }
 
     /// True if this may be the attachment of that entry in the runtimes' cache: `<network>-<container>-<interface>`.
     pub(super) fn are_of_entry(&self, entry: &str) -> bool {
-        let Some(rest) = entry.strip_prefix(self.network).and_then(|rest| rest.strip_prefix('-')) else { return false };
+        let Some(network) = self.network else {
+            let end = if self.cut { "" } else { "-" };
+            return entry.contains(&format!("-{}{end}", self.container));
+        };
+        let Some(rest) = entry.strip_prefix(network).and_then(|rest| rest.strip_prefix('-')) else { return false };
         let Some(rest) = rest.strip_prefix(self.container) else { return false };
         match (self.cut, self.ifname) {
             (false, Some(ifname)) => rest.strip_prefix('-') == Some(ifname),

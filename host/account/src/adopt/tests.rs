@@ -28,7 +28,14 @@ fn claim(kind: Kind) -> Claim<'static> {
     }
 }
 
-const BY_ADDRESS: [Kind; 3] = [Kind::Lease, Kind::MasqueradeNftables, Kind::MasqueradeIptables];
+const BY_ADDRESS: [Kind; 6] = [
+    Kind::Lease,
+    Kind::MasqueradeNftables,
+    Kind::MasqueradeIptables,
+    Kind::ForwardNftables,
+    Kind::ForwardIptables,
+    Kind::Forwarding,
+];
 
 #[test]
 fn what_goes_by_an_address_is_left_over_only_if_nothing_speaks_for_it() {
@@ -87,7 +94,7 @@ fn spoofing_protection_goes_with_its_ports_alone() {
 }
 
 fn names<'a>(container: &'a str, cut: bool, ifname: Option<&'static str>) -> Names<'a> {
-    Names { network: "net", container, cut, ifname }
+    Names { network: Some("net"), container, cut, ifname }
 }
 
 #[test]

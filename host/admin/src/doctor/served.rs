@@ -2,9 +2,11 @@
 //! no DEL was called for the chain. They would reach the next container that gets the address.
 
 use super::{Examination, Node, Remedy, Severity};
+use postern_account::drift::Account;
 use postern_confine::Direct;
 use postern_firewall::Served;
 use postern_firewall::iptables::ProgramRunner;
+use postern_gate::effect::{Effect, PortMappings};
 use std::time::{Duration, Instant};
 
 /// The longest time for a look at all rules.
@@ -22,10 +24,22 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         if address.is_loopback() || node_state.namespaces.with_address(address).is_some() {
             continue;
         }
+        // What the record says of them is said with the record.
+        let has_forwards = |account: &Account| {
+            let of = |effect: &Effect| PortMappings::of(effect).is_some_and(|own| own.address.addr() == address);
+            account.effects.iter().any(of)
+        };
+        if node.accounts.iter().any(has_forwards) {
+            continue;
+        }
         let severity = if node_state.namespaces.is_complete() { Severity::Error } else { Severity::Warning };
         let what = format!("rules of a native plugin lead traffic to {address}, which no namespace has");
         let why = "the next container that gets the address is reached by them, in the place of the one that is gone";
-        let remedy = "let the runtime remove that container, or call DEL of its chain; its lease stays until then";
-        examination.found(severity, &serving.place, what, why, Remedy::Words(remedy.to_owned()));
+        let words = "let the runtime remove that container, or call DEL of its chain; its lease stays until then";
+        let remedy = match node.is_offered(&address.to_string()) {
+            true => Remedy::Command("postern gc --native".to_owned()),
+            false => Remedy::Words(words.to_owned()),
+        };
+        examination.found(severity, &serving.place, what, why, remedy);
     }
 }

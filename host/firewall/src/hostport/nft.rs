@@ -214,6 +214,12 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// True if the comment may be only the beginning of the container's ID.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.container_id.len() >= COMMENT_MAX
+    }
+
     fn read(rule: &Rule) -> Option<Self> {
         let container_id = String::from_utf8_lossy(rule.comment.as_deref()?).into_owned();
         let expressions = rule.expressions();
@@ -247,4 +253,23 @@ pub fn list(nft: &mut Nft) -> Result<Vec<Seen>, FirewallError> {
     let mut seen = shared_of(false).list(nft, Seen::read)?;
     seen.extend(shared_of(true).list(nft, Seen::read)?);
     Ok(seen)
+}
+
+/// Removes these rules, whoever made them. Returns their number.
+///
+/// # Errors
+/// As [`HostPorts::nft_remove`].
+pub fn remove_seen(nft: &mut Nft, seen: &[Seen]) -> Result<usize, FirewallError> {
+    let mut removed = 0;
+    for v6 in [false, true] {
+        if !seen.iter().any(|rule| rule.target.is_ipv6() == v6) {
+            continue;
+        }
+        let picked = shared_of(v6).remove(nft, |mut all| {
+            all.retain(|found| Seen::read(&found.rule).is_some_and(|rule| seen.contains(&rule)));
+            Ok(all)
+        })?;
+        removed += picked.len();
+    }
+    Ok(removed)
 }

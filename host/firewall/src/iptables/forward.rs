@@ -326,6 +326,23 @@ pub fn withdraw(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> 
     Ok(changes)
 }
 
+/// Returns the addresses that have a rule of the firewall plugin, in both families, whoever made it. Changes nothing.
+///
+/// # Errors
+/// As [`withdraw`].
+pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<IpAddr>, FirewallError> {
+    let mut addresses = Vec::new();
+    for programs in families(runner)? {
+        for saved in programs.look(FILTER)?.rules.iter().filter(|saved| saved.rule.chain == CHAIN) {
+            let net = saved.rule.source.or(saved.rule.destination.map(|(_, net)| net));
+            let address = net.filter(|net| net.prefix_len() == net.max_prefix_len()).map(|net| net.addr());
+            let is_of = |address: &IpAddr| of_address(*address).contains(&saved.rule) && !addresses.contains(address);
+            addresses.extend(address.filter(is_of));
+        }
+    }
+    Ok(addresses)
+}
+
 /// Removes the rules of a bridge, whatever its policy, in both families. Returns the number of changes.
 ///
 /// # Errors

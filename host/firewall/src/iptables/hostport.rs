@@ -25,9 +25,9 @@ use super::saved::{Rule, SavedTable};
 use super::scope::Scope;
 use super::set::{Owner, Place, Placed, RuleSet};
 use super::{NAT, Tables};
-use crate::hostport::{Forward, HostPorts, MarkBy, Protocol, Sources};
+use crate::hostport::{CHAIN_PREFIX, Forward, HostPorts, MarkBy, Protocol, Sources};
 use crate::nft::batch::Table;
-use crate::{AttachmentKey, FirewallError, Nft};
+use crate::{AttachmentKey, FirewallError, Nft, served};
 
 const DNAT: &str = "CNI-HOSTPORT-DNAT";
 const SETMARK: &str = "CNI-HOSTPORT-SETMARK";
@@ -328,6 +328,66 @@ pub fn retain(
         }
     }
     Ok(removed)
+}
+
+/// A chain of a container's forwards, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The chain's name.
+    pub chain: String,
+    /// True for IPv6.
+    pub v6: bool,
+    /// Its owner, if a rule that leads to it tells: a key without an interface.
+    pub key: Option<AttachmentKey>,
+    /// The addresses that it leads to, each once.
+    pub targets: Vec<IpAddr>,
+}
+
+impl Seen {
+    fn all(table: &SavedTable, v6: bool) -> Vec<Self> {
+        let of_chain = |chain: &String| {
+            let mut targets: Vec<IpAddr> = Vec::new();
+            for saved in table.rules.iter().filter(|saved| saved.rule.chain == *chain) {
+                let target = saved.line.split("--to-destination ").nth(1).and_then(|rest| rest.split(' ').next());
+                targets.extend(target.and_then(served::target).filter(|target| !targets.contains(target)));
+            }
+            let leads = table.rules.iter().filter(|saved| saved.rule.target.as_ref() == Some(chain));
+            let comments = leads.filter_map(|saved| saved.rule.comment.as_deref());
+            let key = comments.filter_map(|comment| AttachmentKey::of_hostport(chain, comment)).next();
+            Self { chain: chain.clone(), v6, key, targets }
+        };
+        table.chains.iter().filter(|chain| chain.starts_with(CHAIN_PREFIX)).map(of_chain).collect()
+    }
+}
+
+/// Returns the chains of all containers' forwards, in both families, whoever made them. Changes nothing.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
+    let mut seen = Vec::new();
+    for programs in families(runner)? {
+        seen.extend(Seen::all(&programs.look(NAT)?, programs.v6));
+    }
+    Ok(seen)
+}
+
+/// Removes these chains, and the rules of the plugins that lead to them, if they are as they were read. Returns the
+/// number of changes.
+///
+/// # Errors
+/// As [`remove_all`].
+pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+    let mut changes = 0;
+    for programs in families(runner)? {
+        changes += programs.change(NAT, |table| {
+            let now = Seen::all(table, programs.v6);
+            let owner = |seen: &Seen| Owner { table: NAT, chains: vec![seen.chain.clone()], ..Owner::default() };
+            let same = now.iter().filter(|now| seen.contains(now));
+            same.flat_map(|seen| owner(seen).removals(table, |rule| rule.chain == DNAT)).collect()
+        })?;
+    }
+    Ok(changes)
 }
 
 #[cfg(test)]

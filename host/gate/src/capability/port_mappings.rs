@@ -21,6 +21,7 @@ use postern_firewall::hostport::{self, Syntax, localnet};
 use postern_firewall::{FirewallError, iptables};
 use postern_kernel::{Sysctl, sysctl};
 use postern_policy::Granted;
+use postern_policy::capability::firewall::is_taken;
 use postern_types::{Backend, ErrorCode, Forward, NatSources, OpError, Reply, Transport, ops};
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -94,6 +95,10 @@ fn effects(
     let backend = backend(gate, &map)?;
     if let Some(chain) = &map.set_mark_chain {
         hostport::validate_chain(chain).map_err(|error| invalid(chain, error.to_string()))?;
+        if is_taken(chain) {
+            let message = format!("externalSetMarkChain \"{chain}\" is no chain of another program that marks packets");
+            return Err(invalid(chain, message).hint("name one that does, for instance KUBE-MARK-MASQ"));
+        }
     }
     let mut effects: Vec<PortMappings> = Vec::new();
     for address in addresses {

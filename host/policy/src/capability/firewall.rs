@@ -212,6 +212,11 @@ const OTHERS: &[&str] = &[
     "neutron-", "nixos-fw", "ufw",
 ];
 
+/// True for the name of a chain of the kernel, and for one that iptables takes for a target.
+pub fn is_taken(name: &str) -> bool {
+    TAKEN.contains(&name)
+}
+
 /// True for the name of a chain that can be an administrator's: none of the kernel, of another program, or of another
 /// plugin.
 pub fn is_admin_chain(name: &str) -> bool {
@@ -220,7 +225,7 @@ pub fn is_admin_chain(name: &str) -> bool {
         && name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:+".contains(&byte));
     let is_ours = name.starts_with(ADMIN_CHAIN);
-    is_name && !TAKEN.contains(&name) && (is_ours || !OTHERS.iter().any(|prefix| name.starts_with(prefix)))
+    is_name && !is_taken(name) && (is_ours || !OTHERS.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 /// True for the name of a zone of firewalld.

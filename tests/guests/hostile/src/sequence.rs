@@ -5,11 +5,14 @@ use ipnet::IpNet;
 use postern_guest::bridge::Bridge;
 use postern_guest::link::Link;
 use postern_guest::parent::Parent;
-use postern_guest::types::{Backend, DeviceKey, LeaseRange, LinkSettings, Mac, MacvlanMode, PortSpec, Route};
+use postern_guest::types::{
+    Backend, DeviceKey, Forward, IngressPolicy, LeaseRange, LinkSettings, Mac, MacvlanMode, NatSources, PortSpec, Route,
+};
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
-    addresses, attachments, bridge, device, forwarding, ipam, leases, link, link_settings, link_sysctl, loopback,
-    mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point, resolv_conf, routes, veth,
+    addresses, attachments, bridge, device, firewall, forwarding, ipam, leases, link, link_settings, link_sysctl,
+    loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point, port_mappings, resolv_conf,
+    routes, veth,
 };
 use std::net::IpAddr;
 
@@ -33,6 +36,22 @@ const NETS: [&str; 12] = [
 ];
 const ADDRESSES: [&str; 8] =
     ["10.9.0.2", "10.9.0.77", "10.77.0.1", "10.77.0.2", "192.0.2.1", "192.0.2.254", "fd00:9::5", "0.0.0.0"];
+
+/// The first six are in the fuzzer's configuration; the next ones belong to others or to nobody.
+const FORWARDS: [&str; 12] = [
+    "tcp:8080:80",
+    "tcp:8081:81",
+    "udp:8053:53",
+    "tcp:22:22",
+    "tcp:9443:443",
+    "tcp:8090:80@192.0.2.1",
+    "tcp:9444:443",
+    "udp:9053:53",
+    "tcp:8079-8082:79",
+    "tcp:8080:22",
+    "tcp:8090:80",
+    "tcp:8080:80@192.0.2.1",
+];
 
 /// Of the network's configuration or not; of the container's namespace or not.
 const SYSCTLS: [&str; 6] = [
@@ -140,6 +159,44 @@ impl Random {
     }
 }
 
+/// A call about ports of the node, or about the packet filter.
+fn filter(random: &mut Random, held: &mut Held) -> Option<()> {
+    let own = random.below(4) > 0;
+    let addresses: Vec<IpNet> = match own {
+        true => held.own.clone(),
+        false => vec![random.net()],
+    };
+    let ips: Vec<IpAddr> = match random.below(6) {
+        0 => random.address().into_iter().collect(),
+        _ => addresses.iter().map(IpNet::addr).collect(),
+    };
+    let mut forwards: Vec<Forward> = Vec::new();
+    for _ in 0..=random.below(3) {
+        // Mostly what can work.
+        let among = if random.flip() { 3 } else { FORWARDS.len() };
+        forwards.extend(FORWARDS.get(random.below(among)).and_then(|text| text.parse::<Forward>().ok()));
+    }
+    let sources = random.one_of(&[NatSources::None, NatSources::Own, NatSources::Own, NatSources::All]).copied()?;
+    match random.below(9) {
+        0..=3 => port_mappings::ensure(&ips, &forwards, sources).ok()?,
+        4 => port_mappings::check(&ips, &forwards, sources).ok()?,
+        5 if random.flip() => port_mappings::remove().ok()?,
+        6 => firewall::admit(&addresses).ok()?,
+        7 => {
+            // A bridge can be isolated only by one of its ports.
+            if let (Ok(pair), Ok(bridge)) = (veth::create(&veth::Options::default()), bridge::find("hostile0")) {
+                drop(bridge.map(|bridge| bridge.attach(&pair.host, &PortSpec::default())));
+                held.keep(pair);
+            }
+            let ingress = random.one_of(&[IngressPolicy::SameBridge, IngressPolicy::Isolated])?;
+            firewall::isolate(*ingress).ok()?;
+        }
+        8 if random.flip() => firewall::remove().ok()?,
+        _ => firewall::check(&addresses).ok()?,
+    }
+    Some(())
+}
+
 /// Makes `calls` calls.
 pub fn play(seed: u64, calls: usize) {
     let mut random = Random(seed.max(1));
@@ -151,7 +208,7 @@ pub fn play(seed: u64, calls: usize) {
 
 /// One call. What becomes of it is the host's business.
 fn call(random: &mut Random, held: &mut Held) -> Option<()> {
-    match random.below(46) {
+    match random.below(54) {
         0 => held.links.extend(link::own().ok()?),
         1..=3 => {
             let mtu = random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied());
@@ -233,7 +290,8 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
         38 | 39 => held.links.push(device::take(DeviceKey::Name, random.one_of(&DEVICES)?).ok()?.link),
         40 => drop(device::find(DeviceKey::Name, random.one_of(&DEVICES)?).ok()?),
         41 if random.below(4) == 0 => device::give_back().ok()?,
-        42 | 43 => {
+        42..=49 => filter(random, held)?,
+        50 | 51 => {
             let settings = LinkSettings {
                 mac: random.perhaps(|_| "02:00:00:00:00:01".parse::<Mac>().ok()),
                 mtu: random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied()),
@@ -243,8 +301,8 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
             };
             link_settings::change(random.one_of(&held.links)?, &settings).ok()?;
         }
-        44 => namespace_sysctl::set(random.one_of(&SYSCTLS)?, random.one_of(&["500", "1", "x"])?).ok()?,
-        45 => link_settings::restore().ok()?,
+        52 => namespace_sysctl::set(random.one_of(&SYSCTLS)?, random.one_of(&["500", "1", "x"])?).ok()?,
+        53 => link_settings::restore().ok()?,
         _ => match random.below(6) {
             5 => drop(random.one_of(&held.parents)?.attributes().ok()?),
             0 => loopback::up().ok()?,
