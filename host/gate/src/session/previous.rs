@@ -122,7 +122,7 @@ impl Session {
         let own = self.key()?;
         let boot = postern_state::boot_id().map_err(state_error)?;
         let cookie = self.host()?.cookie().map_err(kernel_error)?;
-        let records = postern_state::list(&self.state).map_err(state_error)?;
+        let records = postern_state::list_with(&self.state, &address.to_string()).map_err(state_error)?;
         let others = records.into_iter().filter(|summary| summary.key.is_some_and(|key| key != own));
         for other in others {
             let Some(header) = other.header else { continue };
