@@ -436,7 +436,9 @@ fn as_many_ports_as_podman_expands() -> Result<()> {
         let count = 16_384;
         let mut place = Place::new(backend)?;
         place.node.sh(script)?;
-        let all = |count: u16| (0..count).map(|step| mapping(10_000 + step, 20_000 + step, "tcp")).collect::<Value>();
+        // As long as a runtime may write them: with an address each.
+        let with_address = |step| json!({"hostPort": 10_000 + step, "containerPort": 20_000 + step, "protocol": "tcp", "hostIP": "0.0.0.0"});
+        let all = |count: u16| (0..count).map(with_address).collect::<Value>();
         let before = place.rules()?;
         let (_, answer) = place.attach("net", "c2", &all(16_385), &json!({}))?;
         Refusal::of(&answer)?.expect(999, "16385 port mappings are more than 16384")?;

@@ -28,13 +28,13 @@ use postern_cni::{
 use postern_confine::{NoPrograms, close_all_but};
 use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Granted, Limits, Policy};
-use postern_types::Capability;
+use postern_types::{Capability, channel::MAX_INPUT};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The greatest size of standard input, in bytes. A configuration with its `prevResult` has a few kilobytes, and 16,384
 /// port mappings have two megabytes.
-pub const STDIN_LIMIT: usize = 4 << 20;
+pub const STDIN_LIMIT: usize = MAX_INPUT;
 
 /// The time that a runtime has to send its request. It is part of the run's time.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);

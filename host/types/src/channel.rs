@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 /// The greatest length of one message, in bytes of JSON.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
+/// The greatest length of a guest's standard input, in bytes: 16,384 port mappings as a runtime may write them, and GC's
+/// lists of a full node.
+pub const MAX_INPUT: usize = 4 << 20;
+
 /// The size of the length in front of a message, in bytes.
 const HEADER: usize = 4;
 
@@ -61,7 +65,7 @@ impl From<io::Error> for ChannelError {
 pub fn send(stream: &UnixStream, message: &impl Serialize, deadline: Option<Instant>) -> Result<(), ChannelError> {
     let mut bytes = vec![0; HEADER];
     serde_json::to_writer(&mut bytes, message).map_err(ChannelError::Malformed)?;
-    write(stream, bytes, deadline)
+    write(stream, bytes, MAX_MESSAGE, deadline)
 }
 
 /// Sends a message to a sandbox, with the standard input of the guest that it starts.
@@ -73,17 +77,24 @@ pub fn send_to_sandbox(
     message: &ToSandbox,
     deadline: Option<Instant>,
 ) -> Result<(), ChannelError> {
-    send(stream, message, deadline)?;
-    match message {
-        ToSandbox::Start(start) => write(stream, [&[0; HEADER], start.stdin.as_bytes()].concat(), deadline),
-        ToSandbox::Answer(_) => Ok(()),
+    let ToSandbox::Start(start) = message else { return send(stream, message, deadline) };
+    // After a start without its input, the next answer would be taken for it.
+    if start.stdin.len() > MAX_INPUT {
+        return Err(ChannelError::TooLarge(start.stdin.len()));
     }
+    send(stream, message, deadline)?;
+    write(stream, [&[0; HEADER], start.stdin.as_bytes()].concat(), MAX_INPUT, deadline)
 }
 
-/// Sends a length and as many bytes. `bytes` has room for the length in front.
-fn write(mut stream: &UnixStream, mut bytes: Vec<u8>, deadline: Option<Instant>) -> Result<(), ChannelError> {
+/// Sends a length and as many bytes, at most `most`. `bytes` has room for the length in front.
+fn write(
+    mut stream: &UnixStream,
+    mut bytes: Vec<u8>,
+    most: usize,
+    deadline: Option<Instant>,
+) -> Result<(), ChannelError> {
     let size = bytes.len() - HEADER;
-    let length = u32::try_from(size).ok().filter(|_| size <= MAX_MESSAGE).ok_or(ChannelError::TooLarge(size))?;
+    let length = u32::try_from(size).ok().filter(|_| size <= most).ok_or(ChannelError::TooLarge(size))?;
     for (to, from) in bytes.iter_mut().zip(length.to_le_bytes()) {
         *to = from;
     }
@@ -108,7 +119,7 @@ fn write(mut stream: &UnixStream, mut bytes: Vec<u8>, deadline: Option<Instant>)
 /// # Errors
 /// See [`ChannelError`].
 pub fn receive<T: DeserializeOwned>(stream: &UnixStream, deadline: Option<Instant>) -> Result<T, ChannelError> {
-    serde_json::from_slice(&read(stream, deadline)?).map_err(ChannelError::Malformed)
+    serde_json::from_slice(&read(stream, MAX_MESSAGE, deadline)?).map_err(ChannelError::Malformed)
 }
 
 /// Receives what [`send_to_sandbox`] sends.
@@ -119,16 +130,17 @@ pub fn receive_in_sandbox(stream: &UnixStream, deadline: Option<Instant>) -> Res
     let mut message = receive(stream, deadline)?;
     if let ToSandbox::Start(start) = &mut message {
         let invalid = |error| ChannelError::Io(io::Error::new(ErrorKind::InvalidData, error));
-        start.stdin = String::from_utf8(read(stream, deadline)?).map_err(invalid)?;
+        start.stdin = String::from_utf8(read(stream, MAX_INPUT, deadline)?).map_err(invalid)?;
     }
     Ok(message)
 }
 
-fn read(stream: &UnixStream, deadline: Option<Instant>) -> Result<Vec<u8>, ChannelError> {
+/// Receives a length of at most `most`, and as many bytes.
+fn read(stream: &UnixStream, most: usize, deadline: Option<Instant>) -> Result<Vec<u8>, ChannelError> {
     let mut header = [0; HEADER];
     fill(stream, &mut header, deadline)?;
     let size = usize::try_from(u32::from_le_bytes(header)).unwrap_or(usize::MAX);
-    if size > MAX_MESSAGE {
+    if size > most {
         return Err(ChannelError::TooLarge(size));
     }
     let mut body = vec![0; size];
@@ -169,6 +181,10 @@ mod tests {
         Some(Instant::now() + Duration::from_millis(50))
     }
 
+    fn later() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_secs(20))
+    }
+
     #[test]
     fn carries_messages_both_ways() {
         let (gate, sandbox) = UnixStream::pair().unwrap();
@@ -182,12 +198,24 @@ mod tests {
             send_to_sandbox(&gate, &answer, soon()).unwrap();
             assert_eq!(receive_in_sandbox(&sandbox, None).unwrap(), answer);
         }
-        for stdin in ["", "{\"name\": \"n\u{fc}\"}\n"] {
+        let longest = "x".repeat(MAX_INPUT);
+        for stdin in ["", "{\"name\": \"n\u{fc}\"}\n", longest.as_str()] {
             let start = Start { env: Vec::new(), stdin: stdin.to_owned(), limits: Limits::default() };
             let start = ToSandbox::Start(start);
-            send_to_sandbox(&gate, &start, soon()).unwrap();
-            assert_eq!(receive_in_sandbox(&sandbox, soon()).unwrap(), start);
+            // The socket has no room for the longest: the sandbox reads meanwhile.
+            thread::scope(|scope| {
+                let received = scope.spawn(|| receive_in_sandbox(&sandbox, later()).unwrap());
+                send_to_sandbox(&gate, &start, later()).unwrap();
+                assert!(received.join().unwrap() == start, "{} bytes", stdin.len());
+            });
         }
+        // Nothing of it is sent: the answer is not taken for the input.
+        let start = Start { env: Vec::new(), stdin: "x".repeat(MAX_INPUT + 1), limits: Limits::default() };
+        let sent = send_to_sandbox(&gate, &ToSandbox::Start(start), soon());
+        assert!(matches!(sent, Err(ChannelError::TooLarge(_))), "{sent:?}");
+        let answer = ToSandbox::Answer(Ok(Reply::MaybeLink(None)));
+        send_to_sandbox(&gate, &answer, soon()).unwrap();
+        assert_eq!(receive_in_sandbox(&sandbox, soon()).unwrap(), answer);
     }
 
     #[test]

@@ -182,9 +182,10 @@ fn behind(text: &str, bridge: usize, number: usize, previous: &Value) -> Result<
     Ok(config)
 }
 
-/// Returns container and interface of an attachment of the filling.
-fn filler(number: usize) -> (String, String) {
-    (format!("fill{}", number / PER_NAMESPACE), format!("eth{}", number % PER_NAMESPACE))
+/// Returns container, its namespace and interface of an attachment of the filling. The containers of one namespace have
+/// each their own name: attachments of one container share chains of iptables.
+fn filler(number: usize) -> (String, String, String) {
+    (format!("c{number}"), format!("fill{}", number / PER_NAMESPACE), format!("eth{}", number % PER_NAMESPACE))
 }
 
 /// Makes the attachments `from` to `to`, by real runs.
@@ -202,10 +203,10 @@ fn fill(side: &Side, options: &Options, from: usize, to: usize) -> Result<()> {
                 if number >= to {
                     return Ok(());
                 }
-                let (container, ifname) = filler(number);
+                let (container, netns, ifname) = filler(number);
                 let bridge = number / PER_BRIDGE;
                 let add = |config: &Value| -> Result<Value> {
-                    let (_, output, succeeded) = call(&side.bin, "ADD", &container, &container, &ifname, config)?;
+                    let (_, output, succeeded) = call(&side.bin, "ADD", &container, &netns, &ifname, config)?;
                     ensure!(succeeded, "attachment {number}: {output}");
                     Ok(serde_json::from_str(&output).unwrap_or_default())
                 };
@@ -227,7 +228,7 @@ fn measure(options: &Options, count: usize) -> Result<Vec<Value>> {
     let base = network(0, &options.patch);
     let mut valid: Vec<Value> = (0..count.min(PER_BRIDGE))
         .map(filler)
-        .map(|(container, ifname)| json!({"containerID": container, "ifname": ifname}))
+        .map(|(container, _, ifname)| json!({"containerID": container, "ifname": ifname}))
         .collect();
     valid.push(json!({"containerID": "probe", "ifname": "eth0"}));
     let mut collection = match &options.behind {
