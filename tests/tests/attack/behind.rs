@@ -180,7 +180,7 @@ fn isolation_that_is_left_out() -> Result<()> {
     each(&attacks, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked))?;
     // Isolation of another bridge is none of this one's: native rules for the bystander's.
     attacked.prepare(
-        "iptables -N CNI-ISOLATION-STAGE-1; iptables -N CNI-ISOLATION-STAGE-2; iptables -I FORWARD -j CNI-ISOLATION-STAGE-1
+        "for stage in 1 2; do iptables -N CNI-ISOLATION-STAGE-$stage 2>/dev/null || true; done; iptables -I FORWARD -j CNI-ISOLATION-STAGE-1
          iptables -A CNI-ISOLATION-STAGE-1 -i cni0 ! -o cni0 -j CNI-ISOLATION-STAGE-2; iptables -A CNI-ISOLATION-STAGE-2 -o cni0 -j DROP",
     )?;
     pass("another bridge isolated", "isolated", &all).ends(999, left_out).withstood_by(&mut attacked)
