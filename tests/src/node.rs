@@ -105,12 +105,13 @@ impl Node {
     /// # Errors
     /// When there is none, or when links stay for more than 10 s.
     pub fn remove_container(&self, container: &str) -> Result<()> {
-        // Links that have no end on the node go together with one that has.
+        // Links that have no end on the node go together with one that has. Host ends are named veth… or port…; the link
+        // below a macvlan stays.
         self.sh(&format!(
             "nsenter --net={path} ip -o link show type macvlan | grep -q . && ip link add veth-leaving type veth peer name veth-leaving netns {container}; \
              indexes=$(nsenter --net={path} ip -o link | sed -n 's/^[0-9]*: [^@]*@if\\([0-9]*\\):.*/\\1/p'); ip netns del {container}; \
              for index in $indexes; do tries=0; \
-               while ip -o link | grep -q \"^$index: veth\"; do sleep .02; tries=$((tries+1)); [ $tries -lt 500 ]; done; done",
+               while ip -o link | grep -q \"^$index: \\(veth\\|port\\)\"; do sleep .02; tries=$((tries+1)); [ $tries -lt 500 ]; done; done",
             path = netns(container),
         ))
         .map(drop)
