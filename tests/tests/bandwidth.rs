@@ -228,3 +228,29 @@ fn limits_that_were_wiped_are_noticed_and_put_back() -> Result<()> {
     ensure!(shown.contains("is gone, which limited"), "{shown}");
     place.detach("c1", "eth0", &config)
 }
+
+/// A link that has the name of the host end by now is another's, even if it has the same limit.
+#[test]
+fn limits_of_a_later_link_of_the_same_name_stay() -> Result<()> {
+    let place = Place::new(plugin_bin()?)?;
+    let ingress = json!({"ingressRate": 8 * RATE, "ingressBurst": 8 * BURST});
+    let (config, answer) = place.attach("c1", "eth0", &ingress)?;
+    answer.success()?;
+    let end = place.node.sh("tc qdisc show | sed -n 's/^qdisc tbf 1: dev \\([^ ]*\\) .*/\\1/p'")?.trim().to_owned();
+    ensure!(end.starts_with("veth"), "{end:?}");
+    let before = place.node.sh(&format!("tc qdisc show dev {end} root | sed 's. refcnt [0-9]*..'"))?;
+    place.node.sh(&format!(
+        "ip link delete {end}; ip link add {end} type veth peer name later; ip link set {end} up
+         tc qdisc add dev {end} root handle 1: tbf rate 8mbit burst {BURST} latency 25ms"
+    ))?;
+    ensure!(
+        place.node.sh(&format!("tc qdisc show dev {end} root | sed 's. refcnt [0-9]*..'"))? == before,
+        "the same limit"
+    );
+    place.call(&plugin_bin()?, "DEL", "c1", "eth0", &config)?.success()?;
+    ensure!(
+        place.node.sh(&format!("tc qdisc show dev {end} root | sed 's. refcnt [0-9]*..'"))? == before,
+        "the later link's limit is gone"
+    );
+    Ok(())
+}

@@ -99,7 +99,7 @@ fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpErro
         Some(limit) => Some((limit, ifb_name(gate.session)?)),
         None => None,
     };
-    let effect = Bandwidth { host: end.name.clone(), ingress, egress };
+    let effect = Bandwidth { host: end.name.clone(), index: end.index, ingress, egress };
     let was_there = gate.session.has(&effect.clone().into());
     gate.session.intend(effect.clone())?;
     let mut made = None;

@@ -21,6 +21,8 @@ pub struct Bandwidth {
     /// The host end's name.
     #[serde(rename = "port")]
     pub host: String,
+    /// The host end's interface index. A later link of its name is another attachment's, which may have equal limits.
+    pub index: u32,
     /// The limit towards the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<RateLimit>,
@@ -66,7 +68,8 @@ fn least(number: u64) -> u32 {
 impl Bandwidth {
     /// Returns the host end, if it is there.
     fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
-        host.link_by_name(&self.host).map_err(kernel_error)
+        let found = host.link_by_name(&self.host).map_err(kernel_error)?;
+        Ok(found.filter(|link| link.index == self.index))
     }
 
     /// Describes the limits for people.

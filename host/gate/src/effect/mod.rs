@@ -331,18 +331,20 @@ mod tests {
             (
                 Effect::Bandwidth(Bandwidth {
                     host: host(),
+                    index: 7,
                     ingress: Some(RateLimit { rate: 8, burst: 16 }),
                     egress: None,
                 }),
-                r#"{"effect":"bandwidth","port":"veth1a2b3c4d","ingress":{"rate":8,"burst":16}}"#,
+                r#"{"effect":"bandwidth","port":"veth1a2b3c4d","index":7,"ingress":{"rate":8,"burst":16}}"#,
             ),
             (
                 Effect::Bandwidth(Bandwidth {
                     host: host(),
+                    index: 7,
                     ingress: None,
                     egress: Some((RateLimit { rate: 8, burst: 16 }, "bwp0123456789ab".to_owned())),
                 }),
-                r#"{"effect":"bandwidth","port":"veth1a2b3c4d","egress":[{"rate":8,"burst":16},"bwp0123456789ab"]}"#,
+                r#"{"effect":"bandwidth","port":"veth1a2b3c4d","index":7,"egress":[{"rate":8,"burst":16},"bwp0123456789ab"]}"#,
             ),
             (Effect::MacGuard(MacGuard { id: None, host: None, mac: None }), r#"{"effect":"mac-guard"}"#),
             (

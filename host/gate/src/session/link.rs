@@ -4,7 +4,6 @@ use super::Session;
 use crate::effect::{Effect, Veth};
 use crate::errors::{kernel_error, state_error};
 use postern_kernel::Link;
-use postern_policy::Granted;
 use postern_state::Summary;
 use postern_types::{Mac, OpError};
 
@@ -56,18 +55,6 @@ impl Session {
         let found = host.link_by_index(peer).map_err(kernel_error)?;
         let mutual = |link: &Link| link.peer_index == Some(own.index) && link.peer_netnsid == number;
         Ok(found.filter(|link| link.kind == "veth" && number.is_some() && mutual(link)))
-    }
-
-    /// Returns the attachment's end on the host, for a plugin that acts on it: the one that its record lists. Behind a
-    /// native plugin there is no record, and policy may let `prevResult` name it, if the kernel agrees.
-    ///
-    /// # Errors
-    /// As [`Session::end_behind_native`].
-    pub fn end_for(&self, granted: &Granted) -> Result<Option<Link>, OpError> {
-        match self.end()? {
-            None if granted.may_take_over_in_container() => self.end_behind_native(),
-            end => Ok(end),
-        }
     }
 
     /// Returns the host end of the pair of a native plugin: the other end of the container's link, which `prevResult`
