@@ -56,11 +56,13 @@ pub mod bridge;
 pub mod check;
 pub mod configure;
 pub mod device;
+pub mod dummy;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod fake;
 pub mod firewall;
 pub mod forwarding;
 pub mod ipam;
+pub mod ipvlan;
 pub mod leases;
 pub mod link;
 pub mod link_settings;
@@ -76,6 +78,7 @@ pub mod port_mappings;
 pub mod resolv_conf;
 pub mod routes;
 pub mod veth;
+pub mod vlan;
 
 pub use error::{DENIED, Error, all};
 pub use plugin::{Plugin, run};

@@ -50,6 +50,13 @@ impl Patterns {
     }
 }
 
+impl Difference {
+    /// True if all its patterns of cases are of this sort.
+    pub fn is_only_for(&self, is_such: impl Fn(&str) -> bool) -> bool {
+        self.case.as_slice().iter().all(|pattern| is_such(pattern))
+    }
+}
+
 impl fmt::Display for Patterns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.as_slice().join(", "))

@@ -7,6 +7,7 @@
 mod call;
 mod case;
 mod difference;
+pub mod kernel;
 mod names;
 mod node;
 mod paths;

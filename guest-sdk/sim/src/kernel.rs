@@ -4,8 +4,8 @@ use super::capability;
 use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
-    Address, Backend, Dns, ErrorCode, Forward, Handle, IngressPolicy, LinkInfo, LinkSettings, LinkSysctl, Mac,
-    MacvlanMode, OpError, Operation, PortSpec, RateLimit,
+    Address, Backend, Dns, ErrorCode, Forward, Handle, IngressPolicy, IpvlanMode, LinkInfo, LinkSettings, LinkSysctl,
+    Mac, MacvlanMode, OpError, Operation, PortSpec, RateLimit, VlanId,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
@@ -53,6 +53,12 @@ pub struct Link {
     pub lent_over: Option<Mac>,
     /// Mode of a macvlan.
     pub macvlan_mode: Option<MacvlanMode>,
+    /// Mode of an ipvlan.
+    pub ipvlan_mode: Option<IpvlanMode>,
+    /// The VLAN of a link that is one.
+    pub vlan_id: Option<VlanId>,
+    /// The link below a VLAN or an ipvlan.
+    pub stands_on: Option<Handle>,
     /// Its addresses.
     pub addresses: Vec<Address>,
     /// Routes through it, the kernel's own prefix routes among them.

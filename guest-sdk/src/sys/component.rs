@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use postern_types as values;
-use postern_types::{DelegateError, DeviceKey, ErrorCode, IngressPolicy, LinkInfo, MacvlanMode, OpError};
+use postern_types::{DelegateError, DeviceKey, ErrorCode, IngressPolicy, IpvlanMode, LinkInfo, MacvlanMode, OpError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -97,6 +97,22 @@ pub(crate) fn macvlan_link(made: macvlan::Made) -> crate::macvlan::Macvlan {
         macvlan::Mode::Passthru => MacvlanMode::Passthru,
     });
     crate::macvlan::Macvlan { link: crate::link::Link(made.link), attributes: link_info(made.attributes), mode }
+}
+
+pub(crate) fn ipvlan_mode(mode: IpvlanMode) -> ipvlan::Mode {
+    match mode {
+        IpvlanMode::L2 => ipvlan::Mode::L2,
+        IpvlanMode::L3 => ipvlan::Mode::L3,
+        IpvlanMode::L3s => ipvlan::Mode::L3s,
+    }
+}
+
+pub(crate) fn ipvlan_mode_of(mode: ipvlan::Mode) -> IpvlanMode {
+    match mode {
+        ipvlan::Mode::L2 => IpvlanMode::L2,
+        ipvlan::Mode::L3 => IpvlanMode::L3,
+        ipvlan::Mode::L3s => IpvlanMode::L3s,
+    }
 }
 
 pub(crate) fn ingress(policy: IngressPolicy) -> firewall::IngressPolicy {

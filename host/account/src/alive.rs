@@ -115,6 +115,8 @@ mod tests {
             isolated: false,
             vlan_filtering: false,
             macvlan_mode: None,
+            ipvlan_mode: None,
+            vlan_id: None,
             alias: None,
             permanent: None,
             other_names: Vec::new(),

@@ -332,7 +332,8 @@ impl NodeState {
     ) {
         match effect {
             Effect::Veth(Veth { host, mac }) => self.host_end(account, plugin, host, *mac),
-            Effect::Macvlan(_) => self.stacked(account, header, plugin, container),
+            Effect::Macvlan(made) => self.inner(account, header, plugin, &made.as_inner(), container),
+            Effect::InnerLink(made) => self.inner(account, header, plugin, made, container),
             Effect::Device(device) => {
                 let from = device.device.as_ref().map(|(bus, name)| format!(", {bus} {name}")).unwrap_or_default();
                 account.fact(plugin, "device", format!("{} of this node{from}, is {}", device.name, header.ifname));

@@ -6,8 +6,7 @@
 
 use crate::capability::{bandwidth, device, firewall, leases, link, masquerade, port_mappings};
 use crate::collect;
-use crate::effect::Macvlan;
-use crate::effect::{Effect, Lease, MacGuard};
+use crate::effect::{Effect, InnerKind, Lease, MacGuard};
 use crate::errors::kernel_error;
 use crate::session::{Request, Session};
 use postern_kernel::Link;
@@ -145,6 +144,6 @@ fn step(
 fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
     let Some(container) = session.container() else { return Ok(None) };
     let own = container.netlink().map_err(kernel_error)?.link_by_name(&session.request.ifname).map_err(kernel_error)?;
-    let Some(own) = own.filter(|own| own.kind == "veth" || own.kind == Macvlan::KIND) else { return Ok(None) };
+    let Some(own) = own.filter(|own| own.kind == "veth" || InnerKind::has(own)) else { return Ok(None) };
     Ok(if session.is_claimed(&own)? { None } else { Some(own) })
 }

@@ -5,15 +5,16 @@ use crate::netlink::Netlink;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoBridge, InfoData, InfoMacVlan, InfoVeth, LinkAttribute, LinkExtentMask, LinkMessage, LinkXdp, MacVlanMode, Prop,
+    InfoBridge, InfoData, InfoMacVlan, InfoVeth, IpVlanMode, LinkAttribute, LinkExtentMask, LinkMessage, LinkXdp,
+    MacVlanMode, Prop,
 };
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use nix::errno::Errno;
 use nix::libc;
 use postern_netlink::Request;
 use postern_netlink::{Attributes, u32_at};
-use postern_types::MacvlanMode;
-use rtnetlink::{LinkBridge, LinkMacVlan, LinkMessageBuilder, LinkUnspec, LinkVeth};
+use postern_types::{IpvlanMode, MacvlanMode};
+use rtnetlink::{LinkBridge, LinkDummy, LinkIpVlan, LinkMacVlan, LinkMessageBuilder, LinkUnspec, LinkVeth, LinkVlan};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Length of `struct ifinfomsg`.
@@ -47,6 +48,8 @@ const IFLA_BRPORT_ISOLATED: u16 = 33;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_MACVLAN_MODE: u16 = 1;
+const IFLA_IPVLAN_MODE: u16 = 1;
+const IFLA_VLAN_ID: u16 = 1;
 /// The room for an alternative name, in bytes, including the final zero byte.
 const ALTIFNAMSIZ: usize = 128;
 
@@ -101,6 +104,10 @@ pub struct Link {
     pub vlan_filtering: bool,
     /// `IFLA_MACVLAN_MODE`; `None` for every other link, and for an unknown mode.
     pub macvlan_mode: Option<MacvlanMode>,
+    /// `IFLA_IPVLAN_MODE`; `None` for every other link, and for an unknown mode. All links of one parent have the same.
+    pub ipvlan_mode: Option<IpvlanMode>,
+    /// `IFLA_VLAN_ID`, 0 to 4095; `None` for every other link.
+    pub vlan_id: Option<u16>,
     /// `IFLA_IFALIAS`, free text.
     pub alias: Option<String>,
     /// `IFLA_PERM_ADDRESS`: the address that its driver gave it, independent of later settings. Virtual links have
@@ -143,6 +150,8 @@ impl Link {
             isolated: false,
             vlan_filtering: false,
             macvlan_mode: None,
+            ipvlan_mode: None,
+            vlan_id: None,
             alias: None,
             permanent: None,
             other_names: Vec::new(),
@@ -170,12 +179,23 @@ impl Link {
                     let of = attribute.nested().first(IFLA_INFO_SLAVE_KIND);
                     let is_port = of.and_then(|of| of.text()) == Some("bridge");
                     link.isolated = is_port && flag.and_then(|flag| flag.u8()) == Some(1);
-                    if link.kind == "macvlan" {
-                        let data = attribute.nested().first(IFLA_INFO_DATA);
-                        let mode = data.and_then(|data| data.nested().first(IFLA_MACVLAN_MODE));
-                        link.macvlan_mode = mode.and_then(|mode| mode.u32()).and_then(macvlan_mode);
-                    }
                     // Each kind has its own attribute numbers.
+                    let own = |number: u16| {
+                        let data = attribute.nested().first(IFLA_INFO_DATA);
+                        data.and_then(|data| data.nested().first(number))
+                    };
+                    match link.kind.as_str() {
+                        "macvlan" => {
+                            let mode = own(IFLA_MACVLAN_MODE).and_then(|mode| mode.u32());
+                            link.macvlan_mode = mode.and_then(macvlan_mode);
+                        }
+                        "ipvlan" | "ipvtap" => {
+                            let mode = own(IFLA_IPVLAN_MODE).and_then(|mode| mode.u16());
+                            link.ipvlan_mode = mode.and_then(ipvlan_mode);
+                        }
+                        "vlan" => link.vlan_id = own(IFLA_VLAN_ID).and_then(|id| id.u16()),
+                        _ => {}
+                    }
                     if link.kind == "bridge" {
                         let mut data = attribute.nested().into_iter().filter(|info| info.kind == IFLA_INFO_DATA);
                         link.vlan_filtering = data.any(|data| {
@@ -216,6 +236,16 @@ fn macvlan_mode(number: u32) -> Option<MacvlanMode> {
         2 => Some(MacvlanMode::Vepa),
         4 => Some(MacvlanMode::Bridge),
         8 => Some(MacvlanMode::Passthru),
+        _ => None,
+    }
+}
+
+/// `IPVLAN_MODE_*` of `linux/if_link.h`.
+fn ipvlan_mode(number: u16) -> Option<IpvlanMode> {
+    match number {
+        0 => Some(IpvlanMode::L2),
+        1 => Some(IpvlanMode::L3),
+        2 => Some(IpvlanMode::L3s),
         _ => None,
     }
 }
@@ -276,6 +306,42 @@ pub struct MacvlanSpec<'a> {
     pub queue: Option<u32>,
     /// The namespace in which it is made; `None` is the socket's own.
     pub namespace: Option<BorrowedFd<'a>>,
+}
+
+/// A link to be made that has no other end: on another link in the namespace of the sending socket, or on none.
+#[derive(Clone, Copy, Debug)]
+pub struct InnerSpec<'a> {
+    /// Its name. The kernel also compares it with the links of the socket's own namespace.
+    pub name: &'a str,
+    /// The kind, with what only that kind has.
+    pub kind: InnerLinkKind,
+    /// MTU in bytes; `None` takes the parent's, or the kernel's default.
+    pub mtu: Option<u32>,
+    /// Link-layer address; `None` leaves it to the kernel. A VLAN and an ipvlan then have their parent's.
+    pub mac: Option<[u8; 6]>,
+    /// The namespace in which it is made; `None` is the socket's own.
+    pub namespace: Option<BorrowedFd<'a>>,
+}
+
+/// The kind of an [`InnerSpec`]. A parent is an interface index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InnerLinkKind {
+    /// It takes every frame, and sends none.
+    Dummy,
+    /// A VLAN of its parent (IEEE 802.1Q), 0 to 4094.
+    Vlan {
+        /// The link below.
+        parent: u32,
+        /// The VLAN.
+        id: u16,
+    },
+    /// It has the parent's address, and is told from its siblings by IP addresses.
+    Ipvlan {
+        /// The link below.
+        parent: u32,
+        /// The mode of all such links of the parent.
+        mode: IpvlanMode,
+    },
 }
 
 impl Netlink {
@@ -520,6 +586,32 @@ impl Netlink {
         self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link.build()), NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// Creates a link that has no other end. It stays down.
+    ///
+    /// # Errors
+    /// `EEXIST` if the name is taken in either namespace, or if the parent has this VLAN, in whichever namespace. `EBUSY` if
+    /// the parent is a port of another link. `EINVAL` for a bad name, MTU or parent. `EOPNOTSUPP` if the kernel has no
+    /// links of this kind.
+    pub fn create_inner(&self, spec: &InnerSpec<'_>) -> Result<()> {
+        let subject = Subject { operation: "create link", object: &spec.name };
+        if !is_link_name(spec.name) {
+            return Err(subject.invalid("no link can have this name"));
+        }
+        let link = match spec.kind {
+            InnerLinkKind::Dummy => inner(LinkDummy::new(spec.name), spec),
+            InnerLinkKind::Vlan { parent, id } => inner(LinkVlan::new(spec.name, parent, id), spec),
+            InnerLinkKind::Ipvlan { parent, mode } => {
+                let mode = match mode {
+                    IpvlanMode::L2 => IpVlanMode::L2,
+                    IpvlanMode::L3 => IpVlanMode::L3,
+                    IpvlanMode::L3s => IpVlanMode::L3S,
+                };
+                inner(LinkIpVlan::new(spec.name, parent, mode), spec)
+            }
+        };
+        self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
     /// Moves the link into another namespace, with this name and this alias (`""` is none). It is down there, without
     /// addresses and routes. One message does all of it, so no process sees the link half moved.
     ///
@@ -593,6 +685,20 @@ impl Netlink {
         }
         self.change("rename", index, |link| link.name(name))
     }
+}
+
+/// Sets the attributes that all kinds of inner links have in common.
+fn inner<T>(mut link: LinkMessageBuilder<T>, spec: &InnerSpec<'_>) -> LinkMessage {
+    if let Some(mtu) = spec.mtu {
+        link = link.mtu(mtu);
+    }
+    if let Some(mac) = spec.mac {
+        link = link.address(mac.to_vec());
+    }
+    if let Some(namespace) = spec.namespace {
+        link = link.setns_by_fd(namespace.as_raw_fd());
+    }
+    link.build()
 }
 
 fn veth_message(spec: &VethSpec<'_>) -> LinkMessage {

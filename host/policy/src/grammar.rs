@@ -8,7 +8,7 @@ use super::{capability, port};
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
-use postern_types::{Backend, Capability, FirewallBackend, IngressPolicy, Mac, MacvlanMode};
+use postern_types::{Backend, Capability, FirewallBackend, IngressPolicy, IpvlanMode, Mac, MacvlanMode};
 
 /// The kinds of values that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Kind {
     Backend,
     /// Mode of a macvlan.
     Mode,
+    /// Mode of an ipvlan.
+    IpvlanMode,
     /// The packet filter that admits addresses.
     Filter,
     /// A zone of firewalld.
@@ -184,6 +186,7 @@ impl Kind {
             Self::Plugin => !text.is_empty() && !text.contains('/') && !text.starts_with('.'),
             Self::Backend => text == ANY || Backend::parse(text).is_some(),
             Self::Mode => MacvlanMode::parse(text).is_some(),
+            Self::IpvlanMode => IpvlanMode::parse(text).is_some(),
             Self::Filter => FirewallBackend::parse(text).is_some(),
             Self::Zone => is_zone(text),
             Self::Chain => is_admin_chain(text),
@@ -229,6 +232,7 @@ impl Kind {
                  `.`, which neither iptables nor another program has for its own"
             }
             Self::Ingress => "ingress policy: it can be \"open\", \"same-bridge\" or \"isolated\"",
+            Self::IpvlanMode => "mode: it can be \"l2\", \"l3\" or \"l3s\"",
             Self::Mode => "mode: it can be \"bridge\", \"private\", \"vepa\" or \"passthru\"",
             Self::Backend => "backend: it can be \"nftables\", \"iptables\" or \"any\"",
             Self::Directory => "absolute directory: it can be \"/PATH\"; `*` is any part of a name in it",
@@ -259,7 +263,13 @@ mod tests {
 
     #[test]
     fn every_kind_says_what_is_possible() {
-        let cases: [(Kind, &[&str], &[&str], &str); 21] = [
+        let cases: [(Kind, &[&str], &[&str], &str); 22] = [
+            (
+                Kind::IpvlanMode,
+                &["l2", "l3s", "${config.mode | l2}"],
+                &["", "L2", "l4", "*", "bridge"],
+                "\"l2\", \"l3\" or \"l3s\"",
+            ),
             (
                 Kind::Sysctl,
                 &[

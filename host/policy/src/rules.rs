@@ -291,6 +291,24 @@ mod tests {
     }
 
     #[test]
+    fn a_vlan_and_a_mode_are_those_of_the_network() {
+        use postern_types::IpvlanMode;
+        let policy = "[grant.vlan]\nids = [\"${config.vlanId | 0}\"]\nmtu = \"${config.mtu | 0}\"\n\
+                      [grant.ipvlan]\nmodes = [\"${config.mode | l2}\"]\n[grant.dummy]\nlook-only = \"${config.x | false}\"";
+        let vlan = |config, id, mtu| decided(policy, config, &ops::Vlan::Create { parent: 0, id, mtu }.into());
+        assert_eq!(vlan(r#"{"vlanId":5,"mtu":900}"#, 5, Some(900)), Ok("vlan.ids"));
+        assert_eq!(vlan("{}", 0, None), Ok("vlan.ids"));
+        assert!(vlan(r#"{"vlanId":5}"#, 6, None).unwrap_err().contains("vlan.create on \"6\""));
+        assert!(vlan(r#"{"vlanId":4095}"#, 4095, None).is_err());
+        assert!(vlan(r#"{"vlanId":5}"#, 5, Some(900)).unwrap_err().contains("with MTU 900"));
+        let ipvlan = |config, mode| decided(policy, config, &ops::Ipvlan::Create { parent: 0, mode, mtu: None }.into());
+        assert_eq!(ipvlan("{}", IpvlanMode::L2), Ok("ipvlan.modes"));
+        assert!(ipvlan(r#"{"mode":"l3"}"#, IpvlanMode::L3s).unwrap_err().contains("ipvlan.create on \"l3s\""));
+        assert_eq!(decided(policy, "{}", &ops::Dummy::Create.into()), Ok("dummy"));
+        assert!(decided(policy, r#"{"x":true}"#, &ops::Dummy::Create.into()).is_err());
+    }
+
+    #[test]
     fn to_look_is_less_than_to_make() {
         let policy = "[grant.veth]\nmtu = \"${config.mtu | 0}\"\nlook-only = \"true\"\n[grant.link]\nlook-only = \"${config.x | true}\"";
         let of = |operation: Operation| decided(policy, "{}", &operation);
@@ -424,6 +442,9 @@ mod tests {
                 queue: None,
             }
             .into(),
+            ops::Vlan::Create { parent: 0, id: 4094, mtu: Some(900) }.into(),
+            ops::Ipvlan::Create { parent: 0, mode: postern_types::IpvlanMode::L3, mtu: Some(900) }.into(),
+            ops::Dummy::Create.into(),
             ops::Device::Find { by: postern_types::DeviceKey::Id, value: "0000:3b:00.1".to_owned() }.into(),
             ops::Device::Take { by: postern_types::DeviceKey::Name, value: "eth1".to_owned() }.into(),
             ops::Device::GiveBack.into(),

@@ -1,6 +1,8 @@
 //! The answers of the gate.
 
-use crate::{Address, BridgeInfo, Dns, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, VethPair};
+use crate::{
+    Address, BridgeInfo, Dns, IpvlanInfo, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, VethPair, VlanInfo,
+};
 use serde::{Deserialize, Serialize};
 
 /// The answer to an [`crate::Operation`] that succeeded.
@@ -28,6 +30,12 @@ pub enum Reply {
     Macvlan(MacvlanInfo),
     /// `macvlan.find`.
     MaybeMacvlan(Option<MacvlanInfo>),
+    /// `dummy.create`, `vlan.create`, `ipvlan.create`.
+    Made(LinkInfo),
+    /// `vlan.find`.
+    MaybeVlan(Option<VlanInfo>),
+    /// `ipvlan.find`.
+    MaybeIpvlan(Option<IpvlanInfo>),
     /// `device.find`: `None` if a driver of user space has the device. The link is on the host, and has no handle.
     Device(Option<LinkInfo>),
     /// `device.take`.

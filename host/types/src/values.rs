@@ -204,6 +204,53 @@ pub struct MacvlanInfo {
     pub mode: Option<MacvlanMode>,
 }
 
+/// The way of packets between an ipvlan link and its parent (`IFLA_IPVLAN_MODE`). All such links of one parent have the
+/// same mode: the kernel changes those that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IpvlanMode {
+    /// As frames, with the parent's address.
+    L2,
+    /// The parent routes for it, past the packet filter of the parent's namespace.
+    L3,
+    /// The same through that packet filter, with connection tracking.
+    L3s,
+}
+
+impl IpvlanMode {
+    /// As configurations and policies write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::L2 => "l2",
+            Self::L3 => "l3",
+            Self::L3s => "l3s",
+        }
+    }
+
+    /// The one of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::L2, Self::L3, Self::L3s].into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+/// The attachment's own link, as an ipvlan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IpvlanInfo {
+    /// The link.
+    pub link: LinkInfo,
+    /// Its mode; `None` if it is none of the known ones.
+    pub mode: Option<IpvlanMode>,
+}
+
+/// The attachment's own link, as a VLAN of another link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VlanInfo {
+    /// The link.
+    pub link: LinkInfo,
+    /// The VLAN, 0 to 4095.
+    pub id: VlanId,
+}
+
 /// The key by which a network's configuration names a device of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

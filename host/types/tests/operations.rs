@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use postern_types::{
-    Backend, Capability, DeviceKey, IngressPolicy, LeaseRange, LinkSettings, LinkSysctl, MacvlanMode, NatSources,
-    Operation, PortSpec, RateLimit, Route, ops,
+    Backend, Capability, DeviceKey, IngressPolicy, IpvlanMode, LeaseRange, LinkSettings, LinkSysctl, MacvlanMode,
+    NatSources, Operation, PortSpec, RateLimit, Route, ops,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -90,6 +90,13 @@ fn samples() -> Vec<Operation> {
         }
         .into(),
         ops::Macvlan::Find.into(),
+        ops::Vlan::Create { parent: 21, id: 5, mtu: None }.into(),
+        ops::Vlan::Create { parent: 21, id: 0, mtu: Some(1400) }.into(),
+        ops::Vlan::Find.into(),
+        ops::Ipvlan::Create { parent: 22, mode: IpvlanMode::L3s, mtu: None }.into(),
+        ops::Ipvlan::Create { parent: 22, mode: IpvlanMode::L2, mtu: Some(1400) }.into(),
+        ops::Ipvlan::Find.into(),
+        ops::Dummy::Create.into(),
         ops::Device::Find { by: DeviceKey::Id, value: "0000:3b:00.1".to_owned() }.into(),
         ops::Device::Take { by: DeviceKey::Name, value: "eth1".to_owned() }.into(),
         ops::Device::Take { by: DeviceKey::Address, value: "02:00:00:00:00:01".to_owned() }.into(),
@@ -202,7 +209,7 @@ fn where_capabilities_act() {
     };
     assert_eq!(
         names(Capability::acts_in_container),
-        "link veth addresses routes link-sysctl loopback parent macvlan device firewall bandwidth namespace-sysctl link-settings"
+        "link veth addresses routes link-sysctl loopback parent macvlan vlan ipvlan dummy device firewall bandwidth namespace-sysctl link-settings"
     );
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

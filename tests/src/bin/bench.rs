@@ -10,7 +10,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use postern_tests::{merge, native_bin, plugin_bin};
+use postern_tests::{kernel, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -93,7 +93,13 @@ fn main() -> Result<()> {
         "plugin, verb", "median", "p95", "min", "median", "p95", "min", "ratio", "native", "ours", "ratio"
     );
     let mut rows = Vec::new();
-    for scenario in scenarios().iter().filter(|scenario| {
+    let mut scenarios = scenarios();
+    for kind in ["vlan", "ipvlan", "dummy"] {
+        if !kernel::has_or_says(kind)? {
+            scenarios.retain(|scenario| scenario.plugin != kind);
+        }
+    }
+    for scenario in scenarios.iter().filter(|scenario| {
         patterns.is_empty() || patterns.iter().any(|pattern| scenario.name.contains(pattern.as_str()))
     }) {
         rows.extend(measure(scenario, &plugin_sets, runs)?);
@@ -138,6 +144,11 @@ fn scenarios() -> Vec<Scenario> {
         "bridge": null, "ingressRate": 8_000_000, "ingressBurst": 80_000, "egressRate": 8_000_000, "egressBurst": 80_000,
     });
     let on_wire = |ipam: &Value| with("macvlan", ipam, json!({"master": WIRE, "bridge": null}));
+    let of_kind = |kind: &'static str, name, patch: Value| {
+        let mut config = with(kind, &single, json!({"master": WIRE, "bridge": null}));
+        merge(&mut config, &patch);
+        scenario(name, kind, config, ALL)
+    };
     vec![
         scenario("bridge VERSION", "bridge", json!({}), &["VERSION"]),
         scenario("loopback", "loopback", with("loopback", &Value::Null, json!({})), ALL),
@@ -180,6 +191,9 @@ fn scenarios() -> Vec<Scenario> {
         scenario("macvlan L2", "macvlan", on_wire(&json!({})), ALL),
         scenario("macvlan + host-local", "macvlan", on_wire(&single), ALL),
         scenario("macvlan + host-local dual", "macvlan", on_wire(&dual), ALL),
+        of_kind("vlan", "vlan + host-local", json!({"vlanId": 5})),
+        of_kind("ipvlan", "ipvlan + host-local", json!({"mode": "l3"})),
+        of_kind("dummy", "dummy + host-local", json!({"master": null})),
         scenario(
             "host-device L2",
             "host-device",

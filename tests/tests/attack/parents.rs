@@ -97,6 +97,75 @@ fn links_that_may_not_be_stacked() -> Result<()> {
     ])
 }
 
+/// Refused before a kernel is asked, so that it holds on one without such links too.
+#[test]
+fn vlans_ipvlans_and_dummies_that_are_not_granted() -> Result<()> {
+    let vlan = |parent: u32, id: u32, mtu: &str| {
+        format!(r#"{{"op": "vlan-create", "parent": {parent}, "id": {id}, "mtu": {mtu}}}"#)
+    };
+    let ipvlan = |parent: u32, mode: &str, mtu: &str| {
+        format!(r#"{{"op": "ipvlan-create", "parent": {parent}, "mode": "{mode}", "mtu": {mtu}}}"#)
+    };
+    let steps = |name, steps: &[&str]| rogue(name, &format!("[{}]", steps.join(", ")));
+    let bridge = r#"{"op": "bridge-find", "name": "hostile0"}"#;
+    let of_parent = "is not that of a link to stack on";
+    let all = "[grant.vlan]\nids = [\"7\"]\nmtu = \"9000\"\n[grant.ipvlan]\nmodes = [\"l2\"]\n[grant.dummy]";
+    let looks = "[grant.vlan]\nids = [\"7\"]\nlook-only = \"true\"\n[grant.ipvlan]\nmodes = [\"l2\"]\nlook-only = \"true\"\n[grant.dummy]\nlook-only = \"true\"";
+    withstand(&[
+        steps("a VLAN without the grant", &[FIND, &vlan(0, 7, "null")]).ends(110, "vlan.create"),
+        steps("an ipvlan without the grant", &[FIND, &ipvlan(0, "l2", "null")]).ends(110, "ipvlan.create"),
+        steps("a dummy without the grant", &["\"dummy-create\""]).ends(110, "dummy.create"),
+        steps("another VLAN", &[FIND, &vlan(0, 8, "null")]).policy(all).ends(110, "vlan.create on \"8\""),
+        steps("the VLAN of none", &[FIND, &vlan(0, 0, "null")]).policy(all).ends(110, "vlan.create on \"0\""),
+        steps("VLAN 4095", &[FIND, &vlan(0, 4095, "null")]).policy(all).ends(110, "no policy can allow it"),
+        steps("a VLAN beyond 16 bits", &[FIND, &vlan(0, 65543, "null")]).policy(all).ends(999, "malformed message"),
+        steps("an MTU that the network does not name", &[FIND, &vlan(0, 7, "1400")])
+            .policy(all)
+            .ends(110, "with MTU 1400"),
+        steps("an MTU beyond the parent's", &[FIND, &vlan(0, 7, "9000")])
+            .policy(all)
+            .ends(999, "invalid MTU 9000, must be [0, master MTU(1500)]"),
+        steps("another mode", &[FIND, &ipvlan(0, "l3", "null")]).policy(all).ends(110, "ipvlan.create on \"l3\""),
+        steps("a mode that is none", &[FIND, &ipvlan(0, "l4", "null")]).policy(all).ends(999, "malformed message"),
+        steps("an ipvlan's MTU", &[FIND, &ipvlan(0, "l2", "1400")]).policy(all).ends(110, "with MTU 1400"),
+        steps("a VLAN of a bridge", &[bridge, &vlan(0, 7, "null")]).policy(all).ends(999, of_parent),
+        steps("an ipvlan on a bridge", &[bridge, &ipvlan(0, "l2", "null")]).policy(all).ends(999, of_parent),
+        steps("a VLAN of the own link", &["\"veth-create\"", &vlan(0, 7, "null")]).policy(all).ends(999, of_parent),
+        steps("an ipvlan on the host end", &["\"veth-create\"", &ipvlan(1, "l2", "null")])
+            .policy(all)
+            .ends(999, of_parent),
+        steps("a VLAN of nothing", &[&vlan(0, 7, "null")]).policy(all).ends(999, "no such handle was given out"),
+        steps("a VLAN beside a pair", &["\"veth-create\"", FIND, &vlan(2, 7, "null")])
+            .policy(all)
+            .ends(999, "has \"eth0\" already"),
+        steps("a dummy beside a pair", &["\"veth-create\"", "\"dummy-create\""])
+            .policy(all)
+            .ends(999, "has \"eth0\" already"),
+        steps(
+            "a dummy beside a macvlan",
+            &[
+                FIND,
+                r#"{"op": "macvlan-create", "parent": 0, "mode": "bridge", "mtu": null, "mac": null, "queue": null}"#,
+                "\"dummy-create\"",
+            ],
+        )
+        .policy(all)
+        .ends(999, "has \"eth0\" already"),
+        steps("only to look: a VLAN", &[FIND, &vlan(0, 7, "null")]).policy(looks).ends(110, "vlan.create"),
+        steps("only to look: an ipvlan", &[FIND, &ipvlan(0, "l2", "null")]).policy(looks).ends(110, "ipvlan.create"),
+        steps("only to look: a dummy", &["\"dummy-create\""]).policy(looks).ends(110, "dummy.create"),
+        steps("a VLAN on CHECK", &[FIND, &vlan(0, 7, "null")])
+            .policy(all)
+            .on("CHECK")
+            .ends(110, "vlan.create is not for CHECK"),
+        steps("an ipvlan on DEL", &[FIND, &ipvlan(0, "l2", "null")])
+            .policy(all)
+            .on("DEL")
+            .ends(110, "ipvlan.create is not for DEL"),
+        steps("a dummy on GC", &["\"dummy-create\""]).policy(all).on("GC").ends(110, "dummy.create is not for GC"),
+    ])
+}
+
 /// The operator has granted any link, but a link of another attachment is not included.
 #[test]
 fn the_host_end_of_another_attachment() -> Result<()> {

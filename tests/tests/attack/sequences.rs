@@ -108,6 +108,9 @@ impl Rules {
             "leases",
             "parent",
             "macvlan",
+            "vlan",
+            "ipvlan",
+            "dummy",
             "device",
             "port-mappings",
             "firewall",
@@ -162,6 +165,8 @@ impl Rules {
                         "modes = [\"bridge\", \"private\", \"passthru\"]\nmtu = \"1400\"\n",
                     ])
                     .to_owned(),
+                "vlan" => random.one_of(&["ids = [\"7\"]\n", "ids = [\"0\", \"4094\"]\nmtu = \"1400\"\n"]).to_owned(),
+                "ipvlan" => random.one_of(&["modes = [\"l2\"]\n", "modes = [\"l2\", \"l3\", \"l3s\"]\n"]).to_owned(),
                 "namespace-sysctl" => random
                     .one_of(&["keys = [\"net.*\"]\n", "keys = [\"net.core.*\"]\nother-links = \"true\"\n"])
                     .to_owned(),
@@ -223,7 +228,9 @@ impl Rules {
                 Some(("sysctls", key)) => key.contains("/conf/eth0/"),
                 _ => false,
             };
-            return own && attached && ["veth", "macvlan", "device"].iter().any(|name| self.grants(name))
+            return own
+                && attached
+                && ["veth", "macvlan", "vlan", "ipvlan", "dummy", "device"].iter().any(|name| self.grants(name))
                 || lo && (self.grants("loopback") || self.grants("link-sysctl"));
         }
         let Some(place) = path.strip_prefix("host/") else { return false };
@@ -248,7 +255,9 @@ impl Rules {
         }
         // The parent link receives frames for the address of the link on it.
         if link == "wire0" && rest == "wire0/promiscuity" {
-            return attached && self.grants("parent") && self.grants("macvlan");
+            return attached
+                && self.grants("parent")
+                && ["macvlan", "vlan", "ipvlan"].iter().any(|name| self.grants(name));
         }
         if link == "veth(c1:eth0)" || link == "veth(?)" && kind == "routes" {
             return attached && self.grants("veth");

@@ -23,7 +23,7 @@ fn macvlan(name: &str, patch: &Value) -> Case {
 }
 
 /// Returns the same with a master in the container: `net1`, one end of a pair whose other end is in the container too.
-const INSIDE: &str = "nsenter --net=/run/netns/c1 sh -c 'ip link add net1 address 02:00:00:00:ee:03 type veth peer name net2 address 02:00:00:00:ee:04; \
+pub const INSIDE: &str = "nsenter --net=/run/netns/c1 sh -c 'ip link add net1 address 02:00:00:00:ee:03 type veth peer name net2 address 02:00:00:00:ee:04; \
                       ip link set net1 up; ip link set net2 up'";
 
 /// All cases of macvlan.

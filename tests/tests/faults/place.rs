@@ -81,7 +81,7 @@ impl Place {
         node.sh(&format!(
             "mkdir -p {directory}/leases; cat > {directory}/{name} <<'END'\n{SCRIPT}\nEND\nchmod 755 {directory}/{name}"
         ))?;
-        if scenario.plugin == "macvlan" {
+        if ["macvlan", "vlan", "ipvlan"].contains(&scenario.plugin) {
             node.sh(&format!(
                 "ip link add {MASTER} type veth peer name wire1; ip link set {MASTER} up; ip link set wire1 up"
             ))?;

@@ -7,9 +7,11 @@ mod attachments;
 mod bandwidth;
 mod bridge;
 mod device;
+mod dummy;
 mod firewall;
 mod forwarding;
 mod ipam;
+mod ipvlan;
 mod leases;
 mod link;
 mod link_settings;
@@ -25,6 +27,7 @@ mod port_mappings;
 mod resolv_conf;
 mod routes;
 mod veth;
+mod vlan;
 
 use crate::kernel::Kernel;
 use postern_types::{OpError, Operation, Reply};
@@ -43,6 +46,9 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::Bridge(operation) => bridge::answer(kernel, operation),
         Operation::Parent(operation) => parent::answer(kernel, operation),
         Operation::Macvlan(operation) => macvlan::answer(kernel, operation),
+        Operation::Vlan(operation) => vlan::answer(kernel, operation),
+        Operation::Ipvlan(operation) => ipvlan::answer(kernel, operation),
+        Operation::Dummy(operation) => dummy::answer(kernel, operation),
         Operation::Device(operation) => device::answer(kernel, operation),
         Operation::Firewall(operation) => firewall::answer(kernel, operation),
         Operation::Bandwidth(operation) => bandwidth::answer(kernel, operation),

@@ -6,11 +6,13 @@ use crate::node_state::NodeState;
 use ipnet::IpNet;
 use postern_firewall::firewalld;
 use postern_gate::effect::port_mappings::localnet_is_on;
-use postern_gate::effect::{Bandwidth, Firewall, Isolation, LinkChange, MacGuard, Macvlan, Port, PortMappings, Veth};
+use postern_gate::effect::{
+    Bandwidth, Firewall, InnerKind, InnerLink, Isolation, LinkChange, MacGuard, Port, PortMappings, Veth,
+};
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
-use postern_types::{Backend, LinkSettings, Mac, MacvlanMode};
+use postern_types::{Backend, IpvlanMode, LinkSettings, Mac, MacvlanMode};
 use std::path::Path;
 
 /// The most forwards of an attachment that are shown.
@@ -172,26 +174,45 @@ impl NodeState {
     }
 
     /// Compares a link without a host end, and the link below it.
-    pub(super) fn stacked(&self, account: &mut Account, header: &Header, plugin: &str, container: Option<&Found>) {
+    pub(super) fn inner(
+        &self,
+        account: &mut Account,
+        header: &Header,
+        plugin: &str,
+        made: &InnerLink,
+        container: Option<&Found>,
+    ) {
         let Some(found) = container else { return };
         // A missing link is reported with the container.
         let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else { return };
-        if own.kind != Macvlan::KIND {
-            let what = format!("{} in the container is no macvlan, and not this attachment's", own.name);
+        let kind = made.kind.name();
+        if own.kind != made.kind.in_kernel() {
+            let what = format!("{} in the container is no {kind}, and not this attachment's", own.name);
             return account.differs(what, AGAIN, false);
         }
-        let mode = own.macvlan_mode.map_or("unknown", MacvlanMode::name);
+        let as_what = match made.kind {
+            InnerKind::Macvlan => format!(", mode {}", own.macvlan_mode.map_or("unknown", MacvlanMode::name)),
+            InnerKind::Ipvlan => format!(", mode {}", own.ipvlan_mode.map_or("unknown", IpvlanMode::name)),
+            InnerKind::Vlan => format!(", VLAN {}", own.vlan_id.unwrap_or_default()),
+            InnerKind::Dummy => return account.fact(plugin, kind, own.name.clone()),
+        };
+        if let (Some((_, wanted)), Some(mode)) = (made.shares, own.ipvlan_mode)
+            && wanted != mode
+        {
+            let what = format!("{} is in mode {}, and was made in mode {}", own.name, mode.name(), wanted.name());
+            account.differs(what, AGAIN, false);
+        }
         // Without a namespace number it is in the container's own namespace.
         if own.peer_netnsid.is_none() {
             let parent = found.links.iter().find(|link| Some(link.index) == own.peer_index);
             let name = parent.map_or("a link", |parent| &parent.name);
-            return account.fact(plugin, "macvlan", format!("{} on {name} in the container, mode {mode}", own.name));
+            return account.fact(plugin, kind, format!("{} on {name} in the container{as_what}", own.name));
         }
         let Some(parent) = own.peer_index.and_then(|index| self.link_at(index)) else {
-            return account.fact(plugin, "macvlan", format!("{}, mode {mode}", own.name));
+            return account.fact(plugin, kind, format!("{}{as_what}", own.name));
         };
         let up = if parent.up { "up" } else { "down" };
-        account.fact(plugin, "macvlan", format!("{} on {}, {up}, mode {mode}", own.name, parent.name));
+        account.fact(plugin, kind, format!("{} on {}, {up}{as_what}", own.name, parent.name));
         if !parent.up {
             let what = format!("{}, which {} stands on, is down", parent.name, own.name);
             account.differs(what, format!("ip link set dev {} up", quoted(&parent.name)), true);

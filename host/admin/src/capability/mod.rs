@@ -8,9 +8,11 @@ mod attachments;
 mod bandwidth;
 mod bridge;
 mod device;
+mod dummy;
 mod firewall;
 mod forwarding;
 mod ipam;
+mod ipvlan;
 mod leases;
 mod link;
 mod link_settings;
@@ -26,6 +28,7 @@ mod port_mappings;
 mod resolv_conf;
 mod routes;
 mod veth;
+mod vlan;
 
 use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
@@ -81,6 +84,9 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::Bridge => &bridge::PAGE,
         Capability::Parent => &parent::PAGE,
         Capability::Macvlan => &macvlan::PAGE,
+        Capability::Vlan => &vlan::PAGE,
+        Capability::Ipvlan => &ipvlan::PAGE,
+        Capability::Dummy => &dummy::PAGE,
         Capability::Device => &device::PAGE,
         Capability::Firewall => &firewall::PAGE,
         Capability::Bandwidth => &bandwidth::PAGE,
@@ -110,6 +116,9 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::Bridge(operation) => operation,
         Operation::Parent(operation) => operation,
         Operation::Macvlan(operation) => operation,
+        Operation::Vlan(operation) => operation,
+        Operation::Ipvlan(operation) => operation,
+        Operation::Dummy(operation) => operation,
         Operation::Device(operation) => operation,
         Operation::Firewall(operation) => operation,
         Operation::Bandwidth(operation) => operation,

@@ -50,6 +50,10 @@ pub fn examine(examination: &mut Examination, node: &Node) {
         let used = plugins.into_iter().any(|plugin| keys.iter().any(|key| plugin.has(key)));
         if used { Severity::Error } else { Severity::Note }
     };
+    let has_type = |name: &str| {
+        let plugins = node.lists.iter().flat_map(|list| list.entries());
+        if plugins.into_iter().any(|plugin| plugin.plugin() == name) { Severity::Error } else { Severity::Note }
+    };
     for (trial, capability, severity, name, option) in [
         (&trials.veth, Capability::Veth, Severity::Error, "veth", "modprobe veth (CONFIG_VETH)"),
         (&trials.bridge, Capability::Bridge, Severity::Error, "bridge", "modprobe bridge (CONFIG_BRIDGE)"),
@@ -66,6 +70,27 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             asked(&["macspoofchk"]),
             "nftables of the bridge family",
             "a kernel with CONFIG_NF_TABLES_BRIDGE; without it networks with `macspoofchk` fail",
+        ),
+        (
+            &trials.vlan,
+            Capability::Vlan,
+            has_type("vlan"),
+            "VLAN links",
+            "modprobe 8021q (CONFIG_VLAN_8021Q); without it networks of type vlan fail",
+        ),
+        (
+            &trials.ipvlan,
+            Capability::Ipvlan,
+            has_type("ipvlan"),
+            "ipvlan links",
+            "modprobe ipvlan (CONFIG_IPVLAN); without it networks of type ipvlan fail",
+        ),
+        (
+            &trials.dummy,
+            Capability::Dummy,
+            has_type("dummy"),
+            "dummy links",
+            "modprobe dummy (CONFIG_DUMMY); without it networks of type dummy fail",
         ),
         (
             &trials.shaping,

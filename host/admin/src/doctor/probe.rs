@@ -7,7 +7,8 @@ use nix::unistd::{getegid, geteuid};
 use postern_confine::{Direct, Files};
 use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{AttachmentKey, Nft, macguard, masquerade};
-use postern_kernel::{Namespace, Netlink, TokenBucket, VethSpec, random_mac};
+use postern_kernel::{InnerLinkKind, InnerSpec, Namespace, Netlink, TokenBucket, VethSpec, random_mac};
+use postern_types::IpvlanMode;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -33,6 +34,9 @@ pub struct Trials {
     pub masquerade: Option<Trial>,
     pub bridge_filter: Option<Trial>,
     pub shaping: Option<Trial>,
+    pub vlan: Option<Trial>,
+    pub ipvlan: Option<Trial>,
+    pub dummy: Option<Trial>,
     pub iptables: Option<Trial>,
     /// The reason why the rest could not be tried.
     pub reason: Option<String>,
@@ -91,6 +95,16 @@ fn inside(trials: &mut Trials) {
     trials.bridge = Some(bridge("probe0", false));
     trials.vlan_filtering = Some(bridge("probe1", true).and_then(|()| vlan(&netlink)));
     trials.shaping = Some(shaping(&netlink));
+    // The other end is no port.
+    let parent = index(&netlink, "probe3");
+    let inner = |name, kind: Result<InnerLinkKind, String>| {
+        let spec = |kind| InnerSpec { name, kind, mtu: None, mac: None, namespace: None };
+        kind.and_then(|kind| netlink.create_inner(&spec(kind)).map_err(|e| e.to_string()))
+    };
+    let on = |kind: fn(u32) -> InnerLinkKind| parent.clone().map(kind);
+    trials.vlan = Some(inner("probe5", on(|parent| InnerLinkKind::Vlan { parent, id: 7 })));
+    trials.ipvlan = Some(inner("probe6", on(|parent| InnerLinkKind::Ipvlan { parent, mode: IpvlanMode::L2 })));
+    trials.dummy = Some(inner("probe7", Ok(InnerLinkKind::Dummy)));
     let key = AttachmentKey { network: "probe".into(), container_id: "probe".into(), ifname: "eth0".into() };
     let deadline = Instant::now() + WITHIN;
     let address = "192.0.2.2/24".parse().map_err(|_| "no address".to_owned());

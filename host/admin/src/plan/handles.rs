@@ -2,7 +2,9 @@
 //! of each handle.
 
 use postern_gate::rehearsal::{Common, Front, Object};
-use postern_types::{BridgeInfo, Handle, LinkInfo, MacvlanInfo, OpError, Operation, Reply, VethPair, ops};
+use postern_types::{
+    BridgeInfo, Handle, IpvlanInfo, LinkInfo, MacvlanInfo, OpError, Operation, Reply, VethPair, VlanInfo, ops,
+};
 
 /// Returns the same operation on links of the simulation.
 ///
@@ -49,6 +51,11 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         Reply::MaybeMacvlan(Some(found)) => {
             Reply::MaybeMacvlan(Some(MacvlanInfo { link: show.own(found.link)?, ..found }))
         }
+        Reply::Made(info) => Reply::Made(show.own(info)?),
+        Reply::MaybeVlan(Some(found)) => Reply::MaybeVlan(Some(VlanInfo { link: show.own(found.link)?, ..found })),
+        Reply::MaybeIpvlan(Some(found)) => {
+            Reply::MaybeIpvlan(Some(IpvlanInfo { link: show.own(found.link)?, ..found }))
+        }
         Reply::Taken(info) => Reply::Taken(show.own(info)?),
         Reply::Bridge(bridge) => Reply::Bridge(show.bridge(bridge)?),
         Reply::MaybeBridge(Some(bridge)) => Reply::MaybeBridge(Some(show.bridge(bridge)?)),
@@ -56,6 +63,8 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         | Reply::MaybeLink(None)
         | Reply::MaybeVeth(None)
         | Reply::MaybeMacvlan(None)
+        | Reply::MaybeVlan(None)
+        | Reply::MaybeIpvlan(None)
         | Reply::Device(_)
         | Reply::MaybeBridge(None)
         | Reply::Addresses(_)

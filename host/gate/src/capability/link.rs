@@ -2,7 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
-use crate::effect::{Effect, Veth, macvlan};
+use crate::effect::{Effect, Veth, inner_link};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
@@ -111,7 +111,7 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     // checks that after it has processed the record.
     if is_add {
         veth::retire(gate.session)?;
-        macvlan::retire(gate.session)?;
+        inner_link::retire(gate.session)?;
     }
     Ok(Reply::Done)
 }

@@ -1,7 +1,7 @@
 //! `macvlan`: the attachment's own link, stacked on a granted one. An attachment has one that lives, by its record.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::{Effect, Macvlan, macvlan};
+use crate::effect::{Effect, Macvlan, inner_link};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
@@ -49,8 +49,9 @@ fn create(gate: &mut Gate<'_>, parent: Handle, wanted: &MacvlanSettings) -> Resu
     if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
         return Err(exists());
     }
-    if let Some(living) = macvlan::retire(gate.session)? {
-        let message = format!("this attachment has a macvlan link already, which is called \"{}\"", living.name);
+    if let Some((kind, living)) = inner_link::retire(gate.session)? {
+        let kind = kind.name();
+        let message = format!("this attachment has a {kind} link already, which is called \"{}\"", living.name);
         return Err(OpError::new(ErrorCode::Exists, living.name, message).hint("run DEL first"));
     }
     gate.front.room(1)?;

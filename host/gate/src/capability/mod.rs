@@ -10,10 +10,13 @@ pub mod attachments;
 pub mod bandwidth;
 pub mod bridge;
 pub mod device;
+pub mod dummy;
 pub mod facts;
 pub mod firewall;
 pub mod forwarding;
+mod inner;
 pub mod ipam;
+pub mod ipvlan;
 pub mod leases;
 pub mod link;
 pub mod link_settings;
@@ -29,6 +32,7 @@ pub mod port_mappings;
 pub mod resolv_conf;
 pub mod routes;
 pub mod veth;
+pub mod vlan;
 
 use crate::gate::Gate;
 use facts::Facts;
@@ -45,6 +49,9 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Bridge => &bridge::FACTS,
         Capability::Parent => &parent::FACTS,
         Capability::Macvlan => &macvlan::FACTS,
+        Capability::Vlan => &vlan::FACTS,
+        Capability::Ipvlan => &ipvlan::FACTS,
+        Capability::Dummy => &dummy::FACTS,
         Capability::Device => &device::FACTS,
         Capability::Firewall => &firewall::FACTS,
         Capability::Bandwidth => &bandwidth::FACTS,
@@ -77,6 +84,9 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Bridge(operation) => bridge::execute(gate, operation),
         Operation::Parent(operation) => parent::execute(gate, operation),
         Operation::Macvlan(operation) => macvlan::execute(gate, operation),
+        Operation::Vlan(operation) => vlan::execute(gate, operation),
+        Operation::Ipvlan(operation) => ipvlan::execute(gate, operation),
+        Operation::Dummy(operation) => dummy::execute(gate, operation),
         Operation::Device(operation) => device::execute(gate, operation),
         Operation::Firewall(operation) => firewall::execute(gate, operation),
         Operation::Bandwidth(operation) => bandwidth::execute(gate, operation),

@@ -458,6 +458,8 @@ pub(crate) mod tests {
             isolated: false,
             vlan_filtering: false,
             macvlan_mode: None,
+            ipvlan_mode: None,
+            vlan_id: None,
             alias: None,
             permanent: None,
             other_names: Vec::new(),

@@ -214,6 +214,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         Effect::Veth(pair) => Some(pair.host),
         Effect::Port(port) => Some(port.name),
         Effect::Macvlan(_)
+        | Effect::InnerLink(_)
         | Effect::Device(_)
         | Effect::Firewall(_)
         | Effect::Isolation(_)

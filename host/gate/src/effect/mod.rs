@@ -15,12 +15,13 @@
 pub mod bandwidth;
 pub mod device;
 mod firewall;
+pub mod inner_link;
 mod isolation;
 pub(crate) mod lease;
 pub mod link_change;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
-pub mod macvlan;
+mod macvlan;
 mod masquerade;
 mod namespace_setting;
 mod native;
@@ -31,6 +32,7 @@ mod veth;
 pub use bandwidth::Bandwidth;
 pub use device::Device;
 pub use firewall::Firewall;
+pub use inner_link::{InnerKind, InnerLink};
 pub use isolation::Isolation;
 pub use lease::Lease;
 pub use link_change::LinkChange;
@@ -176,6 +178,7 @@ macro_rules! effects {
 effects! {
     Veth: veth;
     Macvlan: macvlan;
+    InnerLink: inner_link;
     Device: device;
     Masquerade: masquerade;
     MacGuard: mac_guard;
@@ -262,7 +265,7 @@ impl Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_types::{Backend, FirewallBackend, IngressPolicy, LinkSettings, Mac, RateLimit};
+    use postern_types::{Backend, FirewallBackend, IngressPolicy, IpvlanMode, LinkSettings, Mac, RateLimit};
 
     /// The form of each effect in records, and the forms that earlier versions wrote.
     #[test]
@@ -283,6 +286,23 @@ mod tests {
             (
                 Effect::Macvlan(Macvlan { mac: None, born: Some(host()) }),
                 r#"{"effect":"macvlan","born":"veth1a2b3c4d"}"#,
+            ),
+            (
+                Effect::InnerLink(InnerLink { kind: InnerKind::Dummy, mac: Some(mac), born: None, shares: None }),
+                r#"{"effect":"inner-link","kind":"dummy","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (
+                Effect::InnerLink(InnerLink { kind: InnerKind::Vlan, mac: None, born: Some(host()), shares: None }),
+                r#"{"effect":"inner-link","kind":"vlan","born":"veth1a2b3c4d"}"#,
+            ),
+            (
+                Effect::InnerLink(InnerLink {
+                    kind: InnerKind::Ipvlan,
+                    mac: None,
+                    born: Some(host()),
+                    shares: Some((3, IpvlanMode::L3s)),
+                }),
+                r#"{"effect":"inner-link","kind":"ipvlan","born":"veth1a2b3c4d","shares":[3,"l3s"]}"#,
             ),
             (
                 Effect::Device(Device {

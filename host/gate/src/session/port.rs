@@ -193,6 +193,7 @@ impl Session {
             // A device that the kernel brought home gets its own name only by its DEL.
             Effect::Device(device) => device.is_claim(link),
             Effect::Macvlan(_)
+            | Effect::InnerLink(_)
             | Effect::Firewall(_)
             | Effect::Isolation(_)
             | Effect::Bandwidth(_)

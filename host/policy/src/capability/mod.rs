@@ -10,9 +10,11 @@ mod attachments;
 mod bandwidth;
 mod bridge;
 pub mod device;
+mod dummy;
 pub mod firewall;
 mod forwarding;
 mod ipam;
+mod ipvlan;
 pub mod leases;
 mod link;
 pub mod link_settings;
@@ -28,6 +30,7 @@ mod port_mappings;
 pub mod resolv_conf;
 mod routes;
 mod veth;
+mod vlan;
 
 use crate::grammar::Key;
 use crate::granted::Grant;
@@ -74,6 +77,9 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::Bridge(operation) => operation,
         Operation::Parent(operation) => operation,
         Operation::Macvlan(operation) => operation,
+        Operation::Vlan(operation) => operation,
+        Operation::Ipvlan(operation) => operation,
+        Operation::Dummy(operation) => operation,
         Operation::Device(operation) => operation,
         Operation::Firewall(operation) => operation,
         Operation::Bandwidth(operation) => operation,
@@ -103,6 +109,9 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Bridge => bridge::KEYS,
         Capability::Parent => parent::KEYS,
         Capability::Macvlan => macvlan::KEYS,
+        Capability::Vlan => vlan::KEYS,
+        Capability::Ipvlan => ipvlan::KEYS,
+        Capability::Dummy => dummy::KEYS,
         Capability::Device => device::KEYS,
         Capability::Firewall => firewall::KEYS,
         Capability::Bandwidth => bandwidth::KEYS,

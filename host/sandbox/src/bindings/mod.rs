@@ -8,9 +8,11 @@ mod attachments;
 mod bandwidth;
 mod bridge;
 mod device;
+mod dummy;
 mod firewall;
 mod forwarding;
 mod ipam;
+mod ipvlan;
 mod leases;
 mod link;
 mod link_settings;
@@ -28,6 +30,7 @@ mod resolv_conf;
 mod routes;
 mod types;
 mod veth;
+mod vlan;
 
 use crate::imports::{Interface, Own, own};
 use crate::state::State;
@@ -104,6 +107,9 @@ fn interface(capability: Capability) -> Interface {
         }
         Capability::Parent => ("postern:cni/parent", |linker| wit::parent::add_to_linker::<_, Own>(linker, own)),
         Capability::Macvlan => ("postern:cni/macvlan", |linker| wit::macvlan::add_to_linker::<_, Own>(linker, own)),
+        Capability::Vlan => ("postern:cni/vlan", |linker| wit::vlan::add_to_linker::<_, Own>(linker, own)),
+        Capability::Ipvlan => ("postern:cni/ipvlan", |linker| wit::ipvlan::add_to_linker::<_, Own>(linker, own)),
+        Capability::Dummy => ("postern:cni/dummy", |linker| wit::dummy::add_to_linker::<_, Own>(linker, own)),
         Capability::Device => ("postern:cni/device", |linker| wit::device::add_to_linker::<_, Own>(linker, own)),
         Capability::PortMappings => {
             ("postern:cni/port-mappings", |linker| wit::port_mappings::add_to_linker::<_, Own>(linker, own))

@@ -6,13 +6,14 @@ use postern_guest::bridge::Bridge;
 use postern_guest::link::Link;
 use postern_guest::parent::Parent;
 use postern_guest::types::{
-    Backend, DeviceKey, Forward, IngressPolicy, LeaseRange, LinkSettings, Mac, MacvlanMode, NatSources, PortSpec, Route,
+    Backend, DeviceKey, Forward, IngressPolicy, IpvlanMode, LeaseRange, LinkSettings, Mac, MacvlanMode, NatSources,
+    PortSpec, Route,
 };
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
-    addresses, attachments, bridge, device, firewall, forwarding, ipam, leases, link, link_settings, link_sysctl,
-    loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point, port_mappings, resolv_conf,
-    routes, veth,
+    addresses, attachments, bridge, device, dummy, firewall, forwarding, ipam, ipvlan, leases, link, link_settings,
+    link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point, port_mappings,
+    resolv_conf, routes, veth, vlan,
 };
 use std::net::IpAddr;
 
@@ -286,7 +287,18 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
             let options = macvlan::Options::new(mode).mtu(mtu).mac(mac);
             held.links.push(macvlan::create(random.one_of(&held.parents)?, &options).ok()?.link);
         }
-        37 => held.links.push(macvlan::find().ok()??.link),
+        37 => match random.below(4) {
+            0 => {
+                let id = *random.one_of(&[0, 7, 4094, 4095])?;
+                held.links.push(vlan::create(random.one_of(&held.parents)?, id, None).ok()?.link);
+            }
+            1 => {
+                let mode = *random.one_of(&[IpvlanMode::L2, IpvlanMode::L3, IpvlanMode::L3s])?;
+                held.links.push(ipvlan::create(random.one_of(&held.parents)?, mode, None).ok()?.link);
+            }
+            2 => held.links.push(dummy::create().ok()?.link),
+            _ => held.links.push(macvlan::find().ok()??.link),
+        },
         38 | 39 => held.links.push(device::take(DeviceKey::Name, random.one_of(&DEVICES)?).ok()?.link),
         40 => drop(device::find(DeviceKey::Name, random.one_of(&DEVICES)?).ok()?),
         41 if random.below(4) == 0 => device::give_back().ok()?,

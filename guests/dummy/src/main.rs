@@ -1,0 +1,98 @@
+//! dummy: gives the container a link that leads nowhere, with addresses that programs in the container can listen on.
+//!
+//! | key | default | meaning |
+//! |---|---|---|
+//! | `ipam` | – | the attachment's addresses; without it ADD and CHECK fail |
+//!
+//! The result's `dns` is IPAM's, whatever the configuration says.
+//!
+//! * ADD: the link, then addresses from IPAM. A failed one is undone by the host.
+//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told.
+//! * CHECK: IPAM's CHECK, the link with its address, which must be up, and the attachment's addresses.
+//! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+
+use postern_guest::cni::{CniResult, NetConf};
+use postern_guest::{
+    Error, Plugin, Request, all, attachments, check, configure, dummy, has_mac, interface, ipam, link, mac,
+};
+use std::process::ExitCode;
+
+struct Dummy;
+
+impl Plugin for Dummy {
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        configuration(request)?;
+        let made = dummy::create()?;
+        let mut result = CniResult { interfaces: Vec::new(), ..ipam::add()? };
+        if result.ips.is_empty() {
+            return Err(Error::new("IPAM plugin returned missing IP config"));
+        }
+        result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
+        configure::configure(&made.link, &result.ips, &configure::kernel_routes(&result)?)?;
+        result.interfaces = vec![interface(&made.attributes, &request.env.netns)];
+        Ok(result)
+    }
+
+    fn del(&self, request: &Request) -> Result<(), Error> {
+        // A configuration that ADD would refuse must not keep DEL from its work.
+        all([link::delete_own(), if has_ipam(request)? { ipam::del() } else { Ok(()) }])
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let conf = configuration(request)?;
+        ipam::check()?;
+        let result = check::previous_result(&conf, "dummy: Required prevResult missing")?;
+        let expected = request.own_interface(&result)?;
+        let name = &expected.name;
+        let Some(own) = link::own()? else {
+            return Err(Error::new(format!("Container Interface name in prevResult: {name} not found")));
+        };
+        let attributes = own.attributes()?;
+        if attributes.kind != "dummy" {
+            return Err(Error::new(format!("Error: Container interface {name} not of type dummy")));
+        }
+        if !has_mac(&expected.mac, &attributes) {
+            let (wanted, is) = (&expected.mac, mac(&attributes));
+            return Err(Error::new(format!("Interface {name} Mac {wanted} doesn't match container Mac: {is}")));
+        }
+        if !attributes.up {
+            return Err(Error::new(format!("Interface {name} is down")));
+        }
+        // As natively, routes are not compared.
+        let addresses = CniResult { ips: result.ips.clone(), ..CniResult::default() };
+        check::configuration(&own, name, &addresses)
+    }
+
+    fn status(&self, _: &Request) -> Result<(), Error> {
+        ipam::status()
+    }
+
+    fn gc(&self, request: &Request) -> Result<(), Error> {
+        all([attachments::collect().map(drop), if has_ipam(request)? { ipam::gc() } else { Ok(()) }])
+    }
+}
+
+/// Reads the configuration of an ADD or a CHECK.
+fn configuration(request: &Request) -> Result<NetConf, Error> {
+    let conf = request.conf().map_err(load_error)?;
+    match conf.ipam_type.is_empty() {
+        true => Err(Error::new("dummy interface requires an IPAM configuration")),
+        false => Ok(conf),
+    }
+}
+
+fn has_ipam(request: &Request) -> Result<bool, Error> {
+    Ok(!request.ipam_type().map_err(load_error)?.is_empty())
+}
+
+/// The words of native plugins before the decoder's message.
+fn load_error(error: Error) -> Error {
+    error.context("failed to parse network config")
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&Dummy)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! ipvlan: gives the container a link on a link of the host, with that one's link-layer address.
+//!
+//! | key | default | meaning |
+//! |---|---|---|
+//! | `master` | link of the default route; behind another plugin the one link of its result | the link to stack on |
+//! | `mode` | `l2` | `l2`, `l3`, `l3s`; all links of a master have one |
+//! | `mtu` | the master's | in bytes |
+//! | `linkInContainer` | false | the master is in the container |
+//! | `ipam` | addresses of `prevResult` | the attachment's addresses |
+//! | `dns` | none | in the result as it is: what IPAM says is dropped |
+//!
+//! * ADD: the link, addresses from IPAM or `prevResult`, which the neighbours are told of. A failed one is undone by the
+//!   host.
+//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told. It needs no master.
+//! * CHECK: IPAM's CHECK, the master that is named, the link with mode and address, which must be up, addresses and routes.
+//! * STATUS: the master is there; IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+
+use postern_guest::cni::{CniResult, NetConf};
+use postern_guest::types::IpvlanMode;
+use postern_guest::{
+    Error, Plugin, Request, all, attachments, check, configure, has_mac, interface, ipam, ipvlan, link, link_sysctl,
+    mac, parent,
+};
+use std::process::ExitCode;
+
+struct Ipvlan;
+
+/// The keys of this plugin.
+#[derive(Debug)]
+struct Config {
+    /// Empty if the network names none.
+    master: String,
+    mode: IpvlanMode,
+    mtu: Option<u32>,
+    in_container: bool,
+    conf: NetConf,
+}
+
+impl Config {
+    /// # Errors
+    /// Code 999 for what can't be read or makes no sense.
+    fn read(request: &Request) -> Result<Self, Error> {
+        request.conf().and_then(Self::decode).map_err(load_error)
+    }
+
+    fn decode(conf: NetConf) -> Result<Self, Error> {
+        let fields = conf.fields();
+        let mode = fields.string("mode")?.filter(|mode| !mode.is_empty()).unwrap_or_else(|| "l2".to_owned());
+        Ok(Self {
+            master: fields.string("master")?.unwrap_or_default(),
+            mode: IpvlanMode::parse(&mode).ok_or_else(|| Error::new(format!("unknown ipvlan mode: \"{mode}\"")))?,
+            // As natively, one that is none counts as none.
+            mtu: fields.int("mtu")?.and_then(|mtu| u32::try_from(mtu).ok()).filter(|mtu| *mtu > 0),
+            in_container: fields.bool("linkInContainer")?.unwrap_or(false),
+            conf,
+        })
+    }
+
+    /// The link to stack on. Behind another plugin it is the only link of that one's result.
+    ///
+    /// # Errors
+    /// There is none, or the result has not one.
+    fn parent(&self, previous: Option<&CniResult>) -> Result<parent::Parent, Error> {
+        let master = match (self.master.as_str(), previous) {
+            ("", Some(previous)) => match previous.interfaces.as_slice() {
+                [only] if !only.name.is_empty() => &only.name,
+                _ => {
+                    return Err(Error::new("chained master failure. PrevResult lacks a single named interface"));
+                }
+            },
+            (master, _) => master,
+        };
+        parent::find(master, self.in_container).map_err(|error| match master {
+            "" => error,
+            master => error.context(format!("failed to lookup master \"{master}\"")),
+        })
+    }
+}
+
+impl Plugin for Ipvlan {
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        let config = Config::read(request)?;
+        let previous = config.conf.previous_result()?;
+        let parent = config.parent(previous.as_ref())?;
+        let has_ipam = !config.conf.ipam_type.is_empty();
+        let previous = previous.filter(|previous| !has_ipam && !previous.ips.is_empty());
+        if !has_ipam && previous.is_none() {
+            // The native plugin says it after it has made the link, and leaves that.
+            return Err(Error::new("no plugin name provided"));
+        }
+        let made = ipvlan::create(&parent, config.mode, config.mtu)?;
+        let result = match previous {
+            Some(previous) => previous,
+            None => ipam::add()?,
+        };
+        let mut result = CniResult { interfaces: Vec::new(), ..result };
+        if result.ips.is_empty() {
+            return Err(Error::new("IPAM plugin returned missing IP config"));
+        }
+        result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
+        // The neighbours learn at once who has the addresses now.
+        configure::best_effort(link_sysctl::set_arp_notify(&made.link, true))?;
+        configure::best_effort(link_sysctl::set_ndisc_notify(&made.link, true))?;
+        configure::configure(&made.link, &result.ips, &configure::kernel_routes(&result)?)?;
+        result.interfaces = vec![interface(&made.attributes, &request.env.netns)];
+        result.dns = config.conf.dns;
+        Ok(result)
+    }
+
+    fn del(&self, request: &Request) -> Result<(), Error> {
+        all([link::delete_own(), if has_ipam(request)? { ipam::del() } else { Ok(()) }])
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let config = Config::read(request)?;
+        // The default may be another link by now, and after an ADD `prevResult` is about the attachment's own.
+        if !config.master.is_empty() {
+            config.parent(None)?;
+        }
+        if !config.conf.ipam_type.is_empty() {
+            ipam::check()?;
+        }
+        let result = check::previous_result(&config.conf, "Required prevResult missing")?;
+        let expected = request.own_interface(&result)?;
+        let name = &expected.name;
+        let Some(found) = ipvlan::find()? else {
+            return Err(match link::own()? {
+                None => Error::new(format!("Container Interface name in prevResult: {name} not found")),
+                Some(_) => Error::new(format!("Error: Container interface {name} not of type ipvlan")),
+            });
+        };
+        if found.mode != Some(config.mode) {
+            let is = found.mode.map_or("another mode", IpvlanMode::name);
+            let wanted = config.mode.name();
+            return Err(Error::new(format!("Container IPVlan mode {is} does not match expected value: {wanted}")));
+        }
+        if !has_mac(&expected.mac, &found.attributes) {
+            let (wanted, is) = (&expected.mac, mac(&found.attributes));
+            return Err(Error::new(format!("Interface {name} Mac {wanted} doesn't match container Mac: {is}")));
+        }
+        if !found.attributes.up {
+            return Err(Error::new(format!("Interface {name} is down")));
+        }
+        check::configuration(&found.link, name, &result)
+    }
+
+    fn status(&self, request: &Request) -> Result<(), Error> {
+        let config = Config::read(request)?;
+        // There is no container to look into, and no plugin before.
+        if !config.in_container && !config.master.is_empty() {
+            config.parent(None).map_err(|error| Error::unavailable(error.object().msg.clone()))?;
+        }
+        if config.conf.ipam_type.is_empty() { Ok(()) } else { ipam::status() }
+    }
+
+    fn gc(&self, request: &Request) -> Result<(), Error> {
+        all([attachments::collect().map(drop), if has_ipam(request)? { ipam::gc() } else { Ok(()) }])
+    }
+}
+
+fn has_ipam(request: &Request) -> Result<bool, Error> {
+    Ok(!request.ipam_type().map_err(load_error)?.is_empty())
+}
+
+/// The words of native plugins before the decoder's message. A value that can be decoded but makes no sense speaks for
+/// itself.
+fn load_error(error: Error) -> Error {
+    match error.object().msg.starts_with("json: ") {
+        true => error.context("failed to load netconf"),
+        false => error,
+    }
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&Ipvlan)
+}
+
+#[cfg(test)]
+mod tests;

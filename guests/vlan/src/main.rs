@@ -1,0 +1,172 @@
+//! vlan: gives the container a link in a VLAN of a link of the host.
+//!
+//! | key | default | meaning |
+//! |---|---|---|
+//! | `master` | – | the link whose VLAN it is; required |
+//! | `vlanId` | 0 | 0 to 4094 |
+//! | `mtu` | the master's | in bytes, at most the master's |
+//! | `linkInContainer` | false | the master is in the container |
+//! | `ipam` | – | the attachment's addresses; without it ADD fails |
+//! | `dns` | none | in the result as it is: what IPAM says is dropped |
+//!
+//! * ADD: the link, then addresses from IPAM. A failed one is undone by the host.
+//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told. It needs no master.
+//! * CHECK: IPAM's CHECK, the master, the link with address, VLAN and MTU, which must be up, addresses and routes.
+//! * STATUS: the master is there; IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+
+use postern_guest::cni::{CniResult, NetConf};
+use postern_guest::types::LinkInfo;
+use postern_guest::{
+    Error, Plugin, Request, all, attachments, check, configure, has_mac, interface, ipam, link, mac, parent, vlan,
+};
+use std::process::ExitCode;
+
+struct Vlan;
+
+/// The keys of this plugin.
+#[derive(Debug)]
+struct Config {
+    master: String,
+    id: u16,
+    /// As written: the master says whether it makes sense.
+    mtu: i64,
+    in_container: bool,
+    conf: NetConf,
+}
+
+impl Config {
+    /// # Errors
+    /// Code 999 for what can't be read or makes no sense.
+    fn read(request: &Request) -> Result<Self, Error> {
+        request.conf().and_then(Self::decode).map_err(load_error)
+    }
+
+    fn decode(conf: NetConf) -> Result<Self, Error> {
+        let fields = conf.fields();
+        let master = fields.string("master")?.unwrap_or_default();
+        let id = fields.int("vlanId")?.unwrap_or(0);
+        let mtu = fields.int("mtu")?.unwrap_or(0);
+        let in_container = fields.bool("linkInContainer")?.unwrap_or(false);
+        if master.is_empty() {
+            return Err(Error::new(
+                "\"master\" field is required. It specifies the host interface name to create the VLAN for",
+            ));
+        }
+        // The native plugin accepts the same and says 4095.
+        let id = u16::try_from(id).ok().filter(|id| *id <= 4094);
+        let id = id.ok_or_else(|| {
+            let id = fields.int("vlanId").ok().flatten().unwrap_or(0);
+            Error::new(format!("invalid VLAN ID {id} (must be between 0 and 4095 inclusive)"))
+        })?;
+        Ok(Self { master, id, mtu, in_container, conf })
+    }
+
+    /// The link whose VLAN it is.
+    ///
+    /// # Errors
+    /// There is none, or the network wants a larger MTU than it has.
+    fn parent(&self) -> Result<parent::Parent, Error> {
+        let parent = parent::find(&self.master, self.in_container)?;
+        let LinkInfo { mtu: most, .. } = parent.attributes()?;
+        if self.mtu < 0 || self.mtu > i64::from(most) {
+            return Err(Error::new(format!("invalid MTU {}, must be [0, master MTU({most})]", self.mtu)));
+        }
+        Ok(parent)
+    }
+
+    fn mtu(&self) -> Option<u32> {
+        u32::try_from(self.mtu).ok().filter(|mtu| *mtu > 0)
+    }
+}
+
+impl Plugin for Vlan {
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        let config = Config::read(request)?;
+        let parent = config.parent()?;
+        if config.conf.ipam_type.is_empty() {
+            // The native plugin says it after it has made the link, and leaves that.
+            return Err(Error::new("failed to execute IPAM delegate: no plugin name provided"));
+        }
+        let made = vlan::create(&parent, config.id, config.mtu())?;
+        let added = ipam::add().map_err(|error| error.context("failed to execute IPAM delegate"));
+        let mut result = CniResult { interfaces: Vec::new(), ..added? };
+        if result.ips.is_empty() {
+            return Err(Error::new("IPAM plugin returned missing IP config"));
+        }
+        result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
+        configure::configure(&made.link, &result.ips, &configure::kernel_routes(&result)?)?;
+        result.interfaces = vec![interface(&made.attributes, &request.env.netns)];
+        result.dns = config.conf.dns;
+        Ok(result)
+    }
+
+    fn del(&self, request: &Request) -> Result<(), Error> {
+        all([link::delete_own(), if has_ipam(request)? { ipam::del() } else { Ok(()) }])
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let config = Config::read(request)?;
+        // A larger MTU than the master's shows in the link's own.
+        parent::find(&config.master, config.in_container)
+            .map_err(|error| error.context(format!("failed to lookup master \"{}\"", config.master)))?;
+        ipam::check()?;
+        let result = check::previous_result(&config.conf, "vlan: Required prevResult missing")?;
+        let expected = request.own_interface(&result)?;
+        let name = &expected.name;
+        let Some(found) = vlan::find()? else {
+            return Err(match link::own()? {
+                None => Error::new(format!("vlan: Container Interface name in prevResult: {name} not found")),
+                Some(_) => Error::new(format!("Error: Container interface {name} not of type vlan")),
+            });
+        };
+        if !has_mac(&expected.mac, &found.attributes) {
+            let (wanted, is) = (&expected.mac, mac(&found.attributes));
+            return Err(Error::new(format!("vlan: Interface {name} Mac {wanted} doesn't match container Mac: {is}")));
+        }
+        if found.id != config.id {
+            let (is, wanted) = (found.id, config.id);
+            return Err(Error::new(format!("Error: Tuning link {name} configured VLAN ID {wanted}, has {is}")));
+        }
+        if let Some(mtu) = config.mtu().filter(|mtu| *mtu != found.attributes.mtu) {
+            let is = found.attributes.mtu;
+            return Err(Error::new(format!("Error: Tuning configured MTU of {name} is {mtu}, current value is {is}")));
+        }
+        if !found.attributes.up {
+            return Err(Error::new(format!("Interface {name} is down")));
+        }
+        check::configuration(&found.link, name, &result)
+    }
+
+    fn status(&self, request: &Request) -> Result<(), Error> {
+        let config = Config::read(request)?;
+        // There is no container to look into.
+        if !config.in_container {
+            config.parent().map_err(|error| Error::unavailable(error.object().msg.clone()))?;
+        }
+        ipam::status()
+    }
+
+    fn gc(&self, request: &Request) -> Result<(), Error> {
+        all([attachments::collect().map(drop), if has_ipam(request)? { ipam::gc() } else { Ok(()) }])
+    }
+}
+
+fn has_ipam(request: &Request) -> Result<bool, Error> {
+    Ok(!request.ipam_type().map_err(load_error)?.is_empty())
+}
+
+/// The words of native plugins before the decoder's message. A value that can be decoded but makes no sense speaks for
+/// itself.
+fn load_error(error: Error) -> Error {
+    match error.object().msg.starts_with("json: ") {
+        true => error.context("failed to load netconf"),
+        false => error,
+    }
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&Vlan)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! `dummy`, for people.
+
+use super::{LOOK_ONLY, OperationTexts, Page};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{changes, group};
+use postern_types::{OpError, Reply, ops};
+
+/// The texts about it in commands for people.
+pub const PAGE: Page = Page {
+    cannot: "make dummy links",
+    always: None,
+    groups: &[group(&["create"], |objects| {
+        changes(objects, "make its own link as one that leads nowhere (dummy), and no other while it lives")
+    })],
+    keys: &[LOOK_ONLY],
+};
+
+impl OperationTexts for ops::Dummy {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Create => format!("make {} in the container, a dummy", names.request.ifname),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Create => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `vlan`, for people.
+
+use super::{LOOK_ONLY, OperationTexts, Page};
+use crate::learn::{Key, Source, WidestValue};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{about, changes, group, say};
+use crate::words::Switch;
+use postern_types::{OpError, Reply, ops};
+
+/// The texts about it in commands for people.
+pub const PAGE: Page = Page {
+    cannot: "make VLAN links",
+    always: None,
+    groups: &[
+        group(&["find"], |_| say("look whether its own link is a VLAN")),
+        group(&["create"], |objects| {
+            changes(objects, "")?;
+            about(objects, "ids", "VLAN", |id| {
+                let mtu = match objects.switch("mtu", "0") {
+                    Switch::Off => String::new(),
+                    Switch::On(_) => format!(", with {}", objects.words_but("mtu", "MTU", "0")),
+                };
+                format!(
+                    "make its own link as one in {id} of a link that it may stack on{mtu}, and no other while it lives"
+                )
+            })
+        }),
+    ],
+    keys: &[
+        Key::list("ids", Source::Value("vlanId", Some("0")), WidestValue::Configured),
+        Key::one("mtu", Source::Value("mtu", Some("0")), WidestValue::Configured),
+        LOOK_ONLY,
+    ],
+};
+
+impl OperationTexts for ops::Vlan {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Create { parent, id, mtu } => {
+                let mtu = mtu.map(|mtu| format!(", with MTU {mtu}")).unwrap_or_default();
+                let (own, parent) = (&names.request.ifname, names.link(*parent));
+                format!("make {own} in the container, VLAN {id} of {parent}{mtu}")
+            }
+            Self::Find => "look whether the attachment's link is a VLAN".to_owned(),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Create { id, mtu, .. } => {
+                let mut objects = vec![("ids", id.to_string())];
+                objects.extend(mtu.map(|mtu| ("mtu", mtu.to_string())));
+                objects
+            }
+            Self::Find => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The common part of `vlan`, `ipvlan` and `dummy`: the attachment's own link, which has no end on the host. An
+//! attachment has one that lives, by its record.
+
+use crate::effect::{Effect, InnerKind, InnerLink, inner_link};
+use crate::errors::{kernel_error, link_gone, native_error};
+use crate::front::Object;
+use crate::gate::Gate;
+use postern_kernel::{InnerLinkKind, InnerSpec, Link, random_mac, random_veth_name};
+use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError};
+
+/// A parent, as the front keeps it.
+#[derive(Clone, Copy, Debug)]
+pub struct Parent {
+    /// Its interface index.
+    pub index: u32,
+    /// True if it is in the container.
+    pub in_container: bool,
+    /// Its MTU in bytes, as it was found.
+    mtu: u32,
+}
+
+impl Parent {
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`].
+    pub fn of(gate: &Gate<'_>, handle: Handle) -> Result<Self, OpError> {
+        let (index, in_container, mtu) = gate.front.parent(handle)?;
+        Ok(Self { index, in_container, mtu })
+    }
+
+    /// Fails for an MTU beyond the parent's.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidArgument`].
+    pub fn can_carry(&self, mtu: Option<u32>) -> Result<(), OpError> {
+        let Some(mtu) = mtu.filter(|mtu| *mtu > self.mtu) else { return Ok(()) };
+        let message = format!("invalid MTU {mtu}, must be [0, master MTU({})]", self.mtu);
+        Err(OpError::new(ErrorCode::InvalidArgument, mtu.to_string(), message))
+    }
+
+    /// The link itself.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`] if it is gone.
+    pub fn link(&self, gate: &Gate<'_>) -> Result<Link, OpError> {
+        let netlink = match self.in_container {
+            true => gate.session.container_required()?.netlink().map_err(kernel_error)?,
+            false => gate.session.host()?,
+        };
+        netlink.link_by_index(self.index).map_err(kernel_error)?.ok_or_else(|| link_gone("parent"))
+    }
+}
+
+/// The link as it is to be made.
+pub struct Wanted {
+    /// The kind for people, messages and the record.
+    pub kind: InnerKind,
+    /// The kind for the kernel.
+    pub spec: InnerLinkKind,
+    /// In bytes.
+    pub mtu: Option<u32>,
+    /// True for a link with an address of its own; the host chooses it.
+    pub has_mac: bool,
+    /// True if it is made from the host's namespace, where its parent is.
+    pub from_host: bool,
+}
+
+/// Makes the link under `CNI_IFNAME`, down. `ask` is asked once the intent is in the record, so that of two ADDs at once
+/// each sees the other.
+///
+/// # Errors
+/// [`ErrorCode::Exists`] if the name is taken, or if the attachment has such a link.
+pub fn create(
+    gate: &mut Gate<'_>,
+    wanted: &Wanted,
+    ask: impl FnOnce(&Gate<'_>) -> Result<(), OpError>,
+) -> Result<LinkInfo, OpError> {
+    let name = gate.session.request.ifname.clone();
+    let kind = wanted.kind.name();
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    // Looked at before it is recorded: undoing a failed ADD must not take away what an earlier one made.
+    if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
+        let message = format!("failed to create {kind}: the container has \"{name}\" already");
+        return Err(
+            OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
+        );
+    }
+    if let Some((other, living)) = inner_link::retire(gate.session)? {
+        let other = other.name();
+        let message = format!("this attachment has a {other} link already, which is called \"{}\"", living.name);
+        return Err(OpError::new(ErrorCode::Exists, living.name, message).hint("run DEL first"));
+    }
+    gate.front.room(1)?;
+    let mac = wanted.has_mac.then(|| Mac(random_mac()));
+    // The kernel holds the name against the host's links too: it gets its own where it lives.
+    let born = wanted.from_host.then(random_veth_name);
+    let shares = match wanted.spec {
+        InnerLinkKind::Ipvlan { parent, mode } if wanted.from_host => Some((parent, mode)),
+        InnerLinkKind::Ipvlan { .. } | InnerLinkKind::Vlan { .. } | InnerLinkKind::Dummy => None,
+    };
+    let effect = Effect::from(InnerLink { kind: wanted.kind, mac, born: born.clone(), shares });
+    gate.session.intend(effect.clone())?;
+    ask(gate)?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    let spec = InnerSpec {
+        name: born.as_deref().unwrap_or(&name),
+        kind: wanted.spec,
+        mtu: wanted.mtu,
+        mac: mac.map(|mac| mac.0),
+        namespace: if wanted.from_host { Some(gate.session.namespace()?.fd()) } else { None },
+    };
+    let netlink = if wanted.from_host { gate.session.host()? } else { container };
+    netlink.create_inner(&spec).map_err(|error| native_error(error, &name, format_args!("failed to create {kind}")))?;
+    let made = container.link_by_name(spec.name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
+    gate.session.known_by(&effect, &[u64::from(made.index)]);
+    if wanted.from_host {
+        let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+        let renamed = container.rename(made.index, &name);
+        renamed.map_err(|error| native_error(error, &name, format_args!("failed to rename {kind} to \"{name}\"")))?;
+    }
+    gate.session.container_mac = made.mac.map(Mac);
+    show(gate, Link { name, ..made })
+}
+
+/// Returns the attachment's link, if it has this kind.
+///
+/// # Errors
+/// The kernel refuses to show it.
+pub fn find(gate: &Gate<'_>, kind: InnerKind) -> Result<Option<Link>, OpError> {
+    let Some(container) = gate.session.container() else { return Ok(None) };
+    let netlink = container.netlink().map_err(kernel_error)?;
+    let found = netlink.link_by_name(&gate.session.request.ifname).map_err(kernel_error)?;
+    Ok(found.filter(|link| link.kind == kind.in_kernel()))
+}
+
+/// Gives the guest a handle for the link.
+///
+/// # Errors
+/// [`ErrorCode::Exhausted`].
+pub fn show(gate: &mut Gate<'_>, own: Link) -> Result<LinkInfo, OpError> {
+    let handle = gate.grant(Object::Own { index: own.index, name: own.name.clone() })?;
+    Ok(Gate::show(handle, own))
+}

@@ -1,0 +1,105 @@
+//! `ipvlan`: the attachment's own link, with the link-layer address of a granted one.
+//!
+//! The kernel has one mode for all such links of a parent, and the last one that is made changes the others. So another
+//! mode than theirs is refused. Links in this namespace show theirs, and records those of other containers. An ipvlan
+//! that a native plugin put into a container is not seen.
+
+use super::inner::{self, Parent, Wanted};
+use crate::capability::facts::{Facts, Needed};
+use crate::effect::{Effect, InnerKind, InnerLink};
+use crate::errors::{kernel_error, state_error};
+use crate::gate::Gate;
+use postern_kernel::{InnerLinkKind, Link};
+use postern_state::Summary;
+use postern_types::{ErrorCode, IpvlanInfo, IpvlanMode, OpError, Reply, ops};
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Ipvlan) -> Result<Reply, OpError> {
+    match operation {
+        ops::Ipvlan::Create { parent, mode, mtu } => {
+            let parent = Parent::of(gate, *parent)?;
+            create(gate, parent, *mode, *mtu)
+        }
+        ops::Ipvlan::Find => {
+            let Some(own) = inner::find(gate, InnerKind::Ipvlan)? else { return Ok(Reply::MaybeIpvlan(None)) };
+            let mode = own.ipvlan_mode;
+            Ok(Reply::MaybeIpvlan(Some(IpvlanInfo { link: inner::show(gate, own)?, mode })))
+        }
+    }
+}
+
+/// `ipvlan.create`.
+fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32>) -> Result<Reply, OpError> {
+    let below = parent.link(gate)?;
+    // On an ipvlan the kernel makes a sibling of it.
+    let (index, shown) = match below.ipvlan_mode {
+        Some(other) => (below.peer_index.unwrap_or_default(), Some((below.name.clone(), other))),
+        None => (parent.index, sibling(gate, &parent, mode)?),
+    };
+    if let Some((name, other)) = shown.filter(|(_, other)| *other != mode) {
+        return Err(refused(&below.name, mode, other, &format!("\"{name}\" has it")));
+    }
+    let wanted = Wanted {
+        kind: InnerKind::Ipvlan,
+        spec: InnerLinkKind::Ipvlan { parent: parent.index, mode },
+        mtu,
+        has_mac: false,
+        from_host: !parent.in_container,
+    };
+    let in_container = parent.in_container;
+    let others = |gate: &Gate<'_>| match in_container {
+        true => Ok(()),
+        false => match of_others(gate, index, mode)? {
+            Some((who, other)) => Err(refused(&below.name, mode, other, &who)),
+            None => Ok(()),
+        },
+    };
+    inner::create(gate, &wanted, others).map(Reply::Made)
+}
+
+/// Returns an ipvlan of the parent with another mode, as far as the parent's own namespace shows it.
+fn sibling(gate: &Gate<'_>, parent: &Parent, mode: IpvlanMode) -> Result<Option<(String, IpvlanMode)>, OpError> {
+    let netlink = match parent.in_container {
+        true => gate.session.container_required()?.netlink().map_err(kernel_error)?,
+        false => gate.session.host()?,
+    };
+    let links = netlink.links().map_err(kernel_error)?;
+    let of_parent = |link: &Link| link.peer_index == Some(parent.index) && link.peer_netnsid.is_none();
+    let mut others = links.into_iter().filter(of_parent).filter_map(|link| Some((link.name, link.ipvlan_mode?)));
+    Ok(others.find(|(_, other)| *other != mode))
+}
+
+/// Returns another attachment with an ipvlan of another mode on this link of the host, by its record.
+fn of_others(gate: &Gate<'_>, parent: u32, mode: IpvlanMode) -> Result<Option<(String, IpvlanMode)>, OpError> {
+    let (own, boot) = (gate.session.key()?, postern_state::boot_id().map_err(state_error)?);
+    let home = gate.session.host()?.cookie().map_err(kernel_error)?;
+    // Records without an ipvlan are not parsed.
+    let records = postern_state::list_with(&gate.session.state, "\"ipvlan\"").map_err(state_error)?;
+    let other_mode = |summary: &Summary| {
+        let header = summary.header.as_ref()?;
+        let is_here = header.boot_id == boot && header.host_netns_cookie == home;
+        let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
+        let shared = effects.flatten().filter_map(|effect| InnerLink::of(&effect)?.shares);
+        let mut others = shared.filter(|(index, other)| is_here && *index == parent && *other != mode);
+        let who =
+            format!("{} of container {} has it, in network {}", header.ifname, header.container_id, header.network);
+        others.next().map(|(_, other)| (who, other))
+    };
+    let others = records.iter().filter(|summary| summary.key.as_ref() != Some(&own));
+    Ok(others.filter_map(other_mode).next())
+}
+
+fn refused(parent: &str, mode: IpvlanMode, other: IpvlanMode, who: &str) -> OpError {
+    let (mode, other) = (mode.name(), other.name());
+    let message = format!(
+        "failed to create ipvlan: \"{parent}\" has links in mode {other}, and one in mode {mode} would change them: {who}"
+    );
+    OpError::new(ErrorCode::Exists, parent, message)
+        .hint("all ipvlan links of a parent have one mode: name that one, or another `master`; `postern gc` removes what is gone")
+}

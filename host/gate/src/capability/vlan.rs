@@ -1,0 +1,82 @@
+//! `vlan`: the attachment's own link, a VLAN of a granted one. A parent has each VLAN once, in whichever namespace: the
+//! kernel sees to that.
+
+use super::inner::{self, Parent, Wanted};
+use crate::capability::facts::{Facts, Needed};
+use crate::effect::InnerKind;
+use crate::errors::kernel_error;
+use crate::gate::Gate;
+use postern_kernel::{InnerLinkKind, Link};
+use postern_types::{ErrorCode, OpError, Reply, VlanId, VlanInfo, ops};
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+/// The highest VLAN (IEEE 802.1Q).
+const LAST: VlanId = 4094;
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Vlan) -> Result<Reply, OpError> {
+    match operation {
+        ops::Vlan::Create { parent, id, mtu } => {
+            let parent = Parent::of(gate, *parent)?;
+            create(gate, parent, *id, *mtu)
+        }
+        ops::Vlan::Find => {
+            let Some(own) = inner::find(gate, InnerKind::Vlan)? else { return Ok(Reply::MaybeVlan(None)) };
+            let id = own.vlan_id.unwrap_or_default();
+            Ok(Reply::MaybeVlan(Some(VlanInfo { link: inner::show(gate, own)?, id })))
+        }
+    }
+}
+
+/// `vlan.create`.
+fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> Result<Reply, OpError> {
+    if id > LAST {
+        let message = format!("invalid VLAN ID {id} (must be between 0 and {LAST} inclusive)");
+        return Err(OpError::new(ErrorCode::InvalidArgument, id.to_string(), message));
+    }
+    parent.can_carry(mtu)?;
+    let below = parent.link(gate)?;
+    // The kernel refuses it too, and can't say who has it.
+    if let Some(other) = holder(gate, &parent, id)? {
+        return Err(taken(&below.name, id, &format!("\"{}\" has it", other.name)));
+    }
+    let wanted = Wanted {
+        kind: InnerKind::Vlan,
+        spec: InnerLinkKind::Vlan { parent: parent.index, id },
+        mtu,
+        has_mac: false,
+        from_host: !parent.in_container,
+    };
+    let made = inner::create(gate, &wanted, |_| Ok(()));
+    // The name was free, and where it is made from the host it is a random one.
+    let is_taken = |error: &OpError| {
+        error.code == ErrorCode::Exists && error.errno.is_some() && error.message.starts_with("failed to create")
+    };
+    match made {
+        Err(error) if is_taken(&error) => Err(taken(&below.name, id, "a container has it")),
+        made => made.map(Reply::Made),
+    }
+}
+
+/// Returns the link that has this VLAN of the parent, as far as the parent's own namespace shows it.
+fn holder(gate: &Gate<'_>, parent: &Parent, id: VlanId) -> Result<Option<Link>, OpError> {
+    let netlink = match parent.in_container {
+        true => gate.session.container_required()?.netlink().map_err(kernel_error)?,
+        false => gate.session.host()?,
+    };
+    let links = netlink.links().map_err(kernel_error)?;
+    let has_it =
+        |link: &Link| link.vlan_id == Some(id) && link.peer_index == Some(parent.index) && link.peer_netnsid.is_none();
+    Ok(links.into_iter().find(has_it))
+}
+
+fn taken(parent: &str, id: VlanId, by: &str) -> OpError {
+    let message = format!("failed to create vlan: file exists: VLAN {id} of \"{parent}\" is in use, {by}");
+    OpError::new(ErrorCode::Exists, id.to_string(), message)
+        .hint("a link has each VLAN once: name another `vlanId` or `master`, or run DEL of the attachment that has it")
+}

@@ -1,0 +1,191 @@
+//! A link in the container's namespace that has no end on the host: a macvlan, a VLAN, an ipvlan, a dummy. It dies with
+//! that namespace.
+
+use super::{Addresses, AttachmentLink, Effect, Leaves, Macvlan, Reapplied, RecordTiming};
+use crate::errors::kernel_error;
+use crate::need::Need;
+use crate::session::Session;
+use postern_cni::CniResult;
+use postern_kernel::{Link, Netlink};
+use postern_types::{ErrorCode, IpvlanMode, Mac, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// The kinds of such links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InnerKind {
+    /// A macvlan. Its records have the form of [`Macvlan`].
+    Macvlan,
+    /// A VLAN of another link.
+    Vlan,
+    /// An ipvlan.
+    Ipvlan,
+    /// A dummy.
+    Dummy,
+}
+
+impl InnerKind {
+    /// All kinds.
+    const ALL: [Self; 4] = [Self::Macvlan, Self::Vlan, Self::Ipvlan, Self::Dummy];
+
+    /// True if a link is of one of these kinds.
+    pub fn has(link: &Link) -> bool {
+        Self::ALL.iter().any(|kind| kind.in_kernel() == link.kind)
+    }
+
+    /// The name, for people and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Macvlan => "macvlan",
+            Self::Vlan => "vlan",
+            Self::Ipvlan => "ipvlan",
+            Self::Dummy => "dummy",
+        }
+    }
+
+    /// The kernel's name for such links.
+    pub const fn in_kernel(self) -> &'static str {
+        self.name()
+    }
+}
+
+/// The link. The record notes its interface index beside it, which root in the container can't change. Before that, its
+/// first name and its address identify it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InnerLink {
+    /// Its kind.
+    pub kind: InnerKind,
+    /// The address that the host gave it; none where it has its parent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// The name that the host chose, before it gets the attachment's. None where it is born with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<String>,
+    /// For an ipvlan on a link of the host: that link's index, and the mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<(u32, IpvlanMode)>,
+}
+
+impl InnerLink {
+    /// Returns the link that an effect is, of any kind.
+    pub fn seen(effect: &Effect) -> Option<Self> {
+        Macvlan::of(effect).map(Macvlan::as_inner).or_else(|| Self::of(effect).cloned())
+    }
+
+    /// The link, in the namespace that it was made in.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it.
+    pub fn find(&self, session: &Session, container: &Netlink) -> Result<Option<Link>, OpError> {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let own = effects.into_iter().filter(|noted| Self::seen(&noted.effect).as_ref() == Some(self));
+        let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
+        if let Some(index) = indices.first() {
+            let link = container.link_by_index(u32::try_from(*index).unwrap_or_default()).map_err(kernel_error)?;
+            return Ok(link.filter(|link| link.kind == self.kind.in_kernel()));
+        }
+        for name in self.born.iter().chain([&session.request.ifname]) {
+            let link = container.link_by_name(name).map_err(kernel_error)?;
+            if let Some(own) = link.filter(|link| self.is_like(link)) {
+                return Ok(Some(own));
+            }
+        }
+        Ok(None)
+    }
+
+    /// True if a link has the kind and the address that this one was made with.
+    fn is_like(&self, link: &Link) -> bool {
+        link.kind == self.kind.in_kernel() && self.mac.is_none_or(|mac| link.mac == Some(mac.0))
+    }
+
+    fn delete(&self, session: &Session, container: &Netlink) -> Result<(), OpError> {
+        match self.find(session, container)? {
+            Some(link) => container.delete_link(link.index).map(drop).map_err(kernel_error),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Leaves for InnerLink {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If it is gone, the
+        // link is gone too.
+        let container = session.container().filter(|_| !session.has_foreign_record());
+        match (container, session.hidden()) {
+            (Some(container), _) => self.delete(session, container.netlink().map_err(kernel_error)?),
+            (None, None) => Ok(()),
+            (None, Some(why)) => {
+                let kind = self.kind.name();
+                let message = format!("its namespace may be alive, and with it its {kind} link: {why}");
+                Err(OpError::new(ErrorCode::TryAgain, &session.request.netns, message)
+                    .hint("run DEL, or `postern gc` once the container is gone"))
+            }
+        }
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
+
+    fn words(&self) -> String {
+        let kind = self.kind.name();
+        self.mac.map_or_else(|| kind.to_owned(), |mac| format!("{kind} {mac}"))
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Used
+    }
+
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        Some(self)
+    }
+
+    fn outlives_boot(&self) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Container
+    }
+}
+
+impl AttachmentLink for InnerLink {
+    fn is_there(&self, session: &Session) -> Result<bool, OpError> {
+        match session.container().filter(|_| !session.has_foreign_record()) {
+            Some(container) => Ok(self.find(session, container.netlink().map_err(kernel_error)?)?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    fn is_named(&self, result: &CniResult) -> bool {
+        let is_own = |address: &str| self.mac.is_none_or(|mac| address.eq_ignore_ascii_case(&mac.to_string()));
+        result.interfaces.iter().any(|link| !link.sandbox.is_empty() && is_own(&link.mac))
+    }
+
+    fn is_among(&self, _: &[Link], container: Option<&[Link]>) -> Option<bool> {
+        // Root in there may give it another address.
+        container.map(|links| links.iter().any(|link| link.kind == self.kind.in_kernel()))
+    }
+}
+
+/// Takes such links that are gone off the record. Returns one that is there.
+///
+/// # Errors
+/// The kernel refuses to show it.
+pub fn retire(session: &mut Session) -> Result<Option<(InnerKind, Link)>, OpError> {
+    let mut living = None;
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    for made in effects.iter().filter_map(|noted| InnerLink::seen(&noted.effect)) {
+        let Some(container) = session.container() else { continue };
+        match made.find(session, container.netlink().map_err(kernel_error)?)? {
+            Some(link) => living = Some((made.kind, link)),
+            None => session.gone(|effect: &Effect| InnerLink::seen(effect).as_ref() == Some(&made)),
+        }
+    }
+    Ok(living)
+}

@@ -1,0 +1,39 @@
+//! `ipvlan`: in which modes, and with which MTU.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key, required};
+use crate::granted::Grant;
+use crate::line::{self, Change};
+use crate::rules::RuleInput;
+use alloc::vec::Vec;
+use postern_types::{OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] =
+    &[required("modes", Kind::IpvlanMode, "${config.mode | l2}"), key("mtu", Kind::Mtu, Count::One), LOOK_ONLY];
+
+impl Decide for ops::Ipvlan {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Create { mode, mtu, .. } => {
+                let rule = input.one_of(grant, "modes", Kind::IpvlanMode, mode.name(), "ipvlan.modes")?;
+                input.mtu(grant, *mtu, "")?;
+                input.changes(grant).map(|_| rule)
+            }
+            Self::Find => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
+        match self {
+            Self::Create { mode, .. } => line::object("modes", mode.name()),
+            Self::Find => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
+        match self {
+            Self::Create { .. } | Self::Find => false,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The kinds of links that the running kernel may lack. A test asks before it runs, and says loudly that it is skipped;
+//! `tests/vm/kernel` runs the same programs in a virtual machine whose kernel has them.
+
+use crate::Node;
+use anyhow::{Context, Result};
+
+/// True if the kernel can make links of this kind: `dummy`, `vlan`, `ipvlan`.
+///
+/// # Errors
+/// No node can be made.
+pub fn has(kind: &str) -> Result<bool> {
+    let node = Node::new()?;
+    let make = match kind {
+        "vlan" => "ip link add link probe0 name probe2 type vlan id 5".to_owned(),
+        "ipvlan" => "ip link add link probe0 name probe2 type ipvlan".to_owned(),
+        kind => format!("ip link add probe2 type {kind}"),
+    };
+    let script = format!("ip link add probe0 type veth peer name probe1; {make} 2> /dev/null && echo yes || true");
+    Ok(node.sh(&script).context("a probe of the kernel")? == "yes\n")
+}
+
+/// As [`has`], and says so if it can't.
+///
+/// # Errors
+/// As [`has`].
+pub fn has_or_says(kind: &str) -> Result<bool> {
+    let here = has(kind)?;
+    if !here {
+        println!("SKIPPED: this kernel has no {kind} links: tests/vm/kernel runs this test in a virtual machine");
+    }
+    Ok(here)
+}
