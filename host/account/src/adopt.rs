@@ -170,11 +170,9 @@ impl LeftoverObject {
             Self::ForwardNftables(seen) => recorded.contains(&seen.target),
             Self::ForwardIptables(seen) => seen.targets.iter().any(|target| recorded.contains(target)),
             Self::Forwarding(address) => recorded.contains(address),
-            Self::Lease { .. }
-            | Self::Nftables(_)
-            | Self::Iptables(_)
-            | Self::MacGuard { .. }
-            | Self::Ifb { .. } => false,
+            Self::Lease { .. } | Self::Nftables(_) | Self::Iptables(_) | Self::MacGuard { .. } | Self::Ifb { .. } => {
+                false
+            }
         }
     }
 
