@@ -170,7 +170,7 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
         Place::new(&[json!({"type": "loopback"}), tuning(&json!({"sysctl": {"net.ipv4.conf.lo.arp_ignore": "1"}}))])?;
     let result = lo.add()?;
     ensure!(lo.node.sh_in("c1", "cat /proc/sys/net/ipv4/conf/lo/arp_ignore")?.trim() == "1", "{result}");
-    lo.check(&result)?;
+    lo.call(0, &plugin_bin()?, "CHECK", &result)?.success()?;
     lo.del(&result)
 }
 
