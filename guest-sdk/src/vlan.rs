@@ -3,7 +3,9 @@
 use crate::error::Error;
 use crate::link::Link;
 use crate::parent::Parent;
-use crate::sys::{self, host};
+#[cfg(target_arch = "wasm32")]
+use crate::sys;
+use crate::sys::host;
 use postern_types::{LinkInfo, VlanId};
 
 #[cfg(not(target_arch = "wasm32"))]

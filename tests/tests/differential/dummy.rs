@@ -26,10 +26,7 @@ pub fn cases() -> Vec<Case> {
     let mut all = vec![
         dummy("plain", &json!({})),
         dummy("dual", &dual),
-        dummy(
-            "static",
-            &of_static(json!([{"address": "10.9.0.7/24", "gateway": "10.9.0.1"}])),
-        ),
+        dummy("static", &of_static(json!([{"address": "10.9.0.7/24", "gateway": "10.9.0.1"}]))),
         dummy("static-host-prefix", &of_static(json!([{"address": "10.9.0.7/32"}]))).steps("ADD DEL"),
         dummy("static-no-address", &of_static(json!([]))).steps("ADD DEL"),
         dummy("no-ipam", &json!({"ipam": null})).steps("ADD CHECK DEL"),
