@@ -11,6 +11,7 @@
 //!   torn, and state of an earlier boot is recognised as such.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 
+mod addresses;
 mod backups;
 mod dir;
 mod error;
@@ -25,6 +26,7 @@ mod trust;
 
 use std::sync::OnceLock;
 
+pub use addresses::AddressIndex;
 pub use backups::Backups;
 pub use dir::{Dir, OpenMode};
 pub use error::{Result, StateError};
@@ -33,7 +35,7 @@ pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, full_set, networks};
 pub use record::{
     DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, find, is_busy, list,
-    list_collectable, list_of, list_others, list_with, plugin_of, tidy,
+    list_collectable, list_of, list_others, plugin_of, tidy,
 };
 pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat};
 

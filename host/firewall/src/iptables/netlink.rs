@@ -37,6 +37,9 @@ const FILTER_CHAINS: [(&str, InetHookNumber, i32); 3] = [
 /// The most new rules of which the kernel is asked for the handles: a socket has no room for very many answers.
 const MOST_NOTED: usize = 64;
 
+/// The beginning of a network's name in the plugins' comments.
+const NAMED: &str = "name: \"";
+
 /// The beginning of the names of all chains that the plugins make.
 const PLUGINS: &str = "CNI-";
 
@@ -136,6 +139,36 @@ pub(super) fn can_read(nft: &mut Nft, v6: bool, name: &str, chains: &[String]) -
     })
 }
 
+/// True if one of these chains of table `nat` may have rules of a network: the comment names it, of a rule that leads
+/// there or, if none does, of one that is in it. The comments are not read, but searched: rules of others are many.
+pub(super) fn any_named(
+    nft: &mut Nft,
+    table: Table,
+    chains: Vec<String>,
+    network: &str,
+) -> Result<bool, FirewallError> {
+    let own = format!("{NAMED}{network}\" id: \"");
+    let has = |rule: &Raw, text: &str| rule.expressions.windows(text.len()).any(|part| part == text.as_bytes());
+    let mut unnamed: HashSet<String> = chains.into_iter().collect();
+    for home in ["POSTROUTING", super::hostport::DNAT] {
+        for rule in dump(nft, table, Some(home))? {
+            let Some(chain) = target(&rule).filter(|chain| unnamed.contains(chain)) else { continue };
+            if has(&rule, &own) {
+                return Ok(true);
+            }
+            if has(&rule, NAMED) {
+                unnamed.remove(&chain);
+            }
+        }
+    }
+    for chain in unnamed {
+        if dump(nft, table, Some(&chain))?.iter().any(|rule| has(rule, &own)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Reads the chains that matter, and all rules that lead to the owner's own chains.
 fn look_around<'b>(
     nft: &mut Nft,
@@ -180,28 +213,32 @@ fn look_around<'b>(
         if !uses.contains_key(chain) || seen.whole.contains(&chain) {
             continue;
         }
-        let without = |found: &[Raw], mut wanted: Vec<&'b Rule>| {
-            let of_chain = found.iter().filter(|rule| rule.chain == chain);
-            let found: HashSet<Rule> = of_chain.filter_map(|rule| rule.read(v6)).collect();
-            wanted.retain(|wanted| !found.contains(*wanted));
-            wanted
-        };
-        let mut missing = without(&seen.rules, wanted);
+        let of_chain = seen.rules.iter().filter(|rule| rule.chain == chain);
+        let found: HashSet<Rule> = of_chain.filter_map(|rule| rule.read(v6)).collect();
+        let mut missing: Vec<&'b Rule> = wanted.into_iter().filter(|wanted| !found.contains(*wanted)).collect();
         if missing.is_empty() {
             continue;
         }
         if scope.counts {
             seen.read(nft, chain)?;
         } else {
-            // They are usually at the chain's beginning. Any number of other attachments' rules may follow.
-            let (question, mut compared) = (all_of(table, Some(chain)), 0);
+            // They are usually at the chain's beginning. Any number of other attachments' rules may follow: to read one
+            // takes longer than to get it.
+            let (question, mut kept) = (all_of(table, Some(chain)), Vec::new());
             let found = nft.dump_until(table.family, question, Raw::of, |some| {
-                let more = some.get(compared..).unwrap_or_default();
-                compared = some.len();
-                missing = without(more, std::mem::take(&mut missing));
+                for rule in some.iter().skip(kept.len()) {
+                    if missing.is_empty() {
+                        break;
+                    }
+                    // Both forms of a set want the same of what all share.
+                    let (read, count) = (rule.read(v6), missing.len());
+                    missing.retain(|wanted| Some(*wanted) != read.as_ref());
+                    kept.push(missing.len() < count || read.is_none());
+                }
                 missing.is_empty()
             })?;
-            seen.add(found);
+            kept.resize(found.len(), false);
+            seen.add(found.into_iter().zip(kept).filter_map(|(rule, kept)| kept.then_some(rule)).collect());
         }
     }
     let mut rules = seen.rules;
