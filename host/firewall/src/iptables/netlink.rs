@@ -470,7 +470,8 @@ mod tests {
         make(&mut nft, &[], "-N CNI-A\n-N CNI-B\n-A CNI-B -s 10.1.0.1/32 -j RETURN");
         let (reads, plans) = (Cell::new(0), Cell::new(0));
         for (theirs, expected) in [("CNI-B", 1), ("CNI-A", 2)] {
-            (reads.set(0), plans.set(0));
+            reads.set(0);
+            plans.set(0);
             let scope = Scope::of_chains(&["CNI-A"]);
             let planned = |nft: &mut Nft| {
                 change(nft, false, "nat", &scope, false, &|_| {
