@@ -2,7 +2,7 @@
 # touching the machine's own package lists (own source list, own state, own cache).
 #
 # debian_fetch SUITE DIRECTORY PACKAGE...: download and unpack the packages (no dependencies) under DIRECTORY; prints
-# "PACKAGE VERSION" lines. The mirror is the one this machine's apt uses for its own release, or $POSTERN_DEBIAN_MIRROR.
+# "PACKAGE VERSION" lines. META>BEGINNING stands for the packages that META depends on and whose names begin so. The mirror is the one this machine's apt uses for its own release, or $POSTERN_DEBIAN_MIRROR.
 
 debian_mirror() {
   if [ -n "${POSTERN_DEBIAN_MIRROR-}" ]; then echo "$POSTERN_DEBIAN_MIRROR"; return; fi
@@ -33,7 +33,17 @@ debian_fetch() {
     -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
     -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false -o Acquire::Retries=3 -o APT::Update::Post-Invoke-Success::=
     -o DPkg::Post-Invoke::=)
-  { apt-get "${options[@]}" update -qq && (cd "$work/debs" && apt-get "${options[@]}" download -qq "$@") ; } >&2 || status=$?
+  debian_names() { # debian_names PACKAGE...: the names, with META>BEGINNING resolved
+    local package
+    for package in "$@"; do
+      case $package in
+        *">"*) apt-cache "${options[@]}" depends "${package%%>*}" | sed -n "s/^ *Depends: \(${package#*>}.*\)/\1/p" ;;
+        *) echo "$package" ;;
+      esac
+    done
+  }
+  # shellcheck disable=SC2046 # each name is a word
+  { apt-get "${options[@]}" update -qq && (cd "$work/debs" && apt-get "${options[@]}" download -qq $(debian_names "$@")) ; } >&2 || status=$?
   if [ $status = 0 ]; then
     local deb
     for deb in "$work"/debs/*.deb; do

@@ -219,6 +219,46 @@ fn of_portmap_and_firewall_with_iptables() -> Result<()> {
     forwards(12, "iptables")
 }
 
+/// Links that limit rates. Those of living containers, of records, of an ADD that is not complete and of an operator stay.
+#[test]
+fn of_bandwidth() -> Result<()> {
+    let config = config(13, "nftables");
+    let node = used(&config)?;
+    let limited = |bin: &Path, container: &str, config: &Value| -> Result<()> {
+        node.add_container(container)?;
+        let ours = Call::new(bin, "bridge", "ADD", config.to_string());
+        let result = node.call(&ours.attachment(container, &node.netns(container), "eth0"))?.success()?;
+        let limits = json!({"cniVersion": "1.0.0", "name": config.get("name"), "type": "bandwidth", "prevResult": result,
+            "ingressRate": 800_000, "ingressBurst": 800_000, "egressRate": 800_000, "egressBurst": 800_000});
+        let call = Call::new(bin, "bandwidth", "ADD", limits.to_string());
+        node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success().map(drop)
+    };
+    limited(&native_bin()?, "alive", &config)?;
+    let mut own = config.clone();
+    let ranges = [[json!({"subnet": "10.78.13.0/24"})]];
+    merge(&mut own, &json!({"name": "ours", "bridge": "br8", "ipam": {"ranges": ranges}}));
+    limited(&plugin_bin()?, "ours", &own)?;
+    node.sh(
+        "for name in bwp0123456789ab operator0 bwp0123456789ax; do ip link add $name type ifb; ip link set $name up; done
+         for name in operator0 bwp0123456789ax; do tc qdisc add dev $name root tbf rate 1mbit burst 10kb limit 10kb; done
+         for link in $(ip -o link show type veth master br8 | sed 's/^[0-9]*: \\([^@]*\\)@.*/\\1/'); do tc qdisc del dev $link ingress; done",
+    )?;
+    age(&node)?;
+    ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
+    let before = picture(&node)?;
+    limited(&native_bin()?, "dead", &config)?;
+    node.remove_container("dead")?;
+    age(&node)?;
+    let shown = adopt(&node, "find")?;
+    let ifbs: Vec<&String> = shown.iter().filter(|line| line.starts_with("ifb ")).collect();
+    ensure!(ifbs == ["ifb ?/?/?: no link is redirected to it"], "{shown:#?}");
+    ensure!(adopt(&node, "remove")? == shown, "what is removed is what was shown");
+    ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
+    let mismatches = compare(&before, &picture(&node)?);
+    ensure!(mismatches.is_empty(), "{mismatches:?}");
+    Ok(())
+}
+
 #[test]
 fn an_address_that_only_the_runtime_knows_of_stays() -> Result<()> {
     let config = config(5, "nftables");

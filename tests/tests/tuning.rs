@@ -170,7 +170,8 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
         Place::new(&[json!({"type": "loopback"}), tuning(&json!({"sysctl": {"net.ipv4.conf.lo.arp_ignore": "1"}}))])?;
     let result = lo.add()?;
     ensure!(lo.node.sh_in("c1", "cat /proc/sys/net/ipv4/conf/lo/arp_ignore")?.trim() == "1", "{result}");
-    Ok(())
+    lo.call(0, &plugin_bin()?, "CHECK", &result)?.success()?;
+    lo.del(&result)
 }
 
 /// A sysctl that the kernel refuses, or an attribute, undoes what was set before.

@@ -1,11 +1,11 @@
 //! Leftovers: objects of native plugins for attachments that are gone. They are found by the names that these plugins
-//! are known to give: leases, masquerading, spoofing protection, port mappings, forwarding. Nothing shows the maker of such an object, so this
-//! is done only when an operator asks for it.
+//! are known to give: leases, masquerading, spoofing protection, port mappings, forwarding, ifbs that limit rates.
+//! Nothing shows the maker of such an object, so this is done only when an operator asks for it.
 //!
 //! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. Three
 //! conditions make a lease or a rule for an address a leftover. No link of a live namespace has its address, the
 //! runtimes' cache knows no namespace of its attachment, and Postern has no record of it. Spoofing protection is a
-//! leftover if its bridge port is gone. If a namespace can't be looked at, its addresses are unknown. Then nothing that
+//! leftover if its bridge port is gone, an ifb if no link is redirected to it. If a namespace can't be looked at, its addresses are unknown. Then nothing that
 //! depends on an address is a leftover.
 
 mod cache;
@@ -18,15 +18,16 @@ use crate::{places, results};
 use cache::Cache;
 use ipnet::IpNet;
 use judge::{Cached, Claim, Facts, Names, Verdict, judge};
+use nix::errno::Errno;
 use postern_confine::Direct;
 use postern_firewall::hostport::{self, Protocol};
 use postern_firewall::iptables::{self, ProgramRunner};
-use postern_firewall::{FirewallError, Nft, macguard, masquerade};
+use postern_firewall::{AttachmentKey, FirewallError, Nft, macguard, masquerade};
 use postern_gate::capability::leases::DEFAULT_DIRECTORY;
-use postern_gate::effect::{Effect, Firewall, PortMappings};
+use postern_gate::effect::{Bandwidth, Effect, Firewall, PortMappings};
 use postern_gate::places::Places;
 use postern_gate::upkeep::{Audit, guard_ids};
-use postern_kernel::Netlink;
+use postern_kernel::{KernelError, Link, Netlink};
 use postern_state::{Header, Held, Owner, Summary};
 use serde_json::json;
 use std::collections::HashSet;
@@ -55,6 +56,8 @@ pub enum Kind {
     ForwardIptables,
     /// Rules that let an address be forwarded.
     Forwarding,
+    /// A link of `bandwidth`, which limits what a container sends.
+    Ifb,
 }
 
 impl Kind {
@@ -68,6 +71,7 @@ impl Kind {
             Self::ForwardNftables => "forward-nftables",
             Self::ForwardIptables => "forward-iptables",
             Self::Forwarding => "forwarding",
+            Self::Ifb => "ifb",
         }
     }
 }
@@ -79,6 +83,8 @@ pub enum Reason {
     NoNamespace,
     /// Its bridge port is gone.
     NoPort,
+    /// No link of the host is redirected to it.
+    NoRedirect,
 }
 
 impl fmt::Display for Reason {
@@ -86,6 +92,7 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Self::NoNamespace => "no live namespace has its address",
             Self::NoPort => "its bridge port is gone",
+            Self::NoRedirect => "no link is redirected to it",
         })
     }
 }
@@ -110,6 +117,7 @@ enum LeftoverObject {
     ForwardNftables(hostport::nft::Seen),
     ForwardIptables(iptables::hostport::Seen),
     Forwarding(IpAddr),
+    Ifb { index: u32, name: String, sources: Vec<String> },
 }
 
 impl LeftoverObject {
@@ -122,11 +130,12 @@ impl LeftoverObject {
             Self::ForwardNftables(_) => Kind::ForwardNftables,
             Self::ForwardIptables(_) => Kind::ForwardIptables,
             Self::Forwarding(_) => Kind::Forwarding,
+            Self::Ifb { .. } => Kind::Ifb,
         }
     }
 
-    /// Returns the names in it; `None` for spoofing protection, whose names don't separate container from interface, and
-    /// for rules without a name.
+    /// Returns the names in it. `None` for spoofing protection, whose names don't separate container from interface; for
+    /// rules without a name; for ifbs, whose names are hashes.
     fn names(&self) -> Option<Names<'_>> {
         Some(match self {
             Self::Lease { network, owner: Owner { container_id: container, ifname }, .. } => {
@@ -144,7 +153,7 @@ impl LeftoverObject {
                 Names { network: None, container: &seen.container_id, cut: seen.is_cut(), ifname: None }
             }
             Self::ForwardIptables(seen) => Names::of_key(seen.key.as_ref()?),
-            Self::MacGuard { .. } | Self::Forwarding(_) => return None,
+            Self::MacGuard { .. } | Self::Forwarding(_) | Self::Ifb { .. } => return None,
         })
     }
 
@@ -161,7 +170,9 @@ impl LeftoverObject {
             Self::ForwardNftables(seen) => recorded.contains(&seen.target),
             Self::ForwardIptables(seen) => seen.targets.iter().any(|target| recorded.contains(target)),
             Self::Forwarding(address) => recorded.contains(address),
-            Self::Lease { .. } | Self::Nftables(_) | Self::Iptables(_) | Self::MacGuard { .. } => false,
+            Self::Lease { .. } | Self::Nftables(_) | Self::Iptables(_) | Self::MacGuard { .. } | Self::Ifb { .. } => {
+                false
+            }
         }
     }
 
@@ -178,6 +189,7 @@ impl LeftoverObject {
             Self::ForwardNftables(seen) => (vec![seen.target.into()], vec![], None),
             Self::ForwardIptables(seen) => (seen.targets.iter().map(|target| (*target).into()).collect(), vec![], None),
             Self::Forwarding(address) => (vec![(*address).into()], vec![], None),
+            Self::Ifb { sources, .. } => (vec![], sources.iter().map(String::as_str).collect(), None),
         };
         Claim {
             kind: self.kind(),
@@ -185,7 +197,8 @@ impl LeftoverObject {
             ports,
             age,
             recorded: records.headers.iter().any(|header| self.is_of(header))
-                || self.has_recorded_address(&records.addresses),
+                || self.has_recorded_address(&records.addresses)
+                || matches!(self, Self::Ifb { name, .. } if records.ifbs.contains(name)),
             cached: self.names().map_or(Cached::Gone, |names| cache.of(&names)),
         }
     }
@@ -208,6 +221,7 @@ impl fmt::Display for LeftoverObject {
                 write!(f, "forwards to {} (iptables, {})", targets.join(", "), seen.chain)
             }
             Self::Forwarding(address) => write!(f, "forwarding of {address} (iptables)"),
+            Self::Ifb { name, .. } => write!(f, "ifb {name}"),
             Self::MacGuard { id, ports } => write!(f, "spoofing protection {id} of port {}", ports.join(", ")),
         }
     }
@@ -242,7 +256,7 @@ impl Leftover {
     }
 
     /// Returns its name at its place: the lease's file, or the comment or ID of its rules, as in
-    /// [`postern_firewall::account::Marked::mark`]; for forwards their address.
+    /// [`postern_firewall::account::Marked::mark`]; for forwards their address, for an ifb its name.
     pub fn mark(&self) -> String {
         match &self.object {
             LeftoverObject::Lease { lease, .. } => lease.path.display().to_string(),
@@ -254,6 +268,7 @@ impl Leftover {
                 seen.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
             }
             LeftoverObject::Forwarding(address) => address.to_string(),
+            LeftoverObject::Ifb { name, .. } => name.clone(),
         }
     }
 
@@ -304,6 +319,7 @@ pub fn find(scope: Scope<'_>) -> Result<Report, String> {
     // First the objects, then their users: an object that is made between the two is not among the objects.
     let mut things = leases(scope, &mut report.problems);
     things.extend(noted(rules(), &mut report.problems));
+    things.extend(noted(ifbs(), &mut report.problems));
     look(scope, things, &mut report)?;
     Ok(report)
 }
@@ -353,6 +369,7 @@ fn look(scope: Scope<'_>, things: Vec<LeftoverObject>, report: &mut Report) -> R
 struct Recorded {
     headers: Vec<Header>,
     addresses: HashSet<IpAddr>,
+    ifbs: HashSet<String>,
 }
 
 impl Recorded {
@@ -362,11 +379,14 @@ impl Recorded {
             of_sections.filter_map(|text| text.split('/').next()?.parse().ok()).collect();
         let effects = summaries.iter().flat_map(|summary| &summary.effects);
         let effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
+        let mut ifbs = HashSet::new();
         for effect in effects {
+            let ifb = Bandwidth::of(&effect).and_then(|own| own.egress.as_ref());
+            ifbs.extend(ifb.map(|(_, ifb)| ifb.clone()));
             addresses.extend(PortMappings::of(&effect).map(|own| own.address.addr()));
             addresses.extend(Firewall::of(&effect).into_iter().flat_map(|own| &own.addresses).map(IpNet::addr));
         }
-        Self { headers: summaries.into_iter().filter_map(|summary| summary.header).collect(), addresses }
+        Self { headers: summaries.into_iter().filter_map(|summary| summary.header).collect(), addresses, ifbs }
     }
 }
 
@@ -405,6 +425,32 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<LeftoverObject> {
         }
     }
     things
+}
+
+/// Returns the ifbs that the plugin `bandwidth` names. One without a limit is left out: its ADD may not be complete.
+fn ifbs() -> Result<Vec<LeftoverObject>, KernelError> {
+    let host = Netlink::open()?;
+    let links = host.links()?;
+    let mut ifbs = Vec::new();
+    for link in links.iter().filter(|link| link.kind == "ifb" && AttachmentKey::is_ifb_name(&link.name)) {
+        if host.root_qdisc(link.index)?.is_some_and(|qdisc| qdisc.bucket.is_some()) {
+            ifbs.push((link, Vec::new()));
+        }
+    }
+    if ifbs.is_empty() {
+        return Ok(Vec::new());
+    }
+    for source in links.iter().filter(|link| link.kind != "ifb") {
+        let redirects = match host.redirects(source.index) {
+            Ok(redirects) => redirects,
+            Err(error) if error.is(Errno::ENODEV) => continue,
+            Err(error) => return Err(error),
+        };
+        let sources = ifbs.iter_mut().filter(|(ifb, _)| redirects.contains(&Some(ifb.index)));
+        sources.for_each(|(_, sources)| sources.push(source.name.clone()));
+    }
+    let object = |(ifb, sources): (&Link, _)| LeftoverObject::Ifb { index: ifb.index, name: ifb.name.clone(), sources };
+    Ok(ifbs.into_iter().map(object).collect())
 }
 
 fn rules() -> Result<Vec<LeftoverObject>, FirewallError> {
@@ -465,7 +511,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
             LeftoverObject::ForwardNftables(seen) => forwards.push((*leftover, seen.clone())),
             LeftoverObject::ForwardIptables(seen) => chains.push((*leftover, seen.clone())),
             LeftoverObject::Forwarding(address) => forwarding.push((*leftover, IpNet::from(*address))),
-            LeftoverObject::Lease { .. } | LeftoverObject::MacGuard { .. } => {}
+            LeftoverObject::Lease { .. } | LeftoverObject::MacGuard { .. } | LeftoverObject::Ifb { .. } => {}
         }
     }
     // Forwards go before leases: they would reach the next container that gets the address. All of a kind go together,
@@ -478,6 +524,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
         let outcome = match &leftover.object {
             LeftoverObject::Lease { directory, network, lease, .. } => remove_lease(scope, directory, network, lease),
             LeftoverObject::MacGuard { id, .. } => remove_guard(&host, &mut nft, id),
+            LeftoverObject::Ifb { index, .. } => host.delete_link(*index).map_err(|error| error.to_string()),
             LeftoverObject::Nftables(_)
             | LeftoverObject::Iptables(_)
             | LeftoverObject::ForwardNftables(_)

@@ -6,6 +6,8 @@ use crate::FirewallError;
 
 /// nft's limit for a rule comment (`NFTNL_UDATA_COMMENT_MAXLEN`). The native plugins cut their comments to it.
 const COMMENT_MAX: usize = 128;
+/// The beginning of the names of links that limit what a container sends.
+const IFB_PREFIX: &str = "bwp";
 /// Bytes of an instance: two hashes, and a hyphen.
 pub(crate) const INSTANCE: usize = 33;
 
@@ -77,7 +79,13 @@ impl AttachmentKey {
     /// which the container's attachments to the network share. The second is this attachment's alone.
     pub fn ifb_names(&self) -> [String; 2] {
         let parts = joined(&[&self.network, &self.container_id, &self.ifname]);
-        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(15, "bwp", &text))
+        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(15, IFB_PREFIX, &text))
+    }
+
+    /// True if a link with this name can be one of [`Self::ifb_names`].
+    pub fn is_ifb_name(name: &str) -> bool {
+        let hash = name.strip_prefix(IFB_PREFIX).unwrap_or_default();
+        hash.len() == 15 - IFB_PREFIX.len() && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     }
 
     /// Returns the comment of rules that lead to the chain of the container's port mappings.

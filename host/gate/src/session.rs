@@ -7,7 +7,7 @@ mod link;
 pub(crate) mod port;
 mod previous;
 
-pub use link::is_link_of_index;
+pub use link::{NativeEnd, is_link_of_index};
 
 use container_access::ContainerAccess;
 

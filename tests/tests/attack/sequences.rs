@@ -22,7 +22,7 @@ const THREADS: u64 = 2;
 const CALLS: u64 = 120;
 
 /// Capabilities without an object.
-const PLAIN: [&str; 11] = [
+const PLAIN: [&str; 12] = [
     "link",
     "veth",
     "addresses",
@@ -34,6 +34,7 @@ const PLAIN: [&str; 11] = [
     "loopback",
     "attachments",
     "resolv-conf",
+    "bandwidth",
 ];
 
 /// The policy of one sequence.
@@ -73,6 +74,7 @@ fn configured(random: &mut Random) -> Value {
         "backend": random.one_of(&["nftables", "iptables"]),
         "ingressPolicy": random.one_of(&["open", "same-bridge", "isolated"]),
         "snat": random.chance(3), "masqAll": random.chance(1),
+        "ingressRate": 800_000, "ingressBurst": 800_000, "egressRate": 800_000, "egressBurst": 800_000,
     });
     if random.chance(1) {
         merge(&mut config, &json!({"externalSetMarkChain": "KUBE-MARK-MASQ"}));
@@ -240,6 +242,11 @@ impl Rules {
                 of.to_owned()
             }
             "sysctls" => rest.split('/').nth(2).unwrap_or_default().to_owned(),
+            // Nobody else on this node limits a rate.
+            "shaping" => {
+                let is_own = |line: &str| line.contains("veth(c1/eth0)") || line.contains("bwp");
+                return attached && self.grants("bandwidth") && after.is_some_and(is_own);
+            }
             _ => return false,
         };
         // A device is in the container meanwhile, and its other end shows that.
@@ -249,6 +256,10 @@ impl Rules {
         // The parent link receives frames for the address of the link on it.
         if link == "wire0" && rest == "wire0/promiscuity" {
             return attached && self.grants("parent") && self.grants("macvlan");
+        }
+        // The link that limits what the container sends.
+        if link.starts_with("bwp") {
+            return attached && self.grants("bandwidth");
         }
         if link == "veth(c1:eth0)" || link == "veth(?)" && kind == "routes" {
             return attached && self.grants("veth");
@@ -414,6 +425,10 @@ impl Rules {
     }
 }
 
+/// Operations that need much before them: the run says how often they succeeded.
+const COUNTED: [&str; 5] =
+    ["port-mappings.ensure", "port-mappings.check", "firewall.admit", "firewall.isolate", "bandwidth.limit"];
+
 /// Returns the number that a text begins with.
 fn leading_number(text: &str) -> Option<u16> {
     text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -504,8 +519,8 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
         "{sequences} sequences: {} host calls, {allowed} carried out, {denied} denied, {failed} failed otherwise",
         allowed + denied + failed
     );
-    let of_filters = ["port-mappings.ensure", "port-mappings.check", "firewall.admit", "firewall.isolate"];
-    println!("carried out: {}", of_filters.map(|operation| format!("{operation} {}", total(operation))).join(", "));
+    let carried_out = COUNTED.map(|operation| format!("{operation} {}", total(operation)));
+    println!("carried out: {}", carried_out.join(", "));
     ensure!(sequences > 0 && allowed > 0 && denied > 0, "the fuzzer did nothing");
     Ok(())
 }
@@ -526,7 +541,7 @@ fn decisions(attacked: &AttackedNode) -> Result<BTreeMap<String, u64>> {
             };
             *totals.entry(what.to_owned()).or_default() += 1;
             let operation = line.get("operation").and_then(Value::as_str).unwrap_or_default();
-            if what == "ok" && (operation.starts_with("port-mappings.") || operation.starts_with("firewall.")) {
+            if what == "ok" && COUNTED.contains(&operation) {
                 *totals.entry(operation.to_owned()).or_default() += 1;
             }
         }

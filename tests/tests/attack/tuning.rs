@@ -2,8 +2,9 @@
 //! forged file of the native plugin.
 
 use crate::attacked_node::AttackedNode;
+use crate::common::Refusal;
 use crate::{Attack, attack, honest, withstand};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 const ANY: &str = "[grant.link]\n[grant.namespace-sysctl]\nkeys = [\"net.*\"]\n[grant.link-settings]\n\
@@ -104,5 +105,33 @@ fn attributes_are_those_that_policy_has_and_a_link_can_have() -> Result<()> {
     ] {
         attack.withstood_by(&mut attacked).with_context(|| attack.name)?;
     }
+    Ok(())
+}
+
+/// Behind a port with spoofing protection, policy alone gives no address: the rules would follow to it.
+#[test]
+fn protection_follows_to_no_address_that_policy_alone_names() -> Result<()> {
+    let attacked = AttackedNode::new()?;
+    let mut bridge = crate::base();
+    let patch = json!({"type": "bridge", "bridge": "hostile0", "macspoofchk": true, "ipam": {}});
+    postern_tests::merge(&mut bridge, &patch);
+    attacked.plugin("bridge", "ADD", &bridge)?.success()?;
+    attacked.operator_policy("chained", ANY)?;
+    // The record gets a section that has ended, and nothing else changes.
+    let state = || attacked.node().sh("nft list table bridge nat; ip -n c1 link show dev eth0");
+    let before = state()?;
+    let settings = json!({"mac": "02:00:00:00:00:01"});
+    for (name, patch) in [
+        ("nobody names it", json!({})),
+        ("the configuration names another", json!({"mac": "02:00:00:00:00:02"})),
+        ("prevResult names it", json!({"prevResult": {"interfaces": [{"name": "eth0", "mac": "02:00:00:00:00:01"}]}})),
+    ] {
+        let answer = change(name, &settings).with(&patch.to_string()).call(&attacked)?;
+        Refusal::of(&answer)?.expect(999, "does not follow to it").context(name)?;
+        ensure!(state()? == before, "{name}: {}", state()?);
+    }
+    let named = change("the configuration names it", &settings).with(&settings.to_string());
+    named.call(&attacked)?.success()?;
+    ensure!(state()?.matches("02:00:00:00:00:01").count() == 2, "{}", state()?);
     Ok(())
 }

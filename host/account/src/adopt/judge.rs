@@ -71,9 +71,9 @@ pub(super) enum Cached {
 #[derive(Clone, Debug)]
 pub(super) struct Claim<'a> {
     pub(super) kind: Kind,
-    /// The addresses that it refers to; none for [`Kind::MacGuard`].
+    /// The addresses that it refers to; none for [`Kind::MacGuard`] and [`Kind::Ifb`].
     pub(super) addresses: Vec<IpNet>,
-    /// The bridge ports that it refers to, for [`Kind::MacGuard`] alone.
+    /// For [`Kind::MacGuard`], the bridge ports that it refers to. For [`Kind::Ifb`], the links that are redirected to it.
     pub(super) ports: Vec<&'a str>,
     /// The time since it was made, for [`Kind::Lease`] alone.
     pub(super) age: Option<Duration>,
@@ -114,6 +114,9 @@ pub(super) fn judge(claim: &Claim<'_>, facts: &Facts) -> Verdict {
         let used = claim.ports.iter().any(|port| facts.links.contains(*port));
         // Without a port nothing is known about it.
         return if used || claim.ports.is_empty() { Verdict::InUse } else { Verdict::Leftover(Reason::NoPort) };
+    }
+    if claim.kind == Kind::Ifb {
+        return if claim.ports.is_empty() { Verdict::Leftover(Reason::NoRedirect) } else { Verdict::InUse };
     }
     let Some(live) = &facts.live else { return Verdict::Unknown };
     if claim.addresses.is_empty() || live.iter().any(|ip| claim.addresses.iter().any(|net| net.contains(ip))) {

@@ -66,6 +66,17 @@ fn what_goes_by_an_address_is_left_over_only_if_nothing_speaks_for_it() {
 }
 
 #[test]
+fn an_ifb_is_left_over_if_no_link_is_redirected_to_it() {
+    let ifb = |ports: Vec<&'static str>| Claim { addresses: vec![], ports, ..claim(Kind::Ifb) };
+    let blind = Facts { live: None, ..facts(&[]) };
+    for facts in [facts(&[]), blind] {
+        assert_eq!(judge(&ifb(vec![]), &facts), Verdict::Leftover(Reason::NoRedirect));
+        assert_eq!(judge(&ifb(vec!["veth1"]), &facts), Verdict::InUse);
+        assert_eq!(judge(&Claim { recorded: true, ..ifb(vec![]) }, &facts), Verdict::InUse);
+    }
+}
+
+#[test]
 fn a_young_lease_stays() {
     let of_age = |age| judge(&Claim { age: Some(age), ..claim(Kind::Lease) }, &facts(&[]));
     assert!(matches!(of_age(Duration::ZERO), Verdict::Stays(why) if why.contains("0 s old")));

@@ -8,7 +8,7 @@ use crate::effect::Bandwidth;
 use crate::effect::bandwidth::{bucket, find, is_claimed, keeps};
 use crate::errors::{about, kernel_error, link_gone};
 use crate::gate::Gate;
-use crate::session::Session;
+use crate::session::{NativeEnd, Session};
 use postern_cni::{Bandwidth as Configured, Verb};
 use postern_kernel::{Link, Qdisc, TokenBucket};
 use postern_types::{ErrorCode, Handle, OpError, RateLimit, Reply, ops};
@@ -61,18 +61,24 @@ fn host_end(session: &Session) -> Result<HostEnd, OpError> {
         return Err(link_gone(&pair.host));
     }
     let ifname = &session.request.ifname;
-    let Some(end) = session.mutual_end()? else {
-        let message = format!("container interface {ifname} has no veth peer in the host's namespace");
-        return Err(OpError::new(ErrorCode::NotFound, ifname, message)
-            .hint("rates are limited at the host end of a veth: let this plugin follow bridge or ptp"));
-    };
-    let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
-    if previous.interfaces.iter().any(|link| link.sandbox.is_empty() && link.name == end.name) {
-        return Ok(HostEnd::Native(end));
+    match session.native_end()? {
+        NativeEnd::Own(end) => Ok(HostEnd::Native(end)),
+        NativeEnd::None => {
+            let message = format!("container interface {ifname} has no veth peer in the host's namespace");
+            Err(OpError::new(ErrorCode::NotFound, ifname, message)
+                .hint("rates are limited at the host end of a veth: let this plugin follow bridge or ptp"))
+        }
+        NativeEnd::Unnamed(end) => {
+            let message = "no veth peer of container interface found in host ns";
+            Err(OpError::new(ErrorCode::NotFound, &end.name, message)
+                .hint(format!("prevResult does not name the host end \"{}\"", end.name)))
+        }
+        NativeEnd::OfOthers(end) => {
+            let message = format!("the host end \"{}\" belongs to another attachment", end.name);
+            Err(OpError::new(ErrorCode::Denied, &end.name, message)
+                .hint("`postern ls` shows whose it is: let this plugin follow the one that made the pair"))
+        }
     }
-    let message = "no veth peer of container interface found in host ns";
-    Err(OpError::new(ErrorCode::NotFound, &end.name, message)
-        .hint(format!("prevResult does not name the host end \"{}\"", end.name)))
 }
 
 /// Returns the host end that limits may be put on: a recorded one, or a native plugin's if policy lets it be taken over.
@@ -83,7 +89,7 @@ fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
         HostEnd::Native(end) => end,
     };
     let granted = gate.front.granted();
-    if !session.is_link_of_others(&end)? && session.may_take_over_link(&end.name, granted) {
+    if session.may_take_over_link(&end.name, granted) {
         return Ok(end);
     }
     let message = format!("no record tells that a plugin before made \"{}\" for this attachment", end.name);

@@ -7,6 +7,18 @@ use postern_kernel::Link;
 use postern_state::Summary;
 use postern_types::{Mac, OpError};
 
+/// What stands at the other end of the container's pair, where no record has a pair.
+pub enum NativeEnd {
+    /// The attachment's host end.
+    Own(Link),
+    /// The container's link is no pair with a link of the host.
+    None,
+    /// `prevResult` does not name it.
+    Unnamed(Link),
+    /// A record of another attachment lists it.
+    OfOthers(Link),
+}
+
 impl Session {
     /// Returns the pairs that the record lists.
     pub fn pairs(&self) -> Vec<Veth> {
@@ -64,10 +76,23 @@ impl Session {
     /// # Errors
     /// Kernel or records can't be asked.
     pub fn end_behind_native(&self) -> Result<Option<Link>, OpError> {
-        let Some(end) = self.mutual_end()? else { return Ok(None) };
+        match self.native_end()? {
+            NativeEnd::Own(end) => Ok(Some(end)),
+            NativeEnd::None | NativeEnd::Unnamed(_) | NativeEnd::OfOthers(_) => Ok(None),
+        }
+    }
+
+    /// As [`Session::end_behind_native`], with what is missing.
+    ///
+    /// # Errors
+    /// As [`Session::end_behind_native`].
+    pub fn native_end(&self) -> Result<NativeEnd, OpError> {
+        let Some(end) = self.mutual_end()? else { return Ok(NativeEnd::None) };
         let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
-        let is_named = previous.interfaces.iter().any(|link| link.sandbox.is_empty() && link.name == end.name);
-        Ok(if is_named && !self.is_link_of_others(&end)? { Some(end) } else { None })
+        if !previous.interfaces.iter().any(|link| link.sandbox.is_empty() && link.name == end.name) {
+            return Ok(NativeEnd::Unnamed(end));
+        }
+        Ok(if self.is_link_of_others(&end)? { NativeEnd::OfOthers(end) } else { NativeEnd::Own(end) })
     }
 
     /// True if this link of the container leads to the host.

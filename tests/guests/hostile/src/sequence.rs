@@ -6,13 +6,14 @@ use postern_guest::bridge::Bridge;
 use postern_guest::link::Link;
 use postern_guest::parent::Parent;
 use postern_guest::types::{
-    Backend, DeviceKey, Forward, IngressPolicy, LeaseRange, LinkSettings, Mac, MacvlanMode, NatSources, PortSpec, Route,
+    Backend, DeviceKey, Forward, IngressPolicy, LeaseRange, LinkSettings, Mac, MacvlanMode, NatSources, PortSpec,
+    RateLimit, Route,
 };
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
-    addresses, attachments, bridge, device, firewall, forwarding, ipam, leases, link, link_settings, link_sysctl,
-    loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point, port_mappings, resolv_conf,
-    routes, veth,
+    addresses, attachments, bandwidth, bridge, device, firewall, forwarding, ipam, leases, link, link_settings,
+    link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point, port_mappings,
+    resolv_conf, routes, veth,
 };
 use std::net::IpAddr;
 
@@ -197,6 +198,23 @@ fn filter(random: &mut Random, held: &mut Held) -> Option<()> {
     Some(())
 }
 
+/// A call about the rates of the traffic, mostly the ones of the configuration.
+fn limits(random: &mut Random, held: &mut Held) -> Option<()> {
+    // Without a pair there is nothing to limit.
+    if let (true, Ok(pair)) = (held.ends.is_empty(), veth::create(&veth::Options::default())) {
+        held.keep(pair);
+    }
+    let rate = *random.one_of(&[800_000, 800_000, 800_000, 800_000, 0, u64::MAX])?;
+    let limit = RateLimit { rate, burst: *random.one_of(&[800_000, 800_000, 800_000, 800_000, 0, 1, 1 << 40])? };
+    let (ingress, egress) = (random.below(8) > 0, random.below(8) > 0);
+    let (ingress, egress) = (ingress.then_some(limit), egress.then_some(limit));
+    match random.below(6) {
+        0 => bandwidth::check(ingress, egress).ok(),
+        1 if random.flip() => bandwidth::remove().ok(),
+        _ => bandwidth::limit(ingress, egress).ok().map(drop),
+    }
+}
+
 /// Makes `calls` calls.
 pub fn play(seed: u64, calls: usize) {
     let mut random = Random(seed.max(1));
@@ -208,7 +226,7 @@ pub fn play(seed: u64, calls: usize) {
 
 /// One call. What becomes of it is the host's business.
 fn call(random: &mut Random, held: &mut Held) -> Option<()> {
-    match random.below(54) {
+    match random.below(57) {
         0 => held.links.extend(link::own().ok()?),
         1..=3 => {
             let mtu = random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied());
@@ -303,6 +321,7 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
         }
         52 => namespace_sysctl::set(random.one_of(&SYSCTLS)?, random.one_of(&["500", "1", "x"])?).ok()?,
         53 => link_settings::restore().ok()?,
+        54..=56 => limits(random, held)?,
         _ => match random.below(6) {
             5 => drop(random.one_of(&held.parents)?.attributes().ok()?),
             0 => loopback::up().ok()?,
