@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// The link that others are stacked on.
 /// The directories of subnet files, but for the number of the side.
 const SUBNETS: &str = "/run/subnets";
+/// The link that others are stacked on.
 const WIRE: &str = "wire0";
 
 /// The link that is moved into the container.
@@ -79,7 +79,7 @@ fn main() -> Result<()> {
             &format!(
                 "ip link add {WIRE} type veth peer name wire1; ip link set {WIRE} up; ip link set wire1 up; \
                  ip link add {DEVICE} type veth peer name device1; \
-                 for n in 0 1; do mkdir -p {SUBNETS}$n; printf 'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=10.%s.0.1/16\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=true\\n' $n > {SUBNETS}$n/subnet.env; done"
+                 for n in 1 2; do mkdir -p {SUBNETS}$n; printf 'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=10.%s.0.1/16\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=true\\n' $n > {SUBNETS}$n/subnet.env; done"
             ),
         ])
         .status()?;

@@ -114,7 +114,8 @@ fn plugins_without_end() -> Result<()> {
             .ends(110, "as a native program…native = [\"sh\"]"),
         flannel("no such plugin", r#"{"delegate": {"type": "nothing"}}"#)
             .ends(999, "failed to find plugin \"nothing\""),
-        flannel("an attacker's plugin", r#"{"delegate": {"type": "hostile"}, "hostile": "trap"}"#).ends(999, ""),
+        flannel("an attacker's plugin", r#"{"delegate": {"type": "hostile", "hostile": "trap"}}"#)
+            .ends(999, "plugin \"hostile\" trapped"),
         flannel("a bridge of others", r#"{"delegate": {"bridge": "op0"}}"#).ends(999, ""),
     ] {
         attack.withstood_by(&mut attacked).with_context(|| attack.name)?;

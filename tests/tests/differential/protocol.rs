@@ -1,7 +1,7 @@
 //! Cases of the protocol itself: environment, JSON, versions, verbs, namespaces.
 
 use crate::bridge;
-use postern_tests::{native_bin, Case, merge, shipped};
+use postern_tests::{Case, merge, native_bin, shipped};
 use serde_json::{Value, json};
 
 fn loopback(name: &str) -> Case {
