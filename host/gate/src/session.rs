@@ -15,6 +15,7 @@ use container_access::ContainerAccess;
 use crate::audit::Audit;
 use crate::budget::Common;
 use crate::clock::now;
+use crate::delegation::Delegation;
 use crate::effect::Effect;
 use crate::errors::{firewall_error, kernel_error, state_error};
 use crate::places::Places;
@@ -225,6 +226,10 @@ pub struct Session {
     pub served: LazyServed,
     /// The operator's settings for the node, or the reason why they can't be read.
     pub settings: OnceCell<Result<NodeSettings, String>>,
+    /// The delegation of a network of flannel, if that was prepared, or the reason why there is none. In it is `None` if
+    /// nothing was delegated, as far as is known.
+    pub delegation: Option<Result<Option<Delegation>, OpError>>,
+    is_delegate: bool,
     nft: SharedNft,
     worker: Option<Worker>,
     namespace: Option<Namespace>,
@@ -284,6 +289,8 @@ impl Session {
             collectable_records: OnceCell::new(),
             served: LazyServed::default(),
             settings: OnceCell::new(),
+            delegation: None,
+            is_delegate: false,
             nft: SharedNft::default(),
             worker: None,
             namespace: None,
@@ -345,6 +352,19 @@ impl Session {
     /// Uses a socket for nftables that other sessions use too.
     pub fn share(&mut self, nft: &SharedNft) {
         self.nft = Rc::clone(nft);
+    }
+
+    /// Exchanges the configuration and the standard input of the request for those of the delegate, or back.
+    pub fn exchange(&mut self) {
+        if let Some(Ok(Some(delegation))) = &mut self.delegation {
+            delegation.exchange(&mut self.request);
+            self.is_delegate = !self.is_delegate;
+        }
+    }
+
+    /// True while the request has the configuration of the delegate.
+    pub fn is_delegate(&self) -> bool {
+        self.is_delegate
     }
 
     /// Checks that there is time left. It is called before each operation, and before each step of a long one.

@@ -27,5 +27,5 @@ pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use reply::Reply;
 pub use values::{
     Address, Backend, BridgeInfo, DeviceKey, Dns, FirewallBackend, IngressPolicy, LeaseGrant, LeaseRange, LinkInfo,
-    LinkSettings, LinkSysctl, MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, VethPair, VlanId,
+    LinkSettings, LinkSysctl, MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, SubnetFile, VethPair, VlanId,
 };

@@ -1,6 +1,6 @@
 //! The answers of the gate.
 
-use crate::{Address, BridgeInfo, Dns, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, VethPair};
+use crate::{Address, BridgeInfo, Dns, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, SubnetFile, VethPair};
 use serde::{Deserialize, Serialize};
 
 /// The answer to an [`crate::Operation`] that succeeded.
@@ -43,7 +43,7 @@ pub enum Reply {
     },
     /// `routes.list`.
     Routes(Vec<Route>),
-    /// `ipam.add`: the delegate's result as a CNI 1.1.0 result object.
+    /// `ipam.add`, `delegate.add`: the delegate's result as a CNI 1.1.0 result object.
     Result(String),
     /// `leases.reserve`, `leases.held`.
     Leases(Vec<LeaseGrant>),
@@ -51,6 +51,8 @@ pub enum Reply {
     Available(bool),
     /// `resolv-conf.read`.
     Dns(Dns),
+    /// `delegate.subnet-file`.
+    Subnet(SubnetFile),
     /// The number of removed objects: `leases.retain`, `attachments.collect`.
     Removed(u32),
 }

@@ -11,6 +11,7 @@ mod bandwidth;
 mod bridge;
 mod cross;
 mod firewall;
+mod flannel;
 mod host_device;
 mod ipam;
 mod macvlan;
@@ -82,6 +83,7 @@ fn test() -> Result<()> {
         ipam::cases(),
         protocol::cases(),
         tuning::cases(),
+        flannel::cases(),
         cross::cases(),
     ]
     .concat();

@@ -9,6 +9,7 @@ mod addresses;
 mod attachments;
 mod bandwidth;
 mod bridge;
+mod delegate;
 mod device;
 mod firewall;
 mod forwarding;
@@ -157,6 +158,7 @@ capabilities! {
     Bandwidth: bandwidth, "bandwidth";
     NamespaceSysctl: namespace_sysctl, "namespace-sysctl";
     LinkSettings: link_settings, "link-settings";
+    Delegate: delegate, "delegate";
 }
 
 impl Capability {
