@@ -41,6 +41,19 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
     Ok(names.iter().filter_map(|name| look(&directory, name)).collect())
 }
 
+/// Returns the records as [`list`] does, but only those that have this text in their file. The others are not parsed:
+/// that is most of the time.
+///
+/// # Errors
+/// As [`list`].
+pub fn list_with(root: &Path, text: &str) -> Result<Vec<Summary>> {
+    let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
+    let has_text = |content: &[u8]| content.windows(text.len().max(1)).any(|part| part == text.as_bytes());
+    let mut names = directory.names()?;
+    names.sort();
+    Ok(names.iter().filter_map(|name| look_if(&directory, name, has_text)).collect())
+}
+
 /// Returns one record below `root` as [`list`] does; `None` if there is none.
 ///
 /// # Errors
@@ -117,6 +130,11 @@ fn list_that(root: &Path, wanted: impl Fn(&RecordKey) -> bool) -> Result<Vec<Sum
 
 /// Reads a file of the directory; `None` if it is no record, or has no first line yet.
 fn look(directory: &Directory, name: &str) -> Option<Summary> {
+    look_if(directory, name, |_| true)
+}
+
+/// As `look`; `None` also for a content that is not wanted.
+fn look_if(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool) -> Option<Summary> {
     let path = directory.path_of(name);
     let key = RecordKey::parse(name);
     let mut summary = Summary {
@@ -141,6 +159,9 @@ fn look(directory: &Directory, name: &str) -> Option<Summary> {
             return Some(summary);
         }
     };
+    if !is_wanted(&content) {
+        return None;
+    }
     match parse::<Value>(&summary.path, &content) {
         Ok(parsed) => {
             // `None`: a process is beginning it, or was killed then.

@@ -94,3 +94,22 @@ fn keys_are_unambiguous() {
     assert!(keys.iter().all(|key| RecordKey::parse(&key.file_name()).as_ref() == Some(key)));
     assert_eq!(RecordKey::parse("../../../../../../../etc/shadow1"), None);
 }
+
+#[test]
+fn records_without_the_text_are_not_parsed() {
+    let scratch = Scratch::new();
+    let root = scratch.path("state");
+    drop(open(&scratch));
+    let other = Header { container_id: "other".to_owned(), ..header() };
+    drop(Record::<Act>::open_or_create(&root, &other, soon()).unwrap());
+    let headers = |text: &str| {
+        let found = list_with(&root, text).unwrap();
+        found.into_iter().map(|summary| summary.header.unwrap().container_id).collect::<Vec<_>>()
+    };
+    assert_eq!(headers("\"other\""), ["other"]);
+    assert_eq!(headers("no such text"), Vec::<String>::new());
+    assert_eq!(headers("container_id").len(), 2);
+    // What can't be parsed is not looked at without the text.
+    std::fs::write(path(&scratch), "no record").unwrap();
+    assert_eq!(headers("other"), ["other"]);
+}
