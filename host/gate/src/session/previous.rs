@@ -278,6 +278,47 @@ mod tests {
         session.close_record();
     }
 
+    /// The index of addresses is not there yet, was not filled to its end, is lost, or lacks a record that came later.
+    #[test]
+    fn whoever_has_an_address_is_found() {
+        let directory = std::env::temp_dir().join(format!("postern-holder-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        first(&directory, true);
+        let mut asking = session(&directory, "second", Verb::Add);
+        asking.request.container_id = "d".to_owned();
+        let holder = |asking: &Session, text: &str| asking.holder(text.parse().unwrap()).unwrap();
+        let cookie = asking.host().unwrap().cookie().unwrap();
+        let index = directory.join("addresses").join(format!("{cookie:016x}"));
+        assert!(!index.exists());
+        for spoil in [
+            &(|| ()) as &dyn Fn(),
+            &|| std::fs::write(&index, "").unwrap(),
+            &|| std::fs::remove_dir_all(directory.join("addresses")).unwrap(),
+            &|| (),
+        ] {
+            spoil();
+            assert_eq!(holder(&asking, "10.9.0.2"), Some("n/c/eth0".to_owned()));
+            assert_eq!(holder(&asking, "10.9.0.3"), None);
+        }
+        let mut later = session(&directory, "first", Verb::Add);
+        later.request.container_id = "e".to_owned();
+        later.open_record().unwrap();
+        later.begin().unwrap();
+        let masquerade = crate::effect::Masquerade {
+            backend: postern_types::Backend::Nftables,
+            addresses: vec!["fd00::7/64".parse().unwrap()],
+        };
+        later.intend(masquerade).unwrap();
+        assert_eq!(holder(&asking, "fd00::7"), Some("n/e/eth0".to_owned()));
+        later.own = vec![own("10.5.0.2/24", None)];
+        let result = br#"{"cniVersion":"1.0.0","ips":[{"address":"10.5.0.2/24"}]}"#;
+        later.made(&CniResult::parse_output(result, 4096, "1.0.0").unwrap()).unwrap();
+        assert_eq!(holder(&asking, "10.5.0.2"), Some("n/e/eth0".to_owned()));
+        assert_eq!(holder(&later, "10.5.0.2"), None, "its own");
+        later.close_record();
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
     /// The second plugin of the list finds the first one's record.
     #[test]
     fn a_chained_plugin_has_what_the_record_says_of_those_before() {
