@@ -276,7 +276,8 @@ impl Rules {
             "sysctls" => rest.split('/').nth(2).unwrap_or_default().to_owned(),
             // Nobody else on this node limits a rate.
             "shaping" => {
-                let is_own = |line: &str| line.contains("veth(c1/eth0)") || line.contains("bwp");
+                let of_native = |line: &str| self.behind && line.contains("port1");
+                let is_own = |line: &str| line.contains("veth(c1/eth0)") || line.contains("bwp") || of_native(line);
                 return attached && self.grants("bandwidth") && after.is_some_and(is_own);
             }
             _ => return false,
@@ -288,6 +289,9 @@ impl Rules {
         // The parent link receives frames for the address of the link on it.
         if link == "wire0" && rest == "wire0/promiscuity" {
             return attached && self.grants("parent") && self.grants("macvlan");
+        }
+        if rest == "port1/qdisc" {
+            return attached && self.behind && self.grants("bandwidth");
         }
         // The link that limits what the container sends.
         if link.starts_with("bwp") {
