@@ -55,6 +55,7 @@ pub mod bandwidth;
 pub mod bridge;
 pub mod check;
 pub mod configure;
+pub mod delegate;
 pub mod device;
 pub mod dummy;
 #[cfg(not(target_arch = "wasm32"))]

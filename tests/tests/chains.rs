@@ -1,5 +1,6 @@
-//! Lists of bridge, portmap and firewall in which each plugin is ours or the native one: every order that users write,
-//! both packet filters. What one side made, the other checks and removes, with the container running.
+//! Lists in which each plugin is ours or the native one: bridge, portmap and firewall in every mixture, with both packet
+//! filters; bandwidth and tuning beside them in the orders that users write. What one side made, the other checks and
+//! removes, with the container running.
 
 mod common;
 
@@ -11,7 +12,14 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
 const TALK: &str = env!("CARGO_BIN_EXE_postern-talk");
-const PLUGINS: [&str; 3] = ["bridge", "portmap", "firewall"];
+const SHORT: &[&str] = &["bridge", "portmap", "firewall"];
+/// Long lists. A plugin can be there twice.
+const LONG: [&[&str]; 4] = [
+    &["bridge", "portmap", "bandwidth", "firewall", "tuning"],
+    &["bridge", "tuning", "firewall", "bandwidth", "portmap"],
+    &["bridge", "bandwidth", "tuning", "portmap", "firewall", "tuning"],
+    &["bridge", "firewall", "portmap", "tuning", "bandwidth"],
+];
 
 /// Forwards nothing of its own accord. `out` is behind link `wan`.
 const WIRE: &str = "
@@ -35,16 +43,18 @@ impl Side {
     }
 }
 
-/// The sides of the three plugins.
-type Sides = [Side; 3];
+/// The sides of the plugins of a list.
+type Sides = Vec<Side>;
 
-fn all_sides() -> impl Iterator<Item = Sides> {
-    (0..8).map(|bits| [0, 1, 2].map(|at| if bits & (1 << at) == 0 { Ours } else { Native }))
+/// Returns the sides that the bits of a number stand for.
+fn sides(bits: u32, plugins: &[&str]) -> Sides {
+    plugins.iter().enumerate().map(|(at, _)| if bits & (1 << at) == 0 { Ours } else { Native }).collect()
 }
 
 struct Place {
     node: Node,
     backend: &'static str,
+    plugins: &'static [&'static str],
 }
 
 /// A server in the container, until it is dropped.
@@ -58,13 +68,13 @@ impl Drop for Server {
 }
 
 impl Place {
-    fn new(backend: &'static str) -> Result<Self> {
+    fn new(backend: &'static str, plugins: &'static [&'static str]) -> Result<Self> {
         let node = Node::new()?;
         ["c1", "out"].iter().try_for_each(|container| node.add_container(container))?;
         node.sh(PRIVATE_ETC)?;
         node.sh(WIRE)?;
         node.sh_in("c1", "ip link set lo up")?;
-        Ok(Self { node, backend })
+        Ok(Self { node, backend, plugins })
     }
 
     /// The configuration of one plugin of the list, as a runtime sends it. The native DEL fails after masquerading by
@@ -80,6 +90,11 @@ impl Place {
                 }
                 "portmap" => json!({"backend": self.backend,
                     "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}}),
+                "bandwidth" => json!({"ingressRate": 80_000_000, "ingressBurst": 80_000_000, "egressRate": 80_000_000,
+                    "egressBurst": 80_000_000}),
+                "tuning" => {
+                    json!({"mtu": 1400, "txQLen": 77, "allmulti": true, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}})
+                }
                 _ => json!({"backend": "iptables", "ingressPolicy": "same-bridge"}),
             },
         );
@@ -95,29 +110,36 @@ impl Place {
         self.node.call(&call.attachment("c1", &self.node.netns("c1"), "eth0"))
     }
 
-    /// ADD of the list. Returns the last result, which every plugin behind the first hands on.
-    fn add(&self, sides: Sides) -> Result<Value> {
-        let mut result: Option<Value> = None;
-        for (plugin, side) in PLUGINS.into_iter().zip(sides) {
-            let next = self.call(side, plugin, "ADD", result.as_ref())?.success().with_context(|| plugin.to_owned())?;
-            ensure!(result.is_none() || result.as_ref() == Some(&next), "{plugin} changed the result: {next}");
-            result = Some(next);
+    /// Calls the plugins one after the other. Returns the last result of an ADD.
+    fn each(&self, sides: &[Side], verb: &str, result: Option<&Value>) -> Result<Option<Value>> {
+        let mut calls: Vec<(&str, Side)> = self.plugins.iter().copied().zip(sides.iter().copied()).collect();
+        if verb == "DEL" {
+            calls.reverse();
         }
-        result.context("no result")
+        let mut last = result.cloned();
+        for (plugin, side) in calls {
+            let answer = self.call(side, plugin, verb, last.as_ref())?.success();
+            let answer = answer.with_context(|| format!("{verb} of {side:?} {plugin}"))?;
+            if verb == "ADD" {
+                // bandwidth adds its link.
+                let is_same = last.is_none() || last.as_ref() == Some(&answer) || plugin == "bandwidth";
+                ensure!(is_same, "{plugin} changed the result: {answer}");
+                last = Some(answer);
+            }
+        }
+        Ok(last)
     }
 
-    fn check(&self, sides: Sides, result: &Value) -> Result<()> {
-        PLUGINS.into_iter().zip(sides).try_for_each(|(plugin, side)| {
-            let answer = self.call(side, plugin, "CHECK", Some(result))?.success();
-            answer.map(drop).with_context(|| format!("CHECK of {side:?} {plugin}"))
-        })
+    fn add(&self, sides: &[Side]) -> Result<Value> {
+        self.each(sides, "ADD", None)?.context("no result")
     }
 
-    fn del(&self, sides: Sides, result: &Value) -> Result<()> {
-        PLUGINS.into_iter().zip(sides).rev().try_for_each(|(plugin, side)| {
-            let answer = self.call(side, plugin, "DEL", Some(result))?.success();
-            answer.map(drop).with_context(|| format!("DEL of {side:?} {plugin}"))
-        })
+    fn check(&self, sides: &[Side], result: &Value) -> Result<()> {
+        self.each(sides, "CHECK", Some(result)).map(drop)
+    }
+
+    fn del(&self, sides: &[Side], result: &Value) -> Result<()> {
+        self.each(sides, "DEL", Some(result)).map(drop)
     }
 
     fn serve(&self) -> Result<Server> {
@@ -140,15 +162,14 @@ impl Place {
         self.node.sh(
             "nft -s list ruleset 2>/dev/null | grep -E '10\\.4\\.0\\.[0-9]+[^/0-9]|comment \"c1' || true
              for save in iptables-save ip6tables-save; do $save | grep -E '10\\.4\\.0\\.([2-9]|[1-9][0-9]+)|CNI-DN-|CNI-[0-9a-f]{24}' || true; done
-             ip -o link | grep -E 'veth[0-9a-f]{8}' || true; ip -o -n c1 link show eth0 2>/dev/null || true
+             ip -o link | grep -E 'veth[0-9a-f]{8}|bwp' || true; find /run/cni -name '*.json' 2>/dev/null || true; ip -o -n c1 link show eth0 2>/dev/null || true
              ls /var/lib/cni/networks/net | grep '^10' || true",
         )
     }
 }
 
 /// Adds the list of one mixture, sends traffic, and has others check and remove it.
-fn lives(backend: &'static str, made: Sides, removed: Sides) -> Result<()> {
-    let place = Place::new(backend)?;
+fn lives(place: &Place, made: &[Side], removed: &[Side]) -> Result<()> {
     let result = place.add(made)?;
     let _server = place.serve()?;
     ensure!(place.seen()? == "192.0.2.2", "the forward: {}", place.seen()?);
@@ -161,19 +182,45 @@ fn lives(backend: &'static str, made: Sides, removed: Sides) -> Result<()> {
         ensure!(place.left()?.is_empty(), "left by the {time} DEL:\n{}", place.left()?);
     }
     // Native plugins know nothing of records. DEL of ours ends them, as the next ADD would.
-    place.del([Ours; 3], &result)?;
+    place.del(&vec![Ours; place.plugins.len()], &result)?;
     let records = place.node.sh("ls -A /run/postern/attachments 2>/dev/null || true")?;
     ensure!(records.is_empty(), "records are left: {records}");
     Ok(())
 }
 
 fn every_mixture(backend: &'static str) -> Result<()> {
-    let mixtures: Vec<(Sides, Sides)> =
-        all_sides().flat_map(|made| [(made, made), (made, made.map(Side::other))]).collect();
+    let mixtures: Vec<(u32, bool)> = (0..8).flat_map(|bits| [(bits, false), (bits, true)]).collect();
     each(
         &mixtures,
-        |(made, removed)| format!("{backend}: made by {made:?}, removed by {removed:?}"),
-        |(made, removed)| lives(backend, *made, *removed),
+        |mixture| format!("{backend}: {mixture:?}"),
+        |(bits, by_others)| mixture(backend, SHORT, *bits, *by_others),
+    )
+}
+
+/// One mixture, removed by those that made it or by the other sides.
+fn mixture(backend: &'static str, plugins: &'static [&'static str], bits: u32, by_others: bool) -> Result<()> {
+    let made = sides(bits, plugins);
+    let removed = if by_others { made.iter().map(|side| side.other()).collect() } else { made.clone() };
+    let place = Place::new(backend, plugins)?;
+    lives(&place, &made, &removed).with_context(|| format!("{plugins:?}: made by {made:?}, removed by {removed:?}"))
+}
+
+/// Long lists: all ours, all native, and mixtures in which any two plugins meet on all combinations of sides.
+#[test]
+fn long_lists_in_the_orders_that_users_write() -> Result<()> {
+    let bits = [0b00_0000, 0b11_1111, 0b00_1110, 0b01_0101, 0b10_0011, 0b11_1000];
+    let mixtures: Vec<(usize, u32, bool)> = (0..LONG.len())
+        .flat_map(|list| bits.into_iter().map(move |bits| (list, bits)))
+        .enumerate()
+        .map(|(at, (list, bits))| (list, bits, at % 2 == 1))
+        .collect();
+    each(
+        &mixtures,
+        |mixture| format!("{mixture:?}"),
+        |(list, bits, by_others)| {
+            let backend = if bits.count_ones() % 2 == 0 { "nftables" } else { "iptables" };
+            mixture(backend, LONG.get(*list).context("a list")?, *bits, *by_others)
+        },
     )
 }
 
@@ -191,8 +238,8 @@ fn every_mixture_by_iptables() -> Result<()> {
 #[test]
 fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
     for backend in ["nftables", "iptables"] {
-        let place = Place::new(backend)?;
-        let result = place.add([Ours; 3])?;
+        let place = Place::new(backend, SHORT)?;
+        let result = place.add(&[Ours; 3])?;
         let _server = place.serve()?;
         // Native plugins take portmap and firewall over, and give them back. The container's link stays.
         for side in [Native, Ours, Native] {
@@ -208,11 +255,11 @@ fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
             }
             ensure!(place.seen()? == "192.0.2.2", "{backend}: no forward of {side:?}");
             for checking in [Native, Ours] {
-                let checked = place.check([Ours, checking, checking], &result);
+                let checked = place.check(&[Ours, checking, checking], &result);
                 checked.with_context(|| format!("{backend}: made by {side:?}, checked by {checking:?}"))?;
             }
         }
-        place.del([Ours; 3], &result)?;
+        place.del(&vec![Ours; place.plugins.len()], &result)?;
         ensure!(place.left()?.is_empty(), "{backend}: {}", place.left()?);
     }
     Ok(())
@@ -221,9 +268,9 @@ fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
 /// firewall has no version below 0.4.0, natively either. DEL answers so, and removes what the record lists all the same.
 #[test]
 fn firewall_without_an_earlier_result() -> Result<()> {
-    let place = Place::new("iptables")?;
+    let place = Place::new("iptables", SHORT)?;
     for (made, is_removed) in [(Ours, true), (Native, false)] {
-        let result = place.add([Native, Native, made])?;
+        let result = place.add(&[Native, Native, made])?;
         let mut config = place.config("firewall", None);
         merge(&mut config, &json!({"cniVersion": "0.3.1"}));
         let call = |verb: &str| {
@@ -236,7 +283,7 @@ fn firewall_without_an_earlier_result() -> Result<()> {
         let rules = place.node.sh("iptables-save -t filter | grep -cE '10\\.4\\.0\\.[0-9]+/32' || true")?;
         // The rules name addresses only: without record and result nobody knows whose they are.
         ensure!((rules.trim() == "0") == is_removed, "{made:?}: {rules}");
-        place.del([Native, Native, Ours], &result)?;
+        place.del(&[Native, Native, Ours], &result)?;
         ensure!(place.left()?.is_empty(), "{made:?}: {}", place.left()?);
     }
     Ok(())

@@ -5,7 +5,7 @@ use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
     Address, Backend, Dns, ErrorCode, Forward, Handle, IngressPolicy, IpvlanMode, LinkInfo, LinkSettings, LinkSysctl,
-    Mac, MacvlanMode, OpError, Operation, PortSpec, RateLimit, VlanId,
+    Mac, MacvlanMode, OpError, Operation, PortSpec, RateLimit, SubnetFile, VlanId,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
@@ -107,8 +107,14 @@ pub struct Kernel {
     pub limits: (Option<RateLimit>, Option<RateLimit>),
     /// The only address that the attachment may send from.
     pub mac_guard: Option<Mac>,
-    /// The answers of the delegate.
+    /// The answers of the IPAM plugin.
     pub ipam: Ipam,
+    /// Flannel's subnet file, if there is one.
+    pub subnet_file: Option<SubnetFile>,
+    /// The answers of the main plugin that flannel delegates to.
+    pub delegate: Ipam,
+    /// The configuration that its last ADD got.
+    pub delegated: Option<String>,
     /// Addresses of the attachment with their gateways, besides those in [`Kernel::ipam`]. They are for a caller that
     /// runs delegates outside of the simulation, and answers `ipam.*` itself.
     pub attachment: Vec<(IpNet, Option<IpAddr>)>,
@@ -157,6 +163,9 @@ impl Default for Kernel {
             limits: (None, None),
             mac_guard: None,
             ipam: Ipam::default(),
+            subnet_file: None,
+            delegate: Ipam::default(),
+            delegated: None,
             attachment: Vec::new(),
             host_end_name: None,
             ifb_name: None,

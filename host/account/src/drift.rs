@@ -351,11 +351,15 @@ impl NodeState {
             Effect::Bandwidth(limits) => self.limited(account, plugin, limits),
             Effect::MacGuard(guard) => self.guard(account, header, plugin, guard, container),
             Effect::Lease(Lease { directory }) => self.lease(account, header, plugin, Path::new(directory)),
-            Effect::Native(Native { plugin: native }) => {
+            Effect::Native(Native { plugin: native, config: _ }) => {
                 account.fact(plugin, "native IPAM", format!("{native} was run; only it knows what it did"));
             }
             Effect::Port(port) => self.port(account, plugin, port),
             Effect::LinkChange(change) => self.changed(account, plugin, change, container),
+            Effect::Delegated(delegated) => {
+                let of_native = if delegated.native { "; only it knows what it did" } else { "" };
+                account.fact(plugin, "delegate", format!("{} was run{of_native}", delegated.plugin));
+            }
             // No record lists these.
             Effect::LoopbackUp(LoopbackUp {}) | Effect::NamespaceSetting(_) => {}
         }

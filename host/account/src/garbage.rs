@@ -392,7 +392,9 @@ fn prepare(removal: &mut Removal, garbage: &Garbage, programs: &Programs<'_>) ->
         return Some(format!("no program is run for a record of such a name: {error}"));
     }
     let mut given: Option<String> = None;
-    for Native { plugin } in garbage.effects.iter().filter_map(Native::of) {
+    // The record of a delegation has the configuration itself.
+    let unknown = garbage.effects.iter().filter_map(Native::of).filter(|native| native.config.is_none());
+    for Native { plugin, config: _ } in unknown {
         match (programs.config)(network, plugin) {
             Some(config) if given.as_ref().is_none_or(|given| *given == config) => given = Some(config),
             _ => {

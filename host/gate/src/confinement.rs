@@ -140,9 +140,23 @@ fn give_up(
 }
 
 impl Needs {
-    fn of(session: &Session, launcher: &Launcher) -> Result<Self, OpError> {
+    fn of(session: &mut Session, launcher: &Launcher) -> Result<Self, OpError> {
         let mut needs = Self::default();
-        for policy in launcher.policies() {
+        let called = launcher.policies().find(|(name, _)| *name == session.request.plugin);
+        if let Some((_, policy)) = called {
+            needs.add_policy(session, launcher, policy);
+        }
+        // The policies of delegates take their values from the delegate's configuration.
+        session.exchange();
+        let added = needs.add_others(session, launcher);
+        session.exchange();
+        added.map(|()| needs)
+    }
+
+    /// Adds the needs of the delegates, and of the records.
+    fn add_others(&mut self, session: &Session, launcher: &Launcher) -> Result<(), OpError> {
+        let needs = self;
+        for (_, policy) in launcher.policies().filter(|(name, _)| *name != session.request.plugin) {
             needs.add_policy(session, launcher, policy);
         }
         let verb = session.request.verb;
@@ -153,14 +167,16 @@ impl Needs {
         let is_whole = session.record_is_whole() && !session.has_lost_link();
         if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !is_whole {
             let masquerades = |policy: &Policy| match verb {
-                Verb::Del => policy.knows(Capability::Masquerade) || policy.knows(Capability::PortMappings),
+                Verb::Del => [Capability::Masquerade, Capability::PortMappings, Capability::Delegate]
+                    .into_iter()
+                    .any(|capability| policy.knows(capability)),
                 Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => {
                     policy.grants(Capability::Masquerade) || policy.grants(Capability::PortMappings)
                 }
             };
             // Every collection looks at the node's rules before it gives an address back, whichever plugin was called.
             needs.network |= verb == Verb::Gc;
-            let looks = verb == Verb::Gc || launcher.policies().any(masquerades);
+            let looks = verb == Verb::Gc || launcher.policies().any(|(_, policy)| masquerades(policy));
             needs.legacy |= looks;
             // A collection of a network without masquerading only has to see which legacy tables there are.
             let asks = |policy: &Policy| {
@@ -168,7 +184,8 @@ impl Needs {
                     .grants(policy)
                     .is_ok_and(|granted| granted.has(Capability::Masquerade) || granted.has(Capability::PortMappings))
             };
-            let may_run = verb != Verb::Gc || launcher.policies().any(asks) || iptables::has_legacy_nat();
+            let may_run =
+                verb != Verb::Gc || launcher.policies().any(|(_, policy)| asks(policy)) || iptables::has_legacy_nat();
             if looks && may_run {
                 for is_of_ports in [false, true] {
                     needs.add_iptables(session, is_of_ports);
@@ -180,7 +197,7 @@ impl Needs {
         if verb == Verb::Del && !ipam.is_empty() && !launcher.is_ready(ipam) && !is_native(session, launcher, ipam) {
             needs.add_leases(session, &leases::directory(&session.request.conf));
         }
-        Ok(needs)
+        Ok(())
     }
 
     fn add_policy(&mut self, session: &Session, launcher: &Launcher, policy: &Policy) {
@@ -218,6 +235,14 @@ impl Needs {
             Need::Backups(directory) => {
                 self.network = true;
                 self.add_backups(&directory);
+            }
+            Need::Delegate { program, directory } => {
+                if let Some(directory) = directory {
+                    self.add_backups(&directory);
+                }
+                if let Some(program) = program {
+                    self.add(session, Need::Program(program));
+                }
             }
             // A rule on a directory would allow everything in it.
             Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
@@ -503,6 +528,8 @@ impl MadeDirectories {
                 }
             }
         }
+        // Each is removed before the one that it is in, whichever need made them.
+        made.sort_by_key(|directory: &PathBuf| std::cmp::Reverse(directory.components().count()));
         if made.is_empty() {
             return Ok(Self(None));
         }

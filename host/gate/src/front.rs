@@ -358,6 +358,28 @@ impl<'a> Front<'a> {
     }
 }
 
+impl Front<'_> {
+    /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may: its
+    /// configuration is the one that the delegate's is made of.
+    ///
+    /// # Errors
+    /// As [`native::check_name`], or [`ErrorCode::Exhausted`]: the delegation would never end.
+    pub fn delegate_main(&self, name: &str) -> Result<(), OpError> {
+        native::check_name(name)?;
+        if name == self.plugin || self.depth > 0 {
+            let message = format!("\"{}\" delegates to \"{name}\" without end", self.plugin);
+            return Err(OpError::new(ErrorCode::Exhausted, name, message)
+                .hint("`delegate.type` and `ipam.type` name a plugin that delegates to no other"));
+        }
+        let most = self.granted.limits().depth();
+        if self.depth >= most {
+            return Err(OpError::new(ErrorCode::Exhausted, name, format!("plugins delegate more than {most} deep"))
+                .hint(self.granted.limit_hint("depth", most)));
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -57,6 +57,11 @@ impl Launcher {
                 && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog::code_path(catalog, plugin)))
     }
 
+    /// True if a plugin's process was started already, or that failed.
+    pub fn is_warm(&self, plugin: &str) -> bool {
+        self.warm.iter().any(|(name, _)| name == plugin)
+    }
+
     /// True if a plugin of this name is ready to run.
     pub fn is_ready(&self, plugin: &str) -> bool {
         self.ready.iter().any(|(name, ready)| name == plugin && ready.is_ok())
@@ -103,9 +108,10 @@ impl Launcher {
         self.closed = true;
     }
 
-    /// Returns the policies of the plugins that are ready.
-    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.ready().map(|plugin| &plugin.policy)
+    /// Returns the policies of the plugins that are ready, by their names.
+    pub fn policies(&self) -> impl Iterator<Item = (&str, &Policy)> {
+        let ready = self.ready.iter();
+        ready.filter_map(|(name, plugin)| Some((name.as_str(), &plugin.as_ref().ok()?.policy)))
     }
 
     /// Returns the processes of the plugins that are ready.

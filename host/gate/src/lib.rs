@@ -24,6 +24,7 @@ pub mod catalog;
 mod clock;
 pub mod collect;
 mod confinement;
+pub mod delegation;
 mod disk;
 pub mod effect;
 mod errors;

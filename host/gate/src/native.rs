@@ -72,6 +72,14 @@ pub fn allowed(path: PathBuf) -> Allowed {
 /// # Errors
 /// The delegate's own error object; code 0 if it failed without one; code 999 if it can't be understood.
 pub fn run(path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResult>, Error> {
+    run_with(path, session, verb, session.request.stdin.clone())
+}
+
+/// As [`run`], with this standard input.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(path: &Path, session: &Session, verb: Verb, input: String) -> Result<Option<CniResult>, Error> {
     // These values equal the environment's, except for garbage collection, which acts for other attachments.
     let request = &session.request;
     let variables = [
@@ -87,7 +95,7 @@ pub fn run(path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResul
         environment: Environment::Inherited(
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         ),
-        input: request.stdin.clone(),
+        input,
     };
     let output = session.runner.run(&program, session.deadline).map_err(|error| unrunnable(path, &error))?;
     if output.status != Some(0) {

@@ -24,6 +24,13 @@ pub enum Need<'a> {
     Leases(Cow<'a, str>),
     /// The directory of a native plugin's files about changed links.
     Backups(Cow<'a, str>),
+    /// A native main plugin, and the directory of the native plugin's files about delegates.
+    Delegate {
+        /// Its name in `CNI_PATH`, if it is a native program.
+        program: Option<Cow<'a, str>>,
+        /// The directory.
+        directory: Option<Cow<'a, str>>,
+    },
     /// A file, to be read.
     File(Cow<'a, str>),
     /// A native IPAM program.

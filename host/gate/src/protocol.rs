@@ -8,6 +8,7 @@
 use crate::audit::Refusal;
 use crate::collect;
 use crate::confinement;
+use crate::delegation;
 use crate::errors::{internal, obstacle};
 use crate::host_check;
 use crate::inherited;
@@ -22,8 +23,8 @@ use crate::streams;
 use crate::unrecorded::{self, Part};
 use postern_cni::version_output;
 use postern_cni::{
-    Env, Error, Json, Lists, NetConf, NumericVersion, Verb, Version, about, check_version, code, config_version,
-    read_conf, validate_conf,
+    Env, Error, Flannel, Json, Lists, NetConf, NumericVersion, Verb, Version, about, check_version, code,
+    config_version, flannel, read_conf, validate_conf,
 };
 use postern_confine::{NoPrograms, close_all_but};
 use postern_kernel::{Namespace, OpenError};
@@ -201,6 +202,10 @@ fn begin(
     if !request.conf.ipam_type.is_empty() && may_delegate && request.conf.ipam_type != name {
         launcher.warm(&request.conf.ipam_type.clone());
     }
+    let delegating = ready.policy.knows(Capability::Delegate);
+    if delegating {
+        warm_delegates(launcher, &request);
+    }
     let part = Part::of(Some(&ready.policy), &request);
     let policy = (verb == Verb::Status).then(|| ready.policy.clone());
     let digest = ready.digest.clone();
@@ -208,6 +213,7 @@ fn begin(
     // An ambiguous value is refused when the plugin is started.
     let resolve = || ready.policy.resolve(&request.conf.raw, request.args()).ok();
     let granted = if has_previous { resolve() } else { None };
+    let delegating = if delegating { resolve() } else { None };
     launcher.put_back(name, ready);
     let mut session = Session::new(request, end, places);
     session.keep_for_cleanup(cleanup);
@@ -217,6 +223,9 @@ fn begin(
     if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
         session.open_record().map_err(internal)?;
         session.look_for_link().map_err(internal)?;
+    }
+    if let Some(granted) = &delegating {
+        session.delegation = Some(delegation::prepare(&session, granted));
     }
     let namespace = match namespace {
         Ok(namespace) => namespace,
@@ -230,16 +239,41 @@ fn begin(
     let namespace = namespace.filter(|namespace| is_needed || session.asks_container(granted.as_ref(), namespace));
     if let Some(policy) = &policy {
         // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
-        let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
-        let keeps_leases =
-            [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
-        status::able(&session, policy, keeps_leases)?;
+        able(&session, launcher, policy)?;
+        let delegate = session.delegation.as_ref().and_then(|made| made.as_ref().ok()).and_then(Option::as_ref);
+        if let Some(Ok(policy)) =
+            delegate.filter(|made| launcher.has(&made.plugin)).map(|made| launcher.policy(&made.plugin))
+        {
+            session.exchange();
+            let able = able(&session, launcher, &policy);
+            session.exchange();
+            able?;
+        }
     }
     let made = confinement::confine(&mut session, launcher, namespace).inspect_err(|_| {
         session.undone();
         session.close_record();
     })?;
     Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })))
+}
+
+/// Starts the processes of the plugins that a network of flannel names.
+fn warm_delegates(launcher: &mut Launcher, request: &Request) {
+    let Ok(flannel) = Flannel::read(&request.conf) else { return };
+    let ipam = if request.conf.ipam_type.is_empty() { flannel::IPAM } else { request.conf.ipam_type.as_str() };
+    for plugin in [flannel.delegate.as_str(), ipam] {
+        if plugin != request.plugin && launcher.has(plugin) && !launcher.is_warm(plugin) {
+            launcher.warm(plugin);
+        }
+    }
+}
+
+/// Checks that the host could do its part of an ADD by the plugin of this policy.
+fn able(session: &Session, launcher: &Launcher, policy: &Policy) -> Result<(), Error> {
+    let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
+    let keeps_leases =
+        [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
+    status::able(session, policy, keeps_leases)
 }
 
 fn act(
@@ -284,7 +318,10 @@ fn act(
     if verb == Verb::Del {
         let hindered = outcome.is_err() && session.hindered;
         if hindered && !(recorded && owns_link) {
-            unrecorded::remove(session, part).map_err(internal)?;
+            session.exchange();
+            let removed = unrecorded::remove(session, part);
+            session.exchange();
+            removed.map_err(internal)?;
         }
         // The plugin has removed what it knows of, or failed. The effects that its record still lists are removed now.
         collect::by_record(session, section.as_deref()).map_err(internal)?;

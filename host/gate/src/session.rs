@@ -1,6 +1,7 @@
 //! One run of the host: one verb for one attachment. The called plugin and its delegates share it.
 
 mod container_access;
+mod holder;
 mod journal;
 mod kept;
 mod link;
@@ -14,6 +15,7 @@ use container_access::ContainerAccess;
 use crate::audit::Audit;
 use crate::budget::Common;
 use crate::clock::now;
+use crate::delegation::Delegation;
 use crate::effect::Effect;
 use crate::errors::{firewall_error, kernel_error, state_error};
 use crate::places::Places;
@@ -29,7 +31,7 @@ use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summ
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
 use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -224,6 +226,10 @@ pub struct Session {
     pub served: LazyServed,
     /// The operator's settings for the node, or the reason why they can't be read.
     pub settings: OnceCell<Result<NodeSettings, String>>,
+    /// The delegation of a network of flannel, if that was prepared, or the reason why there is none. In it is `None` if
+    /// nothing was delegated, as far as is known.
+    pub delegation: Option<Result<Option<Delegation>, OpError>>,
+    is_delegate: bool,
     nft: SharedNft,
     worker: Option<Worker>,
     namespace: Option<Namespace>,
@@ -232,6 +238,8 @@ pub struct Session {
     record: Option<Record<Effect>>,
     /// True if this run has begun the section of the called plugin.
     begun: bool,
+    /// The addresses that this run has noted in the index of addresses.
+    indexed: HashSet<IpAddr>,
     /// The cookie of the container's namespace, if it was read before the namespace was entered.
     cookie: Option<u64>,
     /// The conditions under which an address is given back, if this is not a DEL.
@@ -281,6 +289,8 @@ impl Session {
             collectable_records: OnceCell::new(),
             served: LazyServed::default(),
             settings: OnceCell::new(),
+            delegation: None,
+            is_delegate: false,
             nft: SharedNft::default(),
             worker: None,
             namespace: None,
@@ -288,6 +298,7 @@ impl Session {
             home: OnceCell::new(),
             record: None,
             begun: false,
+            indexed: HashSet::new(),
             cookie: None,
             whole: false,
             link_gone: false,
@@ -341,6 +352,19 @@ impl Session {
     /// Uses a socket for nftables that other sessions use too.
     pub fn share(&mut self, nft: &SharedNft) {
         self.nft = Rc::clone(nft);
+    }
+
+    /// Exchanges the configuration and the standard input of the request for those of the delegate, or back.
+    pub fn exchange(&mut self) {
+        if let Some(Ok(Some(delegation))) = &mut self.delegation {
+            delegation.exchange(&mut self.request);
+            self.is_delegate = !self.is_delegate;
+        }
+    }
+
+    /// True while the request has the configuration of the delegate.
+    pub fn is_delegate(&self) -> bool {
+        self.is_delegate
     }
 
     /// Checks that there is time left. It is called before each operation, and before each step of a long one.

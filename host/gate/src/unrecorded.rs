@@ -48,11 +48,15 @@ impl Part {
             Some(policy) => Self {
                 link: policy.makes_links() && !policy.knows(Capability::Device),
                 device: policy.knows(Capability::Device),
-                rules: policy.knows(Capability::Masquerade) || policy.knows(Capability::MacGuard),
+                rules: [Capability::Masquerade, Capability::MacGuard, Capability::Delegate]
+                    .into_iter()
+                    .any(|capability| policy.knows(capability)),
                 ports: policy.knows(Capability::PortMappings),
                 forwarded: policy.knows(Capability::Firewall),
                 limits: policy.knows(Capability::Bandwidth),
-                leases: policy.knows(Capability::Leases) || policy.knows(Capability::Ipam) && delegates,
+                leases: policy.knows(Capability::Leases)
+                    || policy.knows(Capability::Delegate)
+                    || policy.knows(Capability::Ipam) && delegates,
             },
             None => {
                 let is_interface_plugin = request.conf.ipam_type != request.plugin;

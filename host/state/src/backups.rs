@@ -1,7 +1,8 @@
-//! The native tuning plugin's files: the attributes of a link before it was changed. They are written for a native plugin
-//! that may have to undo the change, and read if a native plugin made it.
+//! Files of native plugins about attachments: of tuning, the attributes of a link before it was changed; of flannel, the
+//! configuration of its delegate. They are written for a native plugin that may have to undo that, and read if a native
+//! plugin did it.
 //!
-//! The directory must belong to root or to this user, on its whole way: others could name attributes to put back.
+//! The directory must belong to root or to this user, on its whole way: others could name what is to be undone.
 
 use crate::error::{Result, StateError};
 use crate::files::{Directory, short_hash};
@@ -10,9 +11,6 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::dir::OpenMode;
-
-/// The longest file that is read, in bytes. A native plugin writes about a hundred.
-const LIMIT: u64 = 4096;
 
 /// An open directory of such files.
 pub struct Backups(Directory);
@@ -32,17 +30,17 @@ impl Backups {
         Ok(Some(Self(directory)))
     }
 
-    /// Returns the name of an attachment's file. It is the native plugin's.
+    /// Returns the name of an attachment's file. It is the native tuning plugin's.
     #[must_use]
     pub fn name(container_id: &str, ifname: &str) -> String {
         format!("{container_id}_{ifname}.json")
     }
 
-    /// Returns the content of a file; `None` if there is none.
+    /// Returns the content of a file of at most `limit` bytes; `None` if there is none.
     ///
     /// # Errors
     /// [`StateError::Untrusted`] if another user could have written it. It is a link, no regular file, or too long.
-    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+    pub fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let path = self.0.path_of(name);
         let failed = |error| StateError::io("read", &path, error);
         let file = match self.0.dir.file(name, OpenMode::Read) {
@@ -56,8 +54,8 @@ impl Backups {
         trust_file(&path, &file)
             .map_err(|reason| StateError::Untrusted { path: path.clone(), reason: reason.to_string() })?;
         let mut content = Vec::new();
-        file.take(LIMIT + 1).read_to_end(&mut content).map_err(failed)?;
-        if content.len() as u64 > LIMIT {
+        file.take(limit.saturating_add(1)).read_to_end(&mut content).map_err(failed)?;
+        if content.len() as u64 > limit {
             return Err(failed(std::io::Error::new(ErrorKind::FileTooLarge, "longer than any file of this kind")));
         }
         Ok(Some(content))
@@ -96,10 +94,10 @@ mod tests {
         let backups = Backups::open(&place).unwrap().unwrap();
         let name = Backups::name("c1", "eth0");
         assert_eq!(name, "c1_eth0.json");
-        assert_eq!(backups.read(&name).unwrap(), None);
+        assert_eq!(backups.read(&name, 4096).unwrap(), None);
         backups.write(&name, b"{}").unwrap();
         backups.write(&name, b"{ }").unwrap();
-        assert_eq!(backups.read(&name).unwrap().as_deref(), Some(&b"{ }"[..]));
+        assert_eq!(backups.read(&name, 4096).unwrap().as_deref(), Some(&b"{ }"[..]));
         assert_eq!(std::fs::metadata(place.join(&name)).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
         assert!(backups.remove(&name).unwrap() && !backups.remove(&name).unwrap());
@@ -111,7 +109,7 @@ mod tests {
         std::fs::set_permissions(place.join("open"), std::fs::Permissions::from_mode(0o666)).unwrap();
         std::fs::write(place.join("long"), vec![b' '; 5000]).unwrap();
         for name in ["link", "dir", "open", "long", "../other", ""] {
-            assert!(backups.read(name).is_err(), "{name}");
+            assert!(backups.read(name, 4096).is_err(), "{name}");
         }
         std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(Backups::open(&place), Err(StateError::Untrusted { .. })));

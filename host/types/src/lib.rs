@@ -27,6 +27,6 @@ pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use reply::Reply;
 pub use values::{
     Address, Backend, BridgeInfo, DeviceKey, Dns, FirewallBackend, IngressPolicy, IpvlanInfo, IpvlanMode, LeaseGrant,
-    LeaseRange, LinkInfo, LinkSettings, LinkSysctl, MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, VethPair,
-    VlanId, VlanInfo,
+    LeaseRange, LinkInfo, LinkSettings, LinkSysctl, MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, SubnetFile,
+    VethPair, VlanId, VlanInfo,
 };

@@ -1,7 +1,8 @@
 //! The answers of the gate.
 
 use crate::{
-    Address, BridgeInfo, Dns, IpvlanInfo, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, VethPair, VlanInfo,
+    Address, BridgeInfo, Dns, IpvlanInfo, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, SubnetFile, VethPair,
+    VlanInfo,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +52,7 @@ pub enum Reply {
     },
     /// `routes.list`.
     Routes(Vec<Route>),
-    /// `ipam.add`: the delegate's result as a CNI 1.1.0 result object.
+    /// `ipam.add`, `delegate.add`: the delegate's result as a CNI 1.1.0 result object.
     Result(String),
     /// `leases.reserve`, `leases.held`.
     Leases(Vec<LeaseGrant>),
@@ -59,6 +60,8 @@ pub enum Reply {
     Available(bool),
     /// `resolv-conf.read`.
     Dns(Dns),
+    /// `delegate.subnet-file`.
+    Subnet(SubnetFile),
     /// The number of removed objects: `leases.retain`, `attachments.collect`.
     Removed(u32),
 }

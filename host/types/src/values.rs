@@ -395,3 +395,16 @@ pub struct Dns {
     #[serde(default)]
     pub options: Vec<String>,
 }
+
+/// The contents of flannel's subnet file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubnetFile {
+    /// The networks of all nodes, IPv4 first.
+    pub networks: Vec<IpNet>,
+    /// The networks of this node's containers: at most one of IPv4, then at most one of IPv6.
+    pub subnets: Vec<IpNet>,
+    /// The MTU of links, in bytes.
+    pub mtu: u32,
+    /// True if flannel itself masquerades.
+    pub ip_masq: bool,
+}

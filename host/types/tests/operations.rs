@@ -152,6 +152,12 @@ fn samples() -> Vec<Operation> {
         ops::LinkSettings::Change { link: 19, settings: settings() }.into(),
         ops::LinkSettings::Check { link: 20, settings: LinkSettings::default() }.into(),
         ops::LinkSettings::Restore.into(),
+        ops::Delegate::SubnetFile.into(),
+        ops::Delegate::Add { config: "{}".to_owned() }.into(),
+        ops::Delegate::Del.into(),
+        ops::Delegate::Check.into(),
+        ops::Delegate::Status.into(),
+        ops::Delegate::Gc.into(),
     ]
 }
 
@@ -209,7 +215,7 @@ fn where_capabilities_act() {
     };
     assert_eq!(
         names(Capability::acts_in_container),
-        "link veth addresses routes link-sysctl loopback parent macvlan vlan ipvlan dummy device firewall bandwidth namespace-sysctl link-settings"
+        "link veth addresses routes link-sysctl loopback parent macvlan vlan ipvlan dummy device firewall bandwidth namespace-sysctl link-settings delegate"
     );
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

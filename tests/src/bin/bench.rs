@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+/// The directories of subnet files, but for the number of the side.
+const SUBNETS: &str = "/run/subnets";
 /// The link that others are stacked on.
 const WIRE: &str = "wire0";
 
@@ -76,7 +78,8 @@ fn main() -> Result<()> {
             "-ec",
             &format!(
                 "ip link add {WIRE} type veth peer name wire1; ip link set {WIRE} up; ip link set wire1 up; \
-                 ip link add {DEVICE} type veth peer name device1"
+                 ip link add {DEVICE} type veth peer name device1; \
+                 for n in 1 2; do mkdir -p {SUBNETS}$n; printf 'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=10.%s.0.1/16\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=true\\n' $n > {SUBNETS}$n/subnet.env; done"
             ),
         ])
         .status()?;
@@ -222,6 +225,15 @@ fn scenarios() -> Vec<Scenario> {
         behind("firewall default", "firewall", &single, filter(json!({"backend": null}))),
         behind("bandwidth", "bandwidth", &single, limits),
         behind("firewall same-bridge", "firewall", &single, filter(json!({"ingressPolicy": "same-bridge"}))),
+        scenario(
+            "flannel",
+            "flannel",
+            json!({
+                "cniVersion": "0.4.0", "name": "benchSIDE", "type": "flannel", "delegate": {"bridge": "benchSIDE"},
+                "subnetFile": format!("{SUBNETS}SIDE/subnet.env"), "dataDir": format!("{SUBNETS}SIDE"),
+            }),
+            BOTH,
+        ),
         behind("tuning", "tuning", &single, json!({"mtu": 1400, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}})),
     ]
 }

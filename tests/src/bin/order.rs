@@ -70,6 +70,7 @@ fn configurations(plugin: &str) -> Vec<Value> {
         // Many kernels have no such links.
         "vlan" | "ipvlan" | "dummy" => Vec::new(),
         "host-device" => vec![json!({"device": "spare0"})],
+        "flannel" => vec![json!({"delegate": {"bridge": "order0"}, "subnetFile": "/run/subnet.env", "ipam": null})],
         "tuning" => vec![json!({"sysctl": {"net.core.somaxconn": "500"}, "prevResult": {"cniVersion": "1.1.0"}})],
         "static" => {
             vec![json!({"ipam": {"type": "static", "addresses": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}})]
@@ -93,7 +94,8 @@ fn calls(directory: &Path, plugin: &str, config: &Value) -> Result<Vec<Vec<Strin
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh("ip link add parent0 type veth peer name parent1; ip link set parent0 up; ip link set parent1 up; \
-         ip link add spare0 type veth peer name spare1")?;
+         ip link add spare0 type veth peer name spare1; \
+         printf 'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=10.9.0.1/24\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=false\\n' > /run/subnet.env")?;
     let traced = node.path("/run/trace");
     let own = std::env::current_exe()?;
     let program = directory.join("postern");

@@ -18,6 +18,7 @@ mod delegation;
 mod devices;
 mod endings;
 mod firewall;
+mod flannel;
 mod handles;
 mod leases;
 mod limits;

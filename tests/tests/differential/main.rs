@@ -12,6 +12,7 @@ mod bridge;
 mod cross;
 mod dummy;
 mod firewall;
+mod flannel;
 mod host_device;
 mod ipam;
 mod ipvlan;
@@ -88,6 +89,7 @@ fn test() -> Result<()> {
         ipam::cases(),
         protocol::cases(),
         tuning::cases(),
+        flannel::cases(),
         cross::cases(),
     ]
     .concat();

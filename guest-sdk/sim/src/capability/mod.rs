@@ -6,6 +6,7 @@ mod addresses;
 mod attachments;
 mod bandwidth;
 mod bridge;
+mod delegate;
 mod device;
 mod dummy;
 mod firewall;
@@ -64,5 +65,6 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::Attachments(operation) => attachments::answer(kernel, operation),
         Operation::NamespaceSysctl(operation) => namespace_sysctl::answer(kernel, operation),
         Operation::LinkSettings(operation) => link_settings::answer(kernel, operation),
+        Operation::Delegate(operation) => delegate::answer(kernel, operation),
     }
 }

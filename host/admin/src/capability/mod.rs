@@ -7,6 +7,7 @@ mod addresses;
 mod attachments;
 mod bandwidth;
 mod bridge;
+mod delegate;
 mod device;
 mod dummy;
 mod firewall;
@@ -102,6 +103,7 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::Attachments => &attachments::PAGE,
         Capability::NamespaceSysctl => &namespace_sysctl::PAGE,
         Capability::LinkSettings => &link_settings::PAGE,
+        Capability::Delegate => &delegate::PAGE,
     }
 }
 
@@ -134,6 +136,7 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::Attachments(operation) => operation,
         Operation::NamespaceSysctl(operation) => operation,
         Operation::LinkSettings(operation) => operation,
+        Operation::Delegate(operation) => operation,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::{Entry, List, cni_path, is_in, of_directory};
-use postern_gate::policies;
+use postern_cni::{Flannel, NetConf};
+use postern_gate::{places, policies};
 use postern_types::Capability;
 use serde_json::Value;
 use std::path::Path;
@@ -75,12 +76,19 @@ fn examine_plugin(
         let severity = if bin.is_dir() { Severity::Error } else { Severity::Note };
         return examination.found(severity, list.path.display(), what, "every ADD of the network fails", remedy);
     }
+    let Ok(catalog) = &node.catalog else { return };
+    let Ok(policy) = policies::load(catalog, plugin) else { return };
+    if policy.knows(Capability::Delegate) {
+        let granted = policy.resolve(&request.clone().into(), "").ok();
+        let may_run = |name: &str| {
+            is_installed(name) || granted.as_ref().is_some_and(|granted| granted.allows_native_delegate(name))
+        };
+        return examine_delegation(examination, list, &request, may_run);
+    }
     let ipam = entry.ipam();
     if ipam.is_empty() {
         return;
     }
-    let Ok(catalog) = &node.catalog else { return };
-    let Ok(policy) = policies::load(catalog, plugin) else { return };
     let Ok(granted) = policy.resolve(&request.into(), "") else { return };
     let view = granted.view();
     let values = |key: &str| -> Vec<String> {
@@ -99,6 +107,29 @@ fn examine_plugin(
         let hint = granted.native_hint(ipam);
         let remedy = Remedy::Words(format!("place a component of that name by `postern add`; or {hint}"));
         examination.found(Severity::Error, list.path.display(), what, &why, remedy);
+    }
+}
+
+/// Examines what a network of flannel names: the subnet file, and the plugin that makes its attachments.
+fn examine_delegation(examination: &mut Examination, list: &List, request: &Value, may_run: impl Fn(&str) -> bool) {
+    let why = format!("every ADD of network \"{}\" fails", list.name());
+    let mut found = |what: String, remedy: &str| {
+        let remedy = Remedy::Words(remedy.to_owned());
+        examination.found(Severity::Error, list.path.display(), what, &why, remedy);
+    };
+    let read = NetConf::parse(request.clone().into()).and_then(|conf| Flannel::read(&conf));
+    let flannel = match read {
+        Ok(flannel) => flannel,
+        Err(error) => return found(error.to_string(), "correct the network configuration"),
+    };
+    if !places::is_there(Path::new(&flannel.subnet_file)) {
+        let remedy = "flanneld writes it: see the log of flannel's pod, or name another one as `subnetFile`";
+        found(format!("the subnet file {} is not there", flannel.subnet_file), remedy);
+    }
+    if !may_run(&flannel.delegate) {
+        let remedy = "place a component of that name by `postern add`, or let it run natively by `native` of \
+                      [grant.delegate]";
+        found(format!("plugin \"{}\", which makes its attachments, is not in the catalog", flannel.delegate), remedy);
     }
 }
 

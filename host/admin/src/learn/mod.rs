@@ -23,6 +23,7 @@ use crate::subject;
 use anyhow::{Context, Result, ensure};
 use catalog::CopiedFiles;
 use observed::ObservedOperations;
+use postern_cni::flannel::SUBNET_FILE;
 use postern_policy::Policy;
 use postern_types::Capability;
 use runs::{Outcome, Run};
@@ -73,10 +74,11 @@ pub fn run(target: &str, networks: &[PathBuf], name: Option<String>, json: bool)
     Ok(if report.verified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the files that the configurations name as `ipam.resolvConf`: a plugin can have no other file of the node
-/// read to it.
+/// Returns the files that the configurations name as `ipam.resolvConf` and `subnetFile`: a plugin can have no other file
+/// of the node read to it.
 fn resolver_files(networks: &[Network]) -> Vec<(PathBuf, Vec<u8>)> {
-    let named = networks.iter().map(|network| PathBuf::from(network.text("/ipam/resolvConf")));
+    let files = networks.iter().flat_map(|network| [network.text("/ipam/resolvConf"), network.text("/subnetFile")]);
+    let named = files.chain([SUBNET_FILE]).map(PathBuf::from);
     let absolute = named.filter(|path| path.is_absolute());
     absolute.filter_map(|path| std::fs::read(&path).ok().map(|contents| (path, contents))).collect()
 }

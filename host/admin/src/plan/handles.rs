@@ -74,6 +74,7 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         | Reply::Leases(_)
         | Reply::Available(_)
         | Reply::Dns(_)
+        | Reply::Subnet(_)
         | Reply::Removed(_)) => other,
     })
 }

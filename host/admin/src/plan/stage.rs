@@ -8,7 +8,8 @@ use crate::capability::operation_texts;
 use crate::lists;
 use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
-use postern_gate::capability::{bridge, device, ipam, leases, resolv_conf};
+use postern_gate::capability::{bridge, delegate, device, ipam, leases, resolv_conf};
+use postern_gate::delegation::{self, Delegation};
 use postern_gate::rehearsal::{
     self, BadEnd, Common, Front, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
     state_error,
@@ -273,6 +274,7 @@ impl Stage {
     ) -> Result<Reply, OpError> {
         match operation {
             Operation::Ipam(operation) => self.delegate(run, front, ipam::verb(operation), native),
+            Operation::Delegate(asked) => self.delegate_main(run, front, asked, native),
             Operation::Leases(asked) => self.lease(run, front, operation, asked),
             Operation::ResolvConf(ops::ResolvConf::Read) => resolv_conf::load(&resolv_conf::file(&run.request.conf)),
             Operation::Forwarding(ops::Forwarding::Enable) => {
@@ -465,39 +467,83 @@ impl Stage {
         native: &mut Option<String>,
     ) -> Result<Reply, OpError> {
         let name = front.delegate(&run.request)?;
-        if !self.launcher.has(&name) && !lists::is_in(&run.request.path, &name) {
+        let granted = front.granted();
+        let may = (granted.allows_native(&name), || granted.native_hint(&name));
+        self.is_component(run, &name, may, native).map_err(|error| ipam::delegate(&name, error))?;
+        let outcome = self.play_delegate(run, front.depth, &name, verb);
+        ipam::answer(&name, verb, outcome, &mut run.own)
+    }
+
+    /// Runs the main plugin that a network of flannel names, with the configuration that the host makes.
+    fn delegate_main(
+        &mut self,
+        run: &mut Run,
+        front: &Front<'_>,
+        asked: &ops::Delegate,
+        native: &mut Option<String>,
+    ) -> Result<Reply, OpError> {
+        let mut made = Delegation::make(&run.request)?;
+        let Some(verb) = delegate::verb(asked) else {
+            let subnet = made.subnet.as_ref().map(delegation::shown);
+            return subnet.map(Reply::Subnet).ok_or_else(|| OpError::new(ErrorCode::NotFound, "", "no subnet file"));
+        };
+        front.delegate_main(&made.plugin)?;
+        if let ops::Delegate::Add { config } = asked {
+            made.compare(config)?;
+        }
+        let (name, granted) = (made.plugin.clone(), front.granted());
+        let may = (granted.allows_native_delegate(&name), || granted.native_delegate_hint(&name));
+        self.is_component(run, &name, may, native).map_err(|error| delegate::failed(&name, error))?;
+        made.exchange(&mut run.request);
+        let outcome = self.play_delegate(run, front.depth, &name, verb);
+        made.exchange(&mut run.request);
+        let (reply, result) = delegate::shown(&name, verb, outcome)?;
+        result.iter().for_each(|result| rehearsal::adopt(&mut run.own, result));
+        Ok(reply)
+    }
+
+    /// Fails unless a delegate is a component. `may` tells whether policy lets it be a native program, and the way out.
+    fn is_component(
+        &self,
+        run: &Run,
+        name: &str,
+        may: (bool, impl Fn() -> String),
+        native: &mut Option<String>,
+    ) -> Result<(), Error> {
+        if self.launcher.has(name) {
+            return Ok(());
+        }
+        if !lists::is_in(&run.request.path, name) {
             let message = format!(
                 "there is no plugin \"{name}\": it is not in Postern's catalog, nor a program in {}",
                 run.request.path
             );
-            return Err(ipam::delegate(&name, Error::internal(message)));
+            return Err(Error::internal(message));
         }
-        if !self.launcher.has(&name) {
-            *native = (!front.granted().allows_native(&name)).then(|| {
-                format!(
-                    "it would run as a native program with all of the host's privileges; {}",
-                    front.granted().native_hint(&name)
-                )
-            });
-            let message =
-                format!("\"{name}\" is a native program, which plan does not run: what follows can't be known");
-            return Err(ipam::delegate(&name, Error::internal(message)));
-        }
+        let (is_allowed, hint) = may;
+        *native = (!is_allowed)
+            .then(|| format!("it would run as a native program with all of the host's privileges; {}", hint()));
+        let message = format!("\"{name}\" is a native program, which plan does not run: what follows can't be known");
+        Err(Error::internal(message))
+    }
+
+    /// Runs the guest of a delegate.
+    fn play_delegate(&mut self, run: &mut Run, depth: u32, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
         let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
         let outer = std::mem::replace(&mut run.request.verb, verb);
-        let outcome = self.launcher.take_unnoted(&name).map_err(|e| Error::internal(e.to_string())).and_then(|ready| {
-            let (plugin, digest) = (name.clone(), ready.digest.clone());
-            let delegate = Delegate { policy: self.policy_files(&name), plugin, digest };
+        let outcome = self.launcher.take_unnoted(name).map_err(|e| Error::internal(e.to_string())).and_then(|ready| {
+            let (plugin, digest) = (name.to_owned(), ready.digest.clone());
+            let delegate = Delegate { policy: self.policy_files(name), plugin, digest };
             if !self.delegates.contains(&delegate) {
                 self.delegates.push(delegate);
             }
-            self.run(run, ready, &name, front.depth + 1)
+            self.run(run, ready, name, depth + 1)
         });
         run.request.verb = outer;
         if outcome.is_err() {
             (self.kernel, self.leases, run.own, run.leased) = (kernel, leases, own, leased);
         }
-        ipam::answer(&name, verb, outcome, &mut run.own)
+        outcome
     }
 
     fn reserve(&mut self, run: &mut Run, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {

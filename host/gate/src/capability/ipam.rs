@@ -77,7 +77,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
         found => found?,
     };
     if !gate.front.granted().allows_native(name) {
-        let listed = Native { plugin: name.to_owned() }.into();
+        let listed = Native::of_run(name, gate.session).into();
         if verb == Verb::Del {
             // A policy must not prevent a DEL. The record undoes what it lists.
             if !gate.session.has(&listed) {
@@ -103,7 +103,8 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
     }
     if verb == Verb::Add {
         // Undo runs the program again: only the program knows its effects.
-        gate.session.intend(Native { plugin: name.to_owned() }).map_err(|error| Error::internal(error.to_string()))?;
+        let effect = Native::of_run(name, gate.session);
+        gate.session.intend(effect).map_err(|error| Error::internal(error.to_string()))?;
     }
     gate.session.audit.flush();
     let result = native::run(&program, gate.session, verb)?;

@@ -15,6 +15,9 @@ use postern_state::Backups;
 use postern_types::{Capability, ErrorCode, Handle, LinkSettings, Mac, OpError, Reply, ops};
 use std::path::Path;
 
+/// The longest file of a native plugin that is read, in bytes. It writes about a hundred.
+const LIMIT: u64 = 4096;
+
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts {
     needed: Needed::Never,
@@ -201,7 +204,7 @@ fn restore_native(session: &Session) -> Result<(), OpError> {
     }
     let name = Backups::name(&request.container_id, &request.ifname);
     let found = Backups::open(Path::new(&place)).and_then(|backups| match backups {
-        Some(backups) => backups.read(&name).map(|content| content.map(|content| (backups, content))),
+        Some(backups) => backups.read(&name, LIMIT).map(|content| content.map(|content| (backups, content))),
         None => Ok(None),
     });
     let (backups, content) = match found {

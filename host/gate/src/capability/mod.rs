@@ -9,6 +9,7 @@ pub mod addresses;
 pub mod attachments;
 pub mod bandwidth;
 pub mod bridge;
+pub mod delegate;
 pub mod device;
 pub mod dummy;
 pub mod facts;
@@ -67,6 +68,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Attachments => &attachments::FACTS,
         Capability::NamespaceSysctl => &namespace_sysctl::FACTS,
         Capability::LinkSettings => &link_settings::FACTS,
+        Capability::Delegate => &delegate::FACTS,
     }
 }
 
@@ -102,5 +104,6 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Attachments(operation) => attachments::execute(gate, operation),
         Operation::NamespaceSysctl(operation) => namespace_sysctl::execute(gate, operation),
         Operation::LinkSettings(operation) => link_settings::execute(gate, operation),
+        Operation::Delegate(operation) => delegate::execute(gate, operation),
     }
 }

@@ -225,6 +225,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         | Effect::Native(_)
         | Effect::PortMappings(_)
         | Effect::LinkChange(_)
+        | Effect::Delegated(_)
         | Effect::NamespaceSetting(_)
         | Effect::LoopbackUp(_) => None,
     };

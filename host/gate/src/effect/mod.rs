@@ -13,6 +13,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 pub mod bandwidth;
+mod delegated;
 pub mod device;
 mod firewall;
 pub mod inner_link;
@@ -30,6 +31,7 @@ pub mod port_mappings;
 mod veth;
 
 pub use bandwidth::Bandwidth;
+pub use delegated::Delegated;
 pub use device::Device;
 pub use firewall::Firewall;
 pub use inner_link::{InnerKind, InnerLink};
@@ -192,6 +194,7 @@ effects! {
     PortMappings: port_mappings;
     LinkChange: link_change;
     NamespaceSetting: namespace_setting;
+    Delegated: delegated;
 }
 
 impl Effect {
@@ -372,7 +375,32 @@ mod tests {
                 r#"{"effect":"mac-guard","id":"postern/1","port":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
             ),
             (Effect::Lease(Lease { directory: "/var/lib".to_owned() }), r#"{"effect":"lease","directory":"/var/lib"}"#),
-            (Effect::Native(Native { plugin: "dhcp".to_owned() }), r#"{"effect":"native","plugin":"dhcp"}"#),
+            (
+                Effect::Native(Native { plugin: "dhcp".to_owned(), config: None }),
+                r#"{"effect":"native","plugin":"dhcp"}"#,
+            ),
+            (
+                Effect::Native(Native { plugin: "dhcp".to_owned(), config: Some("{}".to_owned()) }),
+                r#"{"effect":"native","plugin":"dhcp","config":"{}"}"#,
+            ),
+            (
+                Effect::Delegated(Delegated {
+                    plugin: "bridge".to_owned(),
+                    native: false,
+                    config: "{}".to_owned(),
+                    directory: Some("/var/lib/cni/flannel".to_owned()),
+                }),
+                r#"{"effect":"delegated","plugin":"bridge","config":"{}","directory":"/var/lib/cni/flannel"}"#,
+            ),
+            (
+                Effect::Delegated(Delegated {
+                    plugin: "ovs".to_owned(),
+                    native: true,
+                    config: "{}".to_owned(),
+                    directory: None,
+                }),
+                r#"{"effect":"delegated","plugin":"ovs","native":true,"config":"{}"}"#,
+            ),
             (Effect::LoopbackUp(LoopbackUp {}), r#"{"effect":"loopback-up"}"#),
             (
                 Effect::Port(Port {

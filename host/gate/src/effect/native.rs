@@ -9,19 +9,28 @@ use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::path::Path;
 
 /// A native IPAM program was run. It must be run again to remove its effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Native {
     /// Its name in `CNI_PATH`.
     pub plugin: String,
+    /// Its configuration, where that was not the called plugin's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
 }
 
 impl Native {
+    /// Returns the effect of a program that is run now.
+    pub fn of_run(plugin: &str, session: &Session) -> Self {
+        let config = session.is_delegate().then(|| session.request.stdin.clone());
+        Self { plugin: plugin.to_owned(), config }
+    }
+
     fn del(&self, session: &Session) -> Result<(), Error> {
         let program = native::find(&self.plugin, &session.request.path)?;
-        native::run(Path::new(&program), session, Verb::Del).map(drop)
+        let config = self.config.as_ref().unwrap_or(&session.request.stdin);
+        native::run_with(&program, session, Verb::Del, config.clone()).map(drop)
     }
 }
 

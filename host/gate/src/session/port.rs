@@ -204,6 +204,7 @@ impl Session {
             | Effect::LoopbackUp(_)
             | Effect::PortMappings(_)
             | Effect::LinkChange(_)
+            | Effect::Delegated(_)
             | Effect::NamespaceSetting(_) => false,
         };
         self.is_claimed_by(|summary| {

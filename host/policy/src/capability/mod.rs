@@ -9,6 +9,7 @@ mod addresses;
 mod attachments;
 mod bandwidth;
 mod bridge;
+pub mod delegate;
 pub mod device;
 mod dummy;
 pub mod firewall;
@@ -95,6 +96,7 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::Attachments(operation) => operation,
         Operation::NamespaceSysctl(operation) => operation,
         Operation::LinkSettings(operation) => operation,
+        Operation::Delegate(operation) => operation,
     }
 }
 
@@ -127,5 +129,6 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Attachments => attachments::KEYS,
         Capability::NamespaceSysctl => namespace_sysctl::KEYS,
         Capability::LinkSettings => link_settings::KEYS,
+        Capability::Delegate => delegate::KEYS,
     }
 }

@@ -7,6 +7,7 @@ mod addresses;
 mod attachments;
 mod bandwidth;
 mod bridge;
+mod delegate;
 mod device;
 mod dummy;
 mod firewall;
@@ -142,6 +143,7 @@ fn interface(capability: Capability) -> Interface {
         Capability::LinkSettings => {
             ("postern:cni/link-settings", |linker| wit::link_settings::add_to_linker::<_, Own>(linker, own))
         }
+        Capability::Delegate => ("postern:cni/delegate", |linker| wit::delegate::add_to_linker::<_, Own>(linker, own)),
     }
 }
 

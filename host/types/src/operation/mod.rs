@@ -9,6 +9,7 @@ mod addresses;
 mod attachments;
 mod bandwidth;
 mod bridge;
+mod delegate;
 mod device;
 mod dummy;
 mod firewall;
@@ -163,6 +164,7 @@ capabilities! {
     Bandwidth: bandwidth, "bandwidth";
     NamespaceSysctl: namespace_sysctl, "namespace-sysctl";
     LinkSettings: link_settings, "link-settings";
+    Delegate: delegate, "delegate";
 }
 
 impl Capability {

@@ -1,0 +1,246 @@
+//! `delegate`: the main plugin of a network of flannel.
+
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::parent;
+use crate::delegation::{self, Delegation};
+use crate::effect::Delegated;
+use crate::errors::kernel_error;
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::session::{Session, adopt};
+use crate::{collect, native, outcome};
+use ipnet::IpNet;
+use postern_cni::{CniResult, Error, Subnet, Verb, Version, code};
+use postern_policy::capability::delegate::named;
+use postern_types::{DelegateError, ErrorCode, OpError, Reply, ops};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::Always,
+    keeps: |request, granted| {
+        let [plugin, _, directory] = named(&request.conf);
+        let granted = granted?;
+        let writes = matches!(request.verb, Verb::Add | Verb::Del);
+        Some(Need::Delegate {
+            program: granted.allows_native_delegate(&plugin).then(|| plugin.into()),
+            directory: (writes && granted.allows_delegations_in(&directory)).then(|| directory.into()),
+        })
+    },
+    unrecorded: None,
+};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Delegate) -> Result<Reply, OpError> {
+    match operation {
+        ops::Delegate::SubnetFile => {
+            let subnet = made(gate.session)?.and_then(|delegation| delegation.subnet.as_ref());
+            subnet.map(|subnet| Reply::Subnet(delegation::shown(subnet))).ok_or_else(|| {
+                let verb = gate.session.request.verb.as_str();
+                OpError::new(ErrorCode::NotFound, verb, format!("{verb} has no use for the subnet file"))
+            })
+        }
+        ops::Delegate::Add { config } => add(gate, config),
+        ops::Delegate::Del => del(gate),
+        ops::Delegate::Check => run(gate, Verb::Check),
+        ops::Delegate::Status => run(gate, Verb::Status),
+        ops::Delegate::Gc => {
+            let reply = run(gate, Verb::Gc)?;
+            // A native delegate knows no records.
+            collect::stale_sections(gate.session)?;
+            Ok(reply)
+        }
+    }
+}
+
+/// Returns the verb for the delegate; `None` for an operation that runs none.
+pub fn verb(operation: &ops::Delegate) -> Option<Verb> {
+    match operation {
+        ops::Delegate::SubnetFile => None,
+        ops::Delegate::Add { .. } => Some(Verb::Add),
+        ops::Delegate::Del => Some(Verb::Del),
+        ops::Delegate::Check => Some(Verb::Check),
+        ops::Delegate::Status => Some(Verb::Status),
+        ops::Delegate::Gc => Some(Verb::Gc),
+    }
+}
+
+/// Returns the delegation that was prepared for this run; `None` if nothing was delegated.
+fn made(session: &Session) -> Result<Option<&Delegation>, OpError> {
+    match &session.delegation {
+        Some(Ok(delegation)) => Ok(delegation.as_ref()),
+        Some(Err(error)) => Err(error.clone()),
+        None => Err(OpError::new(ErrorCode::Unsupported, "delegate", "nothing was prepared to be delegated")),
+    }
+}
+
+/// `delegate.add`.
+fn add(gate: &mut Gate<'_>, config: &str) -> Result<Reply, OpError> {
+    let Some(delegation) = made(gate.session)? else { return Ok(Reply::Done) };
+    let (plugin, text) = (delegation.plugin.clone(), delegation.text.clone());
+    gate.front.delegate_main(&plugin)?;
+    delegation.compare(config)?;
+    if let Some(subnet) = &delegation.subnet {
+        spares_node(gate.session, subnet)?;
+    }
+    let native = !gate.launcher.has(&plugin);
+    if native {
+        native::find(&plugin, &gate.session.request.path).map_err(|error| failed(&plugin, error))?;
+        may_be_native(gate, &plugin)?;
+    }
+    let is_of_run = gate.session.undo.iter().any(|undo| Delegated::of(&undo.effect).is_some());
+    if is_of_run || Delegated::recorded(gate.session).is_some() && !gate.session.has_lost_link() {
+        let message = "the attachment has been delegated already";
+        return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
+    }
+    // What another program has removed is written down anew.
+    gate.session.gone(|effect| Delegated::of(effect).is_some());
+    let [_, _, directory] = named(&gate.session.request.conf);
+    let directory = delegation::place(gate.session, &directory)?;
+    gate.session.intend(Delegated { plugin, native, config: text.clone(), directory: directory.clone() })?;
+    if let Some(directory) = directory {
+        delegation::write(gate.session, &directory, &text)?;
+    }
+    run(gate, Verb::Add)
+}
+
+/// `delegate.del`.
+fn del(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    let Some(delegation) = made(gate.session)? else { return Ok(Reply::Done) };
+    let (plugin, of_native, text) = (delegation.plugin.clone(), delegation.of_native, delegation.text.clone());
+    if !gate.launcher.has(&plugin) && !gate.front.granted().allows_native_delegate(&plugin) {
+        // A policy must not prevent a DEL. The record undoes what it lists.
+        if Delegated::recorded(gate.session).is_none() {
+            crate::say!(
+                "postern: policy does not allow native \"{plugin}\", so it is not run for this DEL; what it made is still there"
+            );
+        }
+        return Ok(Reply::Done);
+    }
+    let reply = run(gate, Verb::Del)?;
+    if of_native {
+        let [_, _, directory] = named(&gate.session.request.conf);
+        delegation::remove(gate.session, &directory, &text)?;
+    }
+    Ok(reply)
+}
+
+/// Runs the delegate, with its configuration in place of the called plugin's.
+fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
+    let Some(delegation) = made(gate.session)? else { return Ok(Reply::Done) };
+    let plugin = delegation.plugin.clone();
+    gate.front.delegate_main(&plugin)?;
+    let is_component = gate.launcher.has(&plugin);
+    if !is_component && verb != Verb::Del {
+        may_be_native(gate, &plugin)?;
+    }
+    gate.session.exchange();
+    let outcome = if is_component { gate.delegate(&plugin, verb) } else { run_native(gate.session, &plugin, verb) };
+    gate.session.exchange();
+    answer(&plugin, verb, outcome, gate.session)
+}
+
+/// Checks that policy lets this plugin be a native program.
+fn may_be_native(gate: &Gate<'_>, plugin: &str) -> Result<(), OpError> {
+    if gate.front.granted().allows_native_delegate(plugin) {
+        return Ok(());
+    }
+    let message = format!(
+        "policy does not allow \"{}\" to run \"{plugin}\" as a native program with all of the host's privileges",
+        gate.front.plugin
+    );
+    Err(OpError::new(ErrorCode::Denied, plugin, message).hint(gate.front.granted().native_delegate_hint(plugin)))
+}
+
+fn run_native(session: &mut Session, plugin: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
+    let program = native::find(plugin, &session.request.path);
+    let program = match program {
+        // No ADD could succeed.
+        Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
+        found => found?,
+    };
+    session.audit.flush();
+    let result = native::run(&program, session, verb)?;
+    if let Some(result) = &result {
+        outcome::one_family(plugin, result)?;
+        let links = result.interfaces.iter().filter(|link| link.sandbox.is_empty());
+        session.common.shown.extend(links.map(|link| link.name.clone()));
+    }
+    Ok(result)
+}
+
+/// Returns the outcome of the delegate as the guest gets it.
+fn answer(
+    plugin: &str,
+    verb: Verb,
+    outcome: Result<Option<CniResult>, Error>,
+    session: &mut Session,
+) -> Result<Reply, OpError> {
+    shown(plugin, verb, outcome).map(|(reply, result)| {
+        result.iter().for_each(|result| adopt(&mut session.own, result));
+        reply
+    })
+}
+
+/// Returns the outcome of a delegate as an answer, with its result.
+///
+/// # Errors
+/// The delegate's error.
+pub fn shown(
+    plugin: &str,
+    verb: Verb,
+    outcome: Result<Option<CniResult>, Error>,
+) -> Result<(Reply, Option<CniResult>), OpError> {
+    match (verb, outcome.map_err(|error| failed(plugin, error))?) {
+        (Verb::Add, Some(result)) => {
+            let text = result.to_json(Version::LATEST).map_err(|error| failed(plugin, error))?;
+            Ok((Reply::Result(text), Some(result)))
+        }
+        _ => Ok((Reply::Done, None)),
+    }
+}
+
+/// Converts a delegate's error to the form that its caller gets.
+pub fn failed(plugin: &str, error: Error) -> OpError {
+    let mut converted = OpError::new(ErrorCode::Delegate, plugin, format!("delegate \"{plugin}\" failed: {error}"));
+    converted.delegate = Some(DelegateError { code: error.code, msg: error.msg, details: error.details });
+    converted
+}
+
+/// Refuses a subnet that covers an address of loopback, or of the link of the default route: the node would lose what it
+/// reaches there. Addresses of other links are normal: `flannel.1` has the subnet's first one, and the bridge its gateway.
+fn spares_node(session: &Session, subnet: &Subnet) -> Result<(), OpError> {
+    let covers = |subnet: &IpNet, address: IpAddr, link: &str| {
+        let message = format!("subnet {subnet} covers {address}, an address of {link}");
+        OpError::new(ErrorCode::InvalidArgument, subnet.to_string(), message)
+            .hint("the networks of flannel must not overlap with the node's own")
+    };
+    for subnet in &subnet.subnets {
+        // All of 127.0.0.0/8 is loopback's, with or without an address there.
+        let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
+        if subnet.network().is_loopback() || subnet.contains(&v4) || subnet.contains(&v6) {
+            let address = if subnet.addr().is_ipv4() { v4 } else { v6 };
+            return Err(covers(subnet, address, "loopback"));
+        }
+    }
+    let netlink = session.host()?;
+    let lo = netlink.link_by_name("lo").map_err(kernel_error)?.map(|link| link.index);
+    let own = netlink.all_addresses().map_err(kernel_error)?;
+    let covered = |net: &IpNet| subnet.subnets.iter().find(|subnet| subnet.contains(&net.addr())).copied();
+    let mut default = None;
+    for (index, address) in own {
+        let Some(subnet) = covered(&address.net) else { continue };
+        let is_default = match &default {
+            Some(known) => *known == Some(index),
+            None => *default.insert(parent::default_link(netlink)?) == Some(index),
+        };
+        if is_default || lo == Some(index) {
+            let link = if is_default { "the default route's link" } else { "loopback" };
+            return Err(covers(&subnet, address.net.addr(), link));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! The delegate of a network of flannel, and its configuration. The host makes it before it confines itself, of the
+//! operator's configuration and of the subnet file. While the delegate runs, the run's request has that configuration: so
+//! policies take their values from it, and no guest can change one.
+
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
+use crate::effect::Delegated;
+use crate::errors::state_error;
+use crate::places;
+use crate::session::{Request, Session};
+use postern_cni::{Flannel, Json, NetConf, Subnet, Verb, flannel, print};
+use postern_policy::Granted;
+use postern_policy::capability::delegate::named;
+use postern_state::Backups;
+use postern_types::{ErrorCode, OpError, SubnetFile};
+use std::io::Read;
+use std::path::Path;
+
+/// The greatest size of a subnet file, in bytes. flanneld writes about 150.
+const LIMIT: u64 = 64 << 10;
+
+/// The greatest size of a native plugin's file, in bytes: as that of its standard input.
+const STATE_LIMIT: u64 = 4 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Delegation {
+    /// The delegate.
+    pub plugin: String,
+    /// Its configuration, in the native plugin's form.
+    pub text: String,
+    /// The same, as it is exchanged for the request's.
+    conf: NetConf,
+    /// The contents of the subnet file, where that was needed.
+    pub subnet: Option<Subnet>,
+    /// True if it is by the native plugin's file, and by no record.
+    pub of_native: bool,
+}
+
+impl Delegation {
+    fn new(plugin: String, json: Json, subnet: Option<Subnet>) -> Result<Self, OpError> {
+        let text = print::compact(&json);
+        let conf = NetConf::parse(json).map_err(|error| invalid(&plugin, &error.to_string()))?;
+        Ok(Self { plugin, text, conf, subnet, of_native: false })
+    }
+
+    /// Makes it of the configuration and of the subnet file.
+    ///
+    /// # Errors
+    /// The fault of the configuration or of the file.
+    pub fn make(request: &Request) -> Result<Self, OpError> {
+        let flannel = Flannel::read(&request.conf).map_err(|error| invalid("delegate", &error.to_string()))?;
+        let subnet = read_subnet(&flannel.subnet_file)?;
+        let json = flannel.configuration(&request.conf, &subnet);
+        let json = json.map_err(|error| invalid("ipam", &error.to_string()))?;
+        Self::new(flannel.delegate, json, Some(subnet))
+    }
+
+    /// Reads a configuration of this network that was written down.
+    fn read(network: &str, text: &str) -> Option<Self> {
+        let json = Json::parse(text.as_bytes(), text.len()).ok()?;
+        let conf = NetConf::parse(json.clone()).ok()?;
+        let of_network = conf.name == network && !conf.plugin_type.is_empty();
+        if of_network { Self::new(conf.plugin_type, json, None).ok() } else { None }
+    }
+
+    /// Adds what the runtime says in this call: `prevResult`, and the valid attachments.
+    fn with_call(mut self, request: &Request) -> Result<Self, OpError> {
+        let Json::Object(mut keys) = self.conf.raw else { return Ok(self) };
+        if let Some(previous) = request.conf.raw_previous_result() {
+            flannel::set(&mut keys, "prevResult", previous);
+        }
+        let lists = [
+            ("cni.dev/attachments", &request.conf.attachments),
+            ("cni.dev/valid-attachments", &request.conf.valid_attachments),
+        ];
+        for (key, list) in lists {
+            let Some(list) = list else { continue };
+            let entry = |of: &postern_cni::Attachment| {
+                let text = |key: &str, value: &str| (key.to_owned(), Json::from(value));
+                Json::Object(vec![text("containerID", &of.container_id), text("ifname", &of.ifname)])
+            };
+            flannel::set(&mut keys, key, Json::Array(list.iter().map(entry).collect()));
+        }
+        let of_native = self.of_native;
+        self = Self::new(self.plugin, Json::Object(keys).sorted(), self.subnet)?;
+        Ok(Self { of_native, ..self })
+    }
+
+    /// Exchanges the request's configuration and standard input for the delegate's, or back.
+    pub fn exchange(&mut self, request: &mut Request) {
+        std::mem::swap(&mut request.conf, &mut self.conf);
+        std::mem::swap(&mut request.stdin, &mut self.text);
+    }
+
+    /// Refuses another configuration than the host's.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Denied`], with the first key that differs.
+    pub fn compare(&self, config: &str) -> Result<(), OpError> {
+        let json = Json::parse(config.as_bytes(), config.len());
+        let json = json.map_err(|error| invalid("config", &error.to_string()))?.sorted();
+        let (Json::Object(theirs), Json::Object(ours)) = (&json, &self.conf.raw) else {
+            return Err(invalid("config", "the configuration of a delegate is an object"));
+        };
+        let differs = |one: &[(String, Json)], other: &[(String, Json)]| {
+            one.iter().find(|entry| !other.contains(entry)).map(|(key, _)| key.clone())
+        };
+        match differs(theirs, ours).or_else(|| differs(ours, theirs)) {
+            None => Ok(()),
+            Some(key) => {
+                let message =
+                    format!("\"{}\" is not run with another '{key}' than network and subnet file give", self.plugin);
+                Err(OpError::new(ErrorCode::Denied, key, message)
+                    .hint("a key of `delegate` or `ipam` in the network configuration changes it"))
+            }
+        }
+    }
+}
+
+/// Returns the delegation of this run. On DEL there may be none: nothing was delegated, as far as is known.
+///
+/// # Errors
+/// The reason why there can be none.
+pub fn prepare(session: &Session, granted: &Granted) -> Result<Option<Delegation>, OpError> {
+    let request = &session.request;
+    let make = || {
+        let [_, file, _] = named(&request.conf);
+        // The decision on the operation has the words for people.
+        if !file.is_empty() && !granted.allows_subnet_file(&file) {
+            let message = format!("policy does not let {file} be read");
+            return Err(OpError::new(ErrorCode::Denied, file, message));
+        }
+        Delegation::make(request)
+    };
+    match request.verb {
+        Verb::Add => make().map(Some),
+        Verb::Status | Verb::Gc => make()?.with_call(request).map(Some),
+        Verb::Del => Ok(written(session, granted)),
+        Verb::Check => match written(session, granted) {
+            Some(written) => written,
+            None => make()?,
+        }
+        .with_call(request)
+        .map(Some),
+        Verb::Version => Ok(None),
+    }
+}
+
+/// Returns the delegation of this attachment's ADD: by the record, else by the native plugin's file.
+fn written(session: &Session, granted: &Granted) -> Option<Delegation> {
+    let network = &session.request.conf.name;
+    if let Some(recorded) = Delegated::recorded(session) {
+        return Delegation::read(network, &recorded.config);
+    }
+    let [_, _, directory] = named(&session.request.conf);
+    if !granted.allows_delegations_in(&directory) || !Path::new(&directory).is_absolute() {
+        return None;
+    }
+    let read = Backups::open(Path::new(&directory)).and_then(|files| match files {
+        Some(files) => files.read(&session.request.container_id, STATE_LIMIT),
+        None => Ok(None),
+    });
+    let content = read.unwrap_or_else(|error| {
+        crate::say!("postern: the native plugin's file about this container does not count: {error}");
+        None
+    })?;
+    let read = Delegation::read(network, std::str::from_utf8(&content).ok()?)?;
+    if !granted.allows_delegate(&read.plugin) {
+        crate::say!("postern: the native plugin's file about this container does not count: it names {}", read.plugin);
+        return None;
+    }
+    Some(Delegation { of_native: true, ..read })
+}
+
+/// Reads a subnet file. No user but root or this one may be able to change it.
+fn read_subnet(path: &str) -> Result<Subnet, OpError> {
+    let untrusted = |reason: String| {
+        OpError::new(ErrorCode::Io, path, format!("{path} does not count: {reason}"))
+            .hint("`subnetFile` of the network configuration names it")
+    };
+    if !Path::new(path).is_absolute() {
+        return Err(invalid(path, &format!("subnetFile {path} is no absolute path")));
+    }
+    if !places::is_there(Path::new(path)) {
+        let message = format!("open {path}: no such file or directory");
+        return Err(
+            OpError::new(ErrorCode::NotFound, path, message).hint("flanneld writes it: see the log of flannel's pod")
+        );
+    }
+    postern_state::trust(Path::new(path)).map_err(|error| untrusted(error.to_string()))?;
+    let file = places::open_trusted(Path::new(path)).map_err(|error| untrusted(error.to_string()))?;
+    let file = file.ok_or_else(|| untrusted("it has just gone".to_owned()))?;
+    let mut text = String::new();
+    file.take(LIMIT + 1).read_to_string(&mut text).map_err(|error| untrusted(error.to_string()))?;
+    if text.len() as u64 > LIMIT {
+        return Err(untrusted(format!("it is longer than {LIMIT} bytes")));
+    }
+    Subnet::parse(&text, path).map_err(|error| {
+        let converted = OpError::new(ErrorCode::InvalidArgument, path, error.msg);
+        if error.details.is_empty() { converted } else { converted.hint(error.details) }
+    })
+}
+
+fn invalid(object: &str, message: &str) -> OpError {
+    OpError::new(ErrorCode::InvalidArgument, object, message)
+}
+
+/// Returns the contents of a subnet file in the form of an answer.
+pub fn shown(subnet: &Subnet) -> SubnetFile {
+    let Subnet { networks, subnets, mtu, ip_masq } = subnet.clone();
+    SubnetFile { networks, subnets, mtu, ip_masq }
+}
+
+/// Writes the native plugin's file. It is left alone if it is another attachment's; then `None` is returned.
+///
+/// # Errors
+/// The directory is not trusted, or can't be read.
+pub fn place(session: &Session, directory: &str) -> Result<Option<String>, OpError> {
+    let id = &session.request.container_id;
+    if !Path::new(directory).is_absolute() {
+        let message = format!("dataDir {directory} is no absolute path");
+        return Err(OpError::new(ErrorCode::InvalidArgument, directory, message));
+    }
+    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else {
+        let message = format!("the directory {directory} is not there, and can't be made");
+        return Err(OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one"));
+    };
+    let Some(content) = files.read(id, STATE_LIMIT).map_err(state_error)? else {
+        return Ok(Some(directory.to_owned()));
+    };
+    let content = String::from_utf8_lossy(&content);
+    let name = NetConf::parse(Json::parse(content.as_bytes(), content.len()).unwrap_or(Json::Null));
+    let of_other_network = name.is_ok_and(|conf| !conf.name.is_empty() && conf.name != session.request.conf.name);
+    let key = session.key()?;
+    let others = postern_state::list_with(&session.state, id).map_err(state_error)?;
+    let is_others = others.iter().filter(|other| other.key.as_ref() != Some(&key)).any(|other| {
+        let effects = other.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
+        effects.filter_map(|effect| Delegated::of(&effect).cloned()).any(|delegated| delegated.config == content)
+    });
+    if of_other_network || is_others {
+        crate::say!("postern: {directory}/{id} stays: it is about another attachment of this container");
+        return Ok(None);
+    }
+    Ok(Some(directory.to_owned()))
+}
+
+/// Writes the native plugin's file with this content.
+///
+/// # Errors
+/// It can't be written.
+pub fn write(session: &Session, directory: &str, content: &str) -> Result<(), OpError> {
+    let files = Backups::open(Path::new(directory)).map_err(state_error)?;
+    files.map_or(Ok(()), |files| files.write(&session.request.container_id, content.as_bytes())).map_err(state_error)
+}
+
+/// Removes the native plugin's file, if it has this content.
+///
+/// # Errors
+/// It can't be removed.
+pub fn remove(session: &Session, directory: &str, content: &str) -> Result<(), OpError> {
+    let id = &session.request.container_id;
+    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else { return Ok(()) };
+    if files.read(id, STATE_LIMIT).map_err(state_error)?.as_deref() != Some(content.as_bytes()) {
+        return Ok(());
+    }
+    files.remove(id).map(drop).map_err(state_error)
+}

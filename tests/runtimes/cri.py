@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""cri.py SOCKET COMMAND...: the few calls of the Container Runtime Interface (v1) that a pod's network needs.
+
+  status                                  succeeds when runtime and network are ready
+  run NAME PARENT [KEY=VALUE...]          RunPodSandbox; prints its id. KEY is port (HOST:CONTAINER) or an annotation
+  ip ID                                   PodSandboxStatus; prints its address
+  stop ID, remove ID                      StopPodSandbox, RemovePodSandbox
+
+gRPC is HTTP/2 with five bytes in front of a message, which curl speaks over a Unix socket. Messages are protocol buffers; the
+numbers are those of the fields in the interface's definition.
+"""
+
+import struct
+import subprocess
+import sys
+import tempfile
+
+
+def varint(number):
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(out + bytearray([number]))
+
+
+def field(number, value):
+    """One field: a number, a text, or a message."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def fields(message):
+    """The fields of a message, as pairs."""
+    at = 0
+
+    def read():
+        nonlocal at
+        number, shift = 0, 0
+        while True:
+            byte = message[at]
+            at += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return number
+
+    while at < len(message):
+        key = read()
+        if key & 7 == 0:
+            yield key >> 3, read()
+        else:
+            size = read() if key & 7 == 2 else {1: 8, 5: 4}[key & 7]
+            yield key >> 3, message[at : at + size]
+            at += size
+
+
+def first(message, number):
+    return next((value for at, value in fields(message) if at == number), b"")
+
+
+def call(socket, name, message):
+    with tempfile.NamedTemporaryFile() as headers:
+        command = ["curl", "--silent", "--show-error", "--http2-prior-knowledge", "--unix-socket", socket, "--max-time", "60"]
+        command += ["--header", "content-type: application/grpc", "--header", "te: trailers", "--data-binary", "@-"]
+        command += ["--dump-header", headers.name, "http://localhost/runtime.v1.RuntimeService/" + name]
+        body = b"\0" + struct.pack(">I", len(message)) + message
+        answer = subprocess.run(command, input=body, stdout=subprocess.PIPE, check=True).stdout
+        said = headers.read().decode(errors="replace").lower()
+    if "grpc-status: 0" not in said:
+        sys.exit(f"{name}: {said.strip()}")
+    return answer[5:]
+
+
+def main():
+    socket, command, *rest = sys.argv[1:]
+    if command == "status":
+        status = first(call(socket, "Status", b""), 1)
+        conditions = [value for number, value in fields(status) if number == 1]
+        sys.exit(0 if len(conditions) >= 2 and all(first(one, 2) == 1 for one in conditions) else 1)
+    if command == "run":
+        name, parent, *pairs = rest
+        config = field(1, field(1, name) + field(2, "uid-" + name) + field(3, "default"))
+        config += field(3, "/run/pod-logs") + field(8, field(1, parent))
+        for key, value in (pair.split("=", 1) for pair in pairs):
+            if key == "port":
+                host, container = value.split(":")
+                config += field(5, field(2, int(container)) + field(3, int(host)))
+            else:
+                config += field(7, field(1, key) + field(2, value))
+        print(first(call(socket, "RunPodSandbox", field(1, config)), 1).decode())
+    elif command == "ip":
+        status = first(call(socket, "PodSandboxStatus", field(1, rest[0])), 1)
+        print(first(first(status, 5), 1).decode())
+    else:
+        call(socket, {"stop": "StopPodSandbox", "remove": "RemovePodSandbox"}[command], field(1, rest[0]))
+
+
+main()
