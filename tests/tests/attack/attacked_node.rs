@@ -248,7 +248,7 @@ impl AttackedNode {
         // The attacks' own rules are no part of the node.
         found.retain(|path, _| {
             !path.starts_with("/run/postern/verified")
-                && !["hostile", "rogue", "chained", "portmap"]
+                && !["hostile", "rogue", "chained", "behind", "portmap"]
                     .iter()
                     .any(|plugin| *path == format!("/etc/postern/policy/{plugin}.toml"))
         });

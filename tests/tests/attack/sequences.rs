@@ -490,7 +490,9 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let rules = Rules::random(&mut random);
     let failed = |what: &str, error: anyhow::Error| anyhow!("{what}: {error:#}\nunder\n{}", rules.toml);
-    attacked.operator_policy("hostile", &rules.toml)?;
+    // The same component, as a plugin that makes no link: DEL of the other one takes the link along.
+    let plugin = if rules.behind { "behind" } else { "hostile" };
+    attacked.operator_policy(plugin, &rules.toml)?;
     let mut config = crate::base();
     merge(&mut config, &configured(&mut random, &rules));
     if rules.behind {
@@ -501,22 +503,22 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     merge(
         &mut config,
         &json!({
-            "hostile": ending, "sequence": format!("{seed} {calls} {claimed}"), "cni.dev/valid-attachments": [],
+            "type": plugin, "hostile": ending, "sequence": format!("{seed} {calls} {claimed}"), "cni.dev/valid-attachments": [],
             "dataDir": "/var/lib/hostile/tuned", "mac": random.one_of(&["", "02:00:00:00:00:01"]),
             "sysctl": {"net.core.somaxconn": "500", "net.core.rmem_max": "1", "net.ipv4.conf.eth9.arp_filter": "1"},
         }),
     );
-    let added = attacked.plugin("hostile", "ADD", &config)?;
+    let added = attacked.plugin(plugin, "ADD", &config)?;
     ensure!(added.status == 0 || added.status == 1, "seed {seed}: {added:?}");
     rules.judge(attacked, &config, added.status == 0).map_err(|error| failed("after ADD", error))?;
     let verb = random.one_of(&["CHECK", "DEL", "STATUS", "DEL"]);
     merge(&mut config, &json!({"on": verb, "sequence": format!("{} {calls} {claimed}", seed ^ 0xffff)}));
-    let later = attacked.plugin("hostile", verb, &config)?;
+    let later = attacked.plugin(plugin, verb, &config)?;
     ensure!(later.status == 0 || later.status == 1, "seed {seed}: {later:?}");
     merge(&mut config, &json!({"on": "never"}));
-    attacked.plugin("hostile", "DEL", &config)?.success()?;
+    attacked.plugin(plugin, "DEL", &config)?.success()?;
     rules.judge(attacked, &config, false).map_err(|error| failed(&format!("after {verb} and DEL"), error))?;
-    attacked.operator_policy("hostile", "")?;
+    attacked.operator_policy(plugin, "")?;
     if rules.behind {
         attacked.node().sh(NO_NATIVE)?;
     }
@@ -589,7 +591,7 @@ fn decisions(attacked: &AttackedNode) -> Result<BTreeMap<String, u64>> {
     let log = attacked.node().sh("cat /var/log/postern/audit.jsonl*")?;
     for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let is = |key: &str, value: &str| line.get(key).and_then(Value::as_str) == Some(value);
-        if is("plugin", "hostile") {
+        if is("plugin", "hostile") || is("plugin", "behind") {
             let what = if is("decision", "deny") {
                 "deny"
             } else if is("result", "ok") {
