@@ -331,7 +331,11 @@ impl Rules {
                     let tagged = tagged || elsewhere;
                     let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");
                     ensure!(filters && (chain || tagged && attached), "{}", appeared());
-                    let is_foreign = FOREIGN.iter().any(|address| new.contains(address));
+                    // 10.9.0.21 is another address.
+                    let names = |address: &str| {
+                        new.split(address).skip(1).any(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+                    };
+                    let is_foreign = FOREIGN.iter().any(|address| names(address));
                     ensure!(!is_foreign, "{}, for a bystander", appeared());
                     self.allow_forward(key, new, attached).with_context(appeared)?;
                     self.allow_forwarding(key, new, config, attached).with_context(appeared)?;
