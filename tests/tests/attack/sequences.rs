@@ -261,6 +261,14 @@ impl Rules {
                 Some(("sysctls", key)) => key.contains("/conf/eth0/"),
                 _ => false,
             };
+            // The rules have places, and a new one moves the kernel's own.
+            if place.starts_with("rules/") {
+                let is_kernels = |rule: &str| rule.contains("protocol:kernel") && rule.contains("src:all");
+                let is_own =
+                    |rule: &str| ["src:10.9.0.", "src:10.8.0.", "src:fd00:9:"].iter().any(|src| rule.contains(src));
+                let is_fine = |rule: &str| is_kernels(rule) || is_own(rule) && !rule.contains("table:main");
+                return attached && self.grants("source-routes") && after.is_none_or(is_fine);
+            }
             return own && attached && ["veth", "macvlan", "device"].iter().any(|name| self.grants(name))
                 || lo && (self.grants("loopback") || self.grants("link-sysctl"));
         }
