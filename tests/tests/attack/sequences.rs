@@ -144,6 +144,8 @@ impl Rules {
             "firewall",
             "namespace-sysctl",
             "link-settings",
+            "source-routes",
+            "vrf",
         ];
         for name in PLAIN.into_iter().chain(with_objects) {
             if !random.chance(3) || rules.behind && !BEHIND.contains(&name) {
@@ -202,6 +204,8 @@ impl Rules {
                         "directories = [\"/var/lib/hostile/tuned\"]\nmacs = [\"02:00:00:00:00:01\"]\ntx-queue-length = [\"5\"]\n",
                     ])
                     .to_owned(),
+                "vrf" => random.one_of(&["names = [\"blue\"]\n", "names = [\"*\"]\ntables = [\"10\"]\n"]).to_owned(),
+                "source-routes" => random.one_of(&["", "tables = [\"100\", \"254\"]\n"]).to_owned(),
                 "device" => random.one_of(&["names = [\"wire1\"]\n", "names = [\"wire*\", \"cni0\"]\n"]).to_owned(),
                 _ => String::new(),
             };
@@ -257,6 +261,14 @@ impl Rules {
                 Some(("sysctls", key)) => key.contains("/conf/eth0/"),
                 _ => false,
             };
+            // The rules have places, and a new one moves the kernel's own.
+            if place.starts_with("rules/") {
+                let is_kernels = |rule: &str| rule.contains("protocol:kernel") && rule.contains("src:all");
+                let is_own =
+                    |rule: &str| ["src:10.9.0.", "src:10.8.0.", "src:fd00:9:"].iter().any(|src| rule.contains(src));
+                let is_fine = |rule: &str| is_kernels(rule) || is_own(rule) && !rule.contains("table:main");
+                return attached && self.grants("source-routes") && after.is_none_or(is_fine);
+            }
             return own && attached && ["veth", "macvlan", "device"].iter().any(|name| self.grants(name))
                 || lo && (self.grants("loopback") || self.grants("link-sysctl"));
         }
