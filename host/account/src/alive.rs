@@ -117,6 +117,7 @@ mod tests {
             macvlan_mode: None,
             ipvlan_mode: None,
             vlan_id: None,
+            vrf_table: None,
             alias: None,
             permanent: None,
             other_names: Vec::new(),

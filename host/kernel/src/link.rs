@@ -14,7 +14,9 @@ use nix::libc;
 use postern_netlink::Request;
 use postern_netlink::{Attributes, u32_at};
 use postern_types::{IpvlanMode, MacvlanMode};
-use rtnetlink::{LinkBridge, LinkDummy, LinkIpVlan, LinkMacVlan, LinkMessageBuilder, LinkUnspec, LinkVeth, LinkVlan};
+use rtnetlink::{
+    LinkBridge, LinkDummy, LinkIpVlan, LinkMacVlan, LinkMessageBuilder, LinkUnspec, LinkVeth, LinkVlan, LinkVrf,
+};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Length of `struct ifinfomsg`.
@@ -50,6 +52,7 @@ const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_MACVLAN_MODE: u16 = 1;
 const IFLA_IPVLAN_MODE: u16 = 1;
 const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VRF_TABLE: u16 = 1;
 /// The room for an alternative name, in bytes, including the final zero byte.
 const ALTIFNAMSIZ: usize = 128;
 
@@ -108,6 +111,8 @@ pub struct Link {
     pub ipvlan_mode: Option<IpvlanMode>,
     /// `IFLA_VLAN_ID`, 0 to 4095; `None` for every other link.
     pub vlan_id: Option<u16>,
+    /// `IFLA_VRF_TABLE`: the routing table of a VRF; `None` for every other link.
+    pub vrf_table: Option<u32>,
     /// `IFLA_IFALIAS`, free text.
     pub alias: Option<String>,
     /// `IFLA_PERM_ADDRESS`: the address that its driver gave it, independent of later settings. Virtual links have
@@ -152,6 +157,7 @@ impl Link {
             macvlan_mode: None,
             ipvlan_mode: None,
             vlan_id: None,
+            vrf_table: None,
             alias: None,
             permanent: None,
             other_names: Vec::new(),
@@ -194,6 +200,7 @@ impl Link {
                             link.ipvlan_mode = mode.and_then(ipvlan_mode);
                         }
                         "vlan" => link.vlan_id = own(IFLA_VLAN_ID).and_then(|id| id.u16()),
+                        "vrf" => link.vrf_table = own(IFLA_VRF_TABLE).and_then(|table| table.u32()),
                         _ => {}
                     }
                     if link.kind == "bridge" {
@@ -610,6 +617,19 @@ impl Netlink {
             }
         };
         self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Creates a VRF with this routing table, which stays down.
+    ///
+    /// # Errors
+    /// `EEXIST` if a link has that name, `EOPNOTSUPP` for a kernel without VRFs.
+    pub fn create_vrf(&self, name: &str, table: u32) -> Result<()> {
+        let subject = Subject { operation: "create VRF", object: &name };
+        if !is_link_name(name) {
+            return Err(subject.invalid("no link can have this name"));
+        }
+        let message = RouteNetlinkMessage::NewLink(LinkVrf::new(name, table).build());
+        self.acknowledged(subject, &message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Moves the link into another namespace, with this name and this alias (`""` is none). It is down there, without

@@ -71,6 +71,10 @@ fn configurations(plugin: &str) -> Vec<Value> {
         "vlan" | "ipvlan" | "dummy" => Vec::new(),
         "host-device" => vec![json!({"device": "spare0"})],
         "flannel" => vec![json!({"delegate": {"bridge": "order0"}, "subnetFile": "/run/subnet.env", "ipam": null})],
+        "vrf" => vec![json!({"vrfname": "order0", "prevResult": {"cniVersion": "1.1.0"}})],
+        "sbr" => vec![
+            json!({"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}}),
+        ],
         "tuning" => vec![json!({"sysctl": {"net.core.somaxconn": "500"}, "prevResult": {"cniVersion": "1.1.0"}})],
         "static" => {
             vec![json!({"ipam": {"type": "static", "addresses": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}})]

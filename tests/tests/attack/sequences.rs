@@ -147,6 +147,8 @@ impl Rules {
             "firewall",
             "namespace-sysctl",
             "link-settings",
+            "source-routes",
+            "vrf",
         ];
         for name in PLAIN.into_iter().chain(with_objects) {
             if !random.chance(3) || rules.behind && !BEHIND.contains(&name) {
@@ -207,6 +209,8 @@ impl Rules {
                         "directories = [\"/var/lib/hostile/tuned\"]\nmacs = [\"02:00:00:00:00:01\"]\ntx-queue-length = [\"5\"]\n",
                     ])
                     .to_owned(),
+                "vrf" => random.one_of(&["names = [\"blue\"]\n", "names = [\"*\"]\ntables = [\"10\"]\n"]).to_owned(),
+                "source-routes" => random.one_of(&["", "tables = [\"100\", \"254\"]\n"]).to_owned(),
                 "device" => random.one_of(&["names = [\"wire1\"]\n", "names = [\"wire*\", \"cni0\"]\n"]).to_owned(),
                 _ => String::new(),
             };
@@ -262,6 +266,14 @@ impl Rules {
                 Some(("sysctls", key)) => key.contains("/conf/eth0/"),
                 _ => false,
             };
+            // The rules have places, and a new one moves the kernel's own.
+            if place.starts_with("rules/") {
+                let is_kernels = |rule: &str| rule.contains("protocol:kernel") && rule.contains("src:all");
+                let is_own =
+                    |rule: &str| ["src:10.9.0.", "src:10.8.0.", "src:fd00:9:"].iter().any(|src| rule.contains(src));
+                let is_fine = |rule: &str| is_kernels(rule) || is_own(rule) && !rule.contains("table:main");
+                return attached && self.grants("source-routes") && after.is_none_or(is_fine);
+            }
             return own
                 && attached
                 && ["veth", "macvlan", "vlan", "ipvlan", "dummy", "device"].iter().any(|name| self.grants(name))
@@ -340,7 +352,11 @@ impl Rules {
                     let tagged = tagged || elsewhere;
                     let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");
                     ensure!(filters && (chain || tagged && attached), "{}", appeared());
-                    let is_foreign = FOREIGN.iter().any(|address| new.contains(address));
+                    // 10.9.0.21 is another address.
+                    let names = |address: &str| {
+                        new.split(address).skip(1).any(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+                    };
+                    let is_foreign = FOREIGN.iter().any(|address| names(address));
                     ensure!(!is_foreign, "{}, for a bystander", appeared());
                     self.allow_forward(key, new, attached).with_context(appeared)?;
                     self.allow_forwarding(key, new, config, attached).with_context(appeared)?;

@@ -21,8 +21,10 @@ mod observed;
 mod portmap;
 mod protocol;
 mod ptp;
+mod sbr;
 mod tuning;
 mod vlan;
+mod vrf;
 
 use anyhow::{Context, Result, bail};
 use observed::Observed;
@@ -88,7 +90,9 @@ fn test() -> Result<()> {
         bandwidth::cases(),
         ipam::cases(),
         protocol::cases(),
+        sbr::cases(),
         tuning::cases(),
+        vrf::cases(),
         flannel::cases(),
         cross::cases(),
     ]

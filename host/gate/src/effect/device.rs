@@ -460,6 +460,7 @@ pub(crate) mod tests {
             macvlan_mode: None,
             ipvlan_mode: None,
             vlan_id: None,
+            vrf_table: None,
             alias: None,
             permanent: None,
             other_names: Vec::new(),
