@@ -427,6 +427,48 @@ fn udp_follows_the_forward() -> Result<()> {
     Ok(())
 }
 
+/// A forward from one of the node's addresses forgets the connections to that address, and not those to its others.
+#[test]
+fn udp_of_another_host_ip_goes_on() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        let mut place = Place::new(backend)?;
+        place.node.sh("ip addr add 192.0.2.7/24 dev wire0")?;
+        let of_host = |ip: &str| {
+            let mut port = mapping(5353, 53, "udp");
+            merge(&mut port, &json!({"hostIP": ip}));
+            json!([port])
+        };
+        let ask = |place: &Place, to: &str, from: u16| -> Result<bool> {
+            let answer = place.node.sh_in("outside", &format!("{TALK} ask udp {to}:5353 192.0.2.2:{from}"))?;
+            Ok(answer.trim() == "192.0.2.2")
+        };
+        // The first connection is led to c2. Then its rules go, and only the kernel's memory leads it there.
+        let other = place.add("c2", &of_host("192.0.2.1"))?;
+        place.serve(Some("c2"), "udp", "10.1.0.2:53")?;
+        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: the forward does not work");
+        place.node.sh(match backend {
+            "nftables" => "nft flush chain ip cni_hostport hostports",
+            _ => "iptables -t nat -F CNI-HOSTPORT-DNAT",
+        })?;
+        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: the kernel has forgotten the first connection itself");
+        // The second one goes to the node.
+        place.serve(None, "udp", "192.0.2.7:5353")?;
+        ensure!(ask(&place, "192.0.2.7", 40_001)?, "{backend}: the node does not answer");
+        place.stop(1)?;
+        let config = place.add("c1", &of_host("192.0.2.7"))?;
+        place.serve(Some("c1"), "udp", "10.1.0.3:53")?;
+        ensure!(ask(&place, "192.0.2.7", 40_001)?, "{backend}: the old connection goes on without the forward");
+        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: a connection to another address was forgotten");
+        place.portmap_call("DEL", "c1", &config)?.success()?;
+        ensure!(!ask(&place, "192.0.2.7", 40_001)?, "{backend}: the connection goes on to the container");
+        ensure!(ask(&place, "192.0.2.1", 40_000)?, "{backend}: DEL forgot a connection to another address");
+        // Its own DEL forgets it.
+        place.portmap_call("DEL", "c2", &other)?.success()?;
+        ensure!(!ask(&place, "192.0.2.1", 40_000)?, "{backend}: the first connection goes on to the container");
+    }
+    Ok(())
+}
+
 /// 16,384 mappings in one call; one more is refused before anything is made.
 #[test]
 fn as_many_ports_as_podman_expands() -> Result<()> {

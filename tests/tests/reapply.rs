@@ -4,7 +4,7 @@ mod common;
 
 use anyhow::{Result, ensure};
 use common::PRIVATE_ETC;
-use postern_tests::{Answer, Call, Node, merge, plugin_bin};
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
 /// Returns a network with the rules of one backend.
@@ -240,5 +240,39 @@ fn rules_that_cannot_be_looked_at_are_no_complete_ones() -> Result<()> {
     let said = node.sh(&blind)?;
     ensure!(said.contains("look at its packet filter") && said.trim_end().ends_with("\n1"), "{said}");
     ensure!(!said.contains("no rules are missing") && rules(&node)?.is_empty(), "{said}");
+    Ok(())
+}
+
+/// The native portmap has made the forwards again, in its own form. Nothing is missing, and nothing is put beside them.
+#[test]
+fn forwards_in_the_native_form_are_no_drift() -> Result<()> {
+    let node = Node::new()?;
+    node.sh(PRIVATE_ETC)?;
+    node.add_container("c1")?;
+    let bridge = config("73", &json!({"ipMasq": false}));
+    let result = call(&node, "ADD", "c1", &bridge)?.success()?;
+    let forward = json!({
+        "cniVersion": "1.1.0", "name": "net73", "type": "portmap", "backend": "nftables", "prevResult": result,
+        "runtimeConfig": {"portMappings": [{"hostPort": 8073, "containerPort": 80, "protocol": "tcp", "hostIP": "192.0.2.73"},
+                                           {"hostPort": 8074, "containerPort": 81, "protocol": "udp"}]},
+    });
+    call(&node, "ADD", "c1", &forward)?.success()?;
+    let ours = rules(&node)?;
+    for verb in ["DEL", "ADD"] {
+        let native = Call::new(&native_bin()?, "portmap", verb, forward.to_string());
+        node.call(&native.attachment("c1", &node.netns("c1"), "eth0"))?.success()?;
+    }
+    let native = rules(&node)?;
+    ensure!(native != ours, "the native form is ours: this test shows nothing");
+    let (said, status) = postern(&node, "ls --json")?;
+    ensure!(status == 0 && said.contains("\"ok\""), "{said}");
+    let (said, _) = postern(&node, "show c1")?;
+    ensure!(said.contains("8073") && !said.contains("are gone"), "{said}");
+    let (said, status) = postern(&node, "reapply")?;
+    ensure!(status == 0 && said.contains("no rules are missing") && rules(&node)? == native, "{said}");
+    // One forward less is drift.
+    node.sh("nft -a list chain ip cni_hostport hostports | sed -n 's/.*8073.*# handle //p' |
+        xargs -I{} nft delete rule ip cni_hostport hostports handle {}")?;
+    ensure!(postern(&node, "show c1")?.0.contains("its rules are gone"), "a missing forward does not show");
     Ok(())
 }

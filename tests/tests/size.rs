@@ -2,7 +2,7 @@
 //! attachment's rules. The test measures no time: it counts the opened files and the bytes of the kernel's answers.
 
 use anyhow::{Result, ensure};
-use postern_tests::{Call, Node, merge, plugin_bin};
+use postern_tests::{Call, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 
 /// The file of strace's trace.
@@ -241,5 +241,84 @@ fn forwards_of_others_are_not_read() -> Result<()> {
             |rules: &str| rules.lines().filter(|line| line.contains("10.9.0.")).map(str::to_owned).collect::<Vec<_>>();
         ensure!(own(&before) == own(&after), "{patch}: rules are left: {after}");
     }
+    Ok(())
+}
+
+/// Behind a native plugin an ADD asks which record has its address. It opens no other records than those.
+#[test]
+fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
+    let node = Node::new()?;
+    for container in ["c1", "c2"] {
+        node.add_container(container)?;
+    }
+    let bridge = json!({
+        "cniVersion": "1.1.0", "name": "behind", "type": "bridge", "bridge": "br6", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.6.0.0/16"}], [{"subnet": "fd00:6::/64"}]]},
+    });
+    let native = |ifname: &str| -> Result<Value> {
+        let call = Call::new(&native_bin()?, "bridge", "ADD", bridge.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), ifname))?.success()
+    };
+    let forward = |port: u16, previous: &Value| {
+        let mappings = json!([{"hostPort": port, "containerPort": 80, "protocol": "tcp"}]);
+        json!({"cniVersion": "1.1.0", "name": "behind", "type": "portmap", "backend": "nftables",
+            "runtimeConfig": {"portMappings": mappings}, "prevResult": previous})
+    };
+    let first = native("eth0")?;
+    // The first one reads all records, and fills the index.
+    let life = || life_of(&node, forward(8000, &first));
+    life()?;
+    let empty = life()?;
+    for number in 1..=u16::try_from(OTHERS)? {
+        let ifname = format!("eth{number}");
+        cost(&node, "ADD", &ifname, &forward(8000 + number, &native(&ifname)?))?;
+    }
+    let full = life()?;
+    for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
+        ensure!(full.opened <= empty.opened + 2, "{verb} opens more: {empty:?}, on a full node {full:?}");
+    }
+    // What a record gets after the index was filled is found too: an address of a plugin of ours, and of one behind a
+    // native plugin.
+    let mut other = bridge.clone();
+    merge(&mut other, &json!({"name": "other", "bridge": "br5", "ipam": {"ranges": [[{"subnet": "10.5.0.0/16"}]]}}));
+    let of_other = |verb: &str, config: &Value| -> Result<Value> {
+        let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+        node.call(&call.attachment("c2", &node.netns("c2"), "eth0"))?.success()
+    };
+    let result = of_other("ADD", &other)?;
+    let given = result["ips"][0]["address"].as_str().unwrap_or_default().to_owned();
+    node.sh(&format!("ip -n c1 address add {given} dev eth0"))?;
+    let claim = |address: &str| -> Result<postern_tests::Answer> {
+        let mut previous = first.clone();
+        merge(&mut previous, &json!({"ips": [{"address": address, "interface": 2}]}));
+        let call = Call::new(&plugin_bin()?, "portmap", "ADD", forward(9000, &previous).to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    let refused = claim(&given)?;
+    ensure!(refused.stdout.contains("attachment other/c2/eth0 has it, by its record"), "{}", refused.stdout);
+    let mut gone = other.clone();
+    merge(&mut gone, &json!({"prevResult": result}));
+    of_other("DEL", &gone)?;
+    claim(&given)?.success()?;
+    Ok(())
+}
+
+/// Very many forwards go in several transactions. The chain is read once for all of them.
+#[test]
+fn many_forwards_are_read_once() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let bridge = json!({
+        "cniVersion": "1.1.0", "name": "many", "type": "bridge", "bridge": "br4", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.4.0.0/16"}]]},
+    });
+    let (_, previous) = cost(&node, "ADD", "eth0", &bridge)?;
+    let mappings: Value =
+        (0..4000).map(|step| json!({"hostPort": 10_000 + step, "containerPort": 80, "protocol": "tcp"})).collect();
+    let config = json!({"cniVersion": "1.1.0", "name": "many", "type": "portmap", "backend": "nftables", "snat": false,
+        "runtimeConfig": {"portMappings": mappings}, "prevResult": previous});
+    let [_, check, del] = life_of(&node, config)?;
+    ensure!(del.received < check.received * 3 / 2, "DEL reads more than a look at all forwards: {check:?}, {del:?}");
+    ensure!(!node.sh("nft list ruleset")?.contains("10.4.0."), "forwards are left");
     Ok(())
 }

@@ -103,14 +103,15 @@ impl Rules {
         masquerade::is_complete(key, addresses, |chain| Ok(of(&self.masquerades, chain)))
     }
 
-    /// As [`HostPorts::nft_check`].
+    /// As [`HostPorts::nft_check`], and as [`HostPorts::nft_check_native`].
     ///
     /// # Errors
     /// None: the rules are known.
     pub fn forwards(&self, forwards: &HostPorts) -> Result<bool, FirewallError> {
         let [v4, v6] = &self.forwards;
         let chains = if forwards.address.addr().is_ipv6() { v6 } else { v4 };
-        forwards.is_complete(|chain| Ok(of(chains, chain)))
+        let own = forwards.is_complete(|chain| Ok(of(chains, chain)))?;
+        Ok(own || forwards.is_native(|chain| Ok(of(chains, chain).to_vec()))?)
     }
 
     /// As [`macguard::check`].

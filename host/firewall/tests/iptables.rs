@@ -469,6 +469,29 @@ fn forwards_in_another_form_need_the_program() {
         iptables::others_may_exist(&mut nft(), "mynet", &known).unwrap()
     };
     assert!(other(&[]) && other(&["cid2"]) && !other(&["cid1"]));
+    // Nor are those of other networks, whose rules are not even read: here are some that only the program reads.
+    let foreign = AttachmentKey { network: "mynet2".to_owned(), ..key("cid2") };
+    HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_ensure(none).unwrap();
+    ensure(&foreign, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
+    assert!(other(&[]) && !other(&["cid1"]));
+    tool(
+        "iptables",
+        "iptables -t nat -N CNI-EMPTY; iptables -t nat -A CNI-HOSTPORT-DNAT -m limit --limit 1/sec -j CNI-EMPTY",
+    );
+    assert!(!other(&["cid1"]));
+    // A chain to which no rule leads any more belongs to the network that a rule in it names.
+    let stray = |network: &str| {
+        let rule = format!("-m comment --comment 'name: \"{network}\" id: \"x\"' -j ACCEPT");
+        tool("iptables", &format!("iptables -t nat -F CNI-EMPTY; iptables -t nat -A CNI-EMPTY {rule}"));
+    };
+    tool("iptables", "iptables -t nat -D CNI-HOSTPORT-DNAT -m limit --limit 1/sec -j CNI-EMPTY");
+    stray("mynet2");
+    assert!(!other(&["cid1"]));
+    stray("mynet");
+    assert!(other(&["cid1"]));
+    tool("iptables", "iptables -t nat -F CNI-EMPTY; iptables -t nat -X CNI-EMPTY");
+    HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_remove(&[], none).unwrap();
+    remove(&foreign, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
     let own = tool("iptables", "iptables -t nat -S | sed -n 's/^-N \\(CNI-DN-.*\\)/\\1/p'");
     let own = own.trim();
     tool("iptables", &format!("iptables -t nat -A {own} -m limit --limit 1/sec -j RETURN"));
@@ -532,4 +555,43 @@ fn rules_of_an_address_are_found_by_their_handles() {
     tool("iptables", "iptables -A CNI-FORWARD -s 10.1.0.3 -j ACCEPT");
     assert_eq!(forward::withdraw(&one, &[], none).unwrap(), 5);
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 600);
+}
+
+/// Rules are removed by their numbers, without reading them, as long as their table is there.
+#[test]
+fn numbers_lead_to_these_rules_or_to_none() {
+    own_namespace();
+    let none = ProgramRunner { runner: &NoPrograms, ..soon() };
+    let one = addrs(&["10.1.0.3/16", "fd00::3/64"]);
+    assert!(forward::tables(&one, none).is_empty(), "there are no tables yet");
+    forward::admit(&addrs(&["10.1.0.2/16", "fd00::2/64"]), "CNI-ADMIN", true, none).unwrap();
+    let admit = || {
+        let tables = forward::tables(&one, none);
+        let handles = forward::admit(&one, "CNI-ADMIN", true, none).unwrap();
+        assert_eq!((tables.len(), handles.len(), forward::tables(&one, none)), (2, 4, tables.clone()));
+        forward::Numbers { addresses: one.clone(), handles, tables }
+    };
+    let (ours, others) = (admit(), admit());
+    assert!(!forward::needs_program(none, Some(std::slice::from_ref(&ours))));
+    assert!(ours.withdraw(none).unwrap());
+    assert!(!forward::has(&one, &ours.handles, none) && forward::has(&one, &others.handles, none));
+    assert!(!ours.withdraw(none).unwrap(), "they are gone");
+    assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 2);
+    // Without the tables' numbers, and with those of other tables, nothing is removed.
+    for tables in [Vec::new(), vec![others.tables[0]], vec![others.tables[1], others.tables[0]]] {
+        assert!(!forward::Numbers { tables, ..others.clone() }.withdraw(none).unwrap());
+    }
+    // A rule is gone: the others are left to a search.
+    tool("iptables", "iptables -D CNI-FORWARD -s 10.1.0.3 -j ACCEPT");
+    assert!(!others.withdraw(none).unwrap());
+    assert_eq!(forward::withdraw(&one, &[], none).unwrap(), 3);
+    // The table is made again, and its rules have the numbers of those before.
+    let ours = admit();
+    tool("iptables", "nft delete table ip filter; iptables -N CNI-FORWARD");
+    let many: String = (0..40).map(|number| format!("-A CNI-FORWARD -s 10.3.0.{number} -j ACCEPT\n")).collect();
+    tool("iptables", &format!("printf '*filter\n%sCOMMIT\n' '{many}' | iptables-restore --noflush"));
+    let taken = tool("nft", "nft -a list table ip filter");
+    assert!(ours.handles[..2].iter().all(|handle| taken.contains(&format!("# handle {handle}\n"))), "{taken}");
+    assert!(!ours.withdraw(none).unwrap());
+    assert_eq!(lines("CNI-FORWARD").len(), 40);
 }

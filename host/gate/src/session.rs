@@ -1,6 +1,7 @@
 //! One run of the host: one verb for one attachment. The called plugin and its delegates share it.
 
 mod container_access;
+mod holder;
 mod journal;
 mod kept;
 mod link;
@@ -30,7 +31,7 @@ use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summ
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
 use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -237,6 +238,8 @@ pub struct Session {
     record: Option<Record<Effect>>,
     /// True if this run has begun the section of the called plugin.
     begun: bool,
+    /// The addresses that this run has noted in the index of addresses.
+    indexed: HashSet<IpAddr>,
     /// The cookie of the container's namespace, if it was read before the namespace was entered.
     cookie: Option<u64>,
     /// The conditions under which an address is given back, if this is not a DEL.
@@ -295,6 +298,7 @@ impl Session {
             home: OnceCell::new(),
             record: None,
             begun: false,
+            indexed: HashSet::new(),
             cookie: None,
             whole: false,
             link_gone: false,

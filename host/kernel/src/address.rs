@@ -4,8 +4,8 @@ use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::libc;
 use postern_netlink::Request;
 use postern_netlink::{Attributes, u8_at, u32_at};
@@ -56,8 +56,34 @@ impl Netlink {
     /// # Errors
     /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
     pub fn all_addresses(&self) -> Result<Vec<(u32, Address)>> {
+        self.addresses_of(AddressFamily::Unspec)
+    }
+
+    /// True if a link of the namespace has this address, in whatever VRF. On a full node this reads no other addresses of
+    /// IPv6: each link has one.
+    ///
+    /// # Errors
+    /// As [`Netlink::all_addresses`].
+    pub fn has_address(&self, address: IpAddr) -> Result<bool> {
+        if address.is_ipv4() {
+            return Ok(self.addresses_of(AddressFamily::Inet)?.iter().any(|(_, have)| have.net.addr() == address));
+        }
+        let subject = Subject { operation: "look for", object: &address };
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet6;
+        message.attributes.push(AddressAttribute::Address(address));
+        match self.get(subject, &RouteNetlinkMessage::GetAddress(message), decode) {
+            Ok(found) => Ok(found.is_some_and(|(_, have)| have.net.addr() == address)),
+            Err(error) if error.errno == Some(libc::EADDRNOTAVAIL) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn addresses_of(&self, family: AddressFamily) -> Result<Vec<(u32, Address)>> {
         let subject = Subject { operation: "list", object: &"addresses" };
-        let request = Request::new(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), 0);
+        let mut message = AddressMessage::default();
+        message.header.family = family;
+        let request = Request::new(&RouteNetlinkMessage::GetAddress(message), 0);
         self.dump(subject, request, |payload, addresses| {
             addresses.extend(decode(payload)?);
             Some(())

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 const SUBDIRECTORY: &str = "ports";
 /// The bytes of a slot: a record's key, as its file's name has it.
-const SLOT: usize = 24;
+pub(crate) const SLOT: usize = 24;
 const PORTS: u64 = 1 << 16;
 /// A slot of a port that several attachments have.
 const SEVERAL: [u8; SLOT] = [0xff; SLOT];
@@ -102,7 +102,7 @@ fn place(protocol: u8, port: u16) -> u64 {
     (u64::from(protocol) * PORTS + u64::from(port)) * SLOT as u64
 }
 
-fn holder(slot: &[u8]) -> Holder {
+pub(crate) fn holder(slot: &[u8]) -> Holder {
     if slot == SEVERAL {
         return Holder::Several;
     }
@@ -113,7 +113,7 @@ fn holder(slot: &[u8]) -> Holder {
     RecordKey::parse(&name).map_or(Holder::Several, Holder::One)
 }
 
-fn slot(holder: &Holder) -> [u8; SLOT] {
+pub(crate) fn slot(holder: &Holder) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
     match holder {
         Holder::Nobody => {}

@@ -11,6 +11,7 @@
 //!   torn, and state of an earlier boot is recognised as such.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 
+mod addresses;
 mod backups;
 mod dir;
 mod error;
@@ -25,6 +26,7 @@ mod trust;
 
 use std::sync::OnceLock;
 
+pub use addresses::AddressIndex;
 pub use backups::Backups;
 pub use dir::{Dir, OpenMode};
 pub use error::{Result, StateError};

@@ -32,6 +32,7 @@ use section::Change;
 
 pub use key::{Header, NetworkKey, RecordKey};
 pub use section::{DataPath, Section, Stage, plugin_of};
+pub(crate) use summary::exists;
 pub use summary::{Summary, Valid, find, is_busy, list, list_collectable, list_of, list_others, list_with, tidy};
 
 /// Format version of the records that this code writes and reads.
@@ -67,6 +68,9 @@ pub struct Effect<E> {
     /// The kernel's numbers of its objects, if they were noted since ([`Record::note_handles`]).
     #[serde(skip)]
     pub handles: Vec<u64>,
+    /// The kernel's numbers of the tables in which those objects are, if they were noted.
+    #[serde(skip)]
+    pub tables: Vec<u64>,
 }
 
 /// A note on an effect that is about to be made.
@@ -85,6 +89,8 @@ struct HandlesLine<'a> {
     plugin: &'a str,
     of: u64,
     handles: &'a [u64],
+    #[serde(skip_serializing_if = "<[u64]>::is_empty")]
+    tables: &'a [u64],
 }
 
 /// A note that an effect was undone.
@@ -251,8 +257,13 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Exhausted`] if the record is full: a record too long to be read could not be used for removal
     /// either. [`StateError::Io`]. After either nothing is noted, and the act must not be begun.
     pub fn append(&mut self, section: &str, effect: &E, makes_link: bool) -> Result<u64> {
-        let effect =
-            Effect { seq: self.next_seq, section: section.to_owned(), effect: effect.clone(), handles: Vec::new() };
+        let effect = Effect {
+            seq: self.next_seq,
+            section: section.to_owned(),
+            effect: effect.clone(),
+            handles: Vec::new(),
+            tables: Vec::new(),
+        };
         let line = self.line(&EffectLine { effect: &effect, link: makes_link })?;
         if self.live.len() >= MOST_EFFECTS || self.length + line.len() as u64 > MOST_BYTES {
             return Err(self.full());
@@ -266,21 +277,22 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         Ok(self.next_seq - 1)
     }
 
-    /// Notes the kernel's numbers of effect `seq`, which exists now, so that its removal needs no search. Earlier
-    /// versions ignore this line. Unknown effect numbers are ignored.
+    /// Notes the kernel's numbers of effect `seq`, which exists now, so that its removal needs no search. `tables` are
+    /// those of the tables that the objects are in, if they are known. Earlier versions ignore this line, or its tables.
+    /// Unknown effect numbers are ignored.
     ///
     /// # Errors
     /// As [`Record::append`]. Continue nevertheless: the effect can be searched for.
-    pub fn note_handles(&mut self, seq: u64, handles: &[u64]) -> Result<()> {
+    pub fn note_handles(&mut self, seq: u64, handles: &[u64], tables: &[u64]) -> Result<()> {
         let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
         let plugin = self.live.get(place).map(|effect| effect.section.clone()).unwrap_or_default();
-        let line = self.line(&HandlesLine { plugin: &plugin, of: seq, handles })?;
+        let line = self.line(&HandlesLine { plugin: &plugin, of: seq, handles, tables })?;
         if self.length + line.len() as u64 > MOST_BYTES {
             return Err(self.full());
         }
         self.write(&line)?;
         if let Some(effect) = self.live.get_mut(place) {
-            effect.handles = handles.to_vec();
+            (effect.handles, effect.tables) = (handles.to_vec(), tables.to_vec());
         }
         Ok(())
     }

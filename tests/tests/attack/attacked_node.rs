@@ -14,7 +14,7 @@ use crate::common::{PRIVATE_ETC, Watched, test_bin};
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, compare, merge};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -235,7 +235,8 @@ impl AttackedNode {
         for root in OURS {
             found.extend(files(&self.node().path(root), root)?);
         }
-        found.retain(|path, _| !path.starts_with(PORTS));
+        found.retain(|path, _| !path.starts_with(PORTS) && !path.starts_with(ADDRESSES));
+        found.insert(ADDRESSES.to_owned(), format!("lost entries: {:?}", self.not_indexed()?));
         let index = files(&self.node().path("/var/lib/postern"), "/var/lib/postern")?;
         found.extend(index.into_iter().filter(|(path, _)| self.indexes.contains(path)));
         for (path, content) in files(&self.node().path(PORTS), PORTS)? {
@@ -247,13 +248,35 @@ impl AttackedNode {
         // The attacks' own rules are no part of the node.
         found.retain(|path, _| {
             !path.starts_with("/run/postern/verified")
-                && !["hostile", "rogue", "chained", "portmap"]
+                && !["hostile", "rogue", "chained", "behind", "portmap"]
                     .iter()
                     .any(|plugin| *path == format!("/etc/postern/policy/{plugin}.toml"))
         });
         Ok(found)
     }
+
+    /// Returns the records with addresses that the index of addresses lacks. Without an index it lacks none. Entries of
+    /// records that are gone don't count.
+    fn not_indexed(&self) -> Result<Vec<String>> {
+        let mut entries: Option<HashSet<String>> = None;
+        for path in files(&self.node().path(ADDRESSES), ADDRESSES)?.keys().filter(|path| *path != ADDRESSES) {
+            let bytes = fs::read(self.node().path(path))?;
+            ensure!(bytes.first() == Some(&1), "{path} is not complete");
+            let behind = bytes.get(4096..).unwrap_or_default().chunks_exact(24);
+            let hex = |entry: &[u8]| entry.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            entries.get_or_insert_default().extend(behind.map(hex));
+        }
+        let Some(entries) = entries else { return Ok(Vec::new()) };
+        let records = files(&self.node().path(RECORDS), RECORDS)?;
+        let has_addresses = records.iter().filter(|(_, content)| content.contains("\"addresses\":[\""));
+        let names = has_addresses.filter_map(|(path, _)| path.rsplit('/').next()).map(str::to_owned);
+        Ok(names.filter(|name| !entries.contains(name)).collect())
+    }
 }
+
+const RECORDS: &str = "/run/postern/attachments";
+/// The index of addresses, which any ADD behind a native plugin makes and fills.
+const ADDRESSES: &str = "/run/postern/addresses";
 
 /// The index of the node's ports, of which only the bystanders' entries matter: those of others name records that are
 /// gone. A port comes behind the number of its protocol.

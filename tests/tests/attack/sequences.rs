@@ -49,6 +49,8 @@ struct Rules {
     leases: Vec<&'static str>,
     /// The ports of the node that may lead to the container, if the network's configuration has them too.
     ports: (u16, u16),
+    /// True if a native plugin has made the link, and the kernel confirms `prevResult`.
+    behind: bool,
 }
 
 /// The ports of the node in the configuration. Two of them belong to the bystanders.
@@ -65,8 +67,22 @@ const TAKEN: [u16; 3] = [9443, 9053, 9444];
 /// The bystanders' addresses.
 const FOREIGN: [&str; 2] = ["10.77.0.2", "10.9.0.2"];
 
+/// What a native plugin has made before, in some sequences: a pair on a bridge. Root in the container has given its end
+/// addresses of others, too.
+const NATIVE: &str = "
+    ip link add port1 type veth peer name eth0 netns c1
+    ip link set port1 up master hostile0; ip -n c1 link set eth0 up
+    for address in 10.9.0.77/24 10.77.0.2/24 192.0.2.1/24 10.9.0.2/24; do ip -n c1 addr add $address dev eth0; done";
+const NO_NATIVE: &str = "ip link del port1 2>/dev/null || true";
+/// The only one that belongs to the attachment.
+const OF_NATIVE: &str = "10.9.0.77";
+/// What `prevResult` claims.
+const CLAIMED: [&str; 5] = ["10.9.0.77/24", "10.77.0.2/24", "192.0.2.1/24", "10.9.0.2/24", "10.9.0.78/24"];
+/// What a plugin behind it may be granted.
+const BEHIND: [&str; 6] = ["masquerade", "forwarding", "attachments", "bandwidth", "port-mappings", "firewall"];
+
 /// Returns what the operator's configuration of one sequence says about ports and packet filters.
-fn configured(random: &mut Random) -> Value {
+fn configured(random: &mut Random, rules: &Rules) -> Value {
     let mapping = |(host, container, protocol, ip): &(u16, u16, &str, &str)| json!({"hostPort": host, "containerPort": container, "protocol": protocol, "hostIP": ip});
     let mappings: Vec<Value> = LISTED.iter().map(mapping).collect();
     let mut config = json!({
@@ -79,7 +95,16 @@ fn configured(random: &mut Random) -> Value {
     if random.chance(1) {
         merge(&mut config, &json!({"externalSetMarkChain": "KUBE-MARK-MASQ"}));
     }
-    if random.chance(3) {
+    if rules.behind {
+        let claimed: Vec<Value> =
+            CLAIMED.iter().filter(|_| random.chance(3)).map(|net| json!({"address": net, "interface": 2})).collect();
+        let first = random.one_of(&["hostile0", "hostile0", "cni0", "op0"]);
+        let links = json!([{"name": first}, {"name": "port1"}, {"name": "eth0", "sandbox": "/run/netns/c1"}]);
+        merge(
+            &mut config,
+            &json!({"prevResult": {"cniVersion": "1.1.0", "interfaces": links, "ips": claimed}, "ipam": null}),
+        );
+    } else if random.chance(3) {
         let first = random.one_of(&["hostile0", "hostile0", "hostile0", "hostile1", "cni0", "op0"]);
         let ips = [json!({"address": "10.77.0.2/24"}), json!({"address": "192.0.2.1/24"})];
         merge(
@@ -100,7 +125,11 @@ impl Rules {
             force: false,
             leases: Vec::new(),
             ports: (1, 65535),
+            behind: random.chance(1),
         };
+        if rules.behind {
+            rules.leases.push(OF_NATIVE);
+        }
         let mut tables = String::new();
         let mut withdrawn = Vec::new();
         let with_objects = [
@@ -117,7 +146,7 @@ impl Rules {
             "link-settings",
         ];
         for name in PLAIN.into_iter().chain(with_objects) {
-            if !random.chance(3) {
+            if !random.chance(3) || rules.behind && !BEHIND.contains(&name) {
                 withdrawn.push(name);
                 continue;
             }
@@ -179,6 +208,9 @@ impl Rules {
             tables.push_str(&keys);
         }
         let (operations, handles) = (random.one_of(&[3, 20, 200, 1000]), random.one_of(&[1, 3, 64]));
+        if rules.behind {
+            tables.push_str("[previous]\nin-container = \"true\"\n");
+        }
         rules.toml = format!(
             "withdraw = {withdrawn:?}\n[limits]\nseconds = 5\noperations = {operations}\nhandles = {handles}\n{tables}"
         );
@@ -244,7 +276,8 @@ impl Rules {
             "sysctls" => rest.split('/').nth(2).unwrap_or_default().to_owned(),
             // Nobody else on this node limits a rate.
             "shaping" => {
-                let is_own = |line: &str| line.contains("veth(c1/eth0)") || line.contains("bwp");
+                let of_native = |line: &str| self.behind && line.contains("port1");
+                let is_own = |line: &str| line.contains("veth(c1/eth0)") || line.contains("bwp") || of_native(line);
                 return attached && self.grants("bandwidth") && after.is_some_and(is_own);
             }
             _ => return false,
@@ -256,6 +289,9 @@ impl Rules {
         // The parent link receives frames for the address of the link on it.
         if link == "wire0" && rest == "wire0/promiscuity" {
             return attached && self.grants("parent") && self.grants("macvlan");
+        }
+        if rest == "port1/qdisc" {
+            return attached && self.behind && self.grants("bandwidth");
         }
         // The link that limits what the container sends.
         if link.starts_with("bwp") {
@@ -295,6 +331,8 @@ impl Rules {
                     let tagged = tagged || elsewhere;
                     let chain = key.contains(": chain ") || key.contains("CNI-") || !key.contains("rules of");
                     ensure!(filters && (chain || tagged && attached), "{}", appeared());
+                    let is_foreign = FOREIGN.iter().any(|address| new.contains(address));
+                    ensure!(!is_foreign, "{}, for a bystander", appeared());
                     self.allow_forward(key, new, attached).with_context(appeared)?;
                     self.allow_forwarding(key, new, config, attached).with_context(appeared)?;
                 }
@@ -346,7 +384,7 @@ impl Rules {
         } else {
             let wanted = config.get("ingressPolicy").and_then(Value::as_str).unwrap_or_default();
             let bridge = after(" -i ").or_else(|| after(" -o ")).unwrap_or_default();
-            ensure!(self.bridges.contains(&bridge), "of {bridge}");
+            ensure!(self.bridges.contains(&bridge) || self.behind && bridge == "hostile0", "of {bridge}");
             ensure!(
                 wanted != "open" && (wanted == "isolated" || !new.contains("ingressPolicy: isolated)")),
                 "{wanted}"
@@ -378,6 +416,10 @@ impl Rules {
             (_, Some(_) | None) if path.starts_with("/run/postern/verified") => true,
             (None, Some(new)) if path.starts_with("/run/postern/node") => {
                 self.bridges.iter().any(|bridge| new.contains(bridge))
+                    || self.behind
+                        && self.grants("firewall")
+                        && new.contains("\"isolation\"")
+                        && new.contains("hostile0")
                     || new.contains("\"forwarding\"") && self.grants("forwarding")
                     || new.contains("\"route-localnet\"") && self.grants("port-mappings")
                     || new.starts_with("4")
@@ -439,29 +481,38 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     let mut random = Random::new(seed);
     let rules = Rules::random(&mut random);
     let failed = |what: &str, error: anyhow::Error| anyhow!("{what}: {error:#}\nunder\n{}", rules.toml);
-    attacked.operator_policy("hostile", &rules.toml)?;
+    // The same component, as a plugin that makes no link: DEL of the other one takes the link along.
+    let plugin = if rules.behind { "behind" } else { "hostile" };
+    attacked.operator_policy(plugin, &rules.toml)?;
     let mut config = crate::base();
-    merge(&mut config, &configured(&mut random));
+    merge(&mut config, &configured(&mut random, &rules));
+    if rules.behind {
+        attacked.prepare(NATIVE)?;
+    }
+    let claimed = if rules.behind { CLAIMED.join(" ") } else { String::new() };
     let ending = random.one_of(&["good", "good", "silent", "trap"]);
     merge(
         &mut config,
         &json!({
-            "hostile": ending, "sequence": format!("{seed} {calls}"), "cni.dev/valid-attachments": [],
+            "type": plugin, "hostile": ending, "sequence": format!("{seed} {calls} {claimed}"), "cni.dev/valid-attachments": [],
             "dataDir": "/var/lib/hostile/tuned", "mac": random.one_of(&["", "02:00:00:00:00:01"]),
             "sysctl": {"net.core.somaxconn": "500", "net.core.rmem_max": "1", "net.ipv4.conf.eth9.arp_filter": "1"},
         }),
     );
-    let added = attacked.plugin("hostile", "ADD", &config)?;
+    let added = attacked.plugin(plugin, "ADD", &config)?;
     ensure!(added.status == 0 || added.status == 1, "seed {seed}: {added:?}");
     rules.judge(attacked, &config, added.status == 0).map_err(|error| failed("after ADD", error))?;
     let verb = random.one_of(&["CHECK", "DEL", "STATUS", "DEL"]);
-    merge(&mut config, &json!({"on": verb, "sequence": format!("{} {calls}", seed ^ 0xffff)}));
-    let later = attacked.plugin("hostile", verb, &config)?;
+    merge(&mut config, &json!({"on": verb, "sequence": format!("{} {calls} {claimed}", seed ^ 0xffff)}));
+    let later = attacked.plugin(plugin, verb, &config)?;
     ensure!(later.status == 0 || later.status == 1, "seed {seed}: {later:?}");
     merge(&mut config, &json!({"on": "never"}));
-    attacked.plugin("hostile", "DEL", &config)?.success()?;
+    attacked.plugin(plugin, "DEL", &config)?.success()?;
     rules.judge(attacked, &config, false).map_err(|error| failed(&format!("after {verb} and DEL"), error))?;
-    attacked.operator_policy("hostile", "")?;
+    attacked.operator_policy(plugin, "")?;
+    if rules.behind {
+        attacked.node().sh(NO_NATIVE)?;
+    }
     if random.chance(1) {
         attacked.node().sh(
             "ip link del hostile1 2>/dev/null || true; ip addr flush dev hostile0; ip link set hostile0 promisc off",
@@ -531,7 +582,7 @@ fn decisions(attacked: &AttackedNode) -> Result<BTreeMap<String, u64>> {
     let log = attacked.node().sh("cat /var/log/postern/audit.jsonl*")?;
     for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let is = |key: &str, value: &str| line.get(key).and_then(Value::as_str) == Some(value);
-        if is("plugin", "hostile") {
+        if is("plugin", "hostile") || is("plugin", "behind") {
             let what = if is("decision", "deny") {
                 "deny"
             } else if is("result", "ok") {

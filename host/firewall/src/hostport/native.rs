@@ -26,7 +26,7 @@ impl HostPorts {
         self.is_native(|chain| nft.rules(table, chain))
     }
 
-    fn is_native(
+    pub(crate) fn is_native(
         &self,
         mut rules: impl FnMut(&str) -> Result<Vec<Rule>, FirewallError>,
     ) -> Result<bool, FirewallError> {

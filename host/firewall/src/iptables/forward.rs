@@ -217,7 +217,7 @@ pub fn missing_rule(
             .chain(isolated.map(|(bridge, ingress)| isolation(bridge, ingress)))
             .collect();
         let scope = Scope::of_sets(&sets).ordering(&ORDERED).knowing(handles_of(handles, v6, all));
-        let saved = Programs::locate(v6, runner)?.look_around(FILTER, &scope)?;
+        let saved = Programs::locate(v6, runner)?.look_once(FILTER, &scope)?;
         if let Some(admin) = admin {
             if let Some(rule) = leading(admin).iter().find(|rule| !saved.has(rule)) {
                 return Ok(Some(format!("expected {} rule [{}] not found", rule.chain, spec(rule))));
@@ -267,18 +267,89 @@ fn take_away(
     programs.change_around(FILTER, &scope, plan).map(|(count, _)| count)
 }
 
-/// True if only programs can read or change these rules. It is false if no program is installed. `noted` are the
-/// addresses and handles of [`admit`], if these are all rules that a run can meet; otherwise it meets all.
+/// The kernel's numbers of the rules of [`admit`], and of the tables that these were made in.
+///
+/// The kernel gives no rule of a table the number of an earlier one, and no table that of an earlier table. So in the same
+/// tables the numbers lead to these rules, or to none.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// The addresses.
+    pub addresses: Vec<IpNet>,
+    /// The handles of their rules.
+    pub handles: Vec<u64>,
+    /// The handles of the tables, IPv4 first; none if they are not known.
+    pub tables: Vec<u64>,
+}
+
+/// Returns the handles of the tables of these addresses' families, for [`Numbers`]; none if one is missing, or if only a
+/// program knows the rules. If they are the same before and after [`admit`], its rules are in these tables.
 #[must_use]
-pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[(Vec<IpNet>, Vec<u64>)]>) -> bool {
+pub fn tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
+    let handle = |v6: bool| {
+        let read = |nft: &mut Nft| nft.table(table_of(v6)).map_err(netlink::Unable);
+        Programs::locate(v6, runner).ok()?.without(read)?.ok()??.handle
+    };
+    by_family(addrs).map(|(v6, _)| handle(v6)).collect::<Option<_>>().unwrap_or_default()
+}
+
+fn table_of(v6: bool) -> Table {
+    Table { family: if v6 { NetfilterProtoFamily::IPv6 } else { NetfilterProtoFamily::IPv4 }, name: FILTER }
+}
+
+impl Numbers {
+    /// True if the numbers are those of all rules, in tables that are still there.
+    fn hold(&self, runner: ProgramRunner<'_>) -> bool {
+        !self.tables.is_empty()
+            && self.handles.len() == 2 * self.addresses.len()
+            && tables(&self.addresses, runner) == self.tables
+    }
+
+    /// Removes these rules without reading them. False if that can't be done: a table or a rule is gone, or the numbers
+    /// are not known.
+    ///
+    /// # Errors
+    /// The deadline passes.
+    pub fn withdraw(&self, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+        if !self.hold(runner) {
+            return Ok(false);
+        }
+        for ((v6, _), noted) in by_family(&self.addresses).zip(&self.tables) {
+            let table = table_of(v6);
+            let change = |nft: &mut Nft| {
+                let made = nft.change(|nft, batch| {
+                    let is_same = nft.table(table)?.is_some_and(|table| table.handle == Some(*noted));
+                    for handle in handles_of(&self.handles, v6, &self.addresses).iter().filter(|_| is_same) {
+                        batch.delete_rule(table, CHAIN, *handle);
+                    }
+                    Ok(is_same)
+                });
+                made.map_err(netlink::Unable)
+            };
+            match Programs::locate(v6, runner)?.without(change) {
+                Some(Ok(true)) => {}
+                Some(Err(netlink::Unable(error))) if error.is_timeout() => return Err(error),
+                // The rules are looked for by their content.
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// True if only programs can read or change these rules. It is false if no program is installed. `noted` are the numbers
+/// of the rules, if these are all rules that a run can meet; otherwise it meets all.
+#[must_use]
+pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[Numbers]>) -> bool {
+    // What a program would not be needed to make, it is not needed to remove.
+    let unsure: Vec<&Numbers> = noted.into_iter().flatten().filter(|numbers| !numbers.hold(runner)).collect();
     families(runner).unwrap_or_default().iter().any(|programs| {
         let read = |nft: &mut Nft| {
-            let Some(noted) = noted else {
+            if noted.is_none() {
                 return netlink::look(nft, programs.v6, FILTER, &Scope::whole(), false).map(drop);
-            };
-            for (addrs, handles) in noted {
-                let own = rules_of(addrs, programs.v6);
-                let scope = Scope::of_rules(&own, CHAIN).knowing(handles_of(handles, programs.v6, addrs));
+            }
+            for Numbers { addresses, handles, .. } in &unsure {
+                let own = rules_of(addresses, programs.v6);
+                let scope = Scope::of_rules(&own, CHAIN).knowing(handles_of(handles, programs.v6, addresses));
                 nft.look(|nft| netlink::look(nft, programs.v6, FILTER, &scope, false))?;
             }
             nft.look(|nft| netlink::look(nft, programs.v6, FILTER, &Scope::of_chains(&ORDERED), false)).map(drop)

@@ -29,7 +29,7 @@ use crate::hostport::{CHAIN_PREFIX, Forward, HostPorts, MarkBy, Protocol, Source
 use crate::nft::batch::Table;
 use crate::{AttachmentKey, FirewallError, Nft, served};
 
-const DNAT: &str = "CNI-HOSTPORT-DNAT";
+pub(super) const DNAT: &str = "CNI-HOSTPORT-DNAT";
 const SETMARK: &str = "CNI-HOSTPORT-SETMARK";
 const MASQ: &str = "CNI-HOSTPORT-MASQ";
 /// The chains that all containers share.

@@ -37,6 +37,9 @@ const FILTER_CHAINS: [(&str, InetHookNumber, i32); 3] = [
 /// The most new rules of which the kernel is asked for the handles: a socket has no room for very many answers.
 const MOST_NOTED: usize = 64;
 
+/// The beginning of a network's name in the plugins' comments.
+const NAMED: &str = "name: \"";
+
 /// The beginning of the names of all chains that the plugins make.
 const PLUGINS: &str = "CNI-";
 
@@ -136,6 +139,36 @@ pub(super) fn can_read(nft: &mut Nft, v6: bool, name: &str, chains: &[String]) -
     })
 }
 
+/// True if one of these chains of table `nat` may have rules of a network: the comment names it, of a rule that leads
+/// there or, if none does, of one that is in it. The comments are not read, but searched: rules of others are many.
+pub(super) fn any_named(
+    nft: &mut Nft,
+    table: Table,
+    chains: Vec<String>,
+    network: &str,
+) -> Result<bool, FirewallError> {
+    let own = format!("{NAMED}{network}\" id: \"");
+    let has = |rule: &Raw, text: &str| rule.expressions.windows(text.len()).any(|part| part == text.as_bytes());
+    let mut unnamed: HashSet<String> = chains.into_iter().collect();
+    for home in ["POSTROUTING", super::hostport::DNAT] {
+        for rule in dump(nft, table, Some(home))? {
+            let Some(chain) = target(&rule).filter(|chain| unnamed.contains(chain)) else { continue };
+            if has(&rule, &own) {
+                return Ok(true);
+            }
+            if has(&rule, NAMED) {
+                unnamed.remove(&chain);
+            }
+        }
+    }
+    for chain in unnamed {
+        if dump(nft, table, Some(&chain))?.iter().any(|rule| has(rule, &own)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Reads the chains that matter, and all rules that lead to the owner's own chains.
 fn look_around<'b>(
     nft: &mut Nft,
@@ -180,34 +213,40 @@ fn look_around<'b>(
         if !uses.contains_key(chain) || seen.whole.contains(&chain) {
             continue;
         }
-        let without = |found: &[Raw], mut wanted: Vec<&'b Rule>| {
-            let of_chain = found.iter().filter(|rule| rule.chain == chain);
-            let found: HashSet<Rule> = of_chain.filter_map(|rule| rule.read(v6)).collect();
-            wanted.retain(|wanted| !found.contains(*wanted));
-            wanted
-        };
-        let mut missing = without(&seen.rules, wanted);
+        let of_chain = seen.rules.iter().filter(|rule| rule.chain == chain);
+        let found: HashSet<Rule> = of_chain.filter_map(|rule| rule.read(v6)).collect();
+        let mut missing: Vec<&'b Rule> = wanted.into_iter().filter(|wanted| !found.contains(*wanted)).collect();
         if missing.is_empty() {
             continue;
         }
         if scope.counts {
             seen.read(nft, chain)?;
         } else {
-            // They are usually at the chain's beginning. Any number of other attachments' rules may follow.
-            let (question, mut compared) = (all_of(table, Some(chain)), 0);
+            // They are usually at the chain's beginning. Any number of other attachments' rules may follow: to read one
+            // takes longer than to get it.
+            let (question, mut kept) = (all_of(table, Some(chain)), Vec::new());
             let found = nft.dump_until(table.family, question, Raw::of, |some| {
-                let more = some.get(compared..).unwrap_or_default();
-                compared = some.len();
-                missing = without(more, std::mem::take(&mut missing));
+                for rule in some.iter().skip(kept.len()) {
+                    if missing.is_empty() {
+                        break;
+                    }
+                    // Both forms of a set want the same of what all share.
+                    let (read, count) = (rule.read(v6), missing.len());
+                    missing.retain(|wanted| Some(*wanted) != read.as_ref());
+                    kept.push(missing.len() < count || read.is_none());
+                }
                 missing.is_empty()
             })?;
-            seen.add(found);
+            kept.resize(found.len(), false);
+            seen.add(found.into_iter().zip(kept).filter_map(|(rule, kept)| kept.then_some(rule)).collect());
         }
     }
     let mut rules = seen.rules;
     // Another owner's rule may be the same.
     rules.retain(|rule| !rule.read(v6).is_some_and(|rule| scope.is_new(&rule)));
-    Ok((uses.into_keys().map(str::to_owned).collect(), rules))
+    let mut chains: Vec<String> = uses.into_keys().map(str::to_owned).collect();
+    chains.sort_unstable();
+    Ok((chains, rules))
 }
 
 /// The rules that were read.
@@ -303,7 +342,8 @@ fn dump(nft: &mut Nft, table: Table, chain: Option<&str>) -> Result<Vec<Raw>, Fi
 }
 
 /// Makes the changes that `plan` finds necessary, in one transaction. If another program changes a rule meanwhile, all
-/// of it is done again. Returns the number of changes, and the handles of the new rules that lead to the owners' chains.
+/// of it is done again. If what was read is still the same then, the changes are too: to write thousands takes so long
+/// that others would always be faster. Returns the number of changes, and the handles of the new rules that lead to the owners' chains.
 pub(super) fn change(
     nft: &mut Nft,
     v6: bool,
@@ -313,12 +353,19 @@ pub(super) fn change(
     plan: &impl Fn(&SavedTable) -> Vec<String>,
 ) -> Result<(usize, Vec<u64>), Unable> {
     let of = table(v6, name).ok_or_else(|| unable(format!("it has no rules in table {name}")))?;
+    let mut before: Option<(SavedTable, Batch, usize)> = None;
     let (outcome, made) = nft.change_and_see(|nft, batch| {
         let saved = match look(nft, v6, name, scope, lenient) {
             Ok(saved) => saved,
             Err(unable) => return Ok(Err(unable)),
         };
+        if let Some((_, planned, count)) = before.as_ref().filter(|(seen, ..)| *seen == saved) {
+            batch.repeat(planned);
+            return Ok(Ok(*count));
+        }
         let lines = plan(&saved);
+        // What is deleted is taken out of what was read.
+        let only_adds = !lines.iter().any(|line| line.starts_with("-D"));
         let mut remaining = saved;
         let changes: Option<Vec<Change<'_>>> = lines.iter().map(|line| encode(line, v6, &mut remaining)).collect();
         let Some(changes) = changes else { return Ok(Err(unable("a change has no form that all its versions read"))) };
@@ -326,6 +373,8 @@ pub(super) fn change(
         if count > 0 {
             write(nft, batch, of, changes, &remaining.chains, scope)?;
         }
+        // Without chains it was asked if the table is there.
+        before = (only_adds && !remaining.chains.is_empty()).then(|| (remaining, batch.clone(), count));
         Ok(Ok(count))
     })?;
     Ok((outcome?, made.iter().map(|rule| rule.handle).collect()))
@@ -398,4 +447,48 @@ fn write(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sched::{CloneFlags, unshare};
+    use std::cell::{Cell, RefCell};
+    use std::time::{Duration, Instant};
+
+    /// Other programs change rules all the time. A change is planned again only if they have changed what it is about.
+    #[test]
+    fn a_change_is_planned_once_while_others_change_other_rules() {
+        // `Nft` works in the namespace of the thread that opens it.
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let open = || Nft::open(Instant::now() + Duration::from_secs(20)).unwrap();
+        let (mut nft, other) = (open(), RefCell::new(open()));
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let make = |nft: &mut Nft, chains: &[&str], text: &str| {
+            change(nft, false, "nat", &Scope::of_chains(chains), false, &|_| lines(text)).unwrap();
+        };
+        make(&mut nft, &[], "-N CNI-A\n-N CNI-B\n-A CNI-B -s 10.1.0.1/32 -j RETURN");
+        let (reads, plans) = (Cell::new(0), Cell::new(0));
+        for (theirs, expected) in [("CNI-B", 1), ("CNI-A", 2)] {
+            reads.set(0);
+            plans.set(0);
+            let scope = Scope::of_chains(&["CNI-A"]);
+            let planned = |nft: &mut Nft| {
+                change(nft, false, "nat", &scope, false, &|_| {
+                    plans.set(plans.get() + 1);
+                    // Between the look and the transaction.
+                    if reads.replace(reads.get() + 1) == 0 {
+                        let text = format!("-A {theirs} -s 10.2.0.1/32 -j RETURN");
+                        make(&mut other.borrow_mut(), &[], &text);
+                    }
+                    lines("-A CNI-A -s 10.3.0.1/32 -j RETURN")
+                })
+            };
+            assert_eq!(planned(&mut nft).unwrap().0, 1);
+            assert_eq!(plans.get(), expected, "{theirs}");
+        }
+        let seen = look(&mut nft, false, "nat", &Scope::whole(), false).unwrap();
+        let of = |chain: &str| seen.rules.iter().filter(|saved| saved.rule.chain == chain).count();
+        assert_eq!((of("CNI-A"), of("CNI-B")), (3, 2));
+    }
 }

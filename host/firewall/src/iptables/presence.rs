@@ -71,8 +71,9 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
     others_may_exist(nft, "", &[])
 }
 
-/// As [`any_may_exist`], without the containers `known` of `network`. `known` has pairs of container ID and interface
-/// name.
+/// As [`any_may_exist`], for the containers of `network` without those that are `known`: pairs of container ID and
+/// interface name. Of other containers only the rules that lead to their chains are read. For an empty `network` it is
+/// true for the chains of any.
 ///
 /// # Errors
 /// As [`may_exist`].
@@ -83,17 +84,25 @@ pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]
         key.iptables_chains().into_iter().chain(key.hostport_chains())
     };
     let own = OnceCell::new();
+    let generation = nft.generation()?;
+    // A run asks more than once.
+    if nft.is_without_others(network, generation) {
+        return Ok(has_legacy_nat());
+    }
     for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        let mut chains = nft.chain_names(Table { family, name: NAT })?;
+        let table = Table { family, name: NAT };
+        let mut chains = nft.chain_names(table)?;
         // What all containers share stays when the last one goes.
         chains.retain(|chain| chain.starts_with(CHAIN_PREFIX) && !SHARED.contains(&chain.as_str()));
         let is_known = |chain: &String| {
             own.get_or_init(|| known.iter().flat_map(chains_of).collect::<HashSet<String>>()).contains(chain)
         };
-        if !chains.iter().all(is_known) {
+        chains.retain(|chain| !is_known(chain));
+        if !chains.is_empty() && (network.is_empty() || netlink::any_named(nft, table, chains, network)?) {
             return Ok(true);
         }
     }
+    nft.note_without_others(network, generation);
     Ok(has_legacy_nat())
 }
 

@@ -99,12 +99,26 @@ impl<'a> Programs<'a> {
 
     /// Reads at least the part of a table that a question is about.
     pub(super) fn look_around(&self, table: &str, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
-        let without = self.without(|nft| netlink::look(nft, self.v6, table, scope, !self.runner.runner.can_start()));
-        match without {
+        self.seen(table, |nft| netlink::look(nft, self.v6, table, scope, !self.runner.runner.can_start()))
+    }
+
+    fn seen(
+        &self,
+        table: &str,
+        look: impl FnOnce(&mut Nft) -> Result<SavedTable, Unable>,
+    ) -> Result<SavedTable, FirewallError> {
+        match self.without(look) {
             Some(Ok(saved)) => Ok(saved),
             Some(Err(Unable(error))) if error.is_timeout() || !self.runner.runner.can_start() => Err(error),
             _ => self.printed(table),
         }
+    }
+
+    /// As [`Programs::look_around`]. What this run has read of the same rules is not read again.
+    pub(super) fn look_once(&self, table: &str, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
+        self.seen(table, |nft| {
+            nft.look(|nft| netlink::look(nft, self.v6, table, scope, !self.runner.runner.can_start()))
+        })
     }
 
     fn printed(&self, table: &str) -> Result<SavedTable, FirewallError> {

@@ -20,7 +20,7 @@ pub(crate) struct Rule {
 }
 
 /// A rule with its printed line, without the leading `-A`: the most exact way to delete it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedRule {
     pub(crate) rule: Rule,
     pub(crate) line: String,
@@ -29,7 +29,7 @@ pub(crate) struct SavedRule {
 }
 
 /// The rules and chains of a table, in their order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct SavedTable {
     pub(crate) chains: Vec<String>,
     pub(crate) rules: Vec<SavedRule>,

@@ -49,6 +49,7 @@ pub(crate) struct BaseChain {
 }
 
 /// One change of a batch, with the text for an error about it.
+#[derive(Clone)]
 struct Change {
     operation: &'static str,
     object: String,
@@ -56,6 +57,7 @@ struct Change {
 }
 
 /// Changes that the kernel makes together, if the rule set still has `generation`.
+#[derive(Clone)]
 pub(crate) struct Batch {
     generation: u32,
     changes: Vec<Change>,
@@ -78,6 +80,11 @@ impl Batch {
     /// Returns the generation for which the changes were planned.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// Takes the changes of an earlier batch, for this one's generation.
+    pub(crate) fn repeat(&mut self, earlier: &Self) {
+        self.changes.clone_from(&earlier.changes);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

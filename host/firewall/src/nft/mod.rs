@@ -28,10 +28,11 @@ const RETRIES: u32 = 3;
 /// The most objects of one answer that are kept for the next question.
 const MOST_KEPT: usize = 256;
 
-/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
+/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
 /// (linux/netfilter/nf_tables.h).
 const GEN_ID: u16 = 1;
 const TABLE_USE: u16 = 3;
+const TABLE_HANDLE: u16 = 4;
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_NAME: u16 = 3;
 const CHAIN_HOOK: u16 = 4;
@@ -60,6 +61,8 @@ pub struct Nft {
     #[allow(dead_code, reason = "they are kept until this is dropped")]
     retired: Vec<Connection>,
     memory: Memory,
+    /// A network of which a collection has found nothing, and the generation of the rules then.
+    without_others: Option<(String, u32)>,
 }
 
 /// A request's type and payload. The flag is true if it asks for all objects, and not for one.
@@ -129,6 +132,8 @@ pub fn is_absence(errno: i32) -> bool {
 pub(crate) struct TableState {
     /// The number of chains, sets, objects and flow tables in it.
     pub(crate) uses: u32,
+    /// Its number. No other table of this boot has it.
+    pub(crate) handle: Option<u64>,
 }
 
 /// A chain as the kernel reported it.
@@ -147,7 +152,17 @@ impl Nft {
     /// The kernel has no nfnetlink, or no descriptor is left.
     pub fn open(deadline: Instant) -> Result<Self, FirewallError> {
         let (complete, retired, memory) = ((Vec::new(), 0), Vec::new(), Memory::default());
-        connect().map(|connection| Self { connection, deadline, complete, retired, memory })
+        connect().map(|connection| Self { connection, deadline, complete, retired, memory, without_others: None })
+    }
+
+    /// Notes that a network has no rules besides those that stay, while the rules are of this generation.
+    pub(crate) fn note_without_others(&mut self, network: &str, generation: u32) {
+        self.without_others = Some((network.to_owned(), generation));
+    }
+
+    /// True if [`Nft::note_without_others`] was called for this network and generation.
+    pub(crate) fn is_without_others(&self, network: &str, generation: u32) -> bool {
+        self.without_others.as_ref().is_some_and(|(noted, then)| noted == network && *then == generation)
     }
 
     /// Sets a new deadline.
@@ -181,7 +196,10 @@ impl Nft {
     pub(crate) fn table(&mut self, table: Table) -> Result<Option<TableState>, FirewallError> {
         let attributes = vec![TableAttribute::Name(table.name.to_owned())];
         match self.get(table.family, NfTablesMessage::GetTable(TableMessage { attributes })) {
-            Ok(reply) => Ok(Some(TableState { uses: number(Attributes(&reply), TABLE_USE).unwrap_or(u32::MAX) })),
+            Ok(reply) => Ok(Some(TableState {
+                uses: number(Attributes(&reply), TABLE_USE).unwrap_or(u32::MAX),
+                handle: Attributes(&reply).first(TABLE_HANDLE).and_then(|handle| handle.be64()),
+            })),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(FirewallError::errno("read table", table.to_string(), errno)),
         }

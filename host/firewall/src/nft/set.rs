@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use super::batch::{Batch, Table};
+use super::batch::{Batch, Table, following};
 use super::rule::{Expression, Rule};
 use super::shared::{Found, SharedTable};
 use crate::{FirewallError, Nft};
@@ -315,23 +315,29 @@ impl Owner<'_> {
     ) -> Result<Removed, FirewallError> {
         nft.forget(self);
         let mut removed = 0;
+        // What was read, and the generation that it is of, if nobody but this loop changes a rule.
+        let mut left: Option<(u32, Removal<'_>)> = None;
         loop {
-            let (all, last) = nft.change(|nft, batch| {
-                let mut removal = match self.known_removal(nft, handles, places, &goes)? {
-                    Some(removal) => removal,
-                    None => self.removal(nft, &goes)?,
+            let (all, rest) = nft.change(|nft, batch| {
+                let mut removal = match &left {
+                    Some((generation, removal)) if *generation == batch.generation() => removal.clone(),
+                    _ => match self.known_removal(nft, handles, places, &goes)? {
+                        Some(removal) => removal,
+                        None => self.removal(nft, &goes)?,
+                    },
                 };
                 // To find a rule, the kernel walks through its chain, through the deleted ones of this transaction too.
-                let is_last = removal.entries.len() <= MOST_DELETED;
-                if !is_last {
-                    removal.entries.truncate(MOST_DELETED);
-                    removal.chains.clear();
-                }
+                let rest = (removal.entries.len() > MOST_DELETED).then(|| {
+                    let entries = removal.entries.split_off(MOST_DELETED);
+                    let rest = Removal { table: removal.table, entries, chains: std::mem::take(&mut removal.chains) };
+                    (following(batch.generation()), rest)
+                });
                 removal.put_into(batch);
-                Ok((Removed { entries: removal.entries.len(), chains: removal.chains.len() }, is_last))
+                Ok((Removed { entries: removal.entries.len(), chains: removal.chains.len() }, rest))
             })?;
             removed += all.entries;
-            if last {
+            left = rest;
+            if left.is_none() {
                 return Ok(Removed { entries: removed, ..all });
             }
         }
@@ -429,6 +435,7 @@ pub(crate) struct Removed {
 }
 
 /// The objects of an owner that are to be removed.
+#[derive(Clone)]
 pub(crate) struct Removal<'a> {
     table: Table,
     /// SharedChain chains, and handles in them.

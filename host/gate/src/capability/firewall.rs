@@ -10,6 +10,7 @@ use crate::need::Need;
 use crate::session::{Request, Session};
 use ipnet::IpNet;
 use postern_cni::Verb;
+use postern_firewall::iptables::forward::Numbers;
 use postern_firewall::{firewalld, iptables};
 use postern_kernel::Link;
 use postern_policy::Granted;
@@ -108,8 +109,8 @@ fn is_first(session: &Session) -> bool {
         && recorded(session).is_empty()
 }
 
-/// Returns addresses and handles of the rules that a run finds by its record alone; `None` if it has to search.
-pub(crate) fn noted(session: &Session) -> Option<Vec<(Vec<IpNet>, Vec<u64>)>> {
+/// Returns the numbers of the rules that a run finds by its record alone; `None` if it has to search.
+pub(crate) fn noted(session: &Session) -> Option<Vec<Numbers>> {
     let recorded = recorded(session);
     let is_known = match session.request.verb {
         Verb::Add | Verb::Status | Verb::Version => true,
@@ -117,8 +118,8 @@ pub(crate) fn noted(session: &Session) -> Option<Vec<(Vec<IpNet>, Vec<u64>)>> {
         Verb::Gc => false,
     };
     let by_iptables = recorded.into_iter().filter(|made| made.backend == FirewallBackend::Iptables);
-    let noted: Vec<_> = by_iptables.map(|made| (made.addresses.clone(), made.handles(session))).collect();
-    (is_known && noted.iter().all(|(_, handles)| !handles.is_empty())).then_some(noted)
+    let noted: Vec<Numbers> = by_iptables.map(|made| made.numbers(session)).collect();
+    (is_known && noted.iter().all(|numbers| !numbers.handles.is_empty())).then_some(noted)
 }
 
 /// True if one of the addresses is of that IP version.

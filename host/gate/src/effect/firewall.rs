@@ -5,6 +5,7 @@ use crate::errors::firewall_error;
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
+use postern_firewall::iptables::forward::Numbers;
 use postern_firewall::{firewalld, iptables};
 use postern_types::{FirewallBackend, OpError};
 use serde::{Deserialize, Serialize};
@@ -29,9 +30,18 @@ pub struct Firewall {
 impl Firewall {
     /// Returns the rule handles of this effect that the attachment's record lists.
     pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
+        self.numbers(session).handles
+    }
+
+    /// Returns the handles of rules and tables of this effect that the attachment's record lists.
+    pub(crate) fn numbers(&self, session: &Session) -> Numbers {
+        let mut numbers = Numbers { addresses: self.addresses.clone(), ..Numbers::default() };
         let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-        let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
-        own.flat_map(|noted| noted.handles).collect()
+        for noted in effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self)) {
+            numbers.handles.extend(noted.handles);
+            numbers.tables = noted.tables;
+        }
+        numbers
     }
 
     /// Makes the rules, as far as they are missing. With `is_first`, the attachment has none: no rules of others are
@@ -40,10 +50,12 @@ impl Firewall {
         match (self.backend, &self.zone) {
             (FirewallBackend::Iptables, _) => {
                 let admin_chain = self.admin_chain.as_deref().unwrap_or_default();
+                let tables = iptables::forward::tables(&self.addresses, session.program_runner());
                 let handles =
                     iptables::forward::admit(&self.addresses, admin_chain, is_first, session.program_runner())
                         .map_err(firewall_error)?;
-                session.known_by(&self.clone().into(), &handles);
+                let same = iptables::forward::tables(&self.addresses, session.program_runner()) == tables;
+                session.known_in(&self.clone().into(), &handles, if same { &tables } else { &[] });
                 Ok(())
             }
             (FirewallBackend::Firewalld, zone) => self.addresses.iter().try_for_each(|address| {
@@ -87,7 +99,11 @@ impl Firewall {
         if self.backend == FirewallBackend::Iptables && !session.unless_absent(iptables::forward::may_be_admitted)? {
             return Ok(());
         }
-        let handles = self.handles(session);
+        let numbers = self.numbers(session);
+        if numbers.withdraw(session.program_runner()).map_err(firewall_error)? {
+            return Ok(());
+        }
+        let handles = numbers.handles;
         if !handles.is_empty() && iptables::forward::has(&self.addresses, &handles, session.program_runner()) {
             return iptables::forward::withdraw(&self.addresses, &handles, session.program_runner())
                 .map(drop)

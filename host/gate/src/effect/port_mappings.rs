@@ -138,7 +138,14 @@ impl PortMappings {
         match self.backend {
             Backend::Nftables => {
                 let handles = self.handles(session);
-                if rules.nft_check(&mut *session.nft()?, &handles).map_err(firewall_error)? {
+                let mut nft = session.nft()?;
+                let is_there = match rules.nft_check(&mut nft, &handles) {
+                    // A native plugin may have made them again, in its own form.
+                    Ok(false) => rules.nft_check_native(&mut nft),
+                    checked => checked,
+                };
+                drop(nft);
+                if is_there.map_err(firewall_error)? {
                     return Ok(Reapplied::Complete);
                 }
                 let handles = rules.nft_ensure(&mut *session.nft()?, false).map_err(firewall_error)?;

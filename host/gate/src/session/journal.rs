@@ -1,13 +1,16 @@
 //! The run's use of its attachment's record: the journal (docs/journal.md).
 
+use super::holder::named;
 use super::{Leftover, Session, Undo};
 use crate::clock::now;
 use crate::effect::{Effect, RecordTiming, link_change};
 use crate::errors::{kernel_error, state_error};
+use ipnet::IpNet;
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
 use postern_state::{Header, Record, Section, Stage, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
+use std::net::IpAddr;
 
 impl Session {
     /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD, or to none: a path can
@@ -261,17 +264,19 @@ impl Session {
     /// The record can't be written: the ADD must be undone.
     pub fn made(&mut self, result: &CniResult) -> Result<(), OpError> {
         // An address that a plugin only passes on belongs to another plugin.
-        let own = result.ips.iter().filter(|ip| self.owns(&ip.address));
-        let addresses = own.map(|ip| ip.address.to_string()).collect();
-        match &mut self.record {
-            Some(record) if self.begun => {
-                let mut path = std::mem::take(&mut self.path);
-                path.mac = self.container_mac.map(|mac| mac.to_string());
-                path.routes = result.routes.iter().filter_map(route).collect();
-                record.made(&self.section, addresses, path).map_err(state_error)
-            }
-            _ => Ok(()),
+        let own: Vec<IpNet> = result.ips.iter().map(|ip| ip.address).filter(|address| self.owns(address)).collect();
+        if self.record.is_none() || !self.begun {
+            return Ok(());
         }
+        let addresses: Vec<IpAddr> = own.iter().map(IpNet::addr).collect();
+        let is_indexed = self.index(&addresses)?;
+        let mut path = std::mem::take(&mut self.path);
+        path.mac = self.container_mac.map(|mac| mac.to_string());
+        path.routes = result.routes.iter().filter_map(route).collect();
+        if let Some(record) = &mut self.record {
+            record.made(&self.section, own.iter().map(IpNet::to_string).collect(), path).map_err(state_error)?;
+        }
+        self.index_again(is_indexed, &addresses)
     }
 
     /// Notes that the runtime has the result.
@@ -329,17 +334,22 @@ impl Session {
     /// The record can't be written: the operation must not be carried out.
     pub fn intend(&mut self, effect: impl Into<Effect>) -> Result<(), OpError> {
         let effect = effect.into();
-        let sequence = match effect.record_timing() {
-            RecordTiming::Never => None,
+        let (sequence, addresses, is_indexed) = match effect.record_timing() {
+            RecordTiming::Never => (None, Vec::new(), true),
             // An effect of an earlier run is not undone by this one.
             RecordTiming::Once if is_listed(self.record_for_writing()?, &effect) => return Ok(()),
             RecordTiming::Once | RecordTiming::EachTime => {
                 let section = self.section();
-                Some(self.record_for_writing()?.append(&section, &effect, effect.is_link()).map_err(state_error)?)
+                self.record_for_writing()?;
+                let addresses = named(&effect);
+                let is_indexed = self.index(&addresses)?;
+                let record = self.record_for_writing()?;
+                let sequence = record.append(&section, &effect, effect.is_link()).map_err(state_error)?;
+                (Some(sequence), addresses, is_indexed)
             }
         };
         self.undo.push(Undo { sequence, effect, leases: Vec::new() });
-        Ok(())
+        self.index_again(is_indexed, &addresses)
     }
 
     /// Notes that this plugin is about to join with a link of another.
@@ -404,10 +414,15 @@ impl Session {
 
     /// Notes the kernel's numbers of an effect that was made. Without a note, the effect must be searched.
     pub fn known_by(&mut self, effect: &Effect, handles: &[u64]) {
+        self.known_in(effect, handles, &[]);
+    }
+
+    /// As [`Session::known_by`], with the kernel's numbers of the tables in which the rules are.
+    pub fn known_in(&mut self, effect: &Effect, handles: &[u64], tables: &[u64]) {
         let noted = self.record.iter().flat_map(|record| record.effects(None)).filter(|noted| noted.effect == *effect);
         let last = noted.map(|noted| noted.seq).next_back();
         if let (false, Some(sequence), Some(record)) = (handles.is_empty(), last, self.record.as_mut()) {
-            let noted = record.note_handles(sequence, handles);
+            let noted = record.note_handles(sequence, handles, tables);
             self.tell(noted);
         }
     }

@@ -38,6 +38,8 @@ struct Line {
     of: Option<u64>,
     #[serde(default)]
     handles: Vec<u64>,
+    #[serde(default)]
+    tables: Vec<u64>,
     #[serde(flatten)]
     change: Option<Change>,
 }
@@ -117,13 +119,15 @@ pub(super) fn parse<E: DeserializeOwned>(path: &Path, content: &[u8]) -> std::re
             if line.link {
                 section::makes_link(&mut parsed.sections, &line.plugin);
             }
-            parsed.live.push(Effect { seq, section: line.plugin, effect, handles: Vec::new() });
+            parsed.live.push(Effect { seq, section: line.plugin, effect, handles: Vec::new(), tables: Vec::new() });
             parsed.next_seq = parsed.next_seq.max(seq.saturating_add(1));
         } else if let Some(seq) = line.removed {
             parsed.live.retain(|effect| effect.seq != seq);
         } else if let Some(seq) = line.of {
             let noted = parsed.live.iter_mut().find(|effect| effect.seq == seq);
-            noted.into_iter().for_each(|effect| effect.handles.clone_from(&line.handles));
+            if let Some(effect) = noted {
+                (effect.handles, effect.tables) = (line.handles, line.tables);
+            }
         } else if let Some(change) = line.change {
             section::apply(&mut parsed.sections, &line.plugin, change);
         }

@@ -63,6 +63,15 @@ pub fn find(root: &Path, key: &RecordKey) -> Result<Option<Summary>> {
     Ok(look(&directory, &name_in(&directory, key)?))
 }
 
+/// True if there is a file of this record below `root`.
+///
+/// # Errors
+/// As [`list`].
+pub(crate) fn exists(root: &Path, key: &RecordKey) -> Result<bool> {
+    let Some(directory) = open_directory(root, false)? else { return Ok(false) };
+    Ok(directory.stat(&name_in(&directory, key)?)?.is_some())
+}
+
 /// Returns the records of one network below `root`, as [`list`] does. No file of another network is opened, except
 /// those of Postern 0.1, whose names don't show the network.
 ///

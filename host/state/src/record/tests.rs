@@ -84,13 +84,14 @@ fn handles_are_noted_beside_their_effect() {
     let mut record = open(&scratch);
     record.append("bridge", &link("a"), false).unwrap();
     record.append("bridge", &Act::Lease, false).unwrap();
-    record.note_handles(1, &[7, u64::MAX]).unwrap();
-    record.note_handles(9, &[1]).unwrap();
+    record.note_handles(1, &[7, u64::MAX], &[3]).unwrap();
+    record.note_handles(9, &[1], &[]).unwrap();
     drop(record);
     let record = existing(&scratch).unwrap().unwrap();
     assert!(record.warnings().is_empty());
-    let seen: Vec<_> = record.effects(None).into_iter().map(|noted| (noted.effect, noted.handles)).collect();
-    assert_eq!(seen, [(link("a"), vec![7, u64::MAX]), (Act::Lease, vec![])]);
+    let seen: Vec<_> =
+        record.effects(None).into_iter().map(|noted| (noted.effect, noted.handles, noted.tables)).collect();
+    assert_eq!(seen, [(link("a"), vec![7, u64::MAX], vec![3]), (Act::Lease, vec![], vec![])]);
     // A version ignores a line that it doesn't know, as earlier versions do with this note.
     let text = std::fs::read_to_string(path(&scratch)).unwrap();
     std::fs::write(path(&scratch), text.replace("\"of\"", "\"unknown\"").replace("\"handles\"", "\"numbers\""))

@@ -41,8 +41,9 @@ fn main() -> ExitCode {
 
 fn follow() -> Result<ExitCode, Error> {
     let Some(orders) = orders()? else { return Ok(ExitCode::SUCCESS) };
-    if let Some((seed, calls)) = orders.sequence.split_once(' ') {
-        sequence::play(seed.parse().unwrap_or_default(), calls.parse().unwrap_or_default());
+    if let [seed, calls, claimed @ ..] = orders.sequence.split(' ').collect::<Vec<_>>().as_slice() {
+        let claimed = claimed.iter().filter_map(|net| net.parse().ok()).collect();
+        sequence::play(seed.parse().unwrap_or_default(), calls.parse().unwrap_or_default(), claimed);
     }
     // Without `make`, a result that claims nothing.
     let made = if orders.make { make()? } else { CniResult::default() };

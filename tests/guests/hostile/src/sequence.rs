@@ -215,10 +215,10 @@ fn limits(random: &mut Random, held: &mut Held) -> Option<()> {
     }
 }
 
-/// Makes `calls` calls.
-pub fn play(seed: u64, calls: usize) {
+/// Makes `calls` calls. The guest claims some addresses as its own from the beginning.
+pub fn play(seed: u64, calls: usize, claimed: Vec<IpNet>) {
     let mut random = Random(seed.max(1));
-    let mut held = Held::default();
+    let mut held = Held { own: claimed, ..Held::default() };
     for _ in 0..calls {
         call(&mut random, &mut held);
     }
