@@ -76,7 +76,9 @@ pub mod point_to_point;
 pub mod port_mappings;
 pub mod resolv_conf;
 pub mod routes;
+pub mod source_routes;
 pub mod veth;
+pub mod vrf;
 
 pub use error::{DENIED, Error, all};
 pub use plugin::{Plugin, run};

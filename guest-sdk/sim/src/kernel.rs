@@ -126,6 +126,8 @@ pub struct Kernel {
     pub settings: BTreeMap<String, String>,
     /// The attributes of the attachment's link before they were changed.
     pub changed: Option<LinkSettings>,
+    /// Senders that have a routing table of their own, and that table.
+    pub rules: Vec<(IpAddr, u32)>,
     /// The number of garbage objects.
     pub garbage: u32,
     /// The number of the operation that fails, counted from 0, and its error.
@@ -168,6 +170,7 @@ impl Default for Kernel {
             resolv_conf: None,
             settings: BTreeMap::new(),
             changed: None,
+            rules: Vec::new(),
             garbage: 0,
             fail: None,
             log: Vec::new(),

@@ -359,6 +359,8 @@ impl NodeState {
                 let of_native = if delegated.native { "; only it knows what it did" } else { "" };
                 account.fact(plugin, "delegate", format!("{} was run{of_native}", delegated.plugin));
             }
+            Effect::Vrf(vrf) => self.in_vrf(account, plugin, vrf, container),
+            Effect::SourceRoutes(routing) => self.routed_by_source(account, plugin, routing, container),
             // No record lists these.
             Effect::LoopbackUp(LoopbackUp {}) | Effect::NamespaceSetting(_) => {}
         }

@@ -4,7 +4,7 @@ use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::libc;
 use postern_netlink::Request;
@@ -21,6 +21,7 @@ const IFA_FLAGS: u16 = 8;
 
 const IFA_F_DADFAILED: u32 = 0x08;
 const IFA_F_TENTATIVE: u32 = 0x40;
+const IFA_F_PERMANENT: u32 = 0x80;
 
 /// An address on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Address {
     pub scope: u8,
     /// Duplicate address detection is still running (IPv6).
     pub tentative: bool,
+    /// It was set by hand, and does not end by itself.
+    pub permanent: bool,
     /// Duplicate address detection found another owner (IPv6).
     pub dad_failed: bool,
 }
@@ -101,6 +104,17 @@ impl Netlink {
         self.acknowledged(subject, &message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// Puts back an address that a link had until now. The kernel does not ask other hosts for it again (IPv6).
+    ///
+    /// # Errors
+    /// As [`Netlink::add_address`].
+    pub fn add_known_address(&self, index: u32, net: IpNet) -> Result<()> {
+        let subject = Subject { operation: "add address", object: &format_args!("{net} to link {index}") };
+        let mut message = message(index, net);
+        message.header.flags |= AddressHeaderFlags::Nodad;
+        self.acknowledged(subject, &RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
     /// Takes an address off a link.
     ///
     /// # Errors
@@ -155,6 +169,7 @@ fn decode(payload: &[u8]) -> Option<Option<(u32, Address)>> {
         net: IpNet::new(own, u8_at(payload, 1)?).ok()?,
         scope: u8_at(payload, 3)?,
         tentative: flags & IFA_F_TENTATIVE != 0,
+        permanent: flags & IFA_F_PERMANENT != 0,
         dad_failed: flags & IFA_F_DADFAILED != 0,
     };
     Some(Some((index, address)))

@@ -1,4 +1,4 @@
-//! Postern's changes to the kernel's network: links, bridge ports, addresses, routes, sysctls, and their namespaces.
+//! Postern's changes to the kernel's network: links, bridge ports, addresses, routes, rules, sysctls, and their namespaces.
 //! Mechanism only: every function does what its caller says, and nothing here knows plugins or policy.
 //!
 //! Messages are built with rtnetlink's builders and sent over a small blocking socket (`postern-netlink`). A run needs
@@ -17,6 +17,7 @@ mod port;
 mod qdisc;
 mod random;
 mod route;
+mod rule;
 pub mod sysctl;
 mod worker;
 
@@ -27,6 +28,8 @@ pub use namespace::{Namespace, OpenError};
 pub use netlink::Netlink;
 pub use qdisc::{Qdisc, TokenBucket};
 pub use random::{random_mac, random_veth_name};
+pub use route::MAIN_TABLE;
+pub use rule::Rule;
 pub use sysctl::Sysctl;
 pub use worker::Worker;
 

@@ -13,7 +13,7 @@ use nix::libc;
 use postern_netlink::Request;
 use postern_netlink::{Attributes, u32_at};
 use postern_types::MacvlanMode;
-use rtnetlink::{LinkBridge, LinkMacVlan, LinkMessageBuilder, LinkUnspec, LinkVeth};
+use rtnetlink::{LinkBridge, LinkMacVlan, LinkMessageBuilder, LinkUnspec, LinkVeth, LinkVrf};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Length of `struct ifinfomsg`.
@@ -47,6 +47,7 @@ const IFLA_BRPORT_ISOLATED: u16 = 33;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_MACVLAN_MODE: u16 = 1;
+const IFLA_VRF_TABLE: u16 = 1;
 /// The room for an alternative name, in bytes, including the final zero byte.
 const ALTIFNAMSIZ: usize = 128;
 
@@ -101,6 +102,8 @@ pub struct Link {
     pub vlan_filtering: bool,
     /// `IFLA_MACVLAN_MODE`; `None` for every other link, and for an unknown mode.
     pub macvlan_mode: Option<MacvlanMode>,
+    /// `IFLA_VRF_TABLE`: the routing table of a VRF; `None` for every other link.
+    pub vrf_table: Option<u32>,
     /// `IFLA_IFALIAS`, free text.
     pub alias: Option<String>,
     /// `IFLA_PERM_ADDRESS`: the address that its driver gave it, independent of later settings. Virtual links have
@@ -143,6 +146,7 @@ impl Link {
             isolated: false,
             vlan_filtering: false,
             macvlan_mode: None,
+            vrf_table: None,
             alias: None,
             permanent: None,
             other_names: Vec::new(),
@@ -174,6 +178,11 @@ impl Link {
                         let data = attribute.nested().first(IFLA_INFO_DATA);
                         let mode = data.and_then(|data| data.nested().first(IFLA_MACVLAN_MODE));
                         link.macvlan_mode = mode.and_then(|mode| mode.u32()).and_then(macvlan_mode);
+                    }
+                    if link.kind == "vrf" {
+                        let data = attribute.nested().first(IFLA_INFO_DATA);
+                        let table = data.and_then(|data| data.nested().first(IFLA_VRF_TABLE));
+                        link.vrf_table = table.and_then(|table| table.u32());
                     }
                     // Each kind has its own attribute numbers.
                     if link.kind == "bridge" {
@@ -518,6 +527,19 @@ impl Netlink {
             link = link.setns_by_fd(namespace.as_raw_fd());
         }
         self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link.build()), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Creates a VRF with this routing table, which stays down.
+    ///
+    /// # Errors
+    /// `EEXIST` if a link has that name, `EOPNOTSUPP` for a kernel without VRFs.
+    pub fn create_vrf(&self, name: &str, table: u32) -> Result<()> {
+        let subject = Subject { operation: "create VRF", object: &name };
+        if !is_link_name(name) {
+            return Err(subject.invalid("no link can have this name"));
+        }
+        let message = RouteNetlinkMessage::NewLink(LinkVrf::new(name, table).build());
+        self.acknowledged(subject, &message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Moves the link into another namespace, with this name and this alias (`""` is none). It is down there, without

@@ -4,13 +4,14 @@ use crate::address::ip;
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
 use ipnet::IpNet;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType};
+use nix::errno::Errno;
 use nix::libc;
 use postern_netlink::Request;
 use postern_netlink::{Attribute, Attributes, u8_at, u16_at, u32_at};
-use postern_types::Route;
+use postern_types::{KeptRoute, Route};
 use rtnetlink::RouteMessageBuilder;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -33,7 +34,8 @@ const RTAX_MTU: u16 = 2;
 const RTAX_ADVMSS: u16 = 8;
 
 /// The main table, `RT_TABLE_MAIN`.
-const MAIN: u32 = 254;
+pub const MAIN_TABLE: u32 = 254;
+const MAIN: u32 = MAIN_TABLE;
 
 impl Netlink {
     /// Adds a route through link `oif`. As in the native plugins the request says "create" and neither "exclusive" nor
@@ -61,6 +63,66 @@ impl Netlink {
     /// Those of [`Netlink::add_route`]; `EEXIST` for any route to that destination of the same metric.
     pub fn add_first_route(&self, oif: u32, route: &Route) -> Result<()> {
         self.new_route(oif, route, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Puts a route through link `oif` into its table, in the place of one to the same destination with the same metric.
+    ///
+    /// # Errors
+    /// Those of [`Netlink::add_route`], without `EEXIST`.
+    pub fn replace_route(&self, oif: u32, kept: &KeptRoute) -> Result<()> {
+        self.keep_route(oif, kept, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Puts a route through link `oif` into its table, beside those that are there.
+    ///
+    /// # Errors
+    /// Those of [`Netlink::add_route`].
+    pub fn restore_route(&self, oif: u32, kept: &KeptRoute) -> Result<()> {
+        self.keep_route(oif, kept, NLM_F_CREATE)
+    }
+
+    fn keep_route(&self, oif: u32, kept: &KeptRoute, flags: u16) -> Result<()> {
+        let object = Described { route: &kept.route, oif };
+        let subject = Subject { operation: "add route", object: &object };
+        let mut message = add_message(oif, &kept.route).map_err(|why| subject.invalid(&why))?;
+        message.header.protocol = RouteProtocol::from(kept.protocol);
+        self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), flags)
+    }
+
+    /// Deletes this route through link `oif` from its table: the one with its destination, gateway and metric. False if
+    /// there is none.
+    ///
+    /// # Errors
+    /// Those of the request; none is expected.
+    pub fn delete_route(&self, oif: u32, route: &Route) -> Result<bool> {
+        let object = Described { route, oif };
+        let subject = Subject { operation: "delete route", object: &object };
+        let route = Route { source: None, mtu: None, advmss: None, ..route.clone() };
+        let mut message = add_message(oif, &route).map_err(|why| subject.invalid(&why))?;
+        message.header.protocol = RouteProtocol::Unspec;
+        message.header.kind = RouteType::Unspec;
+        message.header.scope = RouteScope::NoWhere;
+        match self.acknowledged(subject, &RouteNetlinkMessage::DelRoute(message), 0) {
+            Ok(()) => Ok(true),
+            // No such route, no such table, no such link.
+            Err(error) if [Errno::ESRCH, Errno::ENOENT, Errno::ENODEV].iter().any(|errno| error.is(*errno)) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the unicast routes of all tables with their origin, each with its outgoing link.
+    ///
+    /// # Errors
+    /// As [`Netlink::all_routes`].
+    pub fn kept_routes(&self) -> Result<Vec<(u32, KeptRoute)>> {
+        let subject = Subject { operation: "list", object: &"routes" };
+        let request = Request::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
+        self.dump(subject, request, |payload, routes| {
+            let protocol = u8_at(payload, 5)?;
+            each_hop(payload, |link, route| routes.push((link, KeptRoute { route, protocol })))
+        })
     }
 
     /// Deletes the route to `net`'s network through link `oif` from the main table, with any scope, type, source and

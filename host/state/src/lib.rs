@@ -22,6 +22,7 @@ mod lease_index;
 mod leases;
 pub mod node;
 mod record;
+mod routing_lock;
 mod trust;
 
 use std::sync::OnceLock;
@@ -37,6 +38,7 @@ pub use record::{
     DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, find, is_busy, list,
     list_collectable, list_of, list_others, list_with, plugin_of, tidy,
 };
+pub use routing_lock::RoutingLock;
 pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat};
 
 /// Returns the identity of the running kernel from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)). It changes

@@ -26,6 +26,7 @@ pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, T
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use reply::Reply;
 pub use values::{
-    Address, Backend, BridgeInfo, DeviceKey, Dns, FirewallBackend, IngressPolicy, LeaseGrant, LeaseRange, LinkInfo,
-    LinkSettings, LinkSysctl, MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, SubnetFile, VethPair, VlanId,
+    Address, Backend, BridgeInfo, DeviceKey, Dns, FirewallBackend, IngressPolicy, KeptRoute, LeaseGrant, LeaseRange,
+    LinkInfo, LinkSettings, LinkSysctl, MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, RouteSource, SubnetFile,
+    VethPair, VlanId,
 };

@@ -102,6 +102,26 @@ pub struct Route {
     pub scope: Option<u8>,
 }
 
+/// A route that was found, and can be put into the kernel again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptRoute {
+    /// The route, with its table.
+    #[serde(flatten)]
+    pub route: Route,
+    /// Its origin, `rtm_protocol`: 2 is the kernel, 3 a program.
+    pub protocol: u8,
+}
+
+/// One of the attachment's own addresses that packets may come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteSource {
+    /// The address.
+    pub address: IpNet,
+    /// The next hop of what it sends beyond its network; `None` if it sends nothing there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<IpAddr>,
+}
+
 /// Attributes of a link that a plugin changes or compares; `None` leaves one alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

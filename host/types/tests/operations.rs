@@ -5,7 +5,7 @@
 
 use postern_types::{
     Backend, Capability, DeviceKey, IngressPolicy, LeaseRange, LinkSettings, LinkSysctl, MacvlanMode, NatSources,
-    Operation, PortSpec, RateLimit, Route, ops,
+    Operation, PortSpec, RateLimit, Route, RouteSource, ops,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -41,6 +41,10 @@ fn samples() -> Vec<Operation> {
         start: "10.1.0.10".parse().ok(),
         end: "10.1.0.20".parse().ok(),
         gateway: "10.1.0.1".parse().ok(),
+    };
+    let source = |gateway: Option<&str>| RouteSource {
+        address: "10.1.0.2/24".parse().unwrap(),
+        gateway: gateway.map(|gateway| gateway.parse().unwrap()),
     };
     let settings = || LinkSettings {
         mac: Some(mac),
@@ -151,6 +155,13 @@ fn samples() -> Vec<Operation> {
         ops::Delegate::Check.into(),
         ops::Delegate::Status.into(),
         ops::Delegate::Gc.into(),
+        ops::SourceRoutes::Apply { link: 21, sources: vec![source(Some("10.1.0.1"))], table: None, hints: true }.into(),
+        ops::SourceRoutes::Apply { link: 22, sources: vec![source(None)], table: Some(500), hints: false }.into(),
+        ops::SourceRoutes::Check.into(),
+        ops::SourceRoutes::Remove.into(),
+        ops::Vrf::Join { link: 23, name: "blue".to_owned(), table: Some(10) }.into(),
+        ops::Vrf::Check { name: "blue".to_owned() }.into(),
+        ops::Vrf::Leave.into(),
     ]
 }
 
@@ -208,7 +219,7 @@ fn where_capabilities_act() {
     };
     assert_eq!(
         names(Capability::acts_in_container),
-        "link veth addresses routes link-sysctl loopback parent macvlan device firewall bandwidth namespace-sysctl link-settings delegate"
+        "link veth addresses routes link-sysctl loopback parent macvlan device firewall bandwidth namespace-sysctl link-settings delegate source-routes vrf"
     );
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

@@ -220,6 +220,8 @@ fn scenarios() -> Vec<Scenario> {
             }),
             BOTH,
         ),
+        behind("sbr", "sbr", &single, json!({"bridge": null})),
+        behind("sbr dual", "sbr", &dual, json!({"bridge": null})),
         behind("tuning", "tuning", &single, json!({"mtu": 1400, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}})),
     ]
 }

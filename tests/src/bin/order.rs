@@ -69,6 +69,10 @@ fn configurations(plugin: &str) -> Vec<Value> {
         "macvlan" => vec![json!({"master": "parent0", "linkInContainer": false})],
         "host-device" => vec![json!({"device": "spare0"})],
         "flannel" => vec![json!({"delegate": {"bridge": "order0"}, "subnetFile": "/run/subnet.env", "ipam": null})],
+        "vrf" => vec![json!({"vrfname": "order0", "prevResult": {"cniVersion": "1.1.0"}})],
+        "sbr" => vec![
+            json!({"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}}),
+        ],
         "tuning" => vec![json!({"sysctl": {"net.core.somaxconn": "500"}, "prevResult": {"cniVersion": "1.1.0"}})],
         "static" => {
             vec![json!({"ipam": {"type": "static", "addresses": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}})]

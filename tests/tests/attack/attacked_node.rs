@@ -248,6 +248,7 @@ impl AttackedNode {
         // The attacks' own rules are no part of the node.
         found.retain(|path, _| {
             !path.starts_with("/run/postern/verified")
+                && !path.starts_with(LOCKS)
                 && !["hostile", "rogue", "chained", "behind", "portmap"]
                     .iter()
                     .any(|plugin| *path == format!("/etc/postern/policy/{plugin}.toml"))
@@ -282,6 +283,9 @@ const ADDRESSES: &str = "/run/postern/addresses";
 /// gone. A port comes behind the number of its protocol.
 const PORTS: &str = "/run/postern/ports";
 const NEIGHBOURS: [(usize, usize); 3] = [(0, 9443), (1, 9053), (0, 9444)];
+
+/// Empty files, which serve as locks of routing tables.
+const LOCKS: &str = "/run/postern/routing";
 
 /// Returns the entry of a port in the index.
 fn slot(index: &[u8], (protocol, port): (usize, usize)) -> Vec<u8> {

@@ -31,8 +31,10 @@ mod previous;
 mod release;
 mod results;
 mod sequences;
+mod source_routes;
 mod state;
 mod tuning;
+mod vrf;
 mod wire;
 
 use anyhow::Result;

@@ -144,6 +144,8 @@ impl Rules {
             "firewall",
             "namespace-sysctl",
             "link-settings",
+            "source-routes",
+            "vrf",
         ];
         for name in PLAIN.into_iter().chain(with_objects) {
             if !random.chance(3) || rules.behind && !BEHIND.contains(&name) {
@@ -202,6 +204,8 @@ impl Rules {
                         "directories = [\"/var/lib/hostile/tuned\"]\nmacs = [\"02:00:00:00:00:01\"]\ntx-queue-length = [\"5\"]\n",
                     ])
                     .to_owned(),
+                "vrf" => random.one_of(&["names = [\"blue\"]\n", "names = [\"*\"]\ntables = [\"10\"]\n"]).to_owned(),
+                "source-routes" => random.one_of(&["", "tables = [\"100\", \"254\"]\n"]).to_owned(),
                 "device" => random.one_of(&["names = [\"wire1\"]\n", "names = [\"wire*\", \"cni0\"]\n"]).to_owned(),
                 _ => String::new(),
             };

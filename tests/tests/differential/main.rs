@@ -19,7 +19,9 @@ mod observed;
 mod portmap;
 mod protocol;
 mod ptp;
+mod sbr;
 mod tuning;
+mod vrf;
 
 use anyhow::{Context, Result, bail};
 use observed::Observed;
@@ -82,7 +84,9 @@ fn test() -> Result<()> {
         bandwidth::cases(),
         ipam::cases(),
         protocol::cases(),
+        sbr::cases(),
         tuning::cases(),
+        vrf::cases(),
         flannel::cases(),
         cross::cases(),
     ]

@@ -107,6 +107,8 @@ pub fn all() -> Vec<Scenario> {
             "bandwidth",
             json!({"ingressRate": 8000, "ingressBurst": 16_000, "egressRate": 80_000, "egressBurst": 160_000}),
         ),
+        behind_bridge("sbr", "sbr", json!({"addSourceHints": true})),
+        behind_bridge("sbr table", "sbr", json!({"table": 500})),
         scenario("loopback", "loopback", &Value::Null, json!({})),
         scenario("host-local", "host-local", &dual, json!({})),
         scenario("static", "static", &fixed, json!({})),

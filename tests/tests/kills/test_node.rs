@@ -57,6 +57,7 @@ fn networks() -> [Network; 6] {
         let limits =
             json!({"ingressRate": 8_000_000, "ingressBurst": 80_000, "egressRate": 8_000_000, "egressBurst": 80_000});
         network.plugins.push(plugin(name, "bandwidth", limits));
+        network.plugins.push(plugin(name, "sbr", json!({})));
         network.plugins.push(plugin(name, "firewall", json!({"backend": "iptables", "ingressPolicy": "same-bridge"})));
         network.plugins.push(plugin(name, "tuning", json!({"mtu": 1400, "txQLen": 77})));
         network

@@ -25,7 +25,9 @@ mod point_to_point;
 mod port_mappings;
 mod resolv_conf;
 mod routes;
+mod source_routes;
 mod veth;
+mod vrf;
 
 use crate::kernel::Kernel;
 use postern_types::{OpError, Operation, Reply};
@@ -60,5 +62,7 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::NamespaceSysctl(operation) => namespace_sysctl::answer(kernel, operation),
         Operation::LinkSettings(operation) => link_settings::answer(kernel, operation),
         Operation::Delegate(operation) => delegate::answer(kernel, operation),
+        Operation::SourceRoutes(operation) => source_routes::answer(kernel, operation),
+        Operation::Vrf(operation) => vrf::answer(kernel, operation),
     }
 }

@@ -65,7 +65,9 @@ impl Kernel {
 
     fn main_routes(&self, handle: Handle) -> Result<Vec<Route>, OpError> {
         let link = self.held(handle)?;
-        let main = |route: &&Route| link.info.up && matches!(route.table, None | Some(254));
+        // Also those that source routing has moved.
+        let is_seen = |table: u32| table == 254 || self.rules.iter().any(|(_, own)| *own == table);
+        let main = |route: &&Route| link.info.up && route.table.is_none_or(is_seen);
         Ok(link.routes.iter().filter(main).cloned().collect())
     }
 }

@@ -6,7 +6,9 @@ use crate::node_state::NodeState;
 use ipnet::IpNet;
 use postern_firewall::firewalld;
 use postern_gate::effect::port_mappings::localnet_is_on;
-use postern_gate::effect::{Bandwidth, Firewall, Isolation, LinkChange, MacGuard, Macvlan, Port, PortMappings, Veth};
+use postern_gate::effect::{
+    Bandwidth, Firewall, Isolation, LinkChange, MacGuard, Macvlan, Port, PortMappings, SourceRoutes, Veth, Vrf,
+};
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
 use postern_state::{Header, Owner};
@@ -106,6 +108,38 @@ impl NodeState {
         }
         if !differing.is_empty() {
             let what = format!("{} in the container has {differing}, and was given {}", own.name, change.after);
+            account.differs(what, AGAIN, false);
+        }
+    }
+
+    /// Compares the VRF of the attachment's link.
+    pub(super) fn in_vrf(&self, account: &mut Account, plugin: &str, vrf: &Vrf, container: Option<&Found>) {
+        account.fact(plugin, "VRF", format!("{}, table {}", vrf.name, vrf.table));
+        let Some(found) = container else { return };
+        let Some(own) = found.links.iter().find(|link| link.index == vrf.index) else { return };
+        let master = own.master.and_then(|master| found.links.iter().find(|link| link.index == master));
+        if master.is_none_or(|master| master.vrf_table != Some(vrf.table)) {
+            let what = format!("{} in the container is not in VRF {}, which it was put into", own.name, vrf.name);
+            account.differs(what, AGAIN, false);
+        }
+    }
+
+    /// Compares the tables of source routing. Rules of the container are compared by CHECK.
+    pub(super) fn routed_by_source(
+        &self,
+        account: &mut Account,
+        plugin: &str,
+        routing: &SourceRoutes,
+        container: Option<&Found>,
+    ) {
+        for rule in &routing.rules {
+            account.fact(plugin, "source routing", format!("from {} by table {}", rule.source, rule.table));
+        }
+        let Some(found) = container else { return };
+        let (Some(routes), true) = (&found.routes, found.links.iter().any(|link| link.index == routing.index)) else {
+            return;
+        };
+        if let Some(what) = routing.missing_route(routes.iter().map(|(link, route)| (*link, route))) {
             account.differs(what, AGAIN, false);
         }
     }

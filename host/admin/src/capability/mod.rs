@@ -26,7 +26,9 @@ mod point_to_point;
 mod port_mappings;
 mod resolv_conf;
 mod routes;
+mod source_routes;
 mod veth;
+mod vrf;
 
 use crate::learn::{Key, Source, WidestValue};
 use crate::lists::Network;
@@ -98,6 +100,8 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::NamespaceSysctl => &namespace_sysctl::PAGE,
         Capability::LinkSettings => &link_settings::PAGE,
         Capability::Delegate => &delegate::PAGE,
+        Capability::SourceRoutes => &source_routes::PAGE,
+        Capability::Vrf => &vrf::PAGE,
     }
 }
 
@@ -128,6 +132,8 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::NamespaceSysctl(operation) => operation,
         Operation::LinkSettings(operation) => operation,
         Operation::Delegate(operation) => operation,
+        Operation::SourceRoutes(operation) => operation,
+        Operation::Vrf(operation) => operation,
     }
 }
 

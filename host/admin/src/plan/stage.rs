@@ -347,6 +347,8 @@ impl Stage {
             | Operation::Loopback(_)
             | Operation::NamespaceSysctl(_)
             | Operation::LinkSettings(_)
+            | Operation::SourceRoutes(_)
+            | Operation::Vrf(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),
         }
     }

@@ -29,7 +29,9 @@ pub mod point_to_point;
 pub mod port_mappings;
 pub mod resolv_conf;
 pub mod routes;
+pub mod source_routes;
 pub mod veth;
+pub mod vrf;
 
 use crate::gate::Gate;
 use facts::Facts;
@@ -62,6 +64,8 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::NamespaceSysctl => &namespace_sysctl::FACTS,
         Capability::LinkSettings => &link_settings::FACTS,
         Capability::Delegate => &delegate::FACTS,
+        Capability::SourceRoutes => &source_routes::FACTS,
+        Capability::Vrf => &vrf::FACTS,
     }
 }
 
@@ -95,5 +99,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::NamespaceSysctl(operation) => namespace_sysctl::execute(gate, operation),
         Operation::LinkSettings(operation) => link_settings::execute(gate, operation),
         Operation::Delegate(operation) => delegate::execute(gate, operation),
+        Operation::SourceRoutes(operation) => source_routes::execute(gate, operation),
+        Operation::Vrf(operation) => vrf::execute(gate, operation),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::capability::addresses::not_own;
 use crate::capability::facts::{Facts, Needed};
+use crate::effect::source_routes;
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
@@ -60,10 +61,17 @@ fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Resu
     Ok(Reply::Done)
 }
 
-/// `routes.list`.
+/// `routes.list`. A later plugin may have moved routes into another table: by the record these are listed too.
 fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, _) = gate.front.own(handle)?;
-    Ok(Reply::Routes(
-        gate.session.container_required()?.netlink().map_err(kernel_error)?.routes(index).map_err(kernel_error)?,
-    ))
+    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    let mut routes = netlink.routes(index).map_err(kernel_error)?;
+    let tables = source_routes::tables(gate.session, index);
+    if !tables.is_empty() {
+        let all = netlink.all_routes().map_err(kernel_error)?;
+        let is_moved = |table: Option<u32>| table.is_some_and(|table| tables.contains(&table));
+        let moved = all.into_iter().filter(|(link, route)| *link == index && is_moved(route.table));
+        routes.extend(moved.map(|(_, route)| route));
+    }
+    Ok(Reply::Routes(routes))
 }

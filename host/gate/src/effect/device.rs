@@ -458,6 +458,7 @@ pub(crate) mod tests {
             isolated: false,
             vlan_filtering: false,
             macvlan_mode: None,
+            vrf_table: None,
             alias: None,
             permanent: None,
             other_names: Vec::new(),

@@ -225,6 +225,8 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         | Effect::PortMappings(_)
         | Effect::LinkChange(_)
         | Effect::Delegated(_)
+        | Effect::SourceRoutes(_)
+        | Effect::Vrf(_)
         | Effect::NamespaceSetting(_)
         | Effect::LoopbackUp(_) => None,
     };

@@ -27,7 +27,9 @@ mod namespace_setting;
 mod native;
 mod port;
 pub mod port_mappings;
+pub mod source_routes;
 mod veth;
+pub mod vrf;
 
 pub use bandwidth::Bandwidth;
 pub use delegated::Delegated;
@@ -44,7 +46,9 @@ pub use namespace_setting::NamespaceSetting;
 pub use native::Native;
 pub use port::Port;
 pub use port_mappings::PortMappings;
+pub use source_routes::SourceRoutes;
 pub use veth::Veth;
+pub use vrf::Vrf;
 
 use crate::need::Need;
 use crate::session::Session;
@@ -192,6 +196,8 @@ effects! {
     LinkChange: link_change;
     NamespaceSetting: namespace_setting;
     Delegated: delegated;
+    SourceRoutes: source_routes;
+    Vrf: vrf;
 }
 
 impl Effect {
@@ -264,8 +270,9 @@ impl Effect {
 
 #[cfg(test)]
 mod tests {
+    use super::source_routes::SourceRule;
     use super::*;
-    use postern_types::{Backend, FirewallBackend, IngressPolicy, LinkSettings, Mac, RateLimit};
+    use postern_types::{Backend, FirewallBackend, IngressPolicy, KeptRoute, LinkSettings, Mac, RateLimit, Route};
 
     /// The form of each effect in records, and the forms that earlier versions wrote.
     #[test]
@@ -408,6 +415,47 @@ mod tests {
                     before: "128".to_owned(),
                 }),
                 r#"{"effect":"namespace-setting","key":"core/somaxconn","before":"128"}"#,
+            ),
+            (
+                Effect::SourceRoutes(SourceRoutes {
+                    index: 2,
+                    rules: vec![SourceRule { source: "10.1.0.2".parse().unwrap(), table: 100 }],
+                    ..SourceRoutes::default()
+                }),
+                r#"{"effect":"source-routes","index":2,"rules":[{"source":"10.1.0.2","table":100}]}"#,
+            ),
+            (
+                Effect::SourceRoutes(SourceRoutes {
+                    index: 2,
+                    rules: Vec::new(),
+                    routes: Vec::new(),
+                    moved: vec![KeptRoute {
+                        route: Route {
+                            dst: "10.1.0.0/24".parse().unwrap(),
+                            gateway: None,
+                            source: "10.1.0.2".parse().ok(),
+                            mtu: None,
+                            advmss: None,
+                            priority: None,
+                            table: Some(254),
+                            scope: Some(253),
+                        },
+                        protocol: 2,
+                    }],
+                    hints: Vec::new(),
+                }),
+                r#"{"effect":"source-routes","index":2,"rules":[],"moved":[{"dst":"10.1.0.0/24","source":"10.1.0.2","table":254,"scope":253,"protocol":2}]}"#,
+            ),
+            (
+                Effect::Vrf(Vrf {
+                    index: 2,
+                    name: "blue".to_owned(),
+                    table: 10,
+                    made: true,
+                    addresses: vec!["fd00::2/64".parse().unwrap()],
+                    moved: Vec::new(),
+                }),
+                r#"{"effect":"vrf","index":2,"name":"blue","table":10,"made":true,"addresses":["fd00::2/64"]}"#,
             ),
         ] {
             assert_eq!(serde_json::to_string(&effect).unwrap(), text);

@@ -204,6 +204,8 @@ impl Session {
             | Effect::PortMappings(_)
             | Effect::LinkChange(_)
             | Effect::Delegated(_)
+            | Effect::SourceRoutes(_)
+            | Effect::Vrf(_)
             | Effect::NamespaceSetting(_) => false,
         };
         self.is_claimed_by(|summary| {

@@ -28,7 +28,9 @@ mod point_to_point;
 mod port_mappings;
 pub mod resolv_conf;
 mod routes;
+mod source_routes;
 mod veth;
+mod vrf;
 
 use crate::grammar::Key;
 use crate::granted::Grant;
@@ -91,6 +93,8 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::NamespaceSysctl(operation) => operation,
         Operation::LinkSettings(operation) => operation,
         Operation::Delegate(operation) => operation,
+        Operation::SourceRoutes(operation) => operation,
+        Operation::Vrf(operation) => operation,
     }
 }
 
@@ -121,5 +125,7 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::NamespaceSysctl => namespace_sysctl::KEYS,
         Capability::LinkSettings => link_settings::KEYS,
         Capability::Delegate => delegate::KEYS,
+        Capability::SourceRoutes => source_routes::KEYS,
+        Capability::Vrf => vrf::KEYS,
     }
 }

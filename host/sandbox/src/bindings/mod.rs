@@ -27,8 +27,10 @@ mod point_to_point;
 mod port_mappings;
 mod resolv_conf;
 mod routes;
+mod source_routes;
 mod types;
 mod veth;
+mod vrf;
 
 use crate::imports::{Interface, Own, own};
 use crate::state::State;
@@ -138,6 +140,10 @@ fn interface(capability: Capability) -> Interface {
             ("postern:cni/link-settings", |linker| wit::link_settings::add_to_linker::<_, Own>(linker, own))
         }
         Capability::Delegate => ("postern:cni/delegate", |linker| wit::delegate::add_to_linker::<_, Own>(linker, own)),
+        Capability::SourceRoutes => {
+            ("postern:cni/source-routes", |linker| wit::source_routes::add_to_linker::<_, Own>(linker, own))
+        }
+        Capability::Vrf => ("postern:cni/vrf", |linker| wit::vrf::add_to_linker::<_, Own>(linker, own)),
     }
 }
 

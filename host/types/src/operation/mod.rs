@@ -28,8 +28,10 @@ mod point_to_point;
 mod port_mappings;
 mod resolv_conf;
 mod routes;
+mod source_routes;
 mod table;
 mod veth;
+mod vrf;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -159,6 +161,8 @@ capabilities! {
     NamespaceSysctl: namespace_sysctl, "namespace-sysctl";
     LinkSettings: link_settings, "link-settings";
     Delegate: delegate, "delegate";
+    SourceRoutes: source_routes, "source-routes";
+    Vrf: vrf, "vrf";
 }
 
 impl Capability {

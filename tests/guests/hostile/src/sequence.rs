@@ -7,13 +7,13 @@ use postern_guest::link::Link;
 use postern_guest::parent::Parent;
 use postern_guest::types::{
     Backend, DeviceKey, Forward, IngressPolicy, LeaseRange, LinkSettings, Mac, MacvlanMode, NatSources, PortSpec,
-    RateLimit, Route,
+    RateLimit, Route, RouteSource,
 };
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
     addresses, attachments, bandwidth, bridge, device, firewall, forwarding, ipam, leases, link, link_settings,
     link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point, port_mappings,
-    resolv_conf, routes, veth,
+    resolv_conf, routes, source_routes, veth, vrf,
 };
 use std::net::IpAddr;
 
@@ -226,7 +226,7 @@ pub fn play(seed: u64, calls: usize, claimed: Vec<IpNet>) {
 
 /// One call. What becomes of it is the host's business.
 fn call(random: &mut Random, held: &mut Held) -> Option<()> {
-    match random.below(57) {
+    match random.below(63) {
         0 => held.links.extend(link::own().ok()?),
         1..=3 => {
             let mtu = random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied());
@@ -321,6 +321,18 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
         }
         52 => namespace_sysctl::set(random.one_of(&SYSCTLS)?, random.one_of(&["500", "1", "x"])?).ok()?,
         53 => link_settings::restore().ok()?,
+        57 | 58 => {
+            let address = if random.below(3) == 0 { random.net() } else { *random.one_of(&held.own)? };
+            let source = RouteSource { address, gateway: random.perhaps(Random::address) };
+            let table = random.perhaps(|random| random.one_of(&[0, 100, 254, 255, 500]).copied());
+            source_routes::apply(random.one_of(&held.links)?, &[source], table, random.flip()).ok()?;
+        }
+        59 => source_routes::remove().ok()?,
+        60 | 61 => {
+            let table = random.perhaps(|random| random.one_of(&[0, 10, 254]).copied());
+            vrf::join(random.one_of(&held.links)?, random.one_of(&["blue", "red", "eth0", "lo"])?, table).ok()?;
+        }
+        62 => vrf::leave().ok()?,
         54..=56 => limits(random, held)?,
         _ => match random.below(6) {
             5 => drop(random.one_of(&held.parents)?.attributes().ok()?),

@@ -1,0 +1,135 @@
+use super::*;
+use postern_guest::fake::{self, Kernel, Place};
+use postern_guest::types::{ErrorCode, Operation, Route, ops};
+use proptest::prelude::*;
+
+const PREVIOUS: &str = r#","prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"veth1"},{"name":"eth0","sandbox":"/run/netns/c1"},{"name":"eth1","sandbox":"/run/netns/c1"}],
+    "ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1","interface":1},{"address":"fd00::3/64","gateway":"fd00::1"},{"address":"10.7.0.3/24","interface":2}],"dns":{"domain":"d"}}"#;
+
+fn call(verb: &str, keys: &str) -> Result<String, Error> {
+    let conf = format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"sbr"{keys}}}"#);
+    fake::call_verb(&Sbr, fake::env(verb), &conf)
+}
+
+fn message(verb: &str, keys: &str) -> String {
+    call(verb, keys).unwrap_err().object().msg.clone()
+}
+
+/// A container with the link that the plugin before made.
+fn linked() -> Kernel {
+    let mut kernel = Kernel::default();
+    let handle = kernel.add_link(Place::Container, "eth0", "veth");
+    let link = kernel.links.get_mut(&handle).unwrap();
+    link.info.up = true;
+    let to = |dst: &str, gateway: Option<&str>| Route {
+        dst: dst.parse().unwrap(),
+        gateway: gateway.map(|gateway| gateway.parse().unwrap()),
+        source: None,
+        mtu: None,
+        advmss: None,
+        priority: None,
+        table: None,
+        scope: None,
+    };
+    link.routes = vec![to("10.1.2.0/24", None), to("0.0.0.0/0", Some("10.1.2.1"))];
+    kernel
+}
+
+/// The sources with their gateways, the table, and if there are hints.
+type Asked = (Vec<(String, Option<String>)>, Option<u32>, bool);
+
+/// What the host was asked for.
+fn asked() -> Asked {
+    let log = fake::with(|kernel| kernel.log.clone());
+    let applied = log.iter().find_map(|operation| match operation {
+        Operation::SourceRoutes(ops::SourceRoutes::Apply { sources, table, hints, .. }) => {
+            let text = |source: &RouteSource| (source.address.to_string(), source.gateway.map(|g| g.to_string()));
+            Some((sources.iter().map(text).collect(), *table, *hints))
+        }
+        _ => None,
+    });
+    applied.unwrap()
+}
+
+#[test]
+fn own_addresses_are_routed_by_their_gateways() {
+    let (v4, v6) = ("10.1.2.3/24".to_owned(), "fd00::3/64".to_owned());
+    let gateway = |text: &str| Some(text.to_owned());
+    for (keys, expected) in [
+        ("", (vec![(v4.clone(), gateway("10.1.2.1")), (v6.clone(), gateway("fd00::1"))], None, false)),
+        (
+            r#","gateways":["fd00::9"],"addSourceHints":true"#,
+            (vec![(v4.clone(), gateway("10.1.2.1")), (v6.clone(), gateway("fd00::9"))], None, true),
+        ),
+        (
+            r#","GATEWAYS":["10.1.2.9","fd00::9"]"#,
+            (vec![(v4.clone(), gateway("10.1.2.9")), (v6.clone(), gateway("fd00::9"))], None, false),
+        ),
+        (r#","table":77"#, (vec![(v4.clone(), None), (v6.clone(), None)], Some(77), false)),
+    ] {
+        fake::install(linked());
+        let result = call("ADD", &format!("{keys}{PREVIOUS}")).unwrap();
+        assert!(result.contains("10.7.0.3") && result.contains("domain"), "{result}");
+        assert_eq!(asked(), expected, "{keys}");
+        call("CHECK", keys).unwrap();
+        call("DEL", keys).unwrap();
+        fake::with(|kernel| assert!(kernel.rules.is_empty()));
+    }
+}
+
+#[test]
+fn what_is_missing_is_told_as_native() {
+    let none = r#","prevResult":{"cniVersion":"1.1.0"}"#;
+    for (verb, keys, expected) in [
+        ("ADD", String::new(), "This plugin must be called as chained plugin"),
+        ("ADD", none.to_owned(), "No IP addresses supplied on interface: eth0"),
+        ("ADD", PREVIOUS.to_owned(), "Cannot find network interface eth0: Link not found"),
+        (
+            "ADD",
+            r#","table":"x""#.to_owned(),
+            "failed to parse network configuration: json: cannot unmarshal string into Go struct field PluginConf.table of type int",
+        ),
+        ("STATUS", r#","table":-1"#.to_owned(), "table -1 is out of range: invalid argument"),
+        ("ADD", r#","table":4294967296"#.to_owned(), "table 4294967296 is out of range: invalid argument"),
+        (
+            "STATUS",
+            r#","gateways":["10.1.2.1","10.1.2.2"]"#.to_owned(),
+            "`gateways` has two addresses of one IP version",
+        ),
+        (
+            "ADD",
+            r#","gateways":["10.1.2.1","fd00::1","fd00::2"]"#.to_owned(),
+            "`gateways` has 3 entries: one for each IP version is the most",
+        ),
+        ("ADD", r#","gateways":["10.1.2.1/24"]"#.to_owned(), "`gateways` has \"10.1.2.1/24\", which is no IP address"),
+    ] {
+        fake::install(Kernel::default());
+        assert_eq!(message(verb, &keys), expected, "{verb} {keys}");
+    }
+    call("DEL", r#","table":"x""#).unwrap();
+}
+
+#[test]
+fn every_failure_of_the_host_is_told() {
+    for (verb, count) in [("ADD", 2), ("CHECK", 1), ("DEL", 1), ("GC", 1)] {
+        for n in 0..count {
+            fake::install(linked());
+            fake::with(|kernel| kernel.fail_at(n, ErrorCode::Kernel));
+            let outcome = call(verb, PREVIOUS);
+            assert!(outcome.unwrap_err().object().msg.ends_with("was made to fail"), "{verb} {n}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_makes_it_panic(
+        value in "[ -~]{0,30}",
+        key in prop::sample::select(vec!["table", "gateways", "addSourceHints", "prevResult"]),
+    ) {
+        for verb in ["ADD", "CHECK", "DEL", "STATUS", "GC"] {
+            fake::install(linked());
+            let _ = call(verb, &format!(r#","{key}":{value}"#));
+        }
+    }
+}

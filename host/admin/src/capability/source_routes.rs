@@ -1,0 +1,61 @@
+//! `source-routes`, for people.
+
+use super::{OperationTexts, Page, list};
+use crate::learn::{Key, Source, WidestValue};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{about, group, say};
+use postern_types::{OpError, Reply, RouteSource, ops};
+
+/// The texts about it in commands for people.
+pub const PAGE: Page = Page {
+    cannot: "choose routes by the sender",
+    always: Some(
+        "only for this attachment's own addresses, through its own link, in the container: the tables of the kernel and \
+         of other attachments are out of reach",
+    ),
+    groups: &[
+        group(&["apply"], |objects| match objects.has("tables") {
+            true => about(objects, "tables", "table", |tables| {
+                format!("send what its own addresses send through routing {tables} of the container")
+            }),
+            false => None,
+        }),
+        group(&["apply"], |_| {
+            say(
+                "send what its own addresses send through its own link, by routing tables of the container that the host \
+                 chooses",
+            )
+        }),
+        group(&["check"], |_| say("compare the rules and routes for its own addresses")),
+        group(&["remove"], |_| say("remove the rules and routes for its own addresses")),
+    ],
+    keys: &[Key::some("tables", Source::Value("table", None), WidestValue::Configured)],
+};
+
+impl OperationTexts for ops::SourceRoutes {
+    fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
+        match self {
+            Self::Apply { link, sources, table, hints } => {
+                let sources = list(sources.iter().map(source), "no address");
+                let table = table.map_or_else(|| "a table of its own".to_owned(), |table| format!("table {table}"));
+                let keeps = if *hints { "; the main table keeps routes to its networks" } else { "" };
+                format!("route what {sources} sends through {}, by {table}, in the container{keeps}", names.link(*link))
+            }
+            Self::Check => "compare the rules and routes for the attachment's addresses".to_owned(),
+            Self::Remove => "remove the rules and routes for the attachment's addresses".to_owned(),
+        }
+    }
+
+    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Apply { table: Some(table), .. } => vec![("tables", table.to_string())],
+            Self::Apply { table: None, .. } | Self::Check | Self::Remove => Vec::new(),
+        }
+    }
+}
+
+fn source(source: &RouteSource) -> String {
+    let via = source.gateway.map(|gateway| format!(" (via {gateway})")).unwrap_or_default();
+    format!("{}{via}", source.address.addr())
+}

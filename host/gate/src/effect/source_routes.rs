@@ -1,0 +1,160 @@
+//! The effect of source routing: rules and tables for the attachment's own addresses, and the routes that left the main
+//! table for them.
+//!
+//! All of it is in the container's namespace, where root can change it. It is therefore found by the record: a rule by
+//! sender and table, a route by table, link, destination and gateway. What is not there any more is no error.
+
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, vrf};
+use crate::errors::{kernel_error, state_error};
+use crate::need::Need;
+use crate::session::Session;
+use postern_kernel::{Netlink, Rule};
+use postern_state::RoutingLock;
+use postern_types::{KeptRoute, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Source routing of one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRoutes {
+    /// The link's index in the container's namespace. Root in the container cannot change it.
+    pub index: u32,
+    /// The rules.
+    pub rules: Vec<SourceRule>,
+    /// The routes in the tables of these rules, in the order in which they can be made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<KeptRoute>,
+    /// The link's routes in the main table, before. With hints some of them stay there, and are replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<KeptRoute>,
+    /// The routes to the link's own networks that were put into the main table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<KeptRoute>,
+}
+
+/// A rule: what this sender sends is routed by this table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRule {
+    /// The sender, an address of the attachment.
+    pub source: IpAddr,
+    /// The table.
+    pub table: u32,
+}
+
+impl SourceRoutes {
+    /// Returns the rules alone.
+    #[must_use]
+    pub fn without_routes(self) -> Self {
+        Self { routes: Vec::new(), ..self }
+    }
+
+    /// Returns what is missing of it, in words.
+    pub fn missing(&self, rules: &[Rule], routes: &[(u32, KeptRoute)]) -> Option<String> {
+        let stands = |own: &SourceRule| {
+            rules.iter().any(|rule| rule.table == own.table && rule.source == ipnet::IpNet::from(own.source))
+        };
+        if let Some(rule) = self.rules.iter().find(|rule| !stands(rule)) {
+            return Some(format!("the rule is gone that sends packets from {} to table {}", rule.source, rule.table));
+        }
+        self.missing_route(routes.iter().map(|(link, kept)| (*link, &kept.route)))
+    }
+
+    /// Returns what is missing of its routes, in words.
+    pub fn missing_route<'r>(
+        &self,
+        routes: impl Iterator<Item = (u32, &'r postern_types::Route)> + Clone,
+    ) -> Option<String> {
+        let gone = self.routes.iter().map(|kept| &kept.route).find(|own| {
+            !routes.clone().any(|(link, route)| {
+                let is_there = route.dst == own.dst.trunc() && route.gateway == own.gateway;
+                link == self.index && route.table == own.table && is_there
+            })
+        })?;
+        let via = gone.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+        Some(format!("the route to {}{via} is gone from table {}", gone.dst, gone.table.unwrap_or_default()))
+    }
+
+    fn take_back(&self, netlink: &Netlink) -> Result<(), OpError> {
+        for rule in &self.rules {
+            netlink.delete_source_rule(rule.source, rule.table).map_err(kernel_error)?;
+        }
+        for kept in self.routes.iter().rev().chain(&self.hints) {
+            netlink.delete_route(self.index, &kept.route).map_err(kernel_error)?;
+        }
+        // Without its link a route cannot be. One that root in the container made impossible stays away.
+        if netlink.link_by_index(self.index).map_err(kernel_error)?.is_some_and(|link| link.up) {
+            let (near, far): (Vec<_>, Vec<_>) = self.moved.iter().partition(|kept| kept.route.gateway.is_none());
+            for kept in near.into_iter().rev().chain(far.into_iter().rev()) {
+                let _ = netlink.restore_route(self.index, kept);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Leaves for SourceRoutes {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(()) };
+        let _lock = lock(session)?;
+        self.take_back(container.netlink().map_err(kernel_error)?)
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        // They are in the container, and no packet filter's.
+        Ok(Reapplied::NoRules)
+    }
+
+    fn words(&self) -> String {
+        let rules: Vec<String> =
+            self.rules.iter().map(|rule| format!("from {} by table {}", rule.source, rule.table)).collect();
+        format!("source routing {}", rules.join(", "))
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Used
+    }
+
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::EachTime
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
+    }
+
+    fn outlives_boot(&self) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Container
+    }
+}
+
+/// Waits for the lock of the routing tables of the container.
+///
+/// # Errors
+/// Another run holds it past the deadline.
+pub(crate) fn lock(session: &Session) -> Result<RoutingLock, OpError> {
+    let cookie = session.container_required()?.cookie().map_err(kernel_error)?;
+    RoutingLock::take(&session.state, cookie, session.deadline).map_err(state_error)
+}
+
+/// Returns all source routing that the record lists, in its order.
+pub(crate) fn recorded(session: &Session) -> Vec<SourceRoutes> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    effects.iter().filter_map(|noted| SourceRoutes::of(&noted.effect)).cloned().collect()
+}
+
+/// Returns the same of the called plugin's own section.
+pub(crate) fn of_section(session: &Session) -> Vec<SourceRoutes> {
+    let section = session.section();
+    let effects = session.record().map(|record| record.effects(Some(&section))).unwrap_or_default();
+    effects.iter().filter_map(|noted| SourceRoutes::of(&noted.effect)).cloned().collect()
+}
+
+/// Returns the tables into which a plugin of this attachment moved the routes of this link, by the record.
+pub(crate) fn tables(session: &Session, index: u32) -> Vec<u32> {
+    let own = recorded(session).into_iter().filter(|effect| effect.index == index && !effect.routes.is_empty());
+    own.flat_map(|effect| effect.rules).map(|rule| rule.table).chain(vrf::tables(session, index)).collect()
+}

@@ -1,0 +1,170 @@
+//! The effect of a VRF: the attachment's own link is in it, with its routes.
+//!
+//! The VRF is shared by attachments of the container, as a bridge is by those of a node. It goes with the last link in it,
+//! under the lock that joining takes too. Root in the container can change all of it. So the VRF is found as the master of
+//! the link that the record names, by its noted index, or by name and table.
+
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, source_routes};
+use crate::errors::{kernel_error, native_error};
+use crate::need::Need;
+use crate::session::Session;
+use ipnet::IpNet;
+use nix::errno::Errno;
+use postern_cni::Verb;
+use postern_kernel::{Link, Netlink};
+use postern_types::{KeptRoute, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// The kernel's name for such links.
+pub(crate) const KIND: &str = "vrf";
+
+/// The attachment's link in a VRF.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vrf {
+    /// The link's index in the container's namespace. Root in the container cannot change it.
+    pub index: u32,
+    /// The VRF's name.
+    pub name: String,
+    /// Its table.
+    pub table: u32,
+    /// True if this attachment made it.
+    pub made: bool,
+    /// The link's global IPv6 addresses. The kernel removes them when the link's master changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpNet>,
+    /// The link's routes in the main table, before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<KeptRoute>,
+}
+
+impl Vrf {
+    /// Returns the VRF, if it is there.
+    fn find(&self, session: &Session, netlink: &Netlink, own: Option<&Link>) -> Result<Option<Link>, OpError> {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let noted = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
+        let noted = noted.flat_map(|noted| noted.handles).filter_map(|index| u32::try_from(index).ok()).next();
+        for index in noted.into_iter().chain(own.and_then(|own| own.master)) {
+            let link = netlink.link_by_index(index).map_err(kernel_error)?;
+            if let Some(vrf) = link.filter(|link| link.kind == KIND) {
+                return Ok(Some(vrf));
+            }
+        }
+        let link = netlink.link_by_name(&self.name).map_err(kernel_error)?;
+        Ok(link.filter(|link| link.kind == KIND && link.vrf_table == Some(self.table)))
+    }
+
+    fn take_back(&self, session: &Session, netlink: &Netlink) -> Result<(), OpError> {
+        let own = netlink.link_by_index(self.index).map_err(kernel_error)?;
+        if let Some(vrf) = self.find(session, netlink, own.as_ref())? {
+            let member = own.as_ref().filter(|own| own.master == Some(vrf.index)).map(|own| own.index);
+            // An ADD that failed leaves a VRF that was there before, with members or without.
+            match session.request.verb == Verb::Add && !self.made {
+                true => member.map_or(Ok(()), |own| release(netlink, own))?,
+                false => leave_vrf(netlink, member, &vrf)?,
+            }
+            // Root in the container may have made things impossible: what is not possible stays away.
+            if member.is_some() {
+                let _ = settle(netlink, self, postern_kernel::MAIN_TABLE);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Leaves for Vrf {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(()) };
+        let _lock = source_routes::lock(session)?;
+        self.take_back(session, container.netlink().map_err(kernel_error)?)
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
+
+    fn words(&self) -> String {
+        format!("VRF {}, table {}", self.name, self.table)
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Unconcerned
+    }
+
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::EachTime
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
+    }
+
+    fn outlives_boot(&self) -> bool {
+        false
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Container
+    }
+}
+
+/// Gives the link the addresses that it lost, and its routes in this table, beside those of other links.
+///
+/// # Errors
+/// The kernel refuses one.
+pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpError> {
+    let have = netlink.addresses(vrf.index).map_err(kernel_error)?;
+    for address in &vrf.addresses {
+        let failed = |error| native_error(error, &address.to_string(), "failed to add IPv6 address");
+        // The link had it until now, so that nobody else has. While the kernel asks for it, no route can have it as source.
+        match have.iter().find(|have| have.net == *address) {
+            Some(have) if !have.tentative => continue,
+            Some(_) => netlink.delete_address(vrf.index, *address).map_err(failed)?,
+            None => {}
+        }
+        netlink.add_known_address(vrf.index, *address).map_err(failed)?;
+    }
+    for kept in &vrf.moved {
+        let mut kept = kept.clone();
+        kept.route.table = Some(table);
+        match netlink.restore_route(vrf.index, &kept) {
+            // The kernel has made it again by itself.
+            Err(error) if error.is(Errno::EEXIST) => {}
+            put => {
+                let dst = kept.route.dst.to_string();
+                put.map_err(|error| native_error(error, &dst, format_args!("could not add route '{dst}'")))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes a link out of a VRF, and removes the VRF if no link is left in it. Under the lock.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn leave_vrf(netlink: &Netlink, own: Option<u32>, vrf: &Link) -> Result<(), OpError> {
+    if let Some(own) = own {
+        release(netlink, own)?;
+    }
+    let links = netlink.links().map_err(kernel_error)?;
+    if !links.iter().any(|link| link.master == Some(vrf.index)) {
+        netlink.delete_link(vrf.index).map_err(kernel_error)?;
+    }
+    Ok(())
+}
+
+fn release(netlink: &Netlink, own: u32) -> Result<(), OpError> {
+    netlink.set_master(own, None).map_err(kernel_error)
+}
+
+/// Returns all VRFs that the record lists, in its order.
+pub(crate) fn recorded(session: &Session) -> Vec<Vrf> {
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    effects.iter().filter_map(|noted| Vrf::of(&noted.effect)).cloned().collect()
+}
+
+/// Returns the tables of the VRFs that this link is in, by the record.
+pub(crate) fn tables(session: &Session, index: u32) -> impl Iterator<Item = u32> {
+    recorded(session).into_iter().filter(move |vrf| vrf.index == index).map(|vrf| vrf.table)
+}

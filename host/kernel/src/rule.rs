@@ -1,0 +1,147 @@
+//! Rules that choose a routing table (`ip-rule(8)`; `RTM_*RULE` and attributes of `linux/fib_rules.h`).
+
+use crate::address::ip;
+use crate::error::{Result, Subject};
+use crate::netlink::Netlink;
+use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleHeader, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::errno::Errno;
+use nix::libc;
+use postern_netlink::Request;
+use postern_netlink::{Attributes, u8_at};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Length of `struct fib_rule_hdr`.
+const HEADER: usize = 12;
+const FRA_SRC: u16 = 2;
+const FRA_PRIORITY: u16 = 6;
+const FRA_TABLE: u16 = 15;
+
+/// A rule that leads to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The senders that it is for; a prefix of length 0 is every sender.
+    pub source: IpNet,
+    /// The table.
+    pub table: u32,
+    /// Its place among the rules; lower goes before.
+    pub priority: u32,
+}
+
+impl Netlink {
+    /// Returns the rules of both families that lead to a table.
+    ///
+    /// # Errors
+    /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
+    pub fn rules(&self) -> Result<Vec<Rule>> {
+        let subject = Subject { operation: "list", object: &"rules" };
+        let mut rules = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = RuleMessage::default();
+            message.header.family = family;
+            let request = Request::new(&RouteNetlinkMessage::GetRule(message), 0);
+            match self.dump(subject, request, decode) {
+                Ok(found) => rules.extend(found),
+                // A kernel without IPv6, or without rules.
+                Err(error) if error.is(Errno::EOPNOTSUPP) || error.is(Errno::EAFNOSUPPORT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Makes packets from this address use a table. The kernel puts the rule before all that it has, except the one for
+    /// the table `local`.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a kernel without such rules.
+    pub fn add_source_rule(&self, source: IpAddr, table: u32) -> Result<()> {
+        let object = format_args!("from {source} lookup {table}");
+        let subject = Subject { operation: "add rule", object: &object };
+        self.acknowledged(subject, &RouteNetlinkMessage::NewRule(message(source, table)), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Removes one such rule. False if there is none.
+    ///
+    /// # Errors
+    /// Those of the request; none is expected.
+    pub fn delete_source_rule(&self, source: IpAddr, table: u32) -> Result<bool> {
+        let object = format_args!("from {source} lookup {table}");
+        let subject = Subject { operation: "delete rule", object: &object };
+        match self.acknowledged(subject, &RouteNetlinkMessage::DelRule(message(source, table)), 0) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is(Errno::ENOENT) || error.is(Errno::EAFNOSUPPORT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn message(source: IpAddr, table: u32) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header = RuleHeader {
+        family: if source.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 },
+        src_len: if source.is_ipv4() { 32 } else { 128 },
+        action: RuleAction::ToTable,
+        ..RuleHeader::default()
+    };
+    message.attributes = vec![RuleAttribute::Source(source), RuleAttribute::Table(table)];
+    message
+}
+
+/// Reads an `RTM_NEWRULE`, and appends it if it leads to a table.
+fn decode(payload: &[u8], rules: &mut Vec<Rule>) -> Option<()> {
+    let any: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
+        libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
+        libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return Some(()),
+    };
+    if RuleAction::from(u8_at(payload, 7)?) != RuleAction::ToTable {
+        return Some(());
+    }
+    let length = u8_at(payload, 2)?;
+    let mut rule = Rule { source: IpNet::new(any, length).ok()?, table: u32::from(u8_at(payload, 4)?), priority: 0 };
+    for attribute in Attributes(payload.get(HEADER..)?) {
+        match attribute.kind {
+            FRA_SRC => rule.source = IpNet::new(ip(attribute.value)?, length).ok()?,
+            FRA_TABLE => rule.table = attribute.u32()?,
+            FRA_PRIORITY => rule.priority = attribute.u32()?,
+            _ => {}
+        }
+    }
+    rules.push(rule);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::attribute;
+
+    #[test]
+    fn rules_are_read_and_malformed_ones_refused() {
+        let header = |length: u8, action: u8| vec![2, 0, length, 0, 100, 0, 0, action, 0, 0, 0, 0];
+        let read = |message: &[u8]| {
+            let mut rules = Vec::new();
+            decode(message, &mut rules).map(|()| rules)
+        };
+        let message = [
+            header(32, 1),
+            attribute(FRA_SRC, &[10, 9, 0, 2]),
+            attribute(FRA_TABLE, &1000u32.to_ne_bytes()),
+            attribute(FRA_PRIORITY, &32765u32.to_ne_bytes()),
+        ]
+        .concat();
+        let rule = Rule { source: "10.9.0.2/32".parse().unwrap(), table: 1000, priority: 32765 };
+        assert_eq!(read(&message), Some(vec![rule]));
+        for end in 0..message.len() {
+            let _ = read(&message[..end]);
+        }
+        // One that forbids leads to no table.
+        assert_eq!(read(&header(0, 8)), Some(Vec::new()));
+        for bad in [header(33, 1), [header(32, 1), attribute(FRA_SRC, &[1, 2])].concat(), vec![2]] {
+            assert_eq!(read(&bad), None, "{bad:?}");
+        }
+    }
+}

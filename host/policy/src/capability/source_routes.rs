@@ -1,0 +1,52 @@
+//! `source-routes`: the routing tables that a plugin may name. The gate chooses the others, and refuses those of the
+//! kernel whatever a policy says.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, key};
+use crate::granted::Grant;
+use crate::line::{self, Change};
+use crate::rules::RuleInput;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use postern_types::{OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[key("tables", Kind::Number, Count::Some)];
+
+impl Decide for ops::SourceRoutes {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Apply { table: Some(table), .. } => {
+                let table = table.to_string();
+                if grant.texts("tables").any(|text| text == table) {
+                    return Ok("source-routes.tables");
+                }
+                Err(input.key(&format!("with table {table}"), Vec::from([line::text("tables", table)])))
+            }
+            // A table that the network names is that one: the gate's choice would be another.
+            Self::Apply { table: None, .. } => match input.question.conf.fields().int("table") {
+                Ok(Some(table)) => {
+                    let what = format!(" without table {table}, which the network names");
+                    Err(input.refuse("", &what, "the plugin has to pass it on".to_string()))
+                }
+                Ok(None) | Err(_) => Ok(grant.name),
+            },
+            Self::Check | Self::Remove => Ok(grant.name),
+        }
+    }
+
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
+        match self {
+            Self::Apply { table: Some(table), .. } => Vec::from([line::text("tables", table.to_string())]),
+            Self::Apply { table: None, .. } | Self::Check | Self::Remove => Vec::new(),
+        }
+    }
+
+    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
+        match self {
+            Self::Remove => true,
+            Self::Apply { .. } | Self::Check => false,
+        }
+    }
+}

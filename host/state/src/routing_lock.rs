@@ -1,0 +1,65 @@
+//! A lock of the routing tables of one container: of two attachments that look for a free table, the second one sees what
+//! the first one chose.
+//!
+//! It is a file of ours, and not the namespace's: root in the container can open that, and would hold its lock for ever.
+//! There is a fixed number of files, so that none is left for a container that is gone. Containers that share a file wait
+//! for each other.
+
+use crate::dir::OpenMode;
+use crate::error::{Result, StateError};
+use crate::files::{Directory, lock_before};
+use std::fs::File;
+use std::path::Path;
+use std::time::Instant;
+
+const SUBDIRECTORY: &str = "routing";
+/// The number of files.
+const FILES: u64 = 64;
+
+/// The lock, held until dropped.
+#[derive(Debug)]
+pub struct RoutingLock {
+    _file: File,
+}
+
+impl RoutingLock {
+    /// Waits for the lock of the network namespace with this cookie.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
+    pub fn take(root: &Path, netns_cookie: u64, deadline: Instant) -> Result<Self> {
+        let name = format!("{:02x}", netns_cookie % FILES);
+        let Some(directory) = Directory::state(root, SUBDIRECTORY, true)? else {
+            return Err(StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT));
+        };
+        let path = directory.path_of(&name);
+        let opened = directory.dir.file(&name, OpenMode::ChangeOrCreate(0o600));
+        let file = opened.map_err(|error| StateError::io("open", &path, error))?;
+        lock_before(&file, &path, deadline)?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leases::tests::Scratch;
+    use std::time::Duration;
+
+    #[test]
+    fn one_at_a_time_for_each_namespace() {
+        let scratch = Scratch::new();
+        let root = &scratch.path("state");
+        std::fs::create_dir(root).unwrap();
+        let soon = || Instant::now() + Duration::from_millis(20);
+        let held = RoutingLock::take(root, 7, soon()).unwrap();
+        assert!(matches!(RoutingLock::take(root, 7, soon()), Err(StateError::Locked { .. })));
+        RoutingLock::take(root, 8, soon()).unwrap();
+        drop(held);
+        RoutingLock::take(root, 7, soon()).unwrap();
+        for cookie in 0..1000 {
+            RoutingLock::take(root, cookie, soon()).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(root.join(SUBDIRECTORY)).unwrap().count(), 64);
+    }
+}

@@ -1,0 +1,327 @@
+//! vrf behind other plugins: overlapping networks, what goes along and comes back, and what the plugins before make of it.
+//! Many kernels lack VRFs: `tests/vm/kernel` runs this test in a virtual machine. If the kernel has them, cargo runs it.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A node with one container. The runtime is this test.
+struct Place {
+    node: Node,
+}
+
+/// True if the kernel has VRFs.
+fn is_here() -> Result<bool> {
+    let node = Node::new()?;
+    if node.sh("ip link add probe type vrf table 9 && echo yes || echo no")?.trim() == "yes" {
+        return Ok(true);
+    }
+    println!("SKIPPED: this kernel has no VRFs; tests/vm/kernel runs it in a virtual machine");
+    Ok(false)
+}
+
+fn vrf(name: &str, keys: &Value) -> Value {
+    let mut config = json!({"type": "vrf", "vrfname": name});
+    merge(&mut config, keys);
+    config
+}
+
+/// A network on a bridge of the node; all of them have the same addresses.
+fn bridge(name: &str) -> Value {
+    let ranges = json!([[{"subnet": "10.33.0.0/24"}], [{"subnet": "fd33::/64"}]]);
+    let ipam = json!({"type": "host-local", "ranges": ranges, "routes": [{"dst": "192.0.2.0/24", "gw": "10.33.0.7"}]});
+    json!({"type": "bridge", "bridge": name, "isDefaultGateway": true, "ipam": ipam})
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh("ip link add wire33 address 02:00:00:00:ee:33 type veth peer name wire34; ip link set wire33 up; ip link set wire34 up")?;
+        Ok(Self { node })
+    }
+
+    fn call(&self, bin: &Path, plugin: &Value, verb: &str, ifname: &str, previous: &Value) -> Result<Answer> {
+        let mut config = plugin.clone();
+        let name = config.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        merge(&mut config, &json!({"cniVersion": "1.1.0", "name": format!("net-{ifname}"), "prevResult": previous}));
+        let call = Call::new(bin, &name, verb, config.to_string());
+        let call = call.attachment("c1", &self.node.netns("c1"), ifname);
+        // In user-mode Linux a sandbox gets no more heap than it begins with: `tests/vm/kernel` lets it begin with more.
+        self.node.call(&match std::env::var("GLIBC_TUNABLES") {
+            Ok(tunables) => call.env("GLIBC_TUNABLES", &tunables),
+            Err(_) => call,
+        })
+    }
+
+    fn add(&self, bin: &Path, plugins: &[Value], ifname: &str) -> Result<Value> {
+        let mut result = Value::Null;
+        for plugin in plugins {
+            let answer = self.call(bin, plugin, "ADD", ifname, &result)?;
+            result = answer.success().with_context(|| format!("ADD {plugin}"))?;
+        }
+        Ok(result)
+    }
+
+    fn check(&self, plugins: &[Value], ifname: &str, result: &Value) -> Result<()> {
+        for plugin in plugins {
+            self.call(&plugin_bin()?, plugin, "CHECK", ifname, result)?
+                .success()
+                .with_context(|| format!("CHECK {plugin}"))?;
+        }
+        Ok(())
+    }
+
+    fn del(&self, plugins: &[Value], ifname: &str, result: &Value) -> Result<()> {
+        for plugin in plugins.iter().rev() {
+            self.call(&plugin_bin()?, plugin, "DEL", ifname, result)?
+                .success()
+                .with_context(|| format!("DEL {plugin}"))?;
+        }
+        Ok(())
+    }
+
+    fn vrfs(&self) -> Result<Vec<String>> {
+        let shown = self.node.sh_in("c1", "ip -o link show type vrf | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | sort")?;
+        Ok(shown.lines().map(str::to_owned).collect())
+    }
+
+    /// The unicast routes of the container, without those of link-local addresses.
+    fn routes(&self) -> Result<String> {
+        self.node.sh_in(
+            "c1",
+            "(ip route show table all; ip -6 route show table all) | grep -v -e ^local -e ^broadcast -e ^multicast -e ^fe80 -e ^ff00 -e ^anycast | sed 's/ pref medium//; s/ *$//' | sort -u",
+        )
+    }
+}
+
+/// Two networks with the same addresses, each in a VRF: traffic of each stays in its own.
+#[test]
+fn networks_that_overlap_are_apart() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    place.node.add_container("north")?;
+    place.node.add_container("south")?;
+    let mut results = Vec::new();
+    for (ifname, far, name) in [("eth0", "north", "blue"), ("eth1", "south", "red")] {
+        place.node.sh(&format!(
+            "ip link add far-{far} type bridge; ip link set far-{far} up
+            ip link add p-{far} type veth peer name eth0 netns {far}; ip link set p-{far} master far-{far} up
+            ip -n {far} address add 10.33.0.1/24 dev eth0; ip -n {far} address add fd33::1/64 dev eth0 nodad; ip -n {far} link set eth0 up
+            ip -n {far} link set lo up; ip -n {far} address add 198.51.100.1/32 dev lo
+            # Whoever asks is told where.
+            nsenter --net=/run/netns/{far} sh -c 'echo {far} > /run/said-{far}'"
+        ))?;
+        let ipam = json!({"type": "static", "addresses": [{"address": "10.33.0.2/24", "gateway": "10.33.0.1"}, {"address": "fd33::2/64", "gateway": "fd33::1"}],
+            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]});
+        let plugins =
+            vec![json!({"type": "bridge", "bridge": format!("far-{far}"), "ipam": ipam}), vrf(name, &json!({}))];
+        let result = place.add(&plugin_bin()?, &plugins, ifname)?;
+        results.push((plugins, ifname, result, far, name));
+    }
+    ensure!(place.vrfs()? == ["blue", "red"], "{:?}", place.vrfs()?);
+    for (plugins, ifname, result, far, name) in &results {
+        place.check(plugins, ifname, result)?;
+        let counted = |far: &str| -> Result<u64> {
+            let shown = place.node.sh(&format!("nsenter --net=/run/netns/{far} nstat -asz | awk '/IcmpInEchos|Icmp6InEchos/ {{ n += $2 }} END {{ print n + 0 }}'"))?;
+            Ok(shown.trim().parse()?)
+        };
+        let before = (counted("north")?, counted("south")?);
+        for address in ["10.33.0.1", "198.51.100.1", "fd33::1"] {
+            place
+                .node
+                .sh_in("c1", &format!("ping -c1 -W3 -I {name} {address}"))
+                .with_context(|| format!("{name} {address}"))?;
+        }
+        let after = (counted("north")?, counted("south")?);
+        let expected = if *far == "north" { (before.0 + 3, before.1) } else { (before.0, before.1 + 3) };
+        ensure!(after == expected, "{name}: {before:?} {after:?}");
+    }
+    for (plugins, ifname, result, ..) in &results {
+        place.del(plugins, ifname, result)?;
+    }
+    ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+    Ok(())
+}
+
+/// What the native plugin makes of a link is what ours makes, and more: routes with the scope of the link go along.
+#[test]
+fn routes_and_addresses_go_along_and_come_back() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let mut seen = Vec::new();
+    for bin in [plugin_bin()?, native_bin()?] {
+        let place = Place::new()?;
+        let plugins = [bridge("vrfd0"), vrf("blue", &json!({"table": 50}))];
+        let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+        let before = place.routes()?;
+        let result = place.call(&bin, &plugins[1], "ADD", "eth0", &first)?.success()?;
+        seen.push(place.routes()?);
+        let addresses = place.node.sh_in("c1", "ip -o address show dev eth0")?;
+        ensure!(addresses.contains("fd33::2/64") && addresses.contains("10.33.0.2/24"), "{addresses}");
+        if bin == plugin_bin()? {
+            place.check(&plugins, "eth0", &result)?;
+            place.call(&bin, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+            ensure!(place.routes()? == before, "{before}\n{}", place.routes()?);
+            ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+            place.check(&plugins[..1], "eth0", &first)?;
+            place.call(&bin, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+        }
+    }
+    let [ours, native] = &seen[..] else { anyhow::bail!("two") };
+    ensure!(ours == native, "{ours}\n{native}");
+    Ok(())
+}
+
+/// The plugins that make links find nothing wrong with routes that are in the VRF's table by the record.
+#[test]
+fn checks_of_every_plugin_before_pass() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.33.0.0/24"}], [{"subnet": "fd33::/64"}]],
+        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "192.0.2.0/24", "gw": "10.33.0.7"}, {"dst": "::/0"}]});
+    for main in [
+        json!({"type": "bridge", "bridge": "vrfd1", "isGateway": true, "ipam": ipam}),
+        json!({"type": "ptp", "ipam": ipam}),
+        json!({"type": "macvlan", "master": "wire33", "ipam": ipam}),
+        json!({"type": "host-device", "device": "wire33", "ipam": ipam}),
+    ] {
+        let place = Place::new()?;
+        let plugins = [main.clone(), vrf("blue", &json!({}))];
+        let result = match place.add(&plugin_bin()?, &plugins, "eth0") {
+            // A kernel without macvlan.
+            Err(error) if format!("{error:#}").contains("not supported") && main["type"] == "macvlan" => continue,
+            result => result.with_context(|| main.to_string())?,
+        };
+        place.check(&plugins, "eth0", &result).with_context(|| main.to_string())?;
+        place.node.sh_in("c1", "ip route del 192.0.2.0/24 table 1")?;
+        let answer = place.call(&plugin_bin()?, &main, "CHECK", "eth0", &result)?;
+        ensure!(answer.status == 1 && answer.stdout.contains("192.0.2.0/24"), "{main}: {answer:?}");
+        place.del(&plugins, "eth0", &result).with_context(|| main.to_string())?;
+        ensure!(place.vrfs()?.is_empty(), "{main}: {:?}", place.vrfs()?);
+        let left = place.node.sh("ls /run/postern/attachments 2> /dev/null || true")?;
+        ensure!(left.trim().is_empty(), "{main}: {left}");
+    }
+    Ok(())
+}
+
+/// A VRF is shared by attachments of the container, and goes with the last one.
+#[test]
+fn the_last_link_takes_the_vrf_along() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let (zero, one) =
+        ([bridge("vrfd2"), vrf("blue", &json!({}))], [bridge("vrfd3"), vrf("blue", &json!({"table": 1}))]);
+    let first = place.add(&plugin_bin()?, &zero, "eth0")?;
+    let second = place.add(&plugin_bin()?, &one, "eth1")?;
+    place.check(&zero, "eth0", &first)?;
+    place.check(&one, "eth1", &second)?;
+    for (plugin, words) in [
+        (vrf("blue", &json!({})), "interface eth1 has already a master set: blue"),
+        (vrf("red", &json!({})), "interface eth1 has already a master set: blue"),
+    ] {
+        let answer = place.call(&plugin_bin()?, &plugin, "ADD", "eth1", &second)?;
+        ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
+        ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
+    }
+    place.del(&zero, "eth0", &first)?;
+    ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
+    place.check(&one, "eth1", &second)?;
+    let third = place.call(&plugin_bin()?, &bridge("vrfd2"), "ADD", "eth2", &Value::Null)?.success()?;
+    for (plugin, words) in [
+        (vrf("blue", &json!({"table": 77})), "VRF blue already exist with different routing table 1"),
+        (vrf("eth1", &json!({})), "Netlink eth1 is not a VRF"),
+        (vrf("lo", &json!({})), "Netlink lo is not a VRF"),
+        (vrf("red", &json!({"table": 1})), "table 1 is in use"),
+    ] {
+        let answer = place.call(&plugin_bin()?, &plugin, "ADD", "eth2", &third)?;
+        ensure!(answer.status == 1 && answer.stdout.contains(words), "{answer:?}");
+        ensure!(place.vrfs()? == ["blue"], "{:?}", place.vrfs()?);
+    }
+    // Root in the container has removed the link: the VRF goes all the same, and DEL succeeds.
+    place.node.sh_in("c1", "ip link delete eth1")?;
+    place.del(&one, "eth1", &second)?;
+    ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+    Ok(())
+}
+
+/// Attachments that come and go at once: nobody's VRF is removed while another joins it.
+#[test]
+fn a_vrf_is_not_removed_while_another_joins() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let names: Vec<String> = (0..4).map(|number| format!("eth{number}")).collect();
+    let firsts = names
+        .iter()
+        .map(|name| place.call(&plugin_bin()?, &bridge(&format!("vrfd{name}")), "ADD", name, &Value::Null)?.success());
+    let firsts = firsts.collect::<Result<Vec<_>>>()?;
+    let shared = vrf("blue", &json!({}));
+    std::thread::scope(|scope| {
+        let calls: Vec<_> = names
+            .iter()
+            .zip(&firsts)
+            .map(|(name, first)| {
+                let (place, shared) = (&place, &shared);
+                scope.spawn(move || -> Result<()> {
+                    for round in 0..4 {
+                        let result = place
+                            .call(&plugin_bin()?, shared, "ADD", name, first)?
+                            .success()
+                            .with_context(|| format!("{name} {round}"))?;
+                        place
+                            .call(&plugin_bin()?, shared, "CHECK", name, &result)?
+                            .success()
+                            .with_context(|| format!("{name} {round}"))?;
+                        place
+                            .call(&plugin_bin()?, shared, "DEL", name, &result)?
+                            .success()
+                            .with_context(|| format!("{name} {round}"))?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        calls.into_iter().try_for_each(|call| call.join().map_err(|_| anyhow::anyhow!("a thread failed"))?)
+    })?;
+    ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+    Ok(())
+}
+
+/// A failed ADD leaves the link where it was, and the VRF of others. Native plugins take over and give back.
+#[test]
+fn undo_and_native_plugins() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let plugins = [bridge("vrfd4"), vrf("blue", &json!({}))];
+    let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+    let before = place.routes()?;
+    // A route that can't be put back: its source is no address any more.
+    for (makes, removes) in [(plugin_bin()?, native_bin()?), (native_bin()?, plugin_bin()?)] {
+        let result = place.call(&makes, &plugins[1], "ADD", "eth0", &first)?.success()?;
+        place.call(&removes, &plugins[1], "CHECK", "eth0", &result)?.success()?;
+        place.call(&removes, &plugins[1], "DEL", "eth0", &result)?.success()?;
+        ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+        // The native plugin's DEL, and ours without a record, lose routes: the plugin before makes them again.
+        place.call(&plugin_bin()?, &plugins[0], "DEL", "eth0", &first)?.success()?;
+        place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+        place.node.sh("sleep 0.1")?;
+    }
+    drop(before);
+    // A VRF of the container's own, with a link of its own.
+    place.node.sh_in("c1", "ip link add own type vrf table 70; ip link set own up; ip link add in0 type veth peer name in1; ip link set in0 master own")?;
+    let result = place.call(&plugin_bin()?, &vrf("own", &json!({})), "ADD", "eth0", &first)?.success()?;
+    place.call(&plugin_bin()?, &vrf("own", &json!({})), "DEL", "eth0", &result)?.success()?;
+    ensure!(place.vrfs()? == ["own"], "{:?}", place.vrfs()?);
+    Ok(())
+}
