@@ -11,7 +11,7 @@ use crate::session::{Request, Session};
 use postern_cni::{Flannel, Json, NetConf, Subnet, Verb, flannel, print};
 use postern_policy::Granted;
 use postern_policy::capability::delegate::named;
-use postern_state::Backups;
+use postern_state::{Backups, StateError};
 use postern_types::{ErrorCode, OpError, SubnetFile};
 use std::io::Read;
 use std::path::Path;
@@ -254,15 +254,23 @@ pub fn write(session: &Session, directory: &str, content: &str) -> Result<(), Op
     files.map_or(Ok(()), |files| files.write(&session.request.container_id, content.as_bytes())).map_err(state_error)
 }
 
-/// Removes the native plugin's file, if it has this content.
+/// Removes the native plugin's file, if it has this content. What others could have put there stays.
 ///
 /// # Errors
-/// It can't be removed.
+/// It can't be read or removed.
 pub fn remove(session: &Session, directory: &str, content: &str) -> Result<(), OpError> {
     let id = &session.request.container_id;
-    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else { return Ok(()) };
-    if files.read(id, STATE_LIMIT).map_err(state_error)?.as_deref() != Some(content.as_bytes()) {
-        return Ok(());
+    let found = Backups::open(Path::new(directory)).and_then(|files| match files {
+        Some(files) => Ok(files.read(id, STATE_LIMIT)?.map(|found| (files, found))),
+        None => Ok(None),
+    });
+    match found {
+        Ok(Some((files, found))) if found == content.as_bytes() => files.remove(id).map(drop).map_err(state_error),
+        Ok(_) => Ok(()),
+        Err(error @ StateError::Untrusted { .. }) => {
+            crate::say!("postern: {directory}/{id} stays: {error}");
+            Ok(())
+        }
+        Err(error) => Err(state_error(error)),
     }
-    files.remove(id).map(drop).map_err(state_error)
 }

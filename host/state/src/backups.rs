@@ -6,7 +6,7 @@
 
 use crate::error::{Result, StateError};
 use crate::files::{Directory, short_hash};
-use crate::trust::{is_trusted_way, trust, trust_file};
+use crate::trust::{TrustError, is_system, trust, trust_file, trust_way};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
@@ -22,10 +22,10 @@ impl Backups {
     /// [`StateError::Untrusted`], or it can't be opened.
     pub fn open(path: &Path) -> Result<Option<Self>> {
         let Some(directory) = Directory::open(path)? else { return Ok(None) };
-        let untrusted = |reason: String| StateError::Untrusted { path: path.to_owned(), reason };
-        trust(path).map_err(|reason| untrusted(reason.to_string()))?;
-        if !is_trusted_way(path) {
-            return Err(untrusted("it is a directory of the system; name one of its own".to_owned()));
+        trust(path).map_err(|reason| refused(path, &reason))?;
+        if is_system(&trust_way(path).map_err(|reason| refused(path, &reason))?) {
+            let reason = "it is a directory of the system; name one of its own".to_owned();
+            return Err(StateError::Untrusted { path: path.to_owned(), reason });
         }
         Ok(Some(Self(directory)))
     }
@@ -51,8 +51,7 @@ impl Backups {
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(failed(std::io::Error::new(ErrorKind::InvalidInput, "not a regular file")));
         }
-        trust_file(&path, &file)
-            .map_err(|reason| StateError::Untrusted { path: path.clone(), reason: reason.to_string() })?;
+        trust_file(&path, &file).map_err(|reason| refused(&path, &reason))?;
         let mut content = Vec::new();
         file.take(limit.saturating_add(1)).read_to_end(&mut content).map_err(failed)?;
         if content.len() as u64 > limit {
@@ -76,6 +75,14 @@ impl Backups {
     /// It can't be removed.
     pub fn remove(&self, name: &str) -> Result<bool> {
         self.0.dir.unlink(name).map_err(|error| StateError::io("remove", self.0.path_of(name), error))
+    }
+}
+
+/// The error for a path that is not trusted. One that can't be judged may be trusted at the next try.
+fn refused(path: &Path, reason: &TrustError) -> StateError {
+    match reason {
+        TrustError::Unknown { reason, .. } => StateError::io("judge", path, std::io::Error::other(reason.clone())),
+        _ => StateError::Untrusted { path: path.to_owned(), reason: reason.to_string() },
     }
 }
 

@@ -5,11 +5,12 @@
 //! `make test` refuses every operation of each scenario. Of the other faults it tries a sample. In a few scenarios, which
 //! have all kinds of effect, it is nine of each kind, and two in the others. `POSTERN_FAULTS=all` (`make faults`) tries all
 //! of them, with every error number. `POSTERN_FAULTS=N` tries N of each in every scenario.
-//! `POSTERN_FAULTS_ONLY=PATTERN` names a scenario or a verb, and `POSTERN_FAULTS_OF` names plugins.
+//! `POSTERN_FAULTS_ONLY=PATTERN` names a scenario, a list ([`chain`]) or a verb, and `POSTERN_FAULTS_OF` names plugins.
 
 #[path = "../common/mod.rs"]
 mod common;
 
+mod chain;
 mod fault;
 mod place;
 mod scenarios;

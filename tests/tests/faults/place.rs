@@ -77,6 +77,10 @@ impl Place {
         let node = Node::new()?;
         ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
         node.sh(PRIVATE_ETC)?;
+        node.sh(
+            "mkdir -p /run/flannel
+             printf 'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=10.9.0.1/24\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=true\\n' > /run/flannel/subnet.env",
+        )?;
         let (directory, name) = NATIVE;
         node.sh(&format!(
             "mkdir -p {directory}/leases; cat > {directory}/{name} <<'END'\n{SCRIPT}\nEND\nchmod 755 {directory}/{name}"

@@ -86,6 +86,12 @@ pub fn all() -> Vec<Scenario> {
         scenario("bridge + native", "bridge", &json!({"type": NATIVE.1}), json!({})),
         joins(scenario("bridge joins L2", "bridge", &json!({}), behind)),
         joins(scenario("bridge joins", "bridge", &single, masquerade("nftables"))),
+        scenario(
+            "flannel",
+            "flannel",
+            &json!({}),
+            json!({"delegate": {"bridge": "br9", "ipMasq": true, "ipMasqBackend": "nftables"}}),
+        ),
         scenario("ptp", "ptp", &dual, masquerade("nftables")),
         scenario("ptp masq iptables", "ptp", &single, masquerade("iptables")),
         scenario("macvlan", "macvlan", &dual, json!({"master": MASTER})),

@@ -1,4 +1,4 @@
-//! The node: five networks, the containers in them, and the conditions that must hold whenever no run is active.
+//! The node: six networks, the containers in them, and the conditions that must hold whenever no run is active.
 
 use crate::common::{collect_garbage, is_whole, picture};
 use crate::worker::{State, Worker};
@@ -37,10 +37,10 @@ pub struct TestNode {
 /// The first of the node's ports that lead to containers.
 const FIRST_PORT: usize = 8000;
 
-/// Three of seven containers share a bridge, a range and nftables. The others add iptables, pairs without a bridge, and
-/// whole lists with port mappings, limited rates and a firewall, at the same time. The ranges are small, so that lost addresses are
+/// Three of eight containers share a bridge, a range and nftables. The others add iptables, pairs without a bridge, and
+/// whole lists with port mappings, limited rates, a firewall and changed links, at the same time. One of eight is a pod of flannel. The ranges are small, so that lost addresses are
 /// noticed.
-fn networks() -> [Network; 5] {
+fn networks() -> [Network; 6] {
     let plugin = |name: &str, plugin, patch: Value| {
         let mut config = json!({"cniVersion": "1.1.0", "name": name, "type": plugin});
         merge(&mut config, &patch);
@@ -59,6 +59,7 @@ fn networks() -> [Network; 5] {
         network.plugins.push(plugin(name, "bandwidth", limits));
         network.plugins.push(plugin(name, "sbr", json!({})));
         network.plugins.push(plugin(name, "firewall", json!({"backend": "iptables", "ingressPolicy": "same-bridge"})));
+        network.plugins.push(plugin(name, "tuning", json!({"mtu": 1400, "txQLen": 77})));
         network
     };
     let ipam = |subnet: &str| json!({"type": "host-local", "ranges": [[{"subnet": subnet}]]});
@@ -80,6 +81,14 @@ fn networks() -> [Network; 5] {
             "iptables",
             json!({"bridge": "br5", "isGateway": true, "ipMasqBackend": "iptables", "ipam": ipam("10.5.0.0/29")}),
         ),
+        Network {
+            name: "pods",
+            plugins: vec![plugin(
+                "pods",
+                "flannel",
+                json!({"delegate": {"bridge": "br4", "ipMasqBackend": "nftables"}}),
+            )],
+        },
     ]
 }
 
@@ -98,22 +107,27 @@ pub fn steps(network: &Network, verb: &str) -> Vec<Plugin> {
 impl TestNode {
     /// Makes a node with this many containers, without attachments, and with all objects that attachments share.
     pub fn new(count: usize) -> Result<Self> {
-        let [net, tables, pairs, ports, ports_tables] = networks();
+        let [net, tables, pairs, ports, ports_tables, pods] = networks();
         let containers: Vec<Container> = (0..count)
             .map(|number| Container {
                 name: format!("c{number}"),
                 port: FIRST_PORT + number,
-                network: match number % 7 {
+                network: match number % 8 {
                     3 => tables.clone(),
                     4 => pairs.clone(),
                     5 => ports.clone(),
                     6 => ports_tables.clone(),
+                    7 => pods.clone(),
                     _ => net.clone(),
                 },
             })
             .collect();
         let node = Node::new()?;
         node.sh(&format!("for number in $(seq 0 {}); do ip netns add c$number; done", count - 1))?;
+        node.sh(
+            "mkdir -p /run/flannel
+             printf 'FLANNEL_NETWORK=10.4.0.0/16\\nFLANNEL_SUBNET=10.4.0.1/29\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=false\\n' > /run/flannel/subnet.env",
+        )?;
         let mut test_node = Self { node, bin: plugin_bin()?, containers, before: Value::Null };
         for container in &test_node.containers {
             test_node.run(container, "ADD", &Value::Null, &json!({}))?;

@@ -44,12 +44,8 @@ impl Leaves for Delegated {
             let failed = |error: Error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string());
             self.del(session).map_err(failed)?;
         }
-        let Some(directory) = &self.directory else { return Ok(()) };
-        // What it describes is gone. A file that stays is no reason to keep the attachment.
-        if let Err(error) = delegation::remove(session, directory, &self.config) {
-            crate::say!("postern: the native plugin's file about {} stays: {error}", session.request.container_id);
-        }
-        Ok(())
+        let directory = self.directory.as_deref();
+        directory.map_or(Ok(()), |directory| delegation::remove(session, directory, &self.config))
     }
 
     fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
