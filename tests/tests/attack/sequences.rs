@@ -454,6 +454,12 @@ impl Rules {
                 let same = |text: &str| text.split("\"created\"").next().map(str::to_owned);
                 self.bridges.iter().any(|bridge| new.contains(bridge)) && same(old) == same(new)
             }
+            // A granted isolation was asked for again, or loosened: it is noted anew.
+            (Some(old), Some(new)) if path.starts_with("/run/postern/node/isolation-") => {
+                let same = |text: &str| text.split("\"created\"").next().map(str::to_owned);
+                let is_granted = self.behind || self.bridges.iter().any(|bridge| new.contains(bridge));
+                is_granted && self.grants("firewall") && same(old) == same(new)
+            }
             _ => false,
         }
     }
