@@ -48,11 +48,7 @@ impl Place {
         merge(&mut config, &json!({"cniVersion": "1.1.0", "name": format!("net-{ifname}"), "prevResult": previous}));
         let call = Call::new(bin, &name, verb, config.to_string());
         let call = call.attachment("c1", &self.node.netns("c1"), ifname);
-        // In user-mode Linux a sandbox gets no more heap than it begins with: `tests/vm/kernel` lets it begin with more.
-        self.node.call(&match std::env::var("GLIBC_TUNABLES") {
-            Ok(tunables) => call.env("GLIBC_TUNABLES", &tunables),
-            Err(_) => call,
-        })
+        self.node.call(&call)
     }
 
     fn add(&self, bin: &Path, plugins: &[Value], ifname: &str) -> Result<Value> {

@@ -50,11 +50,14 @@ impl Leaves for LinkChange {
                 follow(session, &guard, port, mac)?;
             }
         }
-        // The link is as it was. A file that stays is no reason to keep the attachment.
-        if let Err(error) = write_file(session, &self.directory, Some(self)) {
-            crate::say!("postern: the native plugin's file about {} stays: {error}", session.request.ifname);
+        // The link is as it was. A file in a place that others can change is no reason to keep the attachment.
+        match write_file(session, &self.directory, Some(self)) {
+            Err(error) if !postern_state::is_trusted_way(Path::new(&self.directory)) => {
+                crate::say!("postern: the native plugin's file about {} stays: {error}", session.request.ifname);
+                Ok(())
+            }
+            done => done,
         }
-        Ok(())
     }
 
     fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
