@@ -23,6 +23,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Dummy) -> Result<Reply, OpE
                 mtu: None,
                 has_mac: true,
                 from_host: false,
+                shares: None,
             };
             inner::create(gate, &wanted, |_| Ok(())).map(Reply::Made)
         }

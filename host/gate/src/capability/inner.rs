@@ -6,7 +6,7 @@ use crate::errors::{kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, InnerSpec, Link, random_mac, random_veth_name};
-use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError};
+use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError};
 
 /// A parent, as the front keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +62,8 @@ pub struct Wanted {
     pub has_mac: bool,
     /// True if it is made from the host's namespace, where its parent is.
     pub from_host: bool,
+    /// For an ipvlan on a link of the host: the lowest link, whose mode is that of all, and the mode.
+    pub shares: Option<(u32, IpvlanMode)>,
 }
 
 /// Makes the link under `CNI_IFNAME`, down. `ask` is asked once the intent is in the record, so that of two ADDs at once
@@ -93,11 +95,7 @@ pub fn create(
     let mac = wanted.has_mac.then(|| Mac(random_mac()));
     // The kernel holds the name against the host's links too: it gets its own where it lives.
     let born = wanted.from_host.then(random_veth_name);
-    let shares = match wanted.spec {
-        InnerLinkKind::Ipvlan { parent, mode } if wanted.from_host => Some((parent, mode)),
-        InnerLinkKind::Ipvlan { .. } | InnerLinkKind::Vlan { .. } | InnerLinkKind::Dummy => None,
-    };
-    let effect = Effect::from(InnerLink { kind: wanted.kind, mac, born: born.clone(), shares });
+    let effect = Effect::from(InnerLink { kind: wanted.kind, mac, born: born.clone(), shares: wanted.shares });
     gate.session.intend(effect.clone())?;
     ask(gate)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;

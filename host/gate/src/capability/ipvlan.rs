@@ -51,6 +51,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
         mtu,
         has_mac: false,
         from_host: !parent.in_container,
+        shares: (!parent.in_container).then_some((index, mode)),
     };
     let in_container = parent.in_container;
     let others = |gate: &Gate<'_>| match in_container {

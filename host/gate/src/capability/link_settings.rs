@@ -1,9 +1,9 @@
 //! `link-settings`: attributes of the attachment's own link, which come back.
 
 use crate::capability::facts::{Facts, Needed};
+use crate::effect::LinkChange;
 use crate::effect::link_change::{apply, guards, is_unicast, of, parse, recorded, write_file};
 use crate::effect::mac_guard::follow;
-use crate::effect::{Effect, LinkChange};
 use crate::errors::{kernel_error, link_gone, state_error};
 use crate::gate::Gate;
 use crate::need::Need;
@@ -177,20 +177,9 @@ fn restore(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     if session.request.verb == Verb::Add {
         session.only_of_this_run(|effect| LinkChange::of(effect).is_some(), "changed link")?;
     }
-    let section = session.section();
-    let listed = session.record().map(|record| record.effects(Some(&section))).unwrap_or_default();
-    for noted in listed.into_iter().rev() {
-        if let Effect::LinkChange(_) = &noted.effect {
-            noted.effect.remove(session, None)?;
-            session.note_removed(Some(noted.seq));
-            session.undo.retain(|undo| undo.sequence != Some(noted.seq));
-        }
-    }
-    // A native plugin's ADD has no section in the record.
-    let sections = session.record().map(|record| record.sections()).unwrap_or_default();
-    let is_native = session.is_replaced() || !sections.iter().any(|known| known.plugin() == session.request.plugin);
+    session.take_back(|effect| LinkChange::of(effect).is_some())?;
     let is_known = gate.front.granted().knows(Capability::LinkSettings);
-    if is_known && session.request.verb == Verb::Del && is_native && recorded(session).is_empty() {
+    if is_known && session.request.verb == Verb::Del && session.has_no_section() && recorded(session).is_empty() {
         restore_native(session)?;
     }
     Ok(Reply::Done)

@@ -6,7 +6,7 @@
 use crate::capability::addresses::not_own;
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::source_routes::{SourceRule, lock, of_section, recorded};
-use crate::effect::{Effect, SourceRoutes, vrf};
+use crate::effect::{SourceRoutes, vrf};
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use crate::session::Session;
@@ -250,19 +250,8 @@ fn remove(session: &mut Session) -> Result<Reply, OpError> {
     if session.request.verb == Verb::Add {
         session.only_of_this_run(|effect| SourceRoutes::of(effect).is_some(), "source routing")?;
     }
-    let section = session.section();
-    let listed = session.record().map(|record| record.effects(Some(&section))).unwrap_or_default();
-    for noted in listed.into_iter().rev() {
-        if let Effect::SourceRoutes(_) = &noted.effect {
-            noted.effect.remove(session, None)?;
-            session.note_removed(Some(noted.seq));
-            session.undo.retain(|undo| undo.sequence != Some(noted.seq));
-        }
-    }
-    // A native plugin's ADD has no section in the record.
-    let sections = session.record().map(|record| record.sections()).unwrap_or_default();
-    let is_native = session.is_replaced() || !sections.iter().any(|known| known.plugin() == session.request.plugin);
-    if session.request.verb == Verb::Del && is_native && recorded(session).is_empty() {
+    session.take_back(|effect| SourceRoutes::of(effect).is_some())?;
+    if session.request.verb == Verb::Del && session.has_no_section() && recorded(session).is_empty() {
         remove_native(session)?;
     }
     Ok(Reply::Done)

@@ -51,6 +51,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> 
         mtu,
         has_mac: false,
         from_host: !parent.in_container,
+        shares: None,
     };
     let made = inner::create(gate, &wanted, |_| Ok(()));
     // The name was free, and where it is made from the host it is a random one.

@@ -164,19 +164,8 @@ fn leave(session: &mut Session) -> Result<Reply, OpError> {
     if session.request.verb == Verb::Add {
         session.only_of_this_run(|effect| Vrf::of(effect).is_some(), "VRF")?;
     }
-    let section = session.section();
-    let listed = session.record().map(|record| record.effects(Some(&section))).unwrap_or_default();
-    for noted in listed.into_iter().rev() {
-        if let Effect::Vrf(_) = &noted.effect {
-            noted.effect.remove(session, None)?;
-            session.note_removed(Some(noted.seq));
-            session.undo.retain(|undo| undo.sequence != Some(noted.seq));
-        }
-    }
-    // A native plugin's ADD has no section in the record.
-    let sections = session.record().map(|record| record.sections()).unwrap_or_default();
-    let is_native = session.is_replaced() || !sections.iter().any(|known| known.plugin() == session.request.plugin);
-    if session.request.verb == Verb::Del && is_native && recorded(session).is_empty() {
+    session.take_back(|effect| Vrf::of(effect).is_some())?;
+    if session.request.verb == Verb::Del && session.has_no_section() && recorded(session).is_empty() {
         leave_native(session)?;
     }
     Ok(Reply::Done)

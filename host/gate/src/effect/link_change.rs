@@ -7,6 +7,7 @@ use super::mac_guard::{MacGuard, follow};
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::errors::{kernel_error, native_error, state_error};
 use crate::need::Need;
+use crate::places;
 use crate::session::Session;
 use postern_kernel::{Link, Netlink};
 use postern_state::Backups;
@@ -50,9 +51,11 @@ impl Leaves for LinkChange {
                 follow(session, &guard, port, mac)?;
             }
         }
-        // The link is as it was. A file in a place that others can change is no reason to keep the attachment.
+        // The link is as it was. What is no file, or lies where others can change it, is no reason to keep the attachment.
+        let directory = Path::new(&self.directory);
+        let file = directory.join(Backups::name(&session.request.container_id, &session.request.ifname));
         match write_file(session, &self.directory, Some(self)) {
-            Err(error) if !postern_state::is_trusted_way(Path::new(&self.directory)) => {
+            Err(error) if !postern_state::is_trusted_way(directory) || !places::is_file(&file) => {
                 crate::say!("postern: the native plugin's file about {} stays: {error}", session.request.ifname);
                 Ok(())
             }

@@ -447,6 +447,27 @@ impl Session {
         Ok(())
     }
 
+    /// Takes back the effects of a kind that the called plugin's own section lists, the last one first.
+    ///
+    /// # Errors
+    /// That of the first effect that could not be taken back.
+    pub fn take_back(&mut self, matches: impl Fn(&Effect) -> bool) -> Result<(), OpError> {
+        let section = self.section();
+        let listed = self.record().map(|record| record.effects(Some(&section))).unwrap_or_default();
+        for noted in listed.into_iter().rev().filter(|noted| matches(&noted.effect)) {
+            noted.effect.remove(self, None)?;
+            self.note_removed(Some(noted.seq));
+            self.undo.retain(|undo| undo.sequence != Some(noted.seq));
+        }
+        Ok(())
+    }
+
+    /// True if no ADD of the called plugin is in the record: it may have been a native plugin's.
+    pub fn has_no_section(&self) -> bool {
+        let sections = self.record().map(|record| record.sections()).unwrap_or_default();
+        self.is_replaced() || !sections.iter().any(|known| known.plugin() == self.request.plugin)
+    }
+
     /// Removes effects that are gone from the record and from the list to undo.
     pub fn gone(&mut self, matches: impl Fn(&Effect) -> bool) {
         self.undo.retain(|undo| !matches(&undo.effect));
