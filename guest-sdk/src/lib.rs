@@ -79,6 +79,7 @@ pub mod port_mappings;
 pub mod resolv_conf;
 pub mod routes;
 pub mod source_routes;
+pub mod tap;
 pub mod veth;
 pub mod vlan;
 pub mod vrf;

@@ -1,4 +1,4 @@
-//! vlan, ipvlan and dummy on a node: traffic between containers, what stands on one link together, plans, accounts and
+//! vlan, ipvlan, dummy and tap on a node: traffic between containers, what stands on one link together, plans, accounts and
 //! collections. Many kernels lack these links: `tests/vm/kernel` runs this test in a virtual machine, and cargo where the
 //! kernel has them.
 
@@ -70,9 +70,13 @@ impl Place {
     }
 }
 
+fn has_parent(plugin: &str) -> bool {
+    !["dummy", "tap"].contains(&plugin)
+}
+
 fn config(plugin: &str, network: &str, patch: &Value) -> Value {
     let mut config = json!({"cniVersion": "1.1.0", "name": network, "type": plugin});
-    if plugin != "dummy" {
+    if has_parent(plugin) {
         merge(&mut config, &json!({"master": "uplink"}));
     }
     merge(&mut config, patch);
@@ -248,9 +252,12 @@ fn a_dummy_is_reached_from_its_own_container_only() -> Result<()> {
 fn networks() -> Result<Vec<Value>> {
     let mut networks = Vec::new();
     let leased = json!({"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
-    for (plugin, patch) in
-        [("vlan", json!({"vlanId": 5, "mtu": 1400})), ("ipvlan", json!({"mode": "l3"})), ("dummy", json!({}))]
-    {
+    for (plugin, patch) in [
+        ("vlan", json!({"vlanId": 5, "mtu": 1400})),
+        ("ipvlan", json!({"mode": "l3"})),
+        ("dummy", json!({})),
+        ("tap", json!({"owner": 0, "mtu": 1400})),
+    ] {
         if has_or_says(plugin)? {
             networks.push(with(config(plugin, &format!("net-{plugin}"), &patch), &leased));
         }
@@ -300,7 +307,7 @@ fn accounts_know_them() -> Result<()> {
             };
             ensure!(show.contains(words) && show.contains(plugin), "{show}");
             ensure!(place.postern("ls")?.contains("ok"), "{}", place.postern("ls")?);
-            if plugin != "dummy" {
+            if has_parent(plugin) {
                 place.node.sh("ip link set uplink down")?;
                 let doctor = place.postern("doctor")?;
                 ensure!(doctor.contains("uplink, which eth0 stands on, is down"), "{doctor}");

@@ -156,6 +156,32 @@ pub(crate) fn settings(settings: &values::LinkSettings) -> link_settings::Settin
     made
 }
 
+pub(crate) fn tap_options(settings: &values::TapSettings) -> tap::Options {
+    let made = tap::Options::new();
+    if let Some(mtu) = settings.mtu {
+        made.set_mtu(mtu);
+    }
+    if let Some(mac) = settings.mac {
+        made.set_mac(&mac.to_string());
+    }
+    if let Some(owner) = settings.owner {
+        made.set_owner(owner);
+    }
+    if let Some(group) = settings.group {
+        made.set_group(group);
+    }
+    if settings.multi_queue {
+        made.set_multi_queue();
+    }
+    if settings.packet_information {
+        made.set_packet_information();
+    }
+    if settings.vnet_header {
+        made.set_vnet_header();
+    }
+    made
+}
+
 /// Returns the texts of these values, as the interfaces carry them.
 pub(crate) fn texts<T: fmt::Display>(values: &[T]) -> Vec<String> {
     values.iter().map(T::to_string).collect()

@@ -28,7 +28,7 @@ use postern_confine::{
     Rule, forget_environment,
 };
 use postern_firewall::iptables;
-use postern_kernel::Namespace;
+use postern_kernel::{Namespace, tap};
 use postern_policy::Policy;
 use postern_policy::capability::firewall::is_zone;
 use postern_state::{Dir, Record, is_trusted_way, kind};
@@ -45,6 +45,8 @@ struct Needs {
     legacy: bool,
     /// Netlink and sysctls.
     network: bool,
+    /// True if this run may make a tap.
+    tap: bool,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
     leases: Vec<(PathBuf, PathBuf)>,
     /// Directories of the native tuning plugin's files.
@@ -116,14 +118,19 @@ fn give_up(
         Rc::new(Helper::start_with(needs.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
     };
     forget_environment();
-    let confinement = needs.confinement(session, &launcher.pids()).map_err(|error| failed(&error))?;
+    let pids = launcher.pids();
+    let confinement = needs.confinement(session, calls(&pids)).map_err(|error| failed(&error))?;
     let confinement = Arc::new(confinement);
     if let Some(namespace) = namespace {
         // It is opened while /proc can be reached: new links are made in it.
         session.home().map_err(|error| failed(&error))?;
-        let confinement = Arc::clone(&confinement);
-        let confine = move || confinement.apply().map_err(|error| error.to_string());
-        session.enter(namespace, confine).map_err(|error| failed(&error))?;
+        let inside = match needs.tap {
+            // Only the thread that makes the tap has the requests for that.
+            true => Arc::new(needs.confinement(session, calls_with_tap(&pids)).map_err(|error| failed(&error))?),
+            false => Arc::clone(&confinement),
+        };
+        let confine = move || inside.apply().map_err(|error| error.to_string());
+        session.enter(namespace, needs.tap, confine).map_err(|error| failed(&error))?;
     }
     if session.request.verb == Verb::Gc {
         // Devices of the node are moved back there.
@@ -219,6 +226,8 @@ impl Needs {
     fn add(&mut self, session: &Session, need: Need<'_>) {
         match need {
             Need::Network | Need::Container => self.network = true,
+            // Only an ADD makes one.
+            Need::Tap => (self.network, self.tap) = (true, session.request.verb == Verb::Add),
             Need::Iptables | Need::HostPorts => {
                 self.network = true;
                 // Its error is reported if the rules of this run depend on it.
@@ -347,7 +356,7 @@ impl Needs {
         kept
     }
 
-    fn confinement(&self, session: &Session, sandboxes: &[Pid]) -> Result<Confinement, ConfineError> {
+    fn confinement(&self, session: &Session, calls: Vec<Rule>) -> Result<Confinement, ConfineError> {
         // Records, notes on node objects, and the audit log.
         let mut paths: Vec<(&Path, Access)> = vec![(&session.state, Access::Own), (&session.logs, Access::Own)];
         if !self.leases.is_empty() {
@@ -375,11 +384,7 @@ impl Needs {
                 "postern: this kernel has no Landlock: guests reach no file all the same, but a gate that was taken over would"
             );
         }
-        Ok(Confinement {
-            capabilities: self.capabilities(),
-            files,
-            filter: Filter::new(&calls(sandboxes), Refusal::Absent),
-        })
+        Ok(Confinement { capabilities: self.capabilities(), files, filter: Filter::new(&calls, Refusal::Absent) })
     }
 }
 
@@ -432,6 +437,13 @@ fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     rules.extend(sandboxes.iter().map(|pid| Rule::Equal(libc::SYS_kill, 0, pid.as_raw() as u32)));
     #[cfg(target_arch = "x86_64")]
     rules.extend(OLD_CALLS.iter().copied().map(Rule::Any));
+    rules
+}
+
+/// As [`calls`], for a thread that makes a tap: these requests and no other of ioctl(2).
+fn calls_with_tap(sandboxes: &[Pid]) -> Vec<Rule> {
+    let mut rules = calls(sandboxes);
+    rules.extend(tap::REQUESTS.map(|request| Rule::Equal(libc::SYS_ioctl, 1, request as u32)));
     rules
 }
 
@@ -545,5 +557,31 @@ impl MadeDirectories {
         if let Some(directory_remover) = self.0 {
             directory_remover.tidy();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_thread_that_makes_a_tap_has_requests_for_it() {
+        let requests = |rules: Vec<Rule>| -> Vec<Rule> {
+            rules
+                .into_iter()
+                .filter(|rule| {
+                    let (Rule::Any(call)
+                    | Rule::Equal(call, ..)
+                    | Rule::Both(call, _)
+                    | Rule::Lacks(call, ..)
+                    | Rule::Where(call, _)) = rule;
+                    *call == libc::SYS_ioctl
+                })
+                .collect()
+        };
+        assert_eq!(requests(calls(&[])), []);
+        // TUNSETIFF, SIOCSIFHWADDR, TUNSETOWNER, TUNSETGROUP, TUNSETPERSIST of linux/if_tun.h and linux/sockios.h.
+        let five = [0x4004_54ca, 0x8924, 0x4004_54cc, 0x4004_54ce, 0x4004_54cb];
+        assert_eq!(requests(calls_with_tap(&[])), five.map(|request| Rule::Equal(libc::SYS_ioctl, 1, request)));
     }
 }

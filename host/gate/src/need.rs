@@ -31,6 +31,8 @@ pub enum Need<'a> {
         /// The directory.
         directory: Option<Cow<'a, str>>,
     },
+    /// `/dev/net/tun` for one tap, in the container's namespace.
+    Tap,
     /// A file, to be read.
     File(Cow<'a, str>),
     /// A native IPAM program.

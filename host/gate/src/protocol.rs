@@ -376,7 +376,7 @@ fn del_without_plugin(
     // For a chained plugin only its own section is removed: the attachment's other plugins are called after it.
     let section = (!session.owns_link).then(|| session.section());
     match namespace {
-        Ok(Some(namespace)) => match session.enter(namespace, || Ok(())) {
+        Ok(Some(namespace)) => match session.enter(namespace, false, || Ok(())) {
             // The record is enough if the kernel refuses a thread.
             Err(error) if session.record().is_some() => NoContainer::Hidden(internal(error)).accept(&mut session),
             entered => entered.map_err(internal)?,

@@ -398,16 +398,18 @@ impl Session {
         self.deadline = deadline;
     }
 
-    /// Starts the thread that lives in the container's namespace, confined by `confine`.
+    /// Starts the thread that lives in the container's namespace, confined by `confine`. With `tap` it can make one tap.
     ///
     /// # Errors
     /// The kernel refuses a thread.
     pub fn enter(
         &mut self,
         namespace: Namespace,
+        tap: bool,
         confine: impl FnOnce() -> Result<(), String> + Send + 'static,
     ) -> Result<(), OpError> {
-        self.worker = Some(Worker::start(&namespace, confine).map_err(kernel_error)?);
+        let worker = if tap { Worker::start_with_tap(&namespace, confine) } else { Worker::start(&namespace, confine) };
+        self.worker = Some(worker.map_err(kernel_error)?);
         self.namespace = Some(namespace);
         Ok(())
     }

@@ -19,6 +19,7 @@ mod random;
 mod route;
 mod rule;
 pub mod sysctl;
+pub mod tap;
 mod worker;
 
 pub use address::Address;
@@ -31,6 +32,7 @@ pub use random::{random_mac, random_veth_name};
 pub use route::MAIN_TABLE;
 pub use rule::Rule;
 pub use sysctl::Sysctl;
+pub use tap::TapSpec;
 pub use worker::Worker;
 
 #[cfg(test)]

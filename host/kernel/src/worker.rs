@@ -4,6 +4,8 @@ use crate::error::{Result, Subject};
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
 use crate::sysctl::{self, Setting, SettingFile, Sysctl};
+use crate::tap::{TapFile, TapSpec};
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
@@ -18,6 +20,8 @@ enum Job {
     Look(Setting, Sender<Result<Option<SettingFile>>>),
     Read(Setting, Sender<Result<String>>),
     Write(Setting, String, Sender<Result<()>>),
+    MakeTap(TapSpec, Sender<Result<()>>),
+    KeepTap(Sender<Result<()>>),
 }
 
 /// A thread that has entered a network namespace and never leaves it. It opens a netlink socket there, hands it out,
@@ -43,6 +47,25 @@ impl Worker {
         namespace: &Namespace,
         confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
     ) -> Result<Self> {
+        Self::start_for(namespace, false, confine)
+    }
+
+    /// As [`Worker::start`]. The thread opens `/dev/net/tun` before it is confined, for one tap.
+    ///
+    /// # Errors
+    /// As [`Worker::start`]. If the file can't be opened, [`Worker::make_tap`] returns that error.
+    pub fn start_with_tap(
+        namespace: &Namespace,
+        confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
+    ) -> Result<Self> {
+        Self::start_for(namespace, true, confine)
+    }
+
+    fn start_for(
+        namespace: &Namespace,
+        has_tap: bool,
+        confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
+    ) -> Result<Self> {
         let path = namespace.path().to_owned();
         let subject = Subject { operation: "start thread in", object: &path };
         let fd = namespace.fd().try_clone_to_owned().map_err(|error| subject.failed(&error))?;
@@ -51,7 +74,7 @@ impl Worker {
         let name = path.clone();
         thread::Builder::new()
             .name("namespace".to_owned())
-            .spawn(move || live(fd, &name, confine, &ready, &assigned))
+            .spawn(move || live(fd, &name, has_tap, confine, &ready, &assigned))
             .map_err(|error| subject.failed(&error))?;
         Ok(Self { path, opened, netlink: OnceCell::new(), jobs })
     }
@@ -114,6 +137,24 @@ impl Worker {
         self.ask(|answer| Job::Write(setting.clone(), value.to_owned(), answer))
     }
 
+    /// Makes a tap in the namespace, down. It is gone when the thread ends, until [`Worker::keep_tap`].
+    ///
+    /// # Errors
+    /// That of opening `/dev/net/tun`, with the operation `open`; `EBUSY` or `EEXIST` if the name is taken; `EINVAL` for a bad
+    /// name, and for a user or group that the thread's user namespace does not have, with their operations; `EADDRNOTAVAIL`
+    /// for an address that is not unicast; `EBADFD` for a second tap.
+    pub fn make_tap(&self, spec: &TapSpec) -> Result<()> {
+        self.ask(|answer| Job::MakeTap(spec.clone(), answer))
+    }
+
+    /// Makes that tap persistent, and closes its descriptor.
+    ///
+    /// # Errors
+    /// `EBADFD` if there is none.
+    pub fn keep_tap(&self) -> Result<()> {
+        self.ask(Job::KeepTap)
+    }
+
     fn ask<T>(&self, job: impl FnOnce(Sender<Result<T>>) -> Job) -> Result<T> {
         self.netlink()?;
         let (answer, answered) = channel();
@@ -131,6 +172,7 @@ impl Worker {
 fn live(
     namespace: OwnedFd,
     path: &str,
+    has_tap: bool,
     confine: impl FnOnce() -> std::result::Result<(), String>,
     ready: &Sender<Result<Netlink>>,
     assigned: &Receiver<Job>,
@@ -138,6 +180,8 @@ fn live(
     let entered = setns(&namespace, CloneFlags::CLONE_NEWNET)
         .map_err(|errno| Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None));
     drop(namespace);
+    let mut unused = (has_tap && entered.is_ok()).then(TapFile::open);
+    let mut made = None;
     let confined = entered.and_then(|()| {
         confine().map_err(|reason| Subject { operation: "confine thread in", object: &path }.broken(reason))
     });
@@ -153,6 +197,19 @@ fn live(
             Job::Look(setting, answer) => drop(answer.send(sysctl::look(&setting))),
             Job::Read(setting, answer) => drop(answer.send(sysctl::read(&setting))),
             Job::Write(setting, value, answer) => drop(answer.send(sysctl::write(&setting, &value))),
+            Job::MakeTap(spec, answer) => {
+                let file = unused.take().unwrap_or_else(|| Err(no_tap("create")));
+                // A file that failed is closed, and with it what it had made.
+                let outcome = file.and_then(|file| file.make(&spec).map(|()| made = Some(file)));
+                drop(answer.send(outcome));
+            }
+            Job::KeepTap(answer) => {
+                drop(answer.send(made.take().map_or_else(|| Err(no_tap("keep")), TapFile::keep)));
+            }
         }
     }
+}
+
+fn no_tap(operation: &'static str) -> crate::KernelError {
+    Subject { operation, object: &"tap" }.refused(Errno::EBADFD as i32, None)
 }

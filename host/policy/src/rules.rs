@@ -310,6 +310,41 @@ mod tests {
     }
 
     #[test]
+    fn a_tap_belongs_to_whom_the_network_names() {
+        use postern_types::TapSettings;
+        let policy = "[grant.tap]\nmtu = \"${config.mtu | 0}\"\nowners = [\"${config.owner}\"]\ngroups = [\"${config.group}\"]\n\
+                      multi-queue = \"${config.multiQueue | false}\"\nbridges = [\"${config.bridge}\"]";
+        let create = |config, settings: TapSettings| decided(policy, config, &ops::Tap::Create { settings }.into());
+        let of = |owner, group| TapSettings { owner, group, ..TapSettings::default() };
+        assert_eq!(create("{}", of(None, None)), Ok("tap"));
+        assert_eq!(create(r#"{"owner":0}"#, of(Some(0), None)), Ok("tap"));
+        assert_eq!(create(r#"{"owner":1000,"group":4294967295}"#, of(Some(1000), Some(u32::MAX))), Ok("tap"));
+        for (config, owner, group, expected) in [
+            // Without an owner it would be everybody's.
+            (r#"{"owner":1000}"#, None, None, "tap.create without owner"),
+            (r#"{"owner":1000,"group":7}"#, Some(1000), None, "tap.create without group"),
+            (r#"{"owner":1000}"#, Some(0), None, "with owner 0"),
+            (r#"{"owner":1000}"#, Some(1000), Some(1000), "with group 1000"),
+            ("{}", Some(0), None, "with owner 0"),
+        ] {
+            let refusal = create(config, of(owner, group)).unwrap_err();
+            assert!(refusal.contains(expected), "{refusal}");
+        }
+        let queues = TapSettings { multi_queue: true, ..TapSettings::default() };
+        assert!(create("{}", queues.clone()).unwrap_err().contains("with several queues"));
+        assert_eq!(create(r#"{"multiQueue":true}"#, queues), Ok("tap"));
+        let mtu = TapSettings { mtu: Some(1400), ..TapSettings::default() };
+        assert!(create("{}", mtu.clone()).unwrap_err().contains("with MTU 1400"));
+        assert_eq!(create(r#"{"mtu":1400}"#, mtu), Ok("tap"));
+        let join = |config, bridge: &str| {
+            decided(policy, config, &ops::Tap::Join { link: 0, bridge: bridge.to_owned() }.into())
+        };
+        assert_eq!(join(r#"{"bridge":"br0"}"#, "br0"), Ok("tap.bridges"));
+        assert!(join(r#"{"bridge":"br0"}"#, "br1").unwrap_err().contains("tap.join on \"br1\""));
+        assert!(join("{}", "br0").is_err() && join("{}", "").is_err());
+    }
+
+    #[test]
     fn to_look_is_less_than_to_make() {
         let policy = "[grant.veth]\nmtu = \"${config.mtu | 0}\"\nlook-only = \"true\"\n[grant.link]\nlook-only = \"${config.x | true}\"";
         let of = |operation: Operation| decided(policy, "{}", &operation);
@@ -446,6 +481,8 @@ mod tests {
             ops::Vlan::Create { parent: 0, id: 4094, mtu: Some(900) }.into(),
             ops::Ipvlan::Create { parent: 0, mode: postern_types::IpvlanMode::L3, mtu: Some(900) }.into(),
             ops::Dummy::Create.into(),
+            ops::Tap::Create { settings: postern_types::TapSettings { owner: Some(0), ..Default::default() } }.into(),
+            ops::Tap::Join { link: 0, bridge: "br0".to_owned() }.into(),
             ops::Device::Find { by: postern_types::DeviceKey::Id, value: "0000:3b:00.1".to_owned() }.into(),
             ops::Device::Take { by: postern_types::DeviceKey::Name, value: "eth1".to_owned() }.into(),
             ops::Device::GiveBack.into(),

@@ -28,5 +28,5 @@ pub use reply::Reply;
 pub use values::{
     Address, Backend, BridgeInfo, DeviceKey, Dns, FirewallBackend, IngressPolicy, IpvlanInfo, IpvlanMode, KeptRoute,
     LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl, MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route,
-    RouteSource, SubnetFile, VethPair, VlanId, VlanInfo,
+    RouteSource, SubnetFile, TapSettings, VethPair, VlanId, VlanInfo,
 };

@@ -271,6 +271,25 @@ pub struct VlanInfo {
     pub id: VlanId,
 }
 
+/// How a tap is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TapSettings {
+    /// In bytes; `None` is the kernel's default.
+    pub mtu: Option<u32>,
+    /// Link-layer address; `None` leaves it to the host.
+    pub mac: Option<Mac>,
+    /// The user that may open it, by its ID where the host runs.
+    pub owner: Option<u32>,
+    /// The group that may open it, likewise.
+    pub group: Option<u32>,
+    /// `IFF_MULTI_QUEUE`: several descriptors at once.
+    pub multi_queue: bool,
+    /// No `IFF_NO_PI`: four bytes in front of each frame.
+    pub packet_information: bool,
+    /// `IFF_VNET_HDR`: a header for offloads in front of each frame.
+    pub vnet_header: bool,
+}
+
 /// The key by which a network's configuration names a device of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -5,7 +5,7 @@
 
 use postern_types::{
     Backend, Capability, DeviceKey, IngressPolicy, IpvlanMode, LeaseRange, LinkSettings, LinkSysctl, MacvlanMode,
-    NatSources, Operation, PortSpec, RateLimit, Route, RouteSource, ops,
+    NatSources, Operation, PortSpec, RateLimit, Route, RouteSource, TapSettings, ops,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -101,6 +101,20 @@ fn samples() -> Vec<Operation> {
         ops::Ipvlan::Create { parent: 22, mode: IpvlanMode::L2, mtu: Some(1400) }.into(),
         ops::Ipvlan::Find.into(),
         ops::Dummy::Create.into(),
+        ops::Tap::Create { settings: TapSettings::default() }.into(),
+        ops::Tap::Create {
+            settings: TapSettings {
+                mtu: Some(1400),
+                mac: Some("02:00:00:00:00:01".parse().unwrap()),
+                owner: Some(0),
+                group: Some(1000),
+                multi_queue: true,
+                packet_information: true,
+                vnet_header: true,
+            },
+        }
+        .into(),
+        ops::Tap::Join { link: 23, bridge: "br0".to_owned() }.into(),
         ops::Device::Find { by: DeviceKey::Id, value: "0000:3b:00.1".to_owned() }.into(),
         ops::Device::Take { by: DeviceKey::Name, value: "eth1".to_owned() }.into(),
         ops::Device::Take { by: DeviceKey::Address, value: "02:00:00:00:00:01".to_owned() }.into(),
@@ -226,7 +240,7 @@ fn where_capabilities_act() {
     };
     assert_eq!(
         names(Capability::acts_in_container),
-        "link veth addresses routes link-sysctl loopback parent macvlan vlan ipvlan dummy device firewall bandwidth namespace-sysctl link-settings delegate source-routes vrf"
+        "link veth addresses routes link-sysctl loopback parent macvlan vlan ipvlan dummy tap device firewall bandwidth namespace-sysctl link-settings delegate source-routes vrf"
     );
     assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
 }

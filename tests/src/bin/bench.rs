@@ -97,7 +97,7 @@ fn main() -> Result<()> {
     );
     let mut rows = Vec::new();
     let mut scenarios = scenarios();
-    for kind in ["vlan", "ipvlan", "dummy"] {
+    for kind in ["vlan", "ipvlan", "dummy", "tap"] {
         if !kernel::has_or_says(kind)? {
             scenarios.retain(|scenario| scenario.plugin != kind);
         }
@@ -197,6 +197,9 @@ fn scenarios() -> Vec<Scenario> {
         of_kind("vlan", "vlan + host-local", json!({"vlanId": 5})),
         of_kind("ipvlan", "ipvlan + host-local", json!({"mode": "l3"})),
         of_kind("dummy", "dummy + host-local", json!({"master": null})),
+        of_kind("tap", "tap L2", json!({"master": null, "ipam": null})),
+        of_kind("tap", "tap + host-local", json!({"master": null})),
+        of_kind("tap", "tap of a user + host-local", json!({"master": null, "owner": 0, "group": 0})),
         scenario(
             "host-device L2",
             "host-device",

@@ -69,6 +69,7 @@ fn configurations(plugin: &str) -> Vec<Value> {
         "macvlan" => vec![json!({"master": "parent0", "linkInContainer": false})],
         // Many kernels have no such links.
         "vlan" | "ipvlan" | "dummy" => Vec::new(),
+        "tap" => vec![json!({"owner": 0, "group": 0, "mtu": 1400})],
         "host-device" => vec![json!({"device": "spare0"})],
         "flannel" => vec![json!({"delegate": {"bridge": "order0"}, "subnetFile": "/run/subnet.env", "ipam": null})],
         "vrf" => vec![json!({"vrfname": "order0", "prevResult": {"cniVersion": "1.1.0"}})],

@@ -33,6 +33,7 @@ mod results;
 mod sequences;
 mod source_routes;
 mod state;
+mod taps;
 mod tuning;
 mod vrf;
 mod wire;

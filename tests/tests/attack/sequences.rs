@@ -142,6 +142,7 @@ impl Rules {
             "vlan",
             "ipvlan",
             "dummy",
+            "tap",
             "device",
             "port-mappings",
             "firewall",
@@ -200,6 +201,9 @@ impl Rules {
                     .to_owned(),
                 "vlan" => random.one_of(&["ids = [\"7\"]\n", "ids = [\"0\", \"4094\"]\nmtu = \"1400\"\n"]).to_owned(),
                 "ipvlan" => random.one_of(&["modes = [\"l2\"]\n", "modes = [\"l2\", \"l3\", \"l3s\"]\n"]).to_owned(),
+                "tap" => random
+                    .one_of(&["owners = [\"0\"]\n", "mtu = \"1400\"\nmulti-queue = \"true\"\nbridges = [\"*\"]\n", ""])
+                    .to_owned(),
                 "namespace-sysctl" => random
                     .one_of(&["keys = [\"net.*\"]\n", "keys = [\"net.core.*\"]\nother-links = \"true\"\n"])
                     .to_owned(),
@@ -276,7 +280,9 @@ impl Rules {
             }
             return own
                 && attached
-                && ["veth", "macvlan", "vlan", "ipvlan", "dummy", "device"].iter().any(|name| self.grants(name))
+                && ["veth", "macvlan", "vlan", "ipvlan", "dummy", "tap", "device"]
+                    .iter()
+                    .any(|name| self.grants(name))
                 || lo && (self.grants("loopback") || self.grants("link-sysctl"));
         }
         let Some(place) = path.strip_prefix("host/") else { return false };

@@ -22,6 +22,7 @@ mod portmap;
 mod protocol;
 mod ptp;
 mod sbr;
+mod tap;
 mod tuning;
 mod vlan;
 mod vrf;
@@ -84,6 +85,7 @@ fn test() -> Result<()> {
         vlan::cases(),
         ipvlan::cases(),
         dummy::cases(),
+        tap::cases(),
         host_device::cases(),
         firewall::cases(),
         portmap::cases(),
@@ -187,7 +189,7 @@ fn is_chosen(case: &str, pattern: &str) -> bool {
 /// The kinds of links that this kernel lacks, of those that have cases.
 fn lacking() -> Result<Vec<&'static str>> {
     let mut lacking = Vec::new();
-    for kind in ["vlan", "ipvlan", "dummy"] {
+    for kind in ["vlan", "ipvlan", "dummy", "tap"] {
         if !kernel::has(kind)? {
             lacking.push(kind);
         }

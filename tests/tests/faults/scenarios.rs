@@ -99,6 +99,8 @@ pub fn all() -> Vec<Scenario> {
         scenario("vlan", "vlan", &dual, json!({"master": MASTER, "vlanId": 5})),
         scenario("ipvlan", "ipvlan", &dual, json!({"master": MASTER, "mode": "l3"})),
         scenario("dummy", "dummy", &dual, json!({})),
+        // Without a carrier an IPv6 address is waited for.
+        scenario("tap", "tap", &single, json!({"owner": 0, "group": 0, "mtu": 1400})),
         scenario("host-device", "host-device", &dual, json!({})),
         scenario("host-device L2", "host-device", &json!({}), json!({})),
         behind_bridge("portmap nftables", "portmap", json!({"backend": "nftables"})),

@@ -28,6 +28,7 @@ mod port_mappings;
 mod resolv_conf;
 mod routes;
 mod source_routes;
+mod tap;
 mod veth;
 mod vlan;
 mod vrf;
@@ -52,6 +53,7 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::Vlan(operation) => vlan::answer(kernel, operation),
         Operation::Ipvlan(operation) => ipvlan::answer(kernel, operation),
         Operation::Dummy(operation) => dummy::answer(kernel, operation),
+        Operation::Tap(operation) => tap::answer(kernel, operation),
         Operation::Device(operation) => device::answer(kernel, operation),
         Operation::Firewall(operation) => firewall::answer(kernel, operation),
         Operation::Bandwidth(operation) => bandwidth::answer(kernel, operation),

@@ -228,6 +228,11 @@ impl NodeState {
             InnerKind::Ipvlan => format!(", mode {}", own.ipvlan_mode.map_or("unknown", IpvlanMode::name)),
             InnerKind::Vlan => format!(", VLAN {}", own.vlan_id.unwrap_or_default()),
             InnerKind::Dummy => return account.fact(plugin, kind, own.name.clone()),
+            InnerKind::Tap => {
+                let bridge = found.links.iter().find(|link| Some(link.index) == own.master);
+                let port = bridge.map(|bridge| format!(", a port of {} in the container", bridge.name));
+                return account.fact(plugin, kind, format!("{}{}", own.name, port.unwrap_or_default()));
+            }
         };
         if let (Some((_, wanted)), Some(mode)) = (made.shares, own.ipvlan_mode)
             && wanted != mode

@@ -29,6 +29,7 @@ mod port_mappings;
 mod resolv_conf;
 mod routes;
 mod source_routes;
+mod tap;
 mod veth;
 mod vlan;
 mod vrf;
@@ -90,6 +91,7 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::Vlan => &vlan::PAGE,
         Capability::Ipvlan => &ipvlan::PAGE,
         Capability::Dummy => &dummy::PAGE,
+        Capability::Tap => &tap::PAGE,
         Capability::Device => &device::PAGE,
         Capability::Firewall => &firewall::PAGE,
         Capability::Bandwidth => &bandwidth::PAGE,
@@ -125,6 +127,7 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::Vlan(operation) => operation,
         Operation::Ipvlan(operation) => operation,
         Operation::Dummy(operation) => operation,
+        Operation::Tap(operation) => operation,
         Operation::Device(operation) => operation,
         Operation::Firewall(operation) => operation,
         Operation::Bandwidth(operation) => operation,

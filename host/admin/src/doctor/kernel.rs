@@ -93,6 +93,14 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             "modprobe dummy (CONFIG_DUMMY); without it networks of type dummy fail",
         ),
         (
+            &trials.tap,
+            Capability::Tap,
+            has_type("tap"),
+            "taps",
+            "modprobe tun (CONFIG_TUN), and /dev/net/tun (mknod /dev/net/tun c 10 200) where the runtime runs; without it \
+             networks of type tap fail",
+        ),
+        (
             &trials.shaping,
             Capability::Bandwidth,
             asked(&["ingressRate", "egressRate"]),

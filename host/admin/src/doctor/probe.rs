@@ -7,7 +7,9 @@ use nix::unistd::{getegid, geteuid};
 use postern_confine::{Direct, Files};
 use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{AttachmentKey, Nft, macguard, masquerade};
-use postern_kernel::{InnerLinkKind, InnerSpec, Namespace, Netlink, TokenBucket, VethSpec, random_mac};
+use postern_kernel::{
+    InnerLinkKind, InnerSpec, Namespace, Netlink, TapSpec, TokenBucket, VethSpec, Worker, random_mac,
+};
 use postern_types::IpvlanMode;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -37,6 +39,7 @@ pub struct Trials {
     pub vlan: Option<Trial>,
     pub ipvlan: Option<Trial>,
     pub dummy: Option<Trial>,
+    pub tap: Option<Trial>,
     pub iptables: Option<Trial>,
     /// The reason why the rest could not be tried.
     pub reason: Option<String>,
@@ -105,6 +108,7 @@ fn inside(trials: &mut Trials) {
     trials.vlan = Some(inner("probe5", on(|parent| InnerLinkKind::Vlan { parent, id: 7 })));
     trials.ipvlan = Some(inner("probe6", on(|parent| InnerLinkKind::Ipvlan { parent, mode: IpvlanMode::L2 })));
     trials.dummy = Some(inner("probe7", Ok(InnerLinkKind::Dummy)));
+    trials.tap = Some(tap());
     let key = AttachmentKey { network: "probe".into(), container_id: "probe".into(), ifname: "eth0".into() };
     let deadline = Instant::now() + WITHIN;
     let address = "192.0.2.2/24".parse().map_err(|_| "no address".to_owned());
@@ -123,6 +127,22 @@ fn inside(trials: &mut Trials) {
             true => Ok(()),
             false => Err("iptables is not installed, or the kernel does not answer it".to_owned()),
         });
+}
+
+/// It is gone when its thread ends.
+fn tap() -> Trial {
+    let own = Namespace::current().map_err(|e| e.to_string())?;
+    let worker = Worker::start_with_tap(&own, || Ok(())).map_err(|e| e.to_string())?;
+    let spec = TapSpec {
+        name: "probe8".to_owned(),
+        mac: random_mac(),
+        owner: None,
+        group: None,
+        multi_queue: false,
+        packet_information: false,
+        vnet_header: false,
+    };
+    worker.make_tap(&spec).map_err(|e| e.to_string())
 }
 
 fn pair(netlink: &Netlink) -> Trial {

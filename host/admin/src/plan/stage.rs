@@ -342,6 +342,7 @@ impl Stage {
             | Operation::Vlan(_)
             | Operation::Ipvlan(_)
             | Operation::Dummy(_)
+            | Operation::Tap(_)
             | Operation::Device(_)
             | Operation::PointToPoint(_)
             | Operation::Masquerade(_)

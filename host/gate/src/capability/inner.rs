@@ -76,22 +76,9 @@ pub fn create(
     wanted: &Wanted,
     ask: impl FnOnce(&Gate<'_>) -> Result<(), OpError>,
 ) -> Result<LinkInfo, OpError> {
+    is_free(gate, wanted.kind)?;
     let name = gate.session.request.ifname.clone();
     let kind = wanted.kind.name();
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    // Looked at before it is recorded: undoing a failed ADD must not take away what an earlier one made.
-    if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
-        let message = format!("failed to create {kind}: the container has \"{name}\" already");
-        return Err(
-            OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
-        );
-    }
-    if let Some((other, living)) = inner_link::retire(gate.session)? {
-        let other = other.name();
-        let message = format!("this attachment has a {other} link already, which is called \"{}\"", living.name);
-        return Err(OpError::new(ErrorCode::Exists, living.name, message).hint("run DEL first"));
-    }
-    gate.front.room(1)?;
     let mac = wanted.has_mac.then(|| Mac(random_mac()));
     // The kernel holds the name against the host's links too: it gets its own where it lives.
     let born = wanted.from_host.then(random_veth_name);
@@ -117,6 +104,41 @@ pub fn create(
     }
     gate.session.container_mac = made.mac.map(Mac);
     show(gate, Link { name, ..made })
+}
+
+/// Checks that the name is free, that the attachment has no such link, and that there is room for a handle. This is before
+/// anything is recorded: undoing a failed ADD must not take away what an earlier one made.
+///
+/// # Errors
+/// [`ErrorCode::Exists`], [`ErrorCode::Exhausted`].
+pub fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpError> {
+    let name = &gate.session.request.ifname;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    if container.link_by_name(name).map_err(kernel_error)?.is_some() {
+        let message = format!("failed to create {}: the container has \"{name}\" already", kind.name());
+        return Err(OpError::new(ErrorCode::Exists, name, message).hint("the attachment exists already: run DEL first"));
+    }
+    if let Some((other, living)) = inner_link::retire(gate.session)? {
+        let other = other.name();
+        let message = format!("this attachment has a {other} link already, which is called \"{}\"", living.name);
+        return Err(OpError::new(ErrorCode::Exists, living.name, message).hint("run DEL first"));
+    }
+    gate.front.room(1)
+}
+
+/// True if the record lists a link of this kind, and it is the one of this index.
+///
+/// # Errors
+/// The kernel refuses to show it.
+pub fn is_recorded(gate: &Gate<'_>, kind: InnerKind, index: u32) -> Result<bool, OpError> {
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    let effects = gate.session.record().map(|record| record.effects(None)).unwrap_or_default();
+    for made in effects.iter().filter_map(|noted| InnerLink::seen(&noted.effect)).filter(|made| made.kind == kind) {
+        if made.find(gate.session, container)?.is_some_and(|link| link.index == index) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the attachment's link, if it has this kind.

@@ -33,6 +33,7 @@ pub mod port_mappings;
 pub mod resolv_conf;
 pub mod routes;
 pub mod source_routes;
+pub mod tap;
 pub mod veth;
 pub mod vlan;
 pub mod vrf;
@@ -55,6 +56,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Vlan => &vlan::FACTS,
         Capability::Ipvlan => &ipvlan::FACTS,
         Capability::Dummy => &dummy::FACTS,
+        Capability::Tap => &tap::FACTS,
         Capability::Device => &device::FACTS,
         Capability::Firewall => &firewall::FACTS,
         Capability::Bandwidth => &bandwidth::FACTS,
@@ -93,6 +95,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Vlan(operation) => vlan::execute(gate, operation),
         Operation::Ipvlan(operation) => ipvlan::execute(gate, operation),
         Operation::Dummy(operation) => dummy::execute(gate, operation),
+        Operation::Tap(operation) => tap::execute(gate, operation),
         Operation::Device(operation) => device::execute(gate, operation),
         Operation::Firewall(operation) => firewall::execute(gate, operation),
         Operation::Bandwidth(operation) => bandwidth::execute(gate, operation),

@@ -1,4 +1,4 @@
-//! A link in the container's namespace that has no end on the host: a macvlan, a VLAN, an ipvlan, a dummy. It dies with
+//! A link in the container's namespace that has no end on the host: a macvlan, a VLAN, an ipvlan, a dummy, a tap. It dies with
 //! that namespace.
 
 use super::{Addresses, AttachmentLink, Effect, Leaves, Macvlan, Reapplied, RecordTiming};
@@ -23,11 +23,13 @@ pub enum InnerKind {
     Ipvlan,
     /// A dummy.
     Dummy,
+    /// A tap.
+    Tap,
 }
 
 impl InnerKind {
     /// All kinds.
-    const ALL: [Self; 4] = [Self::Macvlan, Self::Vlan, Self::Ipvlan, Self::Dummy];
+    const ALL: [Self; 5] = [Self::Macvlan, Self::Vlan, Self::Ipvlan, Self::Dummy, Self::Tap];
 
     /// True if a link is of one of these kinds.
     pub fn has(link: &Link) -> bool {
@@ -41,12 +43,16 @@ impl InnerKind {
             Self::Vlan => "vlan",
             Self::Ipvlan => "ipvlan",
             Self::Dummy => "dummy",
+            Self::Tap => "tap",
         }
     }
 
     /// The kernel's name for such links.
     pub const fn in_kernel(self) -> &'static str {
-        self.name()
+        match self {
+            Self::Tap => "tun",
+            Self::Macvlan | Self::Vlan | Self::Ipvlan | Self::Dummy => self.name(),
+        }
     }
 }
 

@@ -304,6 +304,10 @@ mod tests {
                 r#"{"effect":"inner-link","kind":"dummy","mac":"02:00:00:00:00:01"}"#,
             ),
             (
+                Effect::InnerLink(InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None }),
+                r#"{"effect":"inner-link","kind":"tap","mac":"02:00:00:00:00:01"}"#,
+            ),
+            (
                 Effect::InnerLink(InnerLink { kind: InnerKind::Vlan, mac: None, born: Some(host()), shares: None }),
                 r#"{"effect":"inner-link","kind":"vlan","born":"veth1a2b3c4d"}"#,
             ),

@@ -31,6 +31,7 @@ mod port_mappings;
 pub mod resolv_conf;
 mod routes;
 mod source_routes;
+mod tap;
 mod veth;
 mod vlan;
 mod vrf;
@@ -83,6 +84,7 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::Vlan(operation) => operation,
         Operation::Ipvlan(operation) => operation,
         Operation::Dummy(operation) => operation,
+        Operation::Tap(operation) => operation,
         Operation::Device(operation) => operation,
         Operation::Firewall(operation) => operation,
         Operation::Bandwidth(operation) => operation,
@@ -118,6 +120,7 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Vlan => vlan::KEYS,
         Capability::Ipvlan => ipvlan::KEYS,
         Capability::Dummy => dummy::KEYS,
+        Capability::Tap => tap::KEYS,
         Capability::Device => device::KEYS,
         Capability::Firewall => firewall::KEYS,
         Capability::Bandwidth => bandwidth::KEYS,

@@ -30,6 +30,7 @@ mod port_mappings;
 mod resolv_conf;
 mod routes;
 mod source_routes;
+mod tap;
 mod types;
 mod veth;
 mod vlan;
@@ -58,6 +59,7 @@ mod generated {
             "postern:cni/bridge.port": super::bridge::Port,
             "postern:cni/bridge.bridge": super::bridge::Bridge,
             "postern:cni/parent.parent": super::parent::Parent,
+            "postern:cni/tap.options": super::tap::Options,
             "postern:cni/macvlan.options": super::macvlan::Options,
             "postern:cni/link-settings.settings": super::link_settings::Settings,
         },
@@ -113,6 +115,7 @@ fn interface(capability: Capability) -> Interface {
         Capability::Vlan => ("postern:cni/vlan", |linker| wit::vlan::add_to_linker::<_, Own>(linker, own)),
         Capability::Ipvlan => ("postern:cni/ipvlan", |linker| wit::ipvlan::add_to_linker::<_, Own>(linker, own)),
         Capability::Dummy => ("postern:cni/dummy", |linker| wit::dummy::add_to_linker::<_, Own>(linker, own)),
+        Capability::Tap => ("postern:cni/tap", |linker| wit::tap::add_to_linker::<_, Own>(linker, own)),
         Capability::Device => ("postern:cni/device", |linker| wit::device::add_to_linker::<_, Own>(linker, own)),
         Capability::PortMappings => {
             ("postern:cni/port-mappings", |linker| wit::port_mappings::add_to_linker::<_, Own>(linker, own))

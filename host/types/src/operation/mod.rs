@@ -32,6 +32,7 @@ mod resolv_conf;
 mod routes;
 mod source_routes;
 mod table;
+mod tap;
 mod veth;
 mod vlan;
 mod vrf;
@@ -160,6 +161,7 @@ capabilities! {
     Vlan: vlan, "vlan";
     Ipvlan: ipvlan, "ipvlan";
     Dummy: dummy, "dummy";
+    Tap: tap, "tap";
     Device: device, "device";
     PortMappings: port_mappings, "port-mappings";
     Firewall: firewall, "firewall";

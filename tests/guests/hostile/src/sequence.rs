@@ -7,13 +7,13 @@ use postern_guest::link::Link;
 use postern_guest::parent::Parent;
 use postern_guest::types::{
     Backend, DeviceKey, Forward, IngressPolicy, IpvlanMode, LeaseRange, LinkSettings, Mac, MacvlanMode, NatSources,
-    PortSpec, RateLimit, Route, RouteSource,
+    PortSpec, RateLimit, Route, RouteSource, TapSettings,
 };
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
     addresses, attachments, bandwidth, bridge, device, dummy, firewall, forwarding, ipam, ipvlan, leases, link,
     link_settings, link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point,
-    port_mappings, resolv_conf, routes, source_routes, veth, vlan, vrf,
+    port_mappings, resolv_conf, routes, source_routes, tap, veth, vlan, vrf,
 };
 use std::net::IpAddr;
 
@@ -304,7 +304,7 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
             let options = macvlan::Options::new(mode).mtu(mtu).mac(mac);
             held.links.push(macvlan::create(random.one_of(&held.parents)?, &options).ok()?.link);
         }
-        37 => match random.below(4) {
+        37 => match random.below(6) {
             0 => {
                 let id = *random.one_of(&[0, 7, 4094, 4095])?;
                 held.links.push(vlan::create(random.one_of(&held.parents)?, id, None).ok()?.link);
@@ -314,6 +314,19 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
                 held.links.push(ipvlan::create(random.one_of(&held.parents)?, mode, None).ok()?.link);
             }
             2 => held.links.push(dummy::create().ok()?.link),
+            3 => {
+                let settings = TapSettings {
+                    mtu: random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied()),
+                    mac: random.perhaps(|_| "02:00:00:00:00:01".parse::<Mac>().ok()),
+                    owner: random.perhaps(|random| random.one_of(&[0, 1000, u32::MAX]).copied()),
+                    group: random.perhaps(|random| random.one_of(&[0, 1000]).copied()),
+                    multi_queue: random.flip(),
+                    packet_information: random.flip(),
+                    vnet_header: random.flip(),
+                };
+                held.links.push(tap::create(&settings).ok()?.link);
+            }
+            4 => tap::join(random.one_of(&held.links)?, random.one_of(&BRIDGES)?).ok()?,
             _ => held.links.push(macvlan::find().ok()??.link),
         },
         38 | 39 => held.links.push(device::take(DeviceKey::Name, random.one_of(&DEVICES)?).ok()?.link),

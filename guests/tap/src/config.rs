@@ -1,0 +1,97 @@
+//! Reading the configuration. Messages are those of the native plugin.
+
+use postern_guest::cni::{NetConf, Verb};
+use postern_guest::types::{Mac, MacParseError, TapSettings};
+use postern_guest::{Error, Request};
+
+/// The keys of this plugin.
+#[derive(Debug)]
+pub struct Config {
+    /// There is an IPAM plugin.
+    pub layer3: bool,
+    /// A bridge in the container.
+    pub bridge: Option<String>,
+    multi_queue: bool,
+    /// As written: the kernel has limits for it.
+    mtu: i64,
+    owner: Option<u32>,
+    group: Option<u32>,
+    selinux: Option<String>,
+    /// As written: only ADD needs to understand it.
+    mac: Option<String>,
+    pub conf: NetConf,
+}
+
+impl Config {
+    /// # Errors
+    /// Code 999 for what can't be read or makes no sense.
+    pub fn read(request: &Request) -> Result<Self, Error> {
+        let mut config = request.conf().and_then(Self::decode).map_err(load_error)?;
+        // STATUS concerns no container, and its `CNI_ARGS` nobody.
+        if request.verb != Verb::Status {
+            let args = request.args(&["MAC"])?;
+            let given = |mac: &str| (!mac.is_empty()).then(|| mac.to_owned());
+            let of_runtime = config.conf.runtime_config()?.string("mac")?.as_deref().and_then(given);
+            config.mac = of_runtime.or(args.get("MAC").and_then(given)).or(config.mac);
+        }
+        Ok(config)
+    }
+
+    /// All keys but those of the runtime.
+    fn decode(conf: NetConf) -> Result<Self, Error> {
+        let fields = conf.fields();
+        let text = |key| Ok::<_, Error>(fields.string(key)?.filter(|value: &String| !value.is_empty()));
+        Ok(Self {
+            layer3: !conf.ipam_type.is_empty(),
+            bridge: text("bridge")?,
+            multi_queue: fields.bool("multiQueue")?.unwrap_or(false),
+            mtu: fields.int("mtu")?.unwrap_or(0),
+            owner: fields.uint32("owner")?,
+            group: fields.uint32("group")?,
+            selinux: text("selinuxContext")?,
+            mac: text("mac")?,
+            conf,
+        })
+    }
+
+    /// How the link is to be made.
+    ///
+    /// # Errors
+    /// Code 999 for what no tap can have.
+    pub fn settings(&self) -> Result<TapSettings, Error> {
+        if let Some(context) = &self.selinux {
+            return Err(Error::new(format!(
+                "failed set socket label: a tap gets no SELinux context here, and the network wants \"{context}\"; leave \
+                 `selinuxContext` out, or use the native plugin for this network"
+            )));
+        }
+        let mtu = u32::try_from(self.mtu).map_err(|_| Error::new(format!("invalid MTU {}", self.mtu)))?;
+        // As natively: with user and group another way of making it is taken, which leaves other first settings.
+        let direct = self.owner.is_some() && self.group.is_some();
+        Ok(TapSettings {
+            mtu: Some(mtu).filter(|mtu| *mtu > 0),
+            mac: self.mac.as_deref().map(address).transpose()?,
+            owner: self.owner,
+            group: self.group,
+            multi_queue: self.multi_queue,
+            packet_information: direct && !self.multi_queue,
+            vnet_header: direct,
+        })
+    }
+}
+
+fn address(text: &str) -> Result<Mac, Error> {
+    text.parse().map_err(|error: MacParseError| match error {
+        MacParseError::Syntax(_) => Error::new(format!("invalid args {text} for MAC addr: {error}")),
+        MacParseError::Length(_) => Error::new(format!("failed to create tap: address {text}: it must have 6 bytes")),
+    })
+}
+
+/// The words of native plugins before the decoder's message. A value that can be decoded but makes no sense speaks for
+/// itself.
+pub fn load_error(error: Error) -> Error {
+    match error.object().msg.starts_with("json: ") {
+        true => error.context("failed to load netconf"),
+        false => error,
+    }
+}

@@ -1,0 +1,108 @@
+//! tap: gives the container a tap, whose frames a program in the container has: a virtual machine, say.
+//!
+//! | key | default | meaning |
+//! |---|---|---|
+//! | `multiQueue` | false | several descriptors can be open at once, each with a queue |
+//! | `mtu` | kernel's | in bytes |
+//! | `mac` | random | address of the link; `CNI_ARGS` `MAC` goes before it, and `runtimeConfig.mac` before both |
+//! | `owner`, `group` | none | user ID and group ID that may open the tap; without both everybody in the container may |
+//! | `bridge` | none | the bridge in the container that the tap is a port of; it must be there |
+//! | `selinuxContext` | none | refused: the host gives taps no context |
+//! | `ipam` | none | with it the attachment has addresses |
+//! | `dns` | none | in the result as it is: what IPAM says is dropped |
+//!
+//! * ADD: the tap, its bridge, addresses from IPAM, which the neighbours are told of. A failed one is undone by the host.
+//! * DEL: gives back and removes whatever is there; all of it is tried, and the first failure is told.
+//! * CHECK: IPAM's CHECK, the tap with its address, which must be up, addresses and routes.
+//! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
+
+mod config;
+
+use config::Config;
+use postern_guest::cni::{CniResult, Version};
+use postern_guest::{
+    Error, Plugin, Request, all, attachments, check, configure, has_mac, interface, ipam, link, link_sysctl, mac, tap,
+};
+use std::process::ExitCode;
+
+/// The kernel's name for such links.
+const KIND: &str = "tun";
+
+struct Tap;
+
+impl Plugin for Tap {
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        let config = Config::read(request)?;
+        if !config.layer3 && request.version < Version::V0_3_0 {
+            // Such a result can't be printed: better to say so before there is anything.
+            return Err(Error::new("cannot convert: no valid IP addresses"));
+        }
+        let made = tap::create(&config.settings()?)?;
+        if let Some(bridge) = &config.bridge {
+            tap::join(&made.link, bridge)?;
+        }
+        let mut result = CniResult::default();
+        if config.layer3 {
+            result = CniResult { interfaces: Vec::new(), ..ipam::add()? };
+            if result.ips.is_empty() {
+                return Err(Error::new("IPAM plugin returned missing IP config"));
+            }
+            result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
+            // The neighbours learn at once who has the addresses now.
+            configure::best_effort(link_sysctl::set_arp_notify(&made.link, true))?;
+            configure::configure(&made.link, &result.ips, &configure::kernel_routes(&result)?)?;
+        } else {
+            made.link.up()?;
+        }
+        result.interfaces = vec![interface(&made.attributes, &request.env.netns)];
+        result.dns = config.conf.dns;
+        Ok(result)
+    }
+
+    fn del(&self, request: &Request) -> Result<(), Error> {
+        // A configuration that ADD would refuse must not keep DEL from its work.
+        let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
+        all([link::delete_own(), if layer3 { ipam::del() } else { Ok(()) }])
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        let config = Config::read(request)?;
+        if config.layer3 {
+            ipam::check()?;
+        }
+        let result = check::previous_result(&config.conf, "Required prevResult missing")?;
+        let expected = request.own_interface(&result)?;
+        let name = &expected.name;
+        let Some(own) = link::own()? else {
+            return Err(Error::new(format!("Container Interface name in prevResult: {name} not found")));
+        };
+        let attributes = own.attributes()?;
+        if attributes.kind != KIND {
+            return Err(Error::new(format!("Error: Container interface {name} not of type tap")));
+        }
+        if !has_mac(&expected.mac, &attributes) {
+            let (wanted, is) = (&expected.mac, mac(&attributes));
+            return Err(Error::new(format!("Interface {name} Mac {wanted} doesn't match container Mac: {is}")));
+        }
+        if !attributes.up {
+            return Err(Error::new(format!("Interface {name} is down")));
+        }
+        check::configuration(&own, name, &result)
+    }
+
+    fn status(&self, request: &Request) -> Result<(), Error> {
+        if Config::read(request)?.layer3 { ipam::status() } else { Ok(()) }
+    }
+
+    fn gc(&self, request: &Request) -> Result<(), Error> {
+        let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
+        all([attachments::collect().map(drop), if layer3 { ipam::gc() } else { Ok(()) }])
+    }
+}
+
+fn main() -> ExitCode {
+    postern_guest::run(&Tap)
+}
+
+#[cfg(test)]
+mod tests;

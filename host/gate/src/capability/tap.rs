@@ -1,0 +1,123 @@
+//! `tap`: the attachment's own link, whose frames a program in the container has.
+//!
+//! The thread in the container's namespace makes it, with a descriptor that it opened before it was confined. The tap is gone
+//! with that descriptor until everything about it is right and recorded: only then is it kept.
+
+use super::inner;
+use crate::capability::facts::{Facts, Needed};
+use crate::effect::{Effect, InnerKind, InnerLink};
+use crate::errors::{kernel_error, link_gone, native_error};
+use crate::gate::Gate;
+use crate::need::Need;
+use nix::errno::Errno;
+use postern_kernel::{KernelError, Link, TapSpec, random_mac, tap};
+use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, TapSettings, ops};
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| Some(Need::Tap), unrecorded: None };
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Tap) -> Result<Reply, OpError> {
+    match operation {
+        ops::Tap::Create { settings } => create(gate, settings),
+        ops::Tap::Join { link, bridge } => join(gate, *link, bridge),
+    }
+}
+
+/// `tap.create`.
+fn create(gate: &mut Gate<'_>, settings: &TapSettings) -> Result<Reply, OpError> {
+    inner::is_free(gate, InnerKind::Tap)?;
+    let mac = settings.mac.unwrap_or_else(|| Mac(random_mac()));
+    let effect = Effect::from(InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None });
+    gate.session.intend(effect.clone())?;
+    let spec = TapSpec {
+        name: gate.session.request.ifname.clone(),
+        mac: mac.0,
+        owner: settings.owner,
+        group: settings.group,
+        multi_queue: settings.multi_queue,
+        packet_information: settings.packet_information,
+        vnet_header: settings.vnet_header,
+    };
+    let container = gate.session.container_required()?;
+    container.make_tap(&spec).map_err(|error| refused(error, &spec))?;
+    let netlink = container.netlink().map_err(kernel_error)?;
+    // Root in the container may have renamed it meanwhile. What has its name now is not taken for it.
+    let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(|link| is_own(link, mac));
+    let made = made.ok_or_else(|| link_gone(&spec.name))?;
+    gate.session.known_by(&effect, &[u64::from(made.index)]);
+    let container = gate.session.container_required()?;
+    let netlink = container.netlink().map_err(kernel_error)?;
+    if let Some(mtu) = settings.mtu {
+        let set = netlink.set_mtu(made.index, mtu);
+        set.map_err(|error| native_error(error, &spec.name, format_args!("failed to set MTU {mtu} of the tap")))?;
+    }
+    container.keep_tap().map_err(kernel_error)?;
+    gate.session.container_mac = Some(mac);
+    let mtu = settings.mtu.unwrap_or(made.mtu);
+    inner::show(gate, Link { mtu, ..made }).map(Reply::Made)
+}
+
+fn is_own(link: &Link, mac: Mac) -> bool {
+    link.kind == InnerKind::Tap.in_kernel() && link.mac == Some(mac.0)
+}
+
+/// The error that the guest gets, with the way out.
+fn refused(error: KernelError, spec: &TapSpec) -> OpError {
+    let errno = error.errno.map(Errno::from_raw);
+    let (operation, object, what) = (error.operation, error.object.clone(), error.message.clone());
+    let refused = |code: ErrorCode, object: &str, message: String| {
+        let made = OpError::new(code, object, format!("failed to create tap: {message}"));
+        OpError { errno: error.errno, ..made }
+    };
+    match (operation, errno) {
+        ("open", _) => refused(ErrorCode::Unsupported, tap::TUN, format!("open {object}: {what}")).hint(
+            "the host needs that file where the runtime runs: `modprobe tun`, and `mknod /dev/net/tun c 10 200` if nothing \
+             makes it",
+        ),
+        ("set owner of tap", Some(Errno::EINVAL)) => {
+            refused(ErrorCode::InvalidArgument, &object, format!("owner {object}: {what}"))
+                .hint("name as `owner` a user that the user namespace of the runtime has")
+        }
+        ("set group of tap", Some(Errno::EINVAL)) => {
+            refused(ErrorCode::InvalidArgument, &object, format!("group {object}: {what}"))
+                .hint("name as `group` a group that the user namespace of the runtime has")
+        }
+        ("set address of", Some(Errno::EADDRNOTAVAIL)) => {
+            refused(ErrorCode::InvalidArgument, &Mac(spec.mac).to_string(), format!("address {}: {what}", Mac(spec.mac)))
+                .hint("name as `mac` an address of one link, and of no group")
+        }
+        // `IFF_TUN_EXCL`: whatever has the name was there before.
+        (_, Some(Errno::EBUSY | Errno::EEXIST)) => {
+            refused(ErrorCode::Exists, &spec.name, format!("the container has \"{}\" already", spec.name))
+                .hint("the attachment exists already: run DEL first")
+        }
+        _ => native_error(error, &spec.name, "failed to create tap"),
+    }
+}
+
+/// `tap.join`.
+fn join(gate: &mut Gate<'_>, handle: Handle, bridge: &str) -> Result<Reply, OpError> {
+    let (index, name) = gate.front.own(handle)?;
+    // The link of that name may be another plugin's, or the container's.
+    if !inner::is_recorded(gate, InnerKind::Tap, index)? {
+        let message = format!("\"{name}\" is no tap that this attachment made");
+        return Err(OpError::new(ErrorCode::InvalidHandle, name, message));
+    }
+    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    let Some(found) = netlink.link_by_name(bridge).map_err(kernel_error)? else {
+        let message = format!("failed to get bridge {bridge}: Link not found");
+        return Err(OpError::new(ErrorCode::NotFound, bridge, message)
+            .hint("`bridge` names a bridge in the container's own namespace, which must be there before"));
+    };
+    let what = format!("failed to set tap {name} as a port of bridge {bridge}");
+    if found.kind != "bridge" {
+        let message = format!("{what}: operation not supported");
+        return Err(OpError::new(ErrorCode::Unsupported, bridge, message).hint("name a bridge as `bridge`"));
+    }
+    netlink.set_master(index, Some(found.index)).map_err(|error| native_error(error, &name, what))?;
+    Ok(Reply::Done)
+}

@@ -1,0 +1,101 @@
+//! Taps against a real kernel.
+
+mod common;
+
+use common::{Container, isolated, link, run};
+use nix::errno::Errno;
+use postern_kernel::{TapSpec, Worker};
+
+const MAC: [u8; 6] = [0x02, 0, 0x5e, 0x10, 0, 1];
+
+fn spec() -> TapSpec {
+    TapSpec {
+        name: "eth0".to_owned(),
+        mac: MAC,
+        owner: Some(0),
+        group: None,
+        multi_queue: false,
+        packet_information: false,
+        vnet_header: false,
+    }
+}
+
+/// True if this machine has taps; they need a file that it may lack.
+fn has_taps() -> bool {
+    let here = std::fs::metadata(postern_kernel::tap::TUN).is_ok();
+    if !here {
+        println!("SKIPPED: there is no {}", postern_kernel::tap::TUN);
+    }
+    here
+}
+
+#[test]
+fn a_tap_stays_only_if_it_is_kept() {
+    if !has_taps() {
+        return;
+    }
+    isolated(|| {
+        let container = Container::new();
+        let start = || Worker::start_with_tap(&container.namespace, || Ok(())).unwrap();
+        let look = Worker::start(&container.namespace, || Ok(())).unwrap();
+        let worker = start();
+        worker.make_tap(&spec()).unwrap();
+        let made = link(look.netlink().unwrap(), "eth0");
+        assert_eq!((made.kind.as_str(), made.mac, made.up), ("tun", Some(MAC), false));
+        // It has one descriptor, for one tap.
+        assert!(worker.make_tap(&TapSpec { name: "eth1".to_owned(), ..spec() }).unwrap_err().is(Errno::EBADFD));
+        drop(worker);
+        for _ in 0..100 {
+            if look.netlink().unwrap().link_by_name("eth0").unwrap().is_none() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(look.netlink().unwrap().link_by_name("eth0").unwrap(), None);
+
+        let worker = start();
+        assert!(worker.keep_tap().unwrap_err().is(Errno::EBADFD));
+        worker.make_tap(&spec()).unwrap();
+        worker.keep_tap().unwrap();
+        assert!(worker.keep_tap().unwrap_err().is(Errno::EBADFD));
+        drop(worker);
+        let kept = link(look.netlink().unwrap(), "eth0");
+        assert_eq!((kept.kind.as_str(), kept.mac), ("tun", Some(MAC)));
+
+        // What is there is not taken, not even a tap of the same settings, and nothing of it is changed.
+        let busy = start().make_tap(&TapSpec { mac: [0x02, 0, 0x5e, 0x10, 0, 2], ..spec() }).unwrap_err();
+        assert!(busy.is(Errno::EBUSY), "{busy}");
+        assert_eq!(link(look.netlink().unwrap(), "eth0"), kept);
+    });
+}
+
+#[test]
+fn failures_name_what_failed_and_leave_nothing() {
+    if !has_taps() {
+        return;
+    }
+    isolated(|| {
+        let container = Container::new();
+        let look = Worker::start(&container.namespace, || Ok(())).unwrap();
+        for (changed, errno, operation) in [
+            (TapSpec { owner: Some(1000), ..spec() }, Errno::EINVAL, "set owner of tap"),
+            (TapSpec { owner: Some(u32::MAX), ..spec() }, Errno::EINVAL, "set owner of tap"),
+            (TapSpec { group: Some(1000), ..spec() }, Errno::EINVAL, "set group of tap"),
+            (TapSpec { mac: [1, 0, 0x5e, 0, 0, 1], ..spec() }, Errno::EADDRNOTAVAIL, "set address of"),
+            (TapSpec { name: "tap%d".to_owned(), ..spec() }, Errno::EINVAL, "create tap"),
+            (TapSpec { name: "x".repeat(16), ..spec() }, Errno::EINVAL, "create tap"),
+        ] {
+            let worker = Worker::start_with_tap(&container.namespace, || Ok(())).unwrap();
+            let error = worker.make_tap(&changed).unwrap_err();
+            assert!(error.is(errno) && error.operation == operation, "{error}");
+            assert_eq!(look.netlink().unwrap().links().unwrap().len(), 1, "{error}");
+        }
+        // A thread that was not asked to has no descriptor.
+        assert!(look.make_tap(&spec()).unwrap_err().is(Errno::EBADFD));
+        run("mount", "-t tmpfs none /dev/net");
+        let worker = Worker::start_with_tap(&container.namespace, || Ok(())).unwrap();
+        let error = worker.make_tap(&spec()).unwrap_err();
+        assert!(error.is(Errno::ENOENT) && error.operation == "open", "{error}");
+        run("umount", "/dev/net");
+    });
+}
