@@ -29,9 +29,9 @@ impl Config {
         let mut config = request.conf().and_then(Self::decode).map_err(load_error)?;
         // STATUS concerns no container, and its `CNI_ARGS` nobody.
         if request.verb != Verb::Status {
-            let args = request.args(&["MAC"])?;
+            let args = request.args(&["MAC"]).map_err(load_error)?;
             let given = |mac: &str| (!mac.is_empty()).then(|| mac.to_owned());
-            let of_runtime = config.conf.runtime_config()?.string("mac")?.as_deref().and_then(given);
+            let of_runtime = config.conf.runtime_config().and_then(|runtime| runtime.string("mac")).map_err(load_error)?.as_deref().and_then(given);
             config.mac = of_runtime.or(args.get("MAC").and_then(given)).or(config.mac);
         }
         Ok(config)
