@@ -31,7 +31,13 @@ impl Config {
         if request.verb != Verb::Status {
             let args = request.args(&["MAC"]).map_err(load_error)?;
             let given = |mac: &str| (!mac.is_empty()).then(|| mac.to_owned());
-            let of_runtime = config.conf.runtime_config().and_then(|runtime| runtime.string("mac")).map_err(load_error)?.as_deref().and_then(given);
+            let of_runtime = config
+                .conf
+                .runtime_config()
+                .and_then(|runtime| runtime.string("mac"))
+                .map_err(|error| load_error(error.into()))?
+                .as_deref()
+                .and_then(given);
             config.mac = of_runtime.or(args.get("MAC").and_then(given)).or(config.mac);
         }
         Ok(config)
@@ -87,11 +93,7 @@ fn address(text: &str) -> Result<Mac, Error> {
     })
 }
 
-/// The words of native plugins before the decoder's message. A value that can be decoded but makes no sense speaks for
-/// itself.
+/// The words of the native plugin before the decoder's message.
 pub fn load_error(error: Error) -> Error {
-    match error.object().msg.starts_with("json: ") {
-        true => error.context("failed to load netconf"),
-        false => error,
-    }
+    error.decoding("failed to load netconf")
 }

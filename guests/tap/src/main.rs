@@ -21,10 +21,12 @@ mod config;
 use config::Config;
 use postern_guest::cni::{CniResult, Version};
 use postern_guest::{
-    Error, Plugin, Request, all, attachments, check, configure, has_mac, interface, ipam, link, link_sysctl, mac, tap,
+    Error, Plugin, Request, all, attachments, check, configure, interface, ipam, link, link_sysctl, tap,
 };
 use std::process::ExitCode;
 
+/// The words of most native plugins.
+const WORDS: check::Words = check::Words::COMMON;
 /// The kernel's name for such links.
 const KIND: &str = "tun";
 
@@ -41,20 +43,17 @@ impl Plugin for Tap {
         if let Some(bridge) = &config.bridge {
             tap::join(&made.link, bridge)?;
         }
-        let mut result = CniResult::default();
-        if config.layer3 {
-            result = CniResult { interfaces: Vec::new(), ..ipam::add()? };
-            if result.ips.is_empty() {
-                return Err(Error::new("IPAM plugin returned missing IP config"));
-            }
-            result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
-            // The neighbours learn at once who has the addresses now.
+        let own = interface(&made.attributes, &request.env.netns);
+        let mut result = if config.layer3 {
+            let result = configure::only_link(ipam::add()?, own)?;
+            // As natively, IPv6 neighbours are not told.
             configure::best_effort(link_sysctl::set_arp_notify(&made.link, true))?;
-            configure::configure(&made.link, &result.ips, &configure::kernel_routes(&result)?)?;
+            configure::with_result(&made.link, &result)?;
+            result
         } else {
             made.link.up()?;
-        }
-        result.interfaces = vec![interface(&made.attributes, &request.env.netns)];
+            CniResult { interfaces: vec![own], ..CniResult::default() }
+        };
         result.dns = config.conf.dns;
         Ok(result)
     }
@@ -73,20 +72,13 @@ impl Plugin for Tap {
         let result = check::previous_result(&config.conf, "Required prevResult missing")?;
         let expected = request.own_interface(&result)?;
         let name = &expected.name;
-        let Some(own) = link::own()? else {
-            return Err(Error::new(format!("Container Interface name in prevResult: {name} not found")));
-        };
+        let own = link::own()?.ok_or_else(|| WORDS.gone(name))?;
         let attributes = own.attributes()?;
         if attributes.kind != KIND {
-            return Err(Error::new(format!("Error: Container interface {name} not of type tap")));
+            return Err(WORDS.no("tap", name));
         }
-        if !has_mac(&expected.mac, &attributes) {
-            let (wanted, is) = (&expected.mac, mac(&attributes));
-            return Err(Error::new(format!("Interface {name} Mac {wanted} doesn't match container Mac: {is}")));
-        }
-        if !attributes.up {
-            return Err(Error::new(format!("Interface {name} is down")));
-        }
+        WORDS.same_mac(expected, &attributes)?;
+        check::is_up(name, &attributes)?;
         check::configuration(&own, name, &result)
     }
 

@@ -1,9 +1,7 @@
 use super::*;
-use postern_guest::fake::{self, Kernel, Place};
-use postern_guest::types::{ErrorCode, LinkSysctl};
+use postern_guest::fake::{self, Kernel, ONE_ADDRESS as V4, Place};
+use postern_guest::types::LinkSysctl;
 use proptest::prelude::*;
-
-const V4: &str = r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"domain":"ipam"}}"#;
 
 fn call(verb: &str, keys: &str) -> Result<String, Error> {
     with_args(verb, keys, "")
@@ -137,13 +135,7 @@ fn everything_that_is_refused_before_anything_is_made() {
 
 #[test]
 fn del_tries_everything() {
-    fake::install(Kernel::with_ipam(V4));
-    call("ADD", "").unwrap();
-    assert_eq!(call("DEL", r#","mtu":"x","owner":"y""#).unwrap(), "");
-    assert_eq!(fake::log()[fake::log().len() - 3..], ["link.own", "link.delete", "ipam.del"]);
-    assert_eq!(call("DEL", "").unwrap(), "");
-    fake::with(|kernel| kernel.netns = false);
-    assert_eq!(call("DEL", "").unwrap(), "");
+    fake::del_tries_everything(call);
 }
 
 #[test]
@@ -185,32 +177,16 @@ fn status_and_gc_are_about_addresses() {
 
 #[test]
 fn every_operation_may_fail() {
-    for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
-        for n in 0.. {
-            let keys = match verb {
-                "ADD" => {
-                    let mut node = Kernel::with_ipam(V4);
-                    node.add_link(Place::Container, "br0", "bridge");
-                    fake::install(node);
-                    r#","bridge":"br0""#.to_owned()
-                }
-                _ => attached(""),
-            };
-            let before = fake::log().len();
-            fake::with(|kernel| kernel.fail_at(n, ErrorCode::Kernel));
-            let outcome = call(verb, &keys);
-            if fake::log().len() - before <= n {
-                outcome.unwrap();
-                break;
-            }
-            // The native plugin goes on without telling the neighbours, too.
-            let notify = fake::log().get(before + n).is_some_and(|name| name.starts_with("link-sysctl."));
-            match outcome {
-                Err(error) => assert!(error.object().msg.ends_with("was made to fail"), "{verb} {n}: {error}"),
-                Ok(_) => assert!(notify, "{verb} {n}"),
-            }
+    let prepare = |verb: &str| match verb {
+        "ADD" => {
+            let mut node = Kernel::with_ipam(V4);
+            node.add_link(Place::Container, "br0", "bridge");
+            fake::install(node);
+            r#","bridge":"br0""#.to_owned()
         }
-    }
+        _ => attached(""),
+    };
+    fake::each_operation_fails(prepare, call);
 }
 
 proptest! {

@@ -5,7 +5,7 @@
 
 use super::inner;
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::{Effect, InnerKind, InnerLink};
+use crate::effect::{InnerKind, InnerLink};
 use crate::errors::{kernel_error, link_gone, native_error};
 use crate::gate::Gate;
 use crate::need::Need;
@@ -31,7 +31,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Tap) -> Result<Reply, OpErr
 fn create(gate: &mut Gate<'_>, settings: &TapSettings) -> Result<Reply, OpError> {
     inner::is_free(gate, InnerKind::Tap)?;
     let mac = settings.mac.unwrap_or_else(|| Mac(random_mac()));
-    let effect = Effect::from(InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None });
+    let effect = InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None }.recorded();
     gate.session.intend(effect.clone())?;
     let spec = TapSpec {
         name: gate.session.request.ifname.clone(),
