@@ -62,7 +62,7 @@ impl Place {
                kill -0 $user 2> /dev/null || break
                if ping -c 1 -W 1 10.8.0.9 > /dev/null 2>&1; then echo yes; break; fi; sleep .1
              done
-             kill $user 2> /dev/null; wait $user 2> /dev/null || true"
+             kill $user 2> /dev/null || true; wait $user 2> /dev/null || true"
         );
         Ok(self.node.sh_in("c1", &script)? == "yes\n")
     }
