@@ -241,3 +241,34 @@ fn without_namespaces_it_says_so() -> Result<()> {
     }
     Ok(())
 }
+
+/// The place of the runs has one user, and its container no bridge: each is there for the runs.
+#[test]
+fn a_tap_of_a_user_in_a_bridge() -> Result<()> {
+    if !postern_tests::kernel::has_or_says("tap")? {
+        return Ok(());
+    }
+    let network = r#"{"cniVersion": "1.1.0", "name": "taps", "type": "tap", "owner": 1000, "group": 1001, "bridge": "br7",
+        "multiQueue": true, "mtu": 1400, "ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}}"#;
+    let place = Place::new(&[("taps.conf", network)])?;
+    let (status, stdout, stderr) = place.learn(&["tap", "--network", "/run/taps.conf"])?;
+    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let learned = lines(&stdout);
+    for line in [
+        "[grant.tap]",
+        "mtu = \"${config.mtu | 0}\"",
+        "owners = [\"${config.owner}\"]",
+        "groups = [\"${config.group}\"]",
+        "multi-queue = \"${config.multiQueue | false}\"",
+        "bridges = [\"${config.bridge}\"]",
+    ] {
+        ensure!(learned.contains(&line), "not `{line}`:\n{stdout}");
+    }
+    let plain = r#"{"cniVersion": "1.1.0", "name": "taps", "type": "tap"}"#;
+    let place = Place::new(&[("taps.conf", plain)])?;
+    let (status, stdout, stderr) = place.learn(&["tap", "--network", "/run/taps.conf"])?;
+    ensure!(status == 0, "status {status}: {stdout}{stderr}");
+    let learned = lines(&stdout);
+    ensure!(learned.contains(&"[grant.tap]") && !stdout.contains("owners ="), "more than needed:\n{stdout}");
+    Ok(())
+}

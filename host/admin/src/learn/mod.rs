@@ -13,6 +13,7 @@ mod parent;
 mod place;
 mod runs;
 mod smallest;
+mod tap;
 
 pub use smallest::{Key, Source, WidestValue};
 
@@ -86,6 +87,10 @@ fn resolver_files(networks: &[Network]) -> Vec<(PathBuf, Vec<u8>)> {
 fn learn(copied: &CopiedFiles, target: &str, name: &str, networks: &[Network]) -> Result<Report> {
     let unpacked = copied.unpack(target, name)?;
     let imports = Imports::parse(&unpacked.imports);
+    let has_tap = imports.has(Capability::Tap);
+    let networks: Vec<Network> =
+        networks.iter().map(|network| if has_tap { tap::with_own_ids(network) } else { network.clone() }).collect();
+    let networks = networks.as_slice();
     // Runtimes name `lo` itself as the interface, and choose any name for other attachments.
     let ifname = if imports.has(Capability::Loopback) { "lo" } else { "eth0" };
     let all = |policy: &str| -> Result<Vec<Run>> {

@@ -1,7 +1,7 @@
 //! A place without anything of this node: user, mount and network namespaces with a separate file system.
 //!
 //! The new root is an empty file system in memory. Of the node's files it contains the directories of programs (for
-//! iptables), read-only, `/proc`, and copies of the files that the configurations name. It contains nothing of the
+//! iptables), read-only, `/proc`, `/dev/net/tun`, and copies of the files that the configurations name. It contains nothing of the
 //! node's network.
 
 use anyhow::{Context, Result, anyhow};
@@ -9,6 +9,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, getegid, geteuid, pivot_root};
+use postern_kernel::tap::TUN;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,12 @@ pub fn enter(files: &[(PathBuf, Vec<u8>)]) -> Result<()> {
     bind(Path::new("/proc"), &root.join("proc"))?;
     File::create(root.join("dev/null"))?;
     bind(Path::new("/dev/null"), &root.join("dev/null"))?;
+    // A tap belongs to the namespace of whoever opens this: here that is one of this place.
+    if Path::new(TUN).exists() {
+        fs::create_dir(root.join("dev/net"))?;
+        File::create(root.join("dev/net/tun"))?;
+        bind(Path::new(TUN), &root.join("dev/net/tun"))?;
+    }
     chdir(WORKSHOP)?;
     pivot_root(".", ".").context("changing the root")?;
     umount2(".", MntFlags::MNT_DETACH).context("leaving the node's file system")?;

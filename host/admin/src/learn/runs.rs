@@ -2,7 +2,7 @@
 
 use super::catalog::BIN;
 use super::place::{NETNS, on_node};
-use super::{before, device, parent};
+use super::{before, device, parent, tap};
 use crate::imports::Imports;
 use crate::lists::Network;
 use anyhow::{Context, Result};
@@ -71,6 +71,9 @@ pub fn run(plugin: &str, ifname: &str, network: &Network, imports: &Imports) -> 
         }
         if imports.has(Capability::Device) {
             device::make(network)?;
+        }
+        if imports.has(Capability::Tap) {
+            tap::make(network)?;
         }
         let version = Version::parse(network.text("/cniVersion")).unwrap_or(Version::V0_1_0);
         let gc = version >= Version::V1_1_0;
