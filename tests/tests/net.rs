@@ -4,7 +4,7 @@
 mod common;
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Node, plugin_bin};
+use postern_tests::{Node, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +53,7 @@ fn cases() -> Vec<Case> {
     let two = list(json!([{"type": "one", "mtu": 1400, "capabilities": {"mac": true, "ips": false}}, {"type": "two"}]));
     let newest = |more: Value| {
         let mut list = json!({"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "one"}, {"type": "two"}]});
-        list.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        merge(&mut list, &more);
         list
     };
     let answers = || vec![("answers/one.ADD", json!(RESULT)), ("answers/two.ADD", json!(RESULT))];
@@ -256,8 +256,10 @@ fn seen(case: &Case, tool: &[&str]) -> Result<Seen> {
     }
     let calls = fs::read_to_string(node.path("/run/calls")).unwrap_or_default();
     let lines: Vec<&str> = calls.lines().collect();
-    let call = |pair: &[&str]| Ok((pair[0].to_owned(), serde_json::from_str(pair[1])?));
-    let calls = lines.chunks(2).map(call).collect::<Result<_>>()?;
+    let (pairs, rest) = lines.as_chunks::<2>();
+    ensure!(rest.is_empty(), "{}: half a call: {rest:?}", case.name);
+    let calls = pairs.iter().map(|[call, input]| Ok(((*call).to_owned(), serde_json::from_str(input)?)));
+    let calls = calls.collect::<Result<_>>()?;
     let mut cache = BTreeMap::new();
     for entry in fs::read_dir(node.path("/var/lib/cni/results")).into_iter().flatten() {
         let entry = entry?;
@@ -331,11 +333,8 @@ fn a_failed_add_is_removed() -> Result<()> {
 fn what_cnitool_lacks() -> Result<()> {
     let list = json!({"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "one"}]});
     let files = [("net.d/a.conflist", list), ("answers/one.ADD", json!(RESULT))];
-    let id = format!("{ID}/eth0");
-    let steps = ["add -i eth0 n /run/netns/x", "add n /run/netns/y", "status n", "gc n --valid VALID"];
-    let mut case = case("options", &files, &steps);
-    let gc = format!("gc n --valid {id}").leak();
-    case.steps[3] = gc;
+    let gc = "gc n --valid cnitool-55e2cecc95014b0f7fc4/eth0";
+    let case = case("options", &files, &["add -i eth0 n /run/netns/x", "add n /run/netns/y", "status n", gc]);
     let seen = seen(&case, &[&postern()?, "net"])?;
     assert!(seen.steps.iter().all(|(status, ..)| *status == Some(0)), "{:?}", seen.steps);
     // The attachment that is named stays; the plugin hears of it.
