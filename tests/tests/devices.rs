@@ -367,3 +367,43 @@ fn a_virtual_one_ends_with_its_namespace() -> Result<()> {
     ensure!(left.is_empty(), "{left}");
     Ok(())
 }
+
+/// After a reboot the device is where its driver put it, as the new boot has set it up. A record of the boot before neither
+/// moves nor changes it, and is no obstacle to the next ADD.
+#[test]
+fn after_a_reboot_the_device_is_the_nodes() -> Result<()> {
+    for next in ["DEL", "gc", "ADD"] {
+        let place = Place::new(&json!({}))?;
+        place.call("ADD", "c1")?.success()?;
+        place.node.remove_container("c1")?;
+        place.node.sh(
+            "sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*
+             ip link add dev1 address 02:00:00:00:ee:01 mtu 1300 txqlen 77 type veth peer name wire1",
+        )?;
+        let look = || place.node.sh("ip -d -j link show dev dev1");
+        let before = look()?;
+        place.node.add_container("c1")?;
+        match next {
+            "DEL" => drop(place.call("DEL", "c1")?.success()?),
+            "gc" => drop(place.node.sh(&format!("{}/postern gc --yes", plugin_bin()?.display()))?),
+            _ => {
+                place.call("ADD", "c1")?.success().context("the next ADD")?;
+                place.node.sh_in("c1", "ip -o link show dev eth0 | grep -q 'mtu 1300'")?;
+                place.call("DEL", "c1")?.success()?;
+            }
+        }
+        let kept = |text: &str| -> Result<Value> {
+            let mut links: Value = serde_json::from_str(text)?;
+            // A link that was away has another index in its pair's words.
+            for key in ["ifindex", "link_index", "link"] {
+                links[0][key] = Value::Null;
+            }
+            Ok(links)
+        };
+        let after = look()?;
+        ensure!(kept(&before)? == kept(&after)?, "{next}: {before}\n{after}");
+        let left = place.node.sh("find /var/lib/cni/networks -name '10.*'; ls /run/postern/attachments")?;
+        ensure!(left.is_empty(), "{next}: {left}");
+    }
+    Ok(())
+}

@@ -117,6 +117,65 @@ fn a_master_that_one_network_names_and_another_leaves_to_the_default_route() -> 
     Ok(())
 }
 
+/// What each kind of link is learned as: what the network says, and nothing else.
+#[test]
+fn links_without_a_host_end_are_what_their_networks_name() -> Result<()> {
+    let ipam = r#""ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}"#;
+    for (plugin, keys, granted, absent) in [
+        (
+            "vlan",
+            r#""master": "eth1", "vlanId": 7, "mtu": 1400,"#,
+            [
+                "[grant.parent]",
+                "names = [\"${config.master}\"]",
+                "[grant.vlan]",
+                "ids = [\"${config.vlanId | 0}\"]",
+                "mtu = \"${config.mtu | 0}\"",
+            ]
+            .as_slice(),
+            ["in-container", "default-link", "[grant.veth]", "[grant.ipvlan]", "[grant.macvlan]"].as_slice(),
+        ),
+        (
+            "ipvlan",
+            r#""master": "eth1", "mode": "l3s","#,
+            &[
+                "[grant.parent]",
+                "names = [\"${config.master}\"]",
+                "[grant.ipvlan]",
+                "modes = [\"${config.mode | l2}\"]",
+            ],
+            &["in-container", "default-link", "[grant.veth]", "[grant.vlan]", "[grant.macvlan]"],
+        ),
+        (
+            "macvlan",
+            r#""master": "net1", "linkInContainer": true,"#,
+            &[
+                "[grant.parent]",
+                "names = [\"${config.master}\"]",
+                "in-container = \"${config.linkInContainer | false}\"",
+                "[grant.macvlan]",
+                "modes = [\"${config.mode | bridge}\"]",
+            ],
+            &["default-link", "[grant.veth]", "passthru", "[grant.vlan]"],
+        ),
+        ("dummy", "", &["[grant.dummy]", "[grant.addresses]"], &["[grant.parent]", "[grant.veth]", "[grant.vlan]"]),
+    ] {
+        let network = format!(r#"{{"cniVersion": "1.1.0", "name": "net", "type": "{plugin}", {keys} {ipam}}}"#);
+        let place = Place::new(&[("net.conf", &network)])?;
+        let (status, stdout, stderr) = place.learn(&[plugin, "--network", "/run/net.conf"])?;
+        ensure!(status == 0, "{plugin}: status {status}: {stdout}{stderr}");
+        let learned = lines(&stdout);
+        for line in granted {
+            ensure!(learned.contains(line), "{plugin}: not `{line}`:\n{stdout}");
+        }
+        for absent in absent {
+            ensure!(!learned.iter().any(|line| line.contains(absent)), "{plugin}: `{absent}`:\n{stdout}");
+        }
+        ensure!(stdout.contains("# verified: the same runs succeed under it"), "{plugin}:\n{stdout}");
+    }
+    Ok(())
+}
+
 /// What a native plugin made is on the node of the rehearsal: bridge, pair, and the addresses in the container.
 #[test]
 fn behind_a_native_plugin_the_container_has_the_addresses() -> Result<()> {
