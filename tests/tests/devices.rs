@@ -376,10 +376,8 @@ fn after_a_reboot_the_device_is_the_nodes() -> Result<()> {
         let place = Place::new(&json!({}))?;
         place.call("ADD", "c1")?.success()?;
         place.node.remove_container("c1")?;
-        place.node.sh(
-            "sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*
-             ip link add dev1 address 02:00:00:00:ee:01 mtu 1300 txqlen 77 type veth peer name wire1",
-        )?;
+        place.node.sh("sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"another\"/' /run/postern/attachments/*
+             ip link add dev1 address 02:00:00:00:ee:01 mtu 1300 txqlen 77 type veth peer name wire1")?;
         let look = || place.node.sh("ip -d -j link show dev dev1");
         let before = look()?;
         place.node.add_container("c1")?;
