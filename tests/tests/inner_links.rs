@@ -322,6 +322,36 @@ fn an_ipvlan_on_an_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
     place.del("c2", &lower)
 }
 
+/// The same for one that stands on the container's own ipvlan, and is left there alone.
+#[test]
+fn an_ipvlan_on_the_containers_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
+    if !has_or_says("ipvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2"])?;
+    let first = with(config("ipvlan", "first", &json!({})), &fixed("10.8.0.2/24"));
+    let of_first = |verb: &str| -> Result<Answer> {
+        let call = Call::new(&plugin_bin()?, "ipvlan", verb, first.to_string());
+        place.node.call(&call.attachment("c1", &place.node.netns("c1"), "net1"))
+    };
+    of_first("ADD")?.success()?;
+    place.node.sh_in("c1", "ip link set net1 up")?;
+    let upper =
+        with(config("ipvlan", "upper", &json!({"master": "net1", "linkInContainer": true})), &fixed("10.8.0.3/24"));
+    place.add("c1", &upper)?;
+    of_first("DEL")?.success()?;
+    let lower = with(config("ipvlan", "lower", &json!({"mode": "l3"})), &fixed("10.8.0.4/24"));
+    place.refused(
+        "c2",
+        &lower,
+        999,
+        "\"uplink\" has links in mode l2, and one in mode l3 would change them: eth0 of container c1 has it",
+    )?;
+    place.del("c1", &upper)?;
+    place.add("c2", &lower)?;
+    place.del("c2", &lower)
+}
+
 /// Behind a plugin that names the master in its result. Policy has to name it too, and the addresses.
 #[test]
 fn an_ipvlan_behind_another_plugin() -> Result<()> {
