@@ -141,23 +141,23 @@ fn links_without_a_host_end_are_what_their_networks_name() -> Result<()> {
             r#""master": "eth1", "mode": "l3s","#,
             &[
                 "[grant.parent]",
-                "names = [\"${config.master}\"]",
+                "names = [\"${config.master | node.default-link}\"]",
                 "[grant.ipvlan]",
                 "modes = [\"${config.mode | l2}\"]",
             ],
-            &["in-container", "default-link", "[grant.veth]", "[grant.vlan]", "[grant.macvlan]"],
+            &["in-container", "[grant.veth]", "[grant.vlan]", "[grant.macvlan]"],
         ),
         (
             "macvlan",
             r#""master": "net1", "linkInContainer": true,"#,
             &[
                 "[grant.parent]",
-                "names = [\"${config.master}\"]",
+                "names = [\"${config.master | node.default-link}\"]",
                 "in-container = \"${config.linkInContainer | false}\"",
                 "[grant.macvlan]",
                 "modes = [\"${config.mode | bridge}\"]",
             ],
-            &["default-link", "[grant.veth]", "passthru", "[grant.vlan]"],
+            &["[grant.veth]", "passthru", "[grant.vlan]"],
         ),
         ("dummy", "", &["[grant.dummy]", "[grant.addresses]"], &["[grant.parent]", "[grant.veth]", "[grant.vlan]"]),
     ] {
