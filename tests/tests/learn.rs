@@ -126,15 +126,9 @@ fn links_without_a_host_end_are_what_their_networks_name() -> Result<()> {
         (
             "vlan",
             r#""master": "eth1", "vlanId": 7, "mtu": 1400,"#,
-            [
-                "[grant.parent]",
-                "names = [\"${config.master}\"]",
-                "[grant.vlan]",
-                "ids = [\"${config.vlanId | 0}\"]",
-                "mtu = \"${config.mtu | 0}\"",
-            ]
-            .as_slice(),
-            ["in-container", "default-link", "[grant.veth]", "[grant.ipvlan]", "[grant.macvlan]"].as_slice(),
+            ["[grant.parent]", "[grant.vlan]", "ids = [\"${config.vlanId | 0}\"]", "mtu = \"${config.mtu | 0}\""]
+                .as_slice(),
+            ["in-container", "[grant.veth]", "[grant.ipvlan]", "[grant.macvlan]"].as_slice(),
         ),
         (
             "ipvlan",
