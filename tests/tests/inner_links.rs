@@ -220,6 +220,12 @@ fn passthru_takes_the_whole_link() -> Result<()> {
         let second = with(config("macvlan", "m2", &json!({"mode": mode})), &fixed("10.8.0.3/24"));
         place.refused("c2", &second, 999, "failed to create macvlan: invalid argument")?;
     }
+    // Another address, by root in there, is the link's below as well: it does not stay.
+    place.node.sh_in(
+        "c1",
+        "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66; ip link set eth0 up promisc on",
+    )?;
+    ensure!(place.node.sh("ip -o link show dev uplink")?.contains("02:00:00:00:ee:66"), "this shows nothing");
     place.del("c1", &whole)?;
     let after = place.node.sh("ip -j -d link show dev uplink")?;
     ensure!(before == after, "{before}\n{after}");
