@@ -4,7 +4,7 @@
 use crate::Node;
 use anyhow::{Context, Result};
 
-/// True if the kernel can make links of this kind: `dummy`, `vlan`, `ipvlan`, `tap`.
+/// True if the kernel can make links of this kind: `dummy`, `vlan`, `ipvlan`, `macvlan`, `vrf`, `tap`.
 ///
 /// # Errors
 /// No node can be made.
@@ -12,7 +12,7 @@ pub fn has(kind: &str) -> Result<bool> {
     let node = Node::new()?;
     let make = match kind {
         "vlan" => "ip link add link probe0 name probe2 type vlan id 5".to_owned(),
-        "ipvlan" => "ip link add link probe0 name probe2 type ipvlan".to_owned(),
+        "ipvlan" | "macvlan" => format!("ip link add link probe0 name probe2 type {kind}"),
         "tap" => "ip tuntap add dev probe2 mode tap".to_owned(),
         kind => format!("ip link add probe2 type {kind}"),
     };

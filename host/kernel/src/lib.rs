@@ -20,6 +20,7 @@ mod route;
 mod rule;
 pub mod sysctl;
 pub mod tap;
+pub mod tcx;
 mod worker;
 
 pub use address::Address;
