@@ -312,6 +312,48 @@ fn native_plugins_take_over_and_give_back() -> Result<()> {
     place.is_clean()
 }
 
+/// tuning was killed while it changed the address, before the link, between link and protection, or after both. Whatever
+/// removes its part then, link and protection have the same address, and the native file is gone.
+#[test]
+fn a_kill_at_any_step_leaves_one_address() -> Result<()> {
+    // Nothing but the address is changed: nothing else leads a collection into the container.
+    let place = Place::new(&[bridge(), tuning(&json!({"mac": "02:00:00:00:00:aa"}))])?;
+    let admin = plugin_bin()?.join("postern");
+    for (moved, followed) in [(false, false), (true, false), (true, true)] {
+        for way in ["gc --yes", "DEL"] {
+            let named = || format!("link moved: {moved}, protection followed: {followed}, then {way}");
+            let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+            let made = place.link()?.0;
+            place.node.sh("nft list table bridge nat > /run/before.nft")?;
+            place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+            // The record of a run that was killed ends with the effect.
+            place.node.sh(
+                "record=$(ls /run/postern/attachments/*); grep -q '\"tuning\"' $record
+                 last=$(grep -n link-change $record | cut -d: -f1); head -n $last $record > /run/cut; cat /run/cut > $record",
+            )?;
+            if !moved {
+                place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
+            }
+            if !followed {
+                place.node.sh("nft delete table bridge nat; nft -f /run/before.nft")?;
+            }
+            match way {
+                "DEL" => drop(place.call(1, &plugin_bin()?, "DEL", &first)?.success()?),
+                _ => drop(place.node.sh(&format!("{} {way}", admin.display()))?),
+            }
+            ensure!(place.link()?.0 == made, "{}: the link has {} instead of {made}", named(), place.link()?.0);
+            ensure!(place.is_connected()?, "{}: protection does not let the link send", named());
+            place.node.sh_in("c1", "ip link set eth0 address 02:00:00:00:00:aa")?;
+            ensure!(!place.is_connected()?, "{}: the address of the killed run passes", named());
+            place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
+            place.call(0, &plugin_bin()?, "CHECK", &first)?.success().with_context(named)?;
+            place.call(0, &plugin_bin()?, "DEL", &first)?.success().with_context(named)?;
+            place.is_clean().with_context(named)?;
+        }
+    }
+    Ok(())
+}
+
 /// DEL without the plugin's own: the record of the attachment puts all back, whichever plugin DEL is called for.
 #[test]
 fn a_device_of_the_node_comes_home_as_it_went() -> Result<()> {

@@ -6,6 +6,7 @@
 
 use crate::error::{Result, StateError};
 use crate::files::{Directory, short_hash};
+use crate::record::RecordKey;
 use crate::trust::{TrustError, is_system, trust, trust_file, trust_way};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -60,22 +61,40 @@ impl Backups {
         Ok(Some(content))
     }
 
-    /// Writes a file, in one step, with mode 0600.
+    /// Writes an attachment's file, in one step, with mode 0600.
     ///
     /// # Errors
     /// It can't be written.
-    pub fn write(&self, name: &str, content: &[u8]) -> Result<()> {
-        // Runs for one attachment come one after the other, so that no other run has this name.
-        self.0.replace(name, &format!(".{}.tmp", short_hash(name)), content)
+    pub fn write(&self, name: &str, of: &RecordKey, content: &[u8]) -> Result<()> {
+        self.0.replace(name, &unfinished(name, of), content)
     }
 
-    /// Removes a file; true if it was there.
+    /// Removes an attachment's file, and what a write that was killed left; true if the file was there.
     ///
     /// # Errors
     /// It can't be removed.
-    pub fn remove(&self, name: &str) -> Result<bool> {
+    pub fn remove(&self, name: &str, of: &RecordKey) -> Result<bool> {
+        self.remove_unfinished(name, of)?;
+        self.unlink(name)
+    }
+
+    /// Removes what a write that was killed left.
+    ///
+    /// # Errors
+    /// It can't be removed.
+    pub fn remove_unfinished(&self, name: &str, of: &RecordKey) -> Result<()> {
+        self.unlink(&unfinished(name, of)).map(drop)
+    }
+
+    fn unlink(&self, name: &str) -> Result<bool> {
         self.0.dir.unlink(name).map_err(|error| StateError::io("remove", self.0.path_of(name), error))
     }
+}
+
+/// The name of a file that is being written. Runs for one attachment come one after the other, so that no other run has
+/// it.
+fn unfinished(name: &str, of: &RecordKey) -> String {
+    format!(".{}.tmp", short_hash(&format!("{name}/{}", of.file_name())))
 }
 
 /// The error for a path that is not trusted. One that can't be judged may be trusted at the next try.
@@ -92,6 +111,25 @@ mod tests {
     use crate::leases::tests::Scratch;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    /// A write that was killed leaves its temporary name. The next removal takes it along, and no other attachment's.
+    #[test]
+    fn a_write_that_was_killed_leaves_nothing() {
+        let scratch = Scratch::new();
+        let place = scratch.path("killed");
+        std::fs::create_dir(&place).unwrap();
+        let backups = Backups::open(&place).unwrap().unwrap();
+        let [own, other] = ["net1", "net2"].map(|network| RecordKey::new(1, network, "c1", "eth0"));
+        for key in [&own, &other] {
+            std::fs::write(place.join(unfinished("c1", key)), "{").unwrap();
+        }
+        assert!(!backups.remove("c1", &own).unwrap());
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+        backups.write("c1", &own, b"{}").unwrap();
+        backups.remove_unfinished("c1", &other).unwrap();
+        assert_eq!(backups.read("c1", 4096).unwrap().as_deref(), Some(&b"{}"[..]));
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+    }
+
     #[test]
     fn files_are_whole_and_no_others_are_believed() {
         let scratch = Scratch::new();
@@ -102,12 +140,13 @@ mod tests {
         let name = Backups::name("c1", "eth0");
         assert_eq!(name, "c1_eth0.json");
         assert_eq!(backups.read(&name, 4096).unwrap(), None);
-        backups.write(&name, b"{}").unwrap();
-        backups.write(&name, b"{ }").unwrap();
+        let own = RecordKey::new(1, "net", "c1", "eth0");
+        backups.write(&name, &own, b"{}").unwrap();
+        backups.write(&name, &own, b"{ }").unwrap();
         assert_eq!(backups.read(&name, 4096).unwrap().as_deref(), Some(&b"{ }"[..]));
         assert_eq!(std::fs::metadata(place.join(&name)).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
-        assert!(backups.remove(&name).unwrap() && !backups.remove(&name).unwrap());
+        assert!(backups.remove(&name, &own).unwrap() && !backups.remove(&name, &own).unwrap());
         // A link, a directory, a file that others can write, and a long one.
         std::fs::write(scratch.path("other"), "{}").unwrap();
         symlink(scratch.path("other"), place.join("link")).unwrap();

@@ -218,5 +218,5 @@ fn restore_native(session: &Session) -> Result<(), OpError> {
             (None, _) => {}
         }
     }
-    backups.remove(&name).map(drop).map_err(state_error)
+    backups.remove(&name, &session.key()?).map(drop).map_err(state_error)
 }
