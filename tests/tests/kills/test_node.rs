@@ -1,8 +1,9 @@
-//! The node: six networks, the containers in them, and the conditions that must hold whenever no run is active.
+//! The node: seven networks, the containers in them, and the conditions that must hold whenever no run is active.
 
 use crate::common::{collect_garbage, is_whole, picture};
 use crate::worker::{State, Worker};
 use anyhow::{Context, Result, ensure};
+use postern_tests::kernel::has_or_says;
 use postern_tests::{Call, Node, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -38,9 +39,9 @@ pub struct TestNode {
 const FIRST_PORT: usize = 8000;
 
 /// Three of eight containers share a bridge, a range and nftables. The others add iptables, pairs without a bridge, and
-/// whole lists with port mappings, limited rates, a firewall and changed links, at the same time. One of eight is a pod of flannel. The ranges are small, so that lost addresses are
-/// noticed.
-fn networks() -> [Network; 6] {
+/// whole lists with port mappings, limited rates, a firewall and changed links, at the same time. One of eight is a pod of
+/// flannel, and one in a VRF, where the kernel has them. The ranges are small, so that lost addresses are noticed.
+fn networks() -> [Network; 7] {
     let plugin = |name: &str, plugin, patch: Value| {
         let mut config = json!({"cniVersion": "1.1.0", "name": name, "type": plugin});
         merge(&mut config, &patch);
@@ -89,6 +90,14 @@ fn networks() -> [Network; 6] {
                 json!({"delegate": {"bridge": "br4", "ipMasqBackend": "nftables"}}),
             )],
         },
+        Network {
+            name: "vrfs",
+            plugins: vec![
+                plugin("vrfs", "bridge", json!({"bridge": "br3", "isGateway": true, "ipam": ipam("10.3.0.0/27")})),
+                plugin("vrfs", "sbr", json!({})),
+                plugin("vrfs", "vrf", json!({"vrfname": "blue"})),
+            ],
+        },
     ]
 }
 
@@ -104,15 +113,29 @@ pub fn steps(network: &Network, verb: &str) -> Vec<Plugin> {
     all
 }
 
+/// The first VRF of a namespace brings a rule that stays.
+fn had_vrf(node: &Node, container: &Container) -> Result<()> {
+    match container.network.name {
+        "vrfs" => node.sh_in(&container.name, "ip link add probe type vrf table 9; ip link delete probe").map(drop),
+        _ => Ok(()),
+    }
+}
+
 impl TestNode {
     /// Makes a node with this many containers, without attachments, and with all objects that attachments share.
     pub fn new(count: usize) -> Result<Self> {
-        let [net, tables, pairs, ports, ports_tables, pods] = networks();
+        let [net, tables, pairs, ports, ports_tables, pods, vrfs] = networks();
+        // In a virtual machine only what other kernels lack is of interest.
+        let only = std::env::var("POSTERN_KILLS_OF").unwrap_or_default();
+        ensure!(only.is_empty() || only == vrfs.name, "POSTERN_KILLS_OF is \"vrfs\", or is not set");
+        let has_vrfs = has_or_says("vrf")?;
         let containers: Vec<Container> = (0..count)
             .map(|number| Container {
                 name: format!("c{number}"),
                 port: FIRST_PORT + number,
                 network: match number % 8 {
+                    _ if !only.is_empty() => vrfs.clone(),
+                    2 if has_vrfs => vrfs.clone(),
                     3 => tables.clone(),
                     4 => pairs.clone(),
                     5 => ports.clone(),
@@ -124,6 +147,7 @@ impl TestNode {
             .collect();
         let node = Node::new()?;
         node.sh(&format!("for number in $(seq 0 {}); do ip netns add c$number; done", count - 1))?;
+        containers.iter().try_for_each(|container| had_vrf(&node, container))?;
         node.sh(
             "mkdir -p /run/flannel
              printf 'FLANNEL_NETWORK=10.4.0.0/16\\nFLANNEL_SUBNET=10.4.0.1/29\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=false\\n' > /run/flannel/subnet.env",
@@ -242,7 +266,7 @@ impl TestNode {
         let patch = json!({"runtimeConfig": {"portMappings": all}});
         for name in ["ports", "ports-tables"] {
             let of_network = self.containers.iter().find(|container| container.network.name == name);
-            let container = of_network.context("no container")?;
+            let Some(container) = of_network else { continue };
             let result = self.run(container, "ADD", &Value::Null, &patch).context("all ports")?;
             self.run(container, "DEL", &result, &patch)?;
         }
@@ -286,6 +310,7 @@ impl TestNode {
                 delete(container, &Value::Null)?;
             }
             self.node.add_container(&container.name)?;
+            had_vrf(&self.node, container)?;
         }
         ensure!(kept.iter().all(|kept| gone.iter().any(|gone| gone.name == *kept)), "`postern gc` kept {kept:?}");
         let kept = kept.len();

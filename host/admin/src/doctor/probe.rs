@@ -37,6 +37,7 @@ pub struct Trials {
     pub vlan: Option<Trial>,
     pub ipvlan: Option<Trial>,
     pub dummy: Option<Trial>,
+    pub vrf: Option<Trial>,
     pub iptables: Option<Trial>,
     /// The reason why the rest could not be tried.
     pub reason: Option<String>,
@@ -105,6 +106,7 @@ fn inside(trials: &mut Trials) {
     trials.vlan = Some(inner("probe5", on(|parent| InnerLinkKind::Vlan { parent, id: 7 })));
     trials.ipvlan = Some(inner("probe6", on(|parent| InnerLinkKind::Ipvlan { parent, mode: IpvlanMode::L2 })));
     trials.dummy = Some(inner("probe7", Ok(InnerLinkKind::Dummy)));
+    trials.vrf = Some(netlink.create_vrf("probe8", 7).map_err(|e| e.to_string()));
     let key = AttachmentKey { network: "probe".into(), container_id: "probe".into(), ifname: "eth0".into() };
     let deadline = Instant::now() + WITHIN;
     let address = "192.0.2.2/24".parse().map_err(|_| "no address".to_owned());
