@@ -10,6 +10,7 @@ use crate::record::RecordKey;
 use crate::trust::{TrustError, is_system, trust, trust_file, trust_way};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use crate::dir::OpenMode;
 
@@ -22,7 +23,12 @@ impl Backups {
     /// # Errors
     /// [`StateError::Untrusted`], or it can't be opened.
     pub fn open(path: &Path) -> Result<Option<Self>> {
-        let Some(directory) = Directory::open(path)? else { return Ok(None) };
+        let opened = Directory::open(path);
+        if opened.is_err() {
+            // A run confines itself to what it trusts. So the reason is told, and not that it may not open it.
+            trust_way(path).map_err(|reason| refused(path, &reason))?;
+        }
+        let Some(directory) = opened? else { return Ok(None) };
         trust(path).map_err(|reason| refused(path, &reason))?;
         if is_system(&trust_way(path).map_err(|reason| refused(path, &reason))?) {
             let reason = "it is a directory of the system; name one of its own".to_owned();
@@ -61,6 +67,20 @@ impl Backups {
         Ok(Some(content))
     }
 
+    /// Returns the names of all files, each with the time of its last change. Those that are being written are left out.
+    ///
+    /// # Errors
+    /// The directory can't be listed.
+    pub fn list(&self) -> Result<Vec<(String, SystemTime)>> {
+        let mut files = Vec::new();
+        for name in self.0.names_that(|name| !name.starts_with('.'))? {
+            let Some(stat) = self.0.stat(&name)? else { continue };
+            let since = u64::try_from(stat.st_mtime).map(Duration::from_secs).unwrap_or_default();
+            files.push((name, SystemTime::UNIX_EPOCH + since));
+        }
+        Ok(files)
+    }
+
     /// Writes an attachment's file, in one step, with mode 0600.
     ///
     /// # Errors
@@ -86,7 +106,11 @@ impl Backups {
         self.unlink(&unfinished(name, of)).map(drop)
     }
 
-    fn unlink(&self, name: &str) -> Result<bool> {
+    /// Removes a file of a native plugin; true if it was there.
+    ///
+    /// # Errors
+    /// It can't be removed.
+    pub fn unlink(&self, name: &str) -> Result<bool> {
         self.0.dir.unlink(name).map_err(|error| StateError::io("remove", self.0.path_of(name), error))
     }
 }
@@ -146,6 +170,7 @@ mod tests {
         assert_eq!(backups.read(&name, 4096).unwrap().as_deref(), Some(&b"{ }"[..]));
         assert_eq!(std::fs::metadata(place.join(&name)).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+        assert!(matches!(backups.list().unwrap().as_slice(), [(file, at)] if *file == name && at.elapsed().is_ok()));
         assert!(backups.remove(&name, &own).unwrap() && !backups.remove(&name, &own).unwrap());
         // A link, a directory, a file that others can write, and a long one.
         std::fs::write(scratch.path("other"), "{}").unwrap();
