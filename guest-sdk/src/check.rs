@@ -1,11 +1,12 @@
 //! CHECK: a comparison of the attachment's link with `prevResult`. The messages are those of the native plugins.
 
 use crate::error::Error;
-use crate::link::Link;
+use crate::link::{self, Link};
+use crate::result::{has_mac, mac};
 use crate::{addresses, routes};
 use ipnet::IpNet;
-use postern_cni::{CniResult, IpConfig, NetConf};
-use postern_types::Route;
+use postern_cni::{CniResult, Interface, IpConfig, NetConf};
+use postern_types::{LinkInfo, Route};
 
 /// Returns `prevResult`, which CHECK requires.
 ///
@@ -45,6 +46,66 @@ pub fn configuration(link: &Link, ifname: &str, result: &CniResult) -> Result<()
         }
     }
     Ok(())
+}
+
+/// The words of a native plugin's CHECK of its only link, as far as plugins differ in them.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    /// Before "name in prevResult".
+    pub missing: &'static str,
+    /// Before "Container interface" of a link of another kind.
+    pub kind: &'static str,
+    /// Before the name and "Mac".
+    pub mac: &'static str,
+}
+
+impl Words {
+    /// The words of most plugins.
+    pub const COMMON: Self = Self { missing: "Container Interface", kind: "Error", mac: "Interface" };
+
+    /// The error for a link named `name` that is gone.
+    pub fn gone(&self, name: &str) -> Error {
+        Error::new(format!("{} name in prevResult: {name} not found", self.missing))
+    }
+
+    /// The error for a link that is no `kind`.
+    pub fn no(&self, kind: &str, name: &str) -> Error {
+        Error::new(format!("{}: Container interface {name} not of type {kind}", self.kind))
+    }
+
+    /// The error for the attachment's link, which was not found as a `kind`.
+    pub fn absent(&self, kind: &str, name: &str) -> Error {
+        match link::own() {
+            Ok(None) => self.gone(name),
+            Ok(Some(_)) => self.no(kind, name),
+            Err(error) => error,
+        }
+    }
+
+    /// Fails if the link has another address than the one in `prevResult`.
+    ///
+    /// # Errors
+    /// Code 999.
+    pub fn same_mac(&self, expected: &Interface, link: &LinkInfo) -> Result<(), Error> {
+        match has_mac(&expected.mac, link) {
+            true => Ok(()),
+            false => {
+                let (words, name, wanted, is) = (self.mac, &expected.name, &expected.mac, mac(link));
+                Err(Error::new(format!("{words} {name} Mac {wanted} doesn't match container Mac: {is}")))
+            }
+        }
+    }
+}
+
+/// Fails if the link is down.
+///
+/// # Errors
+/// Code 999.
+pub fn is_up(name: &str, link: &LinkInfo) -> Result<(), Error> {
+    match link.up {
+        true => Ok(()),
+        false => Err(Error::new(format!("Interface {name} is down"))),
+    }
 }
 
 /// True for an address with the full prefix length. The kernel keeps its route in the table `local`, which is not read

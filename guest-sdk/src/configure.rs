@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::{addresses, link_sysctl, routes};
 use ipnet::IpNet;
-use postern_cni::{CniResult, IpConfig};
+use postern_cni::{CniResult, Interface, IpConfig};
 use postern_types::{ErrorCode, Route};
 use std::net::IpAddr;
 
@@ -46,6 +46,31 @@ pub fn configure(link: &Link, ips: &[IpConfig], kernel_routes: &[Route]) -> Resu
         routes::add(link, kernel_routes)?;
     }
     Ok(())
+}
+
+/// Makes IPAM's result the result of a plugin that gives the container one link, which all addresses belong to. Links of
+/// IPAM are dropped.
+///
+/// # Errors
+/// Code 999 if there is no address.
+pub fn only_link(added: CniResult, link: Interface) -> Result<CniResult, Error> {
+    if added.ips.is_empty() {
+        return Err(Error::new("IPAM plugin returned missing IP config"));
+    }
+    let mut result = CniResult { interfaces: vec![link], ..added };
+    result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
+    Ok(result)
+}
+
+/// Gives the link all addresses and routes of `result`, as [`configure`] does.
+pub fn with_result(link: &Link, result: &CniResult) -> Result<(), Error> {
+    configure(link, &result.ips, &kernel_routes(result)?)
+}
+
+/// Makes the kernel tell the neighbours, as soon as the link is up, who has its addresses now.
+pub fn announce(link: &Link) -> Result<(), Error> {
+    best_effort(link_sysctl::set_arp_notify(link, true))?;
+    best_effort(link_sysctl::set_ndisc_notify(link, true))
 }
 
 /// Returns the routes of `result` in the kernel's form. A route without a next hop goes through the first gateway of

@@ -42,6 +42,15 @@ impl Error {
         self
     }
 
+    /// Returns a decoder's error with the native plugin's `words` before its message. Any other error speaks for itself.
+    #[must_use]
+    pub fn decoding(self, words: &str) -> Self {
+        match self.0.object.msg.starts_with("json: ") {
+            true => self.context(words),
+            false => self,
+        }
+    }
+
     /// Returns the kind of failure that the host reported; `None` for the plugin's own errors.
     pub fn kind(&self) -> Option<ErrorCode> {
         self.0.kind

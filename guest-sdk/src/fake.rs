@@ -8,8 +8,8 @@ pub use postern_sim::{Ipam, Kernel, Lease, Link, Place};
 
 use crate::error::Error;
 use crate::plugin::{Plugin, dispatch};
-use postern_cni::Env;
-use postern_types::{OpError, Operation, Reply};
+use postern_cni::{Env, code};
+use postern_types::{ErrorCode, OpError, Operation, Reply};
 use std::cell::RefCell;
 
 thread_local! {
@@ -64,6 +64,58 @@ pub fn run_with(plugin: &impl Plugin, env: Env, stdin: &str) -> Outcome {
 /// The plugin's.
 pub fn call_verb(plugin: &impl Plugin, env: Env, stdin: &str) -> Result<String, Error> {
     dispatch(plugin, env, || Ok(stdin.as_bytes().to_vec()))
+}
+
+/// An IPAM result with one address, which is its gateway's neighbour, a default route, and DNS of its own.
+pub const ONE_ADDRESS: &str = r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"domain":"ipam"}}"#;
+
+/// Returns a host with `eth0`, the link of the default route, and `eth1`. IPAM answers `ipam`.
+pub fn two_links(ipam: &str) -> Kernel {
+    let mut kernel = Kernel::with_ipam(ipam);
+    for name in ["eth0", "eth1"] {
+        kernel.add_link(Place::Host, name, "");
+    }
+    kernel.default_link = Some("eth0".to_owned());
+    kernel
+}
+
+/// Makes each operation of each verb fail in turn, and asserts that the verb fails with that error. `prepare` gets the
+/// verb, makes a node on which it would succeed, and returns the keys of its configuration. `call` takes both.
+#[track_caller]
+pub fn each_operation_fails(prepare: impl Fn(&str) -> String, call: impl Fn(&str, &str) -> Result<String, Error>) {
+    for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
+        for n in 0.. {
+            let keys = prepare(verb);
+            let before = log().len();
+            with(|kernel| kernel.fail_at(n, ErrorCode::Kernel));
+            let outcome = call(verb, &keys);
+            if log().len() - before <= n {
+                assert!(outcome.is_ok(), "{verb} without a failure: {outcome:?}");
+                break;
+            }
+            let is_told = |error: &Error| {
+                let codes =
+                    [code::INTERNAL, if verb == "STATUS" { code::PLUGIN_NOT_AVAILABLE } else { code::INTERNAL }];
+                codes.contains(&error.object().code) && error.object().msg.ends_with("was made to fail")
+            };
+            assert!(outcome.as_ref().is_err_and(is_told), "{verb} {n}: {outcome:?}");
+        }
+    }
+}
+
+/// Asserts that DEL of a plugin that makes one link removes it by a configuration that ADD would refuse. DEL has to succeed
+/// again, and without the namespace. `call` takes verb and keys.
+#[track_caller]
+pub fn del_tries_everything(call: impl Fn(&str, &str) -> Result<String, Error>) {
+    install(two_links(ONE_ADDRESS));
+    assert!(call("ADD", "").is_ok());
+    let del = |keys: &str| assert_eq!(call("DEL", keys).as_deref(), Ok(""), "DEL with {keys}");
+    del(r#","mtu":"x","mode":7,"master":7,"vlanId":"x""#);
+    let log = log();
+    assert!(log.ends_with(&["link.own", "link.delete", "ipam.del"]), "{log:?}");
+    del("");
+    with(|kernel| kernel.netns = false);
+    del("");
 }
 
 /// Returns the environment that [`run`] gives the plugin.

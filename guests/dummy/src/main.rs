@@ -12,9 +12,7 @@
 //! * STATUS: IPAM's. GC: what this plugin left for attachments that are gone, and IPAM's.
 
 use postern_guest::cni::{CniResult, NetConf};
-use postern_guest::{
-    Error, Plugin, Request, all, attachments, check, configure, dummy, has_mac, interface, ipam, link, mac,
-};
+use postern_guest::{Error, Plugin, Request, all, attachments, check, configure, dummy, interface, ipam, link};
 use std::process::ExitCode;
 
 struct Dummy;
@@ -23,13 +21,8 @@ impl Plugin for Dummy {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         configuration(request)?;
         let made = dummy::create()?;
-        let mut result = CniResult { interfaces: Vec::new(), ..ipam::add()? };
-        if result.ips.is_empty() {
-            return Err(Error::new("IPAM plugin returned missing IP config"));
-        }
-        result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
-        configure::configure(&made.link, &result.ips, &configure::kernel_routes(&result)?)?;
-        result.interfaces = vec![interface(&made.attributes, &request.env.netns)];
+        let result = configure::only_link(ipam::add()?, interface(&made.attributes, &request.env.netns))?;
+        configure::with_result(&made.link, &result)?;
         Ok(result)
     }
 
@@ -44,20 +37,14 @@ impl Plugin for Dummy {
         let result = check::previous_result(&conf, "dummy: Required prevResult missing")?;
         let expected = request.own_interface(&result)?;
         let name = &expected.name;
-        let Some(own) = link::own()? else {
-            return Err(Error::new(format!("Container Interface name in prevResult: {name} not found")));
-        };
+        let words = check::Words::COMMON;
+        let own = link::own()?.ok_or_else(|| words.gone(name))?;
         let attributes = own.attributes()?;
         if attributes.kind != "dummy" {
-            return Err(Error::new(format!("Error: Container interface {name} not of type dummy")));
+            return Err(words.no("dummy", name));
         }
-        if !has_mac(&expected.mac, &attributes) {
-            let (wanted, is) = (&expected.mac, mac(&attributes));
-            return Err(Error::new(format!("Interface {name} Mac {wanted} doesn't match container Mac: {is}")));
-        }
-        if !attributes.up {
-            return Err(Error::new(format!("Interface {name} is down")));
-        }
+        words.same_mac(expected, &attributes)?;
+        check::is_up(name, &attributes)?;
         // As natively, routes are not compared.
         let addresses = CniResult { ips: result.ips.clone(), ..CniResult::default() };
         check::configuration(&own, name, &addresses)

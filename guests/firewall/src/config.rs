@@ -54,8 +54,5 @@ impl Config {
 
 /// The words of the native plugin before the decoder's message.
 fn load_error(error: Error) -> Error {
-    match error.object().msg.starts_with("json: ") {
-        true => error.context("failed to load netconf"),
-        false => error,
-    }
+    error.decoding("failed to load netconf")
 }

@@ -53,10 +53,7 @@ impl Plugin for Delegating {
 /// Reads the keys of this plugin. The messages are those of the native one.
 fn read(request: &Request) -> Result<(NetConf, Flannel), Error> {
     let read = request.conf().and_then(|conf| Ok((Flannel::read(&conf)?, conf)));
-    let (flannel, conf) = read.map_err(|error| match error.object().msg.starts_with("json: ") {
-        true => error.context("failed to load netconf"),
-        false => error,
-    })?;
+    let (flannel, conf) = read.map_err(|error| error.decoding("failed to load netconf"))?;
     Ok((conf, flannel))
 }
 

@@ -78,10 +78,7 @@ fn is_about_driver(error: &Error) -> bool {
     message.contains("lstat ") || message.contains("not found or unsupported")
 }
 
-/// Adds the words of native plugins to a decoder's message. Other messages stay as they are.
+/// The words of the native plugin before the decoder's message.
 pub fn load_error(error: Error) -> Error {
-    match error.object().msg.starts_with("json: ") {
-        true => error.context("failed to load netconf"),
-        false => error,
-    }
+    error.decoding("failed to load netconf")
 }

@@ -22,9 +22,7 @@ mod config;
 
 use config::Config;
 use postern_guest::cni::{CniResult, Interface, Version};
-use postern_guest::{
-    Error, Plugin, Request, all, attachments, check, configure, device, has_mac, interface, ipam, link, mac,
-};
+use postern_guest::{Error, Plugin, Request, all, attachments, check, configure, device, interface, ipam, link};
 use std::process::ExitCode;
 
 struct HostDevice;
@@ -48,18 +46,15 @@ impl Plugin for HostDevice {
             Some(taken) => interface(&taken.attributes, netns),
             None => Interface { name: request.env.ifname.clone(), sandbox: netns.clone(), ..Interface::default() },
         };
-        let mut result = CniResult::default();
-        if config.layer3 {
-            result = CniResult { interfaces: Vec::new(), ..ipam::add()? };
-            if result.ips.is_empty() {
-                return Err(Error::new("IPAM plugin returned missing IP config"));
-            }
-            result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
+        let mut result = if config.layer3 {
+            let result = configure::only_link(ipam::add()?, own)?;
             if let Some(taken) = &taken {
-                configure::configure(&taken.link, &result.ips, &configure::kernel_routes(&result)?)?;
+                configure::with_result(&taken.link, &result)?;
             }
-        }
-        result.interfaces = vec![own];
+            result
+        } else {
+            CniResult { interfaces: vec![own], ..CniResult::default() }
+        };
         result.dns = config.conf.dns;
         Ok(result)
     }
@@ -81,15 +76,9 @@ impl Plugin for HostDevice {
             return Ok(());
         }
         let name = &expected.name;
-        let Some(found) = link::own()? else {
-            return Err(Error::new(format!("Container Interface name in prevResult: {name} not found")));
-        };
-        let attributes = found.attributes()?;
-        let address = mac(&attributes);
-        if !has_mac(&expected.mac, &attributes) {
-            let mac = &expected.mac;
-            return Err(Error::new(format!("Interface {name} Mac {mac} doesn't match container Mac: {address}")));
-        }
+        let words = check::Words::COMMON;
+        let found = link::own()?.ok_or_else(|| words.gone(name))?;
+        words.same_mac(expected, &found.attributes()?)?;
         check::configuration(&found, name, &result)
     }
 

@@ -18,8 +18,7 @@
 use postern_guest::cni::{CniResult, NetConf};
 use postern_guest::types::IpvlanMode;
 use postern_guest::{
-    Error, Plugin, Request, all, attachments, check, configure, has_mac, interface, ipam, ipvlan, link, link_sysctl,
-    mac, parent,
+    Error, Plugin, Request, all, attachments, check, configure, interface, ipam, ipvlan, link, parent,
 };
 use std::process::ExitCode;
 
@@ -93,16 +92,9 @@ impl Plugin for Ipvlan {
             Some(previous) => previous,
             None => ipam::add()?,
         };
-        let mut result = CniResult { interfaces: Vec::new(), ..result };
-        if result.ips.is_empty() {
-            return Err(Error::new("IPAM plugin returned missing IP config"));
-        }
-        result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
-        // The neighbours learn at once who has the addresses now.
-        configure::best_effort(link_sysctl::set_arp_notify(&made.link, true))?;
-        configure::best_effort(link_sysctl::set_ndisc_notify(&made.link, true))?;
-        configure::configure(&made.link, &result.ips, &configure::kernel_routes(&result)?)?;
-        result.interfaces = vec![interface(&made.attributes, &request.env.netns)];
+        let mut result = configure::only_link(result, interface(&made.attributes, &request.env.netns))?;
+        configure::announce(&made.link)?;
+        configure::with_result(&made.link, &result)?;
         result.dns = config.conf.dns;
         Ok(result)
     }
@@ -123,24 +115,15 @@ impl Plugin for Ipvlan {
         let result = check::previous_result(&config.conf, "Required prevResult missing")?;
         let expected = request.own_interface(&result)?;
         let name = &expected.name;
-        let Some(found) = ipvlan::find()? else {
-            return Err(match link::own()? {
-                None => Error::new(format!("Container Interface name in prevResult: {name} not found")),
-                Some(_) => Error::new(format!("Error: Container interface {name} not of type ipvlan")),
-            });
-        };
+        let words = check::Words::COMMON;
+        let found = ipvlan::find()?.ok_or_else(|| words.absent("ipvlan", name))?;
         if found.mode != Some(config.mode) {
             let is = found.mode.map_or("another mode", IpvlanMode::name);
             let wanted = config.mode.name();
             return Err(Error::new(format!("Container IPVlan mode {is} does not match expected value: {wanted}")));
         }
-        if !has_mac(&expected.mac, &found.attributes) {
-            let (wanted, is) = (&expected.mac, mac(&found.attributes));
-            return Err(Error::new(format!("Interface {name} Mac {wanted} doesn't match container Mac: {is}")));
-        }
-        if !found.attributes.up {
-            return Err(Error::new(format!("Interface {name} is down")));
-        }
+        words.same_mac(expected, &found.attributes)?;
+        check::is_up(name, &found.attributes)?;
         check::configuration(&found.link, name, &result)
     }
 
@@ -162,13 +145,9 @@ fn has_ipam(request: &Request) -> Result<bool, Error> {
     Ok(!request.ipam_type().map_err(load_error)?.is_empty())
 }
 
-/// The words of native plugins before the decoder's message. A value that can be decoded but makes no sense speaks for
-/// itself.
+/// The words of the native plugin before the decoder's message.
 fn load_error(error: Error) -> Error {
-    match error.object().msg.starts_with("json: ") {
-        true => error.context("failed to load netconf"),
-        false => error,
-    }
+    error.decoding("failed to load netconf")
 }
 
 fn main() -> ExitCode {

@@ -86,11 +86,7 @@ fn address(text: &str) -> Result<Mac, Error> {
     })
 }
 
-/// The words of native plugins before the decoder's message. A value that can be decoded but makes no sense speaks for
-/// itself.
+/// The words of the native plugin before the decoder's message.
 pub fn load_error(error: Error) -> Error {
-    match error.object().msg.starts_with("json: ") {
-        true => error.context("failed to load netConf"),
-        false => error,
-    }
+    error.decoding("failed to load netConf")
 }

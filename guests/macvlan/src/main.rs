@@ -20,13 +20,12 @@ mod config;
 
 use config::Config;
 use postern_guest::cni::{CniResult, Version};
-use postern_guest::{
-    Error, Plugin, Request, all, attachments, check, configure, has_mac, interface, ipam, link, link_sysctl, mac,
-    macvlan,
-};
+use postern_guest::{Error, Plugin, Request, all, attachments, check, configure, interface, ipam, link, macvlan};
 use std::process::ExitCode;
 
 struct Macvlan;
+
+const WORDS: check::Words = check::Words { missing: "container Interface", kind: "error", mac: "interface" };
 
 impl Plugin for Macvlan {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
@@ -36,21 +35,16 @@ impl Plugin for Macvlan {
             return Err(Error::new("cannot convert: no valid IP addresses"));
         }
         let made = macvlan::create(&config.parent()?, &config.options()?)?;
-        let mut result = CniResult::default();
-        if config.layer3 {
-            result = CniResult { interfaces: Vec::new(), ..ipam::add()? };
-            if result.ips.is_empty() {
-                return Err(Error::new("IPAM plugin returned missing IP config"));
-            }
-            result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
-            // The neighbours learn at once who has the addresses now.
-            configure::best_effort(link_sysctl::set_arp_notify(&made.link, true))?;
-            configure::best_effort(link_sysctl::set_ndisc_notify(&made.link, true))?;
-            configure::configure(&made.link, &result.ips, &configure::kernel_routes(&result)?)?;
+        let own = interface(&made.attributes, &request.env.netns);
+        let mut result = if config.layer3 {
+            let result = configure::only_link(ipam::add()?, own)?;
+            configure::announce(&made.link)?;
+            configure::with_result(&made.link, &result)?;
+            result
         } else {
             made.link.up()?;
-        }
-        result.interfaces = vec![interface(&made.attributes, &request.env.netns)];
+            CniResult { interfaces: vec![own], ..CniResult::default() }
+        };
         result.dns = config.conf.dns;
         Ok(result)
     }
@@ -70,25 +64,14 @@ impl Plugin for Macvlan {
         let result = check::previous_result(&config.conf, "required prevResult missing")?;
         let expected = request.own_interface(&result)?;
         let name = &expected.name;
-        let Some(found) = macvlan::find()? else {
-            return Err(match link::own()? {
-                None => Error::new(format!("container Interface name in prevResult: {name} not found")),
-                Some(_) => Error::new(format!("error: Container interface {name} not of type macvlan")),
-            });
-        };
+        let found = macvlan::find()?.ok_or_else(|| WORDS.absent("macvlan", name))?;
         if found.mode != Some(config.mode) {
             let is = found.mode.map_or("another mode", |mode| mode.name());
             let wanted = config.mode.name();
             return Err(Error::new(format!("container macvlan mode {is} does not match expected value: {wanted}")));
         }
-        let address = mac(&found.attributes);
-        if !has_mac(&expected.mac, &found.attributes) {
-            let mac = &expected.mac;
-            return Err(Error::new(format!("interface {name} Mac {mac} doesn't match container Mac: {address}")));
-        }
-        if !found.attributes.up {
-            return Err(Error::new(format!("Interface {name} is down")));
-        }
+        WORDS.same_mac(expected, &found.attributes)?;
+        check::is_up(name, &found.attributes)?;
         check::configuration(&found.link, name, &result)
     }
 

@@ -1,19 +1,7 @@
 use super::*;
-use postern_guest::fake::{self, Kernel, Place};
-use postern_guest::types::{ErrorCode, LinkSysctl, MacvlanMode};
+use postern_guest::fake::{self, Kernel, ONE_ADDRESS as V4, Place, two_links as node};
+use postern_guest::types::{LinkSysctl, MacvlanMode};
 use proptest::prelude::*;
-
-const V4: &str = r#"{"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"domain":"ipam"}}"#;
-
-/// A host with `eth0`, the link of the default route, and `eth1`.
-fn node(ipam: &str) -> Kernel {
-    let mut kernel = Kernel::with_ipam(ipam);
-    for name in ["eth0", "eth1"] {
-        kernel.add_link(Place::Host, name, "");
-    }
-    kernel.default_link = Some("eth0".to_owned());
-    kernel
-}
 
 fn call(verb: &str, keys: &str) -> Result<String, Error> {
     with_args(verb, keys, "")
@@ -116,13 +104,7 @@ fn everything_that_is_refused_before_anything_is_made() {
 
 #[test]
 fn del_tries_everything() {
-    fake::install(node(V4));
-    call("ADD", "").unwrap();
-    assert_eq!(call("DEL", r#","mtu":"x","mode":7"#).unwrap(), "");
-    assert_eq!(fake::log()[fake::log().len() - 3..], ["link.own", "link.delete", "ipam.del"]);
-    assert_eq!(call("DEL", "").unwrap(), "");
-    fake::with(|kernel| kernel.netns = false);
-    assert_eq!(call("DEL", "").unwrap(), "");
+    fake::del_tries_everything(call);
 }
 
 fn attached(keys: &str) -> String {
@@ -178,26 +160,14 @@ fn status_looks_at_the_master() {
 
 #[test]
 fn every_operation_may_fail() {
-    for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
-        for n in 0.. {
-            let keys = match verb {
-                "ADD" => {
-                    fake::install(node(V4));
-                    String::new()
-                }
-                _ => attached(""),
-            };
-            let before = fake::log().len();
-            fake::with(|kernel| kernel.fail_at(n, ErrorCode::Kernel));
-            let outcome = call(verb, &keys);
-            if fake::log().len() - before <= n {
-                outcome.unwrap();
-                break;
-            }
-            let error = outcome.unwrap_err();
-            assert!(error.object().msg.ends_with("was made to fail"), "{verb} {n}: {error}");
+    let prepare = |verb: &str| match verb {
+        "ADD" => {
+            fake::install(node(V4));
+            String::new()
         }
-    }
+        _ => attached(""),
+    };
+    fake::each_operation_fails(prepare, call);
 }
 
 proptest! {

@@ -126,9 +126,5 @@ fn unique(fields: &Fields<'_>) -> Result<(), Error> {
 
 /// The words of the native plugin before the decoder's message.
 fn load_error(error: impl Into<Error>) -> Error {
-    let error = error.into();
-    match error.object().msg.starts_with("json: ") {
-        true => error.context("failed to load netconf"),
-        false => error,
-    }
+    error.into().decoding("failed to load netconf")
 }

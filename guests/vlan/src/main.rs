@@ -16,12 +16,13 @@
 
 use postern_guest::cni::{CniResult, NetConf};
 use postern_guest::types::LinkInfo;
-use postern_guest::{
-    Error, Plugin, Request, all, attachments, check, configure, has_mac, interface, ipam, link, mac, parent, vlan,
-};
+use postern_guest::{Error, Plugin, Request, all, attachments, check, configure, interface, ipam, link, parent, vlan};
 use std::process::ExitCode;
 
 struct Vlan;
+
+const WORDS: check::Words =
+    check::Words { missing: "vlan: Container Interface", mac: "vlan: Interface", ..check::Words::COMMON };
 
 /// The keys of this plugin.
 #[derive(Debug)]
@@ -89,13 +90,8 @@ impl Plugin for Vlan {
         }
         let made = vlan::create(&parent, config.id, config.mtu())?;
         let added = ipam::add().map_err(|error| error.context("failed to execute IPAM delegate"));
-        let mut result = CniResult { interfaces: Vec::new(), ..added? };
-        if result.ips.is_empty() {
-            return Err(Error::new("IPAM plugin returned missing IP config"));
-        }
-        result.ips.iter_mut().for_each(|ip| ip.interface = Some(0));
-        configure::configure(&made.link, &result.ips, &configure::kernel_routes(&result)?)?;
-        result.interfaces = vec![interface(&made.attributes, &request.env.netns)];
+        let mut result = configure::only_link(added?, interface(&made.attributes, &request.env.netns))?;
+        configure::with_result(&made.link, &result)?;
         result.dns = config.conf.dns;
         Ok(result)
     }
@@ -113,16 +109,8 @@ impl Plugin for Vlan {
         let result = check::previous_result(&config.conf, "vlan: Required prevResult missing")?;
         let expected = request.own_interface(&result)?;
         let name = &expected.name;
-        let Some(found) = vlan::find()? else {
-            return Err(match link::own()? {
-                None => Error::new(format!("vlan: Container Interface name in prevResult: {name} not found")),
-                Some(_) => Error::new(format!("Error: Container interface {name} not of type vlan")),
-            });
-        };
-        if !has_mac(&expected.mac, &found.attributes) {
-            let (wanted, is) = (&expected.mac, mac(&found.attributes));
-            return Err(Error::new(format!("vlan: Interface {name} Mac {wanted} doesn't match container Mac: {is}")));
-        }
+        let found = vlan::find()?.ok_or_else(|| WORDS.absent("vlan", name))?;
+        WORDS.same_mac(expected, &found.attributes)?;
         if found.id != config.id {
             let (is, wanted) = (found.id, config.id);
             return Err(Error::new(format!("Error: Tuning link {name} configured VLAN ID {wanted}, has {is}")));
@@ -131,9 +119,7 @@ impl Plugin for Vlan {
             let is = found.attributes.mtu;
             return Err(Error::new(format!("Error: Tuning configured MTU of {name} is {mtu}, current value is {is}")));
         }
-        if !found.attributes.up {
-            return Err(Error::new(format!("Interface {name} is down")));
-        }
+        check::is_up(name, &found.attributes)?;
         check::configuration(&found.link, name, &result)
     }
 
@@ -155,13 +141,9 @@ fn has_ipam(request: &Request) -> Result<bool, Error> {
     Ok(!request.ipam_type().map_err(load_error)?.is_empty())
 }
 
-/// The words of native plugins before the decoder's message. A value that can be decoded but makes no sense speaks for
-/// itself.
+/// The words of the native plugin before the decoder's message.
 fn load_error(error: Error) -> Error {
-    match error.object().msg.starts_with("json: ") {
-        true => error.context("failed to load netconf"),
-        false => error,
-    }
+    error.decoding("failed to load netconf")
 }
 
 fn main() -> ExitCode {

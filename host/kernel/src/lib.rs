@@ -23,7 +23,7 @@ mod worker;
 
 pub use address::Address;
 pub use error::{KernelError, Result, describe};
-pub use link::{Device, InnerLinkKind, InnerSpec, Link, MacvlanSpec, VethSpec};
+pub use link::{Device, InnerLinkKind, InnerSpec, Link, VethSpec};
 pub use namespace::{Namespace, OpenError};
 pub use netlink::Netlink;
 pub use qdisc::{Qdisc, TokenBucket};

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Container, ip, isolated, link, run, veth};
 use nix::errno::Errno;
-use postern_kernel::{MacvlanSpec, Namespace, Netlink, VethSpec, Worker, random_mac};
+use postern_kernel::{InnerLinkKind, InnerSpec, Namespace, Netlink, VethSpec, Worker, random_mac};
 use postern_types::MacvlanMode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,16 +22,15 @@ fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
         // A link of the host has the future name of the container's link.
         run("ip", "link add eth0 type veth peer name wire1");
         let parent = link(&host, "eth0");
-        let spec = MacvlanSpec {
+        let kind = |mode, queue| InnerLinkKind::Macvlan { parent: parent.index, mode, queue };
+        let spec = InnerSpec {
             name: "temporary0",
-            parent: parent.index,
-            mode: MacvlanMode::Vepa,
+            kind: kind(MacvlanMode::Vepa, Some(2000)),
             mtu: Some(1400),
             mac: Some(MAC),
-            queue: Some(2000),
             namespace: Some(container.namespace.fd()),
         };
-        host.create_macvlan(&spec).unwrap();
+        host.create_inner(&spec).unwrap();
         let made = link(inside, "temporary0");
         inside.rename(made.index, "eth0").unwrap();
         let own = link(inside, "eth0");
@@ -47,15 +46,15 @@ fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
             assert_eq!(host.link_by_any_name(name).unwrap(), None, "{name}");
         }
         // A name that is taken, a name that no link can have, and a parent that takes no further links.
-        host.create_macvlan(&spec).unwrap();
+        host.create_inner(&spec).unwrap();
         let second = link(inside, "temporary0");
         assert!(inside.rename(second.index, "eth0").unwrap_err().is(Errno::EEXIST));
         assert!(inside.rename(second.index, "a/b").is_err());
         assert!(inside.delete_link(second.index).unwrap() && inside.delete_link(own.index).unwrap());
-        let passthru = MacvlanSpec { mode: MacvlanMode::Passthru, mac: None, mtu: None, queue: None, ..spec };
-        host.create_macvlan(&passthru).unwrap();
+        let passthru = InnerSpec { kind: kind(MacvlanMode::Passthru, None), mac: None, mtu: None, ..spec };
+        host.create_inner(&passthru).unwrap();
         assert_eq!(link(inside, "temporary0").mac, parent.mac);
-        assert!(host.create_macvlan(&MacvlanSpec { name: "temporary1", ..passthru }).unwrap_err().is(Errno::EINVAL));
+        assert!(host.create_inner(&InnerSpec { name: "temporary1", ..passthru }).unwrap_err().is(Errno::EINVAL));
     });
 }
 

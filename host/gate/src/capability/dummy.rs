@@ -4,8 +4,8 @@ use super::inner::{self, Wanted};
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::InnerKind;
 use crate::gate::Gate;
-use postern_kernel::InnerLinkKind;
-use postern_types::{OpError, Reply, ops};
+use postern_kernel::{InnerLinkKind, random_mac};
+use postern_types::{Mac, OpError, Reply, ops};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -21,7 +21,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Dummy) -> Result<Reply, OpE
                 kind: InnerKind::Dummy,
                 spec: InnerLinkKind::Dummy,
                 mtu: None,
-                has_mac: true,
+                mac: Some(Mac(random_mac())),
                 from_host: false,
                 shares: None,
             };

@@ -1,11 +1,11 @@
-//! The common part of `vlan`, `ipvlan` and `dummy`: the attachment's own link, which has no end on the host. An
+//! The common part of `macvlan`, `vlan`, `ipvlan` and `dummy`: the attachment's own link, which has no end on the host. An
 //! attachment has one that lives, by its record.
 
-use crate::effect::{Effect, InnerKind, InnerLink, inner_link};
-use crate::errors::{kernel_error, link_gone, native_error};
+use crate::effect::{InnerKind, InnerLink, inner_link};
+use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
-use postern_kernel::{InnerLinkKind, InnerSpec, Link, random_mac, random_veth_name};
+use postern_kernel::{InnerLinkKind, InnerSpec, Link, Netlink, random_veth_name};
 use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError};
 
 /// A parent, as the front keeps it.
@@ -42,11 +42,25 @@ impl Parent {
     /// # Errors
     /// [`ErrorCode::InvalidHandle`] if it is gone.
     pub fn link(&self, gate: &Gate<'_>) -> Result<Link, OpError> {
-        let netlink = match self.in_container {
-            true => gate.session.container_required()?.netlink().map_err(kernel_error)?,
-            false => gate.session.host()?,
-        };
-        netlink.link_by_index(self.index).map_err(kernel_error)?.ok_or_else(|| link_gone("parent"))
+        self.namespace(gate)?.link_by_index(self.index).map_err(kernel_error)?.ok_or_else(|| link_gone("parent"))
+    }
+
+    /// The links on it that its own namespace shows.
+    ///
+    /// # Errors
+    /// The kernel refuses to show them.
+    pub fn stacked<'g>(&self, gate: &'g Gate<'_>) -> Result<impl Iterator<Item = Link> + use<'g>, OpError> {
+        let index = self.index;
+        let links = self.namespace(gate)?.links().map_err(kernel_error)?;
+        Ok(links.into_iter().filter(move |link| link.peer_index == Some(index) && link.peer_netnsid.is_none()))
+    }
+
+    /// The namespace that it is in.
+    fn namespace<'g>(&self, gate: &'g Gate<'_>) -> Result<&'g Netlink, OpError> {
+        match self.in_container {
+            true => gate.session.container_required()?.netlink().map_err(kernel_error),
+            false => gate.session.host(),
+        }
     }
 }
 
@@ -58,8 +72,8 @@ pub struct Wanted {
     pub spec: InnerLinkKind,
     /// In bytes.
     pub mtu: Option<u32>,
-    /// True for a link with an address of its own; the host chooses it.
-    pub has_mac: bool,
+    /// Its own link-layer address. None for a link that has its parent's.
+    pub mac: Option<Mac>,
     /// True if it is made from the host's namespace, where its parent is.
     pub from_host: bool,
     /// For an ipvlan on a link of the host: the lowest link, whose mode is that of all, and the mode.
@@ -92,10 +106,10 @@ pub fn create(
         return Err(OpError::new(ErrorCode::Exists, living.name, message).hint("run DEL first"));
     }
     gate.front.room(1)?;
-    let mac = wanted.has_mac.then(|| Mac(random_mac()));
     // The kernel holds the name against the host's links too: it gets its own where it lives.
     let born = wanted.from_host.then(random_veth_name);
-    let effect = Effect::from(InnerLink { kind: wanted.kind, mac, born: born.clone(), shares: wanted.shares });
+    let link = InnerLink { kind: wanted.kind, mac: wanted.mac, born: born.clone(), shares: wanted.shares };
+    let effect = link.recorded();
     gate.session.intend(effect.clone())?;
     ask(gate)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
@@ -103,7 +117,7 @@ pub fn create(
         name: born.as_deref().unwrap_or(&name),
         kind: wanted.spec,
         mtu: wanted.mtu,
-        mac: mac.map(|mac| mac.0),
+        mac: wanted.mac.map(|mac| mac.0),
         namespace: if wanted.from_host { Some(gate.session.namespace()?.fd()) } else { None },
     };
     let netlink = if wanted.from_host { gate.session.host()? } else { container };
@@ -126,7 +140,8 @@ pub fn create(
 pub fn find(gate: &Gate<'_>, kind: InnerKind) -> Result<Option<Link>, OpError> {
     let Some(container) = gate.session.container() else { return Ok(None) };
     let netlink = container.netlink().map_err(kernel_error)?;
-    let found = netlink.link_by_name(&gate.session.request.ifname).map_err(kernel_error)?;
+    let name = &gate.session.request.ifname;
+    let found = netlink.link_by_name(name).map_err(about(name))?;
     Ok(found.filter(|link| link.kind == kind.in_kernel()))
 }
 

@@ -9,7 +9,7 @@ use crate::capability::facts::{Facts, Needed};
 use crate::effect::{Effect, InnerKind, InnerLink};
 use crate::errors::{kernel_error, state_error};
 use crate::gate::Gate;
-use postern_kernel::{InnerLinkKind, Link};
+use postern_kernel::InnerLinkKind;
 use postern_state::Summary;
 use postern_types::{ErrorCode, IpvlanInfo, IpvlanMode, OpError, Reply, ops};
 
@@ -49,7 +49,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
         kind: InnerKind::Ipvlan,
         spec: InnerLinkKind::Ipvlan { parent: parent.index, mode },
         mtu,
-        has_mac: false,
+        mac: None,
         from_host: !parent.in_container,
         shares: (!parent.in_container).then_some((index, mode)),
     };
@@ -66,13 +66,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
 
 /// Returns an ipvlan of the parent with another mode, as far as the parent's own namespace shows it.
 fn sibling(gate: &Gate<'_>, parent: &Parent, mode: IpvlanMode) -> Result<Option<(String, IpvlanMode)>, OpError> {
-    let netlink = match parent.in_container {
-        true => gate.session.container_required()?.netlink().map_err(kernel_error)?,
-        false => gate.session.host()?,
-    };
-    let links = netlink.links().map_err(kernel_error)?;
-    let of_parent = |link: &Link| link.peer_index == Some(parent.index) && link.peer_netnsid.is_none();
-    let mut others = links.into_iter().filter(of_parent).filter_map(|link| Some((link.name, link.ipvlan_mode?)));
+    let mut others = parent.stacked(gate)?.filter_map(|link| Some((link.name, link.ipvlan_mode?)));
     Ok(others.find(|(_, other)| *other != mode))
 }
 

@@ -4,7 +4,6 @@
 use super::inner::{self, Parent, Wanted};
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::InnerKind;
-use crate::errors::kernel_error;
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, Link};
 use postern_types::{ErrorCode, OpError, Reply, VlanId, VlanInfo, ops};
@@ -49,7 +48,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> 
         kind: InnerKind::Vlan,
         spec: InnerLinkKind::Vlan { parent: parent.index, id },
         mtu,
-        has_mac: false,
+        mac: None,
         from_host: !parent.in_container,
         shares: None,
     };
@@ -66,14 +65,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> 
 
 /// Returns the link that has this VLAN of the parent, as far as the parent's own namespace shows it.
 fn holder(gate: &Gate<'_>, parent: &Parent, id: VlanId) -> Result<Option<Link>, OpError> {
-    let netlink = match parent.in_container {
-        true => gate.session.container_required()?.netlink().map_err(kernel_error)?,
-        false => gate.session.host()?,
-    };
-    let links = netlink.links().map_err(kernel_error)?;
-    let has_it =
-        |link: &Link| link.vlan_id == Some(id) && link.peer_index == Some(parent.index) && link.peer_netnsid.is_none();
-    Ok(links.into_iter().find(has_it))
+    Ok(parent.stacked(gate)?.find(|link| link.vlan_id == Some(id)))
 }
 
 fn taken(parent: &str, id: VlanId, by: &str) -> OpError {

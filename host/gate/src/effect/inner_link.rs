@@ -73,6 +73,14 @@ impl InnerLink {
         Macvlan::of(effect).map(Macvlan::as_inner).or_else(|| Self::of(effect).cloned())
     }
 
+    /// The link as an effect, in its kind's form.
+    pub fn recorded(self) -> Effect {
+        match self.kind {
+            InnerKind::Macvlan => Macvlan { mac: self.mac, born: self.born }.into(),
+            InnerKind::Vlan | InnerKind::Ipvlan | InnerKind::Dummy => self.into(),
+        }
+    }
+
     /// The link, in the namespace that it was made in.
     ///
     /// # Errors

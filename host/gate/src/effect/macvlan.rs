@@ -23,9 +23,6 @@ pub struct Macvlan {
 }
 
 impl Macvlan {
-    /// The kernel's name for such links.
-    pub const KIND: &str = InnerKind::Macvlan.in_kernel();
-
     /// The same, as one of all kinds.
     pub fn as_inner(&self) -> InnerLink {
         InnerLink { kind: InnerKind::Macvlan, mac: self.mac, born: self.born.clone(), shares: None }

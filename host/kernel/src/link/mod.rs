@@ -1,0 +1,310 @@
+//! Links (`rtnetlink(7)`, `RTM_*LINK`; attributes of `linux/if_link.h`): looking them up and changing them. Each kind that
+//! is made has a file of its own.
+
+mod bridge;
+mod inner;
+mod show;
+mod veth;
+mod vrf;
+
+pub use inner::{InnerLinkKind, InnerSpec};
+pub use show::{Device, Link};
+pub use veth::VethSpec;
+
+use crate::error::{Result, Subject};
+use crate::netlink::Netlink;
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, Parseable};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkXdp, Prop};
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
+use nix::errno::Errno;
+use nix::libc;
+use postern_netlink::Request;
+use rtnetlink::{LinkMessageBuilder, LinkUnspec};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_ALT_IFNAME: u16 = 53;
+/// The modes of XDP programs: in the network stack, in the driver, in the hardware (linux/if_link.h).
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+const XDP_FLAGS_HW_MODE: u32 = 1 << 3;
+/// The room for an alternative name, in bytes, including the final zero byte.
+const ALTIFNAMSIZ: usize = 128;
+
+/// True if a link can have this name. The rules are those of the kernel's `dev_valid_name`, and no `%`, which the
+/// kernel would replace with a number.
+pub(crate) fn is_link_name(name: &str) -> bool {
+    let length = name.len();
+    (1..libc::IFNAMSIZ).contains(&length)
+        && !matches!(name, "." | "..")
+        && !name.bytes().any(|b| matches!(b, 0 | b'/' | b':' | b'%') || b.is_ascii_whitespace() || b == 0x0b)
+}
+
+impl Netlink {
+    /// Returns the link of that name. The request has only the name, so the cost does not grow with the number of
+    /// links. As everywhere in the kernel, an alternative name finds the link too (`ip link property`); [`Link::name`]
+    /// is the main name.
+    ///
+    /// # Errors
+    /// Those of the request; none is expected.
+    pub fn link_by_name(&self, name: &str) -> Result<Option<Link>> {
+        if !is_link_name(name) {
+            return Ok(None);
+        }
+        let message = LinkUnspec::new_with_name(name);
+        self.one_link(Subject { operation: "look up link", object: &name }, message)
+    }
+
+    /// Returns the same for names written by people: an alternative name may have up to 127 bytes.
+    ///
+    /// # Errors
+    /// As [`Netlink::link_by_name`].
+    pub fn link_by_any_name(&self, name: &str) -> Result<Option<Link>> {
+        if name.len() < libc::IFNAMSIZ {
+            return self.link_by_name(name);
+        }
+        if name.len() >= ALTIFNAMSIZ || name.contains('\0') {
+            return Ok(None);
+        }
+        let other = DefaultNla::new(IFLA_ALT_IFNAME, [name.as_bytes(), b"\0"].concat());
+        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(LinkAttribute::Other(other));
+        self.one_link(Subject { operation: "look up link", object: &name }, message)
+    }
+
+    /// Returns the link of that index.
+    ///
+    /// # Errors
+    /// Those of the request; none is expected.
+    pub fn link_by_index(&self, index: u32) -> Result<Option<Link>> {
+        // The kernel can't answer a request with index 0 and no name.
+        if index == 0 {
+            return Ok(None);
+        }
+        self.one_link(Subject { operation: "look up link", object: &index }, LinkUnspec::new_with_index(index))
+    }
+
+    /// Returns the number of `namespace` in the links of this socket's namespace ([`Link::peer_netnsid`]). `None` if no
+    /// link has needed such a number yet. `RTM_GETNSID` of rtnetlink(7).
+    ///
+    /// # Errors
+    /// Those of the request; none is expected.
+    pub fn namespace_number(&self, namespace: BorrowedFd<'_>) -> Result<Option<i32>> {
+        let mut question = NsidMessage::default();
+        question.attributes.push(NsidAttribute::Fd(u32::try_from(namespace.as_raw_fd()).unwrap_or(u32::MAX)));
+        let subject = Subject { operation: "look up number of", object: &"namespace" };
+        let number = self.get(subject, &RouteNetlinkMessage::GetNsId(question), |payload| {
+            let answer = NsidMessage::parse(payload).ok()?;
+            answer.attributes.iter().find_map(|attribute| match attribute {
+                NsidAttribute::Id(number) => Some(*number),
+                _ => None,
+            })
+        })?;
+        // `NETNSA_NSID_NOT_ASSIGNED` of linux/net_namespace.h.
+        Ok(Some(number).filter(|number| *number >= 0))
+    }
+
+    fn one_link(&self, subject: Subject<'_>, message: LinkMessageBuilder<LinkUnspec>) -> Result<Option<Link>> {
+        let message = RouteNetlinkMessage::GetLink(message.append_extra_attribute(without_statistics()).build());
+        match self.get(subject, &message, Link::decode) {
+            Ok(link) => Ok(Some(link)),
+            Err(error) if error.is(Errno::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns all links of the namespace.
+    ///
+    /// # Errors
+    /// `EAGAIN` if they keep changing while they are listed.
+    pub fn links(&self) -> Result<Vec<Link>> {
+        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(without_statistics()).build();
+        let subject = Subject { operation: "list", object: &"links" };
+        self.dump(subject, Request::new(&RouteNetlinkMessage::GetLink(message), 0), |payload, links| {
+            links.push(Link::decode(payload)?);
+            Some(())
+        })
+    }
+
+    /// Sets the link up.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index; errors of its driver, such as `ENOTCONN` for a veth without a peer.
+    pub fn set_up(&self, index: u32) -> Result<()> {
+        self.change("set up", index, LinkMessageBuilder::up)
+    }
+
+    /// Sets the link down.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index.
+    pub fn set_down(&self, index: u32) -> Result<()> {
+        self.change("set down", index, LinkMessageBuilder::down)
+    }
+
+    /// Switches promiscuous mode (`IFF_PROMISC`).
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index.
+    pub fn set_promisc(&self, index: u32, on: bool) -> Result<()> {
+        self.change("set promiscuous mode of", index, |link| link.promiscuous(on))
+    }
+
+    /// Switches the reception of all multicast frames (`IFF_ALLMULTI`).
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index.
+    pub fn set_allmulti(&self, index: u32, on: bool) -> Result<()> {
+        self.change("set multicast mode of", index, |link| link.allmulticast(on))
+    }
+
+    /// Sets the length of the queue, in packets.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none of that index, `ERANGE` for a length that the kernel can't keep.
+    pub fn set_tx_queue_length(&self, index: u32, length: u32) -> Result<()> {
+        self.change("set queue length of", index, |link| link.txqueuelen(length))
+    }
+
+    /// Sets the link-layer address. A bridge then keeps it, instead of taking the lowest address of its ports.
+    ///
+    /// # Errors
+    /// `EADDRNOTAVAIL` for an address that is not unicast, `ENODEV` if there is no such link.
+    pub fn set_mac(&self, index: u32, mac: [u8; 6]) -> Result<()> {
+        self.change("set address of", index, |link| link.address(mac.to_vec()))
+    }
+
+    /// Makes the link a port of another, or of none.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such link, `EINVAL` if the master takes no ports.
+    pub fn set_master(&self, index: u32, master: Option<u32>) -> Result<()> {
+        self.change("set master of", index, |link| link.controller(master.unwrap_or(0)))
+    }
+
+    fn change(
+        &self,
+        operation: &'static str,
+        index: u32,
+        change: impl FnOnce(LinkMessageBuilder<LinkUnspec>) -> LinkMessageBuilder<LinkUnspec>,
+    ) -> Result<()> {
+        let message = RouteNetlinkMessage::SetLink(change(LinkUnspec::new_with_index(index)).build());
+        self.acknowledged(Subject { operation, object: &format_args!("link {index}") }, &message, 0)
+    }
+
+    /// Deletes the link, and for a veth also its other end; false if it was gone already.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a link that can't be deleted (`lo`, physical ones).
+    pub fn delete_link(&self, index: u32) -> Result<bool> {
+        // With index 0 the kernel would select by other attributes, and there are none.
+        if index == 0 {
+            return Ok(false);
+        }
+        let message = RouteNetlinkMessage::DelLink(LinkUnspec::new_with_index(index).build());
+        match self.acknowledged(Subject { operation: "delete", object: &format_args!("link {index}") }, &message, 0) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is(Errno::ENODEV) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves the link into another namespace, with this name and this alias (`""` is none). It is down there, without
+    /// addresses and routes. One message does all of it, so no process sees the link half moved.
+    ///
+    /// # Errors
+    /// `EEXIST` if one of the link's names is taken there. `EINVAL` for a link that cannot be moved (`lo`, a bridge) and
+    /// for a name that no link can have. `ENODEV` if there is no such link.
+    pub fn hand_over(&self, index: u32, namespace: BorrowedFd<'_>, name: &str, alias: &str) -> Result<()> {
+        if !is_link_name(name) {
+            let subject = Subject { operation: "move", object: &name };
+            return Err(subject.invalid("no link can have this name"));
+        }
+        self.change("move", index, |link| {
+            let link = link.setns_by_fd(namespace.as_raw_fd()).name(name).down();
+            link.append_extra_attribute(self::alias(alias))
+        })
+    }
+
+    /// Sets the alias; `""` is none.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such link.
+    pub fn set_alias(&self, index: u32, alias: &str) -> Result<()> {
+        self.change("set alias of", index, |link| link.append_extra_attribute(self::alias(alias)))
+    }
+
+    /// Sets the MTU, in bytes.
+    ///
+    /// # Errors
+    /// `EINVAL` for one that the driver refuses, `ENODEV` if there is no such link.
+    pub fn set_mtu(&self, index: u32, mtu: u32) -> Result<()> {
+        self.change("set MTU of", index, |link| link.mtu(mtu))
+    }
+
+    /// Removes the XDP programs from the link. It can have one in each mode, and one message removes that of one mode.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such link, `EBUSY` if a process holds a program there by a descriptor.
+    pub fn remove_xdp(&self, index: u32) -> Result<()> {
+        for mode in [XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE, XDP_FLAGS_HW_MODE] {
+            let none = LinkAttribute::Xdp(vec![LinkXdp::Fd(-1), LinkXdp::Flags(mode)]);
+            self.change("take XDP off", index, |link| link.append_extra_attribute(none))?;
+        }
+        Ok(())
+    }
+
+    /// Adds alternative names of the link, or removes them.
+    ///
+    /// # Errors
+    /// `EEXIST` if one is taken, `ENOENT` if the link has none of that name, `ENODEV` if there is no such link.
+    pub fn change_other_names(&self, index: u32, names: &[String], add: bool) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let names = names.iter().cloned().map(Prop::AltIfName).collect();
+        let link = LinkUnspec::new_with_index(index).append_extra_attribute(LinkAttribute::PropList(names)).build();
+        let subject = Subject { operation: "change alternative names of", object: &format_args!("link {index}") };
+        match add {
+            true => self.acknowledged(subject, &RouteNetlinkMessage::NewLinkProp(link), NLM_F_CREATE | NLM_F_EXCL),
+            false => self.acknowledged(subject, &RouteNetlinkMessage::DelLinkProp(link), 0),
+        }
+    }
+
+    /// Gives the link another name; it must be down.
+    ///
+    /// # Errors
+    /// `EEXIST` if the name is taken, `EINVAL` if no link can have it, `ENODEV` if there is no such link.
+    pub fn rename(&self, index: u32, name: &str) -> Result<()> {
+        if !is_link_name(name) {
+            let subject = Subject { operation: "rename", object: &name };
+            return Err(subject.invalid("no link can have this name"));
+        }
+        self.change("rename", index, |link| link.name(name))
+    }
+}
+
+/// Returns an alias without a final zero byte. An empty alias removes it.
+fn alias(alias: &str) -> LinkAttribute {
+    LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, alias.as_bytes().to_vec()))
+}
+
+/// `RTEXT_FILTER_SKIP_STATS`: the kernel need not collect statistics, which are not read here.
+fn without_statistics() -> LinkAttribute {
+    LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_judged_as_the_kernel_does() {
+        for name in ["lo", "eth0.100", "fifteen-letters", "käse", "a-b_c", "..."] {
+            assert!(is_link_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "a/b", "a:b", "a b", "a\t", "a\n", "a\u{b}", "a\0", "eth%d", "sixteen-letters-"] {
+            assert!(!is_link_name(name), "{name}");
+        }
+    }
+}

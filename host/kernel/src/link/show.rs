@@ -1,0 +1,299 @@
+//! What the kernel says of a link (`RTM_NEWLINK`).
+
+use super::{IFLA_ALT_IFNAME, IFLA_IFALIAS};
+use nix::libc;
+use postern_netlink::{Attributes, u32_at};
+use postern_types::{IpvlanMode, MacvlanMode};
+
+/// Length of `struct ifinfomsg`.
+const HEADER: usize = 16;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_TXQLEN: u16 = 13;
+const IFLA_OPERSTATE: u16 = 16;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_PROP_LIST: u16 = 52;
+const IFLA_PERM_ADDRESS: u16 = 54;
+const IFLA_PARENT_DEV_NAME: u16 = 56;
+const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
+const IFLA_INFO_SLAVE_DATA: u16 = 5;
+const IFLA_BRPORT_ISOLATED: u16 = 33;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_BR_VLAN_FILTERING: u16 = 7;
+const IFLA_MACVLAN_MODE: u16 = 1;
+const IFLA_IPVLAN_MODE: u16 = 1;
+const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VRF_TABLE: u16 = 1;
+
+/// The kinds of links that are stacked on another link. Their `IFLA_LINK` is that other link.
+const STACKED: [&str; 5] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"];
+
+/// The driver's device that a link belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// `IFLA_PARENT_DEV_BUS_NAME`: `pci`, `virtio`, `auxiliary`, …
+    pub bus: String,
+    /// `IFLA_PARENT_DEV_NAME`, its name on that bus: `0000:3b:00.1`.
+    pub name: String,
+}
+
+/// A link as the kernel showed it at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Interface index, unique in the namespace while the link exists.
+    pub index: u32,
+    /// Interface name.
+    pub name: String,
+    /// Link-layer address; `None` if it is not six bytes long.
+    pub mac: Option<[u8; 6]>,
+    /// Maximum transmission unit in bytes.
+    pub mtu: u32,
+    /// `IFLA_INFO_KIND`: `veth`, `bridge`, …; empty for physical links and `lo`.
+    pub kind: String,
+    /// `IFF_UP`.
+    pub up: bool,
+    /// `IFF_PROMISC`.
+    pub promisc: bool,
+    /// `IFF_ALLMULTI`.
+    pub allmulti: bool,
+    /// `IFLA_TXQLEN`, in packets.
+    pub tx_queue_length: u32,
+    /// True if the operational state is "up".
+    pub running: bool,
+    /// `IFLA_OPERSTATE` in the words of the native plugins' messages: `unknown`, `not-present`, `down`,
+    /// `lower-layer-down`, `testing`, `dormant`, `up` (RFC 2863).
+    pub operstate: &'static str,
+    /// Index of the bridge (or bond, …) of which it is a port.
+    pub master: Option<u32>,
+    /// `IFLA_LINK`: for a veth the index of its other end, in that end's namespace.
+    pub peer_index: Option<u32>,
+    /// The namespace of the other end, as numbered in this namespace; `None` if it is this one.
+    pub peer_netnsid: Option<i32>,
+    /// `IFLA_BRPORT_ISOLATED`: true for a bridge port that can't reach other isolated ports.
+    pub isolated: bool,
+    /// `IFLA_BR_VLAN_FILTERING`: true if a bridge separates VLANs. False for every other link, and for a kernel that
+    /// can't filter or doesn't report it.
+    pub vlan_filtering: bool,
+    /// `IFLA_MACVLAN_MODE`; `None` for every other link, and for an unknown mode.
+    pub macvlan_mode: Option<MacvlanMode>,
+    /// `IFLA_IPVLAN_MODE`; `None` for every other link, and for an unknown mode. All links of one parent have the same.
+    pub ipvlan_mode: Option<IpvlanMode>,
+    /// `IFLA_VLAN_ID`, 0 to 4095; `None` for every other link.
+    pub vlan_id: Option<u16>,
+    /// `IFLA_VRF_TABLE`: the routing table of a VRF; `None` for every other link.
+    pub vrf_table: Option<u32>,
+    /// `IFLA_IFALIAS`, free text.
+    pub alias: Option<String>,
+    /// `IFLA_PERM_ADDRESS`: the address that its driver gave it, independent of later settings. Virtual links have
+    /// none.
+    pub permanent: Option<[u8; 6]>,
+    /// Its alternative names (`IFLA_ALT_IFNAME`).
+    pub other_names: Vec<String>,
+    /// True if an XDP program reads the received packets.
+    pub has_xdp: bool,
+    /// The driver's device that it belongs to. Virtual links have none, and no user can make one that has.
+    pub device: Option<Device>,
+}
+
+impl Link {
+    /// True if it is stacked on the link that [`Link::peer_index`] names.
+    pub fn is_stacked(&self) -> bool {
+        STACKED.contains(&self.kind.as_str())
+    }
+
+    /// Reads an `RTM_NEWLINK`; `None` if index or name are missing.
+    pub(super) fn decode(payload: &[u8]) -> Option<Self> {
+        let index = u32_at(payload, 4)?;
+        let flags = u32_at(payload, 8)?;
+        let is_set = |flag: libc::c_int| flags & flag.cast_unsigned() != 0;
+        let mut link = Self {
+            index,
+            name: String::new(),
+            mac: None,
+            mtu: 0,
+            kind: String::new(),
+            up: is_set(libc::IFF_UP),
+            promisc: is_set(libc::IFF_PROMISC),
+            allmulti: is_set(libc::IFF_ALLMULTI),
+            tx_queue_length: 0,
+            running: false,
+            operstate: operstate(0),
+            master: None,
+            peer_index: None,
+            peer_netnsid: None,
+            isolated: false,
+            vlan_filtering: false,
+            macvlan_mode: None,
+            ipvlan_mode: None,
+            vlan_id: None,
+            vrf_table: None,
+            alias: None,
+            permanent: None,
+            other_names: Vec::new(),
+            has_xdp: false,
+            device: None,
+        };
+        let (mut bus, mut device) = (None, None);
+        for attribute in Attributes(payload.get(HEADER..)?) {
+            match attribute.kind {
+                IFLA_ADDRESS => link.mac = attribute.value.try_into().ok(),
+                IFLA_IFNAME => attribute.text()?.clone_into(&mut link.name),
+                IFLA_MTU => link.mtu = attribute.u32()?,
+                IFLA_TXQLEN => link.tx_queue_length = attribute.u32()?,
+                IFLA_LINK => link.peer_index = attribute.u32(),
+                IFLA_MASTER => link.master = attribute.u32().filter(|index| *index != 0),
+                IFLA_OPERSTATE => {
+                    link.operstate = operstate(attribute.u8()?);
+                    link.running = link.operstate == "up";
+                }
+                IFLA_LINKINFO => {
+                    let kind = attribute.nested().first(IFLA_INFO_KIND);
+                    kind.and_then(|info| info.text()).unwrap_or_default().clone_into(&mut link.kind);
+                    let port = attribute.nested().first(IFLA_INFO_SLAVE_DATA);
+                    let flag = port.and_then(|port| port.nested().first(IFLA_BRPORT_ISOLATED));
+                    let of = attribute.nested().first(IFLA_INFO_SLAVE_KIND);
+                    let is_port = of.and_then(|of| of.text()) == Some("bridge");
+                    link.isolated = is_port && flag.and_then(|flag| flag.u8()) == Some(1);
+                    // Each kind has its own attribute numbers.
+                    let own = |number: u16| {
+                        let data = attribute.nested().first(IFLA_INFO_DATA);
+                        data.and_then(|data| data.nested().first(number))
+                    };
+                    match link.kind.as_str() {
+                        "macvlan" => {
+                            let mode = own(IFLA_MACVLAN_MODE).and_then(|mode| mode.u32());
+                            link.macvlan_mode = mode.and_then(macvlan_mode);
+                        }
+                        "ipvlan" | "ipvtap" => {
+                            let mode = own(IFLA_IPVLAN_MODE).and_then(|mode| mode.u16());
+                            link.ipvlan_mode = mode.and_then(ipvlan_mode);
+                        }
+                        "vlan" => link.vlan_id = own(IFLA_VLAN_ID).and_then(|id| id.u16()),
+                        "vrf" => link.vrf_table = own(IFLA_VRF_TABLE).and_then(|table| table.u32()),
+                        _ => {}
+                    }
+                    if link.kind == "bridge" {
+                        let mut data = attribute.nested().into_iter().filter(|info| info.kind == IFLA_INFO_DATA);
+                        link.vlan_filtering = data.any(|data| {
+                            let mut options = data.nested().into_iter();
+                            options.any(|option| option.kind == IFLA_BR_VLAN_FILTERING && option.u8() == Some(1))
+                        });
+                    }
+                }
+                IFLA_IFALIAS => {
+                    link.alias = Some(String::from_utf8_lossy(attribute.value).trim_end_matches('\0').into())
+                }
+                IFLA_LINK_NETNSID => link.peer_netnsid = attribute.u32().map(u32::cast_signed),
+                IFLA_PERM_ADDRESS => link.permanent = attribute.value.try_into().ok(),
+                IFLA_PROP_LIST => {
+                    let names = attribute.nested().into_iter().filter(|name| name.kind == IFLA_ALT_IFNAME);
+                    link.other_names = names.filter_map(|name| name.text().map(str::to_owned)).collect();
+                }
+                IFLA_XDP => {
+                    let attached = attribute.nested().first(IFLA_XDP_ATTACHED).and_then(|attached| attached.u8());
+                    link.has_xdp = attached.is_some_and(|how| how != 0);
+                }
+                IFLA_PARENT_DEV_NAME => device = attribute.text(),
+                IFLA_PARENT_DEV_BUS_NAME => bus = attribute.text(),
+                _ => {}
+            }
+        }
+        if let Some(name) = device {
+            link.device = Some(Device { bus: bus.unwrap_or_default().to_owned(), name: name.to_owned() });
+        }
+        (!link.name.is_empty()).then_some(link)
+    }
+}
+
+/// `MACVLAN_MODE_*` of `linux/if_link.h`.
+fn macvlan_mode(number: u32) -> Option<MacvlanMode> {
+    match number {
+        1 => Some(MacvlanMode::Private),
+        2 => Some(MacvlanMode::Vepa),
+        4 => Some(MacvlanMode::Bridge),
+        8 => Some(MacvlanMode::Passthru),
+        _ => None,
+    }
+}
+
+/// `IPVLAN_MODE_*` of `linux/if_link.h`.
+fn ipvlan_mode(number: u16) -> Option<IpvlanMode> {
+    match number {
+        0 => Some(IpvlanMode::L2),
+        1 => Some(IpvlanMode::L3),
+        2 => Some(IpvlanMode::L3s),
+        _ => None,
+    }
+}
+
+/// `IF_OPER_*` of `linux/if.h`.
+fn operstate(state: u8) -> &'static str {
+    match state {
+        1 => "not-present",
+        2 => "down",
+        3 => "lower-layer-down",
+        4 => "testing",
+        5 => "dormant",
+        6 => "up",
+        _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::attribute;
+
+    #[test]
+    fn decoding_survives_cut_and_nameless_messages() {
+        let mut message = vec![0; HEADER];
+        message[4] = 5;
+        assert_eq!(Link::decode(&message), None, "no name");
+        message.extend(attribute(IFLA_IFNAME, b"eth0\0"));
+        message.extend(attribute(IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"veth\0")));
+        message.extend(attribute(IFLA_ADDRESS, &[0; 20]));
+        message.extend(attribute(IFLA_OPERSTATE, &[9]));
+        message.extend(attribute(IFLA_PARENT_DEV_NAME, b"0000:3b:00.1\0"));
+        message.extend(attribute(IFLA_PARENT_DEV_BUS_NAME, b"pci\0"));
+        message.extend(attribute(IFLA_PERM_ADDRESS, &[2, 0, 0, 0, 0, 9]));
+        let link = Link::decode(&message).unwrap();
+        assert_eq!(link.device, Some(Device { bus: "pci".to_owned(), name: "0000:3b:00.1".to_owned() }));
+        assert_eq!(link.permanent, Some([2, 0, 0, 0, 0, 9]));
+        assert_eq!((link.index, link.name.as_str(), link.kind.as_str()), (5, "eth0", "veth"));
+        assert_eq!((link.mac, link.operstate), (None, "unknown"));
+        for end in 0..message.len() {
+            let _ = Link::decode(&message[..end]);
+        }
+        message.extend(attribute(IFLA_MTU, &[1]));
+        assert_eq!(Link::decode(&message), None, "an MTU of one byte");
+    }
+
+    #[test]
+    fn a_bridge_tells_whether_it_filters_vlans() {
+        let link = |kind: &[u8], data: &[u8]| {
+            let mut message = vec![0; HEADER];
+            message[4] = 5;
+            message.extend(attribute(IFLA_IFNAME, b"br0\0"));
+            let info = [attribute(IFLA_INFO_KIND, kind), attribute(IFLA_INFO_DATA, data)].concat();
+            message.extend(attribute(IFLA_LINKINFO, &info));
+            Link::decode(&message).unwrap().vlan_filtering
+        };
+        let option = |value: &[u8]| attribute(IFLA_BR_VLAN_FILTERING, value);
+        assert!(link(b"bridge\0", &option(&[1])));
+        assert!(link(b"bridge\0", &[attribute(5, &[1; 4]), option(&[1]), attribute(8, &[0; 2])].concat()));
+        assert!(!link(b"bridge\0", &option(&[0])));
+        // A kernel that reports nothing or another value, and a link of another kind that uses the same number.
+        assert!(!link(b"bridge\0", &[]));
+        assert!(!link(b"bridge\0", &option(&[])));
+        assert!(!link(b"vxlan\0", &option(&[1])));
+    }
+}
