@@ -7,6 +7,10 @@ use std::path::Path;
 
 const FILE: &str = "/run/cni/tuning/c1_eth0.json";
 
+/// The record of a run of tuning that was killed ends with its effect.
+const CUT: &str = "record=$(ls /run/postern/attachments/*); grep -q '\"tuning\"' $record
+    last=$(grep -n link-change $record | cut -d: -f1); head -n $last $record > /run/cut; cat /run/cut > $record";
+
 /// A node with one network list; the runtime is this test.
 struct Place {
     node: Node,
@@ -326,11 +330,7 @@ fn a_kill_at_any_step_leaves_one_address() -> Result<()> {
             let made = place.link()?.0;
             place.node.sh("nft list table bridge nat > /run/before.nft")?;
             place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
-            // The record of a run that was killed ends with the effect.
-            place.node.sh(
-                "record=$(ls /run/postern/attachments/*); grep -q '\"tuning\"' $record
-                 last=$(grep -n link-change $record | cut -d: -f1); head -n $last $record > /run/cut; cat /run/cut > $record",
-            )?;
+            place.node.sh(CUT)?;
             if !moved {
                 place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
             }
@@ -350,6 +350,35 @@ fn a_kill_at_any_step_leaves_one_address() -> Result<()> {
             place.call(0, &plugin_bin()?, "DEL", &first)?.success().with_context(named)?;
             place.is_clean().with_context(named)?;
         }
+    }
+    Ok(())
+}
+
+/// Root in the container gives the link an address of another before tuning sees it. Spoofing protection never follows
+/// back to that, whatever removes tuning's part.
+#[test]
+fn protection_goes_back_to_its_own_address_and_to_no_other() -> Result<()> {
+    const FOREIGN: &str = "02:00:00:00:00:bb";
+    let admin = plugin_bin()?.join("postern");
+    for way in ["DEL", "gc --yes"] {
+        let place = Place::new(&[bridge(), tuning(&json!({"mac": "02:00:00:00:00:aa"}))])?;
+        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let made = place.link()?.0;
+        place.node.sh_in("c1", &format!("ip link set eth0 address {FOREIGN}"))?;
+        let result = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+        if way == "DEL" {
+            place.call(1, &plugin_bin()?, "DEL", &result)?.success()?;
+        } else {
+            place.node.sh(CUT)?;
+            place.node.sh(&format!("{} {way}", admin.display()))?;
+        }
+        ensure!(place.link()?.0 == FOREIGN, "{way}: what root chose is root's: {:?}", place.link()?);
+        ensure!(!place.is_connected()?, "{way}: {FOREIGN} passes");
+        place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
+        ensure!(place.is_connected()?, "{way}: the own address does not pass");
+        place.call(0, &plugin_bin()?, "CHECK", &first)?.success().context(way)?;
+        place.call(0, &plugin_bin()?, "DEL", &first)?.success()?;
+        place.is_clean()?;
     }
     Ok(())
 }

@@ -33,10 +33,20 @@ pub struct LinkChange {
 }
 
 impl LinkChange {
-    /// Lets the port send with the address before, and no other.
+    /// Lets the port send with the address that its protection had before, and no other. The link may have had another
+    /// one: root in the container can change that at any time.
     fn follow_back(&self, session: &Session) -> Result<(), OpError> {
-        let (Some(port), Some(mac)) = (&self.port, self.before.mac) else { return Ok(()) };
-        guards(session, port).iter().try_for_each(|guard| follow(session, guard, port, mac).map(drop))
+        let Some(port) = &self.port else { return Ok(()) };
+        let mut others = recorded(session);
+        if let Some(at) = others.iter().rposition(|change| change == self) {
+            others.remove(at);
+        }
+        for guard in guards(session, port) {
+            if let Some(mac) = led_to(&others, &guard) {
+                follow(session, &guard, port, mac)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -240,7 +250,11 @@ pub(crate) fn original(session: &Session, now: Mac) -> Mac {
 /// Returns the address that a port's spoofing protection lets pass: the one it was made with, or the one that a recorded
 /// change led it to.
 pub(crate) fn guarded(session: &Session, guard: &MacGuard) -> Option<Mac> {
-    let changes = recorded(session);
+    led_to(&recorded(session), guard)
+}
+
+/// Returns the address that the protection was made with, or that the last one of these changes led it to.
+fn led_to(changes: &[LinkChange], guard: &MacGuard) -> Option<Mac> {
     let followed = changes.iter().rev().find(|change| change.port.is_some() && change.port == guard.host);
     followed.and_then(|change| change.after.mac).or(guard.mac)
 }
