@@ -13,26 +13,35 @@ debian_mirror() {
     awk -v release="$codename" '$2 == release || $2 == "sid" || $2 == "unstable" { print $1; exit }'
 }
 
-debian_fetch() {
-  local suite=$1 directory=$2 mirror work status=0
-  shift 2
+# debian_begin SUITE: makes a private set of package lists in $work, and apt's $options for it.
+debian_begin() {
+  local suite=$1 mirror
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || {
     echo "this needs apt-get and dpkg-deb (a Debian or derived system)" >&2; return 1; }
   mirror=$(debian_mirror)
   [ -n "$mirror" ] || {
     echo "apt's configuration names no mirror of this release; set POSTERN_DEBIAN_MIRROR to a Debian mirror's URL" >&2; return 1; }
   work=$(mktemp -d "${TMPDIR:-/tmp}/postern-apt.XXXXXX")
-  mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/debs" "$directory"
+  mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/debs"
   : > "$work/status"
   local keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed=""
   [ -e "$keyring" ] && signed="[signed-by=$keyring] "
-  echo "deb $signed$mirror $suite main" > "$work/sources.list"
-  local options=(
+  printf '%s\n' "deb $signed$mirror $suite main" "deb-src $signed$mirror $suite main" > "$work/sources.list"
+  options=(
     -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null
     -o "Dir::State=$work" -o "Dir::State::lists=$work/lists" -o "Dir::State::status=$work/status" -o "Dir::Cache=$work/cache"
     -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
     -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false -o Acquire::Retries=3 -o APT::Update::Post-Invoke-Success::=
     -o DPkg::Post-Invoke::=)
+}
+
+debian_fetch() {
+  local suite=$1 directory=$2 work options status=0
+  shift 2
+  debian_begin "$suite" || return
+  # Lists of sources are long, and not needed here.
+  sed -i '/^deb-src/d' "$work/sources.list"
+  mkdir -p "$directory"
   debian_names() { # debian_names PACKAGE...: the names, with META>BEGINNING resolved
     local package
     for package in "$@"; do
@@ -50,7 +59,21 @@ debian_fetch() {
       dpkg-deb -x "$deb" "$directory" && dpkg-deb -W --showformat '${Package} ${Version}\n' "$deb" || status=$?
     done
   else
-    echo "could not fetch $* from suite $suite of $mirror (messages of apt-get above)" >&2
+    echo "could not fetch $* from suite $suite (messages of apt-get above)" >&2
+  fi
+  rm -rf "$work"
+  return $status
+}
+
+# debian_source SUITE DIRECTORY SOURCE: download the source package's upstream archive, and unpack it as DIRECTORY.
+debian_source() {
+  local suite=$1 directory=$2 source=$3 work options status=0
+  debian_begin "$suite" || return
+  { apt-get "${options[@]}" update -qq && (cd "$work/debs" && apt-get "${options[@]}" source -qq --download-only --tar-only "$source") ; } >&2 || status=$?
+  if [ $status = 0 ]; then
+    mkdir -p "$directory" && tar -xf "$work"/debs/*.orig.tar.* --strip-components=1 -C "$directory" || status=$?
+  else
+    echo "could not fetch the source of $source from suite $suite (messages of apt-get above)" >&2
   fi
   rm -rf "$work"
   return $status

@@ -143,7 +143,7 @@ impl Node {
                 command
             }
         };
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(heap()).envs(call.environment());
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(call.environment());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
             // A plugin may exit without reading (VERSION); that does not fail the test.
@@ -171,7 +171,6 @@ impl Node {
             .arg(call.program())
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .envs(heap())
             .envs(call.environment());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
@@ -215,11 +214,4 @@ fn output(command: &mut Command, what: &str) -> Result<String> {
         bail!("{what}: {status}\n{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
-}
-
-/// Returns what lets a plugin begin with more heap, if that is set. In user-mode Linux a sandbox gets no more than it begins
-/// with: `tests/vm/kernel` sets it.
-fn heap() -> Option<(&'static str, String)> {
-    const NAME: &str = "GLIBC_TUNABLES";
-    std::env::var(NAME).ok().map(|tunables| (NAME, tunables))
 }

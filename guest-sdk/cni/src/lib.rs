@@ -36,6 +36,7 @@ pub use json::Json;
 pub use lists::{Lists, parse_with_lists};
 pub use names::{validate_container_id, validate_interface_name, validate_network_name};
 pub use port_map::{CONDITIONS, PortMap, PortMapping};
+pub use quote::quote;
 pub use request::{Env, Verb, about, check_version, config_version, read_conf, validate_conf, version_output};
 pub use result::{CniResult, Dns, Interface, IpConfig, Route};
 pub use version::{NumericVersion, Version, VersionInfo};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Returns `text` in double quotes, with every unprintable character escaped.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

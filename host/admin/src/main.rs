@@ -19,6 +19,7 @@ mod learn;
 mod lists;
 mod log;
 mod ls;
+mod net;
 mod output;
 mod plan;
 mod reapply;
@@ -222,6 +223,21 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Attach containers to networks and detach them, as a runtime does. Replaces cnitool in scripts.
+    ///
+    /// It reads the network's list, runs its plugins in order, and keeps the result in /var/lib/cni/results, as runtimes
+    /// on libcni do. Output, errors and container IDs are those of cnitool 1.3.
+    ///
+    /// Variables: CNI_PATH (directories of plugins, separated by colons), NETCONFPATH (the directory of network lists),
+    /// CAP_ARGS (JSON object: values for `runtimeConfig` by capability), CNI_ARGS (KEY=VALUE;KEY=VALUE), CNI_IFNAME.
+    ///
+    /// Exit status: 0 done; 1 an error; 2 the command line makes no sense.
+    Net {
+        #[command(subcommand)]
+        verb: net::Verb,
+        #[command(flatten)]
+        places: net::Places,
+    },
     /// Find faults of this node: each with its effect and its remedy. Changes nothing.
     ///
     /// The kernel's features are tested in temporary namespaces. The kernel may load modules for that.
@@ -360,6 +376,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Log(options) => log::run(&options)?,
         Verb::Ls { json, no_trunc } => ls::run(json, no_trunc)?,
         Verb::Show { container, json } => show::run(&container, json)?,
+        Verb::Net { verb, places } => return Ok(net::run(&verb, &places)),
         Verb::Doctor { conf_dir, bin, json } => return doctor::run(&conf_dir, &bin, json),
         Verb::Reapply { dry_run, json } => return reapply::run(dry_run, json),
         Verb::Probe => output::json(&doctor::probe::run())?,

@@ -38,6 +38,23 @@ pub fn say(message: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "{}", fit(&format!("postern: {message}")));
 }
 
+/// Prints the result of a plugin as it is: JSON in ASCII, without a newline at its end.
+///
+/// # Errors
+/// As [`text`].
+pub fn result(json: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(json.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Prints an error of a network's plugins on standard error, in their own words and without breaks, for scripts.
+pub fn complain(message: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", printable(message));
+}
+
 /// Prints a command-line error on standard error, in the words of the parser.
 pub fn usage(words: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", fit(words));

@@ -53,6 +53,21 @@ impl Sandbox {
         }
     }
 
+    /// Starts a guest in a process whose heap meets another mapping when it grows.
+    fn with_a_full_heap(guest: &str) -> Self {
+        let code = code(&precompile(&wat::parse_str(guest).unwrap()).unwrap().cwasm);
+        let (channel, other) = UnixStream::pair().unwrap();
+        let sandbox = match unsafe { fork() }.unwrap() {
+            ForkResult::Child => {
+                stop_the_heap();
+                child::run(other.into(), code)
+            }
+            ForkResult::Parent { child } => Self { child, channel },
+        };
+        sandbox.begin();
+        sandbox
+    }
+
     fn next(&self) -> Result<FromSandbox, ChannelError> {
         receive(&self.channel, deadline())
     }
@@ -233,6 +248,19 @@ fn a_flood_of_complaints_is_cut() {
     assert_eq!(sandbox.end(), finished("", 0));
 }
 
+/// Maps a page where the heap would grow to.
+fn stop_the_heap() {
+    let end = usize::try_from(unsafe { libc::syscall(libc::SYS_brk, 0) }).unwrap();
+    let page = std::ptr::with_exposed_provenance_mut(end.next_multiple_of(4096));
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    assert_eq!(unsafe { libc::mmap(page, 4096, libc::PROT_NONE, flags, -1, 0) }, page);
+}
+
+fn a_heap_that_cannot_grow_is_large_enough() {
+    let sandbox = Sandbox::with_a_full_heap(&guests::writing("stdout", 250));
+    assert_eq!(sandbox.end(), finished(&"x".repeat(250 * 4096), 0));
+}
+
 fn an_endless_loop_can_be_killed() {
     let sandbox = Sandbox::start(&guests::running("(loop (br 0)) i32.const 0"));
     sleep(Duration::from_millis(50));
@@ -279,7 +307,7 @@ fn foreign_code_is_refused() {
 
 pub fn run() {
     assert!(std::env::var_os("POSTERN_PRIVATE").is_some(), "must run through the cargo runner");
-    let cases: [(&str, fn()); 16] = [
+    let cases: [(&str, fn()); 17] = [
         ("it owns nothing while the guest runs", it_owns_nothing_while_the_guest_runs),
         ("another system call kills it", another_system_call_kills_it),
         ("the gate's error reaches the guest", the_gates_error_reaches_the_guest),
@@ -289,6 +317,7 @@ pub fn run() {
         ("it runs again, with a new memory", it_runs_again_with_a_new_memory),
         ("a memory bomb meets its limit", a_memory_bomb_meets_its_limit),
         ("a flood of output ends the guest", a_flood_of_output_ends_the_guest),
+        ("a heap that can't grow is large enough", a_heap_that_cannot_grow_is_large_enough),
         ("a flood of complaints is cut", a_flood_of_complaints_is_cut),
         ("an endless loop can be killed", an_endless_loop_can_be_killed),
         ("an endless loop dies with the gate", an_endless_loop_dies_with_the_gate),

@@ -1,0 +1,189 @@
+//! The results of living attachments, in libcni's files: `NETWORK-CONTAINER-INTERFACE` in `/var/lib/cni/results`.
+//!
+//! A runtime on libcni reads what is written here, and the other way round. A broken file is no attachment.
+
+use crate::{Attachment, List, Outcome};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use postern_cni::{Error, Json, code, quote};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The kind of a file in this format.
+const KIND: &str = "cniCacheV1";
+
+/// The longest file in bytes: a list, its base64 form and arguments are shorter.
+const LONGEST: u64 = 32 << 20;
+
+/// The cache of results in a directory.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    directory: PathBuf,
+}
+
+/// A file of the cache.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    kind: String,
+    #[serde(rename = "containerId", default)]
+    container_id: String,
+    /// The text of the list, in base64.
+    #[serde(default)]
+    config: String,
+    #[serde(rename = "ifName", default)]
+    ifname: String,
+    #[serde(rename = "networkName", default)]
+    network: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    netns: String,
+    #[serde(rename = "cniArgs", default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    args: Vec<(String, String)>,
+    #[serde(
+        rename = "capabilityArgs",
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Map::is_empty"
+    )]
+    capability_args: Map<String, Value>,
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Map::is_empty")]
+    result: Map<String, Value>,
+}
+
+/// Reads `null` as absent.
+fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(value: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
+}
+
+impl Cache {
+    /// Returns the cache that runtimes share.
+    pub fn usual() -> Self {
+        Self::of(Path::new("/var/lib/cni"))
+    }
+
+    /// Returns the cache below a directory: its files are in `results`.
+    pub fn of(directory: &Path) -> Self {
+        Self { directory: directory.join("results") }
+    }
+
+    fn path(&self, network: &str, attachment: &Attachment) -> Result<PathBuf, Error> {
+        let Attachment { container_id, ifname, .. } = attachment;
+        if [network, container_id, ifname].iter().any(|name| name.is_empty()) {
+            return Err(Error::internal(format!(
+                "cache file path requires network name ({}), container ID ({}), and interface name ({})",
+                quote(network),
+                quote(container_id),
+                quote(ifname)
+            )));
+        }
+        Ok(self.directory.join(format!("{network}-{container_id}-{ifname}")))
+    }
+
+    /// Keeps the result of an attachment.
+    ///
+    /// # Errors
+    /// Code 5: the file can't be written. Code 999: the result can't be expressed in its version.
+    pub fn write(&self, list: &List, attachment: &Attachment, outcome: &Outcome) -> Result<(), Error> {
+        let path = self.path(&list.name, attachment)?;
+        let entry = Entry {
+            kind: KIND.to_owned(),
+            container_id: attachment.container_id.clone(),
+            config: STANDARD.encode(&list.text),
+            ifname: attachment.ifname.clone(),
+            network: list.name.clone(),
+            netns: attachment.netns.clone(),
+            args: attachment.args.clone(),
+            capability_args: attachment.capability_args.clone(),
+            result: outcome.to_value()?.as_object().cloned().unwrap_or_default(),
+        };
+        let text = serde_json::to_string(&entry).map_err(|error| Error::internal(error.to_string()))?;
+        let unwritten = |error: io::Error| Error::new(code::IO_FAILURE, format!("write {}: {error}", path.display()));
+        self.replace(&path, text.as_bytes()).map_err(unwritten)
+    }
+
+    /// Puts a file in place in one step. The temporary file lies beside the directory: whoever lists the cache would take
+    /// it for an attachment.
+    fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        let temporary = self.directory.with_file_name(format!(".results-{}.tmp", std::process::id()));
+        // One that a killed process of that number left.
+        let _ = fs::remove_file(&temporary);
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)
+            .and_then(|mut file| file.write_all(content))
+            .and_then(|()| fs::rename(&temporary, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// Returns the result of an attachment in the version of its list; `None` if there is none.
+    ///
+    /// # Errors
+    /// Code 999: what is there is no result.
+    pub fn result(&self, list: &List, attachment: &Attachment) -> Result<Option<Outcome>, Error> {
+        // As with libcni, a file that can't be read is no result.
+        let Ok(text) = read(&self.path(&list.name, attachment)?) else { return Ok(None) };
+        let json = match serde_json::from_slice::<Entry>(&text) {
+            Ok(entry) if entry.kind == KIND => Json::from(Value::Object(entry.result)),
+            // An older libcni kept the result alone.
+            _ => Json::parse(&text, usize::MAX)?,
+        };
+        Outcome::of_cache(&json, &list.version).map(Some)
+    }
+
+    /// Forgets the result of an attachment. One that can't be removed stays.
+    pub fn remove(&self, network: &str, attachment: &Attachment) {
+        if let Ok(path) = self.path(network, attachment) {
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// True if the cache has a result for this interface of the container, in any network.
+    pub fn has_interface(&self, attachment: &Attachment) -> bool {
+        let is_same =
+            |entry: &Entry| entry.container_id == attachment.container_id && entry.ifname == attachment.ifname;
+        self.entries().iter().any(is_same)
+    }
+
+    /// Returns the attachments of a network.
+    pub fn of_network(&self, network: &str) -> Vec<Attachment> {
+        let attachment = |entry: Entry| Attachment {
+            container_id: entry.container_id,
+            netns: entry.netns,
+            ifname: entry.ifname,
+            args: entry.args,
+            capability_args: entry.capability_args,
+        };
+        self.entries().into_iter().filter(|entry| entry.network == network).map(attachment).collect()
+    }
+
+    /// Reads all files that are attachments, by their names.
+    fn entries(&self) -> Vec<Entry> {
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        let entry = |path: &PathBuf| serde_json::from_slice::<Entry>(&read(path).ok()?).ok();
+        let is_attachment = |entry: &Entry| entry.kind == KIND && !entry.ifname.is_empty() && !entry.network.is_empty();
+        paths.iter().filter_map(entry).filter(is_attachment).collect()
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    let mut text = Vec::new();
+    match file.take(LONGEST + 1).read_to_end(&mut text).map(u64::try_from)? {
+        Ok(..=LONGEST) => Ok(text),
+        _ => Err(ErrorKind::FileTooLarge.into()),
+    }
+}

@@ -1,0 +1,98 @@
+//! Networks of a directory, found as libcni finds them.
+
+use crate::list::{List, Plugin};
+use postern_cni::{Error, code, validate_network_name};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The longest file in bytes; a longer one is no network.
+const LONGEST: u64 = 4 << 20;
+
+/// `O_NONBLOCK` of open(2): opening a pipe would otherwise wait for a writer.
+const NON_BLOCKING: i32 = 0o4000;
+
+/// Finds the network `name` in a directory.
+///
+/// Files that end in `.conflist` come first, in the order of their names, then single plugins in files that end in
+/// `.conf` or `.json`. Plugins in `DIRECTORY/NAME/*.conf` follow those of the list, unless the list has
+/// `loadOnlyInlinedPlugins`.
+///
+/// # Errors
+/// In libcni's words: there is no such network, or a file before it is broken.
+pub fn load(directory: &Path, name: &str) -> Result<List, Error> {
+    let lists = files(directory, &["conflist"])?;
+    for path in &lists {
+        let list = of_file(path)?;
+        if list.name == name {
+            return Ok(list);
+        }
+    }
+    let single = files(directory, &["conf", "json"])?;
+    if lists.is_empty() && single.is_empty() {
+        return Err(Error::config(format!("no net configurations found in {}", directory.display())));
+    }
+    for path in &single {
+        let plugin = Plugin::parse(&contents(path)?)?;
+        if plugin.name == name {
+            return List::of_single(&plugin);
+        }
+    }
+    Err(Error::config(format!("no net configuration with name \"{name}\" in {}", directory.display())))
+}
+
+/// Reads a list with the plugins of its directory.
+fn of_file(path: &Path) -> Result<List, Error> {
+    let mut list = List::parse(&contents(path)?)?;
+    // Another name is no directory here. Plugins refuse it.
+    let directory = path.parent().filter(|_| !list.only_inlined && validate_network_name(&list.name).is_ok());
+    if let Some(directory) = directory.map(|directory| directory.join(&list.name)) {
+        let files = files(&directory, &["conf"])
+            .map_err(|error| error.context(format!("failed to read plugin config files in {}", directory.display())))?;
+        for path in files {
+            list.plugins.push(Plugin::parse(&contents(&path)?)?);
+        }
+    }
+    match list.plugins.is_empty() {
+        true => Err(Error::config("no plugin configs found")),
+        false => Ok(list),
+    }
+}
+
+/// Returns the files of a directory with one of these endings, by name. A directory that is not there has none.
+fn files(directory: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, Error> {
+    let unread = |error: io::Error| Error::new(code::IO_FAILURE, format!("open {}: {error}", directory.display()));
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(unread(error)),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(unread)?;
+        let name = entry.file_name();
+        let ending = name.to_str().and_then(|name| Some(name.rsplit_once('.')?.1));
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_directory && ending.is_some_and(|ending| endings.contains(&ending)) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, Error> {
+    let wrong = |what: String| Error::new(code::IO_FAILURE, format!("error reading {}: {what}", path.display()));
+    let unread = |error: io::Error| wrong(error.to_string());
+    let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path).map_err(unread)?;
+    if !file.metadata().map_err(unread)?.is_file() {
+        return Err(wrong("it is no regular file".to_owned()));
+    }
+    let mut contents = Vec::new();
+    let length = file.take(LONGEST + 1).read_to_end(&mut contents).map_err(unread)?;
+    match u64::try_from(length) {
+        Ok(..=LONGEST) => Ok(contents),
+        _ => Err(wrong("it is far too long for a network".to_owned())),
+    }
+}

@@ -1,0 +1,36 @@
+//! The runtime's side of CNI: what a runtime does with a network's list of plugins (specification, sections 1 to 4 of
+//! 1.1.0). It behaves as libcni 1.3, the library of the runtimes, and shares its files with it.
+//!
+//! ```no_run
+//! use postern_net::{Attachment, Cache, Programs, Runtime, load};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = Runtime { plugins: Programs::of_path("/opt/cni/bin"), cache: Cache::usual() };
+//! let list = load("/etc/cni/net.d".as_ref(), "podnet")?;
+//! let attachment = Attachment::new("container-1", "/run/netns/container-1", "eth0");
+//! let result = runtime.add(&list, &attachment)?;
+//! println!("{}", result.to_json()?);
+//! runtime.delete(&list, &attachment)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Data goes one way: [`load`] makes a [`List`] of files, a [`Runtime`] gives it with an [`Attachment`] to [`Plugins`],
+//! and keeps what they answered in its [`Cache`].
+
+mod attachment;
+mod cache;
+mod files;
+mod list;
+mod outcome;
+mod programs;
+mod runtime;
+
+pub use attachment::Attachment;
+pub use cache::Cache;
+pub use files::load;
+pub use list::{List, Plugin};
+pub use outcome::Outcome;
+pub use postern_cni::{Error, Verb};
+pub use programs::Programs;
+pub use runtime::{Failure, Plugins, Rest, Runtime};

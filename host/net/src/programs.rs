@@ -1,0 +1,122 @@
+//! Plugins as programs, executed as libcni executes them.
+
+use crate::runtime::Plugins;
+use crate::{Attachment, Verb};
+use postern_cni::{Error, Json, code, quote};
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+/// The greatest size of an error object in bytes.
+const LIMIT: usize = 1 << 20;
+
+/// How often a program that is being written is tried, a second after the other.
+const TRIES: usize = 6;
+
+/// The programs in directories.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    directories: Vec<PathBuf>,
+}
+
+impl Programs {
+    /// Takes the directories of `CNI_PATH`: separated by colons, the first one with a program counts.
+    pub fn of_path(path: &str) -> Self {
+        Self { directories: path.split(':').filter(|one| !one.is_empty()).map(PathBuf::from).collect() }
+    }
+
+    fn path(&self) -> String {
+        let directories: Vec<_> = self.directories.iter().map(|one| one.to_string_lossy()).collect();
+        directories.join(":")
+    }
+
+    fn find(&self, name: &str) -> Result<PathBuf, Error> {
+        let refused = if name.is_empty() {
+            "no plugin name provided".to_owned()
+        } else if name.contains('/') {
+            format!("invalid plugin name: {name}")
+        } else if self.directories.is_empty() {
+            "no paths provided".to_owned()
+        } else {
+            let mut candidates = self.directories.iter().map(|directory| directory.join(name));
+            match candidates.find(|path| path.is_file()) {
+                Some(path) => return Ok(path),
+                None => format!("failed to find plugin {} in path [{}]", quote(name), self.path().replace(':', " ")),
+            }
+        };
+        Err(Error::internal(refused))
+    }
+
+    fn start(&self, program: &PathBuf, verb: Verb, attachment: Option<&Attachment>) -> Result<Child, Error> {
+        let none = Attachment::default();
+        let attachment = attachment.unwrap_or(&none);
+        let mut command = Command::new(program);
+        command
+            .env("CNI_COMMAND", verb.as_str())
+            .env("CNI_CONTAINERID", &attachment.container_id)
+            .env("CNI_NETNS", &attachment.netns)
+            .env("CNI_ARGS", attachment.args_text())
+            .env("CNI_IFNAME", &attachment.ifname)
+            .env("CNI_PATH", self.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut tries = 1;
+        loop {
+            match command.spawn() {
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && tries < TRIES => {
+                    tries += 1;
+                    sleep(Duration::from_secs(1));
+                }
+                Err(error) => {
+                    let path = program.display();
+                    let message = format!("netplugin failed with no error message: fork/exec {path}: {error}");
+                    return Err(Error::new(code::UNKNOWN, message));
+                }
+                Ok(child) => return Ok(child),
+            }
+        }
+    }
+}
+
+impl Plugins for Programs {
+    fn run(&self, name: &str, verb: Verb, attachment: Option<&Attachment>, input: &[u8]) -> Result<Vec<u8>, Error> {
+        let program = self.find(name)?;
+        let mut child = self.start(&program, verb, attachment)?;
+        let stdin = child.stdin.take();
+        let output = thread::scope(|scope| {
+            // A plugin may answer before it has read everything, or without reading.
+            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
+            child.wait_with_output()
+        });
+        let unread = |error| Error::new(code::IO_FAILURE, format!("cannot read from {}: {error}", program.display()));
+        let output = output.map_err(unread)?;
+        if !output.status.success() {
+            return Err(failure(output.status, &output.stdout, &output.stderr));
+        }
+        // What a plugin says beside its success is for the person who started this.
+        let _ = std::io::stderr().write_all(&output.stderr);
+        Ok(output.stdout)
+    }
+}
+
+/// Returns the error of a plugin that failed: its own, or libcni's words.
+fn failure(status: ExitStatus, stdout: &[u8], stderr: &[u8]) -> Error {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    if !stdout.is_empty() {
+        let parsed = Json::parse(stdout, LIMIT).and_then(|json| Error::parse(&json));
+        return parsed.unwrap_or_else(|error| {
+            let stdout = quote(&text(stdout));
+            let message = format!("netplugin failed but error parsing its diagnostic message {stdout}: {error}");
+            Error::new(code::UNKNOWN, message)
+        });
+    }
+    let message = match (stderr.is_empty(), status.code()) {
+        (false, _) => format!("netplugin failed: {}", quote(&text(stderr))),
+        (true, Some(code)) => format!("netplugin failed with no error message: exit status {code}"),
+        (true, None) => format!("netplugin failed with no error message: {status}"),
+    };
+    Error::new(code::UNKNOWN, message)
+}

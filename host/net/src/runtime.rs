@@ -1,0 +1,213 @@
+//! The verbs of a runtime.
+
+use crate::{Attachment, Cache, List, Outcome, Verb};
+use postern_cni::{Error, Version, quote, validate_container_id, validate_interface_name, validate_network_name};
+use serde_json::{Value, json};
+use std::fmt;
+
+/// What runs plugins.
+pub trait Plugins {
+    /// Runs one plugin and returns its standard output. GC and STATUS have no attachment: its variables are empty then.
+    ///
+    /// # Errors
+    /// The plugin's own error, or why it could not run.
+    fn run(&self, name: &str, verb: Verb, attachment: Option<&Attachment>, input: &[u8]) -> Result<Vec<u8>, Error>;
+}
+
+/// A runtime's half of CNI.
+#[derive(Clone, Debug)]
+pub struct Runtime<P> {
+    /// What runs plugins.
+    pub plugins: P,
+    /// Where results are kept.
+    pub cache: Cache,
+}
+
+/// An ADD that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Why it failed.
+    pub error: Error,
+    /// What became of the parts that were made.
+    pub rest: Rest,
+}
+
+/// What became of the parts of an attachment whose ADD failed.
+#[derive(Debug)]
+pub enum Rest {
+    /// No plugin was called.
+    Nothing,
+    /// The DEL after it removed them.
+    Removed,
+    /// The DEL after it failed too.
+    Stayed(Error),
+    /// No DEL was called: the container had this interface before, and a DEL could remove that one.
+    Untouched,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.error)?;
+        match &self.rest {
+            Rest::Nothing | Rest::Removed | Rest::Untouched => Ok(()),
+            Rest::Stayed(error) => write!(f, "; DEL after it failed too: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl<P: Plugins> Runtime<P> {
+    /// Attaches a container: ADD of each plugin in order, each with the result of the one before. The last result is
+    /// kept in the cache.
+    ///
+    /// If a plugin fails, DEL of the whole list follows, as the specification asks of runtimes (section 2). It does not if
+    /// the cache has this interface of the container already.
+    ///
+    /// # Errors
+    /// The plugin's error with its name, and what became of the parts.
+    pub fn add(&self, list: &List, attachment: &Attachment) -> Result<Outcome, Failure> {
+        let had_it = self.cache.has_interface(attachment);
+        self.add_once(list, attachment).map_err(|error| {
+            let rest = match validate(list, attachment) {
+                Err(_) => Rest::Nothing,
+                Ok(()) if had_it => Rest::Untouched,
+                Ok(()) => self.delete(list, attachment).map_or_else(Rest::Stayed, |()| Rest::Removed),
+            };
+            Failure { error, rest }
+        })
+    }
+
+    fn add_once(&self, list: &List, attachment: &Attachment) -> Result<Outcome, Error> {
+        let mut last = None;
+        for plugin in &list.plugins {
+            let added = validate(list, attachment)
+                .and_then(|()| plugin.input(list, last.as_ref(), Some(attachment)))
+                .and_then(|input| self.run(&plugin.program, Verb::Add, Some(attachment), Value::Object(input)))
+                .and_then(|stdout| Outcome::parse(&stdout, &list.version));
+            last = Some(added.map_err(|error| error.context(format!("plugin {plugin} failed (add)")))?);
+        }
+        let last = last.ok_or_else(|| Error::config("no plugin configs found"))?;
+        self.cache
+            .write(list, attachment, &last)
+            .map_err(|error| error.context(format!("failed to set network {} cached result", quote(&list.name))))?;
+        Ok(last)
+    }
+
+    /// Compares an attachment with what ADD made: CHECK of each plugin in order, with the cached result.
+    ///
+    /// # Errors
+    /// The first plugin's error; the list's version has no CHECK; the cached result can't be read.
+    pub fn check(&self, list: &List, attachment: &Attachment) -> Result<(), Error> {
+        if !list.has(Version::V0_4_0)? {
+            let version = quote(&list.version);
+            return Err(Error::version(format!("configuration version {version} does not support the CHECK command")));
+        }
+        if list.disable_check {
+            return Ok(());
+        }
+        validate(list, attachment)?;
+        let previous = self
+            .cache
+            .result(list, attachment)
+            .map_err(|error| error.context(format!("failed to get network {} cached result", quote(&list.name))))?;
+        for plugin in &list.plugins {
+            let input = plugin.input(list, previous.as_ref(), Some(attachment))?;
+            self.run(&plugin.program, Verb::Check, Some(attachment), Value::Object(input))?;
+        }
+        Ok(())
+    }
+
+    /// Detaches a container: DEL of each plugin, the last one first, with the cached result. Then the cache forgets it.
+    /// It may be called again, and for an attachment that never was.
+    ///
+    /// # Errors
+    /// The first plugin's error with its name. The cache keeps the result then.
+    pub fn delete(&self, list: &List, attachment: &Attachment) -> Result<(), Error> {
+        let has_previous = list.has(Version::V0_4_0)?;
+        validate(list, attachment)?;
+        // A broken result is none.
+        let previous = if has_previous { self.cache.result(list, attachment).ok().flatten() } else { None };
+        for plugin in list.plugins.iter().rev() {
+            plugin
+                .input(list, previous.as_ref(), Some(attachment))
+                .and_then(|input| self.run(&plugin.program, Verb::Del, Some(attachment), Value::Object(input)))
+                .map_err(|error| error.context(format!("plugin {plugin} failed (delete)")))?;
+        }
+        self.cache.remove(&list.name, attachment);
+        Ok(())
+    }
+
+    /// Removes what is left of attachments that are gone: DEL of each cached attachment of the network that is not among
+    /// `valid`, then GC of each plugin.
+    ///
+    /// Without `valid`, all cached attachments go, and the plugins are not told which ones are valid.
+    ///
+    /// # Errors
+    /// Those of all plugins, a line each.
+    pub fn collect(&self, list: &List, valid: Option<&[(String, String)]>) -> Result<(), Error> {
+        if list.disable_gc {
+            return Ok(());
+        }
+        let mut errors = Vec::new();
+        for attachment in self.cache.of_network(&list.name) {
+            let Attachment { container_id, ifname, .. } = &attachment;
+            let is_same = |one: &(String, String)| one.0 == *container_id && one.1 == *ifname;
+            if valid.is_some_and(|valid| valid.iter().any(is_same)) {
+                continue;
+            }
+            if let Err(error) = self.delete(list, &attachment) {
+                errors.push(error.context(format!("failed to delete stale attachment {container_id} {ifname}")));
+            }
+        }
+        if list.has(Version::V1_1_0)? {
+            for plugin in &list.plugins {
+                let collected = plugin.input(list, None, None).and_then(|mut input| {
+                    let object = |one: &(String, String)| json!({"containerID": one.0, "ifname": one.1});
+                    if let Some(valid) = valid.map(|valid| valid.iter().map(object).collect::<Value>()) {
+                        // Two keys: an older libcni had the wrong one.
+                        input.insert("cni.dev/valid-attachments".to_owned(), valid.clone());
+                        input.insert("cni.dev/attachments".to_owned(), valid);
+                    }
+                    self.run(&plugin.program, Verb::Gc, None, Value::Object(input))
+                });
+                if let Err(error) = collected {
+                    errors.push(error.context(format!("failed to GC plugin {}", plugin.program)));
+                }
+            }
+        }
+        match errors.first() {
+            None => Ok(()),
+            Some(first) => {
+                let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                Err(Error::new(first.code, lines.join("\n")))
+            }
+        }
+    }
+
+    /// Asks each plugin if an ADD could work.
+    ///
+    /// # Errors
+    /// The first plugin's error, as it is. A list before 1.1.0 has no STATUS, and is well.
+    pub fn status(&self, list: &List) -> Result<(), Error> {
+        if !list.has(Version::V1_1_0)? {
+            return Ok(());
+        }
+        for plugin in &list.plugins {
+            let input = plugin.input(list, None, None)?;
+            self.run(&plugin.program, Verb::Status, None, Value::Object(input))?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, name: &str, verb: Verb, attachment: Option<&Attachment>, input: Value) -> Result<Vec<u8>, Error> {
+        self.plugins.run(name, verb, attachment, input.to_string().as_bytes())
+    }
+}
+
+/// Refuses names that no plugin accepts. They become file names of the cache.
+fn validate(list: &List, attachment: &Attachment) -> Result<(), Error> {
+    validate_container_id(&attachment.container_id)?;
+    validate_network_name(&list.name)?;
+    validate_interface_name(&attachment.ifname)
+}
