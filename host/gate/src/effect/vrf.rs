@@ -129,6 +129,10 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
         let mut kept = kept.clone();
         if kept.route.table.is_none_or(|before| before == MAIN_TABLE) {
             kept.route.table = Some(table);
+        } else if table != MAIN_TABLE {
+            // The own addresses are in the VRF's table now: a route elsewhere can't name one as its source. By the rule of
+            // such a table, the sender has it already.
+            kept.route.source = None;
         }
         match netlink.restore_route(vrf.index, &kept) {
             // The kernel has made it again by itself.
