@@ -1,5 +1,5 @@
-//! vlan, ipvlan and dummy on a node: traffic between containers, what stands on one link together, plans, accounts and
-//! collections. Many kernels lack these links: `tests/vm/kernel` runs this test in a virtual machine, and cargo where the
+//! macvlan, vlan, ipvlan and dummy on a node: traffic between containers, what stands on one link together, plans, accounts,
+//! collections, and what others do to such links. Many kernels lack some of these links: `tests/vm/kernel` runs this test in a virtual machine, and cargo where the
 //! kernel has them.
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
@@ -65,8 +65,24 @@ impl Place {
         self.node.sh(&format!("{} {arguments} || [ $? -le 1 ]", postern.display()))
     }
 
+    /// Returns the state of the node but for its files.
     fn snapshot(&self, containers: &[&str]) -> Result<Value> {
-        self.node.snapshot(containers, &mut Names::new(""))
+        let mut tree = self.node.snapshot(containers, &mut Names::new(""))?;
+        tree["files"] = Value::Null;
+        Ok(tree)
+    }
+
+    /// Fails unless the node is as it was in a snapshot of the same containers.
+    fn is_as(&self, before: &Value, containers: &[&str]) -> Result<()> {
+        let left: Vec<String> = compare(before, &self.snapshot(containers)?).iter().map(ToString::to_string).collect();
+        ensure!(left.is_empty(), "{}", left.join("\n"));
+        Ok(())
+    }
+
+    /// Returns the link `eth0` of a container, with its kind's attributes.
+    fn own(&self, container: &str) -> Result<Value> {
+        let [shown]: [Value; 1] = serde_json::from_str(&self.node.sh_in(container, "ip -j -d link show dev eth0")?)?;
+        Ok(shown)
     }
 }
 
@@ -133,6 +149,93 @@ fn vlans_of_one_parent_are_apart() -> Result<()> {
     place.del("c3", &one)
 }
 
+/// The wire is a cable to `out`. What a container can reach is a matter of the mode: of `out`, of its sibling, and of its
+/// own node, which no mode lets it reach.
+#[test]
+fn macvlans_of_one_parent_reach_what_their_mode_says() -> Result<()> {
+    if !has_or_says("macvlan")? {
+        return Ok(());
+    }
+    each(
+        [("bridge", true), ("private", false), ("vepa", false)],
+        |(mode, _)| (*mode).to_owned(),
+        |(mode, siblings)| {
+            let place = Place::new(&["c1", "c2"])?;
+            place.node.sh_in("out", "ip addr add 10.8.0.1/24 dev wan")?;
+            let on = |address: &str| with(config("macvlan", "m", &json!({"mode": mode})), &fixed(address));
+            place.add("c1", &on("10.8.0.2/24"))?;
+            place.add("c2", &on("10.8.0.3/24"))?;
+            for container in ["c1", "c2"] {
+                place.ping(container, "10.8.0.1", true)?;
+            }
+            place.ping("c1", "10.8.0.3", *siblings)?;
+            place.ping("c2", "10.8.0.2", *siblings)?;
+            place.node.sh("ip addr add 10.8.0.254/24 dev uplink")?;
+            place.ping("c1", "10.8.0.254", false)?;
+            place.del("c1", &on("10.8.0.2/24"))?;
+            place.ping("c2", "10.8.0.1", true)?;
+            place.del("c2", &on("10.8.0.3/24"))
+        },
+    )
+}
+
+/// In mode "vepa" a switch that sends frames back joins the siblings. In mode "private" not even that does.
+#[test]
+fn a_switch_that_sends_frames_back_joins_only_vepa() -> Result<()> {
+    if !has_or_says("macvlan")? {
+        return Ok(());
+    }
+    each(
+        [("private", false), ("vepa", true)],
+        |(mode, _)| (*mode).to_owned(),
+        |(mode, joined)| {
+            let place = Place::new(&["c1", "c2"])?;
+            place.node.sh_in(
+                "out",
+                "ip link add turn type bridge; ip link set wan master turn; bridge link set dev wan hairpin on; ip link set turn up",
+            )?;
+            let on = |address: &str| with(config("macvlan", "m", &json!({"mode": mode})), &fixed(address));
+            place.add("c1", &on("10.8.0.2/24"))?;
+            place.add("c2", &on("10.8.0.3/24"))?;
+            place.ping("c1", "10.8.0.3", *joined)
+        },
+    )
+}
+
+/// The container has the frames and the address of the link below, which the node has again after DEL.
+#[test]
+fn passthru_takes_the_whole_link() -> Result<()> {
+    if !has_or_says("macvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2"])?;
+    place.node.sh_in("out", "ip addr add 10.8.0.1/24 dev wan")?;
+    let whole = with(config("macvlan", "m", &json!({"mode": "passthru"})), &fixed("10.8.0.2/24"));
+    let before = place.node.sh("ip -j -d link show dev uplink")?;
+    place.add("c1", &whole)?;
+    ensure!(place.own("c1")?["address"] == "02:00:00:00:ee:01", "{}", place.own("c1")?);
+    place.ping("c1", "10.8.0.1", true)?;
+    // Nobody else has a place there, in whichever mode.
+    for mode in ["passthru", "bridge", "private", "vepa"] {
+        let second = with(config("macvlan", "m2", &json!({"mode": mode})), &fixed("10.8.0.3/24"));
+        place.refused("c2", &second, 999, "failed to create macvlan: invalid argument")?;
+    }
+    // Another address, by root in there, is the link's below as well: it does not stay.
+    place.node.sh_in(
+        "c1",
+        "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:66; ip link set eth0 up promisc on",
+    )?;
+    ensure!(place.node.sh("ip -o link show dev uplink")?.contains("02:00:00:00:ee:66"), "this shows nothing");
+    place.del("c1", &whole)?;
+    let after = place.node.sh("ip -j -d link show dev uplink")?;
+    ensure!(before == after, "{before}\n{after}");
+    // A link that others stand on is not taken whole.
+    let shared = with(config("macvlan", "m", &json!({})), &fixed("10.8.0.2/24"));
+    place.add("c1", &shared)?;
+    place.refused("c2", &whole, 999, "failed to create macvlan: invalid argument")?;
+    place.del("c1", &shared)
+}
+
 #[test]
 fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
     if !has_or_says("ipvlan")? {
@@ -156,7 +259,7 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
                 place.node.sh_in("out", "ip addr del 10.8.0.1/24 dev wan; ip addr add 10.9.0.253/24 dev wan; ip route add 10.8.0.0/24 via 10.9.0.254 || true; ip neigh replace 10.8.0.2 lladdr 02:00:00:00:ee:01 dev wan")?;
             }
             // All have their parent's address.
-            let [shown]: [Value; 1] = serde_json::from_str(&place.node.sh_in("c1", "ip -j -d link show dev eth0")?)?;
+            let shown = place.own("c1")?;
             ensure!(
                 shown["address"] == "02:00:00:00:ee:01" && shown["linkinfo"]["info_data"]["mode"] == *mode,
                 "{shown}"
@@ -165,7 +268,7 @@ fn ipvlans_of_one_parent_reach_each_other() -> Result<()> {
             let other = if *mode == "l3" { "l2" } else { "l3" };
             let mixed = with(on("10.8.0.4/24"), &json!({"mode": other}));
             place.refused("c3", &mixed, 999, &format!("\"uplink\" has links in mode {mode}, and one in mode {other} would change them: eth0 of container c"))?;
-            let [shown]: [Value; 1] = serde_json::from_str(&place.node.sh_in("c1", "ip -j -d link show dev eth0")?)?;
+            let shown = place.own("c1")?;
             ensure!(shown["linkinfo"]["info_data"]["mode"] == *mode, "the refused one changed it: {shown}");
             place.ping("c1", "10.8.0.3", true)?;
             place.del("c1", &on("10.8.0.2/24"))?;
@@ -197,6 +300,62 @@ fn an_operators_ipvlan_decides_the_mode() -> Result<()> {
     let shown = place.node.sh("ip -d link show dev ipvl0")?;
     ensure!(shown.contains("mode l3s"), "{shown}");
     place.del("c1", &l2)
+}
+
+/// A container's ipvlan that stands on an operator's one shares the lowest link with all others. Its record has to say so:
+/// once the operator's is gone, only records know.
+#[test]
+fn an_ipvlan_on_an_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
+    if !has_or_says("ipvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2"])?;
+    place.node.sh("ip link add link uplink name ipvl0 type ipvlan mode l2")?;
+    let upper = with(config("ipvlan", "upper", &json!({"master": "ipvl0"})), &fixed("10.8.0.2/24"));
+    place.add("c1", &upper)?;
+    place.node.sh("ip link delete ipvl0")?;
+    let lower = with(config("ipvlan", "lower", &json!({"mode": "l3"})), &fixed("10.8.0.3/24"));
+    place.refused(
+        "c2",
+        &lower,
+        999,
+        "\"uplink\" has links in mode l2, and one in mode l3 would change them: eth0 of container c1 has it",
+    )?;
+    let shown = place.own("c1")?;
+    ensure!(shown["linkinfo"]["info_data"]["mode"] == "l2", "the refused one changed it: {shown}");
+    place.del("c1", &upper)?;
+    place.add("c2", &lower)?;
+    place.del("c2", &lower)
+}
+
+/// The same for one that stands on the container's own ipvlan, and is left there alone.
+#[test]
+fn an_ipvlan_on_the_containers_ipvlan_keeps_the_mode_of_the_lowest_link() -> Result<()> {
+    if !has_or_says("ipvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2"])?;
+    let first = with(config("ipvlan", "first", &json!({})), &fixed("10.8.0.2/24"));
+    let of_first = |verb: &str| -> Result<Answer> {
+        let call = Call::new(&plugin_bin()?, "ipvlan", verb, first.to_string());
+        place.node.call(&call.attachment("c1", &place.node.netns("c1"), "net1"))
+    };
+    of_first("ADD")?.success()?;
+    place.node.sh_in("c1", "ip link set net1 up")?;
+    let upper =
+        with(config("ipvlan", "upper", &json!({"master": "net1", "linkInContainer": true})), &fixed("10.8.0.3/24"));
+    place.add("c1", &upper)?;
+    of_first("DEL")?.success()?;
+    let lower = with(config("ipvlan", "lower", &json!({"mode": "l3"})), &fixed("10.8.0.4/24"));
+    place.refused(
+        "c2",
+        &lower,
+        999,
+        "\"uplink\" has links in mode l2, and one in mode l3 would change them: eth0 of container c1 has it",
+    )?;
+    place.del("c1", &upper)?;
+    place.add("c2", &lower)?;
+    place.del("c2", &lower)
 }
 
 /// Behind a plugin that names the master in its result. Policy has to name it too, and the addresses.
@@ -248,9 +407,12 @@ fn a_dummy_is_reached_from_its_own_container_only() -> Result<()> {
 fn networks() -> Result<Vec<Value>> {
     let mut networks = Vec::new();
     let leased = json!({"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
-    for (plugin, patch) in
-        [("vlan", json!({"vlanId": 5, "mtu": 1400})), ("ipvlan", json!({"mode": "l3"})), ("dummy", json!({}))]
-    {
+    for (plugin, patch) in [
+        ("macvlan", json!({"mode": "vepa", "mtu": 1400})),
+        ("vlan", json!({"vlanId": 5, "mtu": 1400})),
+        ("ipvlan", json!({"mode": "l3"})),
+        ("dummy", json!({})),
+    ] {
         if has_or_says(plugin)? {
             networks.push(with(config(plugin, &format!("net-{plugin}"), &patch), &leased));
         }
@@ -294,6 +456,7 @@ fn accounts_know_them() -> Result<()> {
             place.add("c1", config)?;
             let show = place.postern("show c1")?;
             let words = match plugin {
+                "macvlan" => "eth0 on uplink, up, mode vepa",
                 "vlan" => "eth0 on uplink, up, VLAN 5",
                 "ipvlan" => "eth0 on uplink, up, mode l3",
                 _ => "eth0",
@@ -350,14 +513,7 @@ fn collections_remove_them() -> Result<()> {
                 place.node.remove_container("c2")?;
                 place.postern("gc --yes")?;
             }
-            let mut after = place.snapshot(&["c1"])?;
-            let mut before = before;
-            for tree in [&mut before, &mut after] {
-                tree["files"] = Value::Null;
-            }
-            let left: Vec<String> = compare(&before, &after).iter().map(ToString::to_string).collect();
-            ensure!(left.is_empty(), "{}", left.join("\n"));
-            Ok(())
+            place.is_as(&before, &["c1"])
         },
     )
 }
@@ -373,13 +529,7 @@ fn failures_leave_what_was_there() -> Result<()> {
             let before = place.snapshot(&["c1"])?;
             let bad = with(config.clone(), &json!({"ipam": {"routes": [{"dst": "10.50.0.0/16", "gw": "10.77.0.1"}]}}));
             ensure!(place.call("ADD", "c1", &bad)?.status == 1, "an unreachable gateway is accepted");
-            let mut after = place.snapshot(&["c1"])?;
-            let mut before = before;
-            for tree in [&mut before, &mut after] {
-                tree["files"] = Value::Null;
-            }
-            let left: Vec<String> = compare(&before, &after).iter().map(ToString::to_string).collect();
-            ensure!(left.is_empty(), "{}", left.join("\n"));
+            place.is_as(&before, &["c1"])?;
             place.add("c1", config)?;
             let up = place.node.sh_in("c1", "ip -o link show dev eth0")?;
             ensure!(place.call("ADD", "c1", config)?.status == 1, "a second ADD succeeded");

@@ -1,6 +1,7 @@
 //! `postern learn`: it prints the policy that the networks need, and leaves nothing on the node.
 
 use anyhow::{Context, Result, ensure};
+use postern_tests::kernel::has_or_says;
 use postern_tests::{Node, flat, plugin_bin};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -113,6 +114,62 @@ fn a_master_that_one_network_names_and_another_leaves_to_the_default_route() -> 
     }
     for absent in ["in-container", "[grant.veth]", "passthru"] {
         ensure!(!learned.iter().any(|line| line.contains(absent)), "`{absent}`:\n{stdout}");
+    }
+    Ok(())
+}
+
+/// What each kind of link is learned as: what the network says, and nothing else.
+#[test]
+fn links_without_a_host_end_are_what_their_networks_name() -> Result<()> {
+    let ipam = r#""ipam": {"type": "host-local", "subnet": "10.7.0.0/24"}"#;
+    for (plugin, keys, granted, absent) in [
+        (
+            "vlan",
+            r#""master": "eth1", "vlanId": 7, "mtu": 1400,"#,
+            ["[grant.parent]", "[grant.vlan]", "ids = [\"${config.vlanId | 0}\"]", "mtu = \"${config.mtu | 0}\""]
+                .as_slice(),
+            ["in-container", "[grant.veth]", "[grant.ipvlan]", "[grant.macvlan]"].as_slice(),
+        ),
+        (
+            "ipvlan",
+            r#""master": "eth1", "mode": "l3s","#,
+            &[
+                "[grant.parent]",
+                "names = [\"${config.master | node.default-link}\"]",
+                "[grant.ipvlan]",
+                "modes = [\"${config.mode | l2}\"]",
+            ],
+            &["in-container", "[grant.veth]", "[grant.vlan]", "[grant.macvlan]"],
+        ),
+        (
+            "macvlan",
+            r#""master": "net1", "linkInContainer": true,"#,
+            &[
+                "[grant.parent]",
+                "names = [\"${config.master | node.default-link}\"]",
+                "in-container = \"${config.linkInContainer | false}\"",
+                "[grant.macvlan]",
+                "modes = [\"${config.mode | bridge}\"]",
+            ],
+            &["[grant.veth]", "passthru", "[grant.vlan]"],
+        ),
+        ("dummy", "", &["[grant.dummy]", "[grant.addresses]"], &["[grant.parent]", "[grant.veth]", "[grant.vlan]"]),
+    ] {
+        if !has_or_says(plugin)? {
+            continue;
+        }
+        let network = format!(r#"{{"cniVersion": "1.1.0", "name": "net", "type": "{plugin}", {keys} {ipam}}}"#);
+        let place = Place::new(&[("net.conf", &network)])?;
+        let (status, stdout, stderr) = place.learn(&[plugin, "--network", "/run/net.conf"])?;
+        ensure!(status == 0, "{plugin}: status {status}: {stdout}{stderr}");
+        let learned = lines(&stdout);
+        for line in granted {
+            ensure!(learned.contains(line), "{plugin}: not `{line}`:\n{stdout}");
+        }
+        for absent in absent {
+            ensure!(!learned.iter().any(|line| line.contains(absent)), "{plugin}: `{absent}`:\n{stdout}");
+        }
+        ensure!(stdout.contains("# verified: the same runs succeed under it"), "{plugin}:\n{stdout}");
     }
     Ok(())
 }

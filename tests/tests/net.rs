@@ -362,3 +362,16 @@ fn names_that_leave_the_cache() -> Result<()> {
     assert!(seen.calls.is_empty() && seen.cache.is_empty(), "{seen:?}");
     Ok(())
 }
+
+#[test]
+fn pipes_are_no_files() -> Result<()> {
+    // Opening a pipe without a writer would wait for ever.
+    let list = json!({"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "one"}]});
+    let case = case("pipes", &[("net.d/b.conflist", list), ("answers/one.ADD", json!(RESULT))], &[]);
+    let node = node(&case)?;
+    let net = format!("timeout 20 env CNI_PATH=/run/bin NETCONFPATH=/run/net.d {} net", postern()?);
+    node.sh(&format!("mkdir -p /var/lib/cni/results; mkfifo /var/lib/cni/results/pipe /run/net.d/c.conflist; {net} add n /run/netns/x; {net} gc n"))?;
+    let refused = node.sh(&format!("! {net} status other 2>&1"))?;
+    assert_eq!(refused, "error reading /run/net.d/c.conflist: it is no regular file\n");
+    Ok(())
+}

@@ -86,7 +86,12 @@ fn address(text: &str) -> Result<Mac, Error> {
     })
 }
 
-/// The words of the native plugin before the decoder's message.
-pub fn load_error(error: Error) -> Error {
+/// The words of the native plugin's ADD and CHECK before the decoder's message.
+fn load_error(error: Error) -> Error {
+    error.decoding("failed to load netconf")
+}
+
+/// The words of its DEL.
+pub fn del_error(error: Error) -> Error {
     error.decoding("failed to load netConf")
 }

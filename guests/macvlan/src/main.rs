@@ -51,7 +51,7 @@ impl Plugin for Macvlan {
 
     fn del(&self, request: &Request) -> Result<(), Error> {
         // A configuration that ADD would refuse must not keep DEL from its work.
-        let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
+        let layer3 = !request.ipam_type().map_err(config::del_error)?.is_empty();
         all([link::delete_own(), if layer3 { ipam::del() } else { Ok(()) }])
     }
 
@@ -85,7 +85,7 @@ impl Plugin for Macvlan {
     }
 
     fn gc(&self, request: &Request) -> Result<(), Error> {
-        let layer3 = !request.ipam_type().map_err(config::load_error)?.is_empty();
+        let layer3 = !request.ipam_type().map_err(config::del_error)?.is_empty();
         all([attachments::collect().map(drop), if layer3 { ipam::gc() } else { Ok(()) }])
     }
 }

@@ -91,7 +91,7 @@ fn everything_that_is_refused_before_anything_is_made() {
         (r#","linkInContainer":true"#, "no default route interface found"),
         (
             r#","bcqueuelen":-1"#,
-            "failed to load netConf: json: cannot unmarshal number -1 into Go struct field NetConf.bcqueuelen of type uint32",
+            "failed to load netconf: json: cannot unmarshal number -1 into Go struct field NetConf.bcqueuelen of type uint32",
         ),
     ] {
         fake::install(node(V4));

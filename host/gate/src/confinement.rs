@@ -28,7 +28,7 @@ use postern_confine::{
     Rule, forget_environment,
 };
 use postern_firewall::iptables;
-use postern_kernel::Namespace;
+use postern_kernel::{Namespace, tcx};
 use postern_policy::Policy;
 use postern_policy::capability::firewall::is_zone;
 use postern_state::{Dir, Record, is_trusted_way, kind};
@@ -428,6 +428,8 @@ fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     // Descriptors that close on exec. Another command could send signals to any process.
     let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
     rules.extend(commands.map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32)));
+    // It asks whether a program reads a device's packets. It loads, attaches and removes none.
+    rules.push(Rule::Equal(libc::SYS_bpf, 0, tcx::BPF_PROG_QUERY));
     // The gate stops the sandboxes when they are no longer needed, and no other process.
     rules.extend(sandboxes.iter().map(|pid| Rule::Equal(libc::SYS_kill, 0, pid.as_raw() as u32)));
     #[cfg(target_arch = "x86_64")]

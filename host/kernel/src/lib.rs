@@ -19,6 +19,7 @@ mod random;
 mod route;
 mod rule;
 pub mod sysctl;
+pub mod tcx;
 mod worker;
 
 pub use address::Address;

@@ -2,14 +2,15 @@
 //!
 //! A runtime on libcni reads what is written here, and the other way round. A broken file is no attachment.
 
+use crate::files::read;
 use crate::{Attachment, List, Outcome};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use postern_cni::{Error, Json, code, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -130,7 +131,7 @@ impl Cache {
     /// Code 999: what is there is no result.
     pub fn result(&self, list: &List, attachment: &Attachment) -> Result<Option<Outcome>, Error> {
         // As with libcni, a file that can't be read is no result.
-        let Ok(text) = read(&self.path(&list.name, attachment)?) else { return Ok(None) };
+        let Ok(text) = read(&self.path(&list.name, attachment)?, LONGEST) else { return Ok(None) };
         let json = match serde_json::from_slice::<Entry>(&text) {
             Ok(entry) if entry.kind == KIND => Json::from(Value::Object(entry.result)),
             // An older libcni kept the result alone.
@@ -170,20 +171,8 @@ impl Cache {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        let entry = |path: &PathBuf| serde_json::from_slice::<Entry>(&read(path).ok()?).ok();
+        let entry = |path: &PathBuf| serde_json::from_slice::<Entry>(&read(path, LONGEST).ok()?).ok();
         let is_attachment = |entry: &Entry| entry.kind == KIND && !entry.ifname.is_empty() && !entry.network.is_empty();
         paths.iter().filter_map(entry).filter(is_attachment).collect()
-    }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(ErrorKind::InvalidInput.into());
-    }
-    let mut text = Vec::new();
-    match file.take(LONGEST + 1).read_to_end(&mut text).map(u64::try_from)? {
-        Ok(..=LONGEST) => Ok(text),
-        _ => Err(ErrorKind::FileTooLarge.into()),
     }
 }

@@ -83,16 +83,23 @@ fn files(directory: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, Error> {
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, Error> {
-    let wrong = |what: String| Error::new(code::IO_FAILURE, format!("error reading {}: {what}", path.display()));
-    let unread = |error: io::Error| wrong(error.to_string());
-    let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path).map_err(unread)?;
-    if !file.metadata().map_err(unread)?.is_file() {
-        return Err(wrong("it is no regular file".to_owned()));
+    read(path, LONGEST)
+        .map_err(|error| Error::new(code::IO_FAILURE, format!("error reading {}: {error}", path.display())))
+}
+
+/// Reads a regular file of at most `longest` bytes.
+///
+/// # Errors
+/// It can't be read, is no regular file, or is longer.
+pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
     }
-    let mut contents = Vec::new();
-    let length = file.take(LONGEST + 1).read_to_end(&mut contents).map_err(unread)?;
-    match u64::try_from(length) {
-        Ok(..=LONGEST) => Ok(contents),
-        _ => Err(wrong("it is far too long for a network".to_owned())),
+    let mut content = Vec::new();
+    file.take(longest.saturating_add(1)).read_to_end(&mut content)?;
+    match u64::try_from(content.len()) {
+        Ok(length) if length <= longest => Ok(content),
+        _ => Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is longer than {longest} bytes"))),
     }
 }

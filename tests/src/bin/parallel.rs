@@ -2,13 +2,14 @@
 //! native plugins take turns in the same run. It measures the wall time until the last is done, and the time of each
 //! call.
 //!
-//! `postern-bench-parallel [--rounds N] [--json FILE]`, under `tests/in-namespaces`. Trust the ratio.
+//! `postern-bench-parallel [--rounds N] [--json FILE] [PATTERN...]`, under `tests/in-namespaces`. Trust the ratio.
 
 #![allow(clippy::print_stdout, reason = "its output is a table")]
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use postern_tests::{merge, native_bin, plugin_bin};
+use postern_tests::{kernel, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,14 +18,39 @@ use std::time::{Duration, Instant};
 
 /// The numbers of calls at once.
 const COUNTS: [usize; 4] = [1, 10, 100, 200];
+/// The same for links without a host end, and for devices.
+const COUNTS_OF_LINKS: [usize; 2] = [50, 100];
+/// The link that others are stacked on.
+const WIRE: &str = "wire0";
 /// The number of further tries for a DEL that fails, so that the next round begins with nothing. A native DEL with
 /// `ipMasq` may fail the first time.
 const RETRIES: usize = 5;
 
-/// The network to attach to: each side has its own bridge.
+/// The network to attach to: each side has its own bridge. All others share one link, or have a device each.
 struct Scenario {
     name: &'static str,
+    plugin: &'static str,
     patch: Value,
+    counts: &'static [usize],
+}
+
+impl Scenario {
+    /// Returns the configuration of one of a side's containers.
+    fn config(&self, side: usize, number: usize) -> Value {
+        let mut config = json!({
+            "cniVersion": "1.0.0", "name": format!("many{side}"), "type": self.plugin,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("10.{}.0.0/16", 50 + side)}]]},
+        });
+        let own = match self.plugin {
+            "bridge" => json!({"bridge": format!("many{side}"), "isGateway": true}),
+            "vlan" => json!({"vlanId": 1 + number}),
+            "host-device" => json!({"device": format!("card{number}")}),
+            _ => json!({}),
+        };
+        merge(&mut config, &own);
+        merge(&mut config, &self.patch);
+        config
+    }
 }
 
 /// All calls of one verb in one round.
@@ -71,15 +97,16 @@ fn part(times: &[Duration], percent: usize) -> f64 {
 }
 
 fn main() -> Result<()> {
-    let (mut rounds, mut file) = (3, None);
+    let (mut rounds, mut file, mut patterns) = (3, None, Vec::new());
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--rounds" => rounds = arguments.next().context("--rounds needs a number")?.parse()?,
             "--json" => file = Some(arguments.next().context("--json needs a file")?),
-            other => {
-                bail!("unknown argument {other}; usage: postern-bench-parallel [--rounds N] [--json FILE]")
+            flag if flag.starts_with('-') => {
+                bail!("unknown option {flag}; usage: postern-bench-parallel [--rounds N] [--json FILE] [PATTERN...]")
             }
+            pattern => patterns.push(pattern.to_owned()),
         }
     }
     ensure!(
@@ -92,6 +119,13 @@ fn main() -> Result<()> {
         let status = Command::new("ip").args(["netns", "add", &format!("many{number}")]).status()?;
         ensure!(status.success(), "ip netns add many{number}");
     }
+    let cards = COUNTS_OF_LINKS.into_iter().max().unwrap_or_default();
+    let script = format!(
+        "ip link add {WIRE} type veth peer name wire1; ip link set {WIRE} up; ip link set wire1 up
+         for n in $(seq 0 {}); do ip link add card$n type veth peer name socket$n; done",
+        cards.saturating_sub(1)
+    );
+    ensure!(Command::new("sh").args(["-ec", &script]).status()?.success(), "no {WIRE} and no cards");
     let bins = [native_bin()?, plugin_bin()?];
     let cores = std::thread::available_parallelism()?;
     println!("{rounds} rounds, taking turns, on {cores} cores: until all are done, and the single call, ms");
@@ -100,12 +134,25 @@ fn main() -> Result<()> {
         "", "", "", "native all", "median", "p95", "err", "ours all", "median", "p95", "err", "all", "median"
     );
     let mut rows = Vec::new();
+    let bridge = |name, patch| Scenario { name, plugin: "bridge", patch, counts: &COUNTS };
+    let link = |name, plugin, patch| Scenario { name, plugin, patch, counts: &COUNTS_OF_LINKS };
     for scenario in [
-        Scenario { name: "bridge + host-local", patch: json!({}) },
-        Scenario { name: "bridge + masq nft", patch: json!({"ipMasq": true, "ipMasqBackend": "nftables"}) },
-    ] {
-        for count in COUNTS {
-            rows.extend(measure(&scenario, &bins, count, rounds)?);
+        bridge("bridge + host-local", json!({})),
+        bridge("bridge + masq nft", json!({"ipMasq": true, "ipMasqBackend": "nftables"})),
+        link("macvlan + host-local", "macvlan", json!({"master": WIRE})),
+        link("vlan + host-local", "vlan", json!({"master": WIRE})),
+        link("ipvlan + host-local", "ipvlan", json!({"master": WIRE, "mode": "l3"})),
+        link("dummy + host-local", "dummy", json!({})),
+        link("host-device + host-local", "host-device", json!({})),
+    ]
+    .iter()
+    .filter(|scenario| patterns.is_empty() || patterns.iter().any(|pattern| scenario.name.contains(pattern.as_str())))
+    {
+        if ["vlan", "ipvlan", "dummy"].contains(&scenario.plugin) && !kernel::has_or_says(scenario.plugin)? {
+            continue;
+        }
+        for count in scenario.counts {
+            rows.extend(measure(scenario, &bins, *count, rounds)?);
         }
     }
     if let Some(file) = file {
@@ -120,17 +167,16 @@ fn measure(scenario: &Scenario, bins: &[PathBuf; 2], count: usize, rounds: usize
     for round in 0..=rounds {
         for side in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
             let Some(bin) = bins.get(side) else { continue };
-            let mut config = json!({
-                "cniVersion": "1.0.0", "name": format!("many{side}"), "type": "bridge", "bridge": format!("many{side}"),
-                "isGateway": true,
-                "ipam": {"type": "host-local", "ranges": [[{"subnet": format!("10.{}.0.0/16", 50 + side)}]]},
-            });
-            merge(&mut config, &scenario.patch);
-            let added = all_at_once(bin, "ADD", &vec![config.clone(); count])?;
+            let configs: Vec<Value> = (0..count).map(|number| scenario.config(side, number)).collect();
+            let added = all_at_once(bin, "ADD", &configs)?;
+            if added.errors == 0 {
+                verify(&added.results)?;
+            }
             let previous: Vec<Value> = added
                 .results
                 .iter()
-                .map(|result| {
+                .zip(&configs)
+                .map(|(result, config)| {
                     let mut config = config.clone();
                     if result.is_object() {
                         merge(&mut config, &json!({"prevResult": result}));
@@ -178,6 +224,19 @@ fn measure(scenario: &Scenario, bins: &[PathBuf; 2], count: usize, rounds: usize
     Ok(rows)
 }
 
+/// Fails unless each container has the address of its result, and no two have the same.
+fn verify(results: &[Value]) -> Result<()> {
+    let mut all = BTreeSet::new();
+    for (number, result) in results.iter().enumerate() {
+        let address = result.pointer("/ips/0/address").and_then(Value::as_str).unwrap_or_default();
+        let space = format!("many{number}");
+        let shown = Command::new("ip").args(["-n", &space, "-o", "address", "show", "dev", "eth0"]).output()?;
+        ensure!(String::from_utf8(shown.stdout)?.contains(address), "{space} does not have {address}: {result}");
+        ensure!(!address.is_empty() && all.insert(address), "{address} was given out twice");
+    }
+    Ok(())
+}
+
 /// Runs one verb for as many containers as there are configurations, all started together.
 fn all_at_once(bin: &Path, verb: &str, configs: &[Value]) -> Result<Batch> {
     let barrier = Barrier::new(configs.len() + 1);
@@ -213,7 +272,8 @@ fn all_at_once(bin: &Path, verb: &str, configs: &[Value]) -> Result<Batch> {
 /// Makes one call. Returns its time, its success and its output.
 fn call(bin: &Path, verb: &str, number: usize, config: &Value) -> Result<(Duration, bool, String)> {
     let start = Instant::now();
-    let mut child = Command::new(bin.join("bridge"))
+    let plugin = config.get("type").and_then(Value::as_str).context("no type")?;
+    let mut child = Command::new(bin.join(plugin))
         .env("CNI_COMMAND", verb)
         .env("CNI_CONTAINERID", format!("many{number}"))
         .env("CNI_NETNS", format!("/run/netns/many{number}"))

@@ -3,8 +3,9 @@
 use crate::attacked_node::AttackedNode;
 use crate::common::Refusal;
 use crate::{rogue, withstand};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const FIND: &str = r#"{"op": "parent-find", "name": "wire0", "in_container": false}"#;
 
@@ -178,4 +179,103 @@ fn the_host_end_of_another_attachment() -> Result<()> {
     Refusal::of(&answer)?.expect(110, "is the host end of another attachment")?;
     attacked.operator_policy("rogue", "")?;
     attacked.unchanged()
+}
+
+/// Between the look at a parent and the act, the link is deleted and another one has its name: nothing stands on the other.
+#[test]
+fn a_parent_replaced_between_look_and_act() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let policy = "[grant.parent]\nnames = [\"swap0\"]\n[grant.macvlan]\nmodes = [\"bridge\"]\n[grant.vlan]\nids = [\"7\"]\n[grant.ipvlan]\nmodes = [\"l2\"]";
+    attacked.operator_policy("rogue", policy)?;
+    attacked.look()?;
+    for (create, words) in [
+        (
+            r#"{"op": "macvlan-create", "parent": 0, "mode": "bridge", "mtu": null, "mac": null, "queue": null}"#,
+            "no such device",
+        ),
+        (r#"{"op": "vlan-create", "parent": 0, "id": 7, "mtu": null}"#, "link \"parent\" is gone"),
+        (r#"{"op": "ipvlan-create", "parent": 0, "mode": "l2", "mtu": null}"#, "link \"parent\" is gone"),
+    ] {
+        attacked.node().sh("ip link add swap0 type veth peer name swap1")?;
+        let find = FIND.replace("wire0", "swap0");
+        let attack = rogue("replaced", &format!(r#"[{find}, {{"sleep": 1000}}, {create}]"#));
+        let answer = std::thread::scope(|scope| {
+            let running = scope.spawn(|| attack.call(&attacked));
+            std::thread::sleep(Duration::from_millis(400));
+            attacked
+                .node()
+                .sh("ip link del swap0; ip link add swap0 type veth peer name swap1; ip link set swap0 up")?;
+            running.join().map_err(|_| anyhow!("the caller panicked"))?
+        })?;
+        Refusal::of(&answer)?.expect(999, words)?;
+        attacked.node().sh("ip link del swap0")?;
+        attacked.unchanged().context(create)?;
+    }
+    Ok(())
+}
+
+/// A macvlan with the address of its parent, or of a link beside it. The kernel lets none work, and the neighbour keeps its own.
+#[test]
+fn a_macvlan_with_the_address_of_another() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    attacked.prepare(
+        "ip link set wire0 address 02:00:00:00:0b:01
+         ip link add near0 link wire0 address 02:00:00:00:0b:02 type macvlan mode bridge; ip link set near0 up",
+    )?;
+    for (whose, mac, words) in [
+        ("the parent's", "02:00:00:00:0b:01", "address already in use"),
+        ("the neighbour's", "02:00:00:00:0b:02", "address already in use"),
+        ("a group's", "01:00:5e:00:00:01", "cannot assign requested address"),
+        ("none", "00:00:00:00:00:00", "cannot assign requested address"),
+    ] {
+        let create = format!(
+            r#"{{"op": "macvlan-create", "parent": 0, "mode": "bridge", "mtu": null, "mac": "{mac}", "queue": null}}"#
+        );
+        let answer =
+            rogue("address", &format!(r#"[{FIND}, {create}, {{"op": "link-up", "link": 1}}]"#)).call(&attacked)?;
+        Refusal::of(&answer)?.expect(999, words).context(whose)?;
+        attacked.unchanged().context(whose)?;
+    }
+    attacked.node().sh("ip link del near0").map(drop)
+}
+
+/// An address of a neighbour, whose link is on a bridge, is no more this attachment's if its own link is on another parent.
+#[test]
+fn an_address_held_on_another_parent() -> Result<()> {
+    let foreign = "is not an address of this attachment: neither IPAM nor prevResult gave it";
+    let create = r#"{"op": "macvlan-create", "parent": 0, "mode": "bridge", "mtu": null, "mac": null, "queue": null}"#;
+    let with = |name, address: &str| {
+        let add = format!(r#"{{"op": "addresses-add", "link": 1, "addresses": ["{address}"]}}"#);
+        rogue(name, &format!("[{FIND}, {create}, {add}]"))
+    };
+    withstand(&[
+        with("the neighbour's lease", "10.9.0.2/24").ends(999, foreign),
+        with("the bystander's address", "10.77.0.2/24").ends(999, foreign),
+        with("the node's address", "192.0.2.1/24").ends(999, foreign),
+    ])
+}
+
+/// Root in the container has a link that is also known as `eth0`. It is in the way, and nothing of it is changed.
+#[test]
+fn a_name_that_the_container_made() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    attacked.node().sh_in("c1", "ip link add hid0 type bridge; ip link property add dev hid0 altname eth0")?;
+    attacked.look()?;
+    for attack in [
+        rogue(
+            "macvlan",
+            &format!(
+                r#"[{FIND}, {{"op": "macvlan-create", "parent": 0, "mode": "bridge", "mtu": null, "mac": null, "queue": null}}]"#
+            ),
+        ),
+        rogue("dummy", r#"["dummy-create"]"#).policy("[grant.dummy]"),
+        rogue("device", r#"[{"op": "device-take", "by": "name", "value": "wire1"}]"#)
+            .policy("[grant.device]\nnames = [\"wire1\"]"),
+    ] {
+        attacked.operator_policy("rogue", attack.policy)?;
+        Refusal::of(&attack.call(&attacked)?)?.expect(999, "has \"eth0\" already").context(attack.name)?;
+        attacked.operator_policy("rogue", "")?;
+        attacked.unchanged().context(attack.name)?;
+    }
+    Ok(())
 }

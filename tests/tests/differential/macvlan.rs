@@ -109,6 +109,39 @@ pub fn cases() -> Vec<Case> {
         macvlan("del-without-previous", &json!({})).steps("ADD DEL@noprev DEL@noprev"),
         macvlan("del-bad", &json!({})).changed(json!({"mode": "open", "mtu": -5, "mac": "x", "bcqueuelen": 1})).steps("ADD DEL@changed"),
         macvlan("del-master-gone", &json!({})).broken("ip link delete wire0").steps("ADD BREAK CHECK DEL DEL"),
+        macvlan("del-master-renamed", &json!({})).broken("ip link set wire0 down; ip link set wire0 name wire7").steps("ADD BREAK CHECK DEL DEL"),
+        macvlan("del-master-down", &json!({})).broken("ip link set wire0 down; ip link set wire1 down").steps("ADD BREAK DEL DEL"),
+        macvlan("del-default-route-gone", &json!({"master": null})).broken("ip route delete default").steps("ADD BREAK CHECK DEL DEL"),
+        macvlan("del-namespace-and-master-gone", &json!({})).broken("ip link delete wire0").steps("ADD KILL:c1 BREAK DEL DEL"),
+        macvlan("add-again", &json!({})).steps("ADD DEL ADD CHECK DEL DEL"),
+        macvlan("name-taken-twice", &json!({"ipam": null})).steps("ADD:c1/net7 ADD:c1/net7 DEL:c1/net7"),
+        macvlan("name-of-a-link-of-the-host", &json!({})).steps("ADD:c1/wire1 CHECK:c1/wire1 DEL:c1/wire1 DEL:c1/wire1"),
+        macvlan("master-is-a-macvlan", &json!({"master": "up0"})).prepare(&format!("{MASTER}; ip link add up0 link wire0 type macvlan mode vepa; ip link set up0 up")),
+        macvlan("master-is-a-bridge", &json!({"master": "br9"})).prepare(&format!("{MASTER}; ip link add br9 type bridge; ip link set br9 up")),
+        macvlan("mtu-zero", &json!({"mtu": 0})),
+        macvlan("mtu-text", &json!({"mtu": "1400"})).steps("ADD CHECK DEL"),
+        macvlan("mtu-below-v6", &json!({"mtu": 1000})),
+        macvlan("mtu-of-master-shrinks", &json!({"mtu": 1500})).broken("ip link set wire0 mtu 1400").steps("ADD BREAK CHECK DEL"),
+        macvlan("mode-number", &json!({"mode": 4})).steps("ADD DEL"),
+        macvlan("mode-in-capitals", &json!({"mode": "Bridge"})).steps("ADD DEL"),
+        macvlan("mode-of-the-kernel", &json!({"mode": "source"})).steps("ADD DEL"),
+        macvlan("queue-zero", &json!({"bcqueuelen": 0})),
+        macvlan("queue-large", &json!({"bcqueuelen": 4_294_967_295_u32})),
+        macvlan("queue-too-large", &json!({"bcqueuelen": 4_294_967_296_u64})).steps("ADD DEL"),
+        macvlan("queue-text", &json!({"bcqueuelen": "x"})).steps("ADD DEL"),
+        macvlan("mac-null", &json!({"mac": ""})),
+        macvlan("mac-of-a-sibling", &json!({"ipam": {"routes": []}})).steps("ADD:c1 ADD:c1/eth1 DEL:c1/eth1 DEL:c1"),
+        macvlan("mac-of-runtime-malformed", &json!({"runtimeConfig": {"mac": "x"}})).steps("ADD DEL"),
+        macvlan("mac-of-runtime-empty", &json!({"runtimeConfig": {"mac": ""}})).args("IgnoreUnknown=1;MAC=02:00:00:00:aa:02"),
+        macvlan("link-in-container-text", &json!({"linkInContainer": "true"})).steps("ADD DEL"),
+        macvlan("passthru-addresses-v6", &json!({"mode": "passthru", "mac": null, "master": "wire1", "ipam": {"ranges": [[{"subnet": "fd00:9::/64"}]], "routes": []}})).steps("ADD CHECK DEL"),
+        macvlan("passthru-layer2", &json!({"mode": "passthru", "mac": null, "master": "wire1", "ipam": null})).steps("ADD CHECK DEL"),
+        macvlan("passthru-mac-of-args", &json!({"mode": "passthru", "mac": null, "master": "wire1"})).args("IgnoreUnknown=1;MAC=02:00:00:00:aa:02").steps("ADD CHECK DEL"),
+        macvlan("passthru-namespace-gone", &json!({"mode": "passthru", "mac": null, "master": "wire1"})).steps("ADD KILL:c1 DEL"),
+        inside("in-container-master-gone", &in_container, "true").broken("nsenter --net=/run/netns/c1 ip link delete net1").steps("ADD BREAK CHECK DEL DEL"),
+        inside("in-container-namespace-gone", &in_container, "true").steps("ADD KILL:c1 DEL DEL"),
+        inside("in-container-passthru", &json!({"master": "net1", "linkInContainer": true, "mode": "passthru", "mac": null}), "true").steps("ADD CHECK DEL"),
+        inside("in-container-name-of-its-master", &in_container, "true").steps("ADD:c1/net1 DEL:c1/net1"),
         inside("in-container", &in_container, "true"),
         inside("in-container-default-route", &json!({"master": null, "linkInContainer": true, "ipam": {"routes": []}}), "nsenter --net=/run/netns/c1 sh -c 'ip address add 10.7.0.1/24 dev net2; ip route add default via 10.7.0.2'"),
         inside("in-container-no-default-route", &json!({"master": null, "linkInContainer": true}), "true").steps("ADD DEL"),
@@ -127,6 +160,15 @@ pub fn cases() -> Vec<Case> {
     ];
     for mode in ["bridge", "private", "vepa"] {
         all.push(macvlan(&format!("mode-{mode}"), &json!({"mode": mode})));
+        all.push(
+            macvlan(&format!("mode-{mode}-two"), &json!({"mode": mode, "mac": null, "ipam": {"routes": []}}))
+                .steps("ADD:c1 ADD:c2 CHECK:c1 CHECK:c2 DEL:c1 DEL:c2"),
+        );
+        all.push(inside(
+            &format!("in-container-{mode}"),
+            &json!({"mode": mode, "master": "net1", "linkInContainer": true, "ipam": {"routes": []}}),
+            "true",
+        ));
     }
     for version in ["", "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
         all.push(

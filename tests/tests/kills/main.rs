@@ -18,6 +18,8 @@ use worker::{Figures, Worker};
 
 /// The number of kills in `make test`.
 const KILLS: u64 = 500;
+/// The same for links without a host end.
+const KILLS_OF_LINKS: u64 = 200;
 /// The number of workers at a time.
 const WORKERS: usize = 8;
 /// The number of containers of each worker.
@@ -27,11 +29,25 @@ const ACTIONS: usize = 12;
 
 #[test]
 fn random_kills_lose_and_harm_nothing() -> Result<()> {
+    campaign(number("POSTERN_KILLS").unwrap_or(KILLS), TestNode::of_lists, TestNode::ports_are_free)
+}
+
+/// Links without a host end, and devices. `tests/vm/kernel` has all of their kinds.
+#[test]
+fn random_kills_of_links_lose_and_harm_nothing() -> Result<()> {
+    campaign(number("POSTERN_KILLS").unwrap_or(KILLS_OF_LINKS), TestNode::of_links, |_| Ok(()))
+}
+
+/// Kills runs on a node. `finally` looks at it once everything is removed.
+fn campaign(
+    kills: u64,
+    make: impl Fn(usize) -> Result<TestNode>,
+    finally: impl Fn(&TestNode) -> Result<()>,
+) -> Result<()> {
     let start = Instant::now();
-    let kills = number("POSTERN_KILLS").unwrap_or(KILLS);
     let seed = number("POSTERN_KILL_SEED").unwrap_or(1);
     println!("POSTERN_KILL_SEED={seed} POSTERN_KILLS={kills}");
-    let test_node = TestNode::new(WORKERS * CONTAINERS)?;
+    let test_node = make(WORKERS * CONTAINERS)?;
     let mut workers: Vec<Worker> = test_node
         .containers
         .chunks(CONTAINERS)
@@ -52,7 +68,7 @@ fn random_kills_lose_and_harm_nothing() -> Result<()> {
         figures = workers.iter().fold(Figures::default(), |sum, worker| sum.and(&worker.figures));
     }
     let left = test_node.clear(&mut workers)?;
-    test_node.ports_are_free()?;
+    finally(&test_node)?;
     same_picture(&test_node.before, &test_node.picture()?)?;
     println!("{figures}{left}{rounds} looks at the node, {} s", start.elapsed().as_secs());
     ensure!(figures.added() > 0 && figures.recovered() > 0, "nothing was tested");

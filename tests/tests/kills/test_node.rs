@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 //! The node: seven networks, the containers in them, and the conditions that must hold whenever no run is active.
+=======
+//! The node: its networks, the containers in them, and the conditions that must hold whenever no run is active.
+>>>>>>> main
 
 use crate::common::{collect_garbage, is_whole, picture};
 use crate::worker::{State, Worker};
@@ -21,8 +25,8 @@ pub struct Network {
 #[derive(Clone, Debug)]
 pub struct Container {
     pub name: String,
-    /// The node's port that leads to it, where its network has port mappings.
-    pub port: usize,
+    /// Its number, from which it has what no two have: a port of the node, a VLAN, a device.
+    pub number: usize,
     pub network: Network,
 }
 
@@ -37,6 +41,8 @@ pub struct TestNode {
 
 /// The first of the node's ports that lead to containers.
 const FIRST_PORT: usize = 8000;
+/// The link that others are stacked on.
+const WIRE: &str = "wire0";
 
 /// Three of eight containers share a bridge, a range and nftables. The others add iptables, pairs without a bridge, and
 /// whole lists with port mappings, limited rates, a firewall and changed links, at the same time. One of eight is a pod of
@@ -113,6 +119,7 @@ pub fn steps(network: &Network, verb: &str) -> Vec<Plugin> {
     all
 }
 
+<<<<<<< HEAD
 /// The first VRF of a namespace brings a rule that stays.
 fn had_vrf(node: &Node, container: &Container) -> Result<()> {
     match container.network.name {
@@ -152,6 +159,64 @@ impl TestNode {
             "mkdir -p /run/flannel
              printf 'FLANNEL_NETWORK=10.4.0.0/16\\nFLANNEL_SUBNET=10.4.0.1/29\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=false\\n' > /run/flannel/subnet.env",
         )?;
+=======
+/// Networks of links without a host end, one for each kind that this kernel has, on one wire; and devices of the node, which
+/// come and go.
+fn links() -> Result<Vec<Network>> {
+    let mut all = Vec::new();
+    for (plugin, subnet, patch) in [
+        ("macvlan", "10.10.0.0/28", json!({"master": WIRE, "mode": "bridge"})),
+        ("host-device", "10.11.0.0/28", json!({})),
+        ("ipvlan", "10.12.0.0/28", json!({"master": WIRE, "mode": "l3"})),
+        ("vlan", "10.13.0.0/28", json!({"master": WIRE})),
+        ("dummy", "10.14.0.0/28", json!({})),
+    ] {
+        if plugin == "host-device" || has_or_says(plugin)? {
+            let mut config = json!({"cniVersion": "1.1.0", "name": plugin, "type": plugin,
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]]}});
+            merge(&mut config, &patch);
+            all.push(Network { name: plugin, plugins: vec![(plugin, config)] });
+        }
+    }
+    Ok(all)
+}
+
+impl TestNode {
+    /// Makes a node with this many containers in networks of bridges, pairs and whole lists.
+    pub fn of_lists(count: usize) -> Result<Self> {
+        let [net, tables, pairs, ports, ports_tables, pods] = networks();
+        let network = |number: usize| match number % 8 {
+            3 => tables.clone(),
+            4 => pairs.clone(),
+            5 => ports.clone(),
+            6 => ports_tables.clone(),
+            7 => pods.clone(),
+            _ => net.clone(),
+        };
+        let files = "mkdir -p /run/flannel
+             printf 'FLANNEL_NETWORK=10.4.0.0/16\\nFLANNEL_SUBNET=10.4.0.1/29\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=false\\n' > /run/flannel/subnet.env";
+        Self::new(count, files, (0..).map(network))
+    }
+
+    /// Makes a node with this many containers in networks of links without a host end, and of devices.
+    pub fn of_links(count: usize) -> Result<Self> {
+        let networks = links()?;
+        let script = format!(
+            "ip link add {WIRE} type veth peer name wire1; ip link set {WIRE} up; ip link set wire1 up
+             for number in $(seq 0 {}); do ip link add dev$number type veth peer name end$number; done",
+            count - 1
+        );
+        Self::new(count, &script, networks.into_iter().cycle())
+    }
+
+    /// Makes a node with containers, without attachments, and with all objects that attachments share.
+    fn new(count: usize, script: &str, networks: impl Iterator<Item = Network>) -> Result<Self> {
+        let container = |(number, network)| Container { name: format!("c{number}"), number, network };
+        let containers: Vec<Container> = networks.take(count).enumerate().map(container).collect();
+        let node = Node::new()?;
+        node.sh(&format!("for number in $(seq 0 {}); do ip netns add c$number; done", count - 1))?;
+        node.sh(script)?;
+>>>>>>> main
         let mut test_node = Self { node, bin: plugin_bin()?, containers, before: Value::Null };
         for container in &test_node.containers {
             test_node.run(container, "ADD", &Value::Null, &json!({}))?;
@@ -168,8 +233,14 @@ impl TestNode {
         if previous.is_object() && matches!(verb, "ADD" | "CHECK" | "DEL") {
             merge(&mut config, &json!({"prevResult": previous}));
         }
+        // A parent has each VLAN once, and the node each device.
+        match plugin {
+            "vlan" => merge(&mut config, &json!({"vlanId": 100 + container.number})),
+            "host-device" => merge(&mut config, &json!({"device": format!("dev{}", container.number)})),
+            _ => {}
+        }
         if plugin == "portmap" {
-            let mapping = |protocol| json!({"hostPort": container.port, "containerPort": 80, "protocol": protocol});
+            let mapping = |protocol| json!({"hostPort": FIRST_PORT + container.number, "containerPort": 80, "protocol": protocol});
             merge(&mut config, &json!({"runtimeConfig": {"portMappings": [mapping("tcp"), mapping("udp")]}}));
         }
         merge(&mut config, patch);
@@ -260,8 +331,7 @@ impl TestNode {
 
     /// A port that a killed run left behind keeps nobody from it: one container gets all ports that there were.
     pub fn ports_are_free(&self) -> Result<()> {
-        let mapping =
-            |container: &Container| json!({"hostPort": container.port, "containerPort": 80, "protocol": "tcp"});
+        let mapping = |container: &Container| json!({"hostPort": FIRST_PORT + container.number, "containerPort": 80, "protocol": "tcp"});
         let all: Vec<Value> = self.containers.iter().map(mapping).collect();
         let patch = json!({"runtimeConfig": {"portMappings": all}});
         for name in ["ports", "ports-tables"] {
@@ -288,7 +358,8 @@ impl TestNode {
                     delete(container, result)?;
                     attached += 1;
                 }
-                State::Unknown(verb) if deleted > collected => {
+                // A virtual device would end with its namespace.
+                State::Unknown(verb) if deleted > collected && container.network.name != "host-device" => {
                     // Objects that a living namespace may be using are kept.
                     if *verb != "ADD" || is_whole(&self.node, &container.name)? {
                         self.node.remove_container(&container.name)?;

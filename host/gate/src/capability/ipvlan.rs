@@ -37,10 +37,13 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Ipvlan) -> Result<Reply, Op
 /// `ipvlan.create`.
 fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32>) -> Result<Reply, OpError> {
     let below = parent.link(gate)?;
-    // On an ipvlan the kernel makes a sibling of it.
-    let (index, shown) = match below.ipvlan_mode {
-        Some(other) => (below.peer_index.unwrap_or_default(), Some((below.name.clone(), other))),
-        None => (parent.index, sibling(gate, &parent, mode)?),
+    // On an ipvlan the kernel makes a sibling of it, also where that one is a container's and the lowest link is the host's.
+    let (lowest, shown) = match below.ipvlan_mode {
+        Some(other) => {
+            let is_here = !parent.in_container || gate.session.leads_here(&below)?;
+            (below.peer_index.filter(|_| is_here), Some((below.name.clone(), other)))
+        }
+        None => ((!parent.in_container).then_some(parent.index), sibling(gate, &parent, mode)?),
     };
     if let Some((name, other)) = shown.filter(|(_, other)| *other != mode) {
         return Err(refused(&below.name, mode, other, &format!("\"{name}\" has it")));
@@ -51,15 +54,11 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
         mtu,
         mac: None,
         from_host: !parent.in_container,
-        shares: (!parent.in_container).then_some((index, mode)),
+        shares: lowest.map(|index| (index, mode)),
     };
-    let in_container = parent.in_container;
-    let others = |gate: &Gate<'_>| match in_container {
-        true => Ok(()),
-        false => match of_others(gate, index, mode)? {
-            Some((who, other)) => Err(refused(&below.name, mode, other, &who)),
-            None => Ok(()),
-        },
+    let others = |gate: &Gate<'_>| {
+        let other = lowest.map(|index| of_others(gate, index, mode)).transpose()?.flatten();
+        other.map_or(Ok(()), |(who, other)| Err(refused(&below.name, mode, other, &who)))
     };
     inner::create(gate, &wanted, others).map(Reply::Made)
 }

@@ -10,7 +10,7 @@ use crate::need::Need;
 use crate::session::Session;
 use nix::errno::Errno;
 use postern_cni::CniResult;
-use postern_kernel::{Link, Netlink};
+use postern_kernel::{Link, Netlink, tcx};
 use postern_types::{ErrorCode, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -253,6 +253,11 @@ impl Device {
             let removed = host.remove_xdp(link.index).and_then(|()| host.link_by_index(link.index));
             is_clean = removed.as_ref().is_ok_and(|link| link.as_ref().is_some_and(|link| !link.has_xdp));
             put_back("the XDP program of the container is taken off", removed.map(drop));
+        }
+        // Netlink neither shows nor removes these.
+        match tcx::has_program(link.index) {
+            Ok(has) => is_clean &= !has,
+            Err(error) => put_back("no program reads its packets", Err(error)),
         }
         if link.promisc != self.promisc {
             put_back("promiscuous mode is as it was", host.set_promisc(link.index, self.promisc));
