@@ -4,11 +4,7 @@
 use crate::Node;
 use anyhow::{Context, Result};
 
-<<<<<<< HEAD
-/// True if the kernel can make links of this kind: `dummy`, `vlan`, `ipvlan`, `vrf`.
-=======
 /// True if the kernel can make links of this kind: `dummy`, `vlan`, `ipvlan`, `macvlan`, `vrf`.
->>>>>>> main
 ///
 /// # Errors
 /// No node can be made.
@@ -16,12 +12,8 @@ pub fn has(kind: &str) -> Result<bool> {
     let node = Node::new()?;
     let make = match kind {
         "vlan" => "ip link add link probe0 name probe2 type vlan id 5".to_owned(),
-<<<<<<< HEAD
-        "ipvlan" => "ip link add link probe0 name probe2 type ipvlan".to_owned(),
-        "vrf" => "ip link add probe2 type vrf table 9".to_owned(),
-=======
         "ipvlan" | "macvlan" => format!("ip link add link probe0 name probe2 type {kind}"),
->>>>>>> main
+        "vrf" => "ip link add probe2 type vrf table 9".to_owned(),
         kind => format!("ip link add probe2 type {kind}"),
     };
     let script = format!("ip link add probe0 type veth peer name probe1; {make} 2> /dev/null && echo yes || true");

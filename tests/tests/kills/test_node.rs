@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-//! The node: seven networks, the containers in them, and the conditions that must hold whenever no run is active.
-=======
 //! The node: its networks, the containers in them, and the conditions that must hold whenever no run is active.
->>>>>>> main
 
 use crate::common::{collect_garbage, is_whole, picture};
 use crate::worker::{State, Worker};
@@ -45,9 +41,9 @@ const FIRST_PORT: usize = 8000;
 const WIRE: &str = "wire0";
 
 /// Three of eight containers share a bridge, a range and nftables. The others add iptables, pairs without a bridge, and
-/// whole lists with port mappings, limited rates, a firewall and changed links, at the same time. One of eight is a pod of
-/// flannel, and one in a VRF, where the kernel has them. The ranges are small, so that lost addresses are noticed.
-fn networks() -> [Network; 7] {
+/// whole lists with port mappings, limited rates, a firewall and changed links, at the same time. One of eight is a pod of flannel. The ranges are small, so that lost addresses are
+/// noticed.
+fn networks() -> [Network; 6] {
     let plugin = |name: &str, plugin, patch: Value| {
         let mut config = json!({"cniVersion": "1.1.0", "name": name, "type": plugin});
         merge(&mut config, &patch);
@@ -96,14 +92,6 @@ fn networks() -> [Network; 7] {
                 json!({"delegate": {"bridge": "br4", "ipMasqBackend": "nftables"}}),
             )],
         },
-        Network {
-            name: "vrfs",
-            plugins: vec![
-                plugin("vrfs", "bridge", json!({"bridge": "br3", "isGateway": true, "ipam": ipam("10.3.0.0/27")})),
-                plugin("vrfs", "sbr", json!({})),
-                plugin("vrfs", "vrf", json!({"vrfname": "blue"})),
-            ],
-        },
     ]
 }
 
@@ -119,47 +107,6 @@ pub fn steps(network: &Network, verb: &str) -> Vec<Plugin> {
     all
 }
 
-<<<<<<< HEAD
-/// The first VRF of a namespace brings a rule that stays.
-fn had_vrf(node: &Node, container: &Container) -> Result<()> {
-    match container.network.name {
-        "vrfs" => node.sh_in(&container.name, "ip link add probe type vrf table 9; ip link delete probe").map(drop),
-        _ => Ok(()),
-    }
-}
-
-impl TestNode {
-    /// Makes a node with this many containers, without attachments, and with all objects that attachments share.
-    pub fn new(count: usize) -> Result<Self> {
-        let [net, tables, pairs, ports, ports_tables, pods, vrfs] = networks();
-        // In a virtual machine only what other kernels lack is of interest.
-        let only = std::env::var("POSTERN_KILLS_OF").unwrap_or_default();
-        ensure!(only.is_empty() || only == vrfs.name, "POSTERN_KILLS_OF is \"vrfs\", or is not set");
-        let has_vrfs = has_or_says("vrf")?;
-        let containers: Vec<Container> = (0..count)
-            .map(|number| Container {
-                name: format!("c{number}"),
-                port: FIRST_PORT + number,
-                network: match number % 8 {
-                    _ if !only.is_empty() => vrfs.clone(),
-                    2 if has_vrfs => vrfs.clone(),
-                    3 => tables.clone(),
-                    4 => pairs.clone(),
-                    5 => ports.clone(),
-                    6 => ports_tables.clone(),
-                    7 => pods.clone(),
-                    _ => net.clone(),
-                },
-            })
-            .collect();
-        let node = Node::new()?;
-        node.sh(&format!("for number in $(seq 0 {}); do ip netns add c$number; done", count - 1))?;
-        containers.iter().try_for_each(|container| had_vrf(&node, container))?;
-        node.sh(
-            "mkdir -p /run/flannel
-             printf 'FLANNEL_NETWORK=10.4.0.0/16\\nFLANNEL_SUBNET=10.4.0.1/29\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=false\\n' > /run/flannel/subnet.env",
-        )?;
-=======
 /// Networks of links without a host end, one for each kind that this kernel has, on one wire; and devices of the node, which
 /// come and go.
 fn links() -> Result<Vec<Network>> {
@@ -179,6 +126,27 @@ fn links() -> Result<Vec<Network>> {
         }
     }
     Ok(all)
+}
+
+/// A network whose links are in a VRF of their container, behind source routing.
+fn vrfs() -> Network {
+    let plugin = |plugin, patch: Value| {
+        let mut config = json!({"cniVersion": "1.1.0", "name": "vrfs", "type": plugin});
+        merge(&mut config, &patch);
+        (plugin, config)
+    };
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.15.0.0/27"}]]});
+    let bridge = plugin("bridge", json!({"bridge": "br3", "isGateway": true, "ipam": ipam}));
+    let plugins = vec![bridge, plugin("sbr", json!({})), plugin("vrf", json!({"vrfname": "blue"}))];
+    Network { name: "vrfs", plugins }
+}
+
+/// The first VRF of a namespace brings a rule that stays.
+fn had_vrf(node: &Node, container: &Container) -> Result<()> {
+    match container.network.name {
+        "vrfs" => node.sh_in(&container.name, "ip link add probe type vrf table 9; ip link delete probe").map(drop),
+        _ => Ok(()),
+    }
 }
 
 impl TestNode {
@@ -209,14 +177,19 @@ impl TestNode {
         Self::new(count, &script, networks.into_iter().cycle())
     }
 
+    /// Makes a node with this many containers in a network of VRFs.
+    pub fn of_vrfs(count: usize) -> Result<Self> {
+        Self::new(count, "", std::iter::repeat(vrfs()))
+    }
+
     /// Makes a node with containers, without attachments, and with all objects that attachments share.
     fn new(count: usize, script: &str, networks: impl Iterator<Item = Network>) -> Result<Self> {
         let container = |(number, network)| Container { name: format!("c{number}"), number, network };
         let containers: Vec<Container> = networks.take(count).enumerate().map(container).collect();
         let node = Node::new()?;
         node.sh(&format!("for number in $(seq 0 {}); do ip netns add c$number; done", count - 1))?;
+        containers.iter().try_for_each(|container| had_vrf(&node, container))?;
         node.sh(script)?;
->>>>>>> main
         let mut test_node = Self { node, bin: plugin_bin()?, containers, before: Value::Null };
         for container in &test_node.containers {
             test_node.run(container, "ADD", &Value::Null, &json!({}))?;
@@ -336,7 +309,7 @@ impl TestNode {
         let patch = json!({"runtimeConfig": {"portMappings": all}});
         for name in ["ports", "ports-tables"] {
             let of_network = self.containers.iter().find(|container| container.network.name == name);
-            let Some(container) = of_network else { continue };
+            let container = of_network.context("no container")?;
             let result = self.run(container, "ADD", &Value::Null, &patch).context("all ports")?;
             self.run(container, "DEL", &result, &patch)?;
         }
