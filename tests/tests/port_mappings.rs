@@ -397,32 +397,39 @@ fn answer_result(place: &Place) -> Result<Value> {
 /// UDP connections that began before the forward, or that outlive it, are forgotten; those of others are not.
 #[test]
 fn udp_follows_the_forward() -> Result<()> {
-    for backend in ["nftables", "iptables"] {
+    let of_family = [
+        ("192.0.2.1", "192.0.2.2", "10.1.0.2", "192.0.2.2"),
+        ("[2001:db8::1]", "[2001:db8::2]", "[fd00:1::2]", "2001:0db8:0000:0000:0000:0000:0000:0002"),
+    ];
+    for (backend, family) in ["nftables", "iptables"].iter().flat_map(|backend| of_family.map(|of| (backend, of))) {
+        let (here, peer, inside, in_kernel) = family;
+        let seen = peer.trim_matches(['[', ']']);
         let mut place = Place::new(backend)?;
-        place.serve(None, "udp", "192.0.2.1:5353")?;
-        place.serve(Some("outside"), "udp", "192.0.2.2:5353")?;
-        let fixed = |to: &str, from: &str| format!("{TALK} ask udp {to} {from}");
+        place.serve(None, "udp", &format!("{here}:5353"))?;
+        place.serve(Some("outside"), "udp", &format!("{peer}:5353"))?;
+        let fixed = |to: &str, from: &str, port: u16| format!("{TALK} ask udp {to}:5353 {from}:{port}");
         // One that keeps its port asks the node's own program first.
-        let own = place.node.sh_in("outside", &fixed("192.0.2.1:5353", "192.0.2.2:40000"))?;
-        ensure!(own.trim() == "192.0.2.2", "{own}");
+        let own = place.node.sh_in("outside", &fixed(here, peer, 40_000))?;
+        ensure!(own.trim() == seen, "{own}");
         let foreign = |place: &Place| {
-            place.node.sh("cat /proc/net/nf_conntrack 2>/dev/null | grep -c 'dst=192.0.2.2.*dport=5353' || true")
+            let words = format!("dst={in_kernel}.*dport=5353");
+            place.node.sh(&format!("cat /proc/net/nf_conntrack 2>/dev/null | grep -c '{words}' || true"))
         };
-        place.node.sh(&fixed("192.0.2.2:5353", "192.0.2.1:40001"))?;
+        place.node.sh(&fixed(peer, here, 40_001))?;
         let before = foreign(&place)?;
         let config = place.add("c1", &json!([mapping(5353, 53, "udp")]))?;
-        place.serve(Some("c1"), "udp", "10.1.0.2:53")?;
+        place.serve(Some("c1"), "udp", &format!("{inside}:53"))?;
         // Now only the container can answer.
         place.stop(0)?;
-        let led = place.node.sh_in("outside", &fixed("192.0.2.1:5353", "192.0.2.2:40000"))?;
-        ensure!(led.trim() == "192.0.2.2", "{backend}: the old connection goes on without the forward: {led}");
+        let led = place.node.sh_in("outside", &fixed(here, peer, 40_000))?;
+        ensure!(led.trim() == seen, "{backend} {here}: the old connection goes on without the forward: {led}");
         ensure!(foreign(&place)? == before, "connections to another node's port were forgotten");
         // After DEL the same connection reaches the node again. The container no longer answers.
         place.portmap_call("DEL", "c1", &config)?.success()?;
         place.stop(2)?;
-        place.serve(None, "udp", "192.0.2.1:5353")?;
-        let back = place.node.sh_in("outside", &fixed("192.0.2.1:5353", "192.0.2.2:40000"))?;
-        ensure!(back.trim() == "192.0.2.2", "{backend}: the connection goes on to the container: {back}");
+        place.serve(None, "udp", &format!("{here}:5353"))?;
+        let back = place.node.sh_in("outside", &fixed(here, peer, 40_000))?;
+        ensure!(back.trim() == seen, "{backend} {here}: the connection goes on to the container: {back}");
     }
     Ok(())
 }

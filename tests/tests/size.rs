@@ -28,23 +28,31 @@ fn config() -> Value {
 struct Cost {
     opened: u64,
     received: u64,
+    /// Requests for which the kernel walks through rules or links, though its answer is short.
+    walks: Vec<String>,
 }
 
 /// Runs a verb for interface `ifname` of the container, and counts.
 fn cost(node: &Node, verb: &str, ifname: &str, config: &Value) -> Result<(Cost, Value)> {
-    let wrapper =
-        ["strace", "-qq", "-o", TRACE, "-e", "trace=openat,openat2,recvfrom", "-e", "signal=none"].map(str::to_owned);
+    let wrapper = ["strace", "-qq", "-o", TRACE, "-e", "trace=openat,openat2,recvfrom,sendto", "-e", "signal=none"]
+        .map(str::to_owned);
     let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
     let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
     let call = if verb == "GC" { call } else { call.attachment("c1", &node.netns("c1"), ifname) };
     let answer = node.call_under(&wrapper, &call)?;
     // A plugin without a result prints nothing.
     let result = answer.success()?;
-    let mut cost = Cost { opened: 0, received: 0 };
+    let mut cost = Cost { opened: 0, received: 0, walks: Vec::new() };
     for line in std::fs::read_to_string(node.path(TRACE))?.lines() {
         let answer = line.rsplit_once(" = ").map_or("", |(_, answer)| answer);
         if line.starts_with("openat(") || line.starts_with("openat2(") {
             cost.opened += 1;
+        } else if line.starts_with("sendto(") {
+            let of_all_links =
+                line.contains("RTM_GETADDR") && line.contains("NLM_F_DUMP") && line.contains("ifa_index=0");
+            if of_all_links || line.contains("NFT_MSG_GETRULE") {
+                cost.walks.push(line.to_owned());
+            }
         } else if let Ok(received) = answer.parse::<u64>() {
             cost.received += received;
         }
@@ -235,6 +243,12 @@ fn forwards_of_others_are_not_read() -> Result<()> {
                 full.received <= empty.received + HEAD,
                 "{patch}: {verb} looks at others: {empty:?}, on a full node {full:?}"
             );
+            // The record has the numbers of rules and table.
+            ensure!(
+                kind == "iptables" || *verb != "DEL" || full.walks.is_empty(),
+                "{patch}: {verb} looks at rules: {:?}",
+                full.walks
+            );
         }
         let after = sole()?;
         let own =
@@ -276,6 +290,8 @@ fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
     let full = life()?;
     for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
         ensure!(full.opened <= empty.opened + 2, "{verb} opens more: {empty:?}, on a full node {full:?}");
+        let listings: Vec<&String> = full.walks.iter().filter(|line| line.contains("RTM_GETADDR")).collect();
+        ensure!(listings.is_empty(), "{verb} looks at all links of the node: {listings:?}");
     }
     // What a record gets after the index was filled is found too: an address of a plugin of ours, and of one behind a
     // native plugin.

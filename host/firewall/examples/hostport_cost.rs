@@ -52,7 +52,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             timed(&mut check, started);
             let started = Instant::now();
-            own.nft_remove(&mut nft, &handles)?;
+            let table = own.nft_table(&mut nft)?;
+            own.nft_remove(&mut nft, &handles, table)?;
             timed(&mut remove, started);
         }
         println!("{wanted:10}  {:6}  {:5}  {:6}", median(ensure), median(check), median(remove));

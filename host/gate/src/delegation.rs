@@ -15,6 +15,7 @@ use postern_state::{Backups, StateError};
 use postern_types::{ErrorCode, OpError, SubnetFile};
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The greatest size of a subnet file, in bytes. flanneld writes about 150.
 const LIMIT: u64 = 64 << 10;
@@ -28,7 +29,7 @@ pub struct Delegation {
     /// The delegate.
     pub plugin: String,
     /// Its configuration, in the native plugin's form.
-    pub text: String,
+    pub text: Arc<String>,
     /// The same, as it is exchanged for the request's.
     conf: NetConf,
     /// The contents of the subnet file, where that was needed.
@@ -39,7 +40,7 @@ pub struct Delegation {
 
 impl Delegation {
     fn new(plugin: String, json: Json, subnet: Option<Subnet>) -> Result<Self, OpError> {
-        let text = print::compact(&json);
+        let text = Arc::new(print::compact(&json));
         let conf = NetConf::parse(json).map_err(|error| invalid(&plugin, &error.to_string()))?;
         Ok(Self { plugin, text, conf, subnet, of_native: false })
     }

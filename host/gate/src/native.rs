@@ -72,7 +72,7 @@ pub fn allowed(path: PathBuf) -> Allowed {
 /// # Errors
 /// The delegate's own error object; code 0 if it failed without one; code 999 if it can't be understood.
 pub fn run(path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResult>, Error> {
-    run_with(path, session, verb, session.request.stdin.clone())
+    run_with(path, session, verb, session.request.stdin.to_string())
 }
 
 /// As [`run`], with this standard input.

@@ -308,7 +308,7 @@ mod tests {
             ifname: "eth0".to_owned(),
             path: String::new(),
             env: Vec::new(),
-            stdin: String::new(),
+            stdin: std::sync::Arc::default(),
             conf: NetConf::parse(conf).unwrap(),
             version: Version::LATEST,
         };

@@ -13,6 +13,7 @@ use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, code};
 use postern_policy::Granted;
 use postern_types::{Capability, ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time that a sandbox that can't be sent to has to report why it ended.
@@ -91,7 +92,7 @@ pub fn start(request: &Request, verb: Verb, granted: &Granted) -> Start {
         env: std::iter::once(("CNI_COMMAND".to_owned(), verb.as_str().to_owned()))
             .chain(request.env.iter().cloned())
             .collect(),
-        stdin: request.stdin.clone(),
+        stdin: Arc::clone(&request.stdin),
         limits: granted.limits().of_guest(),
     }
 }

@@ -453,7 +453,8 @@ pub fn request(
         path: env.path.clone(),
         env: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())).collect(),
         stdin: String::from_utf8(stdin.to_vec())
-            .map_err(|_| Error::decoding("error unmarshall network config: it is not UTF-8"))?,
+            .map_err(|_| Error::decoding("error unmarshall network config: it is not UTF-8"))?
+            .into(),
         conf,
         version,
     })

@@ -35,6 +35,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The request that the protocol reads from environment and standard input.
@@ -56,7 +57,7 @@ pub struct Request {
     /// The environment that a guest sees: only `CNI_*`, without `CNI_COMMAND`, which each run sets.
     pub env: Vec<(String, String)>,
     /// Standard input, unchanged.
-    pub stdin: String,
+    pub stdin: Arc<String>,
     /// The configuration from standard input.
     pub conf: NetConf,
     /// The version in which results are printed.
@@ -317,7 +318,7 @@ impl Session {
         let request = &mut session.request;
         request.plugin.clone_from(&self.request.plugin);
         request.path.clone_from(&self.request.path);
-        request.stdin.clone_from(&self.request.stdin);
+        request.stdin = Arc::clone(&self.request.stdin);
         session.runner = Rc::clone(&self.runner);
         session.home = self.home.clone();
         session.share(&self.nft);
@@ -339,7 +340,7 @@ impl Session {
             ifname: header.ifname.clone(),
             path: String::new(),
             env: Vec::new(),
-            stdin: String::new(),
+            stdin: Arc::default(),
             conf: NetConf { name: header.network.clone(), ..NetConf::unread(Json::Null) },
             version: Version::LATEST,
         };

@@ -59,17 +59,19 @@ pub fn write(to: impl AsFd, bytes: &[u8], deadline: Instant) -> nix::Result<()> 
 /// It can't be read, or it does not end before the deadline.
 pub fn read_input(limit: usize, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut piece = [0; PIECE];
     while bytes.len() <= limit {
         ready(io::stdin(), PollFlags::POLLIN, deadline)?;
         // It is not read through `Stdin`, because poll(2) can't see its buffer.
-        let length = match nix::unistd::read(io::stdin(), &mut piece) {
+        // The more there was, the more is read at once.
+        let before = bytes.len();
+        bytes.resize(before + before.max(PIECE).min(limit + 1 - before), 0);
+        let read = nix::unistd::read(io::stdin(), bytes.get_mut(before..).unwrap_or_default());
+        bytes.truncate(before + *read.as_ref().unwrap_or(&0));
+        match read {
             Ok(0) => break,
-            Ok(length) => length,
-            Err(Errno::EINTR | Errno::EAGAIN) => continue,
+            Ok(_) | Err(Errno::EINTR | Errno::EAGAIN) => {}
             Err(errno) => return Err(errno.into()),
-        };
-        bytes.extend(piece.iter().take(length));
+        }
     }
     Ok(bytes)
 }

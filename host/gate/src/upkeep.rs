@@ -31,7 +31,7 @@ impl Removal {
 
     /// Lets native IPAM programs run: they are found in `path`, as in `CNI_PATH`, and get `config`.
     pub fn run_programs(&mut self, path: &str, config: String) {
-        self.0.request.stdin = config;
+        self.0.request.stdin = config.into();
         path.clone_into(&mut self.0.request.path);
     }
 

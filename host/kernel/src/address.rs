@@ -62,14 +62,17 @@ impl Netlink {
         self.addresses_of(AddressFamily::Unspec)
     }
 
-    /// True if a link of the namespace has this address, in whatever VRF. On a full node this reads no other addresses of
-    /// IPv6: each link has one.
+    /// True if a link of the namespace has this address, up or down, in whatever VRF. A dump would look at each link, so
+    /// its cost would grow with the node.
     ///
     /// # Errors
     /// As [`Netlink::all_addresses`].
     pub fn has_address(&self, address: IpAddr) -> Result<bool> {
-        if address.is_ipv4() {
-            return Ok(self.addresses_of(AddressFamily::Inet)?.iter().any(|(_, have)| have.net.addr() == address));
+        if let IpAddr::V4(address) = address {
+            return match self.is_source(address)? {
+                Some(is_source) => Ok(is_source),
+                None => Ok(self.addresses_of(AddressFamily::Inet)?.iter().any(|(_, have)| have.net.addr() == address)),
+            };
         }
         let subject = Subject { operation: "look for", object: &address };
         let mut message = AddressMessage::default();

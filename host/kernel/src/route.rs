@@ -6,7 +6,9 @@ use crate::netlink::Netlink;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+};
 use nix::errno::Errno;
 use nix::libc;
 use postern_netlink::Request;
@@ -36,6 +38,8 @@ const RTAX_ADVMSS: u16 = 8;
 /// The main table, `RT_TABLE_MAIN`.
 pub const MAIN_TABLE: u32 = 254;
 const MAIN: u32 = MAIN_TABLE;
+/// The multicast group of all hosts (RFC 1112).
+const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
 impl Netlink {
     /// Adds a route through link `oif`. As in the native plugins the request says "create" and neither "exclusive" nor
@@ -158,6 +162,26 @@ impl Netlink {
     /// As [`Netlink::is_local`].
     pub fn link_towards(&self, address: IpAddr) -> Result<Option<u32>> {
         Ok(self.way(address)?.filter(|(kind, _)| *kind == libc::RTN_UNICAST).and_then(|(_, link)| link))
+    }
+
+    /// True if a packet of this host can have this source, because a link has the address; `None` if the kernel doesn't
+    /// tell. The destination is a multicast group: for it the kernel looks for the link with the source address first,
+    /// and for no route (`ip_route_output_key_hash_rcu` of its `net/ipv4/route.c`).
+    pub(crate) fn is_source(&self, address: Ipv4Addr) -> Result<Option<bool>> {
+        let subject = Subject { operation: "look for", object: &address };
+        let group = IpNet::from(IpAddr::V4(ALL_HOSTS));
+        let mut message = destination(group).map_err(|why| subject.invalid(&why))?.build();
+        message.header.table = 0;
+        message.header.protocol = RouteProtocol::Unspec;
+        message.header.kind = RouteType::Unspec;
+        message.header.source_prefix_length = 32;
+        message.attributes.push(RouteAttribute::Source(RouteAddress::Inet(address)));
+        match self.get(subject, &RouteNetlinkMessage::GetRoute(message), |payload| u8_at(payload, 7)) {
+            Ok(kind) => Ok((kind == libc::RTN_MULTICAST).then_some(true)),
+            Err(error) if error.is(Errno::ENETUNREACH) => Ok(Some(false)),
+            Err(error) if error.errno.is_some() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the kind of route that packets to this address take, and their outgoing link.

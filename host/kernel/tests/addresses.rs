@@ -71,9 +71,25 @@ fn ipv4_addresses_have_a_broadcast_address() {
         let v4: Vec<_> = found.iter().map(|a| a.net.to_string()).filter(|text| !text.contains(':')).collect();
         assert_eq!(v4, ["10.1.2.3/24", "192.0.2.1/30", "198.51.100.1/31", "203.0.113.9/32"]);
         assert!(found.iter().all(|a| a.scope == if a.net.addr().is_ipv4() { 0 } else { 253 }));
-        for (address, has) in [("192.0.2.1", true), ("192.0.2.3", false), ("192.0.2.2", false), ("fd00::7", false)] {
+        // On a link that is down, beside one that is up; no route leads anywhere.
+        let (up, _) = veth(&netlink, "eth7", "other7");
+        netlink.add_address(up.index, net("10.7.0.3/24")).unwrap();
+        netlink.set_up(up.index).unwrap();
+        netlink.set_down(own.index).unwrap();
+        for (address, has) in [
+            ("192.0.2.1", true),
+            ("192.0.2.3", false),
+            ("192.0.2.2", false),
+            ("203.0.113.9", true),
+            ("10.7.0.3", true),
+            ("10.7.0.255", false),
+            ("10.7.0.4", false),
+            ("fd00::7", false),
+        ] {
             assert_eq!(netlink.has_address(address.parse().unwrap()).unwrap(), has, "{address}");
         }
+        netlink.delete_link(up.index).unwrap();
+        netlink.set_up(own.index).unwrap();
         without_dad("other");
         netlink.add_address(other.index, net("fd00::7/64")).unwrap();
         assert!(netlink.has_address("fd00::7".parse().unwrap()).unwrap());

@@ -67,7 +67,8 @@ fn start() -> Start {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .to_vec(),
         stdin: r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"cni0","ipam":{"type":"host-local"}}"#
-            .to_owned(),
+            .to_owned()
+            .into(),
         limits: Limits::default(),
     }
 }

@@ -3,6 +3,7 @@
 use crate::limits::Ceiling;
 use crate::wasi::{Input, Output, OverLimit};
 use postern_types::{OpError, Operation, Reply, Start};
+use std::sync::Arc;
 use wasmtime::component::ResourceTable;
 
 /// The receiver of a guest's calls.
@@ -40,7 +41,7 @@ impl State {
             table,
             ceiling: Ceiling::new(&limits),
             env: start.env,
-            stdin: Input::new(start.stdin.into_bytes()),
+            stdin: Input::new(Arc::unwrap_or_clone(start.stdin).into_bytes()),
             stdout: Output::new(limits.stdout, OverLimit::Trap),
             stderr: Output::new(limits.stderr, OverLimit::Drop),
             #[cfg(feature = "wasi")]

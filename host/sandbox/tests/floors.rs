@@ -36,7 +36,7 @@ fn start(command: &str, arguments: &str, stdin: &str) -> Start {
     let env = [("CNI_COMMAND", command), ("CNI_CONTAINERID", "c1"), ("CNI_IFNAME", "eth0"), ("CNI_ARGS", arguments)];
     Start {
         env: env.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
-        stdin: stdin.to_owned(),
+        stdin: Arc::new(stdin.to_owned()),
         limits: Limits::default(),
     }
 }
@@ -91,7 +91,7 @@ fn stock(engine: &Engine, component: &Component, start: &Start) -> ProgramOutcom
     wasmtime_wasi::p2::add_to_linker_sync(&mut linker).unwrap();
     let (stdout, stderr) = (MemoryOutputPipe::new(1 << 20), MemoryOutputPipe::new(1 << 20));
     let context = WasiCtx::builder()
-        .stdin(MemoryInputPipe::new(start.stdin.clone()))
+        .stdin(MemoryInputPipe::new(start.stdin.as_bytes().to_vec()))
         .stdout(stdout.clone())
         .stderr(stderr.clone())
         .envs(&start.env)

@@ -6,7 +6,9 @@ use crate::trust::trust_owner;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 use std::fs::{File, TryLockError};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -192,6 +194,30 @@ pub(crate) fn lock_before(file: &File, path: &Path, deadline: Instant) -> Result
         }
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// A set of hashes, or of what is hashed already.
+pub type ByHash<T> = HashSet<T, BuildHasherDefault<Hashed>>;
+
+/// A hasher of values that are hashes of SHA-256. Nobody can choose them so that they meet in the set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let part = chunk.iter().fold(0, |part, byte| part << 8 | u64::from(*byte));
+            self.0 = self.0.rotate_left(1) ^ part;
+        }
+    }
+
+    fn write_u128(&mut self, number: u128) {
+        self.0 ^= u64::try_from(number & u128::from(u64::MAX)).unwrap_or_default();
     }
 }
 

@@ -10,7 +10,7 @@ pub use held::{Held, networks};
 
 use crate::dir::Dir;
 use crate::error::{Result, StateError};
-use crate::files::{digest, short_hex};
+use crate::files::{ByHash, digest, short_hex};
 use crate::lease_dir::{DirLock, FileId, LeaseDir, Slot};
 use crate::lease_index::{Entry, Index, Key, Mark, Place, boot_number, key_of};
 use ipnet::IpNet;
@@ -38,7 +38,7 @@ impl Owner {
     /// Returns the text in its lease file.
     #[must_use]
     pub fn text(&self) -> String {
-        format!("{}\r\n{}", self.container_id.trim(), self.ifname)
+        text_of(&self.container_id, &self.ifname)
     }
 
     /// Returns the text in a lease file of a very old native plugin.
@@ -51,6 +51,11 @@ impl Owner {
         let (container_id, ifname) = text.split_once("\r\n").unwrap_or((text, ""));
         Self::new(container_id, ifname)
     }
+}
+
+/// Returns the text in the lease file of an owner.
+fn text_of(container_id: &str, ifname: &str) -> String {
+    [container_id.trim(), "\r\n", ifname].concat()
 }
 
 /// An address that was taken.
@@ -213,7 +218,7 @@ impl Leases {
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn retain(
         &self,
-        valid: &[Owner],
+        valid: &[(&str, &str)],
         spared: impl Fn(&Owner, IpAddr) -> bool,
         deadline: Instant,
     ) -> Result<Vec<(IpAddr, Owner)>> {
@@ -230,8 +235,9 @@ impl Leases {
             }
             lock = session._lock;
         }
-        let valid: HashSet<String> =
-            valid.iter().flat_map(|owner| [owner.text(), owner.old_text().to_owned()]).collect();
+        let texts =
+            |(container_id, ifname): &(&str, &str)| [text_of(container_id, ifname), container_id.trim().to_owned()];
+        let valid: HashSet<String> = valid.iter().flat_map(texts).collect();
         let mut kept = Vec::new();
         for (entry, text) in self.scan(false)? {
             if valid.contains(&text) || spared(&Owner::of(&text), entry.address) {
@@ -332,13 +338,15 @@ impl Leases {
 }
 
 /// Returns the leases that the index doesn't show as those of a valid owner.
-fn entries_to_collect(index: &Index, valid: &[Owner]) -> std::io::Result<Vec<Entry>> {
+fn entries_to_collect(index: &Index, valid: &[(&str, &str)]) -> std::io::Result<Vec<Entry>> {
     let mut entries = index.entries()?;
-    let known: HashSet<Key> = valid.iter().map(|owner| key_of(&owner.text())).collect();
-    entries.retain(|entry| !known.contains(&entry.key));
+    let retain = |entries: &mut Vec<Entry>, text: &dyn Fn(&(&str, &str)) -> Key| {
+        let known: ByHash<u128> = valid.iter().map(|owner| u128::from_ne_bytes(text(owner))).collect();
+        entries.retain(|entry| !known.contains(&u128::from_ne_bytes(entry.key)));
+    };
+    retain(&mut entries, &|(container_id, ifname)| key_of(&text_of(container_id, ifname)));
     if !entries.is_empty() {
-        let old: HashSet<Key> = valid.iter().map(|owner| key_of(owner.old_text())).collect();
-        entries.retain(|entry| !old.contains(&entry.key));
+        retain(&mut entries, &|(container_id, _)| key_of(container_id.trim()));
     }
     Ok(entries)
 }

@@ -65,7 +65,9 @@ impl From<io::Error> for ChannelError {
 pub fn send(stream: &UnixStream, message: &impl Serialize, deadline: Option<Instant>) -> Result<(), ChannelError> {
     let mut bytes = vec![0; HEADER];
     serde_json::to_writer(&mut bytes, message).map_err(ChannelError::Malformed)?;
-    write(stream, bytes, MAX_MESSAGE, deadline)
+    let length = length(bytes.len() - HEADER, MAX_MESSAGE)?;
+    bytes.iter_mut().zip(length).for_each(|(to, from)| *to = from);
+    write(stream, &bytes, deadline)
 }
 
 /// Sends a message to a sandbox, with the standard input of the guest that it starts.
@@ -83,23 +85,20 @@ pub fn send_to_sandbox(
         return Err(ChannelError::TooLarge(start.stdin.len()));
     }
     send(stream, message, deadline)?;
-    write(stream, [&[0; HEADER], start.stdin.as_bytes()].concat(), MAX_INPUT, deadline)
+    // It may be long, and is not copied behind its length. One message of both needs a call that a sandbox has not.
+    write(stream, &length(start.stdin.len(), MAX_INPUT)?, deadline)?;
+    write(stream, start.stdin.as_bytes(), deadline)
 }
 
-/// Sends a length and as many bytes, at most `most`. `bytes` has room for the length in front.
-fn write(
-    mut stream: &UnixStream,
-    mut bytes: Vec<u8>,
-    most: usize,
-    deadline: Option<Instant>,
-) -> Result<(), ChannelError> {
-    let size = bytes.len() - HEADER;
+/// Returns the bytes of a length of at most `most`.
+fn length(size: usize, most: usize) -> Result<[u8; HEADER], ChannelError> {
     let length = u32::try_from(size).ok().filter(|_| size <= most).ok_or(ChannelError::TooLarge(size))?;
-    for (to, from) in bytes.iter_mut().zip(length.to_le_bytes()) {
-        *to = from;
-    }
+    Ok(length.to_le_bytes())
+}
 
-    let mut rest = bytes.as_slice();
+/// Sends all these bytes.
+fn write(mut stream: &UnixStream, bytes: &[u8], deadline: Option<Instant>) -> Result<(), ChannelError> {
+    let mut rest = bytes;
     while !rest.is_empty() {
         if let Some(deadline) = deadline {
             stream.set_write_timeout(Some(remaining(deadline)?))?;
@@ -130,7 +129,7 @@ pub fn receive_in_sandbox(stream: &UnixStream, deadline: Option<Instant>) -> Res
     let mut message = receive(stream, deadline)?;
     if let ToSandbox::Start(start) = &mut message {
         let invalid = |error| ChannelError::Io(io::Error::new(ErrorKind::InvalidData, error));
-        start.stdin = String::from_utf8(read(stream, MAX_INPUT, deadline)?).map_err(invalid)?;
+        start.stdin = String::from_utf8(read(stream, MAX_INPUT, deadline)?).map_err(invalid)?.into();
     }
     Ok(message)
 }
@@ -200,7 +199,7 @@ mod tests {
         }
         let longest = "x".repeat(MAX_INPUT);
         for stdin in ["", "{\"name\": \"n\u{fc}\"}\n", longest.as_str()] {
-            let start = Start { env: Vec::new(), stdin: stdin.to_owned(), limits: Limits::default() };
+            let start = Start { env: Vec::new(), stdin: stdin.to_owned().into(), limits: Limits::default() };
             let start = ToSandbox::Start(start);
             // The socket has no room for the longest: the sandbox reads meanwhile.
             thread::scope(|scope| {
@@ -210,7 +209,7 @@ mod tests {
             });
         }
         // Nothing of it is sent: the answer is not taken for the input.
-        let start = Start { env: Vec::new(), stdin: "x".repeat(MAX_INPUT + 1), limits: Limits::default() };
+        let start = Start { env: Vec::new(), stdin: "x".repeat(MAX_INPUT + 1).into(), limits: Limits::default() };
         let sent = send_to_sandbox(&gate, &ToSandbox::Start(start), soon());
         assert!(matches!(sent, Err(ChannelError::TooLarge(_))), "{sent:?}");
         let answer = ToSandbox::Answer(Ok(Reply::MaybeLink(None)));

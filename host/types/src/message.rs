@@ -2,15 +2,17 @@
 
 use crate::{OpError, Operation, Reply};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The data of the run that the guest can see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The `CNI_*` variables, and no others.
     pub env: Vec<(String, String)>,
-    /// The network configuration, as the runtime sent it. It is not part of the JSON: see [`crate::channel`].
+    /// The network configuration, as the runtime sent it. It is not part of the JSON: see [`crate::channel`]. It may be
+    /// long, so the guests of a run share it.
     #[serde(skip)]
-    pub stdin: String,
+    pub stdin: Arc<String>,
     /// The limits of the guest.
     pub limits: Limits,
 }

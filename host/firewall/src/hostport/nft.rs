@@ -180,12 +180,27 @@ impl HostPorts {
         self.rules().is_complete(of_chain)
     }
 
-    /// Removes the attachment's rules, and no others of the container. Returns the number of rules. If the handles
-    /// don't lead to all of them, they are found by their content.
+    /// Returns the kernel's number of the table of the rules; `None` if it is absent. If it is the same before and after
+    /// [`HostPorts::nft_ensure`], the rules are in that table.
+    ///
+    /// # Errors
+    /// The kernel refuses to show it, or the deadline passes.
+    pub fn nft_table(&self, nft: &mut Nft) -> Result<Option<u64>, FirewallError> {
+        Ok(nft.table(shared_of(self.is_v6()).table)?.and_then(|table| table.handle))
+    }
+
+    /// Removes the attachment's rules, and no others of the container. Returns the number of rules. With the number of
+    /// their table, no rule is read. If the handles don't lead to all of them, they are found by their content.
     ///
     /// # Errors
     /// The kernel refuses, or the deadline passes. It is no error if nothing is there.
-    pub fn nft_remove(&self, nft: &mut Nft, handles: &[u64]) -> Result<usize, FirewallError> {
+    pub fn nft_remove(&self, nft: &mut Nft, handles: &[u64], table: Option<u64>) -> Result<usize, FirewallError> {
+        let rules = self.rules();
+        if let Some(table) = table
+            && rules.remove_numbered(nft, handles, table)?
+        {
+            return Ok(handles.len());
+        }
         let forwards: HashSet<(u8, u16, IpAddr, u16)> = self
             .own_forwards()
             .iter()
@@ -198,7 +213,7 @@ impl HostPorts {
                 None => rule::destination_of(&expressions) == Some(self.address.addr()),
             }
         };
-        self.rules().remove(nft, handles, goes).map(|removed| removed.entries)
+        rules.remove(nft, handles, goes).map(|removed| removed.entries)
     }
 }
 

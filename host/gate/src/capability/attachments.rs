@@ -22,12 +22,14 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Attachments) -> Result<Repl
 /// `attachments.collect`.
 fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
-    let valid: Vec<(String, String)> =
-        valid.into_iter().map(|valid| (valid.container_id.clone(), valid.ifname.clone())).collect();
     let mut removed = collect::stale_sections(gate.session)?;
-    for capability in Capability::ALL.iter().filter(|capability| gate.front.granted().has(**capability)) {
-        if let Some(unrecorded) = capability::facts(*capability).unrecorded {
-            removed += unrecorded(gate.session, &valid)?;
+    let granted = Capability::ALL.iter().filter(|capability| gate.front.granted().has(**capability));
+    let unrecorded: Vec<_> = granted.filter_map(|capability| capability::facts(*capability).unrecorded).collect();
+    if !unrecorded.is_empty() {
+        let valid: Vec<(String, String)> =
+            valid.into_iter().map(|valid| (valid.container_id.clone(), valid.ifname.clone())).collect();
+        for remove in unrecorded {
+            removed += remove(gate.session, &valid)?;
         }
     }
     Ok(Reply::Removed(u32::try_from(removed).unwrap_or(u32::MAX)))

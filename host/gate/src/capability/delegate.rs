@@ -101,7 +101,7 @@ fn add(gate: &mut Gate<'_>, config: &str) -> Result<Reply, OpError> {
     gate.session.gone(|effect| Delegated::of(effect).is_some());
     let [_, _, directory] = named(&gate.session.request.conf);
     let directory = delegation::place(gate.session, &directory)?;
-    gate.session.intend(Delegated { plugin, native, config: text.clone(), directory: directory.clone() })?;
+    gate.session.intend(Delegated { plugin, native, config: text.to_string(), directory: directory.clone() })?;
     if let Some(directory) = directory {
         delegation::write(gate.session, &directory, &text)?;
     }

@@ -141,10 +141,8 @@ pub fn release_own(session: &mut Session) -> Result<(), OpError> {
 /// `leases.retain`.
 fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
-    let owners: Vec<Owner> = valid
-        .iter()
-        .map(|valid| Owner { container_id: valid.container_id.clone(), ifname: valid.ifname.clone() })
-        .collect();
+    let owners: Vec<(&str, &str)> =
+        valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
     // Rules go first, of all plugins.
     collect::stale_sections(gate.session)?;
     let mut freed = 0;

@@ -222,13 +222,10 @@ fn ensure(
     }
     claims.note(&wanted)?;
     for (effect, is_first) in effects.iter().zip(is_first) {
-        let rules = effect.rules(key.clone());
         match backend {
-            Backend::Nftables => {
-                let handles = rules.nft_ensure(&mut *gate.session.nft()?, is_first).map_err(firewall_error)?;
-                gate.session.known_by(&Effect::from(effect.clone()), &handles);
-            }
+            Backend::Nftables => effect.make_by_nftables(gate.session, is_first)?,
             Backend::Iptables => {
+                let rules = effect.rules(key.clone());
                 let handles = rules.iptables_ensure(gate.session.program_runner()).map_err(firewall_error)?;
                 gate.session.known_by(&Effect::from(effect.clone()), &handles);
             }

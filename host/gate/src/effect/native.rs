@@ -23,14 +23,14 @@ pub struct Native {
 impl Native {
     /// Returns the effect of a program that is run now.
     pub fn of_run(plugin: &str, session: &Session) -> Self {
-        let config = session.is_delegate().then(|| session.request.stdin.clone());
+        let config = session.is_delegate().then(|| session.request.stdin.to_string());
         Self { plugin: plugin.to_owned(), config }
     }
 
     fn del(&self, session: &Session) -> Result<(), Error> {
         let program = native::find(&self.plugin, &session.request.path)?;
-        let config = self.config.as_ref().unwrap_or(&session.request.stdin);
-        native::run_with(&program, session, Verb::Del, config.clone()).map(drop)
+        let config = self.config.clone().unwrap_or_else(|| session.request.stdin.to_string());
+        native::run_with(&program, session, Verb::Del, config).map(drop)
     }
 }
 

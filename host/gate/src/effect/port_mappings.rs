@@ -65,9 +65,38 @@ impl PortMappings {
 
     /// Returns the rule handles of this effect that the attachment's record lists.
     pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
+        self.numbers(session).0
+    }
+
+    /// Returns the handles of its rules that the attachment's record lists, and the number of their table, if the record
+    /// has it.
+    fn numbers(&self, session: &Session) -> (Vec<u64>, Option<u64>) {
         let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-        let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
-        own.flat_map(|noted| noted.handles).collect()
+        let (mut handles, mut table) = (Vec::new(), None);
+        for noted in effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self)) {
+            handles.extend(noted.handles);
+            table = noted.tables.first().copied();
+        }
+        (handles, table)
+    }
+
+    /// Makes the rules in nftables, and notes their numbers. With `is_first`, the attachment has none: no rules of others
+    /// are searched. The noted handles must be all of the attachment's; the next look searches otherwise.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the deadline passes.
+    pub(crate) fn make_by_nftables(&self, session: &mut Session, is_first: bool) -> Result<(), OpError> {
+        let rules = self.rules(session.masquerade_key());
+        let mut nft = session.nft()?;
+        let before = rules.nft_table(&mut nft).map_err(firewall_error)?;
+        let handles = rules.nft_ensure(&mut nft, is_first).map_err(firewall_error)?;
+        let after = rules.nft_table(&mut nft).map_err(firewall_error)?;
+        drop(nft);
+        if handles.len() == rules.nft_count() {
+            let tables: Vec<u64> = after.into_iter().filter(|_| before == after).collect();
+            session.known_in(&self.clone().into(), &handles, &tables);
+        }
+        Ok(())
     }
 
     /// Forgets the tracked UDP connections to its ports that were led to the container. With `all`, it forgets those
@@ -148,11 +177,7 @@ impl PortMappings {
                 if is_there.map_err(firewall_error)? {
                     return Ok(Reapplied::Complete);
                 }
-                let handles = rules.nft_ensure(&mut *session.nft()?, false).map_err(firewall_error)?;
-                // The noted handles must be all of the attachment's. The next look searches otherwise.
-                if handles.len() == rules.nft_count() {
-                    session.known_by(&self.clone().into(), &handles);
-                }
+                self.make_by_nftables(session, false)?;
             }
             Backend::Iptables => {
                 if rules.iptables_check(&self.handles(session), session.program_runner()).map_err(firewall_error)? {
@@ -197,8 +222,8 @@ impl Leaves for PortMappings {
         let rules = self.rules(session.masquerade_key());
         match self.backend {
             Backend::Nftables => {
-                let handles = self.handles(session);
-                session.unless_absent(|nft| rules.nft_remove(nft, &handles))?;
+                let (handles, table) = self.numbers(session);
+                session.unless_absent(|nft| rules.nft_remove(nft, &handles, table))?;
             }
             Backend::Iptables => {
                 rules.iptables_remove(&self.handles(session), session.program_runner()).map_err(firewall_error)?;

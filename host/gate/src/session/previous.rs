@@ -195,7 +195,7 @@ mod tests {
             ifname: "eth0".to_owned(),
             path: String::new(),
             env: Vec::new(),
-            stdin: String::new(),
+            stdin: std::sync::Arc::default(),
             conf: NetConf::parse(Json::parse(conf.as_bytes(), 4096).unwrap()).unwrap(),
             version: Version::LATEST,
         };

@@ -47,7 +47,7 @@ impl FullWasi {
         let stderr = Shared::new(Output::new(start.limits.stderr, OverLimit::Drop));
         // Settings left out are absent: arguments, directories, networks, name resolution.
         let context = WasiCtx::builder()
-            .stdin(MemoryInputPipe::new(start.stdin.clone()))
+            .stdin(MemoryInputPipe::new(start.stdin.as_bytes().to_vec()))
             .stdout(stdout.clone())
             .stderr(stderr.clone())
             .envs(&start.env)

@@ -41,7 +41,8 @@ impl Sandbox {
     }
 
     fn begin(&self) {
-        let start = Start { env: vec![("CNI_COMMAND".into(), "ADD".into())], stdin: "{}".into(), limits: LIMITS };
+        let start =
+            Start { env: vec![("CNI_COMMAND".into(), "ADD".into())], stdin: "{}".to_owned().into(), limits: LIMITS };
         send_to_sandbox(&self.channel, &ToSandbox::Start(start), deadline()).unwrap();
     }
 

@@ -213,7 +213,7 @@ fn old_files_with_only_the_container() {
     scratch.native_add("10.0.0.3", "old\n");
     assert_eq!(leases.held(&owner("old"), soon()).unwrap(), [ip("10.0.0.3")]);
     assert!(reserve(&leases, "old", &[SMALL], &[]).unwrap_err().contains("10.0.0.3 has been allocated to old"));
-    assert_eq!(leases.retain(&[owner("old")], |_, _| false, soon()).unwrap(), []);
+    assert_eq!(leases.retain(&[("old", "eth0")], |_, _| false, soon()).unwrap(), []);
     assert_eq!(leases.release(&owner("old"), soon()).unwrap(), [ip("10.0.0.3")]);
     // The native plugin doesn't accept a line feed alone as separator either.
     scratch.native_add("10.0.0.4", "box\neth0");
@@ -230,7 +230,7 @@ fn retain_removes_all_others_whoever_wrote_them() {
     scratch.native_add("10.9.9.9", "native\r\nnet1");
     scratch.native_add("10.9.9.10", "old");
     std::fs::write(scratch.file("notes.txt"), "keep").unwrap();
-    let removed = leases.retain(&[owner("b")], |_, _| false, soon()).unwrap();
+    let removed = leases.retain(&[("b", "eth0")], |_, _| false, soon()).unwrap();
     assert_eq!(
         removed,
         [
@@ -257,11 +257,14 @@ fn retain_opens_no_lease_of_the_valid_where_the_index_is_believed() {
     assert!(believed(&leases));
     // Written in place, so that a reader sees another owner.
     std::fs::write(scratch.file("10.0.0.2"), "other\r\neth0").unwrap();
-    assert_eq!(leases.retain(&[owner("a"), owner("b"), owner("c")], |_, _| false, soon()).unwrap(), []);
-    assert_eq!(leases.retain(&[owner("a"), owner("b")], |_, _| false, soon()).unwrap(), [(ip("10.0.0.4"), owner("c"))]);
+    assert_eq!(leases.retain(&[("a", "eth0"), ("b", "eth0"), ("c", "eth0")], |_, _| false, soon()).unwrap(), []);
+    assert_eq!(
+        leases.retain(&[("a", "eth0"), ("b", "eth0")], |_, _| false, soon()).unwrap(),
+        [(ip("10.0.0.4"), owner("c"))]
+    );
     assert!(believed(&leases));
     // A lease without valid owner that contradicts the index: all files are read.
-    assert_eq!(leases.retain(&[owner("b")], |_, _| false, soon()).unwrap(), [(ip("10.0.0.2"), owner("other"))]);
+    assert_eq!(leases.retain(&[("b", "eth0")], |_, _| false, soon()).unwrap(), [(ip("10.0.0.2"), owner("other"))]);
     assert_eq!(leases.held(&owner("b"), soon()).unwrap(), [ip("10.0.0.3")]);
     assert!(believed(&leases));
 }

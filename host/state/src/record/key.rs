@@ -54,18 +54,16 @@ impl RecordKey {
     /// Returns the key of a file with this name, which may be one of Postern 0.1.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        if !name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-            return None;
-        }
         let (network, attachment) = match name.len() {
-            32 => (None, name),
+            32 => (None, name.as_bytes()),
             48 => {
-                let (network, attachment) = name.split_at_checked(16)?;
-                (Some(NetworkKey(u64::from_str_radix(network, 16).ok()?)), attachment)
+                let (network, attachment) = name.as_bytes().split_at_checked(16)?;
+                (Some(NetworkKey(number(network)?)), attachment)
             }
             _ => return None,
         };
-        Some(Self { network, attachment: u128::from_str_radix(attachment, 16).ok()? })
+        let (high, low) = attachment.split_at_checked(16)?;
+        Some(Self { network, attachment: u128::from(number(high)?) << 64 | u128::from(number(low)?) })
     }
 
     /// Returns the name of the file.
@@ -105,7 +103,7 @@ impl Eq for RecordKey {}
 
 impl Hash for RecordKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.attachment.hash(state);
+        state.write_u128(self.attachment);
     }
 }
 
@@ -113,6 +111,18 @@ impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file_name())
     }
+}
+
+/// Reads hexadecimal digits in lower case. A collection reads the names of all records.
+fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |number, digit| {
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(number << 4 | u64::from(value))
+    })
 }
 
 /// Returns the first bytes of a hash.

@@ -4,7 +4,7 @@ use super::lines::{Fault, parse};
 use super::{CORRUPT, Effect, Header, NetworkKey, RecordKey, Section, locked_file, name_in, open_directory};
 use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
-use crate::files::{Directory, read_all};
+use crate::files::{ByHash, Directory, read_all};
 use nix::sys::stat::{FileStat, SFlag};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -92,7 +92,7 @@ pub struct Valid {
     /// The network. Records of other networks are not considered.
     pub network: NetworkKey,
     /// Its valid attachments.
-    pub attachments: HashSet<RecordKey>,
+    pub attachments: ByHash<RecordKey>,
 }
 
 /// Returns those records of a network that aren't valid. The files of all others are not opened, as their names
