@@ -13,6 +13,7 @@ pub fn has(kind: &str) -> Result<bool> {
     let make = match kind {
         "vlan" => "ip link add link probe0 name probe2 type vlan id 5".to_owned(),
         "ipvlan" | "macvlan" => format!("ip link add link probe0 name probe2 type {kind}"),
+        "vrf" => "ip link add probe2 type vrf table 9".to_owned(),
         "tap" => "ip tuntap add dev probe2 mode tap".to_owned(),
         kind => format!("ip link add probe2 type {kind}"),
     };

@@ -354,3 +354,55 @@ fn entries<'a>(printed: &'a Value, key: &str) -> &'a [Value] {
 fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
     entry.get(key).and_then(Value::as_str).unwrap_or_default()
 }
+
+/// Files of flannel and tuning about containers. They go if no live namespace has an address that the container leases;
+/// without a lease nothing tells whose they are.
+#[test]
+fn of_flannel_and_tuning() -> Result<()> {
+    let config = config(61, "nftables");
+    let node = used(&config)?;
+    node.sh("mkdir -p /var/lib/cni/flannel /run/cni/tuning; chmod 700 /var/lib/cni/flannel /run/cni/tuning")?;
+    let files = |container: &str| {
+        format!(
+            "/var/lib/cni/flannel/{container} /run/cni/tuning/{container}_eth0.json /run/cni/tuning/{container}_eth1.json"
+        )
+    };
+    for container in ["alive", "dead", "cached"] {
+        attach(&node, container, &config)?;
+        node.sh(&format!("for file in {}; do echo '{{}}' > $file; done", files(container)))?;
+    }
+    // Nobody's lease, and names that do not tell container and interface apart.
+    node.sh(&format!("for file in {} /run/cni/tuning/dead_x_eth0.json; do echo '{{}}' > $file; done", files("other")))?;
+    for container in ["dead", "cached"] {
+        node.remove_container(container)?;
+    }
+    // A runtime's cache says that this one is alive, in another namespace.
+    node.sh(
+        "mkdir -p /var/lib/cni/results; ip netns add vm61
+         echo '{\"kind\":\"cniCacheV1\",\"containerId\":\"cached\",\"ifName\":\"eth0\",\"networkName\":\"native\",\"netns\":\"/run/netns/vm61\"}' > /var/lib/cni/results/native-cached-eth0",
+    )?;
+    age(&node)?;
+    let young = adopt(&node, "find")?;
+    ensure!(young.iter().filter(|line| line.contains("stays: the file is")).count() == 2, "{young:?}");
+    node.sh("find /var/lib/cni/flannel /run/cni/tuning -type f -exec touch -d '1 hour ago' {} +")?;
+    let found = adopt(&node, "find")?;
+    let files: Vec<&String> = found.iter().filter(|line| line.starts_with("state-file")).collect();
+    let wanted = [
+        "state-file ?/dead/?: no live namespace has its address",
+        "state-file ?/dead/eth0: no live namespace has its address",
+    ];
+    ensure!(files == wanted, "{found:?}");
+    adopt(&node, "remove")?;
+    let left = node.sh("ls /var/lib/cni/flannel /run/cni/tuning")?;
+    let of_dead: Vec<&str> = left.lines().filter(|line| line.starts_with("dead")).collect();
+    ensure!(
+        of_dead == ["dead_eth1.json", "dead_x_eth0.json"]
+            && left.matches("alive").count() == 3
+            && left.matches("cached").count() == 3
+            && left.matches("other").count() == 3,
+        "{left}"
+    );
+    ensure!(!adopt(&node, "find")?.iter().any(|line| line.contains("state-file")), "{:?}", adopt(&node, "find")?);
+    call(&node, "DEL", "alive", &config)?;
+    Ok(())
+}

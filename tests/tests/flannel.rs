@@ -187,6 +187,33 @@ fn del_uses_what_add_wrote_down() -> Result<()> {
     Ok(())
 }
 
+/// The directory of the native plugin's files lies where others can write by now. A run that confines itself cannot open
+/// it. An ADD is refused with the reason; a DEL leaves the file, says so, and removes all else.
+#[test]
+fn a_state_directory_that_others_could_redirect() -> Result<()> {
+    let place = Place::new(FILE)?;
+    let patch = json!({"dataDir": "/run/state/flannel"});
+    place.call("ADD", &patch)?.success()?;
+    place.node.sh("test -f /run/state/flannel/c1; chmod 777 /run/state")?;
+    let answer = place.call("DEL", &patch)?;
+    answer.success()?;
+    ensure!(
+        answer.stderr.contains("/run/state/flannel/c1 stays")
+            && answer.stderr.contains("/run/state can be written by others"),
+        "{answer:?}"
+    );
+    place.is_clean()?;
+    let answer = place.call("ADD", &patch)?;
+    ensure!(answer.status == 1 && answer.stdout.contains("/run/state can be written by others"), "{answer:?}");
+    place.is_clean()?;
+    // The next attachment replaces the file, and its DEL removes it.
+    place.node.sh("chmod 755 /run/state")?;
+    place.call("ADD", &patch)?.success()?;
+    place.call("DEL", &patch)?.success()?;
+    ensure!(place.node.sh("ls -A /run/state/flannel")?.is_empty(), "a file is left");
+    place.is_clean()
+}
+
 /// Natively the second attachment's file takes the place of the first one's.
 #[test]
 fn two_attachments_of_one_container_have_their_own_state() -> Result<()> {

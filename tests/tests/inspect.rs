@@ -127,7 +127,7 @@ fn disagreement_has_a_status_of_its_own() -> Result<()> {
     let (status, text) = inspect(&[&hostile, "--policy", &policy])?;
     ensure!(status == 3, "with its policy: status {status}: {text}");
     ensure!(
-        flat(&text).contains("granted by nothing: attachments, bandwidth, device, ")
+        flat(&text).contains("granted by nothing: attachments, bandwidth, delegate, device, ")
             && flat(&text).contains("create bridge `hostile0`"),
         "{text}"
     );

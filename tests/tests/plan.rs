@@ -464,6 +464,44 @@ fn a_plugin_that_fails_ends_the_plan_with_its_error() -> Result<()> {
     Ok(())
 }
 
+/// A subnet that covers the node's own addresses, or that others could change, is refused. The plan says so.
+#[test]
+fn subnets_that_a_run_refuses() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    place.node.sh(
+        "ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up
+         ip addr add 192.0.2.1/24 dev up0; ip addr add 2001:db8:7::1/64 dev up1 nodad
+         ip route add default via 192.0.2.254; ip -6 route add default dev up1; mkdir -p /run/flannel /run/open; chmod 777 /run/open
+         for of in good:10.9.0.1/24 lo:127.8.0.0/24 node:192.0.2.0/24; do
+           printf 'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=%s\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=true\\n' ${of#*:} > /run/flannel/${of%%:*}; done
+         sed 's,FLANNEL_SUBNET=.*,FLANNEL_IPV6_SUBNET=2001:db8:7::/64,; s,FLANNEL_NETWORK=.*,FLANNEL_IPV6_NETWORK=2001:db8::/32,' /run/flannel/good > /run/flannel/node6
+         cp /run/flannel/good /run/open/subnet.env; cp /run/flannel/good /run/flannel/written; chmod 666 /run/flannel/written",
+    )?;
+    for (file, words) in [
+        ("/run/flannel/lo", "covers 127.0.0.1, an address of loopback"),
+        ("/run/flannel/node", "covers 192.0.2.1, an address of the default route's link"),
+        // Each family has a default route of its own.
+        ("/run/flannel/node6", "covers 2001:db8:7::1, an address of the default route's link"),
+        ("/run/open/subnet.env", "/run/open can be written by others"),
+        ("/run/flannel/written", "can be written by others"),
+        ("/run/flannel/none", "no such file or directory"),
+        ("/run/flannel/good", ""),
+    ] {
+        let network = network("1.0.0", json!({"type": "flannel", "subnetFile": file, "delegate": {"bridge": "br9"}}));
+        let (status, plan) = place.object(&network, &["--container", "c2"])?;
+        let error = &plan["plugins"][0]["error"];
+        let (answer, _) = place.add(&network, "c2", "eth0", "")?;
+        if words.is_empty() {
+            ensure!(status == 0 && error.is_null() && answer.status == 0, "status {status}: {plan:#} {answer:?}");
+            continue;
+        }
+        ensure!(error["msg"].to_string().contains(words), "{file}: {plan:#}");
+        let real: Value = serde_json::from_str(&answer.stdout)?;
+        ensure!(status == 1 && error["code"] == real["code"] && error["msg"] == real["msg"], "{error} {real}");
+    }
+    Ok(())
+}
+
 /// A delegate that has spent its caller's number of operations is refused, and its caller gets an error. The caller
 /// itself is stopped. Both happen in a plan too, and nothing is made if no handle is left for it.
 #[test]

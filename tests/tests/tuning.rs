@@ -7,6 +7,10 @@ use std::path::Path;
 
 const FILE: &str = "/run/cni/tuning/c1_eth0.json";
 
+/// The record of a run of tuning that was killed ends with its effect.
+const CUT: &str = "record=$(ls /run/postern/attachments/*); grep -q '\"tuning\"' $record
+    last=$(grep -n link-change $record | cut -d: -f1); head -n $last $record > /run/cut; cat /run/cut > $record";
+
 /// A node with one network list; the runtime is this test.
 struct Place {
     node: Node,
@@ -310,6 +314,73 @@ fn native_plugins_take_over_and_give_back() -> Result<()> {
     ensure!(place.link()?.1 == 1500, "{:?}", place.link()?);
     place.call(0, &plugin_bin()?, "DEL", &second)?.success()?;
     place.is_clean()
+}
+
+/// tuning was killed while it changed the address, before the link, between link and protection, or after both. Whatever
+/// removes its part then, link and protection have the same address, and the native file is gone.
+#[test]
+fn a_kill_at_any_step_leaves_one_address() -> Result<()> {
+    // Nothing but the address is changed: nothing else leads a collection into the container.
+    let place = Place::new(&[bridge(), tuning(&json!({"mac": "02:00:00:00:00:aa"}))])?;
+    let admin = plugin_bin()?.join("postern");
+    for (moved, followed) in [(false, false), (true, false), (true, true)] {
+        for way in ["gc --yes", "DEL"] {
+            let named = || format!("link moved: {moved}, protection followed: {followed}, then {way}");
+            let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+            let made = place.link()?.0;
+            place.node.sh("nft list table bridge nat > /run/before.nft")?;
+            place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+            place.node.sh(CUT)?;
+            if !moved {
+                place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
+            }
+            if !followed {
+                place.node.sh("nft delete table bridge nat; nft -f /run/before.nft")?;
+            }
+            match way {
+                "DEL" => drop(place.call(1, &plugin_bin()?, "DEL", &first)?.success()?),
+                _ => drop(place.node.sh(&format!("{} {way}", admin.display()))?),
+            }
+            ensure!(place.link()?.0 == made, "{}: the link has {} instead of {made}", named(), place.link()?.0);
+            ensure!(place.is_connected()?, "{}: protection does not let the link send", named());
+            place.node.sh_in("c1", "ip link set eth0 address 02:00:00:00:00:aa")?;
+            ensure!(!place.is_connected()?, "{}: the address of the killed run passes", named());
+            place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
+            place.call(0, &plugin_bin()?, "CHECK", &first)?.success().with_context(named)?;
+            place.call(0, &plugin_bin()?, "DEL", &first)?.success().with_context(named)?;
+            place.is_clean().with_context(named)?;
+        }
+    }
+    Ok(())
+}
+
+/// Root in the container gives the link an address of another before tuning sees it. Spoofing protection never follows
+/// back to that, whatever removes tuning's part.
+#[test]
+fn protection_goes_back_to_its_own_address_and_to_no_other() -> Result<()> {
+    const FOREIGN: &str = "02:00:00:00:00:bb";
+    let admin = plugin_bin()?.join("postern");
+    for way in ["DEL", "gc --yes"] {
+        let place = Place::new(&[bridge(), tuning(&json!({"mac": "02:00:00:00:00:aa"}))])?;
+        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        let made = place.link()?.0;
+        place.node.sh_in("c1", &format!("ip link set eth0 address {FOREIGN}"))?;
+        let result = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+        if way == "DEL" {
+            place.call(1, &plugin_bin()?, "DEL", &result)?.success()?;
+        } else {
+            place.node.sh(CUT)?;
+            place.node.sh(&format!("{} {way}", admin.display()))?;
+        }
+        ensure!(place.link()?.0 == FOREIGN, "{way}: what root chose is root's: {:?}", place.link()?);
+        ensure!(!place.is_connected()?, "{way}: {FOREIGN} passes");
+        place.node.sh_in("c1", &format!("ip link set eth0 address {made}"))?;
+        ensure!(place.is_connected()?, "{way}: the own address does not pass");
+        place.call(0, &plugin_bin()?, "CHECK", &first)?.success().context(way)?;
+        place.call(0, &plugin_bin()?, "DEL", &first)?.success()?;
+        place.is_clean()?;
+    }
+    Ok(())
 }
 
 /// DEL without the plugin's own: the record of the attachment puts all back, whichever plugin DEL is called for.

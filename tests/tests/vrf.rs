@@ -2,6 +2,7 @@
 //! Many kernels lack VRFs: `tests/vm/kernel` runs this test in a virtual machine. If the kernel has them, cargo runs it.
 
 use anyhow::{Context, Result, ensure};
+use postern_tests::kernel::{has, has_or_says};
 use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -13,12 +14,7 @@ struct Place {
 
 /// True if the kernel has VRFs.
 fn is_here() -> Result<bool> {
-    let node = Node::new()?;
-    if node.sh("ip link add probe type vrf table 9 && echo yes || echo no")?.trim() == "yes" {
-        return Ok(true);
-    }
-    println!("SKIPPED: this kernel has no VRFs; tests/vm/kernel runs it in a virtual machine");
-    Ok(false)
+    has_or_says("vrf")
 }
 
 fn vrf(name: &str, keys: &Value) -> Value {
@@ -200,6 +196,28 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
         ensure!(answer.status == 1 && answer.stdout.contains("192.0.2.0/24"), "{main}: {answer:?}");
         place.del(&plugins, "eth0", &result).with_context(|| main.to_string())?;
         ensure!(place.vrfs()?.is_empty(), "{main}: {:?}", place.vrfs()?);
+        // With source routing before or behind it, CHECK of all three passes, and sees that a rule is gone.
+        let (routing, mut main) = (json!({"type": "sbr"}), main.clone());
+        // sbr can't copy a route whose gateway is reached by another one, as ptp makes them.
+        merge(&mut main, &json!({"ipam": {"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}));
+        for list in [
+            [main.clone(), routing.clone(), vrf("blue", &json!({}))],
+            [main.clone(), vrf("blue", &json!({})), routing.clone()],
+        ] {
+            let place = Place::new()?;
+            let named = || list.iter().map(|plugin| plugin["type"].to_string()).collect::<Vec<_>>().join(" ");
+            let result = place.add(&plugin_bin()?, &list, "eth0").with_context(named)?;
+            place.check(&list, "eth0", &result).with_context(named)?;
+            place.node.sh_in("c1", "ip rule del from 10.33.0.2")?;
+            let answer = place.call(&plugin_bin()?, &routing, "CHECK", "eth0", &result)?;
+            ensure!(answer.status == 1 && answer.stdout.contains("the rule is gone"), "{}: {answer:?}", named());
+            place.del(&list, "eth0", &result).with_context(named)?;
+            ensure!(place.vrfs()?.is_empty(), "{}: {:?}", named(), place.vrfs()?);
+            let left = place.node.sh_in("c1", "ip rule; ip -6 rule")?;
+            ensure!(!left.contains("from 10.33") && !left.contains("from fd33"), "{}: {left}", named());
+            let left = place.node.sh("ls /run/postern/attachments 2> /dev/null || true")?;
+            ensure!(left.trim().is_empty(), "{}: {left}", named());
+        }
         let left = place.node.sh("ls /run/postern/attachments 2> /dev/null || true")?;
         ensure!(left.trim().is_empty(), "{main}: {left}");
     }
@@ -319,5 +337,15 @@ fn undo_and_native_plugins() -> Result<()> {
     let result = place.call(&plugin_bin()?, &vrf("own", &json!({})), "ADD", "eth0", &first)?.success()?;
     place.call(&plugin_bin()?, &vrf("own", &json!({})), "DEL", "eth0", &result)?.success()?;
     ensure!(place.vrfs()? == ["own"], "{:?}", place.vrfs()?);
+    Ok(())
+}
+
+/// `postern doctor` tries a VRF, and names what a kernel without them lacks.
+#[test]
+fn doctor_tries_a_vrf() -> Result<()> {
+    let place = Place::new()?;
+    let doctor = place.node.sh(&format!("{} doctor 2>&1 || true", plugin_bin()?.join("postern").display()))?;
+    let lacks = doctor.contains("VRFs") && doctor.contains("CONFIG_NET_VRF");
+    ensure!(lacks != has("vrf")?, "{doctor}");
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! Leftovers: objects of native plugins for attachments that are gone. They are found by the names that these plugins
-//! are known to give: leases, masquerading, spoofing protection, port mappings, forwarding, ifbs that limit rates.
+//! are known to give: leases, masquerading, spoofing protection, port mappings, forwarding, ifbs that limit rates, files of
+//! flannel and tuning about containers.
 //! Nothing shows the maker of such an object, so this is done only when an operator asks for it.
 //!
 //! [`find`] looks and changes nothing; [`remove`] removes the leftovers that were found, after another look. Three
 //! conditions make a lease or a rule for an address a leftover. No link of a live namespace has its address, the
 //! runtimes' cache knows no namespace of its attachment, and Postern has no record of it. Spoofing protection is a
-//! leftover if its bridge port is gone, an ifb if no link is redirected to it. If a namespace can't be looked at, its addresses are unknown. Then nothing that
+//! leftover if its bridge port is gone, an ifb if no link is redirected to it. A file names a container: its leases tell the
+//! addresses, and without one the file stays. If a namespace can't be looked at, its addresses are unknown. Then nothing that
 //! depends on an address is a leftover.
 
 mod cache;
@@ -19,18 +21,20 @@ use cache::Cache;
 use ipnet::IpNet;
 use judge::{Cached, Claim, Facts, Names, Verdict, judge};
 use nix::errno::Errno;
+use postern_cni::flannel::DATA_DIRECTORY;
 use postern_confine::Direct;
 use postern_firewall::hostport::{self, Protocol};
 use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{AttachmentKey, FirewallError, Nft, macguard, masquerade};
 use postern_gate::capability::leases::DEFAULT_DIRECTORY;
+use postern_gate::capability::link_settings;
 use postern_gate::effect::{Bandwidth, Effect, Firewall, PortMappings};
 use postern_gate::places::Places;
 use postern_gate::upkeep::{Audit, guard_ids};
 use postern_kernel::{KernelError, Link, Netlink};
-use postern_state::{Header, Held, Owner, Summary};
+use postern_state::{Backups, Header, Held, Owner, Summary};
 use serde_json::json;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -58,6 +62,8 @@ pub enum Kind {
     Forwarding,
     /// A link of `bandwidth`, which limits what a container sends.
     Ifb,
+    /// A file of `flannel` or `tuning` about a container.
+    StateFile,
 }
 
 impl Kind {
@@ -72,6 +78,7 @@ impl Kind {
             Self::ForwardIptables => "forward-iptables",
             Self::Forwarding => "forwarding",
             Self::Ifb => "ifb",
+            Self::StateFile => "state-file",
         }
     }
 }
@@ -110,15 +117,38 @@ pub struct Leftover {
 /// The data for finding it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum LeftoverObject {
-    Lease { directory: PathBuf, network: String, owner: Owner, lease: Held },
+    Lease {
+        directory: PathBuf,
+        network: String,
+        owner: Owner,
+        lease: Held,
+    },
     Nftables(masquerade::Seen),
     Iptables(iptables::Seen),
-    MacGuard { id: String, ports: Vec<String> },
+    MacGuard {
+        id: String,
+        ports: Vec<String>,
+    },
     ForwardNftables(hostport::nft::Seen),
     ForwardIptables(iptables::hostport::Seen),
     Forwarding(IpAddr),
-    Ifb { index: u32, name: String, sources: Vec<String> },
+    Ifb {
+        index: u32,
+        name: String,
+        sources: Vec<String>,
+    },
+    /// The addresses are those of the container's leases. flannel's file names no interface.
+    StateFile {
+        directory: &'static str,
+        name: String,
+        owner: Owner,
+        addresses: Vec<IpAddr>,
+        changed: SystemTime,
+    },
 }
+
+/// The directories of the native plugins' files about containers, and the end of the files' names.
+const STATE_FILES: [(&str, &str); 2] = [(DATA_DIRECTORY, ""), (link_settings::DEFAULT_DIRECTORY, ".json")];
 
 impl LeftoverObject {
     fn kind(&self) -> Kind {
@@ -131,6 +161,7 @@ impl LeftoverObject {
             Self::ForwardIptables(_) => Kind::ForwardIptables,
             Self::Forwarding(_) => Kind::Forwarding,
             Self::Ifb { .. } => Kind::Ifb,
+            Self::StateFile { .. } => Kind::StateFile,
         }
     }
 
@@ -141,6 +172,10 @@ impl LeftoverObject {
             Self::Lease { network, owner: Owner { container_id: container, ifname }, .. } => {
                 let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
                 Names { network: Some(network), container, cut: false, ifname }
+            }
+            Self::StateFile { owner: Owner { container_id: container, ifname }, .. } => {
+                let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
+                Names { network: None, container, cut: false, ifname }
             }
             Self::Nftables(seen) => Names {
                 network: Some(&seen.key.network),
@@ -170,6 +205,7 @@ impl LeftoverObject {
             Self::ForwardNftables(seen) => recorded.contains(&seen.target),
             Self::ForwardIptables(seen) => seen.targets.iter().any(|target| recorded.contains(target)),
             Self::Forwarding(address) => recorded.contains(address),
+            Self::StateFile { addresses, .. } => addresses.iter().any(|address| recorded.contains(address)),
             Self::Lease { .. } | Self::Nftables(_) | Self::Iptables(_) | Self::MacGuard { .. } | Self::Ifb { .. } => {
                 false
             }
@@ -190,6 +226,10 @@ impl LeftoverObject {
             Self::ForwardIptables(seen) => (seen.targets.iter().map(|target| (*target).into()).collect(), vec![], None),
             Self::Forwarding(address) => (vec![(*address).into()], vec![], None),
             Self::Ifb { sources, .. } => (vec![], sources.iter().map(String::as_str).collect(), None),
+            Self::StateFile { addresses, changed, .. } => {
+                let age = now.duration_since(*changed).unwrap_or_default();
+                (addresses.iter().map(|address| (*address).into()).collect(), vec![], Some(age))
+            }
         };
         Claim {
             kind: self.kind(),
@@ -222,6 +262,7 @@ impl fmt::Display for LeftoverObject {
             }
             Self::Forwarding(address) => write!(f, "forwarding of {address} (iptables)"),
             Self::Ifb { name, .. } => write!(f, "ifb {name}"),
+            Self::StateFile { directory, name, .. } => write!(f, "file {directory}/{name}"),
             Self::MacGuard { id, ports } => write!(f, "spoofing protection {id} of port {}", ports.join(", ")),
         }
     }
@@ -269,6 +310,7 @@ impl Leftover {
             }
             LeftoverObject::Forwarding(address) => address.to_string(),
             LeftoverObject::Ifb { name, .. } => name.clone(),
+            LeftoverObject::StateFile { directory, name, .. } => format!("{directory}/{name}"),
         }
     }
 
@@ -318,6 +360,7 @@ pub fn find(scope: Scope<'_>) -> Result<Report, String> {
     let mut report = Report::default();
     // First the objects, then their users: an object that is made between the two is not among the objects.
     let mut things = leases(scope, &mut report.problems);
+    things.extend(state_files(&things, &mut report.problems));
     things.extend(noted(rules(), &mut report.problems));
     things.extend(noted(ifbs(), &mut report.problems));
     look(scope, things, &mut report)?;
@@ -427,6 +470,42 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<LeftoverObject> {
     things
 }
 
+/// Returns the files of flannel and tuning about containers that have leases. Nothing tells of others if they are alive.
+fn state_files(leases: &[LeftoverObject], problems: &mut Vec<String>) -> Vec<LeftoverObject> {
+    let mut of_containers: HashMap<&str, Vec<(&Owner, IpAddr)>> = HashMap::new();
+    for object in leases {
+        if let LeftoverObject::Lease { owner, lease, .. } = object {
+            of_containers.entry(&owner.container_id).or_default().push((owner, lease.address));
+        }
+    }
+    let mut files = Vec::new();
+    for (directory, end) in STATE_FILES {
+        let listed =
+            Backups::open(Path::new(directory)).and_then(|files| files.map_or(Ok(Vec::new()), |files| files.list()));
+        for (name, changed) in noted(listed.map(|files| vec![files]), problems).into_iter().flatten() {
+            let Some(names) = name.strip_suffix(end) else { continue };
+            let (container, ifname) = match end {
+                "" => (names, ""),
+                // Either part may have underscores: then the name does not tell them apart.
+                _ => match names.split_once('_') {
+                    Some((container, ifname)) if !ifname.contains('_') => (container, ifname),
+                    _ => continue,
+                },
+            };
+            let leases = of_containers.get(container).map(Vec::as_slice).unwrap_or_default();
+            // Earlier leases name no interface.
+            let is_own = |owner: &Owner| ifname.is_empty() || owner.ifname.is_empty() || owner.ifname == ifname;
+            let addresses: Vec<IpAddr> =
+                leases.iter().filter(|(owner, _)| is_own(owner)).map(|(_, address)| *address).collect();
+            if !addresses.is_empty() {
+                let owner = Owner { container_id: container.to_owned(), ifname: ifname.to_owned() };
+                files.push(LeftoverObject::StateFile { directory, name: name.clone(), owner, addresses, changed });
+            }
+        }
+    }
+    files
+}
+
 /// Returns the ifbs that the plugin `bandwidth` names. One without a limit is left out: its ADD may not be complete.
 fn ifbs() -> Result<Vec<LeftoverObject>, KernelError> {
     let host = Netlink::open()?;
@@ -511,7 +590,10 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
             LeftoverObject::ForwardNftables(seen) => forwards.push((*leftover, seen.clone())),
             LeftoverObject::ForwardIptables(seen) => chains.push((*leftover, seen.clone())),
             LeftoverObject::Forwarding(address) => forwarding.push((*leftover, IpNet::from(*address))),
-            LeftoverObject::Lease { .. } | LeftoverObject::MacGuard { .. } | LeftoverObject::Ifb { .. } => {}
+            LeftoverObject::Lease { .. }
+            | LeftoverObject::MacGuard { .. }
+            | LeftoverObject::Ifb { .. }
+            | LeftoverObject::StateFile { .. } => {}
         }
     }
     // Forwards go before leases: they would reach the next container that gets the address. All of a kind go together,
@@ -525,6 +607,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
             LeftoverObject::Lease { directory, network, lease, .. } => remove_lease(scope, directory, network, lease),
             LeftoverObject::MacGuard { id, .. } => remove_guard(&host, &mut nft, id),
             LeftoverObject::Ifb { index, .. } => host.delete_link(*index).map_err(|error| error.to_string()),
+            LeftoverObject::StateFile { directory, name, .. } => remove_state_file(directory, name),
             LeftoverObject::Nftables(_)
             | LeftoverObject::Iptables(_)
             | LeftoverObject::ForwardNftables(_)
@@ -542,6 +625,11 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
 fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &Held) -> Result<bool, String> {
     let Some(leases) = places::leases(scope.places, directory, network)? else { return Ok(false) };
     leases.remove(lease, Instant::now() + WITHIN).map_err(|e| e.to_string())
+}
+
+fn remove_state_file(directory: &str, name: &str) -> Result<bool, String> {
+    let files = Backups::open(Path::new(directory)).map_err(|e| e.to_string())?;
+    files.map_or(Ok(false), |files| files.unlink(name)).map_err(|e| e.to_string())
 }
 
 fn remove_guard(host: &Netlink, nft: &mut Nft, id: &str) -> Result<bool, String> {

@@ -251,8 +251,8 @@ pub fn place(session: &Session, directory: &str) -> Result<Option<String>, OpErr
 /// # Errors
 /// It can't be written.
 pub fn write(session: &Session, directory: &str, content: &str) -> Result<(), OpError> {
-    let files = Backups::open(Path::new(directory)).map_err(state_error)?;
-    files.map_or(Ok(()), |files| files.write(&session.request.container_id, content.as_bytes())).map_err(state_error)
+    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else { return Ok(()) };
+    files.write(&session.request.container_id, &session.key()?, content.as_bytes()).map_err(state_error)
 }
 
 /// Removes the native plugin's file, if it has this content. What others could have put there stays.
@@ -261,12 +261,16 @@ pub fn write(session: &Session, directory: &str, content: &str) -> Result<(), Op
 /// It can't be read or removed.
 pub fn remove(session: &Session, directory: &str, content: &str) -> Result<(), OpError> {
     let id = &session.request.container_id;
-    let found = Backups::open(Path::new(directory)).and_then(|files| match files {
-        Some(files) => Ok(files.read(id, STATE_LIMIT)?.map(|found| (files, found))),
-        None => Ok(None),
+    let key = session.key()?;
+    let found = Backups::open(Path::new(directory)).and_then(|files| {
+        let Some(files) = files else { return Ok(None) };
+        files.remove_unfinished(id, &key)?;
+        Ok(files.read(id, STATE_LIMIT)?.map(|found| (files, found)))
     });
     match found {
-        Ok(Some((files, found))) if found == content.as_bytes() => files.remove(id).map(drop).map_err(state_error),
+        Ok(Some((files, found))) if found == content.as_bytes() => {
+            files.remove(id, &key).map(drop).map_err(state_error)
+        }
         Ok(_) => Ok(()),
         Err(error @ StateError::Untrusted { .. }) => {
             crate::say!("postern: {directory}/{id} stays: {error}");

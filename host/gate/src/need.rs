@@ -22,7 +22,7 @@ pub enum Need<'a> {
     Filters(Cow<'a, str>),
     /// A directory of leases.
     Leases(Cow<'a, str>),
-    /// The directory of a native plugin's files about changed links.
+    /// The kernel's network in the container's namespace, and the directory of a native plugin's files about changed links.
     Backups(Cow<'a, str>),
     /// A native main plugin, and the directory of the native plugin's files about delegates.
     Delegate {

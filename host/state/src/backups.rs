@@ -6,9 +6,11 @@
 
 use crate::error::{Result, StateError};
 use crate::files::{Directory, short_hash};
+use crate::record::RecordKey;
 use crate::trust::{TrustError, is_system, trust, trust_file, trust_way};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use crate::dir::OpenMode;
 
@@ -21,7 +23,12 @@ impl Backups {
     /// # Errors
     /// [`StateError::Untrusted`], or it can't be opened.
     pub fn open(path: &Path) -> Result<Option<Self>> {
-        let Some(directory) = Directory::open(path)? else { return Ok(None) };
+        let opened = Directory::open(path);
+        if opened.is_err() {
+            // A run confines itself to what it trusts. So the reason is told, and not that it may not open it.
+            trust_way(path).map_err(|reason| refused(path, &reason))?;
+        }
+        let Some(directory) = opened? else { return Ok(None) };
         trust(path).map_err(|reason| refused(path, &reason))?;
         if is_system(&trust_way(path).map_err(|reason| refused(path, &reason))?) {
             let reason = "it is a directory of the system; name one of its own".to_owned();
@@ -60,22 +67,58 @@ impl Backups {
         Ok(Some(content))
     }
 
-    /// Writes a file, in one step, with mode 0600.
+    /// Returns the names of all files, each with the time of its last change. Those that are being written are left out.
+    ///
+    /// # Errors
+    /// The directory can't be listed.
+    pub fn list(&self) -> Result<Vec<(String, SystemTime)>> {
+        let mut files = Vec::new();
+        for name in self.0.names_that(|name| !name.starts_with('.'))? {
+            let Some(stat) = self.0.stat(&name)? else { continue };
+            let since = u64::try_from(stat.st_mtime).map(Duration::from_secs).unwrap_or_default();
+            files.push((name, SystemTime::UNIX_EPOCH + since));
+        }
+        Ok(files)
+    }
+
+    /// Writes an attachment's file, in one step, with mode 0600.
     ///
     /// # Errors
     /// It can't be written.
-    pub fn write(&self, name: &str, content: &[u8]) -> Result<()> {
-        // Runs for one attachment come one after the other, so that no other run has this name.
-        self.0.replace(name, &format!(".{}.tmp", short_hash(name)), content)
+    pub fn write(&self, name: &str, of: &RecordKey, content: &[u8]) -> Result<()> {
+        self.0.replace(name, &unfinished(name, of), content)
     }
 
-    /// Removes a file; true if it was there.
+    /// Removes an attachment's file, and what a write that was killed left; true if the file was there.
     ///
     /// # Errors
     /// It can't be removed.
-    pub fn remove(&self, name: &str) -> Result<bool> {
+    pub fn remove(&self, name: &str, of: &RecordKey) -> Result<bool> {
+        self.remove_unfinished(name, of)?;
+        self.unlink(name)
+    }
+
+    /// Removes what a write that was killed left.
+    ///
+    /// # Errors
+    /// It can't be removed.
+    pub fn remove_unfinished(&self, name: &str, of: &RecordKey) -> Result<()> {
+        self.unlink(&unfinished(name, of)).map(drop)
+    }
+
+    /// Removes a file of a native plugin; true if it was there.
+    ///
+    /// # Errors
+    /// It can't be removed.
+    pub fn unlink(&self, name: &str) -> Result<bool> {
         self.0.dir.unlink(name).map_err(|error| StateError::io("remove", self.0.path_of(name), error))
     }
+}
+
+/// The name of a file that is being written. Runs for one attachment come one after the other, so that no other run has
+/// it.
+fn unfinished(name: &str, of: &RecordKey) -> String {
+    format!(".{}.tmp", short_hash(&format!("{name}/{}", of.file_name())))
 }
 
 /// The error for a path that is not trusted. One that can't be judged may be trusted at the next try.
@@ -92,6 +135,25 @@ mod tests {
     use crate::leases::tests::Scratch;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    /// A write that was killed leaves its temporary name. The next removal takes it along, and no other attachment's.
+    #[test]
+    fn a_write_that_was_killed_leaves_nothing() {
+        let scratch = Scratch::new();
+        let place = scratch.path("killed");
+        std::fs::create_dir(&place).unwrap();
+        let backups = Backups::open(&place).unwrap().unwrap();
+        let [own, other] = ["net1", "net2"].map(|network| RecordKey::new(1, network, "c1", "eth0"));
+        for key in [&own, &other] {
+            std::fs::write(place.join(unfinished("c1", key)), "{").unwrap();
+        }
+        assert!(!backups.remove("c1", &own).unwrap());
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+        backups.write("c1", &own, b"{}").unwrap();
+        backups.remove_unfinished("c1", &other).unwrap();
+        assert_eq!(backups.read("c1", 4096).unwrap().as_deref(), Some(&b"{}"[..]));
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
+    }
+
     #[test]
     fn files_are_whole_and_no_others_are_believed() {
         let scratch = Scratch::new();
@@ -102,12 +164,14 @@ mod tests {
         let name = Backups::name("c1", "eth0");
         assert_eq!(name, "c1_eth0.json");
         assert_eq!(backups.read(&name, 4096).unwrap(), None);
-        backups.write(&name, b"{}").unwrap();
-        backups.write(&name, b"{ }").unwrap();
+        let own = RecordKey::new(1, "net", "c1", "eth0");
+        backups.write(&name, &own, b"{}").unwrap();
+        backups.write(&name, &own, b"{ }").unwrap();
         assert_eq!(backups.read(&name, 4096).unwrap().as_deref(), Some(&b"{ }"[..]));
         assert_eq!(std::fs::metadata(place.join(&name)).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1);
-        assert!(backups.remove(&name).unwrap() && !backups.remove(&name).unwrap());
+        assert!(matches!(backups.list().unwrap().as_slice(), [(file, at)] if *file == name && at.elapsed().is_ok()));
+        assert!(backups.remove(&name, &own).unwrap() && !backups.remove(&name, &own).unwrap());
         // A link, a directory, a file that others can write, and a long one.
         std::fs::write(scratch.path("other"), "{}").unwrap();
         symlink(scratch.path("other"), place.join("link")).unwrap();

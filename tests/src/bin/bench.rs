@@ -97,7 +97,7 @@ fn main() -> Result<()> {
     );
     let mut rows = Vec::new();
     let mut scenarios = scenarios();
-    for kind in ["vlan", "ipvlan", "dummy", "tap"] {
+    for kind in ["vlan", "ipvlan", "dummy", "vrf", "tap"] {
         if !kernel::has_or_says(kind)? {
             scenarios.retain(|scenario| scenario.plugin != kind);
         }
@@ -239,6 +239,7 @@ fn scenarios() -> Vec<Scenario> {
         ),
         behind("sbr", "sbr", &single, json!({"bridge": null})),
         behind("sbr dual", "sbr", &dual, json!({"bridge": null})),
+        behind("vrf", "vrf", &single, json!({"bridge": null, "vrfname": "benchvrf"})),
         behind("tuning", "tuning", &single, json!({"mtu": 1400, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}})),
     ]
 }

@@ -51,6 +51,8 @@ struct Rules {
     ports: (u16, u16),
     /// True if a native plugin has made the link, and the kernel confirms `prevResult`.
     behind: bool,
+    /// True if the bridge plugin may run as the delegate, with the operator's [`DELEGATE`].
+    delegates: bool,
 }
 
 /// The ports of the node in the configuration. Two of them belong to the bystanders.
@@ -78,6 +80,13 @@ const NO_NATIVE: &str = "ip link del port1 2>/dev/null || true";
 const OF_NATIVE: &str = "10.9.0.77";
 /// What `prevResult` claims.
 const CLAIMED: [&str; 5] = ["10.9.0.77/24", "10.77.0.2/24", "192.0.2.1/24", "10.9.0.2/24", "10.9.0.78/24"];
+/// The operator's bridge for the delegate, which no guest can change.
+const DELEGATE: &str = "hostile0";
+/// The file of flanneld.
+const SUBNET_FILE: &str = "/run/flannel/subnet.env";
+/// Its content, and the files of a node.
+const FLANNEL: &str = "mkdir -p /run/flannel; printf \
+    'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=10.9.0.1/24\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=true\\n' > /run/flannel/subnet.env";
 /// What a plugin behind it may be granted.
 const BEHIND: [&str; 6] = ["masquerade", "forwarding", "attachments", "bandwidth", "port-mappings", "firewall"];
 
@@ -126,6 +135,7 @@ impl Rules {
             leases: Vec::new(),
             ports: (1, 65535),
             behind: random.chance(1),
+            delegates: false,
         };
         if rules.behind {
             rules.leases.push(OF_NATIVE);
@@ -150,6 +160,7 @@ impl Rules {
             "link-settings",
             "source-routes",
             "vrf",
+            "delegate",
         ];
         for name in PLAIN.into_iter().chain(with_objects) {
             if !random.chance(3) || rules.behind && !BEHIND.contains(&name) {
@@ -214,6 +225,7 @@ impl Rules {
                     ])
                     .to_owned(),
                 "vrf" => random.one_of(&["names = [\"blue\"]\n", "names = [\"*\"]\ntables = [\"10\"]\n"]).to_owned(),
+                "delegate" => rules.delegate(random),
                 "source-routes" => random.one_of(&["", "tables = [\"100\", \"254\"]\n"]).to_owned(),
                 "device" => random.one_of(&["names = [\"wire1\"]\n", "names = [\"wire*\", \"cni0\"]\n"]).to_owned(),
                 _ => String::new(),
@@ -245,16 +257,36 @@ impl Rules {
         )
     }
 
+    /// The delegate acts under the bridge plugin's own policy: on the operator's bridge, with addresses of the subnet.
+    fn delegate(&mut self, random: &mut Random) -> String {
+        let [granted, file, directory] = [random.below(6), random.below(6), random.below(6)].map(|number| number > 0);
+        self.delegates = granted && file && directory;
+        if self.delegates {
+            self.leases.push("10.9.0.");
+        }
+        format!(
+            "types = [\"{}\"]\nfiles = [\"{}\"]\ndirectories = [\"{}\"]\n",
+            if granted { "bridge" } else { "ptp" },
+            if file { SUBNET_FILE } else { "/run/flannel/other" },
+            if directory { "/var/lib/hostile/*" } else { "/var/lib/cni/flannel" },
+        )
+    }
+
     fn grants(&self, name: &str) -> bool {
         self.granted.contains(&name)
+    }
+
+    /// True if policy grants it, or it belongs to what the bridge plugin does as a delegate.
+    fn may(&self, name: &str) -> bool {
+        self.grants(name) || self.delegates && ["veth", "forwarding", "bridge"].contains(&name)
     }
 
     /// True if the link belongs to a granted bridge: it is one, or its VLAN gateway, or the other end of that.
     fn is_bridge(&self, link: &str) -> bool {
         let link = link.trim_start_matches("veth(host:").trim_end_matches(')');
-        self.bridges
-            .iter()
-            .any(|bridge| link.strip_prefix(bridge).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+        let of_delegate = self.delegates.then_some(&DELEGATE);
+        let mut bridges = self.bridges.iter().chain(of_delegate);
+        bridges.any(|bridge| link.strip_prefix(bridge).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
     }
 
     /// True if a place of the snapshot may differ. `attached`: between an ADD that succeeded and DEL.
@@ -280,9 +312,7 @@ impl Rules {
             }
             return own
                 && attached
-                && ["veth", "macvlan", "vlan", "ipvlan", "dummy", "tap", "device"]
-                    .iter()
-                    .any(|name| self.grants(name))
+                && ["veth", "macvlan", "vlan", "ipvlan", "dummy", "tap", "device"].iter().any(|name| self.may(name))
                 || lo && (self.grants("loopback") || self.grants("link-sysctl"));
         }
         let Some(place) = path.strip_prefix("host/") else { return false };
@@ -293,8 +323,8 @@ impl Rules {
             "sysctls" if rest.ends_with("/forwarding") || rest == "ipv4/ip_forward" => {
                 // A link that appears or disappears has its own entries.
                 let of = rest.split('/').nth(2).unwrap_or_default();
-                if self.grants("forwarding") || of == "all" || of == "default" || rest == "ipv4/ip_forward" {
-                    return self.grants("forwarding");
+                if self.may("forwarding") || of == "all" || of == "default" || rest == "ipv4/ip_forward" {
+                    return self.may("forwarding");
                 }
                 of.to_owned()
             }
@@ -325,7 +355,7 @@ impl Rules {
             return attached && self.grants("bandwidth");
         }
         if link == "veth(c1:eth0)" || link == "veth(?)" && kind == "routes" {
-            return attached && self.grants("veth");
+            return attached && self.may("veth");
         }
         // Promiscuous mode is a separate grant.
         let promisc = after.is_some_and(|after| after.contains("PROMISC") || after.contains("\"promiscuity\":1"));
@@ -427,7 +457,8 @@ impl Rules {
     /// Checks files: only leases of this container in granted ranges, and Postern's own data about them.
     fn allow_file(&self, path: &str, content: Option<&str>, attached: bool) -> bool {
         if let Some(name) = path.strip_prefix("files//var/lib/hostile/tuned/") {
-            return self.grants("link-settings") && (name.is_empty() || attached && name == "c1_eth0.json");
+            let is_own = |grants: bool, file: &str| grants && (name.is_empty() || attached && name == file);
+            return is_own(self.grants("link-settings"), "c1_eth0.json") || is_own(self.delegates, "c1");
         }
         let Some(name) = path.strip_prefix("files//var/lib/hostile/net/") else {
             return path == "files//var/lib/hostile/net/";
@@ -447,18 +478,20 @@ impl Rules {
             (_, Some(_) | None) if path.starts_with("/run/postern/verified") => true,
             (None, Some(new)) if path.starts_with("/run/postern/node") => {
                 self.bridges.iter().any(|bridge| new.contains(bridge))
+                    || self.delegates && new.contains(DELEGATE)
                     || self.behind
                         && self.grants("firewall")
                         && new.contains("\"isolation\"")
                         && new.contains("hostile0")
-                    || new.contains("\"forwarding\"") && self.grants("forwarding")
+                    || new.contains("\"forwarding\"") && self.may("forwarding")
                     || new.contains("\"route-localnet\"") && self.grants("port-mappings")
                     || new.starts_with("4")
             }
             // A granted bridge that was gone was made anew, with another index: no other part of the note may differ.
             (Some(old), Some(new)) if path.starts_with("/run/postern/node/bridge-") => {
                 let same = |text: &str| text.split("\"created\"").next().map(str::to_owned);
-                self.bridges.iter().any(|bridge| new.contains(bridge)) && same(old) == same(new)
+                let of_delegate = self.delegates.then_some(&DELEGATE);
+                self.bridges.iter().chain(of_delegate).any(|bridge| new.contains(bridge)) && same(old) == same(new)
             }
             // A granted isolation was asked for again, or loosened: it is noted anew.
             (Some(old), Some(new)) if path.starts_with("/run/postern/node/isolation-") => {
@@ -505,8 +538,14 @@ impl Rules {
 }
 
 /// Operations that need much before them: the run says how often they succeeded.
-const COUNTED: [&str; 5] =
-    ["port-mappings.ensure", "port-mappings.check", "firewall.admit", "firewall.isolate", "bandwidth.limit"];
+const COUNTED: [&str; 6] = [
+    "port-mappings.ensure",
+    "port-mappings.check",
+    "firewall.admit",
+    "firewall.isolate",
+    "bandwidth.limit",
+    "delegate.add",
+];
 
 /// Returns the number that a text begins with.
 fn leading_number(text: &str) -> Option<u16> {
@@ -532,7 +571,7 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
         &mut config,
         &json!({
             "type": plugin, "hostile": ending, "sequence": format!("{seed} {calls} {claimed}"), "cni.dev/valid-attachments": [],
-            "dataDir": "/var/lib/hostile/tuned", "mac": random.one_of(&["", "02:00:00:00:00:01"]),
+            "dataDir": "/var/lib/hostile/tuned", "delegate": {"bridge": DELEGATE}, "mac": random.one_of(&["", "02:00:00:00:00:01"]),
             "sysctl": {"net.core.somaxconn": "500", "net.core.rmem_max": "1", "net.ipv4.conf.eth9.arp_filter": "1"},
         }),
     );
@@ -558,10 +597,17 @@ fn run(attacked: &mut AttackedNode, seed: u64, calls: u64) -> Result<()> {
     attacked.look()
 }
 
+/// A node, with a subnet file.
+fn place() -> Result<AttackedNode> {
+    let mut attacked = AttackedNode::new()?;
+    attacked.prepare(FLANNEL)?;
+    Ok(attacked)
+}
+
 /// Halves the number of calls while the sequence fails on a fresh node.
 fn shrink(seed: u64, mut calls: u64, mut error: anyhow::Error) -> anyhow::Error {
     while calls > 1 {
-        let half = AttackedNode::new().and_then(|mut attacked| run(&mut attacked, seed, calls / 2));
+        let half = place().and_then(|mut attacked| run(&mut attacked, seed, calls / 2));
         match half {
             Ok(()) => break,
             Err(smaller) => (calls, error) = (calls / 2, smaller),
@@ -581,7 +627,7 @@ fn random_sequences_stay_within_their_policy() -> Result<()> {
     let next = AtomicU64::new(0);
     let totals = std::thread::scope(|scope| {
         let work = || -> Result<BTreeMap<String, u64>> {
-            let mut attacked = AttackedNode::new()?;
+            let mut attacked = place()?;
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= runs || Instant::now() >= until {

@@ -61,7 +61,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
     let rest = if wanted.is_empty() { REST } else { sample };
     let only = std::env::var("POSTERN_FAULTS_ONLY").unwrap_or_default();
     let mut scenarios = scenarios::all();
-    for kind in ["vlan", "ipvlan", "dummy", "tap"] {
+    for kind in ["vlan", "ipvlan", "dummy", "vrf", "tap"] {
         if !has_or_says(kind)? {
             scenarios.retain(|scenario| scenario.plugin != kind);
         }

@@ -50,6 +50,14 @@ fn add_device(container: &str) -> String {
     )
 }
 
+/// The first VRF of a namespace brings a rule that stays.
+fn had_vrf(node: &Node, scenario: &Scenario, container: &str) -> Result<()> {
+    match scenario.plugin {
+        "vrf" => node.sh_in(container, "ip link add probe type vrf table 9; ip link delete probe").map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// In turn.
 pub const RESTORATIONS: [Restoration; 3] = [Restoration::Del, Restoration::Gc, Restoration::Add];
 
@@ -76,6 +84,7 @@ impl Place {
     pub fn new(scenario: &Scenario, verb: &'static str) -> Result<Self> {
         let node = Node::new()?;
         ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
+        ["c1", "c2"].iter().try_for_each(|container| had_vrf(&node, scenario, container))?;
         node.sh(PRIVATE_ETC)?;
         node.sh(
             "mkdir -p /run/flannel
@@ -418,6 +427,7 @@ impl Place {
         }
         if gone {
             self.node.add_container(container)?;
+            had_vrf(&self.node, &self.scenario, container)?;
             // A virtual device ended with the namespace.
             if self.scenario.plugin == "host-device" {
                 self.node.sh(&add_device(container))?;

@@ -114,6 +114,8 @@ pub fn all() -> Vec<Scenario> {
         ),
         behind_bridge("sbr", "sbr", json!({"addSourceHints": true})),
         behind_bridge("sbr table", "sbr", json!({"table": 500})),
+        behind_bridge("vrf", "vrf", json!({"vrfname": "blue"})),
+        behind_bridge("vrf table", "vrf", json!({"vrfname": "blue", "table": 500})),
         scenario("loopback", "loopback", &Value::Null, json!({})),
         scenario("host-local", "host-local", &dual, json!({})),
         scenario("static", "static", &fixed, json!({})),

@@ -12,6 +12,7 @@ mod worker;
 
 use anyhow::{Result, anyhow, ensure};
 use common::{number, same_picture};
+use postern_tests::kernel::has_or_says;
 use std::time::Instant;
 use test_node::TestNode;
 use worker::{Figures, Worker};
@@ -36,6 +37,15 @@ fn random_kills_lose_and_harm_nothing() -> Result<()> {
 #[test]
 fn random_kills_of_links_lose_and_harm_nothing() -> Result<()> {
     campaign(number("POSTERN_KILLS").unwrap_or(KILLS_OF_LINKS), TestNode::of_links, |_| Ok(()))
+}
+
+/// Links in VRFs, where the kernel has them.
+#[test]
+fn random_kills_of_vrfs_lose_and_harm_nothing() -> Result<()> {
+    if !has_or_says("vrf")? {
+        return Ok(());
+    }
+    campaign(number("POSTERN_KILLS").unwrap_or(KILLS_OF_LINKS), TestNode::of_vrfs, |_| Ok(()))
 }
 
 /// Kills runs on a node. `finally` looks at it once everything is removed.

@@ -128,6 +128,27 @@ fn links() -> Result<Vec<Network>> {
     Ok(all)
 }
 
+/// A network whose links are in a VRF of their container, behind source routing.
+fn vrfs() -> Network {
+    let plugin = |plugin, patch: Value| {
+        let mut config = json!({"cniVersion": "1.1.0", "name": "vrfs", "type": plugin});
+        merge(&mut config, &patch);
+        (plugin, config)
+    };
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.15.0.0/27"}]]});
+    let bridge = plugin("bridge", json!({"bridge": "br3", "isGateway": true, "ipam": ipam}));
+    let plugins = vec![bridge, plugin("sbr", json!({})), plugin("vrf", json!({"vrfname": "blue"}))];
+    Network { name: "vrfs", plugins }
+}
+
+/// The first VRF of a namespace brings a rule that stays.
+fn had_vrf(node: &Node, container: &Container) -> Result<()> {
+    match container.network.name {
+        "vrfs" => node.sh_in(&container.name, "ip link add probe type vrf table 9; ip link delete probe").map(drop),
+        _ => Ok(()),
+    }
+}
+
 impl TestNode {
     /// Makes a node with this many containers in networks of bridges, pairs and whole lists.
     pub fn of_lists(count: usize) -> Result<Self> {
@@ -156,12 +177,18 @@ impl TestNode {
         Self::new(count, &script, networks.into_iter().cycle())
     }
 
+    /// Makes a node with this many containers in a network of VRFs.
+    pub fn of_vrfs(count: usize) -> Result<Self> {
+        Self::new(count, "", std::iter::repeat(vrfs()))
+    }
+
     /// Makes a node with containers, without attachments, and with all objects that attachments share.
     fn new(count: usize, script: &str, networks: impl Iterator<Item = Network>) -> Result<Self> {
         let container = |(number, network)| Container { name: format!("c{number}"), number, network };
         let containers: Vec<Container> = networks.take(count).enumerate().map(container).collect();
         let node = Node::new()?;
         node.sh(&format!("for number in $(seq 0 {}); do ip netns add c$number; done", count - 1))?;
+        containers.iter().try_for_each(|container| had_vrf(&node, container))?;
         node.sh(script)?;
         let mut test_node = Self { node, bin: plugin_bin()?, containers, before: Value::Null };
         for container in &test_node.containers {
@@ -327,6 +354,7 @@ impl TestNode {
                 delete(container, &Value::Null)?;
             }
             self.node.add_container(&container.name)?;
+            had_vrf(&self.node, container)?;
         }
         ensure!(kept.iter().all(|kept| gone.iter().any(|gone| gone.name == *kept)), "`postern gc` kept {kept:?}");
         let kept = kept.len();

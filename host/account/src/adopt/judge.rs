@@ -75,7 +75,7 @@ pub(super) struct Claim<'a> {
     pub(super) addresses: Vec<IpNet>,
     /// For [`Kind::MacGuard`], the bridge ports that it refers to. For [`Kind::Ifb`], the links that are redirected to it.
     pub(super) ports: Vec<&'a str>,
-    /// The time since it was made, for [`Kind::Lease`] alone.
+    /// The time since it was made, for [`Kind::Lease`] and [`Kind::StateFile`] alone.
     pub(super) age: Option<Duration>,
     /// True if Postern has a record of its attachment.
     pub(super) recorded: bool,
@@ -129,7 +129,8 @@ pub(super) fn judge(claim: &Claim<'_>, facts: &Facts) -> Verdict {
     }
     match claim.age {
         Some(age) if age < YOUNG => Verdict::Stays(format!(
-            "the lease is {} s old, and whoever took it may still be at work; it counts as left after {} s",
+            "the {} is {} s old, and whoever made it may still be at work; it counts as left after {} s",
+            if claim.kind == Kind::StateFile { "file" } else { "lease" },
             age.as_secs(),
             YOUNG.as_secs()
         )),

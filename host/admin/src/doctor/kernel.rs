@@ -93,6 +93,13 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             "modprobe dummy (CONFIG_DUMMY); without it networks of type dummy fail",
         ),
         (
+            &trials.vrf,
+            Capability::Vrf,
+            has_type("vrf"),
+            "VRFs",
+            "modprobe vrf (CONFIG_NET_VRF); without it networks of type vrf fail",
+        ),
+        (
             &trials.tap,
             Capability::Tap,
             has_type("tap"),

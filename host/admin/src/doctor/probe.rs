@@ -39,6 +39,7 @@ pub struct Trials {
     pub vlan: Option<Trial>,
     pub ipvlan: Option<Trial>,
     pub dummy: Option<Trial>,
+    pub vrf: Option<Trial>,
     pub tap: Option<Trial>,
     pub iptables: Option<Trial>,
     /// The reason why the rest could not be tried.
@@ -108,6 +109,7 @@ fn inside(trials: &mut Trials) {
     trials.vlan = Some(inner("probe5", on(|parent| InnerLinkKind::Vlan { parent, id: 7 })));
     trials.ipvlan = Some(inner("probe6", on(|parent| InnerLinkKind::Ipvlan { parent, mode: IpvlanMode::L2 })));
     trials.dummy = Some(inner("probe7", Ok(InnerLinkKind::Dummy)));
+    trials.vrf = Some(netlink.create_vrf("probe8", 7).map_err(|e| e.to_string()));
     trials.tap = Some(tap());
     let key = AttachmentKey { network: "probe".into(), container_id: "probe".into(), ifname: "eth0".into() };
     let deadline = Instant::now() + WITHIN;
@@ -134,7 +136,7 @@ fn tap() -> Trial {
     let own = Namespace::current().map_err(|e| e.to_string())?;
     let worker = Worker::start_with_tap(&own, || Ok(())).map_err(|e| e.to_string())?;
     let spec = TapSpec {
-        name: "probe8".to_owned(),
+        name: "probe9".to_owned(),
         mac: random_mac(),
         owner: None,
         group: None,

@@ -15,6 +15,7 @@ use postern_gate::rehearsal::{
     state_error,
 };
 use postern_gate::{Engine, PlaceError, places};
+use postern_kernel::Netlink;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, allows};
 use postern_sim::{Kernel, Place};
@@ -493,6 +494,10 @@ impl Stage {
         front.delegate_main(&made.plugin)?;
         if let ops::Delegate::Add { config } = asked {
             made.compare(config)?;
+            if let Some(subnet) = &made.subnet {
+                let netlink = Netlink::open().map_err(|e| OpError::new(ErrorCode::Kernel, "links", e.to_string()))?;
+                delegate::spares_node(&netlink, subnet)?;
+            }
         }
         let (name, granted) = (made.plugin.clone(), front.granted());
         let may = (granted.allows_native_delegate(&name), || granted.native_delegate_hint(&name));

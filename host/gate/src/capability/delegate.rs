@@ -11,6 +11,7 @@ use crate::session::{Session, adopt};
 use crate::{collect, native, outcome};
 use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Subnet, Verb, Version, code};
+use postern_kernel::Netlink;
 use postern_policy::capability::delegate::named;
 use postern_types::{DelegateError, ErrorCode, OpError, Reply, ops};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -84,7 +85,7 @@ fn add(gate: &mut Gate<'_>, config: &str) -> Result<Reply, OpError> {
     gate.front.delegate_main(&plugin)?;
     delegation.compare(config)?;
     if let Some(subnet) = &delegation.subnet {
-        spares_node(gate.session, subnet)?;
+        spares_node(gate.session.host()?, subnet)?;
     }
     let native = !gate.launcher.has(&plugin);
     if native {
@@ -210,9 +211,12 @@ pub fn failed(plugin: &str, error: Error) -> OpError {
     converted
 }
 
-/// Refuses a subnet that covers an address of loopback, or of the link of the default route: the node would lose what it
+/// Refuses a subnet that covers an address of loopback, or of a link of a default route: the node would lose what it
 /// reaches there. Addresses of other links are normal: `flannel.1` has the subnet's first one, and the bridge its gateway.
-fn spares_node(session: &Session, subnet: &Subnet) -> Result<(), OpError> {
+///
+/// # Errors
+/// [`ErrorCode::InvalidArgument`] for such a subnet; or the kernel refuses to list addresses or routes.
+pub fn spares_node(netlink: &Netlink, subnet: &Subnet) -> Result<(), OpError> {
     let covers = |subnet: &IpNet, address: IpAddr, link: &str| {
         let message = format!("subnet {subnet} covers {address}, an address of {link}");
         OpError::new(ErrorCode::InvalidArgument, subnet.to_string(), message)
@@ -226,17 +230,18 @@ fn spares_node(session: &Session, subnet: &Subnet) -> Result<(), OpError> {
             return Err(covers(subnet, address, "loopback"));
         }
     }
-    let netlink = session.host()?;
     let lo = netlink.link_by_name("lo").map_err(kernel_error)?.map(|link| link.index);
     let own = netlink.all_addresses().map_err(kernel_error)?;
     let covered = |net: &IpNet| subnet.subnets.iter().find(|subnet| subnet.contains(&net.addr())).copied();
-    let mut default = None;
+    let mut defaults = None;
     for (index, address) in own {
         let Some(subnet) = covered(&address.net) else { continue };
-        let is_default = match &default {
-            Some(known) => *known == Some(index),
-            None => *default.insert(parent::default_link(netlink)?) == Some(index),
+        let known = match defaults.take() {
+            Some(known) => known,
+            None => parent::default_links(netlink)?,
         };
+        let is_default = known.contains(&index);
+        defaults = Some(known);
         if is_default || lo == Some(index) {
             let link = if is_default { "the default route's link" } else { "loopback" };
             return Err(covers(&subnet, address.net.addr(), link));

@@ -10,6 +10,7 @@ use crate::need::Need;
 use crate::session::{Request, Session};
 use postern_cni::{Fields, Verb};
 use postern_kernel::Link;
+pub use postern_policy::capability::link_settings::DEFAULT_DIRECTORY;
 use postern_policy::capability::link_settings::directory;
 use postern_state::Backups;
 use postern_types::{Capability, ErrorCode, Handle, LinkSettings, Mac, OpError, Reply, ops};
@@ -218,5 +219,5 @@ fn restore_native(session: &Session) -> Result<(), OpError> {
             (None, _) => {}
         }
     }
-    backups.remove(&name).map(drop).map_err(state_error)
+    backups.remove(&name, &session.key()?).map(drop).map_err(state_error)
 }

@@ -53,13 +53,20 @@ fn find(gate: &mut Gate<'_>, name: &str, in_container: bool) -> Result<Reply, Op
 /// # Errors
 /// The kernel refuses to list them.
 pub fn default_link(netlink: &Netlink) -> Result<Option<u32>, OpError> {
+    Ok(default_links(netlink)?.first().copied())
+}
+
+/// The links of all default routes of the main table, those of IPv4 first.
+///
+/// # Errors
+/// The kernel refuses to list them.
+pub fn default_links(netlink: &Netlink) -> Result<Vec<u32>, OpError> {
     let routes = netlink.all_routes().map_err(kernel_error)?;
     let is_default = |v4| {
-        let mut found = routes.iter().filter(move |(_, route)| {
+        routes.iter().filter(move |(_, route)| {
             let is_main = route.table.is_none_or(|table| table == 254);
             is_main && route.dst.prefix_len() == 0 && route.dst.addr().is_ipv4() == v4
-        });
-        found.next().map(|(link, _)| *link)
+        })
     };
-    Ok(is_default(true).or_else(|| is_default(false)))
+    Ok(is_default(true).chain(is_default(false)).map(|(link, _)| *link).collect())
 }

@@ -1,7 +1,7 @@
 //! `vrf`: the attachment's own link in a VRF of the container's namespace.
 //!
 //! The kernel flushes routes and IPv6 addresses of a link whose master changes. What the link had is read before, is in the
-//! record, and is put back in the VRF's table.
+//! record, and is put back: routes of the main table in the VRF's, others in their own.
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::source_routes::is_reserved;
@@ -12,12 +12,15 @@ use crate::errors::{kernel_error, link_gone, native_error};
 use crate::gate::Gate;
 use crate::session::Session;
 use postern_cni::{Verb, validate_interface_name};
-use postern_kernel::{Link, MAIN_TABLE, Netlink};
+use postern_kernel::{Link, Netlink};
 use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Reply, ops};
 use std::collections::BTreeSet;
 
 /// The scope of an address that is valid everywhere, `RT_SCOPE_UNIVERSE`.
 const GLOBAL: u8 = 0;
+
+/// The table of the node's own addresses, which the kernel keeps (linux/rtnetlink.h).
+const LOCAL_TABLE: u32 = 255;
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -60,7 +63,8 @@ fn join(gate: &mut Gate<'_>, handle: Handle, name: &str, table: Option<u32>) -> 
     let addresses = addresses
         .into_iter()
         .filter(|have| have.net.addr().is_ipv6() && have.scope == GLOBAL && have.permanent && !have.dad_failed);
-    let is_moved = |kept: &KeptRoute| kept.route.table == Some(MAIN_TABLE);
+    // Those of source routing come back into their own tables.
+    let is_moved = |kept: &KeptRoute| kept.route.table != Some(LOCAL_TABLE);
     let mut moved: Vec<KeptRoute> =
         routes.into_iter().filter(|(link, kept)| *link == index && is_moved(kept)).map(|(_, kept)| kept).collect();
     // The networks of the link come before what lies behind its gateways.

@@ -10,7 +10,7 @@ use crate::need::Need;
 use crate::places;
 use crate::session::Session;
 use postern_kernel::{Link, Netlink};
-use postern_state::Backups;
+use postern_state::{Backups, Stage};
 use postern_types::{ErrorCode, LinkSettings, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -33,23 +33,46 @@ pub struct LinkChange {
 }
 
 impl LinkChange {
-    /// Returns the link in the container; `None` if it is gone.
-    fn link(&self, session: &Session) -> Result<Option<Link>, OpError> {
-        let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(None) };
-        container.netlink().map_err(kernel_error)?.link_by_index(self.index).map_err(kernel_error)
+    /// Lets the port send with the address that its protection had before, and no other. The link may have had another
+    /// one: root in the container can change that at any time.
+    fn follow_back(&self, session: &Session) -> Result<(), OpError> {
+        let Some(port) = &self.port else { return Ok(()) };
+        let mut others = recorded(session);
+        if let Some(at) = others.iter().rposition(|change| change == self) {
+            others.remove(at);
+        }
+        for guard in guards(session, port) {
+            if let Some(mac) = led_to(&others, &guard) {
+                follow(session, &guard, port, mac)?;
+            }
+        }
+        Ok(())
     }
+}
+
+/// True if all sections of the attachment are being removed, and with them the link and its protection.
+fn is_whole_attachment(session: &Session) -> bool {
+    let sections = session.record().map(|record| record.sections()).unwrap_or_default();
+    sections.iter().all(|section| section.stage == Stage::Ending)
 }
 
 impl Leaves for LinkChange {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        if let Some(link) = self.link(session)? {
-            let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
-            apply(netlink, &link, &self.before)?;
+        let container = session.container().filter(|_| !session.has_foreign_record());
+        // Without the link, its protection must not change either: it goes with the attachment.
+        if let (None, Some(why), false) = (container, session.hidden(), is_whole_attachment(session)) {
+            let message = format!("its namespace may be alive, and its link changed in there: {why}");
+            return Err(OpError::new(ErrorCode::TryAgain, &session.request.netns, message)
+                .hint("run DEL, or `postern gc` once the container is gone"));
         }
-        if let (Some(port), Some(mac)) = (&self.port, self.before.mac) {
-            for guard in guards(session, port) {
-                follow(session, &guard, port, mac)?;
+        if let Some(container) = container {
+            let netlink = container.netlink().map_err(kernel_error)?;
+            // First the link, then its protection: a kill between them leaves a link that sends nothing, and the next
+            // removal does both again.
+            if let Some(link) = netlink.link_by_index(self.index).map_err(kernel_error)? {
+                apply(netlink, &link, &self.before)?;
             }
+            self.follow_back(session)?;
         }
         // The link is as it was. What is no file, or lies where others can change it, is no reason to keep the attachment.
         let directory = Path::new(&self.directory);
@@ -166,7 +189,7 @@ pub(crate) fn write_file(session: &Session, directory: &str, without: Option<&Li
         };
     };
     if changes.is_empty() {
-        return backups.remove(&name).map(drop).map_err(state_error);
+        return backups.remove(&name, &session.key()?).map(drop).map_err(state_error);
     }
     let mut first = LinkSettings::default();
     for LinkChange { before, .. } in changes {
@@ -176,7 +199,7 @@ pub(crate) fn write_file(session: &Session, directory: &str, without: Option<&Li
         first.allmulti = first.allmulti.or(before.allmulti);
         first.tx_queue_length = first.tx_queue_length.or(before.tx_queue_length);
     }
-    backups.write(&name, text(&first).as_bytes()).map_err(state_error)
+    backups.write(&name, &session.key()?, text(&first).as_bytes()).map_err(state_error)
 }
 
 /// Returns the native plugin's form: an indent of one blank, and no newline at the end.
@@ -227,7 +250,11 @@ pub(crate) fn original(session: &Session, now: Mac) -> Mac {
 /// Returns the address that a port's spoofing protection lets pass: the one it was made with, or the one that a recorded
 /// change led it to.
 pub(crate) fn guarded(session: &Session, guard: &MacGuard) -> Option<Mac> {
-    let changes = recorded(session);
+    led_to(&recorded(session), guard)
+}
+
+/// Returns the address that the protection was made with, or that the last one of these changes led it to.
+fn led_to(changes: &[LinkChange], guard: &MacGuard) -> Option<Mac> {
     let followed = changes.iter().rev().find(|change| change.port.is_some() && change.port == guard.host);
     followed.and_then(|change| change.after.mac).or(guard.mac)
 }

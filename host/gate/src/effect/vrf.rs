@@ -11,7 +11,7 @@ use crate::session::Session;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_cni::Verb;
-use postern_kernel::{Link, Netlink};
+use postern_kernel::{Link, MAIN_TABLE, Netlink};
 use postern_types::{KeptRoute, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub struct Vrf {
     /// The link's global IPv6 addresses. The kernel removes them when the link's master changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpNet>,
-    /// The link's routes in the main table, before.
+    /// The link's routes, before: those of the main table and of source routing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<KeptRoute>,
 }
@@ -65,7 +65,7 @@ impl Vrf {
             }
             // Root in the container may have made things impossible: what is not possible stays away.
             if member.is_some() {
-                let _ = settle(netlink, self, postern_kernel::MAIN_TABLE);
+                let _ = settle(netlink, self, MAIN_TABLE);
             }
         }
         Ok(())
@@ -108,7 +108,8 @@ impl Leaves for Vrf {
     }
 }
 
-/// Gives the link the addresses that it lost, and its routes in this table, beside those of other links.
+/// Gives the link the addresses that it lost, and its routes, beside those of other links: those of the main table in this
+/// one, and the others in their own.
 ///
 /// # Errors
 /// The kernel refuses one.
@@ -126,7 +127,13 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
     }
     for kept in &vrf.moved {
         let mut kept = kept.clone();
-        kept.route.table = Some(table);
+        if kept.route.table.is_none_or(|before| before == MAIN_TABLE) {
+            kept.route.table = Some(table);
+        } else if table != MAIN_TABLE {
+            // The own addresses are in the VRF's table now: a route elsewhere can't name one as its source. By the rule of
+            // such a table, the sender has it already.
+            kept.route.source = None;
+        }
         match netlink.restore_route(vrf.index, &kept) {
             // The kernel has made it again by itself.
             Err(error) if error.is(Errno::EEXIST) => {}

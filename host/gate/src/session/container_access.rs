@@ -102,5 +102,5 @@ impl Session {
 }
 
 fn needs_container(effects: impl IntoIterator<Item = Effect>) -> bool {
-    effects.into_iter().any(|effect| effect.needs() == Need::Container)
+    effects.into_iter().any(|effect| matches!(effect.needs(), Need::Container | Need::Backups(_)))
 }

@@ -15,7 +15,7 @@ mod endings;
 mod reaches;
 mod sequence;
 
-use postern_guest::cni::{CniResult, Json};
+use postern_guest::cni::{CniResult, Json, NetConf};
 use postern_guest::types::Backend;
 use postern_guest::{Error, configure, interface, ipam, mac_guard, masquerade, veth};
 use std::io::{Read, Write};
@@ -27,6 +27,7 @@ struct TestRequest {
     says: String,
     sequence: String,
     make: bool,
+    conf: Json,
 }
 
 fn main() -> ExitCode {
@@ -43,7 +44,8 @@ fn follow() -> Result<ExitCode, Error> {
     let Some(orders) = orders()? else { return Ok(ExitCode::SUCCESS) };
     if let [seed, calls, claimed @ ..] = orders.sequence.split(' ').collect::<Vec<_>>().as_slice() {
         let claimed = claimed.iter().filter_map(|net| net.parse().ok()).collect();
-        sequence::play(seed.parse().unwrap_or_default(), calls.parse().unwrap_or_default(), claimed);
+        let conf = NetConf::parse(orders.conf)?;
+        sequence::play(seed.parse().unwrap_or_default(), calls.parse().unwrap_or_default(), claimed, conf);
     }
     // Without `make`, a result that claims nothing.
     let made = if orders.make { make()? } else { CniResult::default() };
@@ -67,7 +69,8 @@ fn orders() -> Result<Option<TestRequest>, Error> {
     let behaviour = fields.string("hostile")?.unwrap_or_default();
     let says = fields.string("says")?.unwrap_or_default();
     let sequence = fields.string("sequence")?.unwrap_or_default();
-    Ok(Some(TestRequest { behaviour, says, sequence, make: fields.bool("make")?.unwrap_or_default() }))
+    let make = fields.bool("make")?.unwrap_or_default();
+    Ok(Some(TestRequest { behaviour, says, sequence, make, conf }))
 }
 
 /// A whole attachment, with everything that outlives the run.

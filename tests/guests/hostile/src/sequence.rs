@@ -3,6 +3,7 @@
 
 use ipnet::IpNet;
 use postern_guest::bridge::Bridge;
+use postern_guest::cni::{Flannel, Json, NetConf, flannel};
 use postern_guest::link::Link;
 use postern_guest::parent::Parent;
 use postern_guest::types::{
@@ -11,9 +12,9 @@ use postern_guest::types::{
 };
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
-    addresses, attachments, bandwidth, bridge, device, dummy, firewall, forwarding, ipam, ipvlan, leases, link,
-    link_settings, link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent, point_to_point,
-    port_mappings, resolv_conf, routes, source_routes, tap, veth, vlan, vrf,
+    addresses, attachments, bandwidth, bridge, delegate, device, dummy, firewall, forwarding, ipam, ipvlan, leases,
+    link, link_settings, link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent,
+    point_to_point, port_mappings, resolv_conf, routes, source_routes, tap, veth, vlan, vrf,
 };
 use std::net::IpAddr;
 
@@ -75,6 +76,8 @@ struct Held {
     own: Vec<IpNet>,
     /// How the port joined last, to be of use to `bridge.ensure-gateways`.
     joined: PortSpec,
+    /// The network's configuration, to be of use to `delegate.add`.
+    conf: Option<NetConf>,
 }
 
 impl Held {
@@ -215,10 +218,42 @@ fn limits(random: &mut Random, held: &mut Held) -> Option<()> {
     }
 }
 
+/// A call about the main plugin of a network of flannel, mostly with the configuration that the host has.
+fn delegation(random: &mut Random, held: &mut Held) -> Option<()> {
+    match random.below(8) {
+        0 => delegate::del().ok(),
+        1 => delegate::check().ok(),
+        2 => delegate::status().ok(),
+        3 => delegate::gc().ok(),
+        _ => {
+            let subnet = delegate::subnet_file().ok()?;
+            let conf = held.conf.as_ref()?;
+            let Json::Object(mut keys) = Flannel::read(conf).ok()?.configuration(conf, &subnet).ok()? else {
+                return None;
+            };
+            if random.below(4) == 0 {
+                let text = |text: &str| Json::from(text);
+                let (key, value) = match random.below(6) {
+                    0 => ("bridge", text(random.one_of(&BRIDGES)?)),
+                    1 => ("type", text(random.one_of(&["ptp", "hostile", "sh", "../bridge"])?)),
+                    2 => ("name", text("bystander")),
+                    3 => ("ipMasq", Json::Bool(true)),
+                    4 => ("BRIDGE", text("cni0")),
+                    _ => ("promiscMode", Json::Bool(true)),
+                };
+                flannel::set(&mut keys, key, value);
+            }
+            let result = delegate::add(&Json::Object(keys).sorted()).ok()?;
+            held.own.extend(result.ips.iter().map(|ip| ip.address));
+            Some(())
+        }
+    }
+}
+
 /// Makes `calls` calls. The guest claims some addresses as its own from the beginning.
-pub fn play(seed: u64, calls: usize, claimed: Vec<IpNet>) {
+pub fn play(seed: u64, calls: usize, claimed: Vec<IpNet>, conf: NetConf) {
     let mut random = Random(seed.max(1));
-    let mut held = Held { own: claimed, ..Held::default() };
+    let mut held = Held { own: claimed, conf: Some(conf), ..Held::default() };
     for _ in 0..calls {
         call(&mut random, &mut held);
     }
@@ -226,7 +261,7 @@ pub fn play(seed: u64, calls: usize, claimed: Vec<IpNet>) {
 
 /// One call. What becomes of it is the host's business.
 fn call(random: &mut Random, held: &mut Held) -> Option<()> {
-    match random.below(63) {
+    match random.below(67) {
         0 => held.links.extend(link::own().ok()?),
         1..=3 => {
             let mtu = random.perhaps(|random| random.one_of(&[0, 68, 1400, 70_000]).copied());
@@ -357,6 +392,7 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
             vrf::join(random.one_of(&held.links)?, random.one_of(&["blue", "red", "eth0", "lo"])?, table).ok()?;
         }
         62 => vrf::leave().ok()?,
+        63..=65 => delegation(random, held)?,
         54..=56 => limits(random, held)?,
         _ => match random.below(6) {
             5 => drop(random.one_of(&held.parents)?.attributes().ok()?),
