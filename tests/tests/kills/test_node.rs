@@ -117,6 +117,7 @@ fn links() -> Result<Vec<Network>> {
         ("ipvlan", "10.12.0.0/28", json!({"master": WIRE, "mode": "l3"})),
         ("vlan", "10.13.0.0/28", json!({"master": WIRE})),
         ("dummy", "10.14.0.0/28", json!({})),
+        ("tap", "10.16.0.0/28", json!({"multiQueue": true})),
     ] {
         if plugin == "host-device" || has_or_says(plugin)? {
             let mut config = json!({"cniVersion": "1.1.0", "name": plugin, "type": plugin,
