@@ -39,6 +39,8 @@ pub struct TestNode {
 const FIRST_PORT: usize = 8000;
 /// The link that others are stacked on.
 const WIRE: &str = "wire0";
+/// The wire of ipvlans. A link carries macvlans or ipvlans, and never both.
+const SECOND_WIRE: &str = "wire2";
 
 /// Three of eight containers share a bridge, a range and nftables. The others add iptables, pairs without a bridge, and
 /// whole lists with port mappings, limited rates, a firewall and changed links, at the same time. One of eight is a pod of flannel. The ranges are small, so that lost addresses are
@@ -114,7 +116,7 @@ fn links() -> Result<Vec<Network>> {
     for (plugin, subnet, patch) in [
         ("macvlan", "10.10.0.0/28", json!({"master": WIRE, "mode": "bridge"})),
         ("host-device", "10.11.0.0/28", json!({})),
-        ("ipvlan", "10.12.0.0/28", json!({"master": WIRE, "mode": "l3"})),
+        ("ipvlan", "10.12.0.0/28", json!({"master": SECOND_WIRE, "mode": "l3"})),
         ("vlan", "10.13.0.0/28", json!({"master": WIRE})),
         ("dummy", "10.14.0.0/28", json!({})),
         ("tap", "10.16.0.0/28", json!({"multiQueue": true})),
@@ -172,6 +174,7 @@ impl TestNode {
         let networks = links()?;
         let script = format!(
             "ip link add {WIRE} type veth peer name wire1; ip link set {WIRE} up; ip link set wire1 up
+             ip link add {SECOND_WIRE} type veth peer name wire3; ip link set {SECOND_WIRE} up; ip link set wire3 up
              for number in $(seq 0 {}); do ip link add dev$number type veth peer name end$number; done",
             count - 1
         );
