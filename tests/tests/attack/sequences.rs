@@ -445,7 +445,9 @@ impl Rules {
         } else {
             let wanted = config.get("ingressPolicy").and_then(Value::as_str).unwrap_or_default();
             let bridge = after(" -i ").or_else(|| after(" -o ")).unwrap_or_default();
-            ensure!(self.bridges.contains(&bridge) || self.behind && bridge == "hostile0", "of {bridge}");
+            // The host end may be the native plugin's, or the delegate's.
+            let is_of_others = self.behind && bridge == "hostile0" || self.delegates && bridge == DELEGATE;
+            ensure!(self.bridges.contains(&bridge) || is_of_others, "of {bridge}");
             ensure!(
                 wanted != "open" && (wanted == "isolated" || !new.contains("ingressPolicy: isolated)")),
                 "{wanted}"
