@@ -7,7 +7,7 @@ use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
 use postern_kernel::{Link, Netlink};
-use postern_types::{ErrorCode, IpvlanMode, Mac, OpError};
+use postern_types::{IpvlanMode, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -125,16 +125,9 @@ impl Leaves for InnerLink {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If it is gone, the
         // link is gone too.
-        let container = session.container().filter(|_| !session.has_foreign_record());
-        match (container, session.hidden()) {
-            (Some(container), _) => self.delete(session, container.netlink().map_err(kernel_error)?),
-            (None, None) => Ok(()),
-            (None, Some(why)) => {
-                let kind = self.kind.name();
-                let message = format!("its namespace may be alive, and with it its {kind} link: {why}");
-                Err(OpError::new(ErrorCode::TryAgain, &session.request.netns, message)
-                    .hint("run DEL, or `postern gc` once the container is gone"))
-            }
+        match session.container_with(&format!("{} link", self.kind.name()))? {
+            Some(container) => self.delete(session, container.netlink().map_err(kernel_error)?),
+            None => Ok(()),
         }
     }
 

@@ -94,7 +94,7 @@ impl SourceRoutes {
 
 impl Leaves for SourceRoutes {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(()) };
+        let Some(container) = session.container_with("source routing")? else { return Ok(()) };
         let _lock = lock(session)?;
         self.take_back(container.netlink().map_err(kernel_error)?)
     }

@@ -74,7 +74,7 @@ impl Vrf {
 
 impl Leaves for Vrf {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(()) };
+        let Some(container) = session.container_with("VRF")? else { return Ok(()) };
         let _lock = source_routes::lock(session)?;
         self.take_back(session, container.netlink().map_err(kernel_error)?)
     }

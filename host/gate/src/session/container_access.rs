@@ -7,7 +7,7 @@ use crate::effect::Effect;
 use crate::need::Need;
 use postern_kernel::{Namespace, OpenError, Worker};
 use postern_state::{Header, RecordKey};
-use postern_types::OpError;
+use postern_types::{ErrorCode, OpError};
 
 /// The number of containers that one collection enters. Each of them takes a thread.
 const MOST: usize = 64;
@@ -91,6 +91,22 @@ impl Session {
         if needs_container(record.effects(None).into_iter().map(|noted| noted.effect)) {
             let found = ContainerAccess::look(record.header(), || Ok(()));
             self.use_access(found);
+        }
+    }
+
+    /// Returns the container, to remove what an effect left in there. `None` if it is gone, or is another attachment's.
+    ///
+    /// # Errors
+    /// It may be alive, and could not be entered: `what` may be in there still, and is not given up.
+    pub fn container_with(&self, what: &str) -> Result<Option<&Worker>, OpError> {
+        let container = self.container().filter(|_| !self.has_foreign_record());
+        match (container, self.hidden()) {
+            (None, Some(why)) => {
+                let message = format!("its namespace may be alive, and with it its {what}: {why}");
+                Err(OpError::new(ErrorCode::TryAgain, &self.request.netns, message)
+                    .hint("run DEL, or `postern gc` once the container is gone"))
+            }
+            (container, _) => Ok(container),
         }
     }
 
