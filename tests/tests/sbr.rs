@@ -294,6 +294,21 @@ fn a_namespace_that_is_gone_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
+/// A DEL that can't look at the namespace gives nothing up: the next one removes the rules.
+#[test]
+fn a_namespace_that_cannot_be_entered_keeps_its_section() -> Result<()> {
+    let place = Place::new()?;
+    let plugins = network(31, &json!({}));
+    let result = place.add(&plugin_bin()?, &plugins, "eth0")?;
+    place.node.sh("ln -s loop /run/loop")?;
+    let answer = place.call_as(&plugin_bin()?, &plugins[1], "DEL", "eth0", &result, "/run/loop")?;
+    ensure!(answer.status == 1 && answer.stdout.contains("may be alive, and with it its source routing"), "{answer:?}");
+    ensure!(place.rules()?.len() == 2, "{:?}", place.rules()?);
+    place.del(&plugin_bin()?, &plugins, "eth0", &result)?;
+    ensure!(place.rules()?.is_empty(), "{:?}", place.rules()?);
+    Ok(())
+}
+
 /// Attachments of one container at once: each gets tables of its own.
 #[test]
 fn parallel_attachments_share_no_table() -> Result<()> {
