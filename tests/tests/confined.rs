@@ -272,8 +272,21 @@ fn what_was_made_for_leases_goes_if_there_are_none() -> Result<()> {
 /// Returns the filters of system calls that a run installs, as strace shows them, and its questions to bpf(2).
 fn filters(plugin: &str, verb: &str, node: &Node, config: &serde_json::Value) -> Result<(Vec<String>, usize)> {
     let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
-    let trace = ["strace", "-f", "-qq", "-v", "-s", "9999", "-o", "/mnt/trace", "-e", "trace=prctl,seccomp,bpf", "-e",
-        "signal=none"].map(str::to_owned);
+    let trace = [
+        "strace",
+        "-f",
+        "-qq",
+        "-v",
+        "-s",
+        "9999",
+        "-o",
+        "/mnt/trace",
+        "-e",
+        "trace=prctl,seccomp,bpf",
+        "-e",
+        "signal=none",
+    ]
+    .map(str::to_owned);
     let answer = node.call_under(&trace, &call.attachment("c1", &node.netns("c1"), "eth0"))?;
     ensure!(answer.status == 0, "{plugin} {verb}: {answer:?}");
     let trace = node.sh("cat /mnt/trace")?;
