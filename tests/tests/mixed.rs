@@ -301,9 +301,8 @@ fn an_ipam_program_serves_bridges_of_both_sides() -> Result<()> {
                 runtime(side, "check", container)?;
             }
         }
-        let doctor =
-            format!("{}/postern doctor --json --conf-dir /run/net.d --bin /run/ours || true", plugin_bin()?.display());
-        let report: Value = serde_json::from_str(&node.sh(&doctor)?)?;
+        let doctor = "/run/ours/postern doctor --json --conf-dir /run/net.d --bin /run/ours || true";
+        let report: Value = serde_json::from_str(&node.sh(doctor)?)?;
         let findings: Vec<&Value> =
             report["findings"].as_array().context("findings")?.iter().filter(|one| one["area"] != "kernel").collect();
         ensure!(findings.is_empty(), "{ipam}: doctor: {findings:#?}");
