@@ -33,7 +33,7 @@ fn list(name: &str, filter: &str) -> Value {
     let tuning = json!({"type": "tuning", "mtu": 1400, "sysctl": {"net.core.somaxconn": "500"}});
     let (version, plugins) = match name {
         "bridge" => (
-            "1.0.0",
+            "1.1.0",
             json!([
                 {"type": "bridge", "bridge": "mix0", "isGateway": true, "ipMasq": true, "ipMasqBackend": filter, "hairpinMode": true,
                     "macspoofchk": true, "ipam": ipam(json!([[{"subnet": "10.5.0.0/24"}], [{"subnet": "fd05::/64"}]]))},
@@ -42,11 +42,11 @@ fn list(name: &str, filter: &str) -> Value {
             ]),
         ),
         "ptp" => (
-            "1.0.0",
+            "1.1.0",
             json!([{"type": "ptp", "ipMasq": true, "ipMasqBackend": filter, "ipam": ipam(four)}, portmap, firewall, tuning]),
         ),
         "macvlan" => {
-            ("1.0.0", json!([{"type": "macvlan", "master": "wire0", "mode": "bridge", "ipam": ipam(four)}, tuning]))
+            ("1.1.0", json!([{"type": "macvlan", "master": "wire0", "mode": "bridge", "ipam": ipam(four)}, tuning]))
         }
         _ => (
             "0.4.0",
@@ -273,6 +273,8 @@ fn an_ipam_program_serves_bridges_of_both_sides() -> Result<()> {
         } else {
             json!({"type": "host-local", "ranges": [[{"subnet": "10.5.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]})
         };
+        // That program knows no later version.
+        list["cniVersion"] = json!("1.0.0");
         let plugins = list["plugins"].as_array_mut().context("plugins")?;
         plugins.truncate(3);
         merge(&mut plugins[0], &json!({"ipam": null}));
