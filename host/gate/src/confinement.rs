@@ -33,6 +33,7 @@ use postern_policy::Policy;
 use postern_policy::capability::firewall::is_zone;
 use postern_state::{Dir, Record, is_trusted_way, kind};
 use postern_types::{Capability, OpError};
+use std::borrow::Cow;
 use std::fs::remove_dir;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -45,8 +46,8 @@ struct Needs {
     legacy: bool,
     /// Netlink and sysctls.
     network: bool,
-    /// True if this run may make a tap.
-    tap: bool,
+    /// The SELinux context of the tap, if this run may make one and it is to have one.
+    tap: Option<Option<String>>,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
     leases: Vec<(PathBuf, PathBuf)>,
     /// Directories of the native tuning plugin's files.
@@ -126,11 +127,11 @@ fn give_up(
         session.home().map_err(|error| failed(&error))?;
         let inside = match needs.tap {
             // Only the thread that makes the tap has the requests for that.
-            true => Arc::new(needs.confinement(session, calls_with_tap(&pids)).map_err(|error| failed(&error))?),
-            false => Arc::clone(&confinement),
+            Some(_) => Arc::new(needs.confinement(session, calls_with_tap(&pids)).map_err(|error| failed(&error))?),
+            None => Arc::clone(&confinement),
         };
         let confine = move || inside.apply().map_err(|error| error.to_string());
-        session.enter(namespace, needs.tap, confine).map_err(|error| failed(&error))?;
+        session.enter(namespace, needs.tap.clone(), confine).map_err(|error| failed(&error))?;
     }
     if session.request.verb == Verb::Gc {
         // Devices of the node are moved back there.
@@ -227,7 +228,10 @@ impl Needs {
         match need {
             Need::Network | Need::Container => self.network = true,
             // Only an ADD makes one.
-            Need::Tap => (self.network, self.tap) = (true, session.request.verb == Verb::Add),
+            Need::Tap(context) => {
+                let makes = session.request.verb == Verb::Add;
+                (self.network, self.tap) = (true, makes.then(|| context.map(Cow::into_owned)));
+            }
             Need::Iptables | Need::HostPorts => {
                 self.network = true;
                 // Its error is reported if the rules of this run depend on it.
