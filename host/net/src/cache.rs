@@ -206,7 +206,12 @@ impl Cache {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        let is_attachment = |entry: &Entry| !entry.ifname.is_empty() && !entry.network.is_empty();
+        // A name that no plugin accepts is nobody's.
+        let is_attachment = |entry: &Entry| {
+            validate_network_name(&entry.network).is_ok()
+                && validate_container_id(&entry.container_id).is_ok()
+                && validate_interface_name(&entry.ifname).is_ok()
+        };
         paths.iter().filter_map(|path| Entry::read(path)).filter(is_attachment).collect()
     }
 }
