@@ -85,6 +85,9 @@ fn component(plugin: &Plugin) -> String {
         (Some(digest), None) => words += &format!(", sha256 {}; none is installed any more", short(digest)),
         (None, _) => words += "; its record does not tell which component it was",
     }
+    if let Some(versions) = &plugin.versions {
+        words += &format!("; CNI {}", versions.join(", "));
+    }
     match plugin.stage {
         Some(Stage::Begun) => words += "; ADD has begun",
         Some(Stage::Made) => words += "; ADD has made all, and the runtime does not have the result",
