@@ -191,7 +191,7 @@ const COMMAND: &str = r#"
 
 /// Files that `postern add` must refuse, with the reason: the name, text (of a component, if it starts so), policy,
 /// words.
-const NO_PLUGINS: [(&str, &str, &str, &str); 14] = [
+const NO_PLUGINS: [(&str, &str, &str, &str); 15] = [
     ("text", "hello", "", "not a WebAssembly component"),
     ("empty", "", "", "not a WebAssembly component"),
     ("core", "(module)", "", "not a WebAssembly component: it is a core module, build it for wasm32-wasip2"),
@@ -228,6 +228,7 @@ const NO_PLUGINS: [(&str, &str, &str, &str); 14] = [
     ),
     ("unknown", "(component COMMAND)", "[grant.netlink]", "unknown field `netlink`"),
     ("broken", "(component COMMAND)", "[grant", "TOML parse error"),
+    ("versions", "(component COMMAND)", "", "does not tell its CNI versions (VERSION): it printed nothing"),
     ("../up", "(component COMMAND)", "", "is no name for a plugin"),
     ("postern", "(component COMMAND)", "", "is no name for a plugin"),
     ("a b", "(component COMMAND)", "", "is no name for a plugin"),
@@ -268,7 +269,7 @@ fn what_is_no_plugin_is_not_added() -> Result<()> {
         },
     )?;
     // A file of the same form that is a plugin.
-    let (success, stderr) = add("nothing", "(component COMMAND)", "")?;
+    let (success, stderr) = add("nothing", "(component COMMAND)", "versions = [\"1.0.0\"]")?;
     ensure!(success, "{stderr}");
     node.add_container("c1")?;
     let call = Call::new(Path::new(COPY), "nothing", "ADD", STATIC).attachment("c1", &node.netns("c1"), "eth0");

@@ -1,15 +1,17 @@
 //! The shared part of `ls` and `show`: an attachment in the form for people and for scripts.
 
 use crate::subject;
+use crate::versions;
 use anyhow::Result;
 use postern_account::busy::Holder;
 use postern_account::drift::{Account, Deviation, Fact, State};
 use postern_account::node_state;
 use postern_account::utc;
 use postern_gate::catalog::Manifest;
-use postern_gate::places;
+use postern_gate::{places, policies};
 use postern_state::{Header, Stage};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -53,26 +55,27 @@ pub struct Plugin {
     pub digest: Option<String>,
     /// SHA-256 of the component that is installed now; `null` if none is installed.
     pub installed: Option<String>,
+    /// The CNI versions that the installed plugin supports under its policy; `null` if none is installed, or if neither
+    /// component nor policy names any.
+    pub versions: Option<Vec<String>>,
     /// The progress of its ADD.
     pub stage: Option<Stage>,
 }
 
 impl Attachment {
-    fn of(account: Account) -> Self {
+    fn of(account: Account, known: &mut Installed) -> Self {
         let mut plugins: Vec<Plugin> = account
             .sections
             .iter()
             .map(|section| Plugin {
-                plugin: section.plugin().to_owned(),
                 digest: Some(section.digest.clone()).filter(|digest| !digest.is_empty()),
-                installed: installed(section.plugin()),
                 stage: Some(section.stage),
+                ..known.plugin(section.plugin())
             })
             .collect();
         for fact in account.facts.iter().filter(|fact| !fact.plugin.is_empty()) {
             if !plugins.iter().any(|known| known.plugin == fact.plugin) {
-                let (plugin, installed) = (fact.plugin.clone(), installed(&fact.plugin));
-                plugins.push(Plugin { plugin, digest: None, installed, stage: None });
+                plugins.push(known.plugin(&fact.plugin));
             }
         }
         let header = account.header;
@@ -111,11 +114,34 @@ impl Attachment {
     }
 }
 
-/// Returns the digest of the installed component of a plugin.
-fn installed(plugin: &str) -> Option<String> {
-    // A record can contain any name: only a name that can be a file's is looked for.
-    let plugin = Some(plugin).filter(|plugin| subject::is_name(plugin))?;
-    Some(Manifest::read(&places::catalog().ok()?, plugin).ok()?.digest)
+/// Digest and CNI versions of an installed plugin; empty for one that is not installed.
+#[derive(Clone, Default)]
+struct InstalledPlugin {
+    digest: Option<String>,
+    versions: Option<Vec<String>>,
+}
+
+/// The plugins that were asked for.
+#[derive(Default)]
+struct Installed(BTreeMap<String, InstalledPlugin>);
+
+impl Installed {
+    /// Returns what is installed under a plugin's name.
+    fn plugin(&mut self, name: &str) -> Plugin {
+        let found = self.0.entry(name.to_owned()).or_insert_with(|| Self::read(name).unwrap_or_default()).clone();
+        let InstalledPlugin { digest, versions } = found;
+        Plugin { plugin: name.to_owned(), digest: None, installed: digest, versions, stage: None }
+    }
+
+    fn read(plugin: &str) -> Option<InstalledPlugin> {
+        // A record can contain any name: only a name that can be a file's is looked for.
+        let plugin = Some(plugin).filter(|plugin| subject::is_name(plugin))?;
+        let catalog = places::catalog().ok()?;
+        let manifest = Manifest::read(&catalog, plugin).ok()?;
+        let policy = policies::load(&catalog, plugin).ok();
+        let versions = policy.and_then(|policy| versions::supported(&policy, manifest.versions.as_deref()));
+        Some(InstalledPlugin { digest: Some(manifest.digest), versions })
+    }
 }
 
 /// Returns an account of all attachments of this host, by network, container and interface.
@@ -126,7 +152,9 @@ pub fn attachments() -> Result<Vec<Attachment>> {
     let (_, accounts) =
         node_state::settled(&postern_account::places::expected(), WITHIN).map_err(anyhow::Error::msg)?;
     let accounts = accounts.map_err(anyhow::Error::msg)?;
-    let mut attachments: Vec<Attachment> = accounts.into_iter().map(Attachment::of).collect();
+    let mut installed = Installed::default();
+    let mut attachments: Vec<Attachment> =
+        accounts.into_iter().map(|account| Attachment::of(account, &mut installed)).collect();
     let order = |one: &Attachment| (one.network.clone(), one.container.clone(), one.interface.clone());
     attachments.sort_by_key(order);
     Ok(attachments)

@@ -6,9 +6,10 @@ use crate::install::files;
 use crate::install::layout::InstallLayout;
 use crate::output;
 use crate::subject;
+use crate::versions::{self, Answer};
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{self, Manifest, WasiExtent};
-use postern_gate::places;
+use postern_gate::{PROGRAM, places, policies};
 use postern_policy::Policy;
 use postern_sandbox::{engine, needs_all_of_wasi};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,10 @@ struct Report<'a> {
     /// SHA-256 of the component, hexadecimal.
     digest: &'a str,
     imports: &'a [String],
+    /// The CNI versions that it supports under its policy; `null` if neither names any.
+    versions: Option<Vec<String>>,
+    /// Versions that it names, and this host doesn't know: they are left out.
+    unknown_versions: Vec<String>,
     /// The engine that the code was compiled for.
     engine: &'a str,
     /// Size of the code in bytes.
@@ -52,6 +57,13 @@ impl Report<'_> {
         }
         let mut lines =
             vec![format!("{}: {} imports, component sha256:{}", self.plugin, self.imports.len(), self.digest)];
+        if let Some(versions) = &self.versions {
+            lines.push(format!("{}: CNI {}", self.plugin, versions.join(", ")));
+        }
+        if !self.unknown_versions.is_empty() {
+            let unknown = self.unknown_versions.join(", ");
+            lines.push(format!("{}: CNI {unknown}, which it names too, is unknown to this host", self.plugin));
+        }
         let (engine, size) = (self.engine, self.size);
         lines.push(format!(
             "{}: compiled for {engine}, {size} bytes, with its policy in {}",
@@ -112,14 +124,21 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     };
     places::trust(files::nearest(&catalog)).map_err(anyhow::Error::msg)?;
     let cwasm = component.compile()?;
+    let wasi = WasiExtent::of(needs_all_of_wasi(&imports));
+    let own = std::env::current_exe()?;
+    let program = (wasi == WasiExtent::Whole).then(|| own.with_file_name(PROGRAM));
+    let answer = versions::ask(&name, &cwasm, program.as_deref(), granted.limits())
+        .with_context(|| format!("{}: the component's answer to VERSION", file.display()))?;
+    let (versions, unknown) = named(answer, &granted, file)?;
     let manifest = Manifest {
         plugin: name.clone(),
         digest: component.digest,
         code: catalog::sha256(&cwasm),
         size: cwasm.len() as u64,
         engine: engine::fingerprint(),
-        wasi: WasiExtent::of(needs_all_of_wasi(&imports)),
+        wasi,
         imports,
+        versions,
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // If the catalog can't be replaced at one instant, the code goes last. Until then a new plugin isn't run, and the
@@ -136,11 +155,42 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         (Some(placement), Some(bin)) => place(placement, &layout, bin)?,
         _ => None,
     };
-    report(&manifest, &catalog, options, kept).print(options.json)
+    let supported = versions::supported(&granted, manifest.versions.as_deref());
+    Report { unknown_versions: unknown, ..report(&manifest, supported, &catalog, options, kept) }.print(options.json)
 }
 
-fn report<'a>(manifest: &'a Manifest, catalog: &'a Path, options: &Options, kept: Option<PathBuf>) -> Report<'a> {
+/// Returns the versions for the manifest, and those that this host doesn't know.
+fn named(answer: Answer, policy: &Policy, file: &Path) -> Result<(Option<Vec<String>>, Vec<String>)> {
+    match answer {
+        Answer::Versions(versions, unknown) => {
+            let own = versions::texts(&versions);
+            ensure!(
+                versions::supported(policy, Some(&own)).is_some_and(|versions| !versions.is_empty()),
+                "{}: the component supports CNI {}, and its policy allows none of them: `versions` can name some",
+                file.display(),
+                own.join(", ")
+            );
+            Ok((Some(own), unknown))
+        }
+        Answer::None(_) if policy.versions().is_some() => Ok((None, Vec::new())),
+        Answer::None(why) => bail!(
+            "{}: the component does not tell its CNI versions (VERSION): {why}; it has to answer as the specification \
+             says, or its policy has to name them: versions = [\"1.0.0\", \"1.1.0\"]",
+            file.display()
+        ),
+    }
+}
+
+fn report<'a>(
+    manifest: &'a Manifest,
+    versions: Option<Vec<String>>,
+    catalog: &'a Path,
+    options: &Options,
+    kept: Option<PathBuf>,
+) -> Report<'a> {
     Report {
+        versions,
+        unknown_versions: Vec::new(),
         plugin: &manifest.plugin,
         digest: &manifest.digest,
         imports: &manifest.imports,
@@ -164,7 +214,9 @@ fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
     places::trust(&catalog).map_err(anyhow::Error::msg)?;
     let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
     let kept = place(Placement::prepare(bin, &host(&layout)?, name)?, &layout, bin)?;
-    report(&manifest, &catalog, options, kept).print(options.json)
+    let policy = policies::load(&catalog, name).ok();
+    let versions = policy.and_then(|policy| versions::supported(&policy, manifest.versions.as_deref()));
+    report(&manifest, versions, &catalog, options, kept).print(options.json)
 }
 
 /// Returns the executable that plugins' files start.

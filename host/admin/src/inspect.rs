@@ -32,6 +32,8 @@ struct Report {
     withdrawn: Vec<&'static str>,
     /// CNI versions that the policy is limited to; `null` is all.
     versions: Option<Vec<String>>,
+    /// CNI versions that the component named when it was added; `null` for a file, and if it named none.
+    component_versions: Option<Vec<String>>,
     /// The network configuration that filled in the values of `policy` and `can`.
     network: Option<String>,
     can: Vec<Ability>,
@@ -109,6 +111,7 @@ fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
             .map(|capability| capability.name())
             .collect(),
         versions: subject.policy.as_ref().and_then(|policy| policy.versions().map(<[String]>::to_vec)),
+        component_versions: subject.versions.clone(),
         network: network.map(|network| network.label.clone()),
         can: authority::abilities(imports, Some(&grants)),
         always: authority::always(imports),
@@ -137,6 +140,10 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
         None => "  not pinned: its policy goes with whatever component has its name".to_owned(),
     })?;
     line(&format!("  postern {}, code for {}", report.postern, report.engine))?;
+
+    if let Some(versions) = &report.component_versions {
+        line(&format!("  CNI versions: {}", versions.join(", ")))?;
+    }
 
     line("\nimports (its ceiling: it can ask for nothing else)")?;
     for interface in subject.imports.lines() {
@@ -171,7 +178,7 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
         line(&format!("  withdrawn: {}", report.withdrawn.join(", ")))?;
     }
     if let Some(versions) = &report.versions {
-        line(&format!("  CNI versions: {}", versions.join(", ")))?;
+        line(&format!("  CNI versions: only {}", versions.join(", ")))?;
     }
     for file in files {
         line(&format!("  from {file}"))?;

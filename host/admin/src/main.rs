@@ -26,6 +26,7 @@ mod reapply;
 mod sentences;
 mod show;
 mod subject;
+mod versions;
 mod words;
 
 use anyhow::Result;
@@ -114,7 +115,7 @@ enum Verb {
         /// Print one JSON object. Later versions may add keys.
         ///
         /// Keys: plugin, digest, pin {digest, file, matches}, engine, postern, imports {authority {INTERFACE: functions}, floor},
-        /// has_policy, policy [{capability, from, file, objects {KEY: values}}], withdrawn, versions, network, can
+        /// has_policy, policy [{capability, from, file, objects {KEY: values}}], withdrawn, versions, component_versions, network, can
         /// [{capability, functions, sentence, host_privileges}], always, cannot, unused_grants, ungranted_imports, limits
         /// [{name, value, set}], agree. With --diff: old and new {name, digest}, added and removed {INTERFACE: functions},
         /// gained (under the policy in force, or null) and gained_ceiling, both as `can`, no_more.
@@ -189,7 +190,7 @@ enum Verb {
         /// Print a list of JSON objects. Later versions may add keys.
         ///
         /// Keys: network, container, interface, netns, since (milliseconds since 1970), addresses, plugins [{plugin, digest,
-        /// installed, stage}], state, under_way, held_by [{pid, name, since, is_stopped}], record, facts [{plugin, kind,
+        /// installed, versions, stage}], state, under_way, held_by [{pid, name, since, is_stopped}], record, facts [{plugin, kind,
         /// found}], differences [{what, remedy, is_command}].
         #[arg(long)]
         json: bool,

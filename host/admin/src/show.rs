@@ -4,6 +4,7 @@ use crate::account::{self, Attachment, Plugin, short};
 use crate::ls;
 use crate::output::{self, one_line};
 use anyhow::{Result, bail};
+use postern_cni::Version;
 use postern_state::Stage;
 
 /// Width of the first column.
@@ -84,6 +85,10 @@ fn component(plugin: &Plugin) -> String {
         }
         (Some(digest), None) => words += &format!(", sha256 {}; none is installed any more", short(digest)),
         (None, _) => words += "; its record does not tell which component it was",
+    }
+    // Most support all versions.
+    if let Some(versions) = plugin.versions.as_ref().filter(|versions| versions.len() < Version::ALL.len()) {
+        words += &format!("; CNI {} only", versions.join(", "));
     }
     match plugin.stage {
         Some(Stage::Begun) => words += "; ADD has begun",

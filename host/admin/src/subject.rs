@@ -24,6 +24,8 @@ pub struct Subject {
     pub engine: String,
     /// The postern that compiled it, or would compile it.
     pub postern: String,
+    /// The CNI versions that it named when it was added; `None` for a file.
+    pub versions: Option<Vec<String>>,
     /// Its imports.
     pub imports: Imports,
     /// Its policy; `None` for a file without one.
@@ -62,6 +64,7 @@ impl Subject {
             digest: manifest.digest,
             engine: manifest.engine,
             postern: manifest.postern,
+            versions: manifest.versions,
             imports: Imports::parse(&manifest.imports),
             policy: Some(policy),
             files: [
@@ -79,6 +82,7 @@ impl Subject {
             digest: component.digest,
             engine: engine::fingerprint(),
             postern: env!("CARGO_PKG_VERSION").to_owned(),
+            versions: None,
             policy: None,
             files: [PathBuf::new(), PathBuf::new()],
         })
@@ -93,6 +97,7 @@ impl Subject {
             digest: String::new(),
             engine: String::new(),
             postern: String::new(),
+            versions: None,
             imports: Imports::parse(imports),
             policy: policy.map(|text| Policy::parse(text, &path.display().to_string()).unwrap()),
             files: [path.to_owned(), PathBuf::new()],

@@ -26,6 +26,7 @@ fn main() {
         engine: "engine".to_owned(),
         imports: vec!["postern:cni/bridge@0.1.0#find".to_owned(); 48],
         wasi: catalog::WasiExtent::Small,
+        versions: None,
         postern: "0".to_owned(),
     };
     for (path, bytes) in [

@@ -43,6 +43,8 @@ pub struct Installed {
     pub code: OwnedFd,
     /// SHA-256 of the component that it was compiled from, hexadecimal.
     pub digest: String,
+    /// The versions of CNI that the component named, see [`Manifest::versions`].
+    pub versions: Option<Vec<String>>,
 }
 
 /// Code that has passed all checks except that of its bytes.
@@ -119,7 +121,7 @@ impl Unverified {
                 let _ = write_note(&notes, &name, &before);
             }
         }
-        Ok(Installed { code: self.file.into(), digest: self.manifest.digest })
+        Ok(self.proven())
     }
 
     /// As [`Unverified::verify`], for a caller without a state directory: all bytes are read, and no note is left.
@@ -128,7 +130,11 @@ impl Unverified {
     /// As [`Unverified::verify`].
     pub fn verify_by_reading(self) -> Result<Installed, PluginError> {
         self.prove()?;
-        Ok(Installed { code: self.file.into(), digest: self.manifest.digest })
+        Ok(self.proven())
+    }
+
+    fn proven(self) -> Installed {
+        Installed { code: self.file.into(), digest: self.manifest.digest, versions: self.manifest.versions }
     }
 
     fn prove(&self) -> Result<(), PluginError> {

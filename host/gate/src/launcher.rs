@@ -1,6 +1,6 @@
 //! The launcher finds a plugin's policy and code by its name, and starts a process with the code.
 
-use crate::catalog::{self, Unverified};
+use crate::catalog::{self, Installed, Manifest, Unverified};
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
 use crate::process::{Engine, Sandbox};
@@ -40,6 +40,8 @@ pub struct Plugin {
     pub sandbox: Sandbox,
     /// SHA-256 of its component, hexadecimal.
     pub digest: String,
+    /// The versions of CNI that its component named, see [`Manifest::versions`].
+    pub versions: Option<Vec<String>>,
 }
 
 impl Launcher {
@@ -79,6 +81,18 @@ impl Launcher {
     /// The policy is missing, not trusted, or can't be understood.
     pub fn policy(&self, plugin: &str) -> Result<Policy, PluginError> {
         policies::load(self.catalog.as_ref().map_err(Clone::clone)?, plugin)
+    }
+
+    /// Reads the policy of a plugin, and the versions of CNI that its component named. No guest is run.
+    ///
+    /// # Errors
+    /// As [`Launcher::policy`]; and there is no manifest, or it makes no sense.
+    pub fn versions(&self, plugin: &str) -> Result<(Policy, Option<Vec<String>>), PluginError> {
+        let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
+        of_one_catalog(catalog, || {
+            let policy = policies::load(catalog, plugin)?;
+            Ok((policy, Manifest::read(catalog, plugin)?.versions))
+        })
     }
 
     /// Starts a plugin's process now, for a later [`Launcher::take`], which also reports a failure.
@@ -156,16 +170,7 @@ impl Launcher {
             return Err(PluginError::Name(plugin.to_owned()));
         }
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
-        let mut seen = places::identity(catalog);
-        let mut left = REPLACED;
-        loop {
-            let started = self.start_from(catalog, plugin);
-            let now = places::identity(catalog);
-            if now == seen || left == 0 {
-                return started;
-            }
-            (seen, left) = (now, left - 1);
-        }
+        of_one_catalog(catalog, || self.start_from(catalog, plugin))
     }
 
     fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, PluginError> {
@@ -177,13 +182,27 @@ impl Launcher {
     }
 }
 
+/// Reads from a catalog, again if it was replaced meanwhile.
+fn of_one_catalog<T>(catalog: &Path, mut read: impl FnMut() -> T) -> T {
+    let mut seen = places::identity(catalog);
+    let mut left = REPLACED;
+    loop {
+        let read = read();
+        let now = places::identity(catalog);
+        if now == seen || left == 0 {
+            return read;
+        }
+        (seen, left) = (now, left - 1);
+    }
+}
+
 /// Makes the last checks before a guest is given anything to run.
 fn make_ready(plugin: &str, started: Started, state: Option<&Path>) -> Result<Plugin, PluginError> {
     let Started { code, policy, sandbox } = started;
-    let digest = match state {
-        Some(state) => code.verify(state)?.digest,
-        None => code.verify_by_reading()?.digest,
+    let Installed { digest, versions, .. } = match state {
+        Some(state) => code.verify(state)?,
+        None => code.verify_by_reading()?,
     };
     catalog::check_pin(policy.digest(), &digest, plugin, Path::new(policy.pin_file().unwrap_or_default()))?;
-    Ok(Plugin { policy, sandbox, digest })
+    Ok(Plugin { policy, sandbox, digest, versions })
 }

@@ -28,6 +28,10 @@ pub struct Manifest {
     /// The extent of WASI that it imports. Left out if it is no more than every command needs.
     #[serde(default, skip_serializing_if = "WasiExtent::is_small")]
     pub wasi: WasiExtent,
+    /// The versions of CNI that the component named when it was added, oldest first. Left out by earlier versions of
+    /// postern, and for a component that names none: then policy alone tells them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Vec<String>>,
     /// The version of postern that compiled it.
     pub postern: String,
 }

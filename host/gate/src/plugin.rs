@@ -7,10 +7,11 @@ use crate::front::Front;
 use crate::gate::Gate;
 use crate::launcher::{Launcher, Plugin};
 use crate::process::{ExchangeError, Sandbox};
+use crate::protocol::{own_versions, supported};
 use crate::session::{Request, Session};
 use crate::{collect, outcome};
 use postern_cni::terminal::one_line;
-use postern_cni::{CniResult, Error, Verb, code};
+use postern_cni::{CniResult, Error, Verb, check_version, code, config_version};
 use postern_policy::Granted;
 use postern_types::{Capability, ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
 use std::sync::Arc;
@@ -60,10 +61,12 @@ fn run_once(
         session.hindered = true;
         Error::new(code::INVALID_NETWORK_CONFIG, error.to_string())
     })?;
+    // The plugin that the runtime called was asked before, except on DEL; a delegate was not.
+    spoken(&session.request, &ready, verb)?;
     let start = start(&session.request, verb, &granted);
     let deadline = session.deadline;
     let loopback = ready.policy.grants(Capability::Loopback);
-    let Plugin { policy, mut sandbox, digest } = ready;
+    let Plugin { policy, mut sandbox, digest, versions } = ready;
     let front = Front::new(plugin, depth, granted, &mut session.common);
     let mut gate = Gate::new(session, launcher, run, &digest, front);
     let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {
@@ -77,13 +80,23 @@ fn run_once(
         drop(sandbox);
         launcher.dismiss();
     } else if !matches!(&ended, Err(BadEnd { lost: true, .. })) {
-        launcher.put_back(plugin, Plugin { policy, sandbox, digest });
+        launcher.put_back(plugin, Plugin { policy, sandbox, digest, versions });
     }
     let (stdout, status) = ended.map_err(|end| {
         session.hindered = true;
         end.of(plugin)
     })?;
     outcome::read(session, &granted, plugin, verb, &stdout, status, loopback)
+}
+
+/// Checks that a plugin supports the version of its configuration. On DEL policy does not narrow the versions.
+///
+/// # Errors
+/// Code 1, as by the plugin itself.
+fn spoken(request: &Request, ready: &Plugin, verb: Verb) -> Result<(), Error> {
+    let named = ready.versions.as_deref();
+    let versions = if verb == Verb::Del { own_versions(named) } else { supported(&ready.policy, named)? };
+    check_version(verb, &config_version(&request.conf.raw)?, &versions).map(drop)
 }
 
 /// Returns the data that a guest begins with.

@@ -81,7 +81,10 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         let (attachment, reason) = (attachment.as_str(), error.to_string());
         Refusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
     };
-    let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(obstacle)?);
+    let versions = |launcher: &Launcher| {
+        let (policy, named) = launcher.versions(name).map_err(obstacle)?;
+        supported(&policy, named.as_deref())
+    };
     if env.command.is_empty() {
         let about = about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?);
         about.trim_end().lines().for_each(|line| crate::say!("{line}"));
@@ -193,7 +196,8 @@ fn begin(
         Err(reason) => return Err(obstacle(reason)),
     };
     // An attachment must be removed with the version that made it, even if policy no longer allows that version.
-    let spoken = if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy)? };
+    let spoken =
+        if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy, ready.versions.as_deref())? };
     let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
     let request = request(name, env, verb, version, raw, stdin)?;
@@ -406,18 +410,29 @@ fn del_without_plugin(
     Ok(String::new())
 }
 
-/// Returns the versions that a plugin supports under its policy.
+/// Returns the versions that a plugin supports under its policy: those that its component named when it was added, as
+/// far as policy names them too. A component of an earlier installation named none, and counts as one for all versions.
 ///
 /// # Errors
 /// Code 999: the policy names an unknown version.
-pub fn supported(policy: &Policy) -> Result<Vec<Version>, Error> {
-    let Some(versions) = policy.versions() else { return Ok(Version::ALL.to_vec()) };
-    versions
-        .iter()
-        .map(|text| {
-            Version::parse(text).ok_or_else(|| Error::internal(format!("policy: \"{text}\" is no version of CNI")))
-        })
-        .collect()
+pub fn supported(policy: &Policy, named: Option<&[String]>) -> Result<Vec<Version>, Error> {
+    let own = own_versions(named);
+    let Some(versions) = policy.versions() else { return Ok(own) };
+    let parsed = versions.iter().map(|text| {
+        Version::parse(text).ok_or_else(|| Error::internal(format!("policy: \"{text}\" is no version of CNI")))
+    });
+    let parsed: Vec<Version> = parsed.collect::<Result<_, _>>()?;
+    Ok(parsed.into_iter().filter(|version| own.contains(version)).collect())
+}
+
+/// Returns the versions that a component named. Those of a later postern, which this one doesn't know, are left out.
+pub fn own_versions(named: Option<&[String]>) -> Vec<Version> {
+    match named {
+        None => Version::ALL.to_vec(),
+        Some(named) => {
+            Version::ALL.into_iter().filter(|version| named.iter().any(|text| text == version.as_str())).collect()
+        }
+    }
 }
 
 /// Returns the request that the gate works on, from a configuration that is valid for this version.

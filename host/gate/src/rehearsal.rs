@@ -12,6 +12,6 @@ pub use crate::launcher::{Launcher, Plugin};
 pub use crate::outcome::{LinkAttributes, RunFacts, read};
 pub use crate::plugin::{BadEnd, serve, start};
 pub use crate::process::{Sandbox, reap};
-pub use crate::protocol::{STDIN_LIMIT, request, supported};
+pub use crate::protocol::{STDIN_LIMIT, own_versions, request, supported};
 pub use crate::session::port::named;
 pub use crate::session::{OwnAddress, Request, adopt};

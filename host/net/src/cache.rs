@@ -60,7 +60,12 @@ struct Entry {
 impl Entry {
     /// Reads a file of this format.
     fn read(path: &Path) -> Option<Self> {
-        serde_json::from_slice::<Self>(&read(path, LONGEST).ok()?).ok().filter(|entry| entry.kind == KIND)
+        Self::parse(&read(path, LONGEST).ok()?)
+    }
+
+    /// Reads the content of such a file. All of it is text: what serde passes over, it does not check.
+    fn parse(content: &[u8]) -> Option<Self> {
+        serde_json::from_str::<Self>(str::from_utf8(content).ok()?).ok().filter(|entry| entry.kind == KIND)
     }
 
     fn is_of(&self, network: &str, attachment: &Attachment) -> bool {
@@ -164,11 +169,11 @@ impl Cache {
     pub fn result(&self, list: &List, attachment: &Attachment) -> Result<Option<Outcome>, Error> {
         // As with libcni, a file that can't be read is no result.
         let Ok(text) = read(&self.path(&list.name, attachment)?, LONGEST) else { return Ok(None) };
-        let json = match serde_json::from_slice::<Entry>(&text) {
-            Ok(entry) if entry.kind == KIND && !entry.is_of(&list.name, attachment) => return Ok(None),
-            Ok(entry) if entry.kind == KIND => Json::from(Value::Object(entry.result)),
+        let json = match Entry::parse(&text) {
+            Some(entry) if !entry.is_of(&list.name, attachment) => return Ok(None),
+            Some(entry) => Json::from(Value::Object(entry.result)),
             // An older libcni kept the result alone.
-            _ => Json::parse(&text, usize::MAX).map_err(|error| error.with_code(code::INTERNAL))?,
+            None => Json::parse(&text, usize::MAX).map_err(|error| error.with_code(code::INTERNAL))?,
         };
         Outcome::of_cache(&json, &list.version).map(Some)
     }
@@ -206,7 +211,12 @@ impl Cache {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        let is_attachment = |entry: &Entry| !entry.ifname.is_empty() && !entry.network.is_empty();
+        // A name that no plugin accepts is nobody's.
+        let is_attachment = |entry: &Entry| {
+            validate_network_name(&entry.network).is_ok()
+                && validate_container_id(&entry.container_id).is_ok()
+                && validate_interface_name(&entry.ifname).is_ok()
+        };
         paths.iter().filter_map(|path| Entry::read(path)).filter(is_attachment).collect()
     }
 }

@@ -88,6 +88,7 @@ static int run(void) {
   if (!feof(stdin)) return fail(6, "the configuration is too long", 29);
   config[length] = 0;
   if (verb == NULL) return fail(4, "CNI_COMMAND is missing", 22);
+  if (strcmp(verb, "VERSION") == 0) return puts("{\"cniVersion\":\"1.1.0\",\"supportedVersions\":[\"1.0.0\",\"1.1.0\"]}") < 0;
   if (strcmp(verb, "ADD") == 0) return add();
   if (strcmp(verb, "CHECK") == 0) return check();
   if (strcmp(verb, "DEL") == 0) return del();

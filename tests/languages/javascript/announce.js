@@ -51,6 +51,9 @@ const verbs = {
     const missing = (config.announce?.routes ?? []).find(({ dst }) => !there.includes(dst));
     if (missing) throw new Error(`the route to ${missing.dst} is gone`);
   },
+  VERSION() {
+    return { cniVersion: '1.1.0', supportedVersions: ['1.0.0', '1.1.0'] };
+  },
   // The routes go with the link.
   DEL() {},
   GC() {},

@@ -44,6 +44,7 @@ VERBS = {
     "DEL": lambda _config: leases.release(),
     "GC": lambda _config: leases.retain() and None,
     "STATUS": lambda _config: None,
+    "VERSION": lambda _config: {"cniVersion": "1.1.0", "supportedVersions": ["1.0.0", "1.1.0"]},
 }
 
 

@@ -89,7 +89,7 @@ pub fn cases() -> Vec<Case> {
     for policy in ["", "open", "same-bridge", "isolated"] {
         all.push(firewall(&format!("ingress-{policy}"), &json!({"ingressPolicy": policy})));
     }
-    for version in ["0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
+    for version in ["", "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
         let patch = json!({"cniVersion": version, "prevResult": {"cniVersion": version}});
         all.push(firewall(&format!("version-{version}"), &patch).steps("ADD CHECK DEL STATUS GC VERSION"));
     }

@@ -61,7 +61,10 @@ pub fn cases() -> Vec<Case> {
         host_device("mode-by-key", &json!({"DPDKMode": true})).steps("ADD DEL"),
     ];
     for version in ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
-        all.push(host_device(&format!("version-{version}"), &json!({"cniVersion": version})).steps("ADD DEL"));
+        all.push(
+            host_device(&format!("version-{version}"), &json!({"cniVersion": version}))
+                .steps("ADD CHECK DEL STATUS GC VERSION"),
+        );
     }
     all
 }

@@ -43,17 +43,17 @@ pub fn cases() -> Vec<Case> {
         vrf("namespace-gone", &json!({})).broken("sleep 1").steps("KILL:c1 BREAK DEL"),
         vrf("status", &json!({"cniVersion": "1.1.0", "prevResult": {"cniVersion": "1.1.0"}})).steps("STATUS GC"),
     ];
-    for version in ["0.1.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
+    for version in ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
         let patch = json!({"cniVersion": version, "vrfname": "lo", "prevResult": {"cniVersion": version}});
         let patch = match version {
-            "0.1.0" => json!({"cniVersion": version, "prevResult": null}),
+            "0.1.0" | "0.2.0" => json!({"cniVersion": version, "prevResult": null}),
             "0.3.0" | "0.3.1" | "0.4.0" => {
                 json!({"cniVersion": version, "vrfname": "lo", "prevResult": {"cniVersion": version,
                     "ips": [{"version": "4", "address": "10.9.0.2/24", "interface": 0}]}})
             }
             _ => patch,
         };
-        cases.push(vrf(&format!("version-{version}"), &patch).steps("ADD CHECK DEL VERSION"));
+        cases.push(vrf(&format!("version-{version}"), &patch).steps("ADD CHECK DEL STATUS GC VERSION"));
     }
     cases
 }

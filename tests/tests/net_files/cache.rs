@@ -336,7 +336,10 @@ impl Model {
                     }
                     Slot::Own { .. } => {}
                     Slot::Changed => {
-                        let claim = self.claim(name).filter(|[of, _, ifname]| of == network && !ifname.is_empty());
+                        let is_own = |[of, container, ifname]: &[String; 3]| {
+                            of == network && is_name(container) && is_interface(ifname)
+                        };
+                        let claim = self.claim(name).filter(is_own);
                         if let Some([_, container, ifname]) = claim {
                             let file: Value = serde_json::from_slice(&fs::read(self.path(name))?)?;
                             let netns = file.get("netns").and_then(Value::as_str).unwrap_or_default();
@@ -365,6 +368,17 @@ impl Model {
         }
         Ok(())
     }
+}
+
+/// True if this can be the name of a network or a container.
+fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric();
+    text.starts_with(is_plain) && text.chars().all(|c| is_plain(c) || "_.-".contains(c))
+}
+
+fn is_interface(text: &str) -> bool {
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '/' && c != ':';
+    (1..16).contains(&text.len()) && text != "." && text != ".." && text.chars().all(is_plain)
 }
 
 fn is_same(network: &str, attachment: &Attachment, other: &str, of: &Attachment) -> bool {

@@ -2,8 +2,10 @@
 
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::{Entry, List, cni_path, is_in, of_directory};
+use crate::versions;
 use postern_cni::{Flannel, NetConf};
-use postern_gate::{places, policies};
+use postern_gate::catalog::Manifest;
+use postern_gate::{places, policies, rehearsal};
 use postern_types::Capability;
 use serde_json::Value;
 use std::path::Path;
@@ -78,6 +80,9 @@ fn examine_plugin(
     }
     let Ok(catalog) = &node.catalog else { return };
     let Ok(policy) = policies::load(catalog, plugin) else { return };
+    for called in [plugin, entry.ipam()].into_iter().filter(|called| is_installed(called)) {
+        examine_version(examination, catalog, list, &request, called);
+    }
     if policy.knows(Capability::Delegate) {
         let granted = policy.resolve(&request.clone().into(), "").ok();
         let may_run = |name: &str| {
@@ -108,6 +113,28 @@ fn examine_plugin(
         let remedy = Remedy::Words(format!("place a component of that name by `postern add`; or {hint}"));
         examination.found(Severity::Error, list.path.display(), what, &why, remedy);
     }
+}
+
+/// Compares the list's version with those of a plugin.
+fn examine_version(examination: &mut Examination, catalog: &Path, list: &List, request: &Value, plugin: &str) {
+    let (Ok(policy), Ok(manifest)) = (policies::load(catalog, plugin), Manifest::read(catalog, plugin)) else { return };
+    let Ok(supported) = rehearsal::supported(&policy, manifest.versions.as_deref()) else { return };
+    let version = request.get("cniVersion").and_then(Value::as_str).filter(|text| !text.is_empty()).unwrap_or("0.1.0");
+    if supported.iter().any(|one| one.as_str() == version) {
+        return;
+    }
+    let own = rehearsal::own_versions(manifest.versions.as_deref());
+    let is_narrowed = own.iter().any(|one| one.as_str() == version);
+    let what = match is_narrowed {
+        true => format!("the policy of \"{plugin}\" does not allow CNI version {version} of this network"),
+        false => format!("\"{plugin}\" does not support CNI version {version} of this network"),
+    };
+    let supported = versions::texts(&supported).join(", ");
+    let supported = if supported.is_empty() { "none" } else { &supported };
+    let policy = if is_narrowed { "; or let `versions` of its policy have that one" } else { "" };
+    let remedy = Remedy::Words(format!("write a `cniVersion` that it speaks ({supported}){policy}"));
+    let why = format!("every ADD of network \"{}\" fails, with code 1", list.name());
+    examination.found(Severity::Error, list.path.display(), what, &why, remedy);
 }
 
 /// Examines what a network of flannel names: the subnet file, and the plugin that makes its attachments.

@@ -3,11 +3,13 @@
 
 use crate::component::Component;
 use crate::subject;
+use crate::versions::{self, Answer};
 use anyhow::{Context, Result};
 use postern_gate::PROGRAM;
 use postern_gate::catalog::{Manifest, WasiExtent, code_path, sha256};
 use postern_gate::places;
 use postern_gate::plugin_file;
+use postern_policy::Limits;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -32,6 +34,8 @@ pub struct Unpacked {
     pub digest: String,
     /// Imports, as a manifest lists them.
     pub imports: Vec<String>,
+    /// True if the component names no CNI versions: its policy has to.
+    pub names_no_versions: bool,
 }
 
 impl CopiedFiles {
@@ -95,23 +99,32 @@ impl CopiedFiles {
                 let renamed = Manifest { plugin: name.to_owned(), ..manifest.clone() };
                 write(&Manifest::path(&catalog, name), &serde_json::to_vec_pretty(&renamed)?)?;
             }
-            return Ok(Unpacked { digest: manifest.digest, imports: manifest.imports });
+            let names_no_versions = manifest.versions.is_none();
+            return Ok(Unpacked { digest: manifest.digest, imports: manifest.imports, names_no_versions });
         };
         let imports = component.imports()?;
         let cwasm = component.compile()?;
+        let wasi = WasiExtent::of(postern_sandbox::needs_all_of_wasi(&imports));
+        let program = (wasi == WasiExtent::Whole).then(|| Path::new(BIN).join(PROGRAM));
+        let versions = match versions::ask(name, &cwasm, program.as_deref(), &Limits::default())? {
+            Answer::Versions(versions, _) => Some(versions::texts(&versions)),
+            Answer::None(_) => None,
+        };
+        let names_no_versions = versions.is_none();
         let manifest = Manifest {
             plugin: name.to_owned(),
             digest: component.digest.clone(),
             code: sha256(&cwasm),
             size: cwasm.len() as u64,
             engine: postern_sandbox::engine::fingerprint(),
-            wasi: WasiExtent::of(postern_sandbox::needs_all_of_wasi(&imports)),
+            wasi,
             imports,
+            versions,
             postern: env!("CARGO_PKG_VERSION").to_owned(),
         };
         write(&code_path(&catalog, name), &cwasm)?;
         write(&Manifest::path(&catalog, name), &serde_json::to_vec_pretty(&manifest)?)?;
-        Ok(Unpacked { digest: manifest.digest, imports: manifest.imports })
+        Ok(Unpacked { digest: manifest.digest, imports: manifest.imports, names_no_versions })
     }
 }
 

@@ -101,7 +101,10 @@ fn learn(copied: &CopiedFiles, target: &str, name: &str, networks: &[Network]) -
     let seen = ObservedOperations::of(&first, networks);
     let results: Vec<_> = first.iter().map(|run| run.result.clone()).collect();
     let operations = first.iter().map(Run::operations).max().unwrap_or_default();
-    let policy = smallest::policy(&seen, networks, &results, operations)?;
+    let mut policy = smallest::policy(&seen, networks, &results, operations)?;
+    if unpacked.names_no_versions {
+        policy.insert_str(0, &smallest::versions(networks));
+    }
     Policy::parse(&policy, &format!("{name}.toml"))
         .map_err(anyhow::Error::msg)
         .with_context(|| format!("what was learned is no policy:\n{policy}"))?;

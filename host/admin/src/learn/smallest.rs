@@ -6,7 +6,7 @@ use crate::imports::Imports;
 use crate::lists::Network;
 use crate::output::one_line;
 use anyhow::{Result, bail};
-use postern_cni::parse_cidr;
+use postern_cni::{Version, parse_cidr};
 use postern_types::Capability;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,6 +113,21 @@ pub fn policy(seen: &ObservedOperations, networks: &[Network], results: &[Value]
     }
     out.push_str(&taken_over(seen, networks)?);
     Ok(out)
+}
+
+/// Returns the line with the CNI versions of the networks, for a component that names none itself.
+pub fn versions(networks: &[Network]) -> String {
+    let version = |network: &Network| match network.text("/cniVersion") {
+        "" => "0.1.0".to_owned(),
+        version => version.to_owned(),
+    };
+    let versions: BTreeSet<String> =
+        networks.iter().map(version).filter(|version| Version::parse(version).is_some()).collect();
+    if versions.is_empty() {
+        return String::new();
+    }
+    let versions: Vec<String> = versions.iter().map(|version| format!("\"{version}\"")).collect();
+    format!("# The component does not answer VERSION.\nversions = [{}]\n", versions.join(", "))
 }
 
 /// Returns the widest policy for plugins with these imports. Each value covers everything if the language has such a

@@ -163,7 +163,11 @@ impl Stage {
         let raw = read_conf(stdin, rehearsal::STDIN_LIMIT)?;
         let ready = self.launcher.take_unnoted(plugin).map_err(|e| Error::internal(e.to_string()))?;
         *digest = Some(ready.digest.clone());
-        let version = check_version(Verb::Add, &config_version(&raw.0)?, &rehearsal::supported(&ready.policy)?)?;
+        let version = check_version(
+            Verb::Add,
+            &config_version(&raw.0)?,
+            &rehearsal::supported(&ready.policy, ready.versions.as_deref())?,
+        )?;
         let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
         let mut own = Vec::new();
         if let Ok(Some(previous)) = request.conf.previous_result() {

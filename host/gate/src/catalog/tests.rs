@@ -38,6 +38,7 @@ impl Place {
             engine: ENGINE.to_owned(),
             imports: Vec::new(),
             wasi: WasiExtent::Small,
+            versions: None,
             postern: "0".to_owned(),
         };
         for (path, bytes) in [

@@ -15,7 +15,7 @@ mod endings;
 mod reaches;
 mod sequence;
 
-use postern_guest::cni::{CniResult, Json, NetConf};
+use postern_guest::cni::{CniResult, Json, NetConf, Version, version_output};
 use postern_guest::types::Backend;
 use postern_guest::{Error, configure, interface, ipam, mac_guard, masquerade, veth};
 use std::io::{Read, Write};
@@ -41,6 +41,11 @@ fn main() -> ExitCode {
 }
 
 fn follow() -> Result<ExitCode, Error> {
+    // Honest here: it would not be added.
+    if std::env::var("CNI_COMMAND").is_ok_and(|verb| verb == "VERSION") {
+        say(version_output(&Version::ALL).as_bytes());
+        return Ok(ExitCode::SUCCESS);
+    }
     let Some(orders) = orders()? else { return Ok(ExitCode::SUCCESS) };
     if let [seed, calls, claimed @ ..] = orders.sequence.split(' ').collect::<Vec<_>>().as_slice() {
         let claimed = claimed.iter().filter_map(|net| net.parse().ok()).collect();
