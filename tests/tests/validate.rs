@@ -207,9 +207,13 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
     let (mut accepted, mut count) = (Vec::new(), 0);
     for plugin in ALL.iter().filter(|plugin| native.join(plugin.name).exists()) {
         for broken in sample::broken(plugin) {
-            // Native plugins ignore these values, or are refused by the host alone.
             let name = broken.path.iter().rev().find_map(Value::as_str).unwrap_or_default();
-            if OURS_ALONE.contains(&(plugin.name, name)) {
+            let value = broken.path.iter().try_fold(&broken.config, |at, step| match step {
+                Value::String(key) => at.get(key.as_str()),
+                step => at.get(usize::try_from(step.as_u64()?).ok()?),
+            });
+            let has_type = value.is_some_and(|value| value.is_string() || value.is_i64() || value.is_u64());
+            if has_type && OURS_ALONE.contains(&(plugin.name, name)) && value != Some(&json!("7")) {
                 continue;
             }
             let mut call = Call::new(&native, plugin.name, "ADD", broken.config.to_string());
@@ -222,10 +226,17 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
             }
         }
     }
-    ensure!(count > 200, "only {count} were tried");
+    ensure!(count > 300, "only {count} were tried");
     ensure!(accepted.is_empty(), "native plugins accept {} of {count}:\n{}", accepted.len(), accepted.join("\n"));
     Ok(())
 }
 
-/// Faults that only our plugins refuse.
-const OURS_ALONE: &[(&str, &str)] = &[];
+/// Values out of range that only our plugins refuse: native ones ignore them, or fail when the container is used.
+const OURS_ALONE: &[(&str, &str)] = &[
+    ("bridge", "ipMasqBackend"),
+    ("portmap", "containerPort"),
+    ("portmap", "hostIP"),
+    ("portmap", "hostPort"),
+    ("portmap", "protocol"),
+    ("sbr", "table"),
+];

@@ -37,6 +37,7 @@ pub fn of_list() -> Value {
         "properties": other,
         "required": ["type"],
     }));
+    let definitions = shared(&mut kinds);
     let mut keys = properties(LIST);
     keys.insert(
         "plugins".to_owned(),
@@ -55,7 +56,23 @@ pub fn of_list() -> Value {
         "properties": keys,
         "required": ["name"],
         "additionalProperties": false,
+        "$defs": definitions,
     })
+}
+
+/// Takes `ipam` out of each plugin: nearly all have the same.
+fn shared(kinds: &mut [Value]) -> Map<String, Value> {
+    let mut definitions = Map::new();
+    for ipam in kinds.iter_mut().filter_map(|kind| kind.pointer_mut("/properties/ipam")) {
+        let known = definitions.iter().find(|(_, one)| *one == ipam).map(|(name, _): (&String, _)| name.clone());
+        let name = known.unwrap_or_else(|| {
+            let name = format!("ipam-{}", definitions.len() + 1);
+            definitions.insert(name.clone(), ipam.take());
+            name
+        });
+        *ipam = json!({"$ref": format!("#/$defs/{name}")});
+    }
+    definitions
 }
 
 fn about(keys: &[Key], name: &str) -> &'static str {

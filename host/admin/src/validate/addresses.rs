@@ -122,9 +122,13 @@ fn check_set(sheet: &mut Sheet<'_>, set: &[Range<'_>]) {
             };
             let start_after_end = matches!((one.input.start, one.input.end), (Some(a), Some(b)) if a > b && one.input.subnet.contains(&a));
             let help = match key {
-                "rangeStart" if start_after_end => "`rangeStart` is after `rangeEnd`: exchange them".to_owned(),
+                "rangeStart" if start_after_end => "exchange `rangeStart` and `rangeEnd`".to_owned(),
                 "rangeStart" | "rangeEnd" => format!("{} has {}", one.input.subnet.trunc(), bounds(&one.input.subnet)),
                 _ => format!("the network is {}", one.input.subnet.trunc()),
+            };
+            let message = match (one.input.start, one.input.end) {
+                (Some(start), Some(end)) if start_after_end => format!("rangeStart {start} is after rangeEnd {end}"),
+                _ => message,
             };
             let node = one.node.get(key).unwrap_or(one.node);
             sheet.error("range", node.at, &below(&one.path, key), message, help);
