@@ -17,7 +17,11 @@ pub const PLUGIN: Plugin = Plugin {
         mac("Address of the tap, unless `CNI_ARGS` or the capability `mac` has one"),
         Key::number("owner", 0, U32, "User that may open it").sample("1000"),
         Key::number("group", 0, U32, "Group that may open it").sample("1000"),
-        Key::text("selinuxContext", "Label of its socket; Postern has none to give and refuses it").sample("\"\""),
+        Key::text(
+            "selinuxContext",
+            "SELinux context of the tap; a node without SELinux refuses it [default: that of the runtime]",
+        )
+        .sample("\"\""),
         Key::text("bridge", "Bridge in the container that it joins").sample("\"\""),
     ],
     runtime: &[mac("Address of the tap")],

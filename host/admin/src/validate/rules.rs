@@ -13,7 +13,6 @@ pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Plugin, ver
         "bridge" => bridge(sheet, node, path, version),
         "ipvlan" => needs_addresses(sheet, node, path),
         "host-device" => device(sheet, node, path),
-        "tap" => tap(sheet, node, path),
         "tuning" => tuning(sheet, node, path),
         "sbr" => gateways(sheet, node, path),
         "vlan" => not_empty(sheet, node, path, "master"),
@@ -143,14 +142,6 @@ fn device(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
             format!("`{first}` names the device already: `{second}` is ignored"),
             "",
         );
-    }
-}
-
-fn tap(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
-    if !node.word("selinuxContext").is_empty() {
-        let (at, path) = place(node, path, "selinuxContext");
-        let help = "leave it out, or use the native plugin for this network";
-        sheet.error("unsupported", at, &path, "Postern's tap gives no SELinux context", help);
     }
 }
 

@@ -151,10 +151,6 @@ fn networks_that_make_no_sense() {
         (json!({"cniVersion": "1.0.0", "name": "n", "type": "host-device"}), "1:1 error missing-key "),
         (json!({"cniVersion": "1.0.0", "name": "n", "type": "ipvlan"}), "1:1 error missing-key "),
         (
-            json!({"cniVersion": "1.0.0", "name": "n", "type": "tap", "selinuxContext": "x"}),
-            "1:44 error unsupported selinuxContext",
-        ),
-        (
             json!({"cniVersion": "1.0.0", "hairpinMode": true, "name": "n", "promiscMode": true, "type": "bridge"}),
             "1:57 error contradiction promiscMode",
         ),
