@@ -1,10 +1,10 @@
-//! No false alarms: where an ADD succeeds, `postern net validate` finds no error in its configuration; and where it finds
-//! nothing at all, the JSON Schema of the plugin accepts it.
+//! No false alarms: where an ADD succeeds, `postern net validate` finds no error in its configuration.
 
 use anyhow::{Context, Result};
-use postern_keys::{Role, schema};
 use postern_tests::Case;
 use serde_json::Value;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,18 +34,18 @@ pub fn alarms(ours: &Path, case: &Case, tree: &Value) -> Result<Vec<String>> {
         // Warnings about the network as a whole are no business of a schema.
         let about_keys =
             |one: &&Value| !["chain", "runtime-key", "unused-capability"].contains(&text(one, "code").as_str());
-        let parsed: Value = serde_json::from_str(&config)?;
-        if found.iter().filter(about_keys).count() == 0
-            && let Some(plugin) = parsed.get("type").and_then(Value::as_str).and_then(postern_keys::plugin)
-            && plugin.role != Role::Ipam
-        {
-            let schema =
-                jsonschema::validator_for(&schema::of_plugin(plugin)).map_err(|error| anyhow::anyhow!("{error}"))?;
-            let faults = schema.iter_errors(&parsed).map(|fault| format!("schema: {fault} in {config}"));
-            alarms.extend(faults);
+        if found.iter().filter(about_keys).count() == 0 {
+            keep(&config)?;
         }
     }
     Ok(alarms)
+}
+
+/// Adds a configuration without findings to the file `POSTERN_CORPUS`, for `tests/schemas`: the schemas must accept it.
+fn keep(config: &str) -> Result<()> {
+    let Some(path) = std::env::var_os("POSTERN_CORPUS") else { return Ok(()) };
+    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    Ok(file.write_all(format!("{}\n", serde_json::from_str::<Value>(config)?).as_bytes())?)
 }
 
 /// Returns the configuration as a file has it: with the plugin's name.
