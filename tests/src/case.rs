@@ -199,6 +199,36 @@ impl Case {
         Ok(Value::Object(tree))
     }
 
+    /// Returns the configurations with which an ADD of ours succeeded in this run.
+    ///
+    /// # Errors
+    /// A step can't be read.
+    pub fn added(&self, tree: &Value) -> Result<BTreeSet<String>> {
+        let mut added = BTreeSet::new();
+        for (number, step) in self.steps.split_whitespace().map(Step::parse).enumerate() {
+            let step = step?;
+            let key = format!("{} {}:{}/{}", number + 1, step.verb, step.container, step.interface);
+            let exit = tree.get(&key).and_then(|outcome| outcome.get("exit"));
+            if step.verb != "ADD" || step.flags.contains(&Flag::Native) || exit != Some(&json!(0)) {
+                continue;
+            }
+            let parsed = serde_json::from_str::<Value>(&self.config);
+            match (parsed, step.flags.contains(&Flag::Changed), &self.changed) {
+                (Ok(mut config), true, Some(changed)) => {
+                    merge(&mut config, changed);
+                    added.insert(config.to_string());
+                }
+                _ => drop(added.insert(self.config.clone())),
+            }
+        }
+        Ok(added)
+    }
+
+    /// Returns the plugin that is called.
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
     /// Returns the number of calls of a run.
     pub fn calls(&self) -> usize {
         self.steps.split_whitespace().filter(|step| !step.starts_with("KILL") && *step != "BREAK").count()

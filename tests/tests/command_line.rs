@@ -66,6 +66,11 @@ fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
         calls.push((vec![verb, "-h"], 0));
         calls.push((vec![verb, "--nothing"], 2));
     }
+    for verb in ["validate", "schema"] {
+        calls.push((vec!["net", verb, "--help"], 0));
+        calls.push((vec!["net", verb, "--nothing"], 2));
+    }
+    calls.push((vec!["net", "validate"], 2));
     for (arguments, status) in calls {
         let printed = postern(&node, &arguments)?;
         ensure!(printed.status == status, "{arguments:?}: {} {}", printed.status, printed.err);
@@ -98,6 +103,9 @@ fn whatever_is_printed_fits_a_terminal() -> Result<()> {
         &["log"],
         &["log", "--container", "nobody"],
         &["plan", "/run/net.d/10-net.conf"],
+        &["net", "validate", "/run/net.d/10-net.conf"],
+        &["net", "validate", "nothing"],
+        &["net", "schema", "nothing"],
         &["inspect", "bridge"],
         &["inspect", "bridge", "--network", "/run/net.d/10-net.conf"],
         &["inspect", "nothing"],
@@ -145,6 +153,8 @@ fn everything_has_a_form_for_scripts() -> Result<()> {
         &["show", CONTAINERS[0], "--json"],
         &["doctor", "--json", "--conf-dir", "/run/net.d"],
         &["plan", "/run/net.d/10-net.conf", "--json"],
+        &["net", "validate", "/run/net.d/10-net.conf", "--file-only", "--json"],
+        &["net", "schema", "bridge"],
         &["inspect", "bridge", "--json"],
         &["inspect", "--diff", "bridge", "bridge", "--json"],
         &["learn", "static", "--network", "/run/static.conf", "--json"],
@@ -178,6 +188,9 @@ fn who_is_not_there_is_an_error() -> Result<()> {
         (&["learn", "nothing", "--network", "/run/net.d/10-net.conf"], 1, "nothing"),
         (&["plan", "/run/net.d/10-net.conf", "--plugin", "nothing"], 1, "no plugin \"nothing\""),
         (&["plan", "/run/net.d/none.conf"], 1, "none.conf"),
+        (&["net", "validate", "/run/net.d/none.conf"], 1, "none.conf"),
+        (&["net", "validate", "none", "--conf-dir", "/run/net.d"], 1, "no network \"none\""),
+        (&["net", "schema", "brige"], 1, "\"bridge\" may be meant"),
     ] {
         let printed = postern(&node, arguments)?;
         let err = printed.err.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -137,6 +137,14 @@ fn calls() -> Vec<Vec<String>> {
         "reapply --json",
         "reapply",
         "probe",
+        "net validate HOSTILE",
+        "net validate net",
+        "net validate n3 --json",
+        "net validate --policy /mnt/value.toml",
+        "net validate --policy /mnt/value.toml --plugin HOSTILE",
+        "net validate --policy /etc/postern/policy",
+        "net validate /mnt/2.conf --policy /mnt/value.toml --plugin bridge",
+        "net schema HOSTILE",
         "HOSTILE",
         "ls --HOSTILE",
         "gc --yes",
@@ -157,6 +165,9 @@ fn calls() -> Vec<Vec<String>> {
         calls.push(words(&format!("plan /mnt/{at}.conf")));
         calls.push(words(&format!("plan /mnt/{at}.conf --json")));
         calls.push(words(&format!("plan /mnt/{at}.conf --plugin HOSTILE --container HOSTILE")));
+        calls.push(words(&format!("net validate /mnt/{at}.conf")));
+        calls.push(words(&format!("net validate /mnt/{at}.conf --json")));
+        calls.push(words(&format!("net validate /mnt/{at}.conf --file-only --cni-path /mnt/HOSTILE")));
         calls.push(words(&format!("learn bridge --network /mnt/{at}.conf")));
         calls.push(words(&format!("inspect bridge --network /mnt/{at}.conf")));
     }

@@ -65,6 +65,8 @@ impl<'a> Fields<'a> {
     /// Returns the values for the field `name`. No structure has two fields that differ only in case, so an exact match
     /// needs no precedence.
     fn named<'n>(&self, name: &'n str) -> impl Iterator<Item = (&'a str, &'a Json)> + use<'_, 'a, 'n> {
+        #[cfg(feature = "recorder")]
+        crate::recorder::note(self.structure, || self.path_to(name));
         self.entries.iter().copied().filter(move |(key, _)| same_name(key, name))
     }
 

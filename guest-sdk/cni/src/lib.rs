@@ -20,6 +20,8 @@ mod names;
 mod port_map;
 pub mod print;
 mod quote;
+#[cfg(feature = "recorder")]
+pub mod recorder;
 mod request;
 mod result;
 pub mod terminal;

@@ -108,3 +108,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("bandwidth", |verb, conf| {
+        fake::install(Kernel::default());
+        fake::call_verb(&Bandwidth, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

@@ -390,3 +390,11 @@ proptest! {
         let _ = call("ADD", &format!(r#","vlan":{vlan},"mtu":{mtu},"vlanTrunk":{trunk}"#));
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("bridge", |verb, conf| {
+        fake::install(Kernel::with_ipam(V4));
+        fake::call_verb(&Bridge, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

@@ -133,3 +133,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("firewall", |verb, conf| {
+        fake::install(Kernel::with_ipam(ADDRESSES));
+        fake::call_verb(&Firewall, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

@@ -72,3 +72,11 @@ fn what_goes_wrong_is_told() {
         assert!(outcome.status == 1 && outcome.stdout.contains(expected), "{verb} {keys}: {outcome:?}");
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("flannel", |verb, conf| {
+        fake::install(node());
+        fake::call_verb(&Delegating, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

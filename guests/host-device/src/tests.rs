@@ -186,3 +186,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("host-device", |verb, conf| {
+        fake::install(node(V4));
+        fake::call_verb(&HostDevice, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

@@ -167,6 +167,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn its_keys_are_those_of_the_table() {
+        postern_keys::agreement::check("loopback", |verb, conf| {
+            fake::install(fake::Kernel::default());
+            fake::call_verb(&Loopback, fake::env(verb), conf).map_err(|error| error.to_string())
+        });
+    }
+
     proptest! {
         #[test]
         fn nothing_in_a_configuration_makes_it_panic(value in "[ -~]{0,40}", verb in 0..5usize) {

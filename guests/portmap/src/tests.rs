@@ -147,3 +147,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("portmap", |verb, conf| {
+        fake::install(Kernel::default());
+        fake::call_verb(&Portmap, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

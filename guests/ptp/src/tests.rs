@@ -275,3 +275,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("ptp", |verb, conf| {
+        fake::install(Kernel::with_ipam(V4));
+        fake::call_verb(&PointToPoint, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

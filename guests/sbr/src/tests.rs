@@ -133,3 +133,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("sbr", |verb, conf| {
+        fake::install(linked());
+        fake::call_verb(&Sbr, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

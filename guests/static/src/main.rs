@@ -175,6 +175,14 @@ mod tests {
         assert_eq!(call("GC", "", &conf(r#""ipam":{}"#)).unwrap(), "");
     }
 
+    #[test]
+    fn its_keys_are_those_of_the_table() {
+        postern_keys::agreement::check("static", |verb, conf| {
+            fake::install(fake::Kernel::default());
+            fake::call_verb(&Static, fake::env(verb), conf).map_err(|error| error.to_string())
+        });
+    }
+
     proptest! {
         #[test]
         fn nothing_makes_it_panic(args in "[A-Z0-9=;,./]{0,30}", address in "[0-9a-f.:/]{0,20}", keys in "[ -~]{0,40}") {

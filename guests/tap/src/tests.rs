@@ -215,3 +215,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("tap", |verb, conf| {
+        fake::install(Kernel::with_ipam(V4));
+        fake::call_verb(&Tap, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

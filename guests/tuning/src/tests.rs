@@ -202,3 +202,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("tuning", |verb, conf| {
+        install();
+        fake::call_verb(&Tuning, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

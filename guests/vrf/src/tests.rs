@@ -95,3 +95,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("vrf", |verb, conf| {
+        fake::install(linked());
+        fake::call_verb(&Vrf, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}

@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use nix::fcntl::OFlag;
 use postern_cni::{NumericVersion, Version};
 use serde_json::{Map, Value};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The longest file in bytes; a longer one is no network.
 const LONGEST: u64 = 4 << 20;
 /// The endings of the files that runtimes read.
-const ENDINGS: [&str; 3] = ["conflist", "conf", "json"];
+pub const ENDINGS: [&str; 3] = ["conflist", "conf", "json"];
 /// The largest number of files that are looked at in a directory.
 const MOST: usize = 4096;
 
@@ -228,20 +228,35 @@ impl Network {
 /// Returns the networks of a directory by their files, as a runtime reads them, each with the result of [`List::read`].
 /// A directory that can't be read has none.
 pub fn of_directory(directory: &Path) -> Vec<(PathBuf, Result<List, String>)> {
+    files(directory).into_iter().map(|path| (path.clone(), List::read(&path))).collect()
+}
+
+/// Returns the files of networks in a directory, by name. A directory that can't be read has none.
+pub fn files(directory: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(directory).into_iter().flatten().flatten().take(MOST).map(|entry| entry.path());
     let is_network = |path: &PathBuf| path.extension().is_some_and(|ending| ENDINGS.iter().any(|one| ending == *one));
     let mut paths: Vec<PathBuf> = files.filter(is_network).collect();
     paths.sort();
-    paths.into_iter().map(|path| (path.clone(), List::read(&path))).collect()
+    paths
+}
+
+/// Opens a file.
+///
+/// # Errors
+/// A predicate of the file, as of [`List::read`].
+pub fn open(path: &Path) -> Result<File, String> {
+    let unread = |error: io::Error| format!("can't be read: {error}");
+    // Opening a pipe would otherwise block.
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(unread)?;
+    match file.metadata().map_err(unread)?.is_file() {
+        true => Ok(file),
+        false => Err("is no regular file".to_owned()),
+    }
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, String> {
     let unread = |error: io::Error| format!("can't be read: {error}");
-    // Opening a pipe would otherwise block.
-    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(unread)?;
-    if !file.metadata().map_err(unread)?.is_file() {
-        return Err("is no regular file".to_owned());
-    }
+    let file = open(path)?;
     let mut contents = Vec::new();
     let length = file.take(LONGEST + 1).read_to_end(&mut contents).map_err(unread)?;
     match u64::try_from(length) {

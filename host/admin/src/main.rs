@@ -26,6 +26,7 @@ mod reapply;
 mod sentences;
 mod show;
 mod subject;
+mod validate;
 mod versions;
 mod words;
 

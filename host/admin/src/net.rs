@@ -1,7 +1,7 @@
 //! `postern net`: a runtime's verbs for one container, with the arguments, variables, output and container IDs of
 //! cnitool.
 
-use crate::{lists, output};
+use crate::{lists, output, validate};
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use postern_cni::quote;
@@ -54,6 +54,25 @@ pub enum Verb {
         /// Ignored; cnitool wants one here.
         netns: Option<PathBuf>,
     },
+    /// Check a network before a container needs it: keys, types, values, addresses, versions, programs, policy.
+    ///
+    /// An error is what a plugin, the runtime or policy refuses. A warning is what works, and probably not as it was meant.
+    /// Each one has file, line and column. Keys of plugins that are not shipped with Postern are not known: of these, only
+    /// the keys that all plugins have are checked.
+    ///
+    /// Policy is asked as `postern plan` asks it. Nothing is changed. With --policy it says instead which networks and
+    /// attachments of this node a change of policy would refuse, at the next ADD, CHECK, STATUS, GC or DEL.
+    ///
+    /// Exit status: 0 no error (there may be warnings); 1 errors, or something could not be read; 2 the command line makes
+    /// no sense.
+    Validate(validate::Options),
+    /// Print the JSON Schema (2020-12) of a network list, or of one plugin's configuration.
+    ///
+    /// For an IPAM plugin it is the schema of `ipam`. A schema is stricter than plugins are: an unknown key is an error.
+    Schema {
+        /// A plugin that is shipped with Postern.
+        plugin: Option<String>,
+    },
 }
 
 /// One attachment.
@@ -76,6 +95,14 @@ fn valid(text: &str) -> Result<(String, String), String> {
 
 /// Runs a verb. Errors are printed in cnitool's form.
 pub fn run(verb: &Verb, places: &Places) -> ExitCode {
+    match verb {
+        Verb::Validate(options) => {
+            let cni_path = lists::cni_path(places.cni_path.as_deref());
+            return validate::run(options, &validate::Places { directory: directory(places), cni_path });
+        }
+        Verb::Schema { plugin } => return validate::print_schema(plugin.as_deref()),
+        Verb::Add(_) | Verb::Check(_) | Verb::Del(_) | Verb::Gc { .. } | Verb::Status { .. } => {}
+    }
     match tried(verb, places) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -85,12 +112,18 @@ pub fn run(verb: &Verb, places: &Places) -> ExitCode {
     }
 }
 
-fn tried(verb: &Verb, places: &Places) -> Result<()> {
+/// Returns the directory of network lists.
+fn directory(places: &Places) -> PathBuf {
     let variable = || env::var_os("NETCONFPATH").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let directory = places.conf_dir.clone().or_else(variable).unwrap_or_else(|| "/etc/cni/net.d".into());
+    places.conf_dir.clone().or_else(variable).unwrap_or_else(|| "/etc/cni/net.d".into())
+}
+
+fn tried(verb: &Verb, places: &Places) -> Result<()> {
+    let directory = directory(places);
     let network = match verb {
         Verb::Add(one) | Verb::Check(one) | Verb::Del(one) => &one.network,
         Verb::Gc { network, .. } | Verb::Status { network, .. } => network,
+        Verb::Validate(_) | Verb::Schema { .. } => return Ok(()),
     };
     let list = load(&directory, network)?;
     let plugins = Programs::of_path(&lists::cni_path(places.cni_path.as_deref()));
@@ -109,6 +142,7 @@ fn tried(verb: &Verb, places: &Places) -> Result<()> {
         Verb::Del(one) => runtime.delete(&list, &attachment(one)?)?,
         Verb::Gc { valid, .. } => runtime.collect(&list, (!valid.is_empty()).then_some(valid))?,
         Verb::Status { .. } => runtime.status(&list)?,
+        Verb::Validate(_) | Verb::Schema { .. } => {}
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ mod ptp;
 mod sbr;
 mod tap;
 mod tuning;
+mod validated;
 mod vlan;
 mod vrf;
 
@@ -227,6 +228,10 @@ fn run(
     });
     let Ok(left) = left else { bail!("the native side panicked") };
     let ((left, known), right) = (left.context("native side")?, right.context("our side")?);
+    let alarms = validated::alarms(ours, case, &right)?;
+    if !alarms.is_empty() {
+        bail!("validate finds errors in what works: {}", alarms.join("; "));
+    }
     let mismatches = compare(&left, &right);
     // The exit status of the step with the mismatch, if both sides ended it with the same one.
     let exit = |mismatch: &Mismatch| {

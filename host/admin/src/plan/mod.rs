@@ -6,6 +6,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+mod call;
 mod handles;
 mod names;
 mod node;
@@ -13,17 +14,17 @@ mod report;
 mod stage;
 mod text;
 
-pub use names::Names;
-pub use node::HOST_END;
-
 use crate::lists::{self, List};
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail, ensure};
+pub use call::{Call, Refusal, refused, report};
+pub use names::Names;
+pub use node::HOST_END;
 use node::Node;
-use postern_cni::Env;
+use postern_cni::{Env, Version};
 use postern_gate::rehearsal;
 use postern_types::Mac;
-use report::{PluginReport, Report};
+pub use report::{PluginReport, Report};
 use serde_json::{Map, Value, json};
 use stage::{Played, Stage};
 use std::path::Path;
@@ -85,10 +86,25 @@ fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Repo
         let named: Vec<&str> = list.plugins().collect();
         ensure!(named.contains(&only), "network {label} has no plugin \"{only}\", only {}", named.join(", "));
     }
-    let arguments: Map<String, Value> =
-        serde_json::from_str(&attachment.capability_args).context("--capability-args is no JSON object")?;
+    // A mistake in the arguments is told before the node is looked at.
+    arguments(attachment)?;
+    env(attachment, "ADD")?;
+    let mut node = Node::read(&attachment.ifname)?;
+    if let Some(netns) = &attachment.netns {
+        node.look_into(netns).map_err(anyhow::Error::msg)?;
+    }
+    let mut stage = Stage::new(node).map_err(anyhow::Error::msg)?;
+    planned(&list, only, attachment, &mut stage)
+}
+
+fn arguments(attachment: &Attachment) -> Result<Map<String, Value>> {
+    serde_json::from_str(&attachment.capability_args).context("--capability-args is no JSON object")
+}
+
+/// Returns the variables of a verb.
+fn env(attachment: &Attachment, verb: &str) -> Result<Env> {
     let env = Env {
-        command: "ADD".to_owned(),
+        command: verb.to_owned(),
         container_id: attachment.container.clone(),
         netns: attachment.netns.clone().unwrap_or_else(|| format!("/run/netns/{}", attachment.container)),
         ifname: attachment.ifname.clone(),
@@ -96,16 +112,16 @@ fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Repo
         path: lists::cni_path(attachment.cni_path.as_deref()),
         netns_override: String::new(),
     };
-    if let Err(error) = env.validate() {
-        bail!("{error}");
+    match env.validate() {
+        Err(error) => bail!("{error}"),
+        Ok(_) => Ok(env),
     }
-    let mut node = Node::read(&attachment.ifname)?;
-    if let Some(netns) = &attachment.netns {
-        node.look_into(netns).map_err(anyhow::Error::msg)?;
-    }
-    let found = node.kernel.links.len();
-    let mut stage = Stage::new(node).map_err(anyhow::Error::msg)?;
-    let (plugins, result) = play(&list, only, &env, &arguments, &mut stage);
+}
+
+/// Plays ADD on a stage.
+fn planned(list: &List, only: Option<&str>, attachment: &Attachment, stage: &mut Stage) -> Result<Report> {
+    let found = stage.kernel.links.len();
+    let (plugins, result) = play(list, only, &env(attachment, "ADD")?, &arguments(attachment)?, stage);
     let mut report = Report {
         network: list.name().to_owned(),
         version: list.version.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -117,8 +133,20 @@ fn plan(path: &Path, only: Option<&str>, attachment: &Attachment) -> Result<Repo
         notes: stage.notes.clone(),
         is_blind: stage.is_blind,
     };
-    hide_unknown(&mut report, &made_up(&stage, found));
+    hide_unknown(&mut report, &made_up(stage, found));
     Ok(report)
+}
+
+/// Returns the verbs that follow an ADD, DEL last. A version that is none has no more.
+fn verbs(version: &str) -> Vec<&'static str> {
+    let version = Version::parse(version).unwrap_or(Version::V0_1_0);
+    let all = [
+        (version.has_check(), "CHECK"),
+        (version.has_gc_status(), "STATUS"),
+        (version.has_gc_status(), "GC"),
+        (true, "DEL"),
+    ];
+    all.into_iter().filter(|(has, _)| *has).map(|(_, verb)| verb).collect()
 }
 
 /// Runs the plugins one after the other, until one fails or the last wanted one has ended.

@@ -14,10 +14,10 @@ use postern_gate::rehearsal::{
     self, BadEnd, Common, Front, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
     state_error,
 };
-use postern_gate::{Engine, PlaceError, places};
+use postern_gate::{Engine, PlaceError, PluginError, catalog, places};
 use postern_kernel::Netlink;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
-use postern_policy::{Granted, allows};
+use postern_policy::{Granted, Policy, allows};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, StateError};
 use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseRange, OpError, Operation, Reply, ops};
@@ -46,6 +46,8 @@ pub struct Stage {
     pub delegates: Vec<Delegate>,
     /// The data of the plugins so far: a record would contain them.
     given: ChainInput,
+    /// Policies that count in place of those on disk, by plugin.
+    pub policies: Vec<(String, Policy)>,
 }
 
 /// One plugin that the runtime calls, with those that it delegates to.
@@ -130,6 +132,7 @@ impl Stage {
             operations: Vec::new(),
             delegates: Vec::new(),
             given: ChainInput::default(),
+            policies: Vec::new(),
         })
     }
 
@@ -146,7 +149,17 @@ impl Stage {
         files.map(|path| path.display().to_string()).collect()
     }
 
-    /// Runs ADD of a plugin, as a runtime would call it.
+    /// Starts a plugin, under the policy that counts here.
+    fn take(&self, plugin: &str) -> Result<Plugin, Error> {
+        let internal = |error: PluginError| Error::internal(error.to_string());
+        let ready = self.launcher.take_unnoted(plugin).map_err(internal)?;
+        let Some((_, policy)) = self.policies.iter().find(|(name, _)| name == plugin) else { return Ok(ready) };
+        let file = Path::new(policy.pin_file().unwrap_or_default());
+        catalog::check_pin(policy.digest(), &ready.digest, plugin, file).map_err(internal)?;
+        Ok(Plugin { policy: policy.clone(), ..ready })
+    }
+
+    /// Runs the verb of `env` of a plugin, as a runtime would call it.
     pub fn play(&mut self, plugin: &str, env: &Env, stdin: &[u8]) -> Played {
         let mut digest = None;
         let outcome = self.try_play(plugin, env, stdin, &mut digest);
@@ -160,15 +173,13 @@ impl Stage {
         stdin: &[u8],
         digest: &mut Option<String>,
     ) -> Result<serde_json::Value, Error> {
+        let verb = env.verb()?;
         let raw = read_conf(stdin, rehearsal::STDIN_LIMIT)?;
-        let ready = self.launcher.take_unnoted(plugin).map_err(|e| Error::internal(e.to_string()))?;
+        let ready = self.take(plugin)?;
         *digest = Some(ready.digest.clone());
-        let version = check_version(
-            Verb::Add,
-            &config_version(&raw.0)?,
-            &rehearsal::supported(&ready.policy, ready.versions.as_deref())?,
-        )?;
-        let request = rehearsal::request(plugin, env, Verb::Add, version, raw, stdin)?;
+        let spoken = rehearsal::supported(&ready.policy, ready.versions.as_deref())?;
+        let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
+        let request = rehearsal::request(plugin, env, verb, version, raw, stdin)?;
         let mut own = Vec::new();
         if let Ok(Some(previous)) = request.conf.previous_result() {
             // An ambiguous configuration is refused when the plugin is started.
@@ -195,6 +206,9 @@ impl Stage {
             links: Vec::new(),
         };
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
+        if verb != Verb::Add {
+            return Ok(serde_json::Value::Null);
+        }
         // Addresses that a plugin only passes on belong to another plugin.
         let own = result.ips.iter().filter(|ip| run.own.iter().any(|own| own.net == ip.address));
         self.given.addresses.extend(own.cloned());
@@ -543,7 +557,7 @@ impl Stage {
     fn play_delegate(&mut self, run: &mut Run, depth: u32, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
         let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
         let outer = std::mem::replace(&mut run.request.verb, verb);
-        let outcome = self.launcher.take_unnoted(name).map_err(|e| Error::internal(e.to_string())).and_then(|ready| {
+        let outcome = self.take(name).and_then(|ready| {
             let (plugin, digest) = (name.to_owned(), ready.digest.clone());
             let delegate = Delegate { policy: self.policy_files(name), plugin, digest };
             if !self.delegates.contains(&delegate) {

@@ -1,0 +1,122 @@
+//! The keys of network configurations, as tables: one for each shipped plugin, and those that all have.
+//!
+//! `postern net validate` checks files with them, and `postern net schema` prints them as JSON Schemas. Guests read their
+//! keys by hand, with the words of native plugins. So a test of each guest compares it with its table, both ways
+//! (`agreement`, behind the feature of this name).
+
+#[cfg(feature = "agreement")]
+pub mod agreement;
+pub mod common;
+mod key;
+mod near;
+mod plugins;
+pub mod sample;
+pub mod schema;
+
+pub use key::{Form, Key, Kind};
+pub use near::nearest;
+pub use plugins::ALL;
+
+use postern_cni::Version;
+
+/// The place of a plugin in a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It makes a link: the first one of a list.
+    Main,
+    /// It changes what plugins before it made: never the first one.
+    Chained,
+    /// It gives addresses, and is named by `ipam.type`. Its keys are in `ipam`.
+    Ipam,
+}
+
+/// What a plugin does with `ipam`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delegation {
+    /// Nothing.
+    None,
+    /// It takes addresses from the plugin that is named there, if one is.
+    Optional,
+    /// As before, and it fails without one.
+    Required,
+    /// It hands `ipam` to the plugin that it delegates to, with a default for `type`.
+    HandedOn,
+}
+
+/// What a configuration of one plugin can have.
+#[derive(Clone, Copy, Debug)]
+pub struct Plugin {
+    /// Its name: `type`, or `ipam.type`.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub about: &'static str,
+    /// Where the native plugin's keys are described.
+    pub source: &'static str,
+    /// Its place.
+    pub role: Role,
+    /// What it does with `ipam`.
+    pub ipam: Delegation,
+    /// The oldest version that it supports; it supports all later ones.
+    pub since: Version,
+    /// Its own keys, beside the common ones.
+    pub keys: &'static [Key],
+    /// Its keys in `runtimeConfig`. Each is a capability of the same name.
+    pub runtime: &'static [Key],
+    /// Its keys in `args.cni`.
+    pub args: &'static [Key],
+    /// The keys of a small configuration that works, beside `name`, `type` and `cniVersion`: a JSON object.
+    pub example: &'static str,
+}
+
+impl Plugin {
+    /// True if the plugin supports this version.
+    pub fn supports(&self, version: Version) -> bool {
+        version >= self.since
+    }
+
+    /// Returns the key of this name, whatever its case.
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Returns the table of a plugin.
+pub fn plugin(name: &str) -> Option<&'static Plugin> {
+    ALL.iter().copied().find(|plugin| plugin.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_plugin_with_a_policy_has_a_table() {
+        let guests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests");
+        let mut shipped = std::fs::read_dir(guests)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .filter(|entry| entry.path().join("policy.toml").is_file())
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect::<Vec<_>>();
+        shipped.sort();
+        let mut tables: Vec<&str> = ALL.iter().map(|plugin| plugin.name).collect();
+        tables.sort_unstable();
+        assert_eq!(tables, shipped);
+    }
+
+    #[test]
+    fn names_and_samples_are_sound() {
+        for plugin in ALL {
+            assert!(sample::object(plugin.example).is_some(), "{}", plugin.name);
+            for key in plugin.keys.iter().chain(plugin.runtime).chain(plugin.args) {
+                let place = format!("{} {}", plugin.name, key.name);
+                assert!(!key.about.is_empty() && !key.about.ends_with('.'), "{place}");
+                assert!(
+                    key.default.is_none_or(|text| serde_json::from_str::<serde_json::Value>(text).is_ok()),
+                    "{place}"
+                );
+                assert!(key.with.is_none_or(|text| sample::object(text).is_some()), "{place}");
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The addresses of host-local and static, and their routes.
+
+use super::finding::{Sheet, below, item};
+use super::text::{Node, Tree};
+use ipnet::IpNet;
+use postern_cni::{Version, parse_cidr, parse_ip};
+use postern_keys::{Delegation, Plugin};
+use postern_types::{RangeInput, canonicalize};
+use std::net::IpAddr;
+
+/// Checks the addresses that an IPAM plugin may give. `conf` is the whole configuration, `ipam` the part of the plugin.
+pub fn check(
+    sheet: &mut Sheet<'_>,
+    conf: &Node,
+    ipam: &Node,
+    path: &str,
+    table: &Plugin,
+    version: Option<Version>,
+    delegation: Delegation,
+) {
+    match table.name {
+        "host-local" => host_local(sheet, conf, ipam, path, version, delegation),
+        "static" => fixed(sheet, conf, ipam, path, version),
+        _ => {}
+    }
+}
+
+/// A range that can be read, and its place.
+struct Range<'n> {
+    node: &'n Node,
+    path: String,
+    input: RangeInput,
+}
+
+fn host_local(
+    sheet: &mut Sheet<'_>,
+    conf: &Node,
+    ipam: &Node,
+    path: &str,
+    version: Option<Version>,
+    delegation: Delegation,
+) {
+    let mut sets: Vec<Vec<Range<'_>>> = Vec::new();
+    if ipam.get("subnet").is_some() {
+        sets.push(range(ipam, path.to_owned()).into_iter().collect());
+    } else {
+        for key in ["rangeStart", "rangeEnd", "gateway"] {
+            if let Some(member) = ipam.member(key) {
+                let message = format!("without `subnet` beside it, `{key}` is ignored");
+                sheet.warning("unused-key", member.at, &below(path, key), message, "put it into a range of `ranges`");
+            }
+        }
+    }
+    let ranges = ipam.get("ranges").map(Node::items).unwrap_or_default();
+    for (at, set) in ranges.iter().enumerate() {
+        let path = item(&below(path, "ranges"), at);
+        if set.items().is_empty() && matches!(set.tree, Tree::List(_) | Tree::Null) {
+            sheet.error("range", set.at, &path, "the set has no range", "name a subnet, or take the set away");
+        }
+        let of_set = |(at, node)| range(node, item(&path, at));
+        sets.push(set.items().iter().enumerate().filter_map(of_set).collect());
+    }
+    let has_more = conf.get("capabilities").is_some_and(|one| one.is_on("ipRanges"))
+        || conf.get("runtimeConfig").is_some_and(|config| config.get("ipRanges").is_some());
+    if sets.is_empty() && !has_more && delegation != Delegation::HandedOn && !sheet.has_errors_below(path) {
+        let help = "`\"ranges\": [[{\"subnet\": \"10.88.0.0/16\"}]]`";
+        sheet.error("missing-key", ipam.at, path, "there is no range to take addresses from", help);
+    }
+    for set in &sets {
+        check_set(sheet, set);
+    }
+    for (at, first) in sets.iter().enumerate() {
+        for (number, second) in sets.iter().enumerate().skip(at + 1) {
+            if let Some((a, b)) =
+                first.iter().flat_map(|a| second.iter().map(move |b| (a, b))).find(|(a, b)| overlap(a, b))
+            {
+                let message = format!("set {number} overlaps with set {at}: {} with {}", words(b), words(a));
+                sheet.error("range", b.node.at, &b.path, message, "no address may be in two ranges");
+            }
+        }
+    }
+    if version.is_some_and(|version| version < Version::V0_3_0) {
+        let families = |v4: bool| {
+            sets.iter().filter_map(|set| set.first()).filter(|one| one.input.subnet.addr().is_ipv4() == v4).count()
+        };
+        if families(true) > 1 || families(false) > 1 {
+            let help = "use a `cniVersion` of 0.3.0 or later";
+            sheet.error("version", ipam.at, path, "results of this version have one address of each IP version", help);
+        }
+    }
+    let directory = ipam.word("dataDir");
+    if !directory.is_empty() && !directory.starts_with('/') {
+        let at = ipam.get("dataDir").map_or(ipam.at, |node| node.at);
+        let message = "the directory must not depend on where the runtime was started";
+        sheet.error("bad-value", at, &below(path, "dataDir"), message, "write a path that begins with /");
+    }
+}
+
+/// Reads a range; what is unreadable was reported.
+fn range(node: &Node, path: String) -> Option<Range<'_>> {
+    let address = |key: &str| match node.word(key) {
+        "" => Some(None),
+        text => parse_ip(text).ok().map(Some),
+    };
+    let input = RangeInput {
+        subnet: parse_cidr(node.word("subnet")).ok()?,
+        start: address("rangeStart")?,
+        end: address("rangeEnd")?,
+        gateway: address("gateway")?,
+    };
+    Some(Range { node, path, input })
+}
+
+fn check_set(sheet: &mut Sheet<'_>, set: &[Range<'_>]) {
+    for (at, one) in set.iter().enumerate() {
+        if let Err(message) = canonicalize(vec![vec![one.input.clone()]]) {
+            let message = message.strip_prefix("invalid range set 0: ").unwrap_or(&message).to_owned();
+            let key = match message.as_str() {
+                text if text.starts_with("RangeStart") && one.node.get("rangeStart").is_some() => "rangeStart",
+                text if text.starts_with("RangeEnd") && one.node.get("rangeEnd").is_some() => "rangeEnd",
+                _ => "subnet",
+            };
+            let start_after_end = matches!((one.input.start, one.input.end), (Some(a), Some(b)) if a > b && one.input.subnet.contains(&a));
+            let help = match key {
+                "rangeStart" if start_after_end => "exchange `rangeStart` and `rangeEnd`".to_owned(),
+                "rangeStart" | "rangeEnd" => format!("{} has {}", one.input.subnet.trunc(), bounds(&one.input.subnet)),
+                _ => format!("the network is {}", one.input.subnet.trunc()),
+            };
+            let message = match (one.input.start, one.input.end) {
+                (Some(start), Some(end)) if start_after_end => format!("rangeStart {start} is after rangeEnd {end}"),
+                _ => message,
+            };
+            let node = one.node.get(key).unwrap_or(one.node);
+            sheet.error("range", node.at, &below(&one.path, key), message, help);
+        } else {
+            let subnet = one.input.subnet;
+            if let Some(gateway) = one.input.gateway.filter(|gateway| !subnet.contains(gateway)) {
+                let at = one.node.get("gateway").map_or(one.node.at, |node| node.at);
+                let message = format!("the gateway {gateway} is not in {subnet}: the container can't reach it");
+                let help = format!("{subnet} has {}", bounds(&subnet));
+                sheet.warning("range", at, &below(&one.path, "gateway"), message, help);
+            }
+        }
+        for before in set.iter().take(at) {
+            let (a, b) = (before.input.subnet.addr(), one.input.subnet.addr());
+            if a.is_ipv4() != b.is_ipv4() {
+                let message = "the ranges of a set have one IP version, and this one has another";
+                sheet.error("range", one.node.at, &one.path, message, "make a set of it");
+                break;
+            }
+            if overlap(before, one) {
+                let message = format!("{} overlaps with {}", words(one), words(before));
+                sheet.error("range", one.node.at, &one.path, message, "no address may be in two ranges");
+            }
+        }
+    }
+}
+
+/// True if two ranges that are sound by themselves have an address in common.
+fn overlap(a: &Range<'_>, b: &Range<'_>) -> bool {
+    let alone = |one: &Range<'_>| canonicalize(vec![vec![one.input.clone()]]).is_ok();
+    let is_same_family = a.input.subnet.addr().is_ipv4() == b.input.subnet.addr().is_ipv4();
+    is_same_family && alone(a) && alone(b) && canonicalize(vec![vec![a.input.clone(), b.input.clone()]]).is_err()
+}
+
+fn words(range: &Range<'_>) -> String {
+    let RangeInput { subnet, start, end, .. } = &range.input;
+    match (start, end) {
+        (None, None) => subnet.to_string(),
+        (start, end) => {
+            let text = |ip: &Option<IpAddr>| ip.map(|ip| ip.to_string()).unwrap_or_default();
+            format!("{subnet} ({}-{})", text(start), text(end))
+        }
+    }
+}
+
+fn bounds(subnet: &IpNet) -> String {
+    format!("{} to {}", subnet.network(), subnet.broadcast())
+}
+
+fn fixed(sheet: &mut Sheet<'_>, conf: &Node, ipam: &Node, path: &str, version: Option<Version>) {
+    let here = below(path, "addresses");
+    let mut families = [0, 0];
+    let list = ipam.get("addresses").map(Node::items).unwrap_or_default();
+    for (at, one) in list.iter().enumerate() {
+        let Ok(address) = parse_cidr(one.word("address")) else { continue };
+        if let Some(count) = families.get_mut(usize::from(address.addr().is_ipv6())) {
+            *count += 1;
+        }
+        if let Ok(gateway) = parse_ip(one.word("gateway"))
+            && !address.contains(&gateway)
+        {
+            let at_gateway = one.get("gateway").map_or(one.at, |node| node.at);
+            let message = format!("the gateway {gateway} is not in {}: the container can't reach it", address.trunc());
+            let help = format!("{} has {}", address.trunc(), bounds(&address));
+            sheet.warning("range", at_gateway, &below(&item(&here, at), "gateway"), message, help);
+        }
+    }
+    if version.is_some_and(|version| version < Version::V0_3_0) && families.iter().any(|count| *count > 1) {
+        let help = "use a `cniVersion` of 0.3.0 or later";
+        sheet.error("version", ipam.at, path, "results of this version have one address of each IP version", help);
+    }
+    let of_runtime = conf.get("capabilities").is_some_and(|one| one.is_on("ips"))
+        || conf.get("runtimeConfig").is_some_and(|config| config.get("ips").is_some())
+        || conf.get("args").and_then(|args| args.get("cni")).is_some_and(|cni| cni.get("ips").is_some());
+    if list.is_empty() && !of_runtime && !sheet.has_errors_below(path) {
+        let message = "there are no addresses, unless the runtime gives some in `CNI_ARGS`";
+        sheet.warning("missing-key", ipam.at, path, message, "`addresses`, or the capability `ips`");
+    }
+}

@@ -1,0 +1,187 @@
+//! The keys of a network's list, its versions, and the order of its plugins.
+
+use super::finding::{Sheet, below, item};
+use super::keys::{self, Case, Unknown};
+use super::plugin;
+use super::text::{Node, Tree};
+use postern_cni::{NumericVersion, Version, validate_network_name};
+use postern_keys::{Role, common};
+
+/// A plugin of a network, as it was read.
+#[derive(Debug)]
+pub struct Entry<'n> {
+    /// Its place.
+    pub path: String,
+    /// Its configuration.
+    pub node: &'n Node,
+}
+
+/// A network: a list, or a file with one plugin.
+#[derive(Debug)]
+pub struct Network<'n> {
+    /// True for a list.
+    pub is_list: bool,
+    /// The version for its plugins; `None` if there is no such version.
+    pub version: Option<Version>,
+    /// Its plugins, in order.
+    pub entries: Vec<Entry<'n>>,
+}
+
+/// Checks a file. `None`: it has no plugins.
+pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node) -> Option<Network<'n>> {
+    if !matches!(node.tree, Tree::Object(_)) {
+        let message = format!("a network is an object, and this is {}", node.kind());
+        sheet.error("wrong-type", node.at, "", message, "");
+        return None;
+    }
+    let exact = |name: &str| node.members().iter().rev().find(|member| member.name == name).map(|member| &member.value);
+    let plugins = exact("plugins");
+    // A runtime takes a file without `plugins` for a plugin, and a list with the directory of its name.
+    let is_list = plugins.is_some() || exact("type").is_none() && node.get("type").is_none();
+    let version = version(sheet, node, is_list);
+    name(sheet, node, is_list);
+    if !is_list {
+        let entries = vec![Entry { path: String::new(), node }];
+        entries.iter().for_each(|entry| plugin::check(sheet, entry.node, &entry.path, version));
+        chain(sheet, &entries);
+        return Some(Network { is_list, version, entries });
+    }
+    let unknown = Unknown::Reported { whose: "a list" };
+    keys::object(sheet, "", node, &[common::LIST], unknown, Case::Matters);
+    let items = match plugins.map(|plugins| (plugins, &plugins.tree)) {
+        Some((_, Tree::List(items))) if !items.is_empty() => items.as_slice(),
+        Some((plugins, Tree::List(_))) => {
+            sheet.error("missing-key", plugins.at, "plugins", "the list has no plugins", "name at least one");
+            return None;
+        }
+        Some((plugins, _)) => {
+            sheet.error(
+                "wrong-type",
+                plugins.at,
+                "plugins",
+                format!("this is {}, and must be a list", plugins.kind()),
+                "",
+            );
+            return None;
+        }
+        None => &[],
+    };
+    let entries: Vec<Entry<'_>> =
+        items.iter().enumerate().map(|(at, node)| Entry { path: item("plugins", at), node }).collect();
+    entries.iter().for_each(|entry| plugin::check(sheet, entry.node, &entry.path, version));
+    Some(Network { is_list, version, entries })
+}
+
+fn name(sheet: &mut Sheet<'_>, node: &Node, is_list: bool) {
+    let Some(name) = node.get("name") else {
+        // A list's own keys say it.
+        if !is_list {
+            sheet.error("missing-key", node.at, "", "`name` is missing", "name: name of the network");
+        }
+        return;
+    };
+    if let Some(text) = name.text()
+        && let Err(error) = validate_network_name(text)
+    {
+        let help = "a name begins with a letter or a digit; '_', '.' and '-' may follow";
+        sheet.error("bad-value", name.at, "name", error.msg, help);
+    }
+}
+
+/// Returns the version that a runtime chooses.
+fn version(sheet: &mut Sheet<'_>, node: &Node, is_list: bool) -> Option<Version> {
+    let mut best: Option<NumericVersion> = None;
+    let mut is_broken = false;
+    let mut places = Vec::new();
+    if is_list && let Some(list) = node.get("cniVersions") {
+        places.extend(list.items().iter().enumerate().map(|(at, one)| (item("cniVersions", at), one)));
+    }
+    let several = !places.is_empty();
+    places.extend(node.get("cniVersion").map(|one| ("cniVersion".to_owned(), one)));
+    let Some((_, last)) = places.last() else { return Some(Version::V0_1_0) };
+    let at = last.at;
+    for (path, one) in &places {
+        let Some(text) = one.text() else {
+            is_broken = true;
+            continue;
+        };
+        if text.is_empty() && path == "cniVersion" {
+            continue;
+        }
+        match NumericVersion::parse(text) {
+            Ok(number) if !several || number <= Version::LATEST => {
+                if best.is_none_or(|best| number > best) {
+                    best = Some(number);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                is_broken = true;
+                sheet.error(
+                    "version",
+                    one.at,
+                    path,
+                    format!("{} is no version: {}", postern_cni::quote(text), error.msg),
+                    known(),
+                );
+            }
+        }
+    }
+    if is_broken {
+        return None;
+    }
+    let Some(best) = best else {
+        // All that it has is newer than what is known, or the empty version.
+        return if several { unknown(sheet, at) } else { Some(Version::V0_1_0) };
+    };
+    Version::ALL.into_iter().find(|version| best == *version).or_else(|| unknown(sheet, at))
+}
+
+fn unknown(sheet: &mut Sheet<'_>, at: usize) -> Option<Version> {
+    sheet.error("version", at, "cniVersion", "no plugin knows this version of the specification", known());
+    None
+}
+
+fn known() -> String {
+    format!("known versions: {}", Version::ALL.map(Version::as_str).join(", "))
+}
+
+/// Warns of an order of plugins that makes no sense.
+pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
+    let table = |entry: &Entry<'_>| postern_keys::plugin(entry.node.word("type"));
+    let place =
+        |entry: &Entry<'_>| (entry.node.get("type").map_or(entry.node.at, |node| node.at), below(&entry.path, "type"));
+    let mut main: Option<&str> = None;
+    for (number, entry) in entries.iter().enumerate() {
+        let Some(table) = table(entry) else {
+            main = main.or(Some(entry.node.word("type")));
+            continue;
+        };
+        let (at, path) = place(entry);
+        let name = table.name;
+        if entries.iter().take(number).any(|before| before.node.word("type") == name) {
+            let message = format!("{name} is in this list twice");
+            sheet.warning("chain", at, &path, message, "one plugin may do both, or the list has it once too often");
+        }
+        match table.role {
+            Role::Chained if number == 0 && entry.node.get("prevResult").is_none() => {
+                let message = format!("{name} changes what other plugins made, and it is the first one");
+                sheet.warning("chain", at, &path, message, "put it behind the plugin that makes the link");
+            }
+            Role::Ipam => {
+                let message = format!("{name} only gives addresses: no link is made");
+                sheet.warning("chain", at, &path, message, "name it as `ipam.type` of a plugin that makes a link");
+            }
+            Role::Main => {
+                let joins = ["loopback", "bridge", "ipvlan"].contains(&name);
+                if let Some(before) = main.filter(|before| *before != "loopback" && !joins) {
+                    let message =
+                        format!("{name} makes a link, as {before} before it: an attachment has one interface name");
+                    sheet.warning("chain", at, &path, message, "make a network of each");
+                }
+                main = main.or(Some(name));
+            }
+            Role::Chained => {}
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What single keys do not show: keys that exclude each other, and those that need others. Plugins refuse the errors here.
+
+use super::finding::{Sheet, below, item};
+use super::plugin;
+use super::text::{Node, Tree};
+use postern_cni::{Bandwidth, Flannel, Json, NetConf, PortMap, Version, parse_ip};
+use postern_keys::Plugin;
+use std::collections::BTreeSet;
+
+/// Checks the rules of a plugin.
+pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Plugin, version: Option<Version>) {
+    match table.name {
+        "bridge" => bridge(sheet, node, path, version),
+        "ipvlan" => needs_addresses(sheet, node, path),
+        "host-device" => device(sheet, node, path),
+        "tuning" => tuning(sheet, node, path),
+        "sbr" => gateways(sheet, node, path),
+        "vlan" => not_empty(sheet, node, path, "master"),
+        "vrf" => not_empty(sheet, node, path, "vrfname"),
+        "portmap" => portmap(sheet, node, path),
+        "bandwidth" => bandwidth(sheet, node, path),
+        "flannel" => flannel(sheet, node, path),
+        _ => {}
+    }
+}
+
+/// Returns the place of a key: of the object, if it lacks the key.
+fn place(node: &Node, path: &str, key: &str) -> (usize, String) {
+    match node.member(key) {
+        Some(member) => (member.at, below(path, key)),
+        None => (node.at, path.to_owned()),
+    }
+}
+
+fn has_ipam(node: &Node) -> bool {
+    node.get("ipam").is_some_and(|ipam| !ipam.word("type").is_empty())
+}
+
+fn not_empty(sheet: &mut Sheet<'_>, node: &Node, path: &str, key: &str) {
+    if let Some(value) = node.get(key).filter(|value| value.text() == Some("")) {
+        sheet.error("bad-value", value.at, &below(path, key), format!("`{key}` is empty, and required"), "");
+    }
+}
+
+fn bridge(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Version>) {
+    if node.is_on("hairpinMode") && node.is_on("promiscMode") {
+        let (at, path) = place(node, path, "promiscMode");
+        sheet.error(
+            "contradiction",
+            at,
+            &path,
+            "`hairpinMode` and `promiscMode` exclude each other",
+            "keep one of them",
+        );
+    }
+    if has_ipam(node) && node.is_on("disableContainerInterface") {
+        let (at, path) = place(node, path, "disableContainerInterface");
+        let message = "`disableContainerInterface` leaves the link down, and `ipam` gives it addresses";
+        sheet.error("contradiction", at, &path, message, "keep one of them");
+    }
+    if !has_ipam(node) {
+        for key in ["isGateway", "isDefaultGateway", "ipMasq", "forceAddress"].into_iter().filter(|key| node.is_on(key))
+        {
+            let (at, path) = place(node, path, key);
+            sheet.warning(
+                "unused-key",
+                at,
+                &path,
+                format!("without `ipam` there is no address: `{key}` has no effect"),
+                "",
+            );
+        }
+        if version.is_some_and(|version| version < Version::V0_3_0) {
+            let help = "give it an `ipam`, or a `cniVersion` of 0.3.0 or later";
+            sheet.error(
+                "version",
+                node.at,
+                path,
+                "results of this version have addresses, and there is no `ipam`",
+                help,
+            );
+        }
+    }
+    let here = below(path, "vlanTrunk");
+    for (at, entry) in node.get("vlanTrunk").map(Node::items).unwrap_or_default().iter().enumerate() {
+        let path = item(&here, at);
+        let number = |key: &str| match entry.get(key).map(|node| &node.tree) {
+            Some(Tree::Number(number)) => number.as_i64(),
+            _ => None,
+        };
+        match (number("minID"), number("maxID")) {
+            (Some(min), Some(max)) if min > max => {
+                sheet.error("contradiction", entry.at, &path, "`minID` is greater than `maxID`", "exchange them");
+            }
+            (Some(_), None) if entry.get("maxID").is_none() => {
+                sheet.error(
+                    "missing-key",
+                    entry.at,
+                    &path,
+                    "`maxID` is missing beside `minID`",
+                    "or use `id` for one VLAN",
+                );
+            }
+            (None, Some(_)) if entry.get("minID").is_none() => {
+                sheet.error(
+                    "missing-key",
+                    entry.at,
+                    &path,
+                    "`minID` is missing beside `maxID`",
+                    "or use `id` for one VLAN",
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+fn needs_addresses(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    // Behind another plugin that one's addresses count.
+    let is_first = path.is_empty() || path == item("plugins", 0);
+    if is_first && !has_ipam(node) && node.get("prevResult").is_none() {
+        sheet.error("missing-key", node.at, path, "`ipam` is missing, and no plugin before gives addresses", "");
+    }
+}
+
+fn device(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    const KEYS: [&str; 4] = ["device", "hwaddr", "kernelpath", "pciBusID"];
+    let given: Vec<&str> = KEYS.into_iter().filter(|key| !node.word(key).is_empty()).collect();
+    let of_runtime = node.get("capabilities").is_some_and(|capabilities| capabilities.is_on("deviceID"))
+        || node.get("runtimeConfig").is_some_and(|config| !config.word("deviceID").is_empty());
+    if given.is_empty() && !of_runtime && !KEYS.iter().any(|key| node.get(key).is_some_and(|one| one.text().is_none()))
+    {
+        let help = "`device`, `hwaddr`, `kernelpath` or `pciBusID`, or the capability `deviceID`";
+        sheet.error("missing-key", node.at, path, "no key names the device", help);
+    }
+    if let [first, second, ..] = given.as_slice() {
+        let (at, path) = place(node, path, second);
+        sheet.warning(
+            "unused-key",
+            at,
+            &path,
+            format!("`{first}` names the device already: `{second}` is ignored"),
+            "",
+        );
+    }
+}
+
+fn tuning(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    let here = below(path, "sysctl");
+    let mut seen = BTreeSet::new();
+    for member in node.get("sysctl").map(Node::members).unwrap_or_default() {
+        let (key, path) = (member.name.replace('/', "."), below(&here, &member.name));
+        if !seen.insert(key.clone()) {
+            sheet.error("duplicate-key", member.at, &path, "this sysctl is given twice", "keep one of them");
+        }
+        if !key.starts_with("net.") || key.split('.').any(str::is_empty) {
+            let message = "only sysctls below `net` belong to the container's network";
+            sheet.error("bad-value", member.at, &path, message, "such as `net.core.somaxconn`");
+        }
+    }
+}
+
+fn gateways(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    let Some(list) = node.get("gateways") else { return };
+    let here = below(path, "gateways");
+    let mut families = BTreeSet::new();
+    for (at, one) in list.items().iter().enumerate() {
+        let Some(Ok(address)) = one.text().map(parse_ip) else { continue };
+        if !families.insert(address.is_ipv4()) {
+            let message = "there is a gateway of this IP version already";
+            sheet.error("contradiction", one.at, &item(&here, at), message, "one of each IP version is the most");
+        }
+    }
+}
+
+/// Lets the reader that plugin and host share read the configuration, if nothing is wrong so far.
+fn shared(sheet: &mut Sheet<'_>, node: &Node, path: &str, read: impl Fn(&NetConf) -> Result<(), postern_cni::Error>) {
+    if sheet.has_errors_below(path) {
+        return;
+    }
+    let outcome = NetConf::parse(Json::from(node.to_value())).and_then(|conf| read(&conf));
+    if let Err(error) = outcome {
+        let (at, path) = match node.members().iter().find(|member| error.msg.contains(&member.name)) {
+            Some(member) if member.name.len() > 4 => (member.at, below(path, &member.name)),
+            _ => (node.at, path.to_owned()),
+        };
+        sheet.error("contradiction", at, &path, error.msg, error.details);
+    }
+}
+
+fn has_capability(node: &Node, name: &str) -> bool {
+    node.get("capabilities").is_some_and(|capabilities| capabilities.is_on(name))
+        || node.get("runtimeConfig").is_some_and(|config| config.get(name).is_some())
+}
+
+fn portmap(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    shared(sheet, node, path, |conf| PortMap::read(conf).and_then(|map| map.backend().map(drop)));
+    if !has_capability(node, "portMappings") {
+        let help = "`\"capabilities\": {\"portMappings\": true}`";
+        sheet.warning("chain", node.at, path, "without the capability `portMappings` it forwards nothing", help);
+    }
+}
+
+fn bandwidth(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    shared(sheet, node, path, |conf| Bandwidth::read(conf).map(drop));
+    let keys = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"];
+    let given = keys.iter().find_map(|key| node.member(key));
+    match (given, node.get("capabilities").is_some_and(|capabilities| capabilities.is_on("bandwidth"))) {
+        (None, _) if !has_capability(node, "bandwidth") => {
+            let help = "`\"capabilities\": {\"bandwidth\": true}`, or rates for all containers";
+            sheet.warning(
+                "chain",
+                node.at,
+                path,
+                "without rates and the capability `bandwidth` it limits nothing",
+                help,
+            );
+        }
+        (Some(member), true) => {
+            let message = "rates of the network win: those of the runtime are ignored";
+            sheet.warning("unused-capability", member.at, &below(path, &member.name), message, "keep one of the two");
+        }
+        _ => {}
+    }
+}
+
+fn flannel(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    shared(sheet, node, path, |conf| Flannel::read(conf).map(drop));
+    let Some(delegate) = node.get("delegate").filter(|node| matches!(node.tree, Tree::Object(_))) else { return };
+    let name = match delegate.word("type") {
+        "" => "bridge",
+        name => name,
+    };
+    plugin::check_delegate(sheet, delegate, &below(path, "delegate"), name);
+}

@@ -1,0 +1,240 @@
+use super::*;
+use postern_keys::{ALL, sample};
+use serde_json::json;
+
+/// Checks the text of a file alone.
+fn check(text: &str) -> Vec<Finding> {
+    let mut sheet = Sheet::new("f", text);
+    match text::read(text) {
+        Ok(node) => {
+            if let Some(network) = network::check(&mut sheet, &node) {
+                if network.is_list {
+                    network::chain(&mut sheet, &network.entries);
+                }
+                as_runtimes_read(&mut sheet, &node, &network);
+            }
+        }
+        Err(fault) => sheet.error("json", fault.at, "", fault.message, ""),
+    }
+    sheet.findings
+}
+
+fn words(findings: &[Finding]) -> Vec<String> {
+    let severity = |one: &Finding| if one.severity == Severity::Error { "error" } else { "warning" };
+    findings
+        .iter()
+        .map(|one| format!("{}:{} {} {} {}", one.line, one.column, severity(one), one.code, one.path))
+        .collect()
+}
+
+fn errors(findings: &[Finding]) -> Vec<&Finding> {
+    findings.iter().filter(|one| one.severity == Severity::Error).collect()
+}
+
+/// Makes a list of one plugin.
+fn listed(config: &Value) -> Value {
+    let mut entry = config.clone();
+    entry.as_object_mut().unwrap().retain(|key, _| key != "name" && key != "cniVersion");
+    json!({"cniVersion": "1.0.0", "name": "net", "plugins": [entry]})
+}
+
+#[test]
+fn what_plugins_accept_has_no_error() {
+    for plugin in ALL {
+        let mut good = vec![sample::example(plugin)];
+        good.extend(sample::keys(plugin).map(|(place, key)| sample::with_key(plugin, place, key)));
+        for config in good {
+            for config in [listed(&config), config] {
+                let found = check(&config.to_string());
+                assert!(errors(&found).is_empty(), "{config}: {:?}", errors(&found));
+                assert!(
+                    !found.iter().any(|one| ["unknown-key", "spelling"].contains(&one.code)),
+                    "{config}: {found:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_plugins_refuse_is_an_error_at_its_place() {
+    for plugin in ALL {
+        for broken in sample::broken(plugin) {
+            let mut path = String::new();
+            for step in &broken.path {
+                path = match step {
+                    Value::String(key) => finding::below(&path, key),
+                    step => finding::item(&path, usize::try_from(step.as_u64().unwrap()).unwrap()),
+                };
+            }
+            let found = check(&broken.config.to_string());
+            let is_told = errors(&found).iter().any(|one| one.path == path);
+            assert!(is_told, "{path} in {}: {:?}", broken.config, words(&found));
+            let in_list = check(&listed(&broken.config).to_string());
+            assert!(!errors(&in_list).is_empty(), "in a list: {}", broken.config);
+        }
+    }
+}
+
+#[test]
+fn findings_lead_to_the_place() {
+    let text = r#"{
+  "cniVersion": "1.0.0",
+  "name": "net",
+  "disablecheck": true,
+  "plugins": [
+    {
+      "type": "bridge",
+      "isGatway": true,
+      "ISGATEWAY": true,
+      "mtu": "1400",
+      "capabilities": {"portMapping": true, "mac": 1, "bandwidth": true},
+      "ipam": {
+        "type": "host-local",
+        "ranges": [
+          [{"subnet": "10.1.0.0/16", "rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.5"}],
+          [{"subnet": "10.2.0.0/16", "gateway": "10.3.0.1"}, {"subnet": "10.2.3.0/24"}]
+        ],
+        "route": []
+      }
+    },
+    {"type": "portmap", "snat": true, "snat": false}
+  ]
+}"#;
+    let mut found = check(text);
+    found.sort_by_key(|one| (one.line, one.column));
+    assert_eq!(
+        words(&found),
+        [
+            "4:3 warning unknown-key disablecheck",
+            "8:7 warning unknown-key plugins[0].isGatway",
+            "9:7 warning spelling plugins[0].ISGATEWAY",
+            "10:14 error wrong-type plugins[0].mtu",
+            "11:24 warning unknown-capability plugins[0].capabilities.portMapping",
+            "11:52 error wrong-type plugins[0].capabilities.mac",
+            "11:55 warning unused-capability plugins[0].capabilities.bandwidth",
+            "15:52 error range plugins[0].ipam.ranges[0][0].rangeStart",
+            "16:49 warning range plugins[0].ipam.ranges[1][0].gateway",
+            "16:62 error range plugins[0].ipam.ranges[1][1]",
+            "18:9 warning unknown-key plugins[0].ipam.route",
+            "21:5 warning chain plugins[1]",
+            "21:25 warning duplicate-key plugins[1].snat",
+        ]
+    );
+    let help = |path: &str| found.iter().find(|one| one.path == path).unwrap().help.as_str();
+    assert_eq!(help("disablecheck"), "write `disableCheck`: the case matters here");
+    assert_eq!(help("plugins[0].isGatway"), "`isGateway` may be meant");
+    assert_eq!(help("plugins[0].capabilities.portMapping"), "`portMappings` may be meant");
+    assert_eq!(help("plugins[0].mtu"), "write 1400 without quotes");
+    assert_eq!(help("plugins[0].ipam.route"), "`routes` may be meant");
+}
+
+#[test]
+fn networks_that_make_no_sense() {
+    for (config, expected) in [
+        (json!([]), "1:1 error wrong-type "),
+        (json!({"cniVersion": "1.0.0", "plugins": [{"type": "loopback"}]}), "1:1 error missing-key "),
+        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": []}), "1:42 error missing-key plugins"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": {}}), "1:42 error wrong-type plugins"),
+        (json!({"cniVersion": "1.0.0", "name": "a/b", "plugins": [{"type": "loopback"}]}), "1:31 error bad-value name"),
+        (json!({"cniVersion": "7.0.0", "name": "n", "type": "loopback"}), "1:15 error version cniVersion"),
+        (json!({"cniVersion": "0.3.1", "name": "n", "type": "firewall"}), "1:44 error version type"),
+        (json!({"cniVersion": "0.2.0", "name": "n", "type": "bridge"}), "1:1 error version "),
+        (
+            json!({"cniVersions": ["0.3.1", "x"], "name": "n", "plugins": [{"type": "loopback"}]}),
+            "1:26 error version cniVersions[1]",
+        ),
+        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": [7]}), "1:53 error wrong-type plugins[0]"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{}]}), "1:53 error missing-key plugins[0]"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "type": "firewall"}), "1:44 warning chain type"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "type": "static"}), "1:44 warning chain type"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "type": "host-device"}), "1:1 error missing-key "),
+        (json!({"cniVersion": "1.0.0", "name": "n", "type": "ipvlan"}), "1:1 error missing-key "),
+        (
+            json!({"cniVersion": "1.0.0", "hairpinMode": true, "name": "n", "promiscMode": true, "type": "bridge"}),
+            "1:57 error contradiction promiscMode",
+        ),
+        (
+            json!({"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlanTrunk": [{"minID": 3}]}),
+            "1:75 error missing-key vlanTrunk[0]",
+        ),
+        (
+            json!({"cniVersion": "1.0.0", "name": "n", "type": "bandwidth", "egressRate": 8000}),
+            "1:44 error contradiction ",
+        ),
+        (
+            json!({"cniVersion": "1.0.0", "ipam": {"dataDir": "x", "subnet": "10.1.0.0/24", "type": "host-local"}, "name": "n", "type": "bridge"}),
+            "1:42 error bad-value ipam.dataDir",
+        ),
+    ] {
+        let found = check(&config.to_string());
+        let told = words(&found);
+        let has = told
+            .iter()
+            .any(|one| one == expected || expected.ends_with("contradiction ") && one.contains("contradiction"));
+        assert!(has, "{config}: {told:?} lacks {expected}");
+    }
+}
+
+#[test]
+fn cases_that_only_look_odd() {
+    for config in [
+        json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "other", "isGatway": 1, "ipam": {"type": "more", "x": 1}}]}),
+        json!({"name": "n", "plugins": [{"type": "loopback"}]}),
+        json!({"cniVersions": ["0.4.0", "9.0.0"], "name": "n", "plugins": [{"type": "loopback"}]}),
+        json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "tap"}, {"type": "bridge", "bridge": "br0"}]}),
+        json!({"cniVersion": "1.0.0", "name": "n", "disableCheck": "TRUE", "plugins": [{"type": "loopback"}]}),
+    ] {
+        let found = check(&config.to_string());
+        assert!(found.is_empty(), "{config}: {found:?}");
+    }
+}
+
+#[test]
+fn text_fits_a_terminal() {
+    let found =
+        check(&json!({"cniVersion": "1.0.0", "name": "n\u{1b}[2J", "type": "bridge", "\u{202e}x": 1}).to_string());
+    let text = finding::text(&found);
+    assert!(text.is_ascii() && !text.contains('\u{1b}'), "{text}");
+}
+
+/// Returns numbers that look random, and are the same in each run.
+fn numbers(mut state: u64) -> impl FnMut(usize) -> usize {
+    move |below| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        usize::try_from(state >> 33).unwrap() % below.max(1)
+    }
+}
+
+#[test]
+fn nothing_makes_it_panic() {
+    const PARTS: [&str; 16] =
+        ["{", "}", "[", "]", ",", ":", "\"", "\\", "null", "-1", "1e400", "\u{fc}", "\n", "\"type\":7", "{}", "[[]]"];
+    let mut number = numbers(7);
+    for round in 0..4000 {
+        let plugin = ALL[number(ALL.len())];
+        let mut text = sample::with_all(plugin).to_string();
+        for _ in 0..=number(3) {
+            let at = number(text.len());
+            let end = (at + number(6)).min(text.len());
+            if text.is_char_boundary(at) && text.is_char_boundary(end) {
+                text.replace_range(at..end, PARTS[number(PARTS.len())]);
+            }
+        }
+        check(&text);
+        let soup: String = (0..number(12)).map(|_| PARTS[number(PARTS.len())]).collect();
+        let is_json = serde_json::from_str::<postern_cni::Json>(&soup).is_ok();
+        assert_eq!(text::read(&soup).is_ok(), is_json, "{round}: {soup}");
+        let _ = text::position(&soup, number(40));
+    }
+}
+
+#[test]
+fn it_reads_what_serde_reads() {
+    for plugin in ALL {
+        let config = sample::with_all(plugin);
+        for text in [config.to_string(), serde_json::to_string_pretty(&config).unwrap()] {
+            assert_eq!(text::read(&text).unwrap().to_value(), config, "{text}");
+        }
+    }
+}

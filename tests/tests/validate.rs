@@ -1,0 +1,242 @@
+//! `postern net validate` on a node: what it finds in files, and what policy and a change of policy would refuse. What it
+//! calls an error, native plugins refuse.
+
+#![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
+
+use anyhow::{Context, Result, ensure};
+use postern_keys::{ALL, sample};
+use postern_tests::{Call, Node, native_bin, plugin_bin};
+use serde_json::{Value, json};
+
+struct Place {
+    node: Node,
+}
+
+impl Place {
+    /// A node with directories of the operator and of networks of its own.
+    fn new() -> Result<Self> {
+        let node = Node::new()?;
+        node.sh(
+            "mount -t tmpfs -o mode=755 etc /mnt
+             cp -a /etc/alternatives /etc/passwd /etc/group /etc/protocols /etc/services /etc/iproute2 /mnt 2>/dev/null || true
+             mkdir -p /mnt/postern/policy /mnt/cni/net.d; mount --move /mnt /etc",
+        )?;
+        Ok(Self { node })
+    }
+
+    fn write(&self, path: &str, text: &str) -> Result<()> {
+        Ok(std::fs::write(self.node.path(path), text)?)
+    }
+
+    /// Runs `postern net validate`: exit status, standard output, standard error.
+    fn validate(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
+        let bin = plugin_bin()?;
+        let mut command = self.node.command(bin.join("postern"));
+        command.args(["net", "validate"]).args(arguments).arg("--cni-path").arg(&bin);
+        let output = command.output()?;
+        let status = output.status.code().context("postern was killed")?;
+        Ok((status, String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
+    }
+
+    fn object(&self, arguments: &[&str]) -> Result<(i32, Value)> {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+        let (status, stdout, stderr) = self.validate(&arguments)?;
+        Ok((status, serde_json::from_str(&stdout).with_context(|| format!("status {status}: {stdout}{stderr}"))?))
+    }
+}
+
+/// A list of bridge `valbr`, as an operator writes it.
+fn list(more: &str) -> String {
+    format!(
+        "{{\n  \"cniVersion\": \"1.0.0\",\n  \"name\": \"valnet\",\n  \"plugins\": [\n    {{\n      \"type\": \"bridge\",\n      \"bridge\": \"valbr\",{more}\n      \"ipam\": {{\"type\": \"host-local\", \"ranges\": [[{{\"subnet\": \"10.61.0.0/24\"}}]]}}\n    }}\n  ]\n}}\n"
+    )
+}
+
+fn codes(report: &Value) -> Vec<String> {
+    let findings = report["findings"].as_array().into_iter().flatten();
+    findings
+        .map(|one| {
+            format!(
+                "{}:{} {} {}",
+                one["line"],
+                one["column"],
+                one["code"].as_str().unwrap_or(""),
+                one["path"].as_str().unwrap_or("")
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn findings_lead_to_the_file() -> Result<()> {
+    let place = Place::new()?;
+    place.write("/etc/cni/net.d/10-val.conflist", &list(""))?;
+    let (status, stdout, stderr) = place.validate(&["valnet"])?;
+    ensure!((status, stderr.as_str()) == (0, ""), "{stdout}{stderr}");
+    ensure!(stdout.trim() == "/etc/cni/net.d/10-val.conflist: 0 errors, 0 warnings", "{stdout}");
+
+    place.write("/etc/cni/net.d/10-val.conflist", &list("\n      \"isGatway\": true,\n      \"mtu\": \"1400\","))?;
+    let (status, stdout, _) = place.validate(&["valnet"])?;
+    let expected = "/etc/cni/net.d/10-val.conflist:8:7: warning: plugins[0].isGatway: bridge has no
+  key `isGatway`: it is ignored [unknown-key]
+  help: `isGateway` may be meant
+/etc/cni/net.d/10-val.conflist:9:14: error: plugins[0].mtu: this is a text, and
+  must be a whole number [wrong-type]
+  help: write 1400 without quotes
+note: policy was not asked, because of the errors
+/etc/cni/net.d/10-val.conflist: 1 error, 1 warning
+";
+    ensure!((status, stdout.as_str()) == (1, expected), "{status}\n{stdout}");
+
+    let (status, report) = place.object(&["/etc/cni/net.d/10-val.conflist"])?;
+    ensure!(status == 1 && report["valid"] == false && report["errors"] == 1 && report["warnings"] == 1, "{report}");
+    ensure!(codes(&report) == ["8:7 unknown-key plugins[0].isGatway", "9:14 wrong-type plugins[0].mtu"], "{report}");
+
+    let (status, _, stderr) = place.validate(&["valnot"])?;
+    ensure!(
+        status == 1 && stderr.contains("no network \"valnot\"") && stderr.contains("\"valnet\" may be"),
+        "{stderr}"
+    );
+    Ok(())
+}
+
+#[test]
+fn programs_and_further_files_of_a_network() -> Result<()> {
+    let place = Place::new()?;
+    let text = r#"{"cniVersion": "1.0.0", "name": "valfolder", "plugins": [{"type": "brigde"}, {"type": "loopback", "ipam": {"type": "x"}}]}"#;
+    place.write("/etc/cni/net.d/20-val.conflist", text)?;
+    place.node.sh(
+        "mkdir /etc/cni/net.d/valfolder; echo '{\"type\": \"tuning\", \"mut\": 1}' > /etc/cni/net.d/valfolder/1.conf",
+    )?;
+    let (status, report) = place.object(&["valfolder"])?;
+    ensure!(status == 1, "{report}");
+    let found = codes(&report);
+    ensure!(found.contains(&"1:67 missing-plugin plugins[0].type".to_owned()), "{found:?}");
+    ensure!(found.contains(&"1:20 unknown-key mut".to_owned()), "{found:?}");
+    let help = |code: &str| {
+        let findings = report["findings"].as_array().into_iter().flatten();
+        findings
+            .filter(|one| one["code"] == code)
+            .map(|one| one["help"].as_str().unwrap_or("").to_owned())
+            .collect::<Vec<_>>()
+    };
+    ensure!(help("missing-plugin").contains(&"`bridge` may be meant".to_owned()), "{report}");
+    ensure!(help("unknown-key") == ["`mtu` may be meant"], "{report}");
+    // In CI the node's programs say nothing.
+    let (_, report) = place.object(&["/etc/cni/net.d/20-val.conflist", "--file-only"])?;
+    ensure!(!codes(&report).iter().any(|one| one.contains("missing-plugin")), "{report}");
+    Ok(())
+}
+
+#[test]
+fn what_policy_refuses_is_told_at_the_key() -> Result<()> {
+    let place = Place::new()?;
+    place.write("/etc/cni/net.d/10-val.conflist", &list("\n      \"ipMasq\": true,"))?;
+    place.write("/etc/postern/policy/bridge.toml", "[grant.bridge]\nnames = [\"other\"]\n")?;
+    let before =
+        place.node.sh("find /run/postern /var/lib/postern /var/lib/cni /var/log/postern 2>/dev/null | sort")?;
+    let (status, report) = place.object(&["valnet"])?;
+    ensure!(status == 1, "{report}");
+    let findings = report["findings"].as_array().context("findings")?;
+    let policy: Vec<_> = findings.iter().filter(|one| one["code"] == "policy").collect();
+    ensure!(policy.iter().any(|one| one["path"] == "plugins[0].bridge" && one["line"] == 7), "{report}");
+    ensure!(policy.iter().all(|one| !one["help"].as_str().unwrap_or("").is_empty()), "{report}");
+    let after = place.node.sh("find /run/postern /var/lib/postern /var/lib/cni /var/log/postern 2>/dev/null | sort")?;
+    ensure!(before == after, "validate changed files: {before}\n{after}");
+    let (status, report) = place.object(&["/etc/cni/net.d/10-val.conflist", "--file-only"])?;
+    ensure!(status == 0 && report["valid"] == true, "{report}");
+    Ok(())
+}
+
+#[test]
+fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
+    let place = Place::new()?;
+    place.write("/etc/cni/net.d/10-val.conflist", &list(""))?;
+    let other = list("").replace("valnet", "valelse").replace("valbr", "valelse0").replace("10.61.", "10.62.");
+    place.write("/etc/cni/net.d/20-val.conflist", &other)?;
+    place.node.add_container("c1")?;
+    let mut config: Value = serde_json::from_str(&list(""))?;
+    let mut config = config["plugins"][0].take();
+    config["name"] = json!("valnet");
+    config["cniVersion"] = json!("1.0.0");
+    let call = Call::new(&plugin_bin()?, "bridge", "ADD", config.to_string());
+    place.node.call(&call.attachment("c1", &place.node.netns("c1"), "eth0"))?.success()?;
+
+    // As it is, nothing would be refused.
+    place.write("/run/same.toml", "[grant.bridge]\nnames = [\"val*\"]\n")?;
+    let (status, report) = place.object(&["--policy", "/run/same.toml", "--plugin", "bridge"])?;
+    ensure!(status == 0 && report["errors"] == 0, "{report}");
+    ensure!(
+        report["attachments"] == json!([{"network": "valnet", "container": "c1", "interface": "eth0", "refused": []}]),
+        "{report}"
+    );
+
+    place.write("/run/bridge.toml", "[grant.bridge]\nnames = [\"valelse0\"]\n")?;
+    let (status, report) = place.object(&["--policy", "/run/bridge.toml"])?;
+    ensure!(status == 1, "{report}");
+    let found = report["findings"].as_array().context("findings")?;
+    ensure!(
+        found.iter().all(|one| one["code"] == "policy-change" && one["file"] == "/etc/cni/net.d/10-val.conflist"),
+        "{report}"
+    );
+    ensure!(found.iter().any(|one| one["path"] == "plugins[0].bridge"), "{report}");
+    let refused = report["attachments"][0]["refused"].as_array().context("refused")?;
+    ensure!(refused.iter().any(|one| one["verb"] == "CHECK" && one["operation"] == "bridge.find"), "{report}");
+    ensure!(!refused.iter().any(|one| one["verb"] == "DEL"), "policy never keeps a DEL from its end: {report}");
+    // The words are for people, too.
+    let (status, stdout, _) = place.validate(&["--policy", "/run/bridge.toml"])?;
+    ensure!(status == 1 && stdout.contains("attachment c1 eth0 of network valnet: CHECK would be refused"), "{stdout}");
+    ensure!(stdout.contains("1 of 1 attachment refused"), "{stdout}");
+
+    let (status, _, stderr) = place.validate(&["--policy", "/run/bridge.toml", "--plugin", "nothing"])?;
+    ensure!(status == 1 && stderr.contains("no plugin \"nothing\""), "{stderr}");
+    Ok(())
+}
+
+/// What the tables call wrong, `validate` reports, and native plugins refuse on ADD.
+#[test]
+fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
+    let place = Place::new()?;
+    let native = native_bin()?;
+    place.node.add_container("c1")?;
+    place.node.sh(
+        "ip link add eth1 type veth peer name eth2; ip link set eth1 up
+         mkdir -p /run/flannel
+         printf 'FLANNEL_NETWORK=10.63.0.0/16\\nFLANNEL_SUBNET=10.63.1.1/24\\nFLANNEL_MTU=1400\\nFLANNEL_IPMASQ=true\\n' > /run/flannel/subnet.env",
+    )?;
+    let (mut accepted, mut count) = (Vec::new(), 0);
+    for plugin in ALL.iter().filter(|plugin| native.join(plugin.name).exists()) {
+        for broken in sample::broken(plugin) {
+            let name = broken.path.iter().rev().find_map(Value::as_str).unwrap_or_default();
+            let value = broken.path.iter().try_fold(&broken.config, |at, step| match step {
+                Value::String(key) => at.get(key.as_str()),
+                step => at.get(usize::try_from(step.as_u64()?).ok()?),
+            });
+            let has_type = value.is_some_and(|value| value.is_string() || value.is_i64() || value.is_u64());
+            if has_type && OURS_ALONE.contains(&(plugin.name, name)) && value != Some(&json!("7")) {
+                continue;
+            }
+            let mut call = Call::new(&native, plugin.name, "ADD", broken.config.to_string());
+            call = call.attachment("c1", &place.node.netns("c1"), "val0");
+            let answer = place.node.call(&call)?;
+            count += 1;
+            if answer.status == 0 {
+                accepted.push(format!("{}: {:?} in {}", plugin.name, broken.path, broken.config));
+                place.node.sh_in("c1", "ip link delete val0 2>/dev/null || true")?;
+            }
+        }
+    }
+    ensure!(count > 300, "only {count} were tried");
+    ensure!(accepted.is_empty(), "native plugins accept {} of {count}:\n{}", accepted.len(), accepted.join("\n"));
+    Ok(())
+}
+
+/// Values out of range that only our plugins refuse: native ones ignore them, or fail when the container is used.
+const OURS_ALONE: &[(&str, &str)] = &[
+    ("bridge", "ipMasqBackend"),
+    ("portmap", "containerPort"),
+    ("portmap", "hostIP"),
+    ("portmap", "hostPort"),
+    ("portmap", "protocol"),
+    ("sbr", "table"),
+];
