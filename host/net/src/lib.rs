@@ -20,6 +20,7 @@
 
 mod attachment;
 mod cache;
+mod command;
 mod files;
 mod list;
 mod outcome;
@@ -28,9 +29,10 @@ mod runtime;
 
 pub use attachment::Attachment;
 pub use cache::Cache;
+pub use command::{Command, DIRECTORIES, One, Places, cni_path, container_id, run};
 pub use files::load;
 pub use list::{List, Plugin};
 pub use outcome::Outcome;
 pub use postern_cni::{Error, Verb};
-pub use programs::Programs;
+pub use programs::{Programs, answer};
 pub use runtime::{Failure, Plugins, Rest, Runtime};
