@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use common::{PRIVATE_ETC, picture, same_picture, test_bin};
 use postern_tests::{Node, Random, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -30,7 +30,7 @@ struct Case {
     /// `CAP_ARGS`.
     arguments: Value,
     /// Verbs, or scripts that are run in between.
-    steps: &'static [&'static str],
+    steps: Vec<String>,
     /// The number of programs that are started for the first step in each way; 0 if it does not matter.
     programs: [usize; 2],
 }
@@ -66,13 +66,13 @@ fn capabilities() -> Value {
 }
 
 fn cases() -> Result<Vec<Case>> {
-    let case = |name, plugins, steps, programs| Case {
+    let case = |name, plugins, steps: &[&str], programs| Case {
         name,
         version: "1.0.0",
         plugins,
         policies: Vec::new(),
         arguments: capabilities(),
-        steps,
+        steps: steps.iter().map(|step| (*step).to_owned()).collect(),
         programs,
     };
     let swap = |at: usize, with: Value| {
@@ -91,9 +91,8 @@ fn cases() -> Result<Vec<Case>> {
         policies: vec![(plugin, text)],
         ..case("a plugin that policy refuses", kubernetes(), &["add", "del"], programs)
     };
-    let native = |name: &str| native_bin().map(|bin| bin.join(name).display().to_string());
-    let link = format!("ln -sf {} /run/bin/native-tuning", native("tuning")?);
-    let script: &'static str = Box::leak(link.into_boxed_str());
+    let bin = native_bin()?;
+    let native = |name: &str| format!("ln -sf {} /run/bin/native-{name}", bin.join(name).display());
     Ok(vec![
         case("kubernetes", kubernetes(), ALL, [1, 6]),
         Case { version: "1.1.0", ..case("collection", kubernetes(), &["add", "status", "gc", "check", "del"], [1, 6]) },
@@ -122,7 +121,7 @@ fn cases() -> Result<Vec<Case>> {
         case(
             "a native one between",
             swap(2, json!({"type": "native-tuning", "mtu": 1300})),
-            &[script, "add", "check", "del", "del"],
+            &[&native("tuning"), "add", "check", "del", "del"],
             [2, 6],
         ),
         case(
@@ -135,16 +134,7 @@ fn cases() -> Result<Vec<Case>> {
                 },
                 tuning(json!({"sysctl": {"net.core.somaxconn": "99"}})),
             ],
-            Box::leak(
-                vec![
-                    &*Box::leak(format!("ln -sf {} /run/bin/native-bridge", native("bridge")?).into_boxed_str()),
-                    "add",
-                    "check",
-                    "del",
-                    "del",
-                ]
-                .into_boxed_slice(),
-            ),
+            &[&native("bridge"), "add", "check", "del", "del"],
             [3, 4],
         ),
         case(
@@ -288,7 +278,7 @@ fn steps(case: &Case, way: &str) -> Result<(Vec<Step>, Vec<Value>)> {
     let (mut steps, mut pictures) = (Vec::new(), Vec::new());
     let mut named = Named::default();
     let log = node.path("/var/log/postern/audit.jsonl");
-    for step in case.steps {
+    for step in &case.steps {
         if step.contains(' ') {
             node.sh(step)?;
             continue;
@@ -308,7 +298,8 @@ fn steps(case: &Case, way: &str) -> Result<(Vec<Step>, Vec<Value>)> {
                 is_ours && !line.contains("= -1")
             };
             let started = trace.lines().filter(is_start).count();
-            let expected = case.programs[usize::from(!way.is_empty())];
+            let [together, separate] = case.programs;
+            let expected = if way.is_empty() { together } else { separate };
             ensure!(
                 expected == 0 || started == expected,
                 "{}, {step} {way}: {started} programs instead of {expected}:\n{trace}",
@@ -320,7 +311,7 @@ fn steps(case: &Case, way: &str) -> Result<(Vec<Step>, Vec<Value>)> {
         let cache =
             node.sh("cd /var/lib/cni/results 2>/dev/null && for f in *; do echo $f; cat $f; echo; done; true")?;
         steps.push(Step {
-            step: (*step).to_owned(),
+            step: step.clone(),
             status: output.status.code(),
             stdout: named.plain(&String::from_utf8_lossy(&output.stdout)),
             stderr: named.plain(&String::from_utf8_lossy(&output.stderr)),
@@ -392,7 +383,7 @@ fn kills_leave_nothing() -> Result<()> {
         plugins: kubernetes(),
         policies: Vec::new(),
         arguments: capabilities(),
-        steps: &[],
+        steps: Vec::new(),
         programs: [0, 0],
     };
     let node = node(&case)?;
@@ -451,6 +442,96 @@ fn kills_leave_nothing() -> Result<()> {
     Ok(())
 }
 
+/// Each sandbox keeps its own channel and its code, and closes what belongs to the others before it loads anything.
+#[test]
+fn no_sandbox_has_a_descriptor_of_another() -> Result<()> {
+    let case = Case {
+        name: "descriptors",
+        version: "1.0.0",
+        plugins: kubernetes(),
+        policies: Vec::new(),
+        arguments: capabilities(),
+        steps: Vec::new(),
+        programs: [0, 0],
+    };
+    let node = node(&case)?;
+    let trace = "/var/log/trace";
+    let mut command = node.command("strace");
+    let calls = "trace=close_range,prctl,mmap";
+    command.args(["-f", "-qq", "-o", trace, "-e", calls, "-e", "signal=none", &postern()?]);
+    net(&mut command, &capabilities(), "", "add", "/run/bin");
+    let output = command.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(node.path(trace))?;
+    let mut processes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in text.lines() {
+        let (pid, call) = line.split_once(' ').context("a line without a process")?;
+        processes.entry(pid).or_default().push(call.trim());
+    }
+    // Nothing else makes itself unreadable for others.
+    processes.retain(|_, calls| calls.iter().any(|call| call.starts_with("prctl(PR_SET_DUMPABLE, SUID_DUMP_DISABLE")));
+    // Five plugins, and host-local behind the first.
+    ensure!(processes.len() == 6, "{} sandboxes: {text}", processes.len());
+    for calls in processes.values() {
+        let (mut next, mut kept) = (0_u64, Vec::new());
+        // Its code is mapped later.
+        for call in calls.iter().take_while(|call| !call.starts_with("mmap(") || call.contains("MAP_ANONYMOUS")) {
+            let Some(range) = call.strip_prefix("close_range(") else { continue };
+            let numbers: Vec<u64> = range.split(", ").take(2).filter_map(|number| number.parse().ok()).collect();
+            let [first, last] = numbers.as_slice() else { bail!("{call}") };
+            kept.extend(next..*first);
+            next = last + 1;
+        }
+        ensure!(next > 0x7fff_fffe && kept.len() == 2, "kept: {kept:?}, from {next} on nothing was closed: {calls:#?}");
+    }
+    Ok(())
+}
+
+/// The files in reach of the one process are those that the processes of all plugins reach together.
+#[test]
+fn files_in_reach_are_those_of_all_plugins() -> Result<()> {
+    let mut plugins = kubernetes();
+    plugins.push(json!({"type": "tuning", "mac": "02:00:00:00:00:aa", "dataDir": "/var/lib/backups"}));
+    let case = Case {
+        name: "files",
+        version: "1.0.0",
+        plugins,
+        policies: Vec::new(),
+        arguments: capabilities(),
+        steps: Vec::new(),
+        programs: [0, 0],
+    };
+    let node = node(&case)?;
+    let ruled = |way: &str, verb: &str| -> Result<BTreeSet<String>> {
+        let mut command = node.command("strace");
+        let options = ["-f", "-y", "-qq", "-o", "/var/log/trace", "-e", "trace=landlock_add_rule", "-e", "signal=none"];
+        command.args(options).arg(postern()?);
+        net(&mut command, &capabilities(), way, verb, "/run/bin");
+        let output = command.output()?;
+        ensure!(output.status.success(), "{verb} {way}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = fs::read_to_string(node.path("/var/log/trace"))?;
+        let paths = text.lines().filter_map(|line| line.split_once("parent_fd=")?.1.split(['<', '>']).nth(1));
+        Ok(paths.map(str::to_owned).collect())
+    };
+    // What directories are made for the first time is the same, but others are made beside them.
+    for verb in ["add", "del"] {
+        ruled("", verb)?;
+    }
+    for verb in ["add", "check", "del"] {
+        let together = ruled("", verb)?;
+        if verb == "del" {
+            ruled("", "add")?;
+        }
+        if verb == "add" {
+            ruled("", "del")?;
+        }
+        let separate = ruled("--separate", verb)?;
+        ensure!(together == separate, "{verb}: together {together:#?}\nseparate {separate:#?}");
+        ensure!(verb != "add" || together.contains("/var/lib/backups"), "{together:?}");
+    }
+    Ok(())
+}
+
 /// A plugin that never ends is stopped in its turn, and the other plugins are not harmed.
 #[test]
 fn a_plugin_that_hangs_is_stopped() -> Result<()> {
@@ -461,7 +542,7 @@ fn a_plugin_that_hangs_is_stopped() -> Result<()> {
         plugins: vec![bridge(json!({})), hostile],
         policies: vec![("hostile", "[limits]\nseconds = 1\n")],
         arguments: json!({}),
-        steps: &[],
+        steps: Vec::new(),
         programs: [0, 0],
     };
     let node = node(&case)?;

@@ -12,9 +12,8 @@ use crate::launcher::Launcher;
 use crate::process::{self, Engine};
 use crate::protocol::{Performed, STDIN_LIMIT, perform};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, pipe2, read};
 use postern_cni::{Env, Error, code, read_conf};
@@ -250,12 +249,12 @@ fn print(channel: &UnixStream, output: &[u8], deadline: Instant) -> Result<(), E
         .map_err(unread)
 }
 
-/// Makes the pipe the standard error of this process. Its other standard streams are empty.
+/// Makes the pipe the standard error of this process, and its other standard streams: nothing is read, and the output has
+/// its own way.
 fn leave_streams(stderr: &OwnedFd) -> nix::Result<()> {
-    let nothing = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
-    for (from, to) in [(nothing.as_raw_fd(), 0), (nothing.as_raw_fd(), 1), (stderr.as_raw_fd(), 2)] {
+    for stream in [0, 1, 2] {
         // SAFETY: the standard streams of this new process have no other owner.
-        Errno::result(unsafe { libc::dup2(from, to) })?;
+        Errno::result(unsafe { libc::dup2(stderr.as_raw_fd(), stream) })?;
     }
     Ok(())
 }

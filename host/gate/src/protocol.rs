@@ -117,8 +117,11 @@ pub(crate) enum Performed {
     Elsewhere,
 }
 
+/// Gives output to the runtime before a deadline.
+pub(crate) type Print<'a> = dyn FnMut(&[u8], Instant) -> Result<(), Error> + 'a;
+
 /// Carries out a request. `company` has the other plugins of its list, if they share this process. `print` gives the
-/// output to the runtime before a deadline.
+/// output to the runtime.
 ///
 /// # Errors
 /// The error for the runtime.
@@ -127,7 +130,7 @@ pub(crate) fn perform(
     raw: (Json, Lists),
     launcher: &mut Launcher,
     company: Option<&mut Company>,
-    print: &mut dyn FnMut(&[u8], Instant) -> Result<(), Error>,
+    print: &mut Print<'_>,
 ) -> Result<Performed, Error> {
     let (verb, is_alone) = (call.verb, company.is_none());
     let refused = |error: &Error| refused(call.name, call.env, call.stdin, call.started, error);

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 pub const DIRECTORIES: [&str; 3] = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
 
 /// Where networks and plugins are.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// The directory of network lists; without it `NETCONFPATH`, or `/etc/cni/net.d`.
     pub conf_dir: Option<PathBuf>,
