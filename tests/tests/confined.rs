@@ -311,3 +311,55 @@ fn what_was_made_for_leases_goes_if_there_are_none() -> Result<()> {
     ensure!(answer.status == 1 && made()?.is_empty(), "{answer:?} {}", made()?);
     Ok(())
 }
+
+/// Returns the filters of system calls that a run installs, as strace shows them, and its questions to bpf(2).
+fn filters(plugin: &str, verb: &str, node: &Node, config: &serde_json::Value) -> Result<(Vec<String>, usize)> {
+    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
+    let trace = [
+        "strace",
+        "-f",
+        "-qq",
+        "-v",
+        "-s",
+        "9999",
+        "-o",
+        "/mnt/trace",
+        "-e",
+        "trace=prctl,seccomp,bpf",
+        "-e",
+        "signal=none",
+    ]
+    .map(str::to_owned);
+    let answer = node.call_under(&trace, &call.attachment("c1", &node.netns("c1"), "eth0"))?;
+    ensure!(answer.status == 0, "{plugin} {verb}: {answer:?}");
+    let trace = node.sh("cat /mnt/trace")?;
+    let installs = |line: &&str| line.contains("SECCOMP_MODE_FILTER");
+    let lines: Vec<String> = trace.lines().filter(installs).map(str::to_owned).collect();
+    Ok((lines, trace.lines().filter(|line| line.contains("bpf(BPF_PROG_QUERY")).count()))
+}
+
+/// The right to ask for programs on a link is that of a gate that may bring a device home, and of no other thread.
+#[test]
+fn only_a_device_gives_the_gate_a_question_to_bpf() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh("mount -t tmpfs trace /mnt; ip link add dev1 type veth peer name wire1")?;
+    // `k` of a comparison with the call's number.
+    let asks = |filters: &[String]| {
+        let number = format!("{:#x}", nix::libc::SYS_bpf);
+        filters.iter().filter(|filter| filter.contains(&format!("BPF_JEQ, {number},"))).count()
+    };
+    let bridge = json!({"cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "cni0",
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
+    let device = json!({"cniVersion": "1.1.0", "name": "net", "type": "host-device", "device": "dev1"});
+    for (plugin, config, given) in [("bridge", &bridge, 0), ("host-device", &device, 1)] {
+        for verb in ["ADD", "DEL"] {
+            let (filters, questions) = filters(plugin, verb, &node, config)?;
+            // The gate, its thread in the container's namespace, and a sandbox.
+            ensure!(filters.len() >= 3, "{plugin} {verb}: {filters:?}");
+            ensure!(asks(&filters) == given, "{plugin} {verb}: {} of {filters:?}", asks(&filters));
+            ensure!((questions > 0) == (given > 0), "{plugin} {verb}: {questions} questions");
+        }
+    }
+    Ok(())
+}

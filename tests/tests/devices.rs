@@ -212,6 +212,43 @@ fn no_program_of_the_container_reads_the_nodes_packets() -> Result<()> {
     Ok(())
 }
 
+/// Runs a program with bpf(2) refused: `python3 -c … ERRNO PROGRAM`.
+const WITHOUT_BPF: &str = r#"
+import ctypes, os, platform, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+number = {"x86_64": 321, "aarch64": 280}[platform.machine()]
+step = lambda code, jump, otherwise, value: struct.pack("<HBBI", code, jump, otherwise, value)
+program = step(0x20, 0, 0, 0) + step(0x15, 0, 1, number) + step(6, 0, 0, 0x50000 | int(sys.argv[1])) + step(6, 0, 0, 0x7fff0000)
+code = ctypes.create_string_buffer(program)
+filter = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(code)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(filter), 0, 0) == 0, ctypes.get_errno()
+os.execv(sys.argv[2], sys.argv[2:])
+"#;
+
+/// Where the host may not look for programs, a device stays down, and the message has the way out. A kernel without bpf(2)
+/// gives the same answer as a filter, and has no programs.
+#[test]
+fn a_refused_look_for_programs_keeps_it_down() -> Result<()> {
+    let is_there = |path: &str| Path::new(path).exists();
+    let has_bpf = is_there("/proc/sys/kernel/unprivileged_bpf_disabled");
+    // In a user namespace of its own nobody may attach a program, and the kernel itself refuses the look.
+    let is_nested = std::fs::read_link("/proc/self/ns/user")? != Path::new("user:[4026531837]");
+    for (errno, stays_down) in [("38", has_bpf), ("1", !is_nested), ("13", true)] {
+        let place = Place::new(&json!({}))?;
+        place.call("ADD", "c1")?.success()?;
+        let wrapper = ["python3", "-c", WITHOUT_BPF, errno].map(str::to_owned);
+        let answer = place.node.call_under(&wrapper, &place.request("DEL", "c1", &json!({}))?)?;
+        ensure!(answer.status == 0, "{errno}: {answer:?}");
+        let is_up = place.node.sh("ip link show dev dev1")?.contains(",UP");
+        ensure!(is_up != stays_down, "{errno}: {answer:?}");
+        let told = "it stays down, because a program of the container may read its packets: look with `bpftool net show dev dev1`";
+        ensure!(answer.stderr.contains(told) == stays_down, "{errno}: {answer:?}");
+        place.node.sh("ip link set dev1 up")?;
+        place.is_as_it_was()?;
+    }
+    Ok(())
+}
+
 /// The device comes home under any name that it got in the container.
 #[test]
 fn a_name_of_the_containers_choice_is_no_way_to_keep_it() -> Result<()> {

@@ -34,8 +34,9 @@ struct Cost {
 
 /// Runs a verb for interface `ifname` of the container, and counts.
 fn cost(node: &Node, verb: &str, ifname: &str, config: &Value) -> Result<(Cost, Value)> {
-    let wrapper = ["strace", "-qq", "-o", TRACE, "-e", "trace=openat,openat2,recvfrom,sendto", "-e", "signal=none"]
-        .map(str::to_owned);
+    let wrapper =
+        ["strace", "-qq", "-s", "256", "-o", TRACE, "-e", "trace=openat,openat2,recvfrom,sendto", "-e", "signal=none"]
+            .map(str::to_owned);
     let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
     let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
     let call = if verb == "GC" { call } else { call.attachment("c1", &node.netns("c1"), ifname) };
@@ -58,6 +59,13 @@ fn cost(node: &Node, verb: &str, ifname: &str, config: &Value) -> Result<(Cost, 
         }
     }
     Ok((cost, result))
+}
+
+/// True if a request is about rules in a chain of iptables that all attachments share.
+fn is_in_long_chain(request: &str) -> bool {
+    // The form in which strace shows a text with its end.
+    let shown = |chain: &str| chain.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+    ["CNI-HOSTPORT-DNAT", "POSTROUTING", "CNI-FORWARD"].iter().any(|chain| request.contains(&shown(chain)))
 }
 
 /// ADD, CHECK and DEL of one attachment.
@@ -154,6 +162,8 @@ fn rules_of_others_in_iptables_are_not_read() -> Result<()> {
     let full = life_of(&node, config)?;
     for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
         ensure!(full.received <= empty.received + SLACK, "{verb} looks at others: {empty:?}, on a full node {full:?}");
+        let walks: Vec<&String> = full.walks.iter().filter(|line| is_in_long_chain(line)).collect();
+        ensure!(*verb != "DEL" || walks.is_empty(), "{verb} looks at rules of others: {walks:?}");
     }
     ensure!(node.sh("iptables-save -t nat | grep -c '^:CNI-'")?.trim() == RULES.to_string(), "others lost a chain");
     Ok(())
@@ -243,12 +253,9 @@ fn forwards_of_others_are_not_read() -> Result<()> {
                 full.received <= empty.received + HEAD,
                 "{patch}: {verb} looks at others: {empty:?}, on a full node {full:?}"
             );
-            // The record has the numbers of rules and table.
-            ensure!(
-                kind == "iptables" || *verb != "DEL" || full.walks.is_empty(),
-                "{patch}: {verb} looks at rules: {:?}",
-                full.walks
-            );
+            // The record has the numbers of rules and table. In iptables, an attachment's own chain is short.
+            let mut walks = full.walks.iter().filter(|line| kind != "iptables" || is_in_long_chain(line));
+            ensure!(*verb != "DEL" || walks.next().is_none(), "{patch}: {verb} looks at rules: {:?}", full.walks);
         }
         let after = sole()?;
         let own =

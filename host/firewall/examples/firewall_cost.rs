@@ -119,7 +119,8 @@ fn programs() -> Outcome {
                 Ok(())
             })?);
             times[1].push(timed(|| check(iptables::check_known(&ours, one, &handles, runner)?))?);
-            times[2].push(timed(|| check(iptables::remove_known(&ours, one, &handles, runner)? > 0))?);
+            let known = iptables::Numbers { handles: &handles, tables: &iptables::nat_tables(one, runner) };
+            times[2].push(timed(|| check(iptables::remove_known(&ours, one, known, runner)? > 0))?);
             times[3].push(timed(|| check(!iptables::may_exist(&mut nft, &ours)?))?);
             times[4].push(timed(|| {
                 drop(own.take());

@@ -15,7 +15,8 @@ use common::{addrs, key, nft, own_namespace, tool};
 use postern_confine::{Direct, NoPrograms, Output, Program, Run};
 use postern_firewall::hostport::{Forward, HostPorts, MarkBy, Protocol, Sources};
 use postern_firewall::iptables::{
-    ProgramRunner, check, ensure, list, may_exist, needs_program, remove, remove_all, remove_seen, retain, usable,
+    Numbers, ProgramRunner, check, ensure, list, may_exist, needs_program, remove, remove_all, remove_seen, retain,
+    usable,
 };
 use postern_firewall::iptables::{forward, hostport};
 use postern_firewall::{AttachmentKey, Nft, iptables};
@@ -490,13 +491,13 @@ fn forwards_in_another_form_need_the_program() {
     stray("mynet");
     assert!(other(&["cid1"]));
     tool("iptables", "iptables -t nat -F CNI-EMPTY; iptables -t nat -X CNI-EMPTY");
-    HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_remove(&[], none).unwrap();
+    HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_remove(Numbers::default(), none).unwrap();
     remove(&foreign, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
     let own = tool("iptables", "iptables -t nat -S | sed -n 's/^-N \\(CNI-DN-.*\\)/\\1/p'");
     let own = own.trim();
     tool("iptables", &format!("iptables -t nat -A {own} -m limit --limit 1/sec -j RETURN"));
     assert!(needs("cid1") && !needs("cid2"));
-    ports.iptables_remove(&[], none).unwrap();
+    ports.iptables_remove(Numbers::default(), none).unwrap();
     assert!(!needs("cid1") && !other(&[]));
     tool("iptables", "iptables -t nat -A CNI-HOSTPORT-SETMARK -m limit --limit 1/sec -j MARK --set-mark 1");
     assert!(needs("cid1") && needs("cid2"));

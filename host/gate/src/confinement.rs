@@ -48,6 +48,8 @@ struct Needs {
     network: bool,
     /// True if this run may make a tap.
     tap: bool,
+    /// True if it may bring a device of the node home.
+    device: bool,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
     leases: Vec<(PathBuf, PathBuf)>,
     /// Directories of the native tuning plugin's files.
@@ -147,16 +149,22 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
         Rc::new(Helper::start_with(needs.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
     };
     forget_environment();
-    let confinement = needs.confinement(session, calls(pids)).map_err(|error| failed(&error))?;
-    let confinement = Arc::new(confinement);
+    let confined = |calls| needs.confinement(session, calls).map(Arc::new).map_err(|error| failed(&error));
+    let confinement = confined(calls(pids))?;
+    let own = match needs.device {
+        // Only this thread, in the node's namespace, looks for programs on a device that came home.
+        true => {
+            session.sight();
+            confined(calls_with_look(pids))?
+        }
+        false => Arc::clone(&confinement),
+    };
+    let tap = if needs.tap { Some(confined(calls_with_tap(pids))?) } else { None };
     if let Some(namespace) = namespace {
         // It is opened while /proc can be reached: new links are made in it.
         session.home().map_err(|error| failed(&error))?;
-        let inside = match needs.tap {
-            // Only the thread that makes the tap has the requests for that.
-            true => Arc::new(needs.confinement(session, calls_with_tap(pids)).map_err(|error| failed(&error))?),
-            false => Arc::clone(&confinement),
-        };
+        // Only the thread that makes the tap has the requests for that.
+        let inside = tap.unwrap_or_else(|| Arc::clone(&confinement));
         let confine = move || inside.apply().map_err(|error| error.to_string());
         session.enter(namespace, needs.tap, confine).map_err(|error| failed(&error))?;
     }
@@ -171,7 +179,7 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
     }
     // The memory of this process must not be written to a core file.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| failed(&error))?;
-    confinement.apply().map_err(|error| failed(&error))
+    own.apply().map_err(|error| failed(&error))
 }
 
 impl Needs {
@@ -213,6 +221,7 @@ impl Needs {
             legacy,
             network,
             tap,
+            device,
             leases,
             backups,
             files,
@@ -225,6 +234,7 @@ impl Needs {
         self.legacy |= legacy;
         self.network |= network;
         self.tap |= tap;
+        self.device |= device;
         self.leases.extend(leases);
         self.backups.extend(backups);
         self.files.extend(files);
@@ -295,6 +305,11 @@ impl Needs {
     fn add(&mut self, session: &Session, need: Need<'_>) {
         match need {
             Need::Network | Need::Container => self.network = true,
+            // An ADD is undone.
+            Need::Device => {
+                self.network = true;
+                self.device |= matches!(session.request.verb, Verb::Add | Verb::Del | Verb::Gc);
+            }
             // Only an ADD makes one.
             Need::Tap => (self.network, self.tap) = (true, session.request.verb == Verb::Add),
             Need::Iptables | Need::HostPorts => {
@@ -502,12 +517,18 @@ fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     // Descriptors that close on exec. Another command could send signals to any process.
     let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
     rules.extend(commands.map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32)));
-    // It asks whether a program reads a device's packets. It loads, attaches and removes none.
-    rules.push(Rule::Equal(libc::SYS_bpf, 0, tcx::BPF_PROG_QUERY));
     // The gate stops the sandboxes when they are no longer needed, and no other process.
     rules.extend(sandboxes.iter().map(|pid| Rule::Equal(libc::SYS_kill, 0, pid.as_raw() as u32)));
     #[cfg(target_arch = "x86_64")]
     rules.extend(OLD_CALLS.iter().copied().map(Rule::Any));
+    rules
+}
+
+/// As [`calls`], for a gate that may bring a device home: it asks whether a program reads the device's packets. It loads,
+/// attaches and removes none.
+fn calls_with_look(sandboxes: &[Pid]) -> Vec<Rule> {
+    let mut rules = calls(sandboxes);
+    rules.push(Rule::Equal(libc::SYS_bpf, 0, tcx::BPF_PROG_QUERY));
     rules
 }
 
@@ -640,24 +661,36 @@ impl MadeDirectories {
 mod tests {
     use super::*;
 
+    /// Returns the rules for one system call.
+    fn of(rules: Vec<Rule>, wanted: libc::c_long) -> Vec<Rule> {
+        rules
+            .into_iter()
+            .filter(|rule| {
+                let (Rule::Any(call)
+                | Rule::Equal(call, ..)
+                | Rule::Both(call, _)
+                | Rule::Lacks(call, ..)
+                | Rule::Where(call, _)) = rule;
+                *call == wanted
+            })
+            .collect()
+    }
+
     #[test]
     fn only_the_thread_that_makes_a_tap_has_requests_for_it() {
-        let requests = |rules: Vec<Rule>| -> Vec<Rule> {
-            rules
-                .into_iter()
-                .filter(|rule| {
-                    let (Rule::Any(call)
-                    | Rule::Equal(call, ..)
-                    | Rule::Both(call, _)
-                    | Rule::Lacks(call, ..)
-                    | Rule::Where(call, _)) = rule;
-                    *call == libc::SYS_ioctl
-                })
-                .collect()
-        };
-        assert_eq!(requests(calls(&[])), []);
+        assert_eq!(of(calls(&[]), libc::SYS_ioctl), []);
+        assert_eq!(of(calls_with_look(&[]), libc::SYS_ioctl), []);
         // TUNSETIFF, SIOCSIFHWADDR, TUNSETOWNER, TUNSETGROUP, TUNSETPERSIST of linux/if_tun.h and linux/sockios.h.
         let five = [0x4004_54ca, 0x8924, 0x4004_54cc, 0x4004_54ce, 0x4004_54cb];
-        assert_eq!(requests(calls_with_tap(&[])), five.map(|request| Rule::Equal(libc::SYS_ioctl, 1, request)));
+        let requests = five.map(|request| Rule::Equal(libc::SYS_ioctl, 1, request));
+        assert_eq!(of(calls_with_tap(&[]), libc::SYS_ioctl), requests);
+    }
+
+    /// One question of bpf(2), for the thread that may bring a device home.
+    #[test]
+    fn only_a_gate_that_may_bring_a_device_home_asks_for_programs() {
+        assert_eq!(of(calls(&[]), libc::SYS_bpf), []);
+        assert_eq!(of(calls_with_tap(&[]), libc::SYS_bpf), []);
+        assert_eq!(of(calls_with_look(&[]), libc::SYS_bpf), [Rule::Equal(libc::SYS_bpf, 0, tcx::BPF_PROG_QUERY)]);
     }
 }

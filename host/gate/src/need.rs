@@ -10,6 +10,8 @@ pub enum Need<'a> {
     Network,
     /// That, in the container's namespace.
     Container,
+    /// That, and a look for programs on the links of the node.
+    Device,
     /// The kernel's network, and masquerading by iptables, with its programs where only these can read its rules.
     Iptables,
     /// The same for forwards from the node's ports.

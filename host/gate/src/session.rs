@@ -27,6 +27,7 @@ use postern_cni::{CniResult, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
 use postern_firewall::iptables::ProgramRunner;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
+use postern_kernel::tcx::Sight;
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, NodeSettings, Policy, PolicyError};
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
@@ -233,6 +234,7 @@ pub struct Session {
     /// nothing was delegated, as far as is known.
     pub delegation: Option<Result<Option<Delegation>, OpError>>,
     is_delegate: bool,
+    sight: OnceCell<Sight>,
     nft: SharedNft,
     worker: Option<Rc<Worker>>,
     namespace: Option<Rc<Namespace>>,
@@ -294,6 +296,7 @@ impl Session {
             settings: OnceCell::new(),
             delegation: None,
             is_delegate: false,
+            sight: OnceCell::new(),
             nft: SharedNft::default(),
             worker: None,
             namespace: None,
@@ -472,6 +475,12 @@ impl Session {
         let home =
             Namespace::current().map_err(|e| OpError::new(ErrorCode::Kernel, "/proc/self/ns/net", e.to_string()))?;
         Ok(self.home.get_or_init(|| Rc::new(home)))
+    }
+
+    /// Returns what a look for programs on links can tell here. It is found out by the first call, which has to come before
+    /// this process is confined.
+    pub fn sight(&self) -> Sight {
+        *self.sight.get_or_init(Sight::find)
     }
 
     /// Returns the key of the attachment's record. Attachments of different host namespaces have different records.

@@ -27,6 +27,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use postern_types::IngressPolicy;
 
 use super::netlink;
+use super::numbers;
 use super::programs::{ProgramRunner, Programs, families};
 use super::saved::{Rule, SavedTable};
 use super::scope::Scope;
@@ -285,11 +286,7 @@ pub struct Numbers {
 /// program knows the rules. If they are the same before and after [`admit`], its rules are in these tables.
 #[must_use]
 pub fn tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
-    let handle = |v6: bool| {
-        let read = |nft: &mut Nft| nft.table(table_of(v6)).map_err(netlink::Unable);
-        Programs::locate(v6, runner).ok()?.without(read)?.ok()??.handle
-    };
-    by_family(addrs).map(|(v6, _)| handle(v6)).collect::<Option<_>>().unwrap_or_default()
+    numbers::tables(FILTER, addrs, runner)
 }
 
 fn table_of(v6: bool) -> Table {

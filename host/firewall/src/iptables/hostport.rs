@@ -20,6 +20,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 
+use super::numbers::{self, Numbers};
 use super::programs::{ProgramRunner, Programs, families};
 use super::saved::{Rule, SavedTable};
 use super::scope::Scope;
@@ -60,7 +61,7 @@ impl HostPorts {
     }
 
     /// Returns the rules in two forms: with the native plugin's chain, and with the one to use if that is taken.
-    fn sets(&self) -> Result<[RuleSet; 2], FirewallError> {
+    pub(super) fn sets(&self) -> Result<[RuleSet; 2], FirewallError> {
         let comment = self.key.hostport_comment()?;
         let forwards = self.own_forwards();
         Ok(self.key.hostport_chains().map(|chain| {
@@ -187,11 +188,12 @@ impl HostPorts {
     }
 
     /// Removes the rules. The chain and the rules that lead to it go too, unless another attachment of the container to
-    /// this network has forwards in it. With handles from [`HostPorts::iptables_ensure`], no rules of others are read.
+    /// this network has forwards in it. `known` has handles from [`HostPorts::iptables_ensure`]. With these and that of their
+    /// table, no rules of others are read.
     ///
     /// # Errors
     /// As [`HostPorts::iptables_ensure`]. It is no error if nothing is there.
-    pub fn iptables_remove(&self, handles: &[u64], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+    pub fn iptables_remove(&self, known: Numbers<'_>, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
         let Ok(sets) = self.sets() else { return Ok(0) };
         let programs = match self.programs(runner) {
             Ok(programs) => programs,
@@ -199,8 +201,12 @@ impl HostPorts {
             // No program on this node could have made rules of this family.
             Err(_) => return Ok(0),
         };
+        let numbered = known.tables.first().map(|table| (known.handles, *table));
+        if let Some(count) = numbers::remove(&sets, numbered, &programs)? {
+            return Ok(count);
+        }
         let owners: Vec<Owner> = sets.iter().map(|set| set.owner.clone()).collect();
-        let scope = Scope::of_owners(&owners).knowing(handles);
+        let scope = Scope::of_owners(&owners).knowing(known.handles);
         let plan = |saved: &SavedTable| sets.iter().flat_map(|set| self.removals(set, saved)).collect();
         programs.change_around(NAT, &scope, plan).map(|(count, _)| count)
     }
@@ -564,7 +570,7 @@ mod without_the_program {
                 1 => &[],
                 _ => handles[0].as_slice(),
             };
-            assert!(ports.iptables_remove(known, without).unwrap() > 0);
+            assert!(ports.iptables_remove(Numbers { handles: known, tables: &[] }, without).unwrap() > 0);
             assert!(!ports.iptables_check(made, without).unwrap());
         }
         let left = saved();

@@ -21,6 +21,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::numbers::{self, Numbers};
 use super::programs::{ProgramRunner, Programs, families};
 use super::saved::{Rule, SavedRule};
 use super::set::{Owner, Place, Placed, RuleSet, stale_owners};
@@ -139,21 +140,23 @@ pub fn check_known(
 /// As [`ensure`]. A family with missing programs is skipped, unless both families miss them. It is no error if nothing
 /// is there, or if nothing can be there because no rules can have the name.
 pub fn remove(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
-    remove_known(key, addrs, &[], runner)
+    remove_known(key, addrs, Numbers::default(), runner)
 }
 
-/// As [`remove`], with handles from [`ensure`]. If they are all that lead to the chain, no other rules are read.
+/// As [`remove`]. `known` has handles from [`ensure`]: if they are all that lead to the chain, no other rules are read. With
+/// those of their tables, the rules themselves are not read either.
 ///
 /// # Errors
 /// As [`remove`].
 pub fn remove_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
-    handles: &[u64],
+    known: Numbers<'_>,
     runner: ProgramRunner<'_>,
 ) -> Result<usize, FirewallError> {
     let owners = owners(key);
     let mut changes = 0;
+    let all = addrs;
     for (v6, addrs) in by_family(addrs).filter(|_| !owners.is_empty()) {
         let goes = |rule: &Rule| {
             addrs.iter().any(|address| {
@@ -162,7 +165,12 @@ pub fn remove_known(
             })
         };
         match Programs::locate(v6, runner) {
-            Ok(programs) => changes += RuleSet::remove_known(&owners, handles, &programs, goes)?,
+            Ok(programs) => {
+                changes += match numbers::remove(&sets(key, &addrs, v6)?, known.of(all, v6), &programs)? {
+                    Some(count) => count,
+                    None => RuleSet::remove_known(&owners, known.handles, &programs, goes)?,
+                };
+            }
             Err(error) if Programs::locate(!v6, runner).is_err() => return Err(error),
             // No program on this node could have made rules of this family.
             Err(_) => {}

@@ -12,6 +12,7 @@
 //! | `parts`, `forms`, `xt` | a rule as a line, as expressions of nf_tables, and the data of its matches and targets |
 //! | `saved` | the text that they print and read |
 //! | `set` | a set of rules with one owner, in any table and chains |
+//! | `numbers` | removal by the kernel's numbers, without a look at others' rules |
 //! | `masquerade` | the rules of `ipMasq` |
 //! | `forward` | the rules of the firewall plugin |
 //! | `hostport` | the rules of `portMappings` |
@@ -23,6 +24,7 @@ pub mod forward;
 pub mod hostport;
 mod masquerade;
 mod netlink;
+mod numbers;
 #[cfg(test)]
 mod oracle;
 mod parts;
@@ -37,6 +39,7 @@ mod xt;
 pub use masquerade::{
     Seen, check, check_known, ensure, list, remove, remove_all, remove_known, remove_seen, retain, validate,
 };
+pub use numbers::{Numbers, nat_tables};
 pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, needs_program, others_may_exist};
 pub use programs::{ProgramRunner, available, installed, missing, programs, usable};
 pub use variant::is_legacy;

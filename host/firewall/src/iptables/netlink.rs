@@ -70,7 +70,7 @@ enum Change<'a> {
 }
 
 /// Returns a table of a family; `None` if no rules of the plugins are in a table of this name.
-fn table(v6: bool, name: &str) -> Option<Table> {
+pub(super) fn table(v6: bool, name: &str) -> Option<Table> {
     let family = if v6 { NetfilterProtoFamily::IPv6 } else { NetfilterProtoFamily::IPv4 };
     let name = ["nat", "filter"].into_iter().find(|known| *known == name)?;
     Some(Table { family, name })
@@ -123,6 +123,11 @@ pub(super) fn look(
         saved.rules.push(rule);
     }
     Ok(saved)
+}
+
+/// Returns the rules of one chain, in their order; `None` for each that can't be read.
+pub(super) fn rules_in(nft: &mut Nft, v6: bool, table: Table, chain: &str) -> Result<Vec<Option<Rule>>, FirewallError> {
+    Ok(dump(nft, table, Some(chain))?.iter().map(|rule| rule.read(v6)).collect())
 }
 
 /// True if all rules in these chains can be read.

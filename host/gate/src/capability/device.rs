@@ -8,6 +8,7 @@ use crate::effect::{Device, Effect, device};
 use crate::errors::{kernel_error, link_gone, native_error, state_error};
 use crate::front::Object;
 use crate::gate::Gate;
+use crate::need::Need;
 use crate::session::Session;
 use postern_cni::Verb;
 use postern_kernel::{Link, Netlink};
@@ -22,7 +23,7 @@ const VIRTIO: &str = "/sys/bus/virtio/devices";
 const USERSPACE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
 /// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| Some(Need::Device), unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///

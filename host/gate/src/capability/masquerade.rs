@@ -50,7 +50,8 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
         // An effect that can't be made must not be recorded: it could never be removed.
         iptables::validate(&key).map_err(firewall_error)?;
     }
-    let effect = Effect::from(Masquerade { backend, addresses: own.clone() });
+    let made = Masquerade { backend, addresses: own.clone() };
+    let effect = Effect::from(made.clone());
     // The question comes before the intent is written: an intent that is written twice has one line.
     let is_first = is_first(gate.session);
     gate.session.intend(effect.clone())?;
@@ -58,16 +59,12 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
         Backend::Nftables if is_first => {
             let handles = masquerade::nft_add(&mut *gate.session.nft()?, &key, &own).map_err(firewall_error)?;
             gate.session.known_by(&effect, &handles);
-            Ok(())
         }
-        Backend::Nftables => masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own).map(drop),
-        Backend::Iptables => {
-            let handles = iptables::ensure(&key, &own, gate.session.program_runner()).map_err(firewall_error)?;
-            gate.session.known_by(&effect, &handles);
-            Ok(())
+        Backend::Nftables => {
+            masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own).map_err(firewall_error)?;
         }
+        Backend::Iptables => made.make_by_iptables(gate.session)?,
     }
-    .map_err(firewall_error)?;
     Ok(Reply::Done)
 }
 

@@ -209,10 +209,9 @@ fn ensure(
         let hint = gate.front.granted().forwards_hint(backend);
         return Err(OpError::new(ErrorCode::Denied, backend.name(), message).hint(hint));
     }
-    let key = gate.session.masquerade_key();
     if backend == Backend::Iptables {
         // An effect that can't be made must not be recorded: it could never be removed.
-        first.rules(key.clone()).iptables_validate().map_err(firewall_error)?;
+        first.rules(gate.session.masquerade_key()).iptables_validate().map_err(firewall_error)?;
     }
     let wanted: Vec<Forward> = effects.iter().flat_map(|effect| effect.forwards.clone()).collect();
     let claims = host_ports::claim(gate.session, &wanted)?;
@@ -224,11 +223,7 @@ fn ensure(
     for (effect, is_first) in effects.iter().zip(is_first) {
         match backend {
             Backend::Nftables => effect.make_by_nftables(gate.session, is_first)?,
-            Backend::Iptables => {
-                let rules = effect.rules(key.clone());
-                let handles = rules.iptables_ensure(gate.session.program_runner()).map_err(firewall_error)?;
-                gate.session.known_by(&Effect::from(effect.clone()), &handles);
-            }
+            Backend::Iptables => effect.make_by_iptables(gate.session)?,
         }
         // After the rules, so that the next packet meets them. The forward works without it, for new connections.
         if let Err(error) = effect.forget_connections(gate.session, true) {

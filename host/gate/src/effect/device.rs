@@ -10,7 +10,7 @@ use crate::need::Need;
 use crate::session::Session;
 use nix::errno::Errno;
 use postern_cni::CniResult;
-use postern_kernel::{Link, Netlink, tcx};
+use postern_kernel::{Link, Netlink};
 use postern_types::{ErrorCode, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -143,7 +143,7 @@ impl Device {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
         };
         let is_alone = self.delete_stacked(session, container, &link);
-        self.settle(host, link, anchored && is_alone);
+        self.settle(session, host, link, anchored && is_alone);
         Ok(())
     }
 
@@ -214,14 +214,14 @@ impl Device {
 
     /// Restores the settings of a device that is at home, and reports each of them. A failure is reported only: the
     /// device stays usable. `anchored` is true if it is certainly the same link, and no link of the container uses it.
-    /// Any other stays down, and so does a device with a program of the container.
-    fn settle(&self, host: &Netlink, link: Link, anchored: bool) {
-        let mut failed = self.put_right(host, &link, anchored);
+    /// Any other stays down, and so does a device that may have a program of the container.
+    fn settle(&self, session: &Session, host: &Netlink, link: Link, anchored: bool) {
+        let mut failed = self.put_right(session, host, &link, anchored);
         // A failure can be a passing one (ENOBUFS): whatever is not yet right is tried once more.
         if !failed.is_empty()
             && let Ok(Some(link)) = host.link_by_index(link.index)
         {
-            failed = self.put_right(host, &link, anchored);
+            failed = self.put_right(session, host, &link, anchored);
         }
         for failure in failed {
             crate::say!("postern: {}, which is at home again, is not as it was: {failure}", self.name);
@@ -229,7 +229,7 @@ impl Device {
     }
 
     /// Restores each setting that differs, and returns the failures.
-    fn put_right(&self, host: &Netlink, link: &Link, anchored: bool) -> Vec<String> {
+    fn put_right(&self, session: &Session, host: &Netlink, link: &Link, anchored: bool) -> Vec<String> {
         let mut failed = Vec::new();
         let mut put_back = |what: &str, done: postern_kernel::Result<()>| match done {
             Ok(()) => crate::say!("postern: {}: {what}", self.name),
@@ -255,10 +255,16 @@ impl Device {
             put_back("the XDP program of the container is taken off", removed.map(drop));
         }
         // Netlink neither shows nor removes these.
-        match tcx::has_program(link.index) {
-            Ok(has) => is_clean &= !has,
-            Err(error) => put_back("no program reads its packets", Err(error)),
-        }
+        let is_unseen = match session.sight().has_program(link.index) {
+            Ok(has) => {
+                is_clean &= !has;
+                false
+            }
+            Err(error) => {
+                put_back("no program reads its packets", Err(error));
+                true
+            }
+        };
         if link.promisc != self.promisc {
             put_back("promiscuous mode is as it was", host.set_promisc(link.index, self.promisc));
         }
@@ -289,6 +295,12 @@ impl Device {
         }
         if !is_clean {
             failed.push("it stays down, because a program of the container reads its packets".to_owned());
+        } else if is_unseen {
+            failed.push(format!(
+                "it stays down, because a program of the container may read its packets: look with `bpftool net show dev \
+                 {0}`, and set it up with `ip link set dev {0} up` if there is none",
+                self.name
+            ));
         } else if self.up
             && anchored
             && !link.up
@@ -300,7 +312,7 @@ impl Device {
     }
 
     /// Gives a device its own name again, after the kernel brought it home.
-    fn restore_name(&self, host: &Netlink, link: Link) -> Result<(), OpError> {
+    fn restore_name(&self, session: &Session, host: &Netlink, link: Link) -> Result<(), OpError> {
         let mut link = link;
         if link.name != self.name {
             self.has_room(host, &format!("it is \"{}\" on the host", link.name))?;
@@ -312,7 +324,7 @@ impl Device {
         // If the device is up again, a user of the node has configured it since.
         let was_away = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if was_away || !link.up {
-            self.settle(host, link, true);
+            self.settle(session, host, link, true);
         }
         Ok(())
     }
@@ -339,7 +351,7 @@ impl Leaves for Device {
         let until = (Instant::now() + HOME_WITHIN).min(session.deadline);
         loop {
             if let Some(link) = self.find_on_host(host)? {
-                return self.restore_name(host, link);
+                return self.restore_name(session, host, link);
             }
             if let Some(why) = session.hidden() {
                 let message = format!("its namespace may be alive, and \"{}\" of this node in it: {why}", self.name);
@@ -388,7 +400,7 @@ impl Leaves for Device {
     }
 
     fn needs(&self) -> Need<'_> {
-        Need::Container
+        Need::Device
     }
 }
 

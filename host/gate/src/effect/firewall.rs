@@ -1,5 +1,6 @@
 //! Rules that let the attachment's addresses be forwarded.
 
+use super::numbers::noted;
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::firewall_error;
 use crate::need::Need;
@@ -35,13 +36,8 @@ impl Firewall {
 
     /// Returns the handles of rules and tables of this effect that the attachment's record lists.
     pub(crate) fn numbers(&self, session: &Session) -> Numbers {
-        let mut numbers = Numbers { addresses: self.addresses.clone(), ..Numbers::default() };
-        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-        for noted in effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self)) {
-            numbers.handles.extend(noted.handles);
-            numbers.tables = noted.tables;
-        }
-        numbers
+        let (handles, tables) = noted(session, |effect| Self::of(effect) == Some(self));
+        Numbers { addresses: self.addresses.clone(), handles, tables }
     }
 
     /// Makes the rules, as far as they are missing. With `is_first`, the attachment has none: no rules of others are

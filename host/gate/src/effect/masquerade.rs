@@ -1,5 +1,6 @@
 //! Masquerading rules.
 
+use super::numbers::{made_by_iptables, noted};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::{firewall_error, state_error};
 use crate::need::Need;
@@ -25,12 +26,21 @@ pub struct Masquerade {
 impl Masquerade {
     /// Returns the rule handles of this attachment that its record lists.
     pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
-        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-        effects
-            .into_iter()
-            .filter(|noted| Self::of(&noted.effect) == Some(self))
-            .flat_map(|noted| noted.handles)
-            .collect()
+        self.numbers(session).0
+    }
+
+    /// Returns the handles of its rules that the record lists, and the numbers of their tables.
+    fn numbers(&self, session: &Session) -> (Vec<u64>, Vec<u64>) {
+        noted(session, |effect| Self::of(effect) == Some(self))
+    }
+
+    /// Makes the rules in iptables, and notes their numbers.
+    ///
+    /// # Errors
+    /// A program is missing or fails, or the deadline passes.
+    pub(crate) fn make_by_iptables(&self, session: &mut Session) -> Result<(), OpError> {
+        let (key, addresses) = (session.masquerade_key(), self.addresses.as_slice());
+        made_by_iptables(session, &self.clone().into(), addresses, |runner| iptables::ensure(&key, addresses, runner))
     }
 
     /// Removes the rules of one backend.
@@ -50,7 +60,11 @@ impl Masquerade {
                 if iptables::has_legacy_nat() || session.unless_absent(|nft| iptables::may_exist(nft, &key))? {
                     match self.addresses.as_slice() {
                         [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.program_runner()),
-                        some => iptables::remove_known(&key, some, &self.handles(session), session.program_runner()),
+                        some => {
+                            let (handles, tables) = self.numbers(session);
+                            let known = iptables::Numbers { handles: &handles, tables: &tables };
+                            iptables::remove_known(&key, some, known, session.program_runner())
+                        }
                     }
                     .map_err(firewall_error)?;
                     // If only one family's programs are installed, the other family is skipped: it can't have rules.
@@ -95,7 +109,7 @@ impl Leaves for Masquerade {
                 if iptables::check(&key, addresses, session.program_runner()).map_err(firewall_error)? {
                     return Ok(Reapplied::Complete);
                 }
-                iptables::ensure(&key, addresses, session.program_runner()).map_err(firewall_error)?;
+                self.make_by_iptables(session)?;
             }
         }
         Ok(Reapplied::Restored)

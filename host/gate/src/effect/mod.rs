@@ -26,6 +26,7 @@ mod macvlan;
 mod masquerade;
 mod namespace_setting;
 mod native;
+mod numbers;
 mod port;
 pub mod port_mappings;
 pub mod source_routes;

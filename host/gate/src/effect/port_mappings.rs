@@ -1,13 +1,15 @@
 //! Forwards from the node's ports to one address of the attachment.
 
+use super::numbers::{made_by_iptables, noted};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::{firewall_error, kernel_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
+use postern_firewall::AttachmentKey;
 use postern_firewall::conntrack::forget_udp;
 use postern_firewall::hostport::{self, HostPorts, MarkBy, Protocol, Sources, Syntax, localnet};
-use postern_firewall::{AttachmentKey, iptables};
+use postern_firewall::iptables::{self, Numbers};
 use postern_kernel::{KernelError, Link, Netlink, Sysctl, sysctl};
 use postern_types::{Backend, Forward, NatSources, OpError, Transport};
 use serde::{Deserialize, Serialize};
@@ -70,14 +72,17 @@ impl PortMappings {
 
     /// Returns the handles of its rules that the attachment's record lists, and the number of their table, if the record
     /// has it.
-    fn numbers(&self, session: &Session) -> (Vec<u64>, Option<u64>) {
-        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-        let (mut handles, mut table) = (Vec::new(), None);
-        for noted in effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self)) {
-            handles.extend(noted.handles);
-            table = noted.tables.first().copied();
-        }
-        (handles, table)
+    fn numbers(&self, session: &Session) -> (Vec<u64>, Vec<u64>) {
+        noted(session, |effect| Self::of(effect) == Some(self))
+    }
+
+    /// Makes the rules in iptables, and notes their numbers.
+    ///
+    /// # Errors
+    /// A program is missing or fails, or the deadline passes.
+    pub(crate) fn make_by_iptables(&self, session: &mut Session) -> Result<(), OpError> {
+        let rules = self.rules(session.masquerade_key());
+        made_by_iptables(session, &self.clone().into(), &[self.address], |runner| rules.iptables_ensure(runner))
     }
 
     /// Makes the rules in nftables, and notes their numbers. With `is_first`, the attachment has none: no rules of others
@@ -183,8 +188,7 @@ impl PortMappings {
                 if rules.iptables_check(&self.handles(session), session.program_runner()).map_err(firewall_error)? {
                     return Ok(Reapplied::Complete);
                 }
-                let handles = rules.iptables_ensure(session.program_runner()).map_err(firewall_error)?;
-                session.known_by(&self.clone().into(), &handles);
+                self.make_by_iptables(session)?;
             }
         }
         Ok(Reapplied::Restored)
@@ -220,13 +224,14 @@ fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::Forward
 impl Leaves for PortMappings {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let rules = self.rules(session.masquerade_key());
+        let (handles, tables) = self.numbers(session);
         match self.backend {
             Backend::Nftables => {
-                let (handles, table) = self.numbers(session);
-                session.unless_absent(|nft| rules.nft_remove(nft, &handles, table))?;
+                session.unless_absent(|nft| rules.nft_remove(nft, &handles, tables.first().copied()))?;
             }
             Backend::Iptables => {
-                rules.iptables_remove(&self.handles(session), session.program_runner()).map_err(firewall_error)?;
+                let known = Numbers { handles: &handles, tables: &tables };
+                rules.iptables_remove(known, session.program_runner()).map_err(firewall_error)?;
             }
         }
         // The rules are gone, which is what matters. Only the kernel's memory of connections is left.

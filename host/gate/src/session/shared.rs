@@ -4,6 +4,7 @@
 use super::{Session, SharedNft, journal};
 use crate::places::Places;
 use postern_confine::NoPrograms;
+use postern_kernel::tcx::Sight;
 use postern_kernel::{Namespace, Worker};
 use std::rc::Rc;
 
@@ -15,6 +16,7 @@ pub struct Shared {
     container: Option<(Rc<Worker>, Rc<Namespace>)>,
     home: Option<Rc<Namespace>>,
     nft: SharedNft,
+    sight: Option<Sight>,
 }
 
 impl Shared {
@@ -33,7 +35,13 @@ impl Session {
     /// Returns what later runs need of this one.
     pub fn shared(&self) -> Shared {
         let container = self.worker.clone().zip(self.namespace.clone());
-        Shared { places: self.places(), container, home: self.home.get().cloned(), nft: Rc::clone(&self.nft) }
+        Shared {
+            places: self.places(),
+            container,
+            home: self.home.get().cloned(),
+            nft: Rc::clone(&self.nft),
+            sight: self.sight.get().copied(),
+        }
     }
 
     /// Has no container any more: its plugin needs none.
@@ -47,6 +55,9 @@ impl Session {
         self.share(&shared.nft);
         if let Some(home) = &shared.home {
             self.home = Rc::clone(home).into();
+        }
+        if let Some(sight) = shared.sight {
+            self.sight = sight.into();
         }
     }
 
