@@ -18,6 +18,7 @@
 //! Data goes one way: [`load`] makes a [`List`] of files, a [`Runtime`] gives it with an [`Attachment`] to [`Plugins`],
 //! and keeps what they answered in its [`Cache`].
 
+mod arguments;
 mod attachment;
 mod cache;
 mod command;
@@ -27,6 +28,7 @@ mod outcome;
 mod programs;
 mod runtime;
 
+pub use arguments::Arguments;
 pub use attachment::Attachment;
 pub use cache::Cache;
 pub use command::{Command, DIRECTORIES, One, Places, cni_path, container_id, run};
