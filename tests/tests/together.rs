@@ -149,6 +149,15 @@ fn cases() -> Result<Vec<Case>> {
         ),
         case("a container that is gone", kubernetes(), &["add", "ip netns del c1", "check", "del", "del"], [1, 6]),
         case("no container", kubernetes(), &["ip netns del c1", "add", "del"], [2, 7]),
+        Case {
+            version: "1.1.0",
+            ..case(
+                "a collection whose DEL fails",
+                kubernetes(),
+                &["add", "mv /run/bin/firewall /run/bin/away", "gc", "mv /run/bin/away /run/bin/firewall", "del"],
+                [1, 6],
+            )
+        },
         case("a plugin that is not there", swap(3, json!({"type": "absent"})), &["add", "del"], [1, 5]),
         case("a configuration that one refuses", swap(4, tuning(json!({"mtu": "no"}))), &["add", "del"], [1, 0]),
         case(
@@ -449,6 +458,84 @@ fn kills_leave_nothing() -> Result<()> {
     for whom in ["runtime's side", "list's process"] {
         ensure!(killed.keys().any(|(who, _)| *who == whom), "the {whom} was never killed");
     }
+    Ok(())
+}
+
+/// The n-th system call of a name fails, or ends its process: in the runtime's side, the process of the list and its
+/// sandboxes. A DEL puts everything back.
+#[test]
+fn faults_leave_nothing() -> Result<()> {
+    const CALLS: [(&str, &str); 14] = [
+        ("sendto", "ENOBUFS"),
+        ("recvfrom", "ENOBUFS"),
+        ("sendmsg", "ENOBUFS"),
+        ("write", "ENOSPC"),
+        ("read", "EIO"),
+        ("openat", "EMFILE"),
+        ("openat2", "EIO"),
+        ("flock", "ENOLCK"),
+        ("linkat", "ENOSPC"),
+        ("unlinkat", "EIO"),
+        ("socket", "EMFILE"),
+        ("clone", "EAGAIN"),
+        ("poll", "EINTR"),
+        ("landlock_restrict_self", "EPERM"),
+    ];
+    let wanted = std::env::var("POSTERN_FAULTS").ok().and_then(|wanted| wanted.parse().ok()).unwrap_or(4);
+    let case = Case {
+        name: "faults",
+        version: "1.0.0",
+        plugins: kubernetes(),
+        policies: Vec::new(),
+        arguments: capabilities(),
+        steps: Vec::new(),
+        programs: [0, 0],
+    };
+    let node = node(&case)?;
+    let call = |wrapper: &[&str], verb: &str| -> Result<(bool, String)> {
+        let mut command = match wrapper.split_first() {
+            None => node.command(postern()?),
+            Some((program, arguments)) => {
+                let mut command = node.command(program);
+                command.args(arguments).arg(postern()?);
+                command
+            }
+        };
+        net(&mut command, &capabilities(), "", verb, "/run/bin");
+        let output = command.output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!said.contains("this is a bug"), "{verb}: {said}");
+        Ok((output.status.success(), said))
+    };
+    let whole = |verb: &str| -> Result<()> {
+        let (done, said) = call(&[], verb)?;
+        ensure!(done, "{verb}: {said}");
+        Ok(())
+    };
+    ["add", "check", "del"].into_iter().try_for_each(whole)?;
+    let before = picture(&node, &["c1"])?;
+    let mut random = Random::new(11);
+    let (mut tried, mut ended) = (0, 0);
+    for verb in ["add", "del"] {
+        for (name, errno) in CALLS {
+            for fault in [format!("error={errno}"), "signal=KILL".to_owned()] {
+                for _ in 0..wanted {
+                    if verb == "del" {
+                        whole("add")?;
+                    }
+                    let inject = format!("inject={name}:{fault}:when={}", 1 + random.below(40));
+                    let options = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e", &inject];
+                    let (done, said) = call(&options, verb)?;
+                    (tried, ended) = (tried + 1, ended + usize::from(!done));
+                    whole("del").with_context(|| format!("{verb}, {inject}: {said}"))?;
+                    same_picture(&before, &picture(&node, &["c1"])?)
+                        .with_context(|| format!("{verb}, {inject}: {said}"))?;
+                }
+            }
+        }
+    }
+    println!("{tried} faults, {ended} of them ended a list");
+    ensure!(ended > tried / 10, "{ended} of {tried} faults ended anything");
     Ok(())
 }
 

@@ -77,7 +77,7 @@ impl Company {
     /// process has the error.
     pub fn foresee(&mut self, call: &Call<'_>, first: &Session) -> Vec<Foreseen<'_>> {
         let waiting = self.waiting.iter_mut().flatten();
-        waiting.filter_map(|waiting| waiting.foresee(call, first).ok().flatten()).collect()
+        waiting.filter_map(|waiting| waiting.foresee(call, first)).collect()
     }
 
     /// Keeps what later runs need of the first one, whose process is confined now.
@@ -97,21 +97,33 @@ impl Company {
 }
 
 impl Waiting {
-    fn foresee(&mut self, call: &Call<'_>, first: &Session) -> Result<Option<Foreseen<'_>>, Error> {
+    fn foresee(&mut self, call: &Call<'_>, first: &Session) -> Option<Foreseen<'_>> {
         let Self { planned, launcher, is_foreseen } = self;
         let call = Call { name: &planned.plugin, stdin: planned.input.as_bytes(), ..*call };
-        let raw = read_conf(call.stdin, STDIN_LIMIT)?;
-        let places = first.places();
-        let Ok(ready) = launcher.take(call.name, &places.state) else { return Ok(None) };
-        if is_alone(&ready) {
-            return Ok(None);
+        match prepare(&call, launcher, first) {
+            Ok(Some((session, enters))) => Some(Foreseen { session, launcher, enters, is_admitted: is_foreseen }),
+            // A confined process could not stop its sandboxes.
+            Ok(None) | Err(_) => {
+                launcher.dismiss();
+                None
+            }
         }
-        let asks = ready.policy.resolve(&raw.0, &call.env.args).is_ok_and(|granted| asks(&granted));
-        let Admitted { mut session, is_needed, .. } = admit(&call, raw, launcher, ready, places)?;
-        session.foresee(first);
-        let enters = is_needed || call.verb == Verb::Add && asks;
-        Ok(Some(Foreseen { session, launcher, enters, is_admitted: is_foreseen }))
     }
+}
+
+/// Makes a run of all that is known of it. The flag is true if it may have to enter the container's namespace. `None` if
+/// the plugin can't be run beside others.
+fn prepare(call: &Call<'_>, launcher: &mut Launcher, first: &Session) -> Result<Option<(Session, bool)>, Error> {
+    let raw = read_conf(call.stdin, STDIN_LIMIT)?;
+    let places = first.places();
+    let Ok(ready) = launcher.take(call.name, &places.state) else { return Ok(None) };
+    if is_alone(&ready) {
+        return Ok(None);
+    }
+    let asks = ready.policy.resolve(&raw.0, &call.env.args).is_ok_and(|granted| asks(&granted));
+    let Admitted { mut session, is_needed, .. } = admit(call, raw, launcher, ready, places)?;
+    session.foresee(first);
+    Ok(Some((session, is_needed || call.verb == Verb::Add && asks)))
 }
 
 fn asks(granted: &Granted) -> bool {

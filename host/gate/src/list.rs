@@ -14,6 +14,7 @@ use crate::protocol::{Performed, STDIN_LIMIT, perform};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, pipe2, read};
 use postern_cni::{Env, Error, code, read_conf};
@@ -101,8 +102,14 @@ impl ListProcess {
         if input.len() > STDIN_LIMIT {
             return Ok(Answer::Elsewhere);
         }
+        if send(channel, &Ask { at }, None).is_err() {
+            // It had ended before it was asked.
+            self.channel = None;
+            ended(self.pid)?;
+            return Ok(Answer::Elsewhere);
+        }
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let asked = send(channel, &Ask { at }, None).and_then(|()| send_text(channel, input, None));
+        let asked = send_text(channel, input, None);
         let mut status = None;
         while asked.is_ok() && status.is_none() {
             self.wait(channel)?;
@@ -195,10 +202,10 @@ fn serve(channel: UnixStream, stderr: &OwnedFd, plan: Vec<Planned>, env: &Env, n
     let _ = close_all_but(&[0, 1, 2, channel.as_raw_fd()]);
     report_panics(&channel);
     inherited::put_right();
-    let limited = inherited::limits().is_err();
+    // The process of a plugin of its own reports a limit that is too low. This one needs more.
+    let has_room = inherited::limits().is_ok() && has_files(plan.len());
     process::introduce(&env.command, network);
-    // The process of a plugin of its own reports a limit that is too low.
-    let mut company = if limited { None } else { Some(Company::new(plan, &Launcher::new(engine))) };
+    let mut company = has_room.then(|| Company::new(plan, &Launcher::new(engine)));
     while let Ok(Ask { at }) = receive(&channel, None) {
         let Ok(input) = receive_text(&channel, None) else { break };
         let answered = match company.as_mut().and_then(|company| answer(company, &channel, env, at, &input)) {
@@ -214,6 +221,12 @@ fn serve(channel: UnixStream, stderr: &OwnedFd, plan: Vec<Planned>, env: &Env, n
     }
     process::reap();
     exit(0)
+}
+
+/// True if the process may open enough files for so many plugins: code, channels, and what one run opens.
+fn has_files(plugins: usize) -> bool {
+    let wanted = u64::try_from(plugins).unwrap_or(u64::MAX).saturating_mul(8).saturating_add(64);
+    getrlimit(Resource::RLIMIT_NOFILE).is_ok_and(|(soft, _)| soft >= wanted)
 }
 
 /// Runs one plugin, and returns its exit status. `None` if it needs a process of its own.

@@ -19,6 +19,8 @@ pub struct Together {
 /// The calls that are expected, and the process for some of them.
 #[derive(Default)]
 struct Running {
+    /// The verb and the attachment of these calls.
+    of: Option<(Verb, Attachment)>,
     /// The plugins in the order of their calls, with their numbers in the process's plan, if they are in it.
     expected: VecDeque<(String, Option<usize>)>,
     process: Option<ListProcess>,
@@ -34,7 +36,7 @@ impl Together {
 impl Plugins for Together {
     fn expect(&self, list: &List, verb: Verb, attachment: &Attachment) {
         let Some(engine) = self.engine else { return };
-        let mut running = Running::default();
+        let mut running = Running { of: Some((verb, attachment.clone())), ..Running::default() };
         let mut plan = Vec::new();
         let forwards: Vec<_> = list.plugins.iter().collect();
         let ordered: Vec<_> = if verb == Verb::Del { forwards.into_iter().rev().collect() } else { forwards };
@@ -67,7 +69,10 @@ impl Plugins for Together {
 
     fn run(&self, name: &str, verb: Verb, attachment: Option<&Attachment>, input: &[u8]) -> Result<Vec<u8>, Error> {
         let mut running = self.running.borrow_mut();
-        let expected = running.expected.pop_front().filter(|(expected, _)| expected == name);
+        // A GC may follow a DEL that failed.
+        let is_of = running.of.as_ref().is_some_and(|(of, whose)| *of == verb && Some(whose) == attachment);
+        let expected = if is_of { running.expected.pop_front() } else { None };
+        let expected = expected.filter(|(expected, _)| expected == name);
         if let (Some((_, Some(at))), Some(process), Ok(text)) =
             (expected, running.process.as_mut(), std::str::from_utf8(input))
         {

@@ -64,19 +64,26 @@ fn a_later_plugin_has_its_own_policy_alone() -> Result<()> {
         json!({"op": "ipam-add"}),
     ];
     println!("{} attacks", asked.len());
-    each(&asked, Value::to_string, |operation| {
-        let answers = run(&attacked, &wide(), &json!([{"call": operation}]))?;
-        let [first, second] = answers.as_slice() else { anyhow::bail!("{answers:?}") };
-        ensure!(first.get(0) == Some(&json!(0)), "the first plugin: {first}");
-        let text = second.get(1).and_then(Value::as_str).unwrap_or_default();
-        let error: Value = serde_json::from_str(text).with_context(|| second.to_string())?;
-        ensure!(second.get(0) == Some(&json!(1)), "{second}");
-        ensure!(error.get("code") == Some(&json!(110)) || text.contains("no plugin"), "not refused by policy: {text}");
-        // DEL of the list removes what the first plugin was allowed to make.
-        attacked.plugin("hostile", "DEL", &good())?.success()?;
-        attacked.plugin("rogue", "DEL", &input("rogue", &json!([])))?.success()?;
-        attacked.unchanged()
-    })
+    each(
+        &asked,
+        |operation| operation.to_string(),
+        |operation| {
+            let answers = run(&attacked, &wide(), &json!([{"call": operation}]))?;
+            let [first, second] = answers.as_slice() else { anyhow::bail!("{answers:?}") };
+            ensure!(first.get(0) == Some(&json!(0)), "the first plugin: {first}");
+            let text = second.get(1).and_then(Value::as_str).unwrap_or_default();
+            let error: Value = serde_json::from_str(text).with_context(|| second.to_string())?;
+            ensure!(second.get(0) == Some(&json!(1)), "{second}");
+            ensure!(
+                error.get("code") == Some(&json!(110)) || text.contains("no plugin"),
+                "not refused by policy: {text}"
+            );
+            // DEL of the list removes what the first plugin was allowed to make.
+            attacked.plugin("hostile", "DEL", &good())?.success()?;
+            attacked.plugin("rogue", "DEL", &input("rogue", &json!([])))?.success()?;
+            attacked.unchanged()
+        },
+    )
 }
 
 #[test]
