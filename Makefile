@@ -1,6 +1,7 @@
 # make demo      set up what is missing, build, attach two namespaces to a network, ping, tear down
 # make test      everything that can fail: see tests/README.md
-# make fuzz      random sequences of host calls against an oracle, for an hour (POSTERN_FUZZ_SECONDS, _RUNS, _SEED)
+# make fuzz      random sequences of host calls against an oracle, for an hour (POSTERN_FUZZ_SECONDS, _RUNS, _SEED); then list
+#                files and caches of results, each for a tenth of that time
 # make faults    every operation, system call and instant of every plugin goes wrong, one after the other (an hour)
 # make kills     random SIGKILLs while many containers come and go (POSTERN_KILLS=5000, POSTERN_KILL_SEED)
 # make bench     latency beside the native plugins, in one run (RUNS=50)
@@ -65,6 +66,8 @@ fuzz: build
 	@tests/setup test
 	POSTERN_FUZZ_SECONDS=$${POSTERN_FUZZ_SECONDS:-3600} \
 		cargo test --quiet --package postern-tests --test attack -- --nocapture sequences
+	POSTERN_FUZZ_SECONDS=$$(($${POSTERN_FUZZ_SECONDS:-3600} / 10)) \
+		cargo test --quiet --package postern-tests --test net_files -- --nocapture
 
 faults: build
 	@tests/setup test

@@ -23,6 +23,8 @@ const RESULT: &str = r#"cat <<R
  "ips":[{"address":"10.1.0.2/24","gateway":"10.1.0.1","interface":0}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{}}
 R"#;
 
+const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+
 /// The ID that both tools give to `/run/netns/x`.
 const ID: &str = "cnitool-55e2cecc95014b0f7fc4";
 
@@ -295,6 +297,73 @@ fn calls_and_answers_are_cnitools() -> Result<()> {
             ensure!(ours == theirs, "{} {way:?}:\nours   {ours:#?}\ntheirs {theirs:#?}", case.name);
         }
     }
+    Ok(())
+}
+
+/// Lists of each version with plugins that answer in each version, with the specifications' own results: what the next
+/// plugin, the runtime and the cache get of it is cnitool's. That is libcni's own conversion, up and down.
+#[test]
+fn results_of_each_version_in_lists_of_each_version() -> Result<()> {
+    let cnitool = cnitool();
+    if !cnitool.is_file() {
+        println!("SKIPPED: no cnitool to compare with: tests/fetch-cnitool fetches it");
+        return Ok(());
+    }
+    let (cnitool, postern) = (cnitool.canonicalize()?.to_string_lossy().into_owned(), postern()?);
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-sdk/cni/tests/examples");
+    let mut compared = 0;
+    for version in VERSIONS {
+        for path in fs::read_dir(examples.join(version))? {
+            let path = path?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if !name.starts_with("result-") {
+                continue;
+            }
+            let mut result: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
+            if result.get("cniVersion").is_none() {
+                merge(&mut result, &json!({"cniVersion": version}));
+            }
+            let answer = json!(format!("cat <<'R'\n{result}\nR"));
+            for of_list in VERSIONS {
+                let list = json!({"cniVersion": of_list, "name": "n", "plugins": [{"type": "one"}, {"type": "two"}]});
+                let files = [
+                    ("net.d/a.conflist", list),
+                    ("answers/one.ADD", answer.clone()),
+                    ("answers/two.ADD", answer.clone()),
+                ];
+                let case =
+                    case("versions", &files, &["add n /run/netns/x", "check n /run/netns/x", "del n /run/netns/x"]);
+                let theirs = seen(&case, &[&cnitool])?;
+                let ours = seen(&case, &[&postern, "net"])?;
+                ensure!(ours == theirs, "{version}/{name} in {of_list}:\nours   {ours:#?}\ntheirs {theirs:#?}");
+                compared += 1;
+            }
+        }
+    }
+    ensure!(compared > 100, "{compared} results in lists");
+    println!("{compared} results in lists");
+    Ok(())
+}
+
+#[test]
+fn a_file_of_the_cache_is_one_attachments() -> Result<()> {
+    // Network `n` with container `ID` and interface `x-eth0`, and container `ID-x` with interface `eth0`: one file.
+    let list = json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "one"}]});
+    let entry = json!({"kind": "cniCacheV1", "containerId": format!("{ID}-x"), "ifName": "eth0", "networkName": "n", "result": {"cniVersion": "1.0.0", "dns": {"domain": "theirs"}}});
+    let file = format!("../var/lib/cni/results/n-{ID}-x-eth0");
+    let files = [("net.d/a.conflist", list), ("answers/one.ADD", json!(RESULT)), (file.leak() as &str, entry.clone())];
+    let steps = [
+        "CNI_IFNAME=x-eth0 check n /run/netns/x",
+        "CNI_IFNAME=x-eth0 del n /run/netns/x",
+        "CNI_IFNAME=x-eth0 add n /run/netns/x",
+    ];
+    let seen = seen(&case("one file", &files, &steps), &[&postern()?, "net"])?;
+    // Neither CHECK nor DEL get the other one's result, and it stays.
+    let inputs: Vec<_> = seen.calls.iter().map(|(_, input)| input.get("prevResult")).collect();
+    assert_eq!(inputs, [None; 4], "{:?}", seen.calls);
+    let (status, _, error) = seen.steps.last().context("no step")?;
+    assert!(*status == Some(1) && error.contains("has the result of network \"n\", container"), "{error}");
+    assert_eq!(seen.cache.into_values().collect::<Vec<_>>(), [entry]);
     Ok(())
 }
 

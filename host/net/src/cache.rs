@@ -1,12 +1,15 @@
 //! The results of living attachments, in libcni's files: `NETWORK-CONTAINER-INTERFACE` in `/var/lib/cni/results`.
 //!
 //! A runtime on libcni reads what is written here, and the other way round. A broken file is no attachment.
+//!
+//! Names can have hyphens, so two attachments can have one file: network `a-b` with container `c`, and network `a` with
+//! container `b-c`. The names in the file decide to which one it belongs. The other one has no result.
 
 use crate::files::read;
 use crate::{Attachment, List, Outcome};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use postern_cni::{Error, Json, code, quote};
+use postern_cni::{Error, Json, code, quote, validate_container_id, validate_interface_name, validate_network_name};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -54,6 +57,18 @@ struct Entry {
     result: Map<String, Value>,
 }
 
+impl Entry {
+    /// Reads a file of this format.
+    fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice::<Self>(&read(path, LONGEST).ok()?).ok().filter(|entry| entry.kind == KIND)
+    }
+
+    fn is_of(&self, network: &str, attachment: &Attachment) -> bool {
+        let own = (network, attachment.container_id.as_str(), attachment.ifname.as_str());
+        own == (self.network.as_str(), self.container_id.as_str(), self.ifname.as_str())
+    }
+}
+
 /// Reads `null` as absent.
 fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(value: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_default())
@@ -80,15 +95,32 @@ impl Cache {
                 quote(ifname)
             )));
         }
+        // The file's name is made of these: another one could leave the directory.
+        validate_container_id(container_id)?;
+        validate_network_name(network)?;
+        validate_interface_name(ifname)?;
         Ok(self.directory.join(format!("{network}-{container_id}-{ifname}")))
     }
 
     /// Keeps the result of an attachment.
     ///
     /// # Errors
-    /// Code 5: the file can't be written. Code 999: the result can't be expressed in its version.
+    /// Code 4 and 7: a name that no plugin accepts. Code 5: the file can't be written, or belongs to another attachment.
+    /// Code 999: the result can't be expressed in its version.
     pub fn write(&self, list: &List, attachment: &Attachment, outcome: &Outcome) -> Result<(), Error> {
         let path = self.path(&list.name, attachment)?;
+        if let Some(other) = Entry::read(&path).filter(|entry| !entry.is_of(&list.name, attachment)) {
+            let (network, container, ifname) =
+                (quote(&other.network), quote(&other.container_id), quote(&other.ifname));
+            return Err(Error::new(
+                code::IO_FAILURE,
+                format!(
+                    "{} has the result of network {network}, container {container}, interface {ifname}: detach that one \
+                     first, or use another name",
+                    path.display()
+                ),
+            ));
+        }
         let entry = Entry {
             kind: KIND.to_owned(),
             container_id: attachment.container_id.clone(),
@@ -128,21 +160,24 @@ impl Cache {
     /// Returns the result of an attachment in the version of its list; `None` if there is none.
     ///
     /// # Errors
-    /// Code 999: what is there is no result.
+    /// Code 4 and 7: a name that no plugin accepts. Code 999: what is there is no result.
     pub fn result(&self, list: &List, attachment: &Attachment) -> Result<Option<Outcome>, Error> {
         // As with libcni, a file that can't be read is no result.
         let Ok(text) = read(&self.path(&list.name, attachment)?, LONGEST) else { return Ok(None) };
         let json = match serde_json::from_slice::<Entry>(&text) {
+            Ok(entry) if entry.kind == KIND && !entry.is_of(&list.name, attachment) => return Ok(None),
             Ok(entry) if entry.kind == KIND => Json::from(Value::Object(entry.result)),
             // An older libcni kept the result alone.
-            _ => Json::parse(&text, usize::MAX)?,
+            _ => Json::parse(&text, usize::MAX).map_err(|error| error.with_code(code::INTERNAL))?,
         };
         Outcome::of_cache(&json, &list.version).map(Some)
     }
 
-    /// Forgets the result of an attachment. One that can't be removed stays.
+    /// Forgets the result of an attachment, and a broken one. One that can't be removed stays, and so does another
+    /// attachment's.
     pub fn remove(&self, network: &str, attachment: &Attachment) {
-        if let Ok(path) = self.path(network, attachment) {
+        let Ok(path) = self.path(network, attachment) else { return };
+        if Entry::read(&path).is_none_or(|entry| entry.is_of(network, attachment)) {
             let _ = fs::remove_file(path);
         }
     }
@@ -171,8 +206,7 @@ impl Cache {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        let entry = |path: &PathBuf| serde_json::from_slice::<Entry>(&read(path, LONGEST).ok()?).ok();
-        let is_attachment = |entry: &Entry| entry.kind == KIND && !entry.ifname.is_empty() && !entry.network.is_empty();
-        paths.iter().filter_map(entry).filter(is_attachment).collect()
+        let is_attachment = |entry: &Entry| !entry.ifname.is_empty() && !entry.network.is_empty();
+        paths.iter().filter_map(|path| Entry::read(path)).filter(is_attachment).collect()
     }
 }

@@ -1,0 +1,225 @@
+//! Random list files, directories of networks and caches of results, as `postern net` reads them. Nothing panics, errors
+//! have their codes, and no file makes another network's entry be taken.
+//!
+//! `POSTERN_FUZZ_SEED` sets another first seed, `POSTERN_FUZZ_RUNS` the number of runs. Without it, as many are run as fit
+//! into `SECONDS`, or into `POSTERN_FUZZ_SECONDS`. `make fuzz` gives them a share of its time.
+
+#![allow(clippy::indexing_slicing, reason = "a missing key of a JSON value is null")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cache;
+mod directories;
+mod lists;
+
+use anyhow::Result;
+use common::number;
+use postern_tests::Random;
+use serde_json::{Map, Value, json};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The time of each test here, in seconds.
+const SECONDS: u64 = 3;
+
+/// The runs that are made however slow the machine is.
+const LEAST: u64 = 40;
+
+/// Runs `run` with a new sequence of random numbers, again and again. `what` is printed with the number of runs.
+fn repeat(what: &str, mut run: impl FnMut(&mut Random) -> Result<()>) -> Result<()> {
+    let first = number("POSTERN_FUZZ_SEED").unwrap_or(1);
+    let asked = number("POSTERN_FUZZ_RUNS");
+    let seconds = number("POSTERN_FUZZ_SECONDS").unwrap_or(if asked.is_some() { 1 << 20 } else { SECONDS });
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut runs = 0;
+    while runs < asked.unwrap_or(u64::MAX) && (Instant::now() < until || runs < LEAST) {
+        let seed = first + runs;
+        let tried = catch_unwind(AssertUnwindSafe(|| run(&mut Random::new(seed))));
+        let seeded = || format!("{what}: POSTERN_FUZZ_SEED={seed} POSTERN_FUZZ_RUNS=1");
+        match tried {
+            Ok(outcome) => outcome.map_err(|error| error.context(seeded()))?,
+            Err(panic) => anyhow::bail!("{}: a panic: {}", seeded(), words(panic.as_ref())),
+        }
+        runs += 1;
+    }
+    println!("{runs} {what}");
+    Ok(())
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied()).unwrap_or_default()
+}
+
+/// Returns an empty directory for a test, of which the node sees nothing.
+fn place(name: &str) -> Result<PathBuf> {
+    let place = PathBuf::from("/run/net-files").join(name);
+    if place.exists() {
+        std::fs::remove_dir_all(&place)?;
+    }
+    std::fs::create_dir_all(&place)?;
+    Ok(place)
+}
+
+/// Keys of lists, plugins and entries of the cache, some in another spelling.
+const KEYS: [&str; 26] = [
+    "cniVersion",
+    "CNIVersion",
+    "cniVersions",
+    "name",
+    "Name",
+    "plugins",
+    "type",
+    "TYPE",
+    "disableCheck",
+    "disableGC",
+    "loadOnlyInlinedPlugins",
+    "capabilities",
+    "Capabilities",
+    "runtimeConfig",
+    "prevResult",
+    "ipam",
+    "kind",
+    "containerId",
+    "config",
+    "ifName",
+    "networkName",
+    "netns",
+    "cniArgs",
+    "capabilityArgs",
+    "result",
+    "mac",
+];
+
+const TEXTS: [&str; 24] = [
+    "",
+    "n",
+    "a",
+    "a-b",
+    "../x",
+    "/etc/passwd",
+    "a/b",
+    "a b",
+    "\0",
+    "\u{1b}[2J",
+    "é",
+    "bridge",
+    "true",
+    "FALSE",
+    "0.2.0",
+    "0.3.1",
+    "0.4.0",
+    "1.0.0",
+    "1.1.0",
+    "9.9.9",
+    "1.0.0.0",
+    "01.0",
+    "cniCacheV1",
+    "99999999999999999999.0.0",
+];
+
+/// Returns a value of some kind.
+fn value(random: &mut Random, depth: usize) -> Value {
+    match random.index(if depth == 0 { 6 } else { 8 }) {
+        0 => Value::Null,
+        1 => json!(random.chance(2)),
+        2 => json!(random.one_of(&[0, 1, -1, i64::MAX, i64::MIN])),
+        3 => json!(1.5),
+        4 | 5 => json!(random.one_of(&TEXTS)),
+        6 => (0..random.index(4)).map(|_| value(random, depth - 1)).collect(),
+        _ => {
+            let keys: Vec<_> = (0..random.index(4)).map(|_| random.one_of(&KEYS)).collect();
+            Value::Object(keys.into_iter().map(|key| (key.to_owned(), value(random, depth - 1))).collect())
+        }
+    }
+}
+
+/// Changes one place of the tree.
+fn change(random: &mut Random, tree: &mut Value) {
+    let replace = random.index(4) == 0;
+    match tree {
+        Value::Object(map) if !replace => match random.index(3) {
+            0 => {
+                let key = random.one_of(&KEYS).to_owned();
+                map.insert(key, value(random, 3));
+            }
+            _ => {
+                let at = random.index(map.len().max(1));
+                if let Some((_, below)) = map.iter_mut().nth(at) {
+                    change(random, below);
+                }
+            }
+        },
+        Value::Array(list) if !replace && !list.is_empty() => {
+            let at = random.index(list.len());
+            list.get_mut(at).into_iter().for_each(|item| change(random, item));
+        }
+        other => *other = value(random, 3),
+    }
+}
+
+/// Changes bytes of the text, which then is no JSON, or other JSON.
+fn damage(random: &mut Random, text: &mut Vec<u8>) {
+    for _ in 0..=random.index(3) {
+        let at = random.index(text.len().max(1));
+        match random.index(5) {
+            0 => text.truncate(at),
+            1 => {
+                let byte = u8::try_from(random.index(256)).unwrap_or_default();
+                text.iter_mut().skip(at).take(1).for_each(|old| *old = byte);
+            }
+            2 => text.insert(at.min(text.len()), random.one_of(b"{}[]\",:\\0\n\xff")),
+            // A key twice: the first member again, at the front.
+            3 => {
+                let member: Vec<u8> = text.iter().copied().skip(1).take_while(|byte| *byte != b',').collect();
+                let twice = [&b"{"[..], &member, b","].concat();
+                text.splice(0..text.len().min(1), twice);
+            }
+            _ => {
+                let piece: Vec<u8> = text.iter().copied().skip(at).take(40).collect();
+                text.splice(0..0, piece);
+            }
+        }
+    }
+}
+
+/// Returns the object, or an empty one.
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Returns a list with plausible keys, of a network with this name.
+fn list(random: &mut Random, name: &str) -> Value {
+    let mut list = json!({"name": name, "cniVersion": random.one_of(&["0.2.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"])});
+    let plugins: Vec<Value> = (0..random.index(4))
+        .map(|at| {
+            let mut plugin = json!({"type": random.one_of(&["bridge", "portmap", "tuning"]), "at": at});
+            if random.chance(2) {
+                plugin["capabilities"] =
+                    json!({"mac": random.chance(2), "ips": random.chance(2), "portMappings": true});
+            }
+            if random.chance(1) {
+                plugin["runtimeConfig"] = value(random, 2);
+            }
+            plugin
+        })
+        .collect();
+    if !plugins.is_empty() || random.chance(1) {
+        list["plugins"] = json!(plugins);
+    }
+    if random.chance(1) {
+        let versions = ["0.1.0", "0.3.0", "0.3.1", "1.0.0", "1.0", "1.1.0", "1.2.0", "9.9.9"];
+        list["cniVersions"] = (0..random.index(5)).map(|_| json!(random.one_of(&versions))).collect();
+    }
+    for key in ["disableCheck", "disableGC", "loadOnlyInlinedPlugins"] {
+        if random.index(6) == 0 {
+            list[key] = json!(random.one_of(&["true", "False", "TRUE", "yes"]));
+        }
+    }
+    list
+}
