@@ -470,7 +470,7 @@ fn faults_leave_nothing() -> Result<()> {
         ("recvfrom", "ENOBUFS"),
         ("sendmsg", "ENOBUFS"),
         ("write", "ENOSPC"),
-        ("read", "EIO"),
+        ("read", "EINTR"),
         ("openat", "EMFILE"),
         ("openat2", "EIO"),
         ("flock", "ENOLCK"),
