@@ -136,6 +136,34 @@ fn of_ptp_with_iptables() -> Result<()> {
     found(4, "iptables", "ptp")
 }
 
+/// A link in the container ends with it: what the native tap plugin leaves on the node are its addresses.
+#[test]
+fn of_tap() -> Result<()> {
+    if !postern_tests::kernel::has_or_says("tap")? {
+        return Ok(());
+    }
+    let mut config = config(14, "nftables");
+    merge(
+        &mut config,
+        &json!({"name": "native-tap", "type": "tap", "owner": 0, "group": 0, "bridge": null, "ipMasq": null, "macspoofchk": null}),
+    );
+    let node = Node::new()?;
+    attach(&node, "alive", &config)?;
+    age(&node)?;
+    ensure!(adopt(&node, "find")?.is_empty(), "everything is in use");
+    let before = picture(&node)?;
+    attach(&node, "dead", &config)?;
+    node.remove_container("dead")?;
+    age(&node)?;
+    let lease = "lease native-tap/dead/eth0: no live namespace has its address";
+    ensure!(adopt(&node, "find")? == [lease, lease], "{:?}", adopt(&node, "find")?);
+    adopt(&node, "remove")?;
+    let mismatches = compare(&before, &picture(&node)?);
+    ensure!(mismatches.is_empty(), "{mismatches:?}");
+    ensure!(node.sh_in("alive", "ip -o link")?.contains("eth0"), "the living container's tap is gone");
+    call(&node, "DEL", "alive", &config).map(drop)
+}
+
 /// Calls a whole list: bridge, portmap and firewall, by the plugins of a directory.
 fn whole(node: &Node, bin: &Path, container: &str, config: &Value, port: u16) -> Result<()> {
     let text = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -162,12 +162,32 @@ fn users_that_the_host_does_not_have() -> Result<()> {
         (json!({"owner": 4_294_967_295_u32}), "failed to create tap: owner 4294967295: invalid argument"),
         (json!({"mac": "01:00:5e:00:00:01"}), "failed to create tap: address 01:00:5e:00:00:01: cannot assign"),
         (json!({"mtu": 65535}), "failed to set MTU 65535 of the tap: invalid argument"),
-        (json!({"selinuxContext": "system_u:object_r:x_t:s0"}), "failed set socket label: "),
+        (
+            json!({"selinuxContext": "system_u:object_r:x_t:s0"}),
+            "failed set socket label: write /proc/thread-self/attr/exec: invalid argument",
+        ),
     ] {
         place.refused(&network(&keys), 999, words).with_context(|| keys.to_string())?;
         let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
         ensure!(left.is_empty(), "{keys} leaves {}", left.join("\n"));
     }
+    Ok(())
+}
+
+/// STATUS makes no tap, and says if the node has the context.
+#[test]
+fn status_is_about_the_file_and_the_context() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let status = |keys: Value| -> Result<Answer> {
+        place.node.call(&Call::new(&plugin_bin()?, "tap", "STATUS", network(&keys).to_string()))
+    };
+    let before = place.snapshot()?;
+    status(json!({}))?.success()?;
+    let refusal = Refusal::of(&status(json!({"selinuxContext": "system_u:object_r:x_t:s0"}))?)?;
+    refusal.expect(50, "failed set socket label: write /proc/thread-self/attr/exec: invalid argument")?;
+    ensure!(refusal.text.contains("leave `selinuxContext` out"), "no way out: {}", refusal.text);
+    let changed: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
+    ensure!(changed.is_empty(), "{}", changed.join("\n"));
     Ok(())
 }
 
@@ -185,6 +205,14 @@ fn a_host_without_the_file_for_taps() -> Result<()> {
     ensure!(refusal.text.contains("mknod /dev/net/tun c 10 200"), "no way out: {}", refusal.text);
     let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
     ensure!(left.is_empty(), "{}", left.join("\n"));
+    // A plugin that can make no tap is not ready.
+    let status = |keys: Value| -> Result<Refusal> {
+        let call = Call::new(&plugin_bin()?, "tap", "STATUS", network(&keys).to_string());
+        Refusal::of(&place.node.call(&call)?)
+    };
+    let refusal = status(json!({}))?;
+    refusal.expect(50, "failed to create tap: open /dev/net/tun: no such file or directory")?;
+    ensure!(refusal.text.contains("modprobe tun"), "no way out: {}", refusal.text);
     let doctor = place.node.sh(&format!("{} doctor || [ $? = 3 ]", plugin_bin()?.join("postern").display()))?;
     ensure!(doctor.contains("taps") && doctor.contains("/dev/net/tun"), "{doctor}");
     Ok(())

@@ -179,6 +179,9 @@ pub(crate) fn tap_options(settings: &values::TapSettings) -> tap::Options {
     if settings.vnet_header {
         made.set_vnet_header();
     }
+    if let Some(context) = &settings.selinux_context {
+        made.set_selinux_context(context);
+    }
     made
 }
 

@@ -65,15 +65,9 @@ impl Config {
     /// # Errors
     /// Code 999 for what no tap can have.
     pub fn settings(&self) -> Result<TapSettings, Error> {
-        if let Some(context) = &self.selinux {
-            return Err(Error::new(format!(
-                "failed set socket label: a tap gets no SELinux context here, and the network wants \"{context}\"; leave \
-                 `selinuxContext` out, or use the native plugin for this network"
-            )));
-        }
         let mtu = u32::try_from(self.mtu).map_err(|_| Error::new(format!("invalid MTU {}", self.mtu)))?;
-        // As natively: with user and group another way of making it is taken, which leaves other first settings.
-        let direct = self.owner.is_some() && self.group.is_some();
+        // As natively: with user and group but no context another way of making it is taken, which leaves other first settings.
+        let direct = self.owner.is_some() && self.group.is_some() && self.selinux.is_none();
         Ok(TapSettings {
             mtu: Some(mtu).filter(|mtu| *mtu > 0),
             mac: self.mac.as_deref().map(address).transpose()?,
@@ -82,6 +76,7 @@ impl Config {
             multi_queue: self.multi_queue,
             packet_information: direct && !self.multi_queue,
             vnet_header: direct,
+            selinux_context: self.selinux.clone(),
         })
     }
 }

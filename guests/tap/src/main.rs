@@ -7,7 +7,7 @@
 //! | `mac` | random | address of the link; `CNI_ARGS` `MAC` goes before it, and `runtimeConfig.mac` before both |
 //! | `owner`, `group` | none | user ID and group ID that may open the tap; without both everybody in the container may |
 //! | `bridge` | none | the bridge in the container that the tap is a port of; it must be there |
-//! | `selinuxContext` | none | refused: the host gives taps no context |
+//! | `selinuxContext` | the host's | SELinux context of the tap; a node without SELinux refuses it |
 //! | `ipam` | none | with it the attachment has addresses |
 //! | `dns` | none | in the result as it is: what IPAM says is dropped |
 //!

@@ -61,6 +61,20 @@ fn every_key_reaches_the_link() {
     }
 }
 
+/// Keys of the list are found in any case, as natively. An empty context is none.
+#[test]
+fn the_context_reaches_the_link() {
+    for (keys, expected) in [
+        (r#","selinuxContext":"a:b:c:s0""#, r#"selinux_context: Some("a:b:c:s0")"#),
+        (r#","selinuxcontext":"a:b:c:s0""#, r#"selinux_context: Some("a:b:c:s0")"#),
+        (r#","selinuxContext":"""#, "selinux_context: None"),
+    ] {
+        fake::install(Kernel::with_ipam(V4));
+        call("ADD", keys).unwrap();
+        assert!(asked().contains(expected), "{keys}: {}", asked());
+    }
+}
+
 /// The native plugin takes another way with both.
 #[test]
 fn owner_and_group_together_change_the_first_settings() {
@@ -69,6 +83,7 @@ fn owner_and_group_together_change_the_first_settings() {
         (r#","group":0"#, false, false),
         (r#","owner":0,"group":0"#, true, true),
         (r#","owner":0,"group":0,"multiQueue":true"#, false, true),
+        (r#","owner":0,"group":0,"selinuxContext":"a:b:c:s0""#, false, false),
     ] {
         fake::install(Kernel::with_ipam(V4));
         call("ADD", keys).unwrap();
@@ -110,8 +125,7 @@ fn everything_that_is_refused_before_anything_is_made() {
         (r#","mtu":-1"#, "invalid MTU -1"),
         (r#","mac":"x""#, "invalid args x for MAC addr"),
         (r#","mac":"02:00:00:00:00:00:00:01""#, "it must have 6 bytes"),
-        (r#","selinuxContext":"a:b:c:s0""#, "failed set socket label: "),
-        (r#","selinuxcontext":"a:b:c:s0""#, "failed set socket label: "),
+        (r#","selinuxContext":7"#, "failed to load netconf: json: cannot unmarshal number"),
         (
             r#","owner":-1"#,
             "failed to load netconf: json: cannot unmarshal number -1 into Go struct field NetConf.owner of type uint32",

@@ -329,6 +329,10 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|called| called == postern_gate::tap::NAME) {
+        postern_gate::tap::main();
+        return ExitCode::SUCCESS;
+    }
     // A process that ignores SIGCHLD would not learn the exit statuses of the programs that it starts.
     postern_gate::put_right();
     std::panic::set_hook(Box::new(|panic| {

@@ -34,6 +34,7 @@ use postern_policy::Policy;
 use postern_policy::capability::firewall::is_zone;
 use postern_state::{Dir, Record, is_trusted_way, kind};
 use postern_types::{Capability, OpError};
+use std::borrow::Cow;
 use std::fs::remove_dir;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -46,8 +47,8 @@ struct Needs {
     legacy: bool,
     /// Netlink and sysctls.
     network: bool,
-    /// True if this run may make a tap.
-    tap: bool,
+    /// The SELinux context of the tap, if this run may make one and it is to have one.
+    tap: Option<Option<String>>,
     /// True if it may bring a device of the node home.
     device: bool,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
@@ -159,14 +160,14 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
         }
         false => Arc::clone(&confinement),
     };
-    let tap = if needs.tap { Some(confined(calls_with_tap(pids))?) } else { None };
+    let tap = if needs.tap.is_some() { Some(confined(calls_with_tap(pids))?) } else { None };
     if let Some(namespace) = namespace {
         // It is opened while /proc can be reached: new links are made in it.
         session.home().map_err(|error| failed(&error))?;
         // Only the thread that makes the tap has the requests for that.
         let inside = tap.unwrap_or_else(|| Arc::clone(&confinement));
         let confine = move || inside.apply().map_err(|error| error.to_string());
-        session.enter(namespace, needs.tap, confine).map_err(|error| failed(&error))?;
+        session.enter(namespace, needs.tap.clone(), confine).map_err(|error| failed(&error))?;
     }
     if session.request.verb == Verb::Gc {
         // Devices of the node are moved back there.
@@ -204,7 +205,8 @@ impl Needs {
 
     /// True if it takes a process that starts programs, or makes calls on the message bus.
     fn has_helper(&self) -> bool {
-        !self.programs.is_empty() || self.bus && Bus::locate(self.zones.clone()).is_some()
+        // A tap may take one too.
+        self.tap.is_some() || !self.programs.is_empty() || self.bus && Bus::locate(self.zones.clone()).is_some()
     }
 
     /// Checks that an ADD can write its leases.
@@ -215,12 +217,12 @@ impl Needs {
         }
     }
 
-    /// Adds the needs of another plugin, which has no helper.
+    /// Adds the needs of another plugin, which has no helper and makes no tap.
     fn merge(&mut self, other: Self) {
         let Self {
             legacy,
             network,
-            tap,
+            tap: _,
             device,
             leases,
             backups,
@@ -233,7 +235,6 @@ impl Needs {
         } = other;
         self.legacy |= legacy;
         self.network |= network;
-        self.tap |= tap;
         self.device |= device;
         self.leases.extend(leases);
         self.backups.extend(backups);
@@ -311,7 +312,10 @@ impl Needs {
                 self.device |= matches!(session.request.verb, Verb::Add | Verb::Del | Verb::Gc);
             }
             // Only an ADD makes one.
-            Need::Tap => (self.network, self.tap) = (true, session.request.verb == Verb::Add),
+            Need::Tap(context) => {
+                let makes = session.request.verb == Verb::Add;
+                (self.network, self.tap) = (true, makes.then(|| context.map(Cow::into_owned)));
+            }
             Need::Iptables | Need::HostPorts => {
                 self.network = true;
                 // Its error is reported if the rules of this run depend on it.

@@ -57,6 +57,7 @@ mod session;
 pub mod shell;
 mod status;
 pub mod streams;
+pub mod tap;
 mod unrecorded;
 pub mod upkeep;
 

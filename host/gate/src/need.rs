@@ -33,8 +33,8 @@ pub enum Need<'a> {
         /// The directory.
         directory: Option<Cow<'a, str>>,
     },
-    /// `/dev/net/tun` for one tap, in the container's namespace.
-    Tap,
+    /// `/dev/net/tun` for one tap, in the container's namespace; and a process in this SELinux context, if there is one.
+    Tap(Option<Cow<'a, str>>),
     /// A file, to be read.
     File(Cow<'a, str>),
     /// A native IPAM program.

@@ -158,6 +158,7 @@ pub(crate) fn perform(
     made.tidy();
     if outcome.is_ok() && verb == Verb::Add {
         session.runner = Rc::new(NoPrograms);
+        session.leave();
         launcher.dismiss();
         if is_alone {
             // A runtime accepts the answer only when this process has ended. So slow work is done before the last
@@ -280,7 +281,7 @@ pub(crate) fn del_without_plugin(
     // For a chained plugin only its own section is removed: the attachment's other plugins are called after it.
     let section = (!session.owns_link).then(|| session.section());
     match namespace {
-        Ok(Some(namespace)) => match session.enter(namespace, false, || Ok(())) {
+        Ok(Some(namespace)) => match session.enter(namespace, None, || Ok(())) {
             // The record is enough if the kernel refuses a thread.
             Err(error) if session.record().is_some() => NoContainer::Hidden(internal(error)).accept(&mut session),
             entered => entered.map_err(internal)?,

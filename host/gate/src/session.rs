@@ -403,20 +403,29 @@ impl Session {
         self.deadline = deadline;
     }
 
-    /// Starts the thread that lives in the container's namespace, confined by `confine`. With `tap` it can make one tap.
+    /// Starts the thread that lives in the container's namespace, confined by `confine`. With `tap` it can make one tap, in
+    /// that SELinux context if there is one.
     ///
     /// # Errors
     /// The kernel refuses a thread.
     pub fn enter(
         &mut self,
         namespace: Namespace,
-        tap: bool,
+        tap: Option<Option<String>>,
         confine: impl FnOnce() -> Result<(), String> + Send + 'static,
     ) -> Result<(), OpError> {
-        let worker = if tap { Worker::start_with_tap(&namespace, confine) } else { Worker::start(&namespace, confine) };
+        let worker = match tap {
+            Some(context) => Worker::start_with_tap(&namespace, context, confine),
+            None => Worker::start(&namespace, confine),
+        };
         self.worker = Some(Rc::new(worker.map_err(kernel_error)?));
         self.namespace = Some(Rc::new(namespace));
         Ok(())
+    }
+
+    /// Ends that thread, and with it the process that would have made a tap.
+    pub fn leave(&mut self) {
+        self.worker = None;
     }
 
     /// Returns the container's namespace itself, for questions to the kernel.

@@ -5,7 +5,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use crate::capability::facts::Needed;
-use crate::capability::{facts, leases};
+use crate::capability::{self, facts, leases};
 use crate::disk;
 use crate::errors::kernel_error;
 use crate::packet_filter;
@@ -41,6 +41,7 @@ pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<()
     }
     forwards(session, policy)?;
     bridge(session, &granted)?;
+    tap(&granted)?;
     let written = |directory: &Path| {
         disk::writable(directory).map_err(|error| Error { code: code::PLUGIN_NOT_AVAILABLE, ..error })
     };
@@ -145,6 +146,15 @@ fn has_nftables(session: &Session, what: &str) -> Result<(), Error> {
     let mut nft = session.nft().map_err(|error| missing(error.to_string()))?;
     match nft.is_absent() {
         true => Err(missing("the kernel has no nf_tables".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Checks that the host could make the network's tap. It makes none.
+fn tap(granted: &Granted) -> Result<(), Error> {
+    match granted.makes_taps() {
+        true => postern_kernel::tap::can_be_made(granted.tap_context().as_deref())
+            .map_err(|error| refused(capability::tap::not_ready(error))),
         false => Ok(()),
     }
 }

@@ -20,6 +20,7 @@ mod route;
 mod rule;
 pub mod sysctl;
 pub mod tap;
+mod tap_maker;
 pub mod tcx;
 mod worker;
 

@@ -4,10 +4,13 @@
 
 use crate::error::{Result, Subject};
 use crate::link::is_link_name;
+use crate::tap_maker::{REQUEST, TapMaker, serve, try_context};
 use nix::errno::Errno;
 use nix::libc;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
+
+pub use crate::tap_maker::{EXEC_CONTEXT, NAME};
 
 /// The file that makes taps.
 pub const TUN: &str = "/dev/net/tun";
@@ -63,6 +66,20 @@ struct Named {
 const _: () = assert!(size_of::<Named>() == size_of::<libc::ifreq>(), "the kernel copies a whole ifreq");
 
 impl Named {
+    /// Returns its bytes, as the kernel reads them.
+    fn bytes(&self) -> [u8; REQUEST] {
+        let mut bytes = [0; REQUEST];
+        bytes.iter_mut().zip(self.name.iter().chain(&self.value)).for_each(|(to, byte)| *to = *byte);
+        bytes
+    }
+
+    /// Returns the request with these bytes.
+    fn of_bytes(bytes: [u8; REQUEST]) -> Self {
+        let mut request = Self { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+        request.name.iter_mut().chain(&mut request.value).zip(bytes).for_each(|(to, byte)| *to = byte);
+        request
+    }
+
     fn new(name: &str, parts: &[&[u8]]) -> Self {
         let mut request = Self { name: [0; libc::IFNAMSIZ], value: [0; 24] };
         request.name.iter_mut().zip(name.bytes()).for_each(|(to, byte)| *to = byte);
@@ -74,34 +91,83 @@ impl Named {
 
 /// An open `/dev/net/tun`. A tap that it made is gone when it is closed, unless that was to be kept.
 #[derive(Debug)]
-pub(crate) struct TapFile(File);
+pub(crate) struct TapFile {
+    file: File,
+    /// The process that makes the tap, if it is to have another SELinux context than this one.
+    maker: Option<TapMaker>,
+    /// The users and the groups of this user namespace.
+    ids: [Ids; 2],
+}
 
-impl TapFile {
-    /// Opens the file for the calling thread's namespace.
-    ///
-    /// # Errors
-    /// `ENOENT`: there is no such file; `ENODEV` or `ENXIO`: the kernel has no taps; `EACCES`, `EPERM`.
-    pub(crate) fn open() -> Result<Self> {
-        let opened = OpenOptions::new().read(true).write(true).open(TUN);
-        opened.map(Self).map_err(|error| Subject { operation: "open", object: &TUN }.failed(&error))
+/// The IDs that a user namespace has: first ones and lengths. `None`: they can't be read.
+#[derive(Debug)]
+struct Ids(Option<Vec<(u32, u32)>>);
+
+impl Ids {
+    /// Reads a map of user_namespaces(7).
+    fn read(path: &str) -> Self {
+        Self(fs::read_to_string(path).ok().map(|text| Self::parse(&text)))
     }
 
-    /// Makes a tap, down. It is not yet persistent.
+    fn parse(map: &str) -> Vec<(u32, u32)> {
+        let entry = |line: &str| {
+            let mut numbers = line.split_ascii_whitespace().map(|number| number.parse().ok());
+            Some((numbers.next()??, numbers.nth(1)??))
+        };
+        map.lines().filter_map(entry).collect()
+    }
+
+    /// Checks that an ID is there. The kernel would say so only when there is a tap.
+    fn check(&self, id: Option<u32>, operation: &'static str) -> Result<()> {
+        let (Some(id), Some(map)) = (id, &self.0) else { return Ok(()) };
+        match map.iter().any(|(first, count)| id.checked_sub(*first).is_some_and(|at| at < *count)) {
+            true => Ok(()),
+            false => {
+                Err(Subject { operation, object: &id }.invalid("the user namespace of the runtime does not have it"))
+            }
+        }
+    }
+}
+
+const SET_OWNER: &str = "set owner of tap";
+const SET_GROUP: &str = "set group of tap";
+
+impl TapFile {
+    /// Opens the file for the calling thread's namespace, for a tap with this SELinux context.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such file; `ENODEV` or `ENXIO`: the kernel has no taps; `EACCES`, `EPERM`; those of
+    /// [`TapMaker::start`].
+    pub(crate) fn open(context: Option<&str>) -> Result<Self> {
+        let opened = OpenOptions::new().read(true).write(true).open(TUN);
+        let file = opened.map_err(|error| Subject { operation: "open", object: &TUN }.failed(&error))?;
+        let maker = context.map(|context| TapMaker::start(&file, context)).transpose()?;
+        Ok(Self { file, maker, ids: ["uid", "gid"].map(|kind| Ids::read(&format!("/proc/thread-self/{kind}_map"))) })
+    }
+
+    /// Makes a tap, down. It is not yet persistent. None is made for a user or group that is not there.
     ///
     /// # Errors
     /// `EBUSY` or `EEXIST` if the name is taken, `EINVAL` for a bad name, and for a user or group that this user namespace does
     /// not have; `EADDRNOTAVAIL` for an address that is not unicast, `EPERM` without `CAP_NET_ADMIN` over the namespace.
-    pub(crate) fn make(&self, spec: &TapSpec) -> Result<()> {
+    pub(crate) fn make(&mut self, spec: &TapSpec) -> Result<()> {
         let subject = Subject { operation: "create tap", object: &spec.name };
         if !is_link_name(&spec.name) {
             return Err(subject.invalid("no link can have this name"));
         }
-        self.name(subject, libc::TUNSETIFF, Named::new(&spec.name, &[&spec.flags().to_ne_bytes()]))?;
+        let [users, groups] = &self.ids;
+        users.check(spec.owner, SET_OWNER)?;
+        groups.check(spec.group, SET_GROUP)?;
+        let named = Named::new(&spec.name, &[&spec.flags().to_ne_bytes()]);
+        match self.maker.take() {
+            Some(maker) => maker.make(subject, &named.bytes())?,
+            None => self.name(subject, libc::TUNSETIFF, named)?,
+        }
         if let Some(owner) = spec.owner {
-            self.number(Subject { operation: "set owner of tap", object: &owner }, libc::TUNSETOWNER, owner)?;
+            self.number(Subject { operation: SET_OWNER, object: &owner }, libc::TUNSETOWNER, owner)?;
         }
         if let Some(group) = spec.group {
-            self.number(Subject { operation: "set group of tap", object: &group }, libc::TUNSETGROUP, group)?;
+            self.number(Subject { operation: SET_GROUP, object: &group }, libc::TUNSETGROUP, group)?;
         }
         let address = Named::new("", &[&ETHERNET.to_ne_bytes(), &spec.mac]);
         let subject = Subject { operation: "set address of", object: &spec.name };
@@ -116,15 +182,50 @@ impl TapFile {
         self.number(Subject { operation: "keep", object: &"tap" }, libc::TUNSETPERSIST, 1)
     }
 
-    fn name(&self, subject: Subject<'_>, request: libc::Ioctl, mut value: Named) -> Result<()> {
-        // SAFETY: each of these requests reads one `ifreq` and writes one back. `value` is as large, and lives until then.
-        let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), request, &raw mut value) };
-        Errno::result(answer).map(drop).map_err(|errno| subject.refused(errno as i32, None))
+    fn name(&self, subject: Subject<'_>, request: libc::Ioctl, value: Named) -> Result<()> {
+        ask(&self.file, request, value).map_err(|errno| subject.refused(errno as i32, None))
     }
 
     fn number(&self, subject: Subject<'_>, request: libc::Ioctl, value: u32) -> Result<()> {
         // SAFETY: these requests take their argument as a number, and touch no memory of this process.
-        let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), request, libc::c_ulong::from(value)) };
+        let answer = unsafe { libc::ioctl(self.file.as_raw_fd(), request, libc::c_ulong::from(value)) };
         Errno::result(answer).map(drop).map_err(|errno| subject.refused(errno as i32, None))
+    }
+}
+
+fn ask(file: &impl AsRawFd, request: libc::Ioctl, mut value: Named) -> nix::Result<()> {
+    // SAFETY: each of these requests reads one `ifreq` and writes one back. `value` is as large, and lives until then.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, &raw mut value) };
+    Errno::result(answer).map(drop)
+}
+
+/// Makes one tap for the process that started this one as [`NAME`], in this one's SELinux context. The file of the tap is
+/// standard error.
+pub fn make_for_another() {
+    serve(|bytes| ask(&std::io::stderr(), libc::TUNSETIFF, Named::of_bytes(bytes)));
+}
+
+/// Tries if a tap can be made, with this SELinux context if there is one. Makes none.
+///
+/// # Errors
+/// As [`crate::Worker::make_tap`], with the operations `open` and `set context`.
+pub fn can_be_made(context: Option<&str>) -> Result<()> {
+    TapFile::open(None)?;
+    context.map_or(Ok(()), try_context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_a_user_namespace() {
+        let has = |map: &str, id| Ids(Some(Ids::parse(map))).check(Some(id), SET_OWNER).is_ok();
+        let all = "         0          0 4294967295\n";
+        assert!(has(all, 0) && has(all, u32::MAX - 1) && !has(all, u32::MAX));
+        let rootless = "0 1000 1\n1 100000 65536\n";
+        assert!(has(rootless, 0) && has(rootless, 65_536) && !has(rootless, 65_537));
+        assert!(!has("5 0 1\n", 4) && !has("", 0) && !has("x y z\n", 0));
+        assert!(Ids(None).check(Some(7), SET_OWNER).is_ok() && Ids(Some(Vec::new())).check(None, SET_OWNER).is_ok());
     }
 }

@@ -47,23 +47,26 @@ impl Worker {
         namespace: &Namespace,
         confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
     ) -> Result<Self> {
-        Self::start_for(namespace, false, confine)
+        Self::start_for(namespace, None, confine)
     }
 
-    /// As [`Worker::start`]. The thread opens `/dev/net/tun` before it is confined, for one tap.
+    /// As [`Worker::start`]. The thread opens `/dev/net/tun` before it is confined, for one tap. If that is to have an SELinux
+    /// context, the thread also starts this program as [`crate::tap::NAME`], whose `main` has to call
+    /// [`crate::tap::make_for_another`].
     ///
     /// # Errors
-    /// As [`Worker::start`]. If the file can't be opened, [`Worker::make_tap`] returns that error.
+    /// As [`Worker::start`]. If the file can't be opened or the program not be started, [`Worker::make_tap`] returns that error.
     pub fn start_with_tap(
         namespace: &Namespace,
+        context: Option<String>,
         confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
     ) -> Result<Self> {
-        Self::start_for(namespace, true, confine)
+        Self::start_for(namespace, Some(context), confine)
     }
 
     fn start_for(
         namespace: &Namespace,
-        has_tap: bool,
+        tap: Option<Option<String>>,
         confine: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
     ) -> Result<Self> {
         let path = namespace.path().to_owned();
@@ -74,7 +77,7 @@ impl Worker {
         let name = path.clone();
         thread::Builder::new()
             .name("namespace".to_owned())
-            .spawn(move || live(fd, &name, has_tap, confine, &ready, &assigned))
+            .spawn(move || live(fd, &name, tap, confine, &ready, &assigned))
             .map_err(|error| subject.failed(&error))?;
         Ok(Self { path, opened, netlink: OnceCell::new(), jobs })
     }
@@ -140,7 +143,7 @@ impl Worker {
     /// Makes a tap in the namespace, down. It is gone when the thread ends, until [`Worker::keep_tap`].
     ///
     /// # Errors
-    /// That of opening `/dev/net/tun`, with the operation `open`; `EBUSY` or `EEXIST` if the name is taken; `EINVAL` for a bad
+    /// That of opening `/dev/net/tun`, with the operation `open`; those of a context, with `set context` and `start in context`; `EBUSY` or `EEXIST` if the name is taken; `EINVAL` for a bad
     /// name, and for a user or group that the thread's user namespace does not have, with their operations; `EADDRNOTAVAIL`
     /// for an address that is not unicast; `EBADFD` for a second tap.
     pub fn make_tap(&self, spec: &TapSpec) -> Result<()> {
@@ -172,7 +175,7 @@ impl Worker {
 fn live(
     namespace: OwnedFd,
     path: &str,
-    has_tap: bool,
+    tap: Option<Option<String>>,
     confine: impl FnOnce() -> std::result::Result<(), String>,
     ready: &Sender<Result<Netlink>>,
     assigned: &Receiver<Job>,
@@ -180,7 +183,7 @@ fn live(
     let entered = setns(&namespace, CloneFlags::CLONE_NEWNET)
         .map_err(|errno| Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None));
     drop(namespace);
-    let mut unused = (has_tap && entered.is_ok()).then(TapFile::open);
+    let mut unused = tap.filter(|_| entered.is_ok()).map(|context| TapFile::open(context.as_deref()));
     let mut made = None;
     let confined = entered.and_then(|()| {
         confine().map_err(|reason| Subject { operation: "confine thread in", object: &path }.broken(reason))
@@ -200,7 +203,7 @@ fn live(
             Job::MakeTap(spec, answer) => {
                 let file = unused.take().unwrap_or_else(|| Err(no_tap("create")));
                 // A file that failed is closed, and with it what it had made.
-                let outcome = file.and_then(|file| file.make(&spec).map(|()| made = Some(file)));
+                let outcome = file.and_then(|mut file| file.make(&spec).map(|()| made = Some(file)));
                 drop(answer.send(outcome));
             }
             Job::KeepTap(answer) => {

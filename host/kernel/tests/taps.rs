@@ -36,7 +36,7 @@ fn a_tap_stays_only_if_it_is_kept() {
     }
     isolated(|| {
         let container = Container::new();
-        let start = || Worker::start_with_tap(&container.namespace, || Ok(())).unwrap();
+        let start = || Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
         let look = Worker::start(&container.namespace, || Ok(())).unwrap();
         let worker = start();
         worker.make_tap(&spec()).unwrap();
@@ -77,6 +77,28 @@ fn failures_name_what_failed_and_leave_nothing() {
     isolated(|| {
         let container = Container::new();
         let look = Worker::start(&container.namespace, || Ok(())).unwrap();
+        // The kernel numbers links one after the other.
+        let next = || {
+            let worker = Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
+            worker.make_tap(&spec()).unwrap();
+            let index = link(look.netlink().unwrap(), "eth0").index;
+            drop(worker);
+            while look.netlink().unwrap().link_by_name("eth0").unwrap().is_some() {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            index
+        };
+        let first = next();
+        for (changed, operation) in [
+            (TapSpec { owner: Some(1000), ..spec() }, "set owner of tap"),
+            (TapSpec { owner: Some(0), group: Some(1000), ..spec() }, "set group of tap"),
+        ] {
+            let worker = Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
+            let error = worker.make_tap(&changed).unwrap_err();
+            assert!(error.is(Errno::EINVAL) && error.operation == operation, "{error}");
+            assert!(error.message.ends_with("the user namespace of the runtime does not have it"), "{error}");
+        }
+        assert_eq!(next(), first + 1, "a tap was made for a user that is not there");
         for (changed, errno, operation) in [
             (TapSpec { owner: Some(1000), ..spec() }, Errno::EINVAL, "set owner of tap"),
             (TapSpec { owner: Some(u32::MAX), ..spec() }, Errno::EINVAL, "set owner of tap"),
@@ -85,7 +107,7 @@ fn failures_name_what_failed_and_leave_nothing() {
             (TapSpec { name: "tap%d".to_owned(), ..spec() }, Errno::EINVAL, "create tap"),
             (TapSpec { name: "x".repeat(16), ..spec() }, Errno::EINVAL, "create tap"),
         ] {
-            let worker = Worker::start_with_tap(&container.namespace, || Ok(())).unwrap();
+            let worker = Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
             let error = worker.make_tap(&changed).unwrap_err();
             assert!(error.is(errno) && error.operation == operation, "{error}");
             assert_eq!(look.netlink().unwrap().links().unwrap().len(), 1, "{error}");
@@ -93,7 +115,7 @@ fn failures_name_what_failed_and_leave_nothing() {
         // A thread that was not asked to has no descriptor.
         assert!(look.make_tap(&spec()).unwrap_err().is(Errno::EBADFD));
         run("mount", "-t tmpfs none /dev/net");
-        let worker = Worker::start_with_tap(&container.namespace, || Ok(())).unwrap();
+        let worker = Worker::start_with_tap(&container.namespace, None, || Ok(())).unwrap();
         let error = worker.make_tap(&spec()).unwrap_err();
         assert!(error.is(Errno::ENOENT) && error.operation == "open", "{error}");
         run("umount", "/dev/net");

@@ -59,6 +59,8 @@ pub enum Kind {
     Sysctl,
     /// A number of 0 or more.
     Number,
+    /// An SELinux context; the node knows which there are.
+    SelinuxContext,
 }
 
 /// The number of values that a key takes.
@@ -208,6 +210,7 @@ impl Kind {
             Self::Gateway => parse_ip(text).is_ok() || parse_cidr(text).is_ok(),
             Self::Sysctl => !text.contains('/') && is_key(text),
             Self::Number => text.parse::<u32>().is_ok(),
+            Self::SelinuxContext => !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) && !open,
         };
         if good { Ok(()) } else { Err(self.is_not(text)) }
     }
@@ -247,6 +250,7 @@ impl Kind {
                  object with `subnet`"
             }
             Self::Sysctl => "kernel setting: it can be \"net.core.somaxconn\"; `*` is any part of it",
+            Self::SelinuxContext => "SELinux context: it can be \"system_u:object_r:container_t:s0\"",
             Self::Number => "number: it can be \"0\" to \"4294967295\"",
             Self::Address => "address: it can be a CIDR, \"10.1.2.3/24\", or a whole network, \"10.1.0.0/16\"",
             Self::Gateway => {
@@ -263,7 +267,7 @@ mod tests {
 
     #[test]
     fn every_kind_says_what_is_possible() {
-        let cases: [(Kind, &[&str], &[&str], &str); 22] = [
+        let cases: [(Kind, &[&str], &[&str], &str); 23] = [
             (
                 Kind::IpvlanMode,
                 &["l2", "l3s", "${config.mode | l2}"],
@@ -281,6 +285,12 @@ mod tests {
                 ],
                 &["", "*", "net", "kernel.*", "net/core/x", "net..x", "kernel.${config.x}", "${config.x | vm.x}"],
                 "\"net.core.somaxconn\"",
+            ),
+            (
+                Kind::SelinuxContext,
+                &["system_u:object_r:container_t:s0:c1,c2", "${config.selinuxContext}"],
+                &["", "a b", "a:b:*", "a\nb"],
+                "system_u:object_r",
             ),
             (Kind::Number, &["0", "4294967295"], &["", "-1", "4294967296", "*", "x"], "\"0\" to"),
             (

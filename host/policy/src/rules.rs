@@ -336,6 +336,17 @@ mod tests {
         let mtu = TapSettings { mtu: Some(1400), ..TapSettings::default() };
         assert!(create("{}", mtu.clone()).unwrap_err().contains("with MTU 1400"));
         assert_eq!(create(r#"{"mtu":1400}"#, mtu), Ok("tap"));
+        let labelled = |config, context: Option<&str>| {
+            let policy = "[grant.tap]\nselinux-context = \"${config.selinuxContext}\"";
+            let settings = TapSettings { selinux_context: context.map(str::to_owned), ..TapSettings::default() };
+            decided(policy, config, &ops::Tap::Create { settings }.into())
+        };
+        let config = r#"{"selinuxContext":"u:r:a_t:s0"}"#;
+        assert_eq!(labelled(config, Some("u:r:a_t:s0")), Ok("tap"));
+        assert_eq!(labelled("{}", None), Ok("tap"));
+        assert!(labelled(config, None).unwrap_err().contains("tap.create without SELinux context"));
+        assert!(labelled(config, Some("u:r:b_t:s0")).unwrap_err().contains("with SELinux context u:r:b_t:s0"));
+        assert!(labelled("{}", Some("u:r:a_t:s0")).is_err());
         let join = |config, bridge: &str| {
             decided(policy, config, &ops::Tap::Join { link: 0, bridge: bridge.to_owned() }.into())
         };

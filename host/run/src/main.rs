@@ -10,6 +10,7 @@ use postern_cni::Error;
 use postern_gate::Engine;
 use postern_gate::plugin_file::{HOST, OPTION};
 use postern_gate::streams;
+use postern_gate::tap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -23,6 +24,10 @@ const SIBLING: &str = "postern-admin";
 fn main() {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_default();
+    if called == tap::NAME {
+        tap::main();
+        return;
+    }
     let first = arguments.next();
     let option = first.as_ref().and_then(|first| first.to_string_lossy().strip_prefix(OPTION).map(str::to_owned));
     // The option has priority over the name of the program, which is then the host executable's own, and over the

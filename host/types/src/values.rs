@@ -288,6 +288,9 @@ pub struct TapSettings {
     pub packet_information: bool,
     /// `IFF_VNET_HDR`: a header for offloads in front of each frame.
     pub vnet_header: bool,
+    /// The SELinux context; `None` is that of the host process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selinux_context: Option<String>,
 }
 
 /// The key by which a network's configuration names a device of the node.

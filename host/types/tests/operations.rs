@@ -111,6 +111,7 @@ fn samples() -> Vec<Operation> {
                 multi_queue: true,
                 packet_information: true,
                 vnet_header: true,
+                selinux_context: Some("system_u:object_r:container_t:s0".to_owned()),
             },
         }
         .into(),

@@ -35,6 +35,12 @@ fn taps_that_are_not_granted() -> Result<()> {
         steps("for everybody", &[&plain]).policy(of_zero).ends(110, "tap.create without owner"),
         steps("for another user", &[&with(json!({"owner": 1000}))]).policy(of_zero).ends(110, "with owner 1000"),
         steps("for a group too", &[&with(json!({"owner": 0, "group": 0}))]).policy(of_zero).ends(110, "with group 0"),
+        steps("in a context", &[&with(json!({"owner": 0, "selinux_context": "system_u:system_r:init_t:s0"}))])
+            .policy(of_zero)
+            .ends(110, "with SELinux context system_u:system_r:init_t:s0"),
+        steps("in the host's context", &[&plain])
+            .policy("[grant.tap]\nselinux-context = \"u:r:tap_t:s0\"")
+            .ends(110, "tap.create without SELinux context"),
         steps("for a user where none is named", &[&with(json!({"owner": 0}))])
             .policy("[grant.tap]")
             .ends(110, "with owner 0"),
@@ -78,6 +84,14 @@ fn taps_beside_what_is_there() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.operator_policy("rogue", "[grant.tap]\nbridges = [\"*\"]")?;
     let plain = create(&json!({}));
+    // A user that nobody is, who would be the kernel's "nobody" or everybody.
+    attacked.operator_policy("rogue", "[grant.tap]\nowners = [\"1000\", \"4294967295\"]")?;
+    for owner in [1000, u32::MAX] {
+        let answer = rogue("for nobody", &format!("[{}]", create(&json!({"owner": owner})))).call(&attacked)?;
+        Refusal::of(&answer)?.expect(999, "the user namespace of the runtime does not have it")?;
+        ensure!(!attacked.node().sh_in("c1", "ip -o link")?.contains("eth0"), "a tap is left");
+    }
+    attacked.operator_policy("rogue", "[grant.tap]\nbridges = [\"*\"]")?;
     each(
         [
             // The thread has a descriptor for one tap. A second one under another name can't even be asked for.

@@ -21,6 +21,13 @@ pub const PAGE: Page = Page {
         }),
         with(&["create"], &["[method]options.set-owner"], |objects| belongs(objects, "owners", "user")),
         with(&["create"], &["[method]options.set-group"], |objects| belongs(objects, "groups", "group")),
+        with(&["create"], &["[method]options.set-selinux-context"], |objects| match objects.only_looks() {
+            true => None,
+            false if objects.has("selinux-context") => {
+                about(objects, "selinux-context", "SELinux context", |context| format!("give that tap {context}"))
+            }
+            false => None,
+        }),
         with(&["create"], &["[method]options.set-multi-queue"], |objects| match objects.only_looks() {
             true => None,
             false => objects.condition("multi-queue").map(|when| format!("give that tap several queues{when}")),
@@ -46,6 +53,7 @@ pub const PAGE: Page = Page {
         Key::one("mtu", Source::Value("mtu", Some("0")), WidestValue::Configured),
         Key::some("owners", Source::Value("owner", None), WidestValue::Configured),
         Key::some("groups", Source::Value("group", None), WidestValue::Configured),
+        Key::one("selinux-context", Source::Value("selinuxContext", None), WidestValue::Configured),
         Key::one("multi-queue", Source::Value("multiQueue", Some("false")), WidestValue::Values(&["true"])),
         Key::some("bridges", Source::Value("bridge", None), WidestValue::Values(&["*"])),
         LOOK_ONLY,
@@ -72,6 +80,8 @@ impl OperationTexts for ops::Tap {
                     (Some(owner), Some(group)) => format!(" of user {owner} and group {group}"),
                 };
                 text.push_str(&opened);
+                let context = settings.selinux_context.as_ref();
+                text.push_str(&context.map(|context| format!(", in SELinux context {context}")).unwrap_or_default());
                 text.push_str(if settings.multi_queue { ", with several queues" } else { "" });
                 text.push_str(&settings.mtu.map(|mtu| format!(", with MTU {mtu}")).unwrap_or_default());
                 text.push_str(&settings.mac.map(|mac| format!(", with address {mac}")).unwrap_or_default());
@@ -89,6 +99,7 @@ impl OperationTexts for ops::Tap {
                 let mut objects: Vec<(&'static str, String)> = Vec::new();
                 objects.extend(settings.owner.map(|owner| ("owners", owner.to_string())));
                 objects.extend(settings.group.map(|group| ("groups", group.to_string())));
+                objects.extend(settings.selinux_context.clone().map(|context| ("selinux-context", context)));
                 objects.extend(settings.multi_queue.then(|| ("multi-queue", "true".to_owned())));
                 objects.extend(settings.mtu.map(|mtu| ("mtu", mtu.to_string())));
                 objects

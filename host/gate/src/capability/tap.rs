@@ -11,10 +11,16 @@ use crate::gate::Gate;
 use crate::need::Need;
 use nix::errno::Errno;
 use postern_kernel::{KernelError, Link, TapSpec, random_mac, tap};
+use postern_policy::Granted;
 use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, TapSettings, ops};
+use std::borrow::Cow;
 
 /// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| Some(Need::Tap), unrecorded: None };
+pub const FACTS: Facts = Facts {
+    needed: Needed::Always,
+    keeps: |_, granted| Some(Need::Tap(granted.and_then(Granted::tap_context).map(Cow::Owned))),
+    unrecorded: None,
+};
 
 /// Carries out one operation that policy allows.
 ///
@@ -65,6 +71,36 @@ fn is_own(link: &Link, mac: Mac) -> bool {
     link.kind == InnerKind::Tap.in_kernel() && link.mac == Some(mac.0)
 }
 
+/// Returns the error about what every tap of this network needs, with the way out.
+pub fn not_ready(error: KernelError) -> OpError {
+    let (object, what) = (&error.object, &error.message);
+    let made = |code: ErrorCode, object: &str, message: String| OpError {
+        errno: error.errno,
+        ..OpError::new(code, object, message)
+    };
+    match error.operation {
+        "open" => made(ErrorCode::Unsupported, tap::TUN, format!("failed to create tap: open {object}: {what}")).hint(
+            "the host needs that file where the runtime runs: `modprobe tun`, and `mknod /dev/net/tun c 10 200` if nothing \
+             makes it",
+        ),
+        "set context" => {
+            let message = format!("failed set socket label: write {}: {what}", tap::EXEC_CONTEXT);
+            made(ErrorCode::InvalidArgument, object, message).hint(
+                "the node needs SELinux with a policy that has this context and lets the runtime's domain set it (`setexec`); \
+                 else leave `selinuxContext` out",
+            )
+        }
+        "start in context" => {
+            let message = format!("failed to create tap: start a process in {object}: {what}");
+            made(ErrorCode::Kernel, object, message).hint(
+                "the node's SELinux policy has to allow the transition from the runtime's domain to this context, with the file \
+                 of postern as entry point; `ausearch -m avc` shows what it refused",
+            )
+        }
+        _ => native_error(error, "", "failed to create tap"),
+    }
+}
+
 /// The error that the guest gets, with the way out.
 fn refused(error: KernelError, spec: &TapSpec) -> OpError {
     let errno = error.errno.map(Errno::from_raw);
@@ -74,22 +110,21 @@ fn refused(error: KernelError, spec: &TapSpec) -> OpError {
         OpError { errno: error.errno, ..made }
     };
     match (operation, errno) {
-        ("open", _) => refused(ErrorCode::Unsupported, tap::TUN, format!("open {object}: {what}")).hint(
-            "the host needs that file where the runtime runs: `modprobe tun`, and `mknod /dev/net/tun c 10 200` if nothing \
-             makes it",
-        ),
+        ("open" | "set context" | "start in context", _) => not_ready(error),
         ("set owner of tap", Some(Errno::EINVAL)) => {
             refused(ErrorCode::InvalidArgument, &object, format!("owner {object}: {what}"))
-                .hint("name as `owner` a user that the user namespace of the runtime has")
+                .hint("name as `owner` a user that is in `/proc/self/uid_map` of the runtime; a rootless one has few")
         }
         ("set group of tap", Some(Errno::EINVAL)) => {
             refused(ErrorCode::InvalidArgument, &object, format!("group {object}: {what}"))
-                .hint("name as `group` a group that the user namespace of the runtime has")
+                .hint("name as `group` a group that is in `/proc/self/gid_map` of the runtime; a rootless one has few")
         }
-        ("set address of", Some(Errno::EADDRNOTAVAIL)) => {
-            refused(ErrorCode::InvalidArgument, &Mac(spec.mac).to_string(), format!("address {}: {what}", Mac(spec.mac)))
-                .hint("name as `mac` an address of one link, and of no group")
-        }
+        ("set address of", Some(Errno::EADDRNOTAVAIL)) => refused(
+            ErrorCode::InvalidArgument,
+            &Mac(spec.mac).to_string(),
+            format!("address {}: {what}", Mac(spec.mac)),
+        )
+        .hint("name as `mac` an address of one link, and of no group"),
         // `IFF_TUN_EXCL`: whatever has the name was there before.
         (_, Some(Errno::EBUSY | Errno::EEXIST)) => {
             refused(ErrorCode::Exists, &spec.name, format!("the container has \"{}\" already", spec.name))

@@ -2,13 +2,16 @@
 
 use super::Decide;
 use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key};
-use crate::granted::Grant;
+use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::rules::RuleInput;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use postern_types::{OpError, ops};
+use postern_types::{Capability, OpError, ops};
+
+/// The key of the SELinux context.
+pub const CONTEXT: &str = "selinux-context";
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -16,6 +19,8 @@ pub const KEYS: &[Key] = &[
     // Whoever may open a tap has its frames. A tap of no user and no group is for everybody in the container.
     key("owners", Kind::Number, Count::Some),
     key("groups", Kind::Number, Count::Some),
+    // One, and no list: the process that makes the tap is started in it before the plugin runs.
+    key(CONTEXT, Kind::SelinuxContext, Count::One),
     key("multi-queue", Kind::Flag, Count::One),
     key("bridges", Kind::Link, Count::Some),
     LOOK_ONLY,
@@ -26,8 +31,10 @@ impl Decide for ops::Tap {
         match self {
             Self::Create { settings } => {
                 input.mtu(grant, settings.mtu, "")?;
-                belongs(input, grant, "owners", settings.owner, "owner")?;
-                belongs(input, grant, "groups", settings.group, "group")?;
+                let id = |id: Option<u32>| id.map(|id| id.to_string());
+                belongs(input, grant, "owners", id(settings.owner), "owner")?;
+                belongs(input, grant, "groups", id(settings.group), "group")?;
+                belongs(input, grant, CONTEXT, settings.selinux_context.clone(), "SELinux context")?;
                 if settings.multi_queue && !grant.on("multi-queue") {
                     return Err(input.key("with several queues", vec![line::text("multi-queue", "true")]));
                 }
@@ -45,7 +52,8 @@ impl Decide for ops::Tap {
             Self::Create { settings } => {
                 let owner = settings.owner.map(|owner| line::text("owners", owner.to_string()));
                 let group = settings.group.map(|group| line::text("groups", group.to_string()));
-                owner.into_iter().chain(group).collect()
+                let context = settings.selinux_context.as_ref().map(|context| line::text(CONTEXT, context.as_str()));
+                owner.into_iter().chain(group).chain(context).collect()
             }
             Self::Join { bridge, .. } => line::object("bridges", bridge),
         }
@@ -58,12 +66,24 @@ impl Decide for ops::Tap {
     }
 }
 
+impl Granted {
+    /// True if the plugin may make a tap at all.
+    pub fn makes_taps(&self) -> bool {
+        self.grant(Capability::Tap).is_some_and(|grant| !grant.on(LOOK_ONLY.name))
+    }
+
+    /// Returns the SELinux context of the taps that may be made.
+    pub fn tap_context(&self) -> Option<String> {
+        self.grant(Capability::Tap)?.texts(CONTEXT).next()
+    }
+}
+
 /// Checks that it belongs to whom the policy names, and to nobody where that names none.
 fn belongs(
     input: &RuleInput<'_>,
     grant: &Grant,
     key: &'static str,
-    id: Option<u32>,
+    id: Option<String>,
     noun: &str,
 ) -> Result<(), OpError> {
     let Some(id) = id else {
@@ -72,8 +92,8 @@ fn belongs(
             Some(_) => Err(input.key(&format!("without {noun}"), vec![Change::Without(key)])),
         };
     };
-    match grant.texts(key).any(|text| text == id.to_string()) {
+    match grant.texts(key).any(|text| text == id) {
         true => Ok(()),
-        false => Err(input.key(&format!("with {noun} {id}"), vec![line::text(key, id.to_string())])),
+        false => Err(input.key(&format!("with {noun} {id}"), vec![line::text(key, id.as_str())])),
     }
 }

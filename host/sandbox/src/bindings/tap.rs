@@ -73,6 +73,11 @@ impl wit::tap::HostOptions for State {
         Ok(())
     }
 
+    fn set_selinux_context(&mut self, options: Resource<Options>, context: String) -> wasmtime::Result<()> {
+        self.table.get_mut(&options)?.rest.selinux_context = Some(context);
+        Ok(())
+    }
+
     fn drop(&mut self, options: Resource<Options>) -> wasmtime::Result<()> {
         self.table.delete(options)?;
         Ok(())

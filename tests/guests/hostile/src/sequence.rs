@@ -358,6 +358,7 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
                     multi_queue: random.flip(),
                     packet_information: random.flip(),
                     vnet_header: random.flip(),
+                    selinux_context: random.flip().then(|| "system_u:object_r:container_t:s0".to_owned()),
                 };
                 held.links.push(tap::create(&settings).ok()?.link);
             }

@@ -1,0 +1,43 @@
+//! The process that makes a tap in an SELinux context (postern-kernel, `tap_maker`).
+
+use nix::libc;
+use postern_confine::{Capability, Confinement, Files, Filter, Refusal, Rule, close_all_but};
+pub use postern_kernel::tap::NAME;
+
+/// What it still has to do: one request, and its own end.
+const CALLS: [libc::c_long; 14] = [
+    libc::SYS_read,            // the request
+    libc::SYS_write,           // the answer
+    libc::SYS_close,           // any descriptor
+    libc::SYS_munmap,          // memory
+    libc::SYS_mremap,          // memory
+    libc::SYS_madvise,         // memory
+    libc::SYS_brk,             // memory
+    libc::SYS_rt_sigreturn,    // the end of a signal handler
+    libc::SYS_rt_sigaction,    // the end of the runtime of Rust
+    libc::SYS_sigaltstack,     // the same
+    libc::SYS_futex,           // locks of standard input and output
+    libc::SYS_restart_syscall, // a wait that was interrupted
+    libc::SYS_exit,            // the end
+    libc::SYS_exit_group,      // the end
+];
+
+/// Gives up all but making a tap, and makes the one that is asked for. Without confinement none is made.
+pub fn main() {
+    if confine().is_some() {
+        postern_kernel::tap::make_for_another();
+    }
+}
+
+fn confine() -> Option<()> {
+    close_all_but(&[0, 1, 2]).ok()?;
+    let mut calls: Vec<Rule> = CALLS.iter().copied().map(Rule::Any).collect();
+    calls.push(Rule::Equal(libc::SYS_ioctl, 1, libc::TUNSETIFF as u32));
+    calls.push(Rule::Lacks(libc::SYS_mmap, 2, libc::PROT_EXEC as u32));
+    let confinement = Confinement {
+        capabilities: vec![Capability::CAP_NET_ADMIN],
+        files: Files::new([]).ok()?,
+        filter: Filter::new(&calls, Refusal::Absent),
+    };
+    confinement.apply().ok()
+}
