@@ -136,7 +136,7 @@ fn call(way: &Way, verb: &str) -> Result<(Sample, Option<String>)> {
     let cpu_before = children_cpu()?;
     let start = Instant::now();
     let output = command.output().with_context(|| way.program.display().to_string())?;
-    let wall = u64::try_from(start.elapsed().as_micros())?;
+    let wall = i64::try_from(start.elapsed().as_micros())?;
     let sample = Sample { wall, cpu: children_cpu()? - cpu_before };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     Ok((sample, (!output.status.success()).then_some(said)))
