@@ -27,9 +27,9 @@ mod programs;
 mod runtime;
 
 pub use attachment::Attachment;
-pub use cache::Cache;
+pub use cache::{Cache, Cached};
 pub use files::load;
-pub use list::{List, Plugin};
+pub use list::{List, Plugin, version};
 pub use outcome::Outcome;
 pub use postern_cni::{Error, Verb};
 pub use programs::Programs;

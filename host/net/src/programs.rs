@@ -32,7 +32,11 @@ impl Programs {
         directories.join(":")
     }
 
-    fn find(&self, name: &str) -> Result<PathBuf, Error> {
+    /// Returns the path of a plugin's program.
+    ///
+    /// # Errors
+    /// In libcni's words: there is none.
+    pub fn find(&self, name: &str) -> Result<PathBuf, Error> {
         let refused = if name.is_empty() {
             "no plugin name provided".to_owned()
         } else if name.contains('/') {
