@@ -39,13 +39,15 @@ struct Scenario {
     verbs: &'static [&'static str],
     /// The interface plugin in front of it in the list, whose calls are not measured.
     front: Option<Value>,
+    /// The same without what is to be measured alone, and the name of that. It runs in the same rounds.
+    without: Option<(&'static str, Value)>,
 }
 
-/// The microseconds of one call.
+/// The microseconds of one call, or of the difference of two.
 #[derive(Clone, Copy)]
 struct Sample {
-    wall: u64,
-    cpu: u64,
+    wall: i64,
+    cpu: i64,
 }
 
 /// One of the two sets of plugins, with its own network on the host.
@@ -126,11 +128,17 @@ fn scenarios() -> Vec<Scenario> {
     };
     const ALL: &[&str] = &["ADD", "CHECK", "DEL"];
     const BOTH: &[&str] = &["ADD", "DEL"];
-    let scenario = |name, plugin, config, verbs| Scenario { name, plugin, config, verbs, front: None };
+    let scenario = |name, plugin, config, verbs| Scenario { name, plugin, config, verbs, front: None, without: None };
     // Podman's default chain has both of them behind its bridge.
     let behind = |name, plugin: &'static str, ipam: &Value, patch: Value| Scenario {
         front: Some(with("bridge", ipam, json!({"isGateway": true}))),
         ..scenario(name, plugin, with(plugin, &Value::Null, patch), ALL)
+    };
+    // The quotient of the whole runs has the bridge in it, on both sides.
+    let masquerade_alone = |part, of: Scenario| {
+        let mut config = of.config.clone();
+        merge(&mut config, &json!({"ipMasq": null}));
+        Scenario { without: Some((part, config)), ..of }
     };
     let ports = |backend: Value| {
         json!({
@@ -172,17 +180,23 @@ fn scenarios() -> Vec<Scenario> {
             with("bridge", &single, json!({"isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables"})),
             ALL,
         ),
-        scenario(
-            "bridge + masq default",
-            "bridge",
-            with("bridge", &single, json!({"isGateway": true, "ipMasq": true})),
-            ALL,
+        masquerade_alone(
+            "… masquerading alone",
+            scenario(
+                "bridge + masq default",
+                "bridge",
+                with("bridge", &single, json!({"isGateway": true, "ipMasq": true})),
+                ALL,
+            ),
         ),
-        scenario(
-            "bridge + masq default dual",
-            "bridge",
-            with("bridge", &dual, json!({"isGateway": true, "ipMasq": true})),
-            BOTH,
+        masquerade_alone(
+            "… masquerading alone, dual",
+            scenario(
+                "bridge + masq default dual",
+                "bridge",
+                with("bridge", &dual, json!({"isGateway": true, "ipMasq": true})),
+                BOTH,
+            ),
         ),
         scenario(
             "bridge + macspoofchk",
@@ -251,36 +265,60 @@ fn plugin_set(bin: PathBuf, number: usize) -> Result<PluginSet> {
     Ok(PluginSet { bin, netns: format!("/run/netns/{name}"), number })
 }
 
+/// The calls of one round: the sample of each verb, and the answer if it failed.
+fn round(
+    scenario: &Scenario,
+    config: &Value,
+    plugin_set: &PluginSet,
+    in_front: &Value,
+) -> Result<Vec<(Sample, Option<String>)>> {
+    let (mut previous, mut samples) = (in_front.clone(), Vec::new());
+    for verb in scenario.verbs {
+        let (sample, failure, stdout) = call(scenario.plugin, config, plugin_set, verb, &previous)?;
+        if *verb == "ADD" && failure.is_none() {
+            previous = serde_json::from_str(&stdout).unwrap_or(Value::Null);
+        }
+        // A failed DEL left something. With iptables 1.8.9, the native DEL with nftables fails the first time.
+        if failure.is_some() && *verb == "DEL" {
+            call(scenario.plugin, config, plugin_set, verb, &previous)?;
+        }
+        samples.push((sample, failure));
+    }
+    Ok(samples)
+}
+
 fn measure(scenario: &Scenario, plugin_sets: &[PluginSet; 2], runs: usize) -> Result<Vec<Value>> {
     // samples[verb][contestant]
     let mut samples = vec![[Vec::new(), Vec::new()]; scenario.verbs.len()];
+    let mut alone = samples.clone();
     let mut failures = vec![[(0, String::new()), (0, String::new())]; scenario.verbs.len()];
     for run in 0..WARM_UP + runs {
         // The first of a pair may find colder caches, so the sides take turns.
         for index in if run % 2 == 0 { [0, 1] } else { [1, 0] } {
             let Some(plugin_set) = plugin_sets.get(index) else { continue };
-            let mut previous = Value::Null;
+            let mut in_front = Value::Null;
             if let Some(front) = &scenario.front {
                 let (_, failure, stdout) = call("bridge", front, plugin_set, "ADD", &Value::Null)?;
                 ensure!(failure.is_none(), "the plugin in front: {stdout}");
-                previous = serde_json::from_str(&stdout)?;
+                in_front = serde_json::from_str(&stdout)?;
             }
-            let in_front = previous.clone();
-            for ((verb, slot), failed) in scenario.verbs.iter().zip(&mut samples).zip(&mut failures) {
-                let (sample, failure, stdout) = call(scenario.plugin, &scenario.config, plugin_set, verb, &previous)?;
-                if *verb == "ADD" && failure.is_none() {
-                    previous = serde_json::from_str(&stdout).unwrap_or(Value::Null);
-                }
-                if let (true, Some(slot)) = (run >= WARM_UP, slot.get_mut(index)) {
+            let without = match &scenario.without {
+                Some((_, config)) => round(scenario, config, plugin_set, &in_front)?,
+                None => Vec::new(),
+            };
+            let with = round(scenario, &scenario.config, plugin_set, &in_front)?;
+            for (verb, (sample, failure)) in with.into_iter().enumerate() {
+                let counts = run >= WARM_UP;
+                if let (true, Some(slot)) = (counts, samples.get_mut(verb).and_then(|slots| slots.get_mut(index))) {
                     slot.push(sample);
                 }
-                if let (Some(failure), Some(failed)) = (failure, failed.get_mut(index)) {
+                let slot = alone.get_mut(verb).and_then(|slots| slots.get_mut(index));
+                if let (true, Some(slot), Some((less, _))) = (counts, slot, without.get(verb)) {
+                    slot.push(Sample { wall: sample.wall - less.wall, cpu: sample.cpu - less.cpu });
+                }
+                let slot = failures.get_mut(verb).and_then(|slots| slots.get_mut(index));
+                if let (Some(failure), Some(failed)) = (failure, slot) {
                     *failed = (failed.0 + 1, failure);
-                    // A failed DEL left something. With iptables 1.8.9, the native DEL with nftables fails the first
-                    // time.
-                    if *verb == "DEL" {
-                        call(scenario.plugin, &scenario.config, plugin_set, verb, &previous)?;
-                    }
                 }
             }
             if let Some(front) = &scenario.front {
@@ -300,6 +338,10 @@ fn measure(scenario: &Scenario, plugin_sets: &[PluginSet; 2], runs: usize) -> Re
                 println!("    {side} failed {count} of {} times: {text}", WARM_UP + runs);
             }
         }
+    }
+    if let Some((part, _)) = scenario.without {
+        let alone = scenario.verbs.iter().zip(alone);
+        rows.extend(alone.map(|(verb, [native, ours])| row(&format!("{part}, {verb}"), native, ours)));
     }
     Ok(rows)
 }
@@ -338,15 +380,15 @@ fn call(
         pipe.read_to_string(&mut stdout)?;
     }
     let status = child.wait()?;
-    let wall = u64::try_from(start.elapsed().as_micros())?;
+    let wall = i64::try_from(start.elapsed().as_micros())?;
     let sample = Sample { wall, cpu: children_cpu()? - cpu_before };
     Ok((sample, (!status.success()).then(|| stdout.clone()), stdout))
 }
 
 /// Returns the CPU time of all children waited for so far, with their children, in µs.
-fn children_cpu() -> Result<u64> {
+fn children_cpu() -> Result<i64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    Ok(u64::try_from(usage.user_time().num_microseconds() + usage.system_time().num_microseconds())?)
+    Ok(usage.user_time().num_microseconds() + usage.system_time().num_microseconds())
 }
 
 fn row(name: &str, native: Vec<Sample>, ours: Vec<Sample>) -> Value {
@@ -382,7 +424,7 @@ struct Statistics {
 }
 
 impl Statistics {
-    fn of(mut micros: Vec<u64>) -> Self {
+    fn of(mut micros: Vec<i64>) -> Self {
         micros.sort_unstable();
         #[allow(clippy::cast_precision_loss, reason = "microseconds of one call")]
         let at = |part: usize| {
