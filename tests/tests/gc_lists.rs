@@ -30,7 +30,7 @@ impl Place {
             native_bin()?.display()
         ))?;
         for name in ["behind-a", "behind-b"] {
-            std::fs::write(node.path(&format!("{OWN}/{name}")), BEHIND)?;
+            std::fs::write(node.path(format!("{OWN}/{name}")), BEHIND)?;
         }
         node.sh(&format!("chmod 755 {OWN}/*"))?;
         let mut list = vec![
