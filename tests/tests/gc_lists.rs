@@ -79,7 +79,7 @@ impl Place {
     fn gc(&self, arguments: &str) -> Result<(String, i32)> {
         let postern = plugin_bin()?.join("postern");
         let script = format!(
-            "{} {} gc --conf-dir /run/net.d {arguments} 2>&1; echo status $?",
+            "rc=0; {} {} gc --conf-dir /run/net.d {arguments} 2>&1 || rc=$?; echo status $rc",
             Self::environment()?,
             postern.display()
         );
