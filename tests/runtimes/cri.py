@@ -2,8 +2,9 @@
 """cri.py SOCKET COMMAND...: the few calls of the Container Runtime Interface (v1) that a pod's network needs.
 
   status                                  succeeds when runtime and network are ready
-  run NAME PARENT [KEY=VALUE...]          RunPodSandbox; prints its id. KEY is port (HOST:CONTAINER) or an annotation
-  ip ID                                   PodSandboxStatus; prints its address
+  run NAME PARENT [KEY=VALUE...]          RunPodSandbox; prints its id. KEY is port (HOST:CONTAINER), attempt, or an annotation
+  ips ID, state ID                        PodSandboxStatus; prints its addresses, a line each; `ready` or `notready`
+  list                                    ListPodSandbox; prints an id a line
   stop ID, remove ID                      StopPodSandbox, RemovePodSandbox
 
 gRPC is HTTP/2 with five bytes in front of a message, which curl speaks over a Unix socket. Messages are protocol buffers; the
@@ -82,18 +83,27 @@ def main():
         sys.exit(0 if len(conditions) >= 2 and all(first(one, 2) == 1 for one in conditions) else 1)
     if command == "run":
         name, parent, *pairs = rest
-        config = field(1, field(1, name) + field(2, "uid-" + name) + field(3, "default"))
+        attempt = next((int(pair[8:]) for pair in pairs if pair.startswith("attempt=")), 0)
+        config = field(1, field(1, name) + field(2, "uid-" + name) + field(3, "default") + field(4, attempt))
         config += field(3, "/run/pod-logs") + field(8, field(1, parent))
         for key, value in (pair.split("=", 1) for pair in pairs):
             if key == "port":
                 host, container = value.split(":")
                 config += field(5, field(2, int(container)) + field(3, int(host)))
-            else:
+            elif key != "attempt":
                 config += field(7, field(1, key) + field(2, value))
         print(first(call(socket, "RunPodSandbox", field(1, config)), 1).decode())
-    elif command == "ip":
+    elif command in ("ips", "state"):
         status = first(call(socket, "PodSandboxStatus", field(1, rest[0])), 1)
-        print(first(first(status, 5), 1).decode())
+        if command == "state":
+            print("notready" if first(status, 3) == 1 else "ready")
+            return
+        network = first(status, 5)
+        more = [first(value, 1) for number, value in fields(network) if number == 2]
+        print("\n".join(address.decode() for address in [first(network, 1), *more]))
+    elif command == "list":
+        for number, sandbox in fields(call(socket, "ListPodSandbox", b"")):
+            print(first(sandbox, 1).decode())
     else:
         call(socket, {"stop": "StopPodSandbox", "remove": "RemovePodSandbox"}[command], field(1, rest[0]))
 

@@ -35,6 +35,8 @@ pub enum State {
     Stuck,
     /// Its ADD, or its DEL, has not ended.
     Incomplete,
+    /// A program that writes no records has detached the container, or attached it anew: nothing is wrong with the node.
+    Replaced,
     /// Its network namespace no longer exists.
     ContainerGone,
     /// It was made before the node was started: nothing of it is left in the kernel.
@@ -51,6 +53,7 @@ impl fmt::Display for State {
             Self::Ok => "ok",
             Self::Stuck => "stuck",
             Self::Incomplete => "incomplete",
+            Self::Replaced => "replaced",
             Self::ContainerGone => "container gone",
             Self::PreviousBoot => "previous boot",
             Self::Drift => "drift",
@@ -108,6 +111,21 @@ pub struct Account {
     pub deviations: Vec<Deviation>,
     /// The rules that can't be looked at, in words: nothing tells if they are there.
     pub unseen: Vec<String>,
+    on_host: OnHost,
+}
+
+/// The number of leases and rules of a record that are on the host, and of those that are not.
+#[derive(Clone, Copy, Debug, Default)]
+struct OnHost {
+    there: usize,
+    gone: usize,
+}
+
+impl OnHost {
+    /// True if there were some, and all of them are gone: only a DEL does that.
+    fn is_released(self) -> bool {
+        self.there == 0 && self.gone > 0
+    }
 }
 
 impl Account {
@@ -135,8 +153,15 @@ impl Account {
         self.differs(what, if is_known { COLLECT } else { WRITER }, is_known);
     }
 
-    /// Notes rules that can't be looked at. Returns the words for a fact.
+    /// Counts a lease, or a rule.
+    fn count(&mut self, is_there: bool) {
+        let number = if is_there { &mut self.on_host.there } else { &mut self.on_host.gone };
+        *number = number.saturating_add(1);
+    }
+
+    /// Notes rules that can't be looked at. They count as being there. Returns the words for a fact.
     fn unseen(&mut self, what: String) -> String {
+        self.count(true);
         self.unseen.push(what.clone());
         what
     }
@@ -158,6 +183,8 @@ const WRITER: &str = "use the version of postern that wrote it";
 /// record doesn't list those in the container. So no command may make one like the other.
 const REPLACED: &str =
     "a program that writes no records has attached the container anew: the record is about what is gone";
+/// The text for a DEL by native plugins. A link that was only deleted leaves its lease and its rules.
+const DETACHED: &str = "a program that writes no records has detached the container: link, leases and rules are gone";
 
 impl NodeState {
     /// Returns an account of each attachment of this host's namespace, and of the records that can't be read.
@@ -186,6 +213,7 @@ impl NodeState {
             facts: Vec::new(),
             deviations: Vec::new(),
             unseen: Vec::new(),
+            on_host: OnHost::default(),
         };
         let mut noted = Vec::new();
         for effect in effects {
@@ -222,16 +250,30 @@ impl NodeState {
             self.compare(&mut account, &header, plugin, effect, container);
         }
         self.inside(&mut account, &header, container, pair);
+        let mut is_replaced = false;
         let seen = container.filter(|found| found.unread.is_none()).map(|found| found.links.as_slice());
-        if noted.iter().any(|(_, effect)| effect.is_lost_link(&self.links, seen)) {
+        let is_released = account.on_host.is_released();
+        let is_lost = noted.iter().any(|(_, effect)| effect.is_lost_link(&self.links, seen));
+        if is_lost {
             // Only DEL and ADD make a link again. Until then a restored lease or address would have no user.
             account.deviations.retain(|deviation| !deviation.is_command);
-            if self.has_other_link(&header, container) {
-                account.deviations.retain(|deviation| deviation.remedy == WRITER);
-                account.differs(REPLACED, "nothing has to be done: the container's next DEL clears the record", false);
-            }
+        }
+        let what = match (is_lost, is_released) {
+            (true, _) if self.has_other_link(&header, container) => Some(REPLACED),
+            (true, true) => Some(DETACHED),
+            // A link without a host end is known by its kind only. Another one has other addresses.
+            (false, true) if has_other_addresses(&account, &header, container) => Some(REPLACED),
+            _ => None,
+        };
+        if let Some(what) = what {
+            account.deviations.retain(|deviation| deviation.remedy == WRITER);
+            is_replaced = account.deviations.is_empty();
+            account.differs(what, "nothing has to be done: the container's next DEL clears the record", false);
         }
         account.state = self.state(&mut account, &header);
+        if is_replaced && account.state == State::Drift {
+            account.state = State::Replaced;
+        }
         if account.is_held {
             self.stuck(&mut account);
         }
@@ -295,6 +337,10 @@ impl NodeState {
         let alive = is_alive(header, &account.effects, &self.links, &self.namespaces);
         if alive != Ok(true) {
             account.deviations.retain(|deviation| deviation.remedy == WRITER);
+            if account.on_host.is_released() && account.deviations.is_empty() {
+                account.is_left(DETACHED);
+                return State::Replaced;
+            }
             account.doubt = alive.err();
             let doubt = account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}"));
             let what = format!("its network namespace is gone{}", doubt.collect::<String>());
@@ -474,6 +520,23 @@ impl NodeState {
             account.differs(format!("{} in the container does not have {address}", own.name), remedy, is_command);
         }
         self.container_end(account, header, found, own);
+    }
+}
+
+/// True if the container's link has addresses, and none of the record's.
+fn has_other_addresses(account: &Account, header: &Header, container: Option<&Found>) -> bool {
+    let Some(found) = container else { return false };
+    let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else { return false };
+    let have = found.addresses.iter().filter(|(index, _)| *index == own.index).map(|(_, have)| have.net);
+    let global: Vec<IpNet> = have.filter(|have| !is_link_local(have)).collect();
+    !global.is_empty() && !account.addresses.iter().any(|address| global.contains(address))
+}
+
+/// True for an address that the kernel, or the container, chooses itself.
+fn is_link_local(address: &IpNet) -> bool {
+    match address {
+        IpNet::V4(address) => address.addr().is_link_local(),
+        IpNet::V6(address) => address.addr().is_unicast_link_local(),
     }
 }
 

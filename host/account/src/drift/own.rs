@@ -12,7 +12,7 @@ use postern_gate::effect::{
 };
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
-use postern_state::{Header, Owner};
+use postern_state::{Header, Held, Owner};
 use postern_types::{Backend, IpvlanMode, LinkSettings, Mac, MacvlanMode};
 use std::path::Path;
 
@@ -33,6 +33,7 @@ impl NodeState {
                     self.iptables().and_then(|tables| tables.has(&key, &[*address]).map_err(|e| e.to_string())),
                 ),
             };
+            present.iter().for_each(|there| account.count(*there));
             let found = match present {
                 Ok(true) => format!("{} by {name}", address.addr()),
                 Ok(false) => {
@@ -59,6 +60,7 @@ impl NodeState {
             ports.push(format!("{more} more"));
         }
         let ports = ports.join(", ");
+        present.iter().for_each(|there| account.count(*there));
         let found = match present {
             Ok(true) => format!("{ports} to {address} by {name}"),
             Ok(false) => {
@@ -167,6 +169,7 @@ impl NodeState {
     pub(super) fn limited(&self, account: &mut Account, plugin: &str, limits: &Bandwidth) {
         let words = limits.words();
         let ifb = limits.egress.as_ref().map(|(_, ifb)| ifb);
+        ifb.iter().for_each(|ifb| account.count(self.link(ifb).is_some()));
         let found = match (limits.is_whole(&self.host), ifb.filter(|ifb| self.link(ifb).is_none())) {
             (Ok(true), _) => words,
             (Ok(false), Some(ifb)) => {
@@ -194,6 +197,7 @@ impl NodeState {
                     ("iptables".to_owned(), self.forwards().map(|tables| tables.has(address)).map_err(str::to_owned))
                 }
             };
+            present.iter().for_each(|there| account.count(*there));
             let found = match present {
                 Ok(true) => format!("{address} by {name}"),
                 Ok(false) => {
@@ -302,9 +306,18 @@ impl NodeState {
         let leases = self.leases(directory, &header.network);
         let leases = match leases.as_ref() {
             Ok(leases) => leases,
-            Err(reason) => return account.fact(plugin, "leases", format!("can't be looked at: {reason}")),
+            Err(reason) => {
+                account.count(true);
+                return account.fact(plugin, "leases", format!("can't be looked at: {reason}"));
+            }
         };
         let own = Owner::new(&header.container_id, &header.ifname);
+        // The same container may have been given another address since, without a record.
+        let own_address = |held: &Held| {
+            account.addresses.is_empty() || account.addresses.iter().any(|address| address.addr() == held.address)
+        };
+        let is_held = leases.iter().any(|held| held.owner.as_ref() == Some(&own) && own_address(held));
+        account.count(is_held);
         for held in leases.iter().filter(|held| held.owner.as_ref() == Some(&own)) {
             account.fact(plugin, "lease", format!("{} in {}", held.address, held.path.display()));
         }

@@ -3,6 +3,7 @@
 use super::{Examination, Node, Remedy, Severity};
 use crate::lists::Entry;
 use ipnet::IpNet;
+use postern_account::drift::{Account, State};
 use postern_account::node_state::NodeState;
 use postern_confine::{Direct, Environment, Program, Run as _, locate};
 use postern_firewall::account::forward_chains;
@@ -47,10 +48,21 @@ fn set(path: &str, value: &str) -> Remedy {
     })
 }
 
+/// Returns the addresses of attachments whose packets the node forwards. Those of links without a host end pass it by.
+fn forwarded(node: &Node) -> impl Iterator<Item = &IpNet> {
+    let has_host_end = |account: &&Account| {
+        !account
+            .effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Macvlan(_) | Effect::InnerLink(_) | Effect::Device(_)))
+    };
+    let is_attached = |account: &&Account| account.state != State::Replaced;
+    node.accounts.iter().filter(has_host_end).filter(is_attached).flat_map(|account| &account.addresses)
+}
+
 /// Returns the networks of attachments, whose packets must pass.
 fn networks(node: &Node) -> Vec<IpNet> {
-    let networks: BTreeSet<IpNet> =
-        node.accounts.iter().flat_map(|account| &account.addresses).map(IpNet::trunc).collect();
+    let networks: BTreeSet<IpNet> = forwarded(node).map(IpNet::trunc).collect();
     networks.into_iter().collect()
 }
 
@@ -74,8 +86,7 @@ fn forwarding(examination: &mut Examination, node: &Node) {
         return;
     }
     for (path, v4) in [("net/ipv4/ip_forward", true), ("net/ipv6/conf/all/forwarding", false)] {
-        let addressed = node.accounts.iter().flat_map(|account| &account.addresses);
-        let has_family = addressed.into_iter().any(|address| address.addr().is_ipv4() == v4);
+        let has_family = forwarded(node).any(|address| address.addr().is_ipv4() == v4);
         if has_family && value(path).as_deref() == Some("0") {
             let name = path.replace('/', ".");
             let users: Vec<String> = users.iter().cloned().collect();

@@ -5,7 +5,7 @@ use super::{Examination, MOST, Node, Remedy, Severity};
 use crate::account;
 use postern_account::adopt::YOUNG;
 use postern_account::busy;
-use postern_account::drift::{Deviation, State};
+use postern_account::drift::{Account, Deviation, State};
 use postern_account::namespaces::Found;
 use postern_account::node_state::NodeState;
 use postern_gate::effect::Veth;
@@ -44,7 +44,13 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 
 fn records(examination: &mut Examination, node: &Node) {
     let mut shared: Vec<Shared<'_>> = Vec::new();
-    for account in node.accounts.iter().filter(|account| !account.is_held || account.state == State::Stuck) {
+    // A record of what native plugins have detached or attached anew does no harm: the next DEL or ADD ends it.
+    let looked_at = |account: &&Account| match account.state {
+        State::Replaced => false,
+        State::Stuck => true,
+        _ => !account.is_held,
+    };
+    for account in node.accounts.iter().filter(looked_at) {
         let place = match &account.header {
             Some(header) => account::name(header),
             None => account.path.display().to_string(),
@@ -60,7 +66,9 @@ fn records(examination: &mut Examination, node: &Node) {
             State::Stuck => {
                 (Severity::Error, "its runtime waits for it, and so does every other call for the container")
             }
-            State::Drift | State::Ok => (Severity::Error, "the container's network does not work as it was set up"),
+            State::Drift | State::Replaced | State::Ok => {
+                (Severity::Error, "the container's network does not work as it was set up")
+            }
         };
         for deviation in &account.deviations {
             // If one command mends several, they share the cause: for example a bridge that is down.
