@@ -291,8 +291,11 @@ fn calls_and_answers_are_cnitools() -> Result<()> {
     let (cnitool, postern) = (cnitool.canonicalize()?.to_string_lossy().into_owned(), postern()?);
     for case in cases() {
         let theirs = seen(&case, &[&cnitool])?;
-        let ours = seen(&case, &[&postern, "net"])?;
-        ensure!(ours == theirs, "{}:\nours   {ours:#?}\ntheirs {theirs:#?}", case.name);
+        for way in [&["net"][..], &["net", "--separate"]] {
+            let tool: Vec<&str> = std::iter::once(postern.as_str()).chain(way.iter().copied()).collect();
+            let ours = seen(&case, &tool)?;
+            ensure!(ours == theirs, "{} {way:?}:\nours   {ours:#?}\ntheirs {theirs:#?}", case.name);
+        }
     }
     Ok(())
 }

@@ -19,15 +19,7 @@ const MOST: usize = 4096;
 /// The runtimes' default directory of plugins.
 pub const CNI_BIN: &str = "/opt/cni/bin";
 
-/// The distributions' directories of native plugins.
-pub const CNI_DIRECTORIES: [&str; 3] = [CNI_BIN, "/usr/lib/cni", "/usr/libexec/cni"];
-
-/// Returns the directories of native plugins, separated by colons: the given ones, else the variable `CNI_PATH`, else
-/// the usual ones.
-pub fn cni_path(given: Option<&str>) -> String {
-    let variable = || std::env::var("CNI_PATH").ok().filter(|path| !path.is_empty());
-    given.map(str::to_owned).or_else(variable).unwrap_or_else(|| CNI_DIRECTORIES.join(":"))
-}
+pub use postern_net::{DIRECTORIES as CNI_DIRECTORIES, cni_path};
 
 /// True if a program of this name is in one of the directories.
 pub fn is_in(cni_path: &str, plugin: &str) -> bool {

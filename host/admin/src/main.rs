@@ -232,6 +232,10 @@ enum Verb {
     /// Variables: CNI_PATH (directories of plugins, separated by colons), NETCONFPATH (the directory of network lists),
     /// CAP_ARGS (JSON object: values for `runtimeConfig` by capability), CNI_ARGS (KEY=VALUE;KEY=VALUE), CNI_IFNAME.
     ///
+    /// ADD, CHECK and DEL run those plugins of a list that belong to this postern in one process, one after the other. It
+    /// keeps only rights that one of them needs; policy decides for each plugin alone. Native plugins are executed with
+    /// all rights, as by any runtime. --separate gives each plugin a process.
+    ///
     /// Exit status: 0 done; 1 an error; 2 the command line makes no sense.
     Net {
         #[command(subcommand)]
@@ -382,7 +386,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Log(options) => log::run(&options)?,
         Verb::Ls { json, no_trunc } => ls::run(json, no_trunc)?,
         Verb::Show { container, json } => show::run(&container, json)?,
-        Verb::Net { verb, places } => return Ok(net::run(&verb, &places)),
+        Verb::Net { verb, places } => return Ok(net::run(verb, places)),
         Verb::Doctor { conf_dir, bin, json } => return doctor::run(&conf_dir, &bin, json),
         Verb::Reapply { dry_run, json } => return reapply::run(dry_run, json),
         Verb::Probe => output::json(&doctor::probe::run())?,

@@ -1,15 +1,10 @@
 //! `postern net`: a runtime's verbs for one container, with the arguments, variables, output and container IDs of
 //! cnitool.
 
-use crate::{lists, output};
-use anyhow::{Result, anyhow, bail};
+use crate::output;
 use clap::{Args, Subcommand};
-use postern_cni::quote;
-use postern_net::{Attachment, Cache, Failure, Programs, Rest, Runtime, load};
-use serde_json::{Map, Value};
-use sha2::{Digest, Sha512};
-use std::env;
-use std::path::{Component, Path, PathBuf};
+use postern_net::Command;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Where networks and plugins are.
@@ -21,6 +16,10 @@ pub struct Places {
     /// Directories of plugins, separated by colons [default: CNI_PATH, or those of distributions].
     #[arg(long, global = true, value_name = "DIRS")]
     cni_path: Option<String>,
+    /// Run each plugin in a process of its own, as other runtimes do. Without it, plugins of this postern share one.
+    #[arg(long, global = true)]
+    #[allow(dead_code, reason = "this program never runs them in one process")]
+    separate: bool,
 }
 
 /// A verb of `postern net`.
@@ -74,125 +73,34 @@ fn valid(text: &str) -> Result<(String, String), String> {
     Ok((container.to_owned(), interface.to_owned()))
 }
 
-/// Runs a verb. Errors are printed in cnitool's form.
-pub fn run(verb: &Verb, places: &Places) -> ExitCode {
-    match tried(verb, places) {
+/// Runs a verb, with a process for each plugin. Errors are printed in cnitool's form.
+///
+/// `postern` itself carries out what it can read, and starts this program for the rest: for help, and for what it can't
+/// read.
+pub fn run(verb: Verb, places: Places) -> ExitCode {
+    let places = postern_net::Places { conf_dir: places.conf_dir, cni_path: places.cni_path };
+    let answered = postern_net::run(&verb.command(), &places, places.programs()).and_then(|result| match result {
+        Some(result) => output::result(&result).map_err(|error| format!("{error:#}")),
+        None => Ok(()),
+    });
+    match answered {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&format!("{error:#}"));
+            output::complain(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-fn tried(verb: &Verb, places: &Places) -> Result<()> {
-    let variable = || env::var_os("NETCONFPATH").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let directory = places.conf_dir.clone().or_else(variable).unwrap_or_else(|| "/etc/cni/net.d".into());
-    let network = match verb {
-        Verb::Add(one) | Verb::Check(one) | Verb::Del(one) => &one.network,
-        Verb::Gc { network, .. } | Verb::Status { network, .. } => network,
-    };
-    let list = load(&directory, network)?;
-    let plugins = Programs::of_path(&lists::cni_path(places.cni_path.as_deref()));
-    let runtime = Runtime { plugins, cache: Cache::usual() };
-    match verb {
-        Verb::Add(one) => match runtime.add(&list, &attachment(one)?) {
-            Ok(outcome) => output::result(&outcome.to_json()?)?,
-            Err(Failure { error, rest }) => bail!(match rest {
-                Rest::Nothing => error.to_string(),
-                Rest::Removed => format!("{error}\nwhat was made is removed (DEL)"),
-                Rest::Stayed(after) => format!("{error}\nDEL after it failed too: {after}"),
-                Rest::Untouched => format!("{error}\nnothing is removed: `postern net del` does that"),
-            }),
-        },
-        Verb::Check(one) => runtime.check(&list, &attachment(one)?)?,
-        Verb::Del(one) => runtime.delete(&list, &attachment(one)?)?,
-        Verb::Gc { valid, .. } => runtime.collect(&list, (!valid.is_empty()).then_some(valid))?,
-        Verb::Status { .. } => runtime.status(&list)?,
-    }
-    Ok(())
-}
-
-fn attachment(one: &One) -> Result<Attachment> {
-    let netns = clean(&env::current_dir().unwrap_or_default().join(&one.netns));
-    let netns = netns.to_str().ok_or_else(|| anyhow!("the path of the namespace is no UTF-8"))?.to_owned();
-    let text = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    Ok(Attachment {
-        container_id: container_id(&netns),
-        netns,
-        ifname: one.ifname.clone().or_else(|| text("CNI_IFNAME")).unwrap_or_else(|| "eth0".to_owned()),
-        args: args(&text("CNI_ARGS").unwrap_or_default())?,
-        capability_args: capability_args(&text("CAP_ARGS").unwrap_or_default())?,
-    })
-}
-
-/// Returns cnitool's ID for a namespace: the first ten bytes of the SHA-512 of its path, in hex.
-fn container_id(netns: &str) -> String {
-    let hash = Sha512::digest(netns.as_bytes());
-    let hex: String = hash.iter().take(10).map(|byte| format!("{byte:02x}")).collect();
-    format!("cnitool-{hex}")
-}
-
-/// Shortens an absolute path by its text alone, as cnitool does: without `.`, `..` and double slashes.
-fn clean(path: &Path) -> PathBuf {
-    let mut short = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => short.push(name),
-            Component::ParentDir => drop(short.pop()),
-            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+impl Verb {
+    fn command(self) -> Command {
+        let one = |One { network, netns, ifname }| postern_net::One { network, netns, ifname };
+        match self {
+            Self::Add(of) => Command::Add(one(of)),
+            Self::Check(of) => Command::Check(one(of)),
+            Self::Del(of) => Command::Del(one(of)),
+            Self::Gc { network, valid, .. } => Command::Gc { network, valid },
+            Self::Status { network, .. } => Command::Status { network },
         }
-    }
-    short
-}
-
-fn args(text: &str) -> Result<Vec<(String, String)>> {
-    if text.is_empty() {
-        return Ok(Vec::new());
-    }
-    let pair = |pair: &str| {
-        let parts = pair.split_once('=');
-        let parts = parts.filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='));
-        let (key, value) = parts.ok_or_else(|| anyhow!("invalid CNI_ARGS pair {}", quote(pair)))?;
-        Ok((key.to_owned(), value.to_owned()))
-    };
-    text.split(';').map(pair).collect()
-}
-
-fn capability_args(text: &str) -> Result<Map<String, Value>> {
-    if text.is_empty() {
-        return Ok(Map::new());
-    }
-    match serde_json::from_str(text) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(Value::Null) => Ok(Map::new()),
-        Ok(_) => bail!("CAP_ARGS is no JSON object"),
-        Err(error) => bail!("CAP_ARGS is no JSON: {error}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_cnitools() {
-        // The first path and its ID are in cnitool's own documentation.
-        assert_eq!(container_id("/var/run/netns/testing"), "cnitool-77383ca0a0715733ca6f");
-        assert_eq!(clean(Path::new("/var//run/./x/../netns/testing/")), Path::new("/var/run/netns/testing"));
-        assert_eq!(clean(Path::new("/../a")), Path::new("/a"));
-    }
-
-    #[test]
-    fn arguments() {
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        assert_eq!(args("A=1;B=2").unwrap(), [pair("A", "1"), pair("B", "2")]);
-        assert!(args("").unwrap().is_empty());
-        for wrong in ["A", "A=", "=1", "A=1;", "A=1=2", ";"] {
-            assert!(args(wrong).is_err(), "{wrong}");
-        }
-        assert!(capability_args("[]").is_err() && capability_args("{").is_err());
-        assert!(capability_args("null").unwrap().is_empty());
-        assert_eq!(capability_args(r#"{"mac": "x"}"#).unwrap().len(), 1);
     }
 }

@@ -9,6 +9,7 @@
 
 use crate::capability::{facts, firewall, leases};
 use crate::collect;
+use crate::company::Foreseen;
 use crate::disk;
 use crate::effect::Effect;
 use crate::errors::internal;
@@ -73,20 +74,46 @@ struct Needs {
 /// A rule needs an existing directory. So a directory for leases that an ADD may make is made before. [`MadeDirectories`] removes
 /// it again if nothing was put in it.
 ///
+/// `others` are the other plugins of a list that are to run in this process later. The process keeps what they need too:
+/// no more than the sum. Those that it can't serve are not admitted, and neither is this run if it needs programs.
+///
 /// # Errors
 /// Code 999: the kernel refuses a step, and no guest may run.
 pub fn confine(
     session: &mut Session,
     launcher: &mut Launcher,
     namespace: Option<Namespace>,
-) -> Result<MadeDirectories, Error> {
+    others: Option<&mut Vec<Foreseen<'_>>>,
+) -> Result<Confined, Error> {
     launcher.close(&session.state);
-    let needs = Needs::of(session, launcher).map_err(|error| Error::internal(error.to_string()))?;
+    let mut needs = Needs::of(session, launcher).map_err(|error| Error::internal(error.to_string()))?;
+    needs.writable(session)?;
+    let mut pids = launcher.pids();
+    let is_alone = others.is_none();
+    if let Some(others) = others {
+        if needs.has_helper() {
+            return Ok(Confined::Elsewhere);
+        }
+        let listed = recorded(session).map_err(|error| Error::internal(error.to_string()))?;
+        for other in others {
+            other.launcher.close(&session.state);
+            let wanted = Needs::of_later(&mut other.session, other.launcher, &listed);
+            match wanted.ok().filter(|wanted| !wanted.has_helper() && wanted.writable(&other.session).is_ok()) {
+                Some(wanted) => {
+                    needs.merge(wanted);
+                    pids.extend(other.launcher.pids());
+                    *other.is_admitted = true;
+                }
+                None => other.launcher.dismiss(),
+            }
+        }
+    }
     let made = MadeDirectories::of(session, &needs).map_err(|error| {
         Error::internal(format!("the host can start no process, and runs no plugin without it: {error}"))
     })?;
-    match give_up(session, launcher, namespace, &needs) {
-        Ok(()) => Ok(made),
+    match give_up(session, &pids, namespace, &needs) {
+        Ok(()) if is_alone => Ok(Confined::Alone(made)),
+        Ok(()) => Ok(Confined::Together(made)),
         Err(error) => {
             made.tidy();
             Err(error)
@@ -94,18 +121,20 @@ pub fn confine(
     }
 }
 
-fn give_up(
-    session: &mut Session,
-    launcher: &Launcher,
-    namespace: Option<Namespace>,
-    needs: &Needs,
-) -> Result<(), Error> {
+/// The process of a run, after [`confine`].
+pub enum Confined {
+    /// It is confined to what this run needs.
+    Alone(MadeDirectories),
+    /// It is confined to what the plugins of a list need.
+    Together(MadeDirectories),
+    /// Nothing was given up: this run may have to start programs, and needs a process of its own for that.
+    Elsewhere,
+}
+
+fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, needs: &Needs) -> Result<(), Error> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
     };
-    if session.request.verb == Verb::Add {
-        needs.leases.iter().try_for_each(|(_, network)| disk::writable(network))?;
-    }
     // The boot ID is read while /proc can be reached. The answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
     let bus = if needs.bus { Bus::locate(needs.zones.clone()) } else { None };
@@ -121,18 +150,17 @@ fn give_up(
         Rc::new(Helper::start_with(needs.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
     };
     forget_environment();
-    let pids = launcher.pids();
     let confined = |calls| needs.confinement(session, calls).map(Arc::new).map_err(|error| failed(&error));
-    let confinement = confined(calls(&pids))?;
+    let confinement = confined(calls(pids))?;
     let own = match needs.device {
         // Only this thread, in the node's namespace, looks for programs on a device that came home.
         true => {
             session.sight();
-            confined(calls_with_look(&pids))?
+            confined(calls_with_look(pids))?
         }
         false => Arc::clone(&confinement),
     };
-    let tap = if needs.tap.is_some() { Some(confined(calls_with_tap(&pids))?) } else { None };
+    let tap = if needs.tap.is_some() { Some(confined(calls_with_tap(pids))?) } else { None };
     if let Some(namespace) = namespace {
         // It is opened while /proc can be reached: new links are made in it.
         session.home().map_err(|error| failed(&error))?;
@@ -157,6 +185,12 @@ fn give_up(
 
 impl Needs {
     fn of(session: &mut Session, launcher: &Launcher) -> Result<Self, OpError> {
+        let listed = recorded(session)?;
+        Self::of_later(session, launcher, &listed)
+    }
+
+    /// As [`Needs::of`], with the effects of a record that another run has open.
+    fn of_later(session: &mut Session, launcher: &Launcher, listed: &[Effect]) -> Result<Self, OpError> {
         let mut needs = Self::default();
         let called = launcher.policies().find(|(name, _)| *name == session.request.plugin);
         if let Some((_, policy)) = called {
@@ -164,19 +198,57 @@ impl Needs {
         }
         // The policies of delegates take their values from the delegate's configuration.
         session.exchange();
-        let added = needs.add_others(session, launcher);
+        needs.add_others(session, launcher, listed);
         session.exchange();
-        added.map(|()| needs)
+        Ok(needs)
+    }
+
+    /// True if it takes a process that starts programs, or makes calls on the message bus.
+    fn has_helper(&self) -> bool {
+        // A tap may take one too.
+        self.tap.is_some() || !self.programs.is_empty() || self.bus && Bus::locate(self.zones.clone()).is_some()
+    }
+
+    /// Checks that an ADD can write its leases.
+    fn writable(&self, session: &Session) -> Result<(), Error> {
+        match session.request.verb {
+            Verb::Add => self.leases.iter().try_for_each(|(_, network)| disk::writable(network)),
+            Verb::Check | Verb::Del | Verb::Gc | Verb::Status | Verb::Version => Ok(()),
+        }
+    }
+
+    /// Adds the needs of another plugin, which has no helper and makes no tap.
+    fn merge(&mut self, other: Self) {
+        let Self {
+            legacy,
+            network,
+            tap: _,
+            device,
+            leases,
+            backups,
+            files,
+            programs: _,
+            iptables: _,
+            forwarding: _,
+            bus: _,
+            zones: _,
+        } = other;
+        self.legacy |= legacy;
+        self.network |= network;
+        self.device |= device;
+        self.leases.extend(leases);
+        self.backups.extend(backups);
+        self.files.extend(files);
     }
 
     /// Adds the needs of the delegates, and of the records.
-    fn add_others(&mut self, session: &Session, launcher: &Launcher) -> Result<(), OpError> {
+    fn add_others(&mut self, session: &Session, launcher: &Launcher, listed: &[Effect]) {
         let needs = self;
         for (_, policy) in launcher.policies().filter(|(name, _)| *name != session.request.plugin) {
             needs.add_policy(session, launcher, policy);
         }
         let verb = session.request.verb;
-        for effect in recorded(session)? {
+        for effect in listed {
             needs.add(session, effect.needs());
         }
         // An attachment without a record may be a native plugin's, with rules of either backend.
@@ -213,7 +285,6 @@ impl Needs {
         if verb == Verb::Del && !ipam.is_empty() && !launcher.is_ready(ipam) && !is_native(session, launcher, ipam) {
             needs.add_leases(session, &leases::directory(&session.request.conf));
         }
-        Ok(())
     }
 
     fn add_policy(&mut self, session: &Session, launcher: &Launcher, policy: &Policy) {
@@ -547,6 +618,11 @@ const OLD_CALLS: [libc::c_long; 7] = [
 pub struct MadeDirectories(Option<DirectoryRemover>);
 
 impl MadeDirectories {
+    /// No directory was made.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
     /// Makes them before any right is given up, and starts the process that can remove them afterwards.
     #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
     fn of(session: &Session, needs: &Needs) -> std::io::Result<Self> {

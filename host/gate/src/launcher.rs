@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The most times that a catalog may be replaced while a plugin is being started.
 const REPLACED: u32 = 20;
 
-/// Finds plugins and starts them. One per process.
+/// Finds plugins and starts them. One for each run.
 pub struct Launcher {
     catalog: Result<PathBuf, PlaceError>,
     engine: Engine,
@@ -49,6 +49,17 @@ impl Launcher {
         Self { catalog, engine, warm: Vec::new(), ready: Vec::new(), closed: false }
     }
 
+    /// Makes a launcher for another run of this process.
+    pub fn sibling(&self) -> Self {
+        Self {
+            catalog: self.catalog.clone(),
+            engine: self.engine,
+            warm: Vec::new(),
+            ready: Vec::new(),
+            closed: self.closed,
+        }
+    }
+
     /// True if the catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, started)| name == plugin && started.is_ok())
@@ -83,6 +94,10 @@ impl Launcher {
 
     /// Starts a plugin's process now, for a later [`Launcher::take`], which also reports a failure.
     pub fn warm(&mut self, plugin: &str) {
+        // A confined process can start none. What it needs was started before.
+        if self.closed || self.is_warm(plugin) || self.is_ready(plugin) {
+            return;
+        }
         let started = self.start(plugin);
         self.warm.push((plugin.to_owned(), started));
     }

@@ -17,12 +17,14 @@
 
 mod attached;
 pub mod audit;
+mod begin;
 mod budget;
 mod call;
 pub mod capability;
 pub mod catalog;
 mod clock;
 pub mod collect;
+mod company;
 mod confinement;
 pub mod delegation;
 mod disk;
@@ -34,6 +36,7 @@ mod host_check;
 mod host_ports;
 mod inherited;
 mod launcher;
+pub mod list;
 mod manifest;
 mod native;
 mod need;
@@ -59,6 +62,7 @@ mod unrecorded;
 pub mod upkeep;
 
 pub use audit::LOG;
+pub use company::Planned;
 pub use effect::Effect;
 pub use inherited::{LimitError, put_right};
 pub use places::PlaceError;

@@ -6,9 +6,9 @@
 //! that a wrong one changes nothing.
 
 use crate::audit::Refusal;
+use crate::begin::{Call, NoContainer, PreparedRun, Start, begin, container};
 use crate::collect;
-use crate::confinement;
-use crate::delegation;
+use crate::company::Company;
 use crate::errors::{internal, obstacle};
 use crate::host_check;
 use crate::inherited;
@@ -23,13 +23,12 @@ use crate::streams;
 use crate::unrecorded::{self, Part};
 use postern_cni::version_output;
 use postern_cni::{
-    Env, Error, Flannel, Json, Lists, NetConf, NumericVersion, Verb, Version, about, check_version, code,
-    config_version, flannel, read_conf, validate_conf,
+    Env, Error, Json, Lists, NetConf, NumericVersion, Verb, Version, about, code, config_version, read_conf,
+    validate_conf,
 };
 use postern_confine::{NoPrograms, close_all_but};
-use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Granted, Limits, Policy};
-use postern_types::{Capability, channel::MAX_INPUT};
+use postern_types::channel::MAX_INPUT;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -75,12 +74,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         return Err(Error::internal(format!("invalid plugin name: {name:?}")));
     }
     let mut launcher = Launcher::new(engine);
-    let refused = |error: &Error, stdin: &[u8]| {
-        let network = validate_conf(stdin, STDIN_LIMIT).and_then(NetConf::parse).map(|conf| conf.name);
-        let attachment = format!("{}/{}/{}", network.unwrap_or_default(), env.container_id, env.ifname);
-        let (attachment, reason) = (attachment.as_str(), error.to_string());
-        Refusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
-    };
+    let refused = |error: &Error| refused(name, &env, b"", started, error);
     let versions = |launcher: &Launcher| supported(&launcher.policy(name).map_err(obstacle)?);
     if env.command.is_empty() {
         let about = about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?);
@@ -88,11 +82,11 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         return Ok(String::new());
     }
     if env.validate()? == Some(Verb::Version) {
-        return Ok(version_output(&versions(&launcher).inspect_err(|error| refused(error, b""))?));
+        return Ok(version_output(&versions(&launcher).inspect_err(refused)?));
     }
     inherited::limits()
         .map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))
-        .inspect_err(|error| refused(error, b""))?;
+        .inspect_err(refused)?;
     // This is for people who find this run hanging. The environment, which has the verb, is overwritten soon.
     process::introduce(&env.command, name);
     launcher.warm(name);
@@ -100,21 +94,61 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
     let raw = read_conf(&stdin, STDIN_LIMIT)?;
     let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
-    let has_no_verb = lacks_verb(call.verb, &raw.0);
+    match perform(&call, raw, &mut launcher, None, &mut print)? {
+        Performed::Done(output) => Ok(output),
+        // Only a plugin of a list can be asked to be run elsewhere.
+        Performed::Elsewhere => Err(Error::internal(format!("plugin \"{name}\" was not run"))),
+    }
+}
+
+/// Writes the line of a run that was refused.
+fn refused(name: &str, env: &Env, stdin: &[u8], started: Instant, error: &Error) {
+    let network = validate_conf(stdin, STDIN_LIMIT).and_then(NetConf::parse).map(|conf| conf.name);
+    let attachment = format!("{}/{}/{}", network.unwrap_or_default(), env.container_id, env.ifname);
+    let (attachment, reason) = (attachment.as_str(), error.to_string());
+    Refusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
+}
+
+/// The end of a run without an error.
+pub(crate) enum Performed {
+    /// The output that was not printed yet: mostly none.
+    Done(String),
+    /// Nothing was done: the plugin needs a process of its own ([`crate::company`]).
+    Elsewhere,
+}
+
+/// Gives output to the runtime before a deadline.
+pub(crate) type Print<'a> = dyn FnMut(&[u8], Instant) -> Result<(), Error> + 'a;
+
+/// Carries out a request. `company` has the other plugins of its list, if they share this process. `print` gives the
+/// output to the runtime.
+///
+/// # Errors
+/// The error for the runtime.
+pub(crate) fn perform(
+    call: &Call<'_>,
+    raw: (Json, Lists),
+    launcher: &mut Launcher,
+    company: Option<&mut Company>,
+    print: &mut Print<'_>,
+) -> Result<Performed, Error> {
+    let (verb, is_alone) = (call.verb, company.is_none());
+    let refused = |error: &Error| refused(call.name, call.env, call.stdin, call.started, error);
+    let has_no_verb = lacks_verb(verb, &raw.0);
     // From here on the request could be carried out. If something prevents that before the guest, the log has the
     // reason.
-    let prepared = begin(&call, raw, &mut launcher, &|error| refused(error, &stdin));
+    let prepared = begin(call, raw, launcher, company, &refused);
     let prepared = prepared.inspect_err(|error| {
         if !(has_no_verb && error.code == code::INCOMPATIBLE_VERSION) {
-            refused(error, &stdin);
+            refused(error);
         }
     });
     let PreparedRun { mut session, made, part, granted } = match prepared? {
         Start::Guest(prepared) => *prepared,
-        Start::Done(output) => return Ok(output),
+        Start::Done(output) => return Ok(Performed::Done(output)),
+        Start::Elsewhere => return Ok(Performed::Elsewhere),
     };
-    let verb = call.verb;
-    let outcome = act(&mut session, &mut launcher, name, part, granted);
+    let outcome = act(&mut session, launcher, call.name, part, granted);
     let outcome = if verb == Verb::Status { outcome.map_err(status::as_unavailable) } else { outcome };
     let outcome = outcome.and_then(|output| {
         // If the runtime can't read the result, it does not know of the attachment.
@@ -123,18 +157,21 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     session.audit.flush();
     made.tidy();
     if outcome.is_ok() && verb == Verb::Add {
-        // A runtime accepts the answer only when this process has ended. So slow work is done before the last output.
         session.runner = Rc::new(NoPrograms);
         session.leave();
-        drop(launcher);
-        process::reap();
+        launcher.dismiss();
+        if is_alone {
+            // A runtime accepts the answer only when this process has ended. So slow work is done before the last
+            // output.
+            process::reap();
+        }
         session.given();
     } else {
         session.undone();
     }
     // A failed ADD has been undone by now. Its record is removed too, unless it still lists something.
     session.close_record();
-    outcome.map(|()| String::new())
+    outcome.map(|()| Performed::Done(String::new()))
 }
 
 /// True if the configuration's version has no such verb. That is not a refusal: a runtime meets it on every node, and
@@ -142,139 +179,6 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
 fn lacks_verb(verb: Verb, conf: &Json) -> bool {
     let version = config_version(conf).and_then(|version| NumericVersion::parse(&version));
     version.is_ok_and(|version| version < verb.since())
-}
-
-/// The runtime's request.
-struct Call<'a> {
-    name: &'a str,
-    verb: Verb,
-    env: &'a Env,
-    stdin: &'a [u8],
-    started: Instant,
-}
-
-/// A run that has come as far as its guest.
-struct PreparedRun {
-    session: Session,
-    made: confinement::MadeDirectories,
-    part: Part,
-    /// The policy for an earlier result, if there is one.
-    granted: Option<Granted>,
-}
-
-/// The next step of a run.
-enum Start {
-    Guest(Box<PreparedRun>),
-    /// No guest is needed: this is the answer.
-    Done(String),
-}
-
-/// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
-/// the record.
-fn begin(
-    call: &Call<'_>,
-    raw: (Json, Lists),
-    launcher: &mut Launcher,
-    refused: &dyn Fn(&Error),
-) -> Result<Start, Error> {
-    let Call { name, verb, env, stdin, started } = *call;
-    // An attacker who prepared a state directory could have records in it removed with our privileges.
-    let places = Places::find().map_err(obstacle)?;
-    let ready = match launcher.take(name, &places.state) {
-        Ok(ready) => ready,
-        // The effects of a plugin can be removed without it.
-        Err(reason) if verb == Verb::Del => {
-            let reason = reason.to_string();
-            refused(&obstacle(&reason));
-            let shipped = launcher.shipped_policy(name);
-            return del_without_plugin(call, raw, places, shipped.as_ref(), &reason).map(Start::Done);
-        }
-        Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
-        Err(reason) => return Err(obstacle(reason)),
-    };
-    // An attachment must be removed with the version that made it, even if policy no longer allows that version.
-    let spoken = if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy)? };
-    let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
-    let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
-    let request = request(name, env, verb, version, raw, stdin)?;
-    let is_needed = acts_in_container(&request, &ready.policy);
-    let namespace = container(&request, is_needed, env.allows_own_netns());
-    let may_delegate = ready.policy.grants(Capability::Ipam) || verb == Verb::Del;
-    if !request.conf.ipam_type.is_empty() && may_delegate && request.conf.ipam_type != name {
-        launcher.warm(&request.conf.ipam_type.clone());
-    }
-    let delegating = ready.policy.knows(Capability::Delegate);
-    if delegating {
-        warm_delegates(launcher, &request);
-    }
-    let part = Part::of(Some(&ready.policy), &request);
-    let policy = (verb == Verb::Status).then(|| ready.policy.clone());
-    let digest = ready.digest.clone();
-    let has_previous = matches!(request.conf.previous_result(), Ok(Some(_)));
-    // An ambiguous value is refused when the plugin is started.
-    let resolve = || ready.policy.resolve(&request.conf.raw, request.args()).ok();
-    let granted = if has_previous { resolve() } else { None };
-    let delegating = if delegating { resolve() } else { None };
-    launcher.put_back(name, ready);
-    let mut session = Session::new(request, end, places);
-    session.keep_for_cleanup(cleanup);
-    session.digest = digest;
-    session.makes_links = part.makes_link();
-    session.owns_link = part.makes_link();
-    if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
-        session.open_record().map_err(internal)?;
-        session.look_for_link().map_err(internal)?;
-    }
-    if let Some(granted) = &delegating {
-        session.delegation = Some(delegation::prepare(&session, granted));
-    }
-    let namespace = match namespace {
-        Ok(namespace) => namespace,
-        // An attachment with a record can be removed without its namespace, wherever the path leads by now.
-        Err(missing) if verb != Verb::Add && session.record().is_some() => {
-            missing.accept(&mut session);
-            None
-        }
-        Err(missing) => return Err(missing.into_error()),
-    };
-    let namespace = namespace.filter(|namespace| is_needed || session.asks_container(granted.as_ref(), namespace));
-    if let Some(policy) = &policy {
-        // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
-        able(&session, launcher, policy)?;
-        let delegate = session.delegation.as_ref().and_then(|made| made.as_ref().ok()).and_then(Option::as_ref);
-        if let Some(Ok(policy)) =
-            delegate.filter(|made| launcher.has(&made.plugin)).map(|made| launcher.policy(&made.plugin))
-        {
-            session.exchange();
-            let able = able(&session, launcher, &policy);
-            session.exchange();
-            able?;
-        }
-    }
-    let made = confinement::confine(&mut session, launcher, namespace).inspect_err(|_| {
-        session.undone();
-        session.close_record();
-    })?;
-    Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })))
-}
-
-/// Starts the processes of the plugins that a network of flannel names.
-fn warm_delegates(launcher: &mut Launcher, request: &Request) {
-    let Ok(flannel) = Flannel::read(&request.conf) else { return };
-    let ipam = if request.conf.ipam_type.is_empty() { flannel::IPAM } else { request.conf.ipam_type.as_str() };
-    for plugin in [flannel.delegate.as_str(), ipam] {
-        if plugin != request.plugin && launcher.has(plugin) && !launcher.is_warm(plugin) {
-            launcher.warm(plugin);
-        }
-    }
-}
-
-/// Checks that the host could do its part of an ADD by the plugin of this policy.
-fn able(session: &Session, launcher: &Launcher, policy: &Policy) -> Result<(), Error> {
-    let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
-    let keeps_leases =
-        [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
-    status::able(session, policy, keeps_leases)
 }
 
 fn act(
@@ -358,7 +262,7 @@ fn act(
 ///
 /// # Errors
 /// The effects that could not be removed, and the reason why the plugin can't be run.
-fn del_without_plugin(
+pub(crate) fn del_without_plugin(
     call: &Call<'_>,
     raw: (Json, Lists),
     places: Places,
@@ -459,74 +363,4 @@ pub fn request(
         conf,
         version,
     })
-}
-
-/// The reason why a container's namespace can't be entered.
-enum NoContainer {
-    /// Its path leads to no namespace, or to the host's.
-    Gone(Error),
-    /// It may be alive.
-    Hidden(Error),
-}
-
-impl NoContainer {
-    fn into_error(self) -> Error {
-        match self {
-            Self::Gone(error) | Self::Hidden(error) => error,
-        }
-    }
-
-    /// Goes on without the namespace. What may be left in a living one is not given up.
-    fn accept(self, session: &mut Session) {
-        match self {
-            Self::Gone(error) => crate::say!("postern: taking the container for gone: {error}"),
-            Self::Hidden(error) => {
-                crate::say!("postern: the container's namespace is not looked at: {error}");
-                session.hide_container(error.to_string());
-            }
-        }
-    }
-}
-
-/// True if an operation of the plugin acts in the container's namespace.
-fn acts_in_container(request: &Request, policy: &Policy) -> bool {
-    // An object that was made under an earlier policy may still be in it.
-    let may = |capability: Capability| match request.verb {
-        Verb::Del => policy.knows(capability),
-        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => policy.grants(capability),
-    };
-    Capability::ALL.iter().any(|capability| capability.acts_in_container() && may(*capability))
-}
-
-/// Opens the container's namespace, and refuses the host's own. One that is not `needed` may be absent.
-fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
-    let attachment = matches!(request.verb, Verb::Add | Verb::Del | Verb::Check);
-    if !attachment || request.netns.is_empty() {
-        return Ok(None);
-    }
-    match Namespace::open(&request.netns) {
-        Ok(namespace) => {
-            if !allows_own && request.verb != Verb::Check && is_own(&namespace).map_err(NoContainer::Hidden)? {
-                return Err(NoContainer::Gone(Error::same_netns()));
-            }
-            Ok(Some(namespace))
-        }
-        Err(_) if !needed => Ok(None),
-        Err(OpenError::NotExist { .. }) if request.verb == Verb::Del => Ok(None),
-        Err(error) => {
-            let text = match request.verb {
-                Verb::Del => error.to_string(),
-                _ => format!("failed to open netns \"{}\": {error}", request.netns),
-            };
-            Err(match error {
-                OpenError::NotExist { .. } | OpenError::NotNamespace { .. } => NoContainer::Gone(Error::internal(text)),
-                OpenError::Io { .. } => NoContainer::Hidden(Error::internal(text)),
-            })
-        }
-    }
-}
-
-fn is_own(namespace: &Namespace) -> Result<bool, Error> {
-    let own = Namespace::current().map_err(|error| Error::internal(error.to_string()))?;
-    namespace.same_as(&own).map_err(|error| Error::internal(format!("cannot compare network namespaces: {error}")))
 }

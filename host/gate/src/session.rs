@@ -7,8 +7,10 @@ mod kept;
 mod link;
 pub(crate) mod port;
 mod previous;
+mod shared;
 
 pub use link::{NativeEnd, is_link_of_index};
+pub use shared::Shared;
 
 use container_access::ContainerAccess;
 
@@ -234,8 +236,8 @@ pub struct Session {
     is_delegate: bool,
     sight: OnceCell<Sight>,
     nft: SharedNft,
-    worker: Option<Worker>,
-    namespace: Option<Namespace>,
+    worker: Option<Rc<Worker>>,
+    namespace: Option<Rc<Namespace>>,
     host: OnceCell<Netlink>,
     home: OnceCell<Rc<Namespace>>,
     record: Option<Record<Effect>>,
@@ -316,8 +318,7 @@ impl Session {
 
     /// Makes a session for another attachment, known only by its record: garbage collection by a runtime.
     pub fn for_record(&self, record: Record<Effect>, key: &RecordKey) -> Self {
-        let places = Places { state: self.state.clone(), library: self.library.clone(), logs: self.logs.clone() };
-        let mut session = Self::of_record(record, self.deadline, places);
+        let mut session = Self::of_record(record, self.deadline, self.places());
         let request = &mut session.request;
         request.plugin.clone_from(&self.request.plugin);
         request.path.clone_from(&self.request.path);
@@ -417,8 +418,8 @@ impl Session {
             Some(context) => Worker::start_with_tap(&namespace, context, confine),
             None => Worker::start(&namespace, confine),
         };
-        self.worker = Some(worker.map_err(kernel_error)?);
-        self.namespace = Some(namespace);
+        self.worker = Some(Rc::new(worker.map_err(kernel_error)?));
+        self.namespace = Some(Rc::new(namespace));
         Ok(())
     }
 
@@ -432,7 +433,7 @@ impl Session {
     /// # Errors
     /// [`ErrorCode::NotFound`].
     pub fn namespace(&self) -> Result<&Namespace, OpError> {
-        self.namespace.as_ref().ok_or_else(|| self.container_gone())
+        self.namespace.as_deref().ok_or_else(|| self.container_gone())
     }
 
     /// Returns a policy for this run's configuration.
@@ -445,7 +446,7 @@ impl Session {
 
     /// Returns the container's namespace; `None` if there is none, or none any more.
     pub fn container(&self) -> Option<&Worker> {
-        self.worker.as_ref()
+        self.worker.as_deref()
     }
 
     /// Returns the container's namespace, for an operation that needs it.
@@ -453,7 +454,7 @@ impl Session {
     /// # Errors
     /// [`ErrorCode::NotFound`].
     pub fn container_required(&self) -> Result<&Worker, OpError> {
-        self.worker.as_ref().ok_or_else(|| self.container_gone())
+        self.worker.as_deref().ok_or_else(|| self.container_gone())
     }
 
     fn container_gone(&self) -> OpError {

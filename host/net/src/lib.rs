@@ -18,19 +18,23 @@
 //! Data goes one way: [`load`] makes a [`List`] of files, a [`Runtime`] gives it with an [`Attachment`] to [`Plugins`],
 //! and keeps what they answered in its [`Cache`].
 
+mod arguments;
 mod attachment;
 mod cache;
+mod command;
 mod files;
 mod list;
 mod outcome;
 mod programs;
 mod runtime;
 
+pub use arguments::Arguments;
 pub use attachment::Attachment;
 pub use cache::{Cache, Cached};
+pub use command::{Command, DIRECTORIES, One, Places, cni_path, container_id, run};
 pub use files::load;
 pub use list::{List, Plugin, version};
 pub use outcome::Outcome;
 pub use postern_cni::{Error, Verb};
-pub use programs::Programs;
+pub use programs::{Programs, answer};
 pub use runtime::{Failure, Plugins, Rest, Runtime};

@@ -27,15 +27,16 @@ impl Programs {
         Self { directories: path.split(':').filter(|one| !one.is_empty()).map(PathBuf::from).collect() }
     }
 
-    fn path(&self) -> String {
+    /// Returns the directories as one text, for `CNI_PATH`.
+    pub fn path(&self) -> String {
         let directories: Vec<_> = self.directories.iter().map(|one| one.to_string_lossy()).collect();
         directories.join(":")
     }
 
-    /// Returns the path of a plugin's program.
+    /// Finds the program of a plugin.
     ///
     /// # Errors
-    /// In libcni's words: there is none.
+    /// Code 999, in libcni's words: it is in none of the directories, or the name is no name.
     pub fn find(&self, name: &str) -> Result<PathBuf, Error> {
         let refused = if name.is_empty() {
             "no plugin name provided".to_owned()
@@ -97,13 +98,21 @@ impl Plugins for Programs {
         });
         let unread = |error| Error::new(code::IO_FAILURE, format!("cannot read from {}: {error}", program.display()));
         let output = output.map_err(unread)?;
-        if !output.status.success() {
-            return Err(failure(output.status, &output.stdout, &output.stderr));
-        }
-        // What a plugin says beside its success is for the person who started this.
-        let _ = std::io::stderr().write_all(&output.stderr);
-        Ok(output.stdout)
+        answer(output.status, output.stdout, &output.stderr)
     }
+}
+
+/// Returns the answer of a plugin that has ended. What it says beside a success goes to standard error, for the person
+/// who started this.
+///
+/// # Errors
+/// The plugin's own error, or libcni's words.
+pub fn answer(status: ExitStatus, stdout: Vec<u8>, stderr: &[u8]) -> Result<Vec<u8>, Error> {
+    if !status.success() {
+        return Err(failure(status, &stdout, stderr));
+    }
+    let _ = std::io::stderr().write_all(stderr);
+    Ok(stdout)
 }
 
 /// Returns the error of a plugin that failed: its own, or libcni's words.

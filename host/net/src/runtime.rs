@@ -7,6 +7,10 @@ use std::fmt;
 
 /// What runs plugins.
 pub trait Plugins {
+    /// Learns which plugins are about to be run, before any result is read: those of the list, for DEL the last one
+    /// first. A DEL after a failed ADD is told too.
+    fn expect(&self, _list: &List, _verb: Verb, _attachment: &Attachment) {}
+
     /// Runs one plugin and returns its standard output. GC and STATUS have no attachment: its variables are empty then.
     ///
     /// # Errors
@@ -67,11 +71,11 @@ impl<P: Plugins> Runtime<P> {
     /// # Errors
     /// The plugin's error with its name, and what became of the parts.
     pub fn add(&self, list: &List, attachment: &Attachment) -> Result<Outcome, Failure> {
-        let had_it = self.cache.has_interface(attachment);
         self.add_once(list, attachment).map_err(|error| {
             let rest = match validate(list, attachment) {
                 Err(_) => Rest::Nothing,
-                Ok(()) if had_it => Rest::Untouched,
+                // A failed ADD has written nothing to the cache.
+                Ok(()) if self.cache.has_interface(attachment) => Rest::Untouched,
                 Ok(()) => self.delete(list, attachment).map_or_else(Rest::Stayed, |()| Rest::Removed),
             };
             Failure { error, rest }
@@ -80,6 +84,9 @@ impl<P: Plugins> Runtime<P> {
 
     fn add_once(&self, list: &List, attachment: &Attachment) -> Result<Outcome, Error> {
         let mut last = None;
+        if validate(list, attachment).is_ok() {
+            self.plugins.expect(list, Verb::Add, attachment);
+        }
         for plugin in &list.plugins {
             let added = validate(list, attachment)
                 .and_then(|()| plugin.input(list, last.as_ref(), Some(attachment)))
@@ -107,6 +114,7 @@ impl<P: Plugins> Runtime<P> {
             return Ok(());
         }
         validate(list, attachment)?;
+        self.plugins.expect(list, Verb::Check, attachment);
         let previous = self
             .cache
             .result(list, attachment)
@@ -126,6 +134,7 @@ impl<P: Plugins> Runtime<P> {
     pub fn delete(&self, list: &List, attachment: &Attachment) -> Result<(), Error> {
         let has_previous = list.has(Version::V0_4_0)?;
         validate(list, attachment)?;
+        self.plugins.expect(list, Verb::Del, attachment);
         // A broken result is none.
         let previous = if has_previous { self.cache.result(list, attachment).ok().flatten() } else { None };
         for plugin in list.plugins.iter().rev() {

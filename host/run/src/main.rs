@@ -1,6 +1,10 @@
 //! The executable that runtimes start. It is started by a plugin's file, whose first line has the option
 //! `--plugin=NAME`, or as a copy or link under a plugin's name. Under its own name it is the command for people, and
-//! starts `postern-admin` in its place. That program has the compiler and the argument parser, which this one lacks.
+//! starts `postern-admin` in its place, except for `postern net`. That program has the compiler and the argument parser,
+//! which this one lacks.
+
+mod net;
+mod together;
 
 use postern_cni::Error;
 use postern_gate::Engine;
@@ -32,8 +36,19 @@ fn main() {
         Some(plugin) => plugin.clone(),
         None => Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
     };
+    let engine = Engine {
+        main: |channel, code| postern_sandbox::child::run(channel, code),
+        fingerprint: postern_sandbox::engine::fingerprint,
+    };
     if option.is_none() && name == HOST {
-        hand_over(first.into_iter().chain(arguments).collect());
+        let arguments: Vec<OsString> = first.into_iter().chain(arguments).collect();
+        if let Some((verb, rest)) = arguments.split_first()
+            && verb == "net"
+            && let Some(status) = net::main(rest, engine)
+        {
+            std::process::exit(status.into());
+        }
+        hand_over(arguments);
     }
     // The kernel puts the path of the plugin's file behind the option, and a runtime sets `CNI_COMMAND`.
     let is_file = arguments.next().is_some_and(|file| file.as_bytes().contains(&b'/'));
@@ -51,10 +66,6 @@ fn main() {
         postern_gate::say!("{panic}");
         std::process::exit(1);
     }));
-    let engine = Engine {
-        main: |channel, code| postern_sandbox::child::run(channel, code),
-        fingerprint: postern_sandbox::engine::fingerprint,
-    };
     let status = postern_gate::protocol::main(&name, engine);
     std::process::exit(status.into());
 }

@@ -86,8 +86,25 @@ pub fn send_to_sandbox(
     }
     send(stream, message, deadline)?;
     // It may be long, and is not copied behind its length. One message of both needs a call that a sandbox has not.
-    write(stream, &length(start.stdin.len(), MAX_INPUT)?, deadline)?;
-    write(stream, start.stdin.as_bytes(), deadline)
+    send_text(stream, &start.stdin, deadline)
+}
+
+/// Sends a text of at most [`MAX_INPUT`] bytes, for [`receive_text`].
+///
+/// # Errors
+/// See [`ChannelError`].
+pub fn send_text(stream: &UnixStream, text: &str, deadline: Option<Instant>) -> Result<(), ChannelError> {
+    write(stream, &length(text.len(), MAX_INPUT)?, deadline)?;
+    write(stream, text.as_bytes(), deadline)
+}
+
+/// Receives what [`send_text`] sends.
+///
+/// # Errors
+/// See [`ChannelError`].
+pub fn receive_text(stream: &UnixStream, deadline: Option<Instant>) -> Result<String, ChannelError> {
+    let invalid = |error| ChannelError::Io(io::Error::new(ErrorKind::InvalidData, error));
+    String::from_utf8(read(stream, MAX_INPUT, deadline)?).map_err(invalid)
 }
 
 /// Returns the bytes of a length of at most `most`.
@@ -128,8 +145,7 @@ pub fn receive<T: DeserializeOwned>(stream: &UnixStream, deadline: Option<Instan
 pub fn receive_in_sandbox(stream: &UnixStream, deadline: Option<Instant>) -> Result<ToSandbox, ChannelError> {
     let mut message = receive(stream, deadline)?;
     if let ToSandbox::Start(start) = &mut message {
-        let invalid = |error| ChannelError::Io(io::Error::new(ErrorKind::InvalidData, error));
-        start.stdin = String::from_utf8(read(stream, MAX_INPUT, deadline)?).map_err(invalid)?.into();
+        start.stdin = receive_text(stream, deadline)?.into();
     }
     Ok(message)
 }

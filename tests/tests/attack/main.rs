@@ -34,6 +34,7 @@ mod sequences;
 mod source_routes;
 mod state;
 mod taps;
+mod together;
 mod tuning;
 mod vrf;
 mod wire;

@@ -8,6 +8,7 @@ use crate::need::Need;
 use postern_kernel::{Namespace, OpenError, Worker};
 use postern_state::{Header, RecordKey};
 use postern_types::{ErrorCode, OpError};
+use std::rc::Rc;
 
 /// The number of containers that one collection enters. Each of them takes a thread.
 const MOST: usize = 64;
@@ -76,7 +77,7 @@ impl Session {
         match found {
             ContainerAccess::Gone => {}
             ContainerAccess::Hidden(why) => self.hidden = Some(why),
-            ContainerAccess::In(worker) => self.worker = Some(worker),
+            ContainerAccess::In(worker) => self.worker = Some(Rc::new(worker)),
         }
     }
 

@@ -30,7 +30,7 @@ impl Session {
     /// True if a record is from another boot, or from another namespace than that of `CNI_NETNS`.
     fn is_foreign(&self, header: &Header) -> bool {
         let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != header.boot_id);
-        let cookies = (header.netns_cookie, self.worker.as_ref().map(Worker::cookie));
+        let cookies = (header.netns_cookie, self.worker.as_deref().map(Worker::cookie));
         other_boot || matches!(cookies, (Some(noted), Some(Ok(cookie))) if noted != cookie)
     }
 
@@ -109,13 +109,7 @@ impl Session {
                 }
                 other => other.map_err(state_error)?,
             };
-            let given = |section: &Section| section.stage == Stage::Given;
-            // Without a section of this plugin a native one may have been called in its place.
-            let has_part = |section: &Section| section.plugin() == self.request.plugin;
-            self.whole = self.record.as_ref().is_some_and(|record| {
-                let sections = record.sections();
-                record.warnings().is_empty() && sections.iter().all(given) && sections.iter().any(has_part)
-            });
+            self.whole = self.record.as_ref().is_some_and(|record| is_whole_for(record, &self.request.plugin));
             self.warn();
         }
         self.find_section();
@@ -504,6 +498,15 @@ impl Session {
             crate::say!("postern: {error}");
         }
     }
+}
+
+/// True if a record lists all that this plugin did for the attachment.
+pub(super) fn is_whole_for(record: &Record<Effect>, plugin: &str) -> bool {
+    let given = |section: &Section| section.stage == Stage::Given;
+    // Without a section of this plugin a native one may have been called in its place.
+    let has_part = |section: &Section| section.plugin() == plugin;
+    let sections = record.sections();
+    record.warnings().is_empty() && sections.iter().all(given) && sections.iter().any(has_part)
 }
 
 fn is_listed(record: &Record<Effect>, effect: &Effect) -> bool {

@@ -7,7 +7,7 @@ use crate::effect::Veth;
 use crate::errors::kernel_error;
 use ipnet::IpNet;
 use postern_cni::{CniResult, IpConfig, Verb, validate_interface_name};
-use postern_kernel::{Link, Namespace};
+use postern_kernel::Link;
 use postern_policy::Granted;
 use postern_state::{Section, Stage};
 use postern_types::OpError;
@@ -56,10 +56,11 @@ impl Session {
     }
 
     /// True if this run has to look into the container's namespace to learn which addresses of `prevResult` count.
-    pub fn asks_container(&self, granted: Option<&Granted>, namespace: &Namespace) -> bool {
+    /// `cookie` tells the namespace's number, if it is known.
+    pub fn asks_container(&self, granted: Option<&Granted>, cookie: impl FnOnce() -> Option<u64>) -> bool {
         let is_stale = || {
             let noted = self.record.as_ref().and_then(|record| record.header().netns_cookie);
-            self.has_foreign_record() || noted.is_some() && noted != namespace.cookie().ok()
+            self.has_foreign_record() || noted.is_some() && noted != cookie()
         };
         let may_ask = granted.is_some_and(Granted::may_take_over_in_container);
         self.request.verb == Verb::Add && may_ask && (self.is_behind_native() || is_stale())
@@ -175,6 +176,7 @@ mod tests {
     use crate::places::Places;
     use crate::session::{OwnAddress, Request};
     use postern_cni::{Json, NetConf, Version};
+    use postern_kernel::Namespace;
     use postern_policy::Policy;
     use std::path::Path;
     use std::time::{Duration, Instant};
@@ -244,15 +246,18 @@ mod tests {
         assert!(alone.not_counting(&"10.0.0.9/8".parse().unwrap(), &closed).1.contains("addresses = [\"10.0.0.9/8\"]"));
         // A record that has addresses is the only one to be asked.
         let own = Namespace::current().unwrap();
-        assert!(alone.asks_container(Some(&open), &own) && !alone.asks_container(Some(&closed), &own));
-        assert!(!session(&directory, "second", Verb::Check).asks_container(Some(&open), &own));
+        assert!(
+            alone.asks_container(Some(&open), || own.cookie().ok())
+                && !alone.asks_container(Some(&closed), || own.cookie().ok())
+        );
+        assert!(!session(&directory, "second", Verb::Check).asks_container(Some(&open), || own.cookie().ok()));
         let _ = std::fs::remove_dir_all(&directory);
         first(&directory, true);
         let mut behind = session(&directory, "second", Verb::Add);
         behind.open_record().unwrap();
-        assert!(!behind.asks_container(Some(&open), &own));
+        assert!(!behind.asks_container(Some(&open), || own.cookie().ok()));
         behind.link_gone = true;
-        assert!(behind.asks_container(Some(&open), &own));
+        assert!(behind.asks_container(Some(&open), || own.cookie().ok()));
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -7,6 +7,8 @@
 
 #![allow(clippy::print_stdout, reason = "its output is a table")]
 
+mod chain;
+
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -109,6 +111,8 @@ fn main() -> Result<()> {
     }) {
         rows.extend(measure(scenario, &plugin_sets, runs)?);
     }
+    let [native, ours] = &plugin_sets;
+    rows.extend(chain::measure(native, ours, &patterns, runs)?);
     if let Some(file) = file {
         std::fs::write(&file, serde_json::to_string_pretty(&rows)?).with_context(|| file.clone())?;
     }

@@ -1,0 +1,326 @@
+//! The steps of a run before its guest: plugin, policy, version, record, the container's namespace, confinement.
+//!
+//! In the process of a list ([`crate::list`]) the first run takes these steps for all plugins that share it. A later one
+//! finds what was prepared.
+
+use crate::company::Company;
+use crate::confinement::{self, Confined, MadeDirectories};
+use crate::delegation;
+use crate::errors::{internal, obstacle};
+use crate::launcher::{Launcher, Plugin};
+use crate::places::Places;
+use crate::protocol::{del_without_plugin, request, supported};
+use crate::session::{Request, Session};
+use crate::status;
+use crate::unrecorded::Part;
+use postern_cni::{Env, Error, Flannel, Json, Lists, Verb, Version, check_version, code, config_version, flannel};
+use postern_kernel::{Namespace, OpenError};
+use postern_policy::{Granted, Policy};
+use postern_types::Capability;
+use std::time::Instant;
+
+/// The runtime's request.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// The plugin.
+    pub name: &'a str,
+    /// The verb.
+    pub verb: Verb,
+    /// The variables.
+    pub env: &'a Env,
+    /// Standard input.
+    pub stdin: &'a [u8],
+    /// When the run began.
+    pub started: Instant,
+}
+
+/// A run that has come as far as its guest.
+pub struct PreparedRun {
+    /// The run.
+    pub session: Session,
+    /// The directories that were made for it.
+    pub made: MadeDirectories,
+    /// What its plugin may have made.
+    pub part: Part,
+    /// The policy for an earlier result, if there is one.
+    pub granted: Option<Granted>,
+}
+
+/// The next step of a run.
+pub enum Start {
+    /// The guest.
+    Guest(Box<PreparedRun>),
+    /// No guest is needed: this is the answer.
+    Done(String),
+    /// The plugin needs a process of its own.
+    Elsewhere,
+}
+
+/// A plugin that is installed and serves this request.
+pub struct Admitted {
+    /// The run, without its record.
+    pub session: Session,
+    /// What its plugin may have made.
+    pub part: Part,
+    /// The policy, if there is an earlier result.
+    pub granted: Option<Granted>,
+    /// The policy of a plugin that may delegate.
+    delegating: Option<Granted>,
+    /// The policy for STATUS.
+    policy: Option<Policy>,
+    /// True if an operation of the plugin acts in the container's namespace.
+    pub is_needed: bool,
+}
+
+/// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
+/// the record.
+///
+/// # Errors
+/// The error for the runtime.
+pub fn begin(
+    call: &Call<'_>,
+    raw: (Json, Lists),
+    launcher: &mut Launcher,
+    mut company: Option<&mut Company>,
+    refused: &dyn Fn(&Error),
+) -> Result<Start, Error> {
+    let Call { name, verb, env, .. } = *call;
+    let places = match company.as_ref().and_then(|company| company.shared()) {
+        Some(shared) => shared.places.clone(),
+        // An attacker who prepared a state directory could have records in it removed with our privileges.
+        None => Places::find().map_err(obstacle)?,
+    };
+    let ready = match launcher.take(name, &places.state) {
+        Ok(ready) if company.is_some() && is_alone(&ready) => return Ok(Start::Elsewhere),
+        Ok(ready) => ready,
+        Err(_) if company.is_some() => return Ok(Start::Elsewhere),
+        // The effects of a plugin can be removed without it.
+        Err(reason) if verb == Verb::Del => {
+            let reason = reason.to_string();
+            refused(&obstacle(&reason));
+            let shipped = launcher.shipped_policy(name);
+            return del_without_plugin(call, raw, places, shipped.as_ref(), &reason).map(Start::Done);
+        }
+        Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
+        Err(reason) => return Err(obstacle(reason)),
+    };
+    let Admitted { mut session, part, granted, delegating, policy, is_needed } =
+        admit(call, raw, launcher, ready, places)?;
+    if let Some(shared) = company.as_ref().and_then(|company| company.shared()) {
+        session.join_process(shared);
+        session.open_record().map_err(internal)?;
+        session.look_for_link().map_err(internal)?;
+        if is_needed || session.asks_container(granted.as_ref(), || shared.cookie()) {
+            session.join_container(shared);
+        }
+        let made = MadeDirectories::none();
+        return Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })));
+    }
+    let namespace = container(&session.request, is_needed || company.is_some(), env.allows_own_netns());
+    if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
+        session.open_record().map_err(internal)?;
+        session.look_for_link().map_err(internal)?;
+    }
+    if let Some(granted) = &delegating {
+        session.delegation = Some(delegation::prepare(&session, granted));
+    }
+    let namespace = match namespace {
+        Ok(namespace) => namespace,
+        // The process of a list has one way into the container, or none.
+        Err(_) if company.is_some() => {
+            session.close_record();
+            return Ok(Start::Elsewhere);
+        }
+        // An attachment with a record can be removed without its namespace, wherever the path leads by now.
+        Err(missing) if verb != Verb::Add && session.record().is_some() => {
+            missing.accept(&mut session);
+            None
+        }
+        Err(missing) => return Err(missing.into_error()),
+    };
+    let enters =
+        |namespace: &Namespace| is_needed || session.asks_container(granted.as_ref(), || namespace.cookie().ok());
+    let enters = namespace.as_ref().is_some_and(enters);
+    if let Some(policy) = &policy {
+        // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
+        able(&session, launcher, policy)?;
+        let delegate = session.delegation.as_ref().and_then(|made| made.as_ref().ok()).and_then(Option::as_ref);
+        if let Some(Ok(policy)) =
+            delegate.filter(|made| launcher.has(&made.plugin)).map(|made| launcher.policy(&made.plugin))
+        {
+            session.exchange();
+            let able = able(&session, launcher, &policy);
+            session.exchange();
+            able?;
+        }
+    }
+    let mut others = company.as_mut().map(|company| company.foresee(call, &session));
+    let all_enter = others.iter().flatten().any(|other| other.enters);
+    let namespace = namespace.filter(|_| enters || all_enter);
+    let confined = confinement::confine(&mut session, launcher, namespace, others.as_mut()).inspect_err(|_| {
+        session.undone();
+        session.close_record();
+    });
+    drop(others);
+    let made = match (confined, company) {
+        (Ok(Confined::Alone(made)), _) => made,
+        (Ok(Confined::Together(made)), Some(company)) => {
+            company.settle(session.shared(), made);
+            if !enters {
+                session.leave_container();
+            }
+            MadeDirectories::none()
+        }
+        (Ok(_), _) => {
+            session.close_record();
+            return Ok(Start::Elsewhere);
+        }
+        (Err(error), company) => {
+            // This process may be confined by half, and has no use any more.
+            if let Some(company) = company {
+                company.give_up();
+            }
+            return Err(error);
+        }
+    };
+    Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })))
+}
+
+/// True if a plugin is never run beside others: its policy lets it have main plugins make the attachment, by their
+/// policies, or it needs a device that is opened before the process is confined.
+pub fn is_alone(ready: &Plugin) -> bool {
+    [Capability::Delegate, Capability::Tap].into_iter().any(|capability| ready.policy.knows(capability))
+}
+
+/// Checks a plugin and its request. The processes of its delegates are started.
+///
+/// # Errors
+/// The error for the runtime.
+pub fn admit(
+    call: &Call<'_>,
+    raw: (Json, Lists),
+    launcher: &mut Launcher,
+    ready: Plugin,
+    places: Places,
+) -> Result<Admitted, Error> {
+    let Call { name, verb, env, stdin, started } = *call;
+    // An attachment must be removed with the version that made it, even if policy no longer allows that version.
+    let spoken = if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy)? };
+    let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
+    let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
+    let request = request(name, env, verb, version, raw, stdin)?;
+    let is_needed = acts_in_container(&request, &ready.policy);
+    let may_delegate = ready.policy.grants(Capability::Ipam) || verb == Verb::Del;
+    if !request.conf.ipam_type.is_empty() && may_delegate && request.conf.ipam_type != name {
+        launcher.warm(&request.conf.ipam_type.clone());
+    }
+    let delegating = ready.policy.knows(Capability::Delegate);
+    if delegating {
+        warm_delegates(launcher, &request);
+    }
+    let part = Part::of(Some(&ready.policy), &request);
+    let policy = (verb == Verb::Status).then(|| ready.policy.clone());
+    let digest = ready.digest.clone();
+    let has_previous = matches!(request.conf.previous_result(), Ok(Some(_)));
+    // An ambiguous value is refused when the plugin is started.
+    let resolve = || ready.policy.resolve(&request.conf.raw, request.args()).ok();
+    let granted = if has_previous { resolve() } else { None };
+    let delegating = if delegating { resolve() } else { None };
+    launcher.put_back(name, ready);
+    let mut session = Session::new(request, end, places);
+    session.keep_for_cleanup(cleanup);
+    session.digest = digest;
+    session.makes_links = part.makes_link();
+    session.owns_link = part.makes_link();
+    Ok(Admitted { session, part, granted, delegating, policy, is_needed })
+}
+
+/// Starts the processes of the plugins that a network of flannel names.
+fn warm_delegates(launcher: &mut Launcher, request: &Request) {
+    let Ok(flannel) = Flannel::read(&request.conf) else { return };
+    let ipam = if request.conf.ipam_type.is_empty() { flannel::IPAM } else { request.conf.ipam_type.as_str() };
+    for plugin in [flannel.delegate.as_str(), ipam] {
+        if plugin != request.plugin && launcher.has(plugin) && !launcher.is_warm(plugin) {
+            launcher.warm(plugin);
+        }
+    }
+}
+
+/// Checks that the host could do its part of an ADD by the plugin of this policy.
+fn able(session: &Session, launcher: &Launcher, policy: &Policy) -> Result<(), Error> {
+    let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
+    let keeps_leases =
+        [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
+    status::able(session, policy, keeps_leases)
+}
+
+/// The reason why a container's namespace can't be entered.
+pub enum NoContainer {
+    /// Its path leads to no namespace, or to the host's.
+    Gone(Error),
+    /// It may be alive.
+    Hidden(Error),
+}
+
+impl NoContainer {
+    /// Returns the error for the runtime.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::Gone(error) | Self::Hidden(error) => error,
+        }
+    }
+
+    /// Goes on without the namespace. What may be left in a living one is not given up.
+    pub fn accept(self, session: &mut Session) {
+        match self {
+            Self::Gone(error) => crate::say!("postern: taking the container for gone: {error}"),
+            Self::Hidden(error) => {
+                crate::say!("postern: the container's namespace is not looked at: {error}");
+                session.hide_container(error.to_string());
+            }
+        }
+    }
+}
+
+/// True if an operation of the plugin acts in the container's namespace.
+fn acts_in_container(request: &Request, policy: &Policy) -> bool {
+    // An object that was made under an earlier policy may still be in it.
+    let may = |capability: Capability| match request.verb {
+        Verb::Del => policy.knows(capability),
+        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => policy.grants(capability),
+    };
+    Capability::ALL.iter().any(|capability| capability.acts_in_container() && may(*capability))
+}
+
+/// Opens the container's namespace, and refuses the host's own. One that is not `needed` may be absent.
+pub fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
+    let attachment = matches!(request.verb, Verb::Add | Verb::Del | Verb::Check);
+    if !attachment || request.netns.is_empty() {
+        return Ok(None);
+    }
+    match Namespace::open(&request.netns) {
+        Ok(namespace) => {
+            if !allows_own && request.verb != Verb::Check && is_own(&namespace).map_err(NoContainer::Hidden)? {
+                return Err(NoContainer::Gone(Error::same_netns()));
+            }
+            Ok(Some(namespace))
+        }
+        Err(_) if !needed => Ok(None),
+        Err(OpenError::NotExist { .. }) if request.verb == Verb::Del => Ok(None),
+        Err(error) => {
+            let text = match request.verb {
+                Verb::Del => error.to_string(),
+                _ => format!("failed to open netns \"{}\": {error}", request.netns),
+            };
+            Err(match error {
+                OpenError::NotExist { .. } | OpenError::NotNamespace { .. } => NoContainer::Gone(Error::internal(text)),
+                OpenError::Io { .. } => NoContainer::Hidden(Error::internal(text)),
+            })
+        }
+    }
+}
+
+fn is_own(namespace: &Namespace) -> Result<bool, Error> {
+    let own = Namespace::current().map_err(|error| Error::internal(error.to_string()))?;
+    namespace.same_as(&own).map_err(|error| Error::internal(format!("cannot compare network namespaces: {error}")))
+}

@@ -1,0 +1,190 @@
+//! The commands of `postern net`, with the arguments, variables, output and container IDs of cnitool.
+
+use crate::runtime::Plugins;
+use crate::{Attachment, Cache, Failure, Programs, Rest, Runtime, load};
+use postern_cni::{Error, quote};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha512};
+use std::env;
+use std::path::{Component, Path, PathBuf};
+
+/// Where distributions place plugins.
+pub const DIRECTORIES: [&str; 3] = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
+
+/// Where networks and plugins are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The directory of network lists; without it `NETCONFPATH`, or `/etc/cni/net.d`.
+    pub conf_dir: Option<PathBuf>,
+    /// Directories of plugins, separated by colons; without them `CNI_PATH`, or those of distributions.
+    pub cni_path: Option<String>,
+}
+
+impl Places {
+    /// Returns the programs in the directories of plugins.
+    pub fn programs(&self) -> Programs {
+        Programs::of_path(&cni_path(self.cni_path.as_deref()))
+    }
+
+    fn conf_dir(&self) -> PathBuf {
+        let variable = || env::var_os("NETCONFPATH").filter(|path| !path.is_empty()).map(PathBuf::from);
+        self.conf_dir.clone().or_else(variable).unwrap_or_else(|| "/etc/cni/net.d".into())
+    }
+}
+
+/// Returns the directories of plugins: these, or those of the variable `CNI_PATH`, or those of distributions.
+pub fn cni_path(given: Option<&str>) -> String {
+    let variable = || env::var("CNI_PATH").ok().filter(|path| !path.is_empty());
+    given.map(str::to_owned).or_else(variable).unwrap_or_else(|| DIRECTORIES.join(":"))
+}
+
+/// A verb with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Attach a namespace.
+    Add(One),
+    /// Compare an attachment with what ADD made.
+    Check(One),
+    /// Detach a namespace.
+    Del(One),
+    /// Remove what is left of attachments that are gone.
+    Gc {
+        /// The network's name.
+        network: String,
+        /// The attachments that stay: container ID and interface. Without any, all that the cache has are removed.
+        valid: Vec<(String, String)>,
+    },
+    /// Ask the plugins if an ADD could work.
+    Status {
+        /// The network's name.
+        network: String,
+    },
+}
+
+/// One attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct One {
+    /// The network's name, as in its list.
+    pub network: String,
+    /// The path of the network namespace.
+    pub netns: PathBuf,
+    /// The interface's name in the namespace; without it `CNI_IFNAME`, or `eth0`.
+    pub ifname: Option<String>,
+}
+
+/// Carries out a verb with `plugins`, and returns the result of ADD.
+///
+/// # Errors
+/// What cnitool would print, and what became of the parts of an ADD that failed.
+pub fn run(command: &Command, places: &Places, plugins: impl Plugins) -> Result<Option<String>, String> {
+    let words = |error: Error| error.to_string();
+    let network = match command {
+        Command::Add(one) | Command::Check(one) | Command::Del(one) => &one.network,
+        Command::Gc { network, .. } | Command::Status { network } => network,
+    };
+    let list = load(&places.conf_dir(), network).map_err(words)?;
+    let runtime = Runtime { plugins, cache: Cache::usual() };
+    match command {
+        Command::Add(one) => {
+            return match runtime.add(&list, &attachment(one)?) {
+                Ok(outcome) => outcome.to_json().map(Some).map_err(words),
+                Err(Failure { error, rest }) => Err(match rest {
+                    Rest::Nothing => error.to_string(),
+                    Rest::Removed => format!("{error}\nwhat was made is removed (DEL)"),
+                    Rest::Stayed(after) => format!("{error}\nDEL after it failed too: {after}"),
+                    Rest::Untouched => format!("{error}\nnothing is removed: `postern net del` does that"),
+                }),
+            };
+        }
+        Command::Check(one) => runtime.check(&list, &attachment(one)?),
+        Command::Del(one) => runtime.delete(&list, &attachment(one)?),
+        Command::Gc { valid, .. } => runtime.collect(&list, (!valid.is_empty()).then_some(valid)),
+        Command::Status { .. } => runtime.status(&list),
+    }
+    .map(|()| None)
+    .map_err(words)
+}
+
+fn attachment(one: &One) -> Result<Attachment, String> {
+    let netns = clean(&env::current_dir().unwrap_or_default().join(&one.netns));
+    let netns = netns.to_str().ok_or("the path of the namespace is no UTF-8")?.to_owned();
+    let text = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    Ok(Attachment {
+        container_id: container_id(&netns),
+        netns,
+        ifname: one.ifname.clone().or_else(|| text("CNI_IFNAME")).unwrap_or_else(|| "eth0".to_owned()),
+        args: args(&text("CNI_ARGS").unwrap_or_default())?,
+        capability_args: capability_args(&text("CAP_ARGS").unwrap_or_default())?,
+    })
+}
+
+/// Returns cnitool's ID for a namespace: the first ten bytes of the SHA-512 of its path, in hex.
+pub fn container_id(netns: &str) -> String {
+    let hash = Sha512::digest(netns.as_bytes());
+    let hex: String = hash.iter().take(10).map(|byte| format!("{byte:02x}")).collect();
+    format!("cnitool-{hex}")
+}
+
+/// Shortens an absolute path by its text alone, as cnitool does: without `.`, `..` and double slashes.
+fn clean(path: &Path) -> PathBuf {
+    let mut short = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => short.push(name),
+            Component::ParentDir => drop(short.pop()),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    short
+}
+
+fn args(text: &str) -> Result<Vec<(String, String)>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let pair = |pair: &str| {
+        let parts = pair.split_once('=');
+        let parts = parts.filter(|(key, value)| !key.is_empty() && !value.is_empty() && !value.contains('='));
+        let (key, value) = parts.ok_or_else(|| format!("invalid CNI_ARGS pair {}", quote(pair)))?;
+        Ok((key.to_owned(), value.to_owned()))
+    };
+    text.split(';').map(pair).collect()
+}
+
+fn capability_args(text: &str) -> Result<Map<String, Value>, String> {
+    if text.is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(Value::Null) => Ok(Map::new()),
+        Ok(_) => Err("CAP_ARGS is no JSON object".to_owned()),
+        Err(error) => Err(format!("CAP_ARGS is no JSON: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_cnitools() {
+        // The first path and its ID are in cnitool's own documentation.
+        assert_eq!(container_id("/var/run/netns/testing"), "cnitool-77383ca0a0715733ca6f");
+        assert_eq!(clean(Path::new("/var//run/./x/../netns/testing/")), Path::new("/var/run/netns/testing"));
+        assert_eq!(clean(Path::new("/../a")), Path::new("/a"));
+    }
+
+    #[test]
+    fn arguments() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(args("A=1;B=2").unwrap(), [pair("A", "1"), pair("B", "2")]);
+        assert!(args("").unwrap().is_empty());
+        for wrong in ["A", "A=", "=1", "A=1;", "A=1=2", ";"] {
+            assert!(args(wrong).is_err(), "{wrong}");
+        }
+        assert!(capability_args("[]").is_err() && capability_args("{").is_err());
+        assert!(capability_args("null").unwrap().is_empty());
+        assert_eq!(capability_args(r#"{"mac": "x"}"#).unwrap().len(), 1);
+    }
+}
