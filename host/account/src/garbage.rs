@@ -69,6 +69,11 @@ pub struct Garbage {
 }
 
 impl Garbage {
+    /// True if it is a whole attachment, which a runtime was told of and which nobody has made again.
+    pub fn is_whole(&self) -> bool {
+        self.section.is_none() && !self.superseded && self.reason != Reason::Killed
+    }
+
     /// Returns, in words, the effects that will be removed.
     pub fn words(&self) -> Vec<String> {
         if self.superseded || self.effects.is_empty() {

@@ -25,4 +25,5 @@ pub mod writable;
 
 pub use alive::all_namespaces;
 pub use locked::locked;
+pub use namespaces::Namespaces;
 pub use utc::utc;

@@ -2,6 +2,7 @@
 
 use crate::account;
 use crate::chains::Chains;
+use crate::detach::{Detacher, Detachment};
 use crate::lists;
 use crate::output::{self, confirmed, one_line};
 use anyhow::{Error, Result};
@@ -65,12 +66,31 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
     let scope = Scope { places: &places, directories: &options.data_dir, namespaces: all_namespaces };
     let chains = Chains::new(&options.conf_dir);
-    let report = garbage::find(&places, &|header| chains.leaves_rules(header)).map_err(Error::msg)?;
+    let detacher = Detacher::new(&options.conf_dir, &options.cni_path);
+    // DEL of the whole list gives addresses back where it can be called.
+    let leaves_rules = |header: &Header| match of(&detacher, header) {
+        Ok(Some(_)) => None,
+        Ok(None) => chains.leaves_rules(header),
+        Err(why) => {
+            chains.leaves_rules(header).map(|words| format!("{words}; DEL of its list can't be called here: {why}"))
+        }
+    };
+    let find = || garbage::find(&places, &leaves_rules).map_err(Error::msg);
+    let report = find()?;
+    let whole = |item: &Garbage| item.is_whole().then(|| of(&detacher, &item.header).ok().flatten()).flatten();
+    let lists: Vec<Option<Detachment>> = report.garbage.iter().map(whole).collect();
+    let (cached, unclear) = match options.native {
+        true => unrecorded(&detacher, &places)?,
+        false => (Vec::new(), Vec::new()),
+    };
     let native = options.native.then(|| adopt::find(scope)).transpose().map_err(Error::msg)?;
     let leftovers = native.as_ref().map(|native| native.leftovers.as_slice()).unwrap_or_default();
-    let count = report.garbage.len() + leftovers.len();
+    // What a list's DEL removes is shown once more by its parts, and counts once.
+    let others = leftovers.iter().filter(|leftover| !cached.iter().any(|one| is_of(leftover, one))).count();
+    let count = report.garbage.len() + cached.len() + others;
     if !options.json {
-        show(&report, native.as_ref())?;
+        show(&report, &lists, native.as_ref())?;
+        show_cached(&cached, &unclear)?;
         if native.is_none() {
             hint(scope)?;
         }
@@ -82,16 +102,51 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let rules = Rules::default();
         let programs = Programs { path: &options.cni_path, config: &config, rules: &rules };
         let shared = Shared::default();
-        for item in &report.garbage {
+        // The operator may have taken a long time to confirm.
+        let detacher = Detacher::new(&options.conf_dir, &options.cni_path);
+        let still = if lists.iter().any(Option::is_some) { find()?.garbage } else { Vec::new() };
+        let is_gone = |item: &Garbage| {
+            still.iter().any(|other| other.header == item.header && other.is_whole())
+                && matches!(of(&detacher, &item.header), Ok(Some(_)))
+        };
+        for (item, list) in report.garbage.iter().zip(&lists) {
+            if let Some(list) = list {
+                if !is_gone(item) {
+                    continue;
+                }
+                // Records and leases stay until the whole list has succeeded.
+                if let Err(error) = detacher.run(list, &places.logs) {
+                    failed.push(format!("{}: its record and addresses stay: {error}", name(&item.header)));
+                    continue;
+                }
+            }
             match garbage::remove(&places, item, &programs, &shared) {
                 Ok(Outcome::Removed) => removed += 1,
                 Ok(Outcome::AddressesKept) => partly += 1,
-                Ok(Outcome::TakenUp) => {}
+                // DEL has ended the record.
+                Ok(Outcome::TakenUp) => removed += usize::from(list.is_some()),
                 Err(error) => failed.push(format!("{}: {error}", name(&item.header))),
             }
         }
+        let mut stay = Vec::new();
+        let gone = if cached.is_empty() { Vec::new() } else { unrecorded(&detacher, &places)?.0 };
+        for list in &cached {
+            if !gone.iter().any(|other| other.name() == list.name()) {
+                stay.push(list);
+                continue;
+            }
+            match detacher.run(list, &places.logs) {
+                Ok(()) => removed += 1,
+                Err(error) => {
+                    failed.push(format!("{}: what it has stays: {error}", list.name()));
+                    stay.push(list);
+                }
+            }
+        }
+        let leftovers: Vec<Leftover> =
+            leftovers.iter().filter(|leftover| !stay.iter().any(|one| is_of(leftover, one))).cloned().collect();
         if !leftovers.is_empty() {
-            match adopt::remove(scope, leftovers) {
+            match adopt::remove(scope, &leftovers) {
                 Ok((count, errors)) => {
                     removed += count;
                     failed.extend(errors);
@@ -101,7 +156,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     }
     if options.json {
-        output::json(&as_json(&report, native.as_ref(), &failed, act))?;
+        output::json(&as_json(&report, &lists, (&cached, &unclear), native.as_ref(), &failed, act))?;
     } else if act {
         output::text(&total(removed, count, partly))?;
     } else if count > 0 {
@@ -119,12 +174,13 @@ fn problems<'a>(report: &'a Report, native: Option<&'a adopt::Report>) -> impl I
     report.problems.iter().chain(native.into_iter().flat_map(|native| &native.problems))
 }
 
-fn show(report: &Report, native: Option<&adopt::Report>) -> Result<()> {
+fn show(report: &Report, lists: &[Option<Detachment>], native: Option<&adopt::Report>) -> Result<()> {
     let mut lines = Vec::new();
-    for item in &report.garbage {
+    for (item, list) in report.garbage.iter().zip(lists) {
         let part =
             item.section.as_ref().map(|section| format!(", what {} did", plugin_of(section))).unwrap_or_default();
         lines.push(format!("{}{part}: {}", name(&item.header), item.reason));
+        lines.extend(list.iter().flat_map(Detachment::words).map(|words| format!("  {}", one_line(&words))));
         lines.extend(item.words().iter().map(|words| format!("  {}", one_line(words))));
     }
     let kept = report.kept.iter().map(|(header, reason)| format!("{} stays: {}", name(header), one_line(reason)));
@@ -139,6 +195,42 @@ fn show(report: &Report, native: Option<&adopt::Report>) -> Result<()> {
         lines.extend(native_lines(native));
     }
     output::text(&lines.join("\n"))
+}
+
+fn of(detacher: &Detacher<'_>, header: &Header) -> Result<Option<Detachment>, String> {
+    detacher.of(&header.network, &header.container_id, &header.ifname)
+}
+
+type Unrecorded = (Vec<Detachment>, Vec<(String, String)>);
+
+/// Returns the attachments that the runtimes' cache alone knows.
+fn unrecorded(detacher: &Detacher<'_>, places: &Places) -> Result<Unrecorded> {
+    let known: Vec<Header> =
+        postern_state::list(&places.state)?.into_iter().filter_map(|summary| summary.header).collect();
+    Ok(detacher.unrecorded(|cached| {
+        known.iter().any(|header| {
+            (&header.network, &header.container_id, &header.ifname)
+                == (&cached.network, &cached.attachment.container_id, &cached.attachment.ifname)
+        })
+    }))
+}
+
+/// True if the leftover can be one of this attachment.
+fn is_of(leftover: &Leftover, list: &Detachment) -> bool {
+    let is = |text: Option<&str>, other: &str| text.is_none_or(|text| text == other);
+    leftover.container() == Some(list.attachment.container_id.as_str())
+        && is(leftover.network(), list.network())
+        && is(leftover.interface(), &list.attachment.ifname)
+}
+
+fn show_cached(cached: &[Detachment], unclear: &[(String, String)]) -> Result<()> {
+    let mut lines = Vec::new();
+    for list in cached {
+        lines.push(format!("{}: its network namespace is gone, by the runtimes' cache", one_line(&list.name())));
+        lines.extend(list.words().iter().map(|words| format!("  {}", one_line(words))));
+    }
+    lines.extend(unclear.iter().map(|(name, why)| format!("{} stays: {}", one_line(name), one_line(why))));
+    if lines.is_empty() { Ok(()) } else { output::text(&lines.join("\n")) }
 }
 
 /// Returns the leftovers of native plugins, by attachment.
@@ -175,12 +267,20 @@ fn name(header: &Header) -> String {
     one_line(&account::name(header))
 }
 
-fn as_json(report: &Report, native: Option<&adopt::Report>, failed: &[String], done: bool) -> Value {
-    let garbage = |item: &Garbage| {
+fn as_json(
+    report: &Report,
+    lists: &[Option<Detachment>],
+    (cached, unclear): (&[Detachment], &[(String, String)]),
+    native: Option<&adopt::Report>,
+    failed: &[String],
+    done: bool,
+) -> Value {
+    let garbage = |(item, list): (&Garbage, &Option<Detachment>)| {
         let header = &item.header;
         json!({
             "network": header.network, "container": header.container_id, "interface": header.ifname,
             "plugin": item.section.as_deref().map(plugin_of), "reason": item.reason.to_string(), "removes": item.words(),
+            "programs": list.as_ref().map(Detachment::json),
         })
     };
     let kept = |(header, reason): &(Header, String)| {
@@ -195,12 +295,20 @@ fn as_json(report: &Report, native: Option<&adopt::Report>, failed: &[String], d
         })
     };
     let stays = |(object, reason): &(String, String)| json!({"object": object, "reason": reason});
+    let of_cache = |list: &Detachment| {
+        let attachment = &list.attachment;
+        json!({
+            "network": list.network(), "container": attachment.container_id, "interface": attachment.ifname,
+            "programs": list.json(),
+        })
+    };
     let problems: Vec<&String> = problems(report, native).chain(failed).collect();
     json!({
-        "garbage": report.garbage.iter().map(garbage).collect::<Vec<Value>>(),
+        "garbage": report.garbage.iter().zip(lists).map(garbage).collect::<Vec<Value>>(),
         "kept": report.kept.iter().map(kept).collect::<Vec<Value>>(),
         "native": native.map(|native| native.leftovers.iter().map(leftover).collect::<Vec<Value>>()),
-        "native_kept": native.map(|native| native.kept.iter().map(stays).collect::<Vec<Value>>()),
+        "cached": native.map(|_| cached.iter().map(of_cache).collect::<Vec<Value>>()),
+        "native_kept": native.map(|native| native.kept.iter().chain(unclear).map(stays).collect::<Vec<Value>>()),
         "live": report.live, "problems": problems, "done": done,
     })
 }

@@ -3,7 +3,6 @@
 
 use anyhow::{Result, anyhow, bail, ensure};
 use nix::fcntl::OFlag;
-use postern_cni::{NumericVersion, Version};
 use serde_json::{Map, Value};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -257,21 +256,14 @@ fn contents(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Returns the highest version in `cniVersion` and `cniVersions` that postern knows. If a list has none, its
-/// `cniVersion` stays, and the plugins judge it.
+/// Returns the version that a runtime chooses. If a list has none in `cniVersions`, its `cniVersion` stays as it is, and the
+/// plugins judge it.
 fn version(file: &Map<String, Value>) -> Result<Option<Value>, String> {
-    let given = file.get("cniVersion").cloned();
-    let Some(candidates) = file.get("cniVersions") else { return Ok(given) };
-    let Value::Array(candidates) = candidates else { return Err("has \"cniVersions\" that is no list".to_owned()) };
-    let mut best: Option<(NumericVersion, &str)> = None;
-    for candidate in candidates.iter().chain(given.iter()) {
-        let text = candidate.as_str().ok_or("has an entry of \"cniVersions\" that is no text")?;
-        let number = NumericVersion::parse(text).map_err(|error| format!("has a version that is none: {error}"))?;
-        if number <= Version::LATEST && best.as_ref().is_none_or(|(best, _)| number > *best) {
-            best = Some((number, text));
-        }
+    match file.contains_key("cniVersions") {
+        true => postern_net::version(file).map(|version| Some(version.into())),
+        false => Ok(file.get("cniVersion").cloned()),
     }
-    Ok(best.map(|(_, text)| text.into()).or(given))
+    .map_err(|error| format!("has no version to choose: {error}"))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod authority;
 mod capability;
 mod chains;
 mod component;
+mod detach;
 mod diff;
 mod doctor;
 mod gc;
@@ -301,9 +302,10 @@ enum Verb {
         yes: bool,
         /// Print one JSON object. Later versions may add keys.
         ///
-        /// Keys: garbage [{network, container, interface, plugin (null: all), reason, removes [words]}], kept [{network, container,
+        /// Keys: garbage [{network, container, interface, plugin (null: all), reason, removes [words], programs [{plugin, program}]
+        /// (executed with DEL; null: none)}], kept [{network, container,
         /// interface, reason}], live (attachments in use), problems, done (true if anything was removed). With --native, else
-        /// null: native [{kind, network, container, interface (each null if unknown), object, reason}],
+        /// null: cached [{network, container, interface, programs}], native [{kind, network, container, interface (each null if unknown), object, reason}],
         /// native_kept [{object, reason}].
         #[arg(long)]
         json: bool,
@@ -313,7 +315,7 @@ enum Verb {
         /// A further directory with leases of native plugins (host-local's `dataDir`), beside /var/lib/cni/networks.
         #[arg(long, value_name = "DIR", requires = "native")]
         data_dir: Vec<PathBuf>,
-        /// The directory of network lists. A native IPAM program gets its list again to give its addresses back.
+        /// The directory of network lists. A list there counts if it is still the one of the runtimes' cache.
         #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
         conf_dir: PathBuf,
         /// Directories of native plugins, separated by colons [default: CNI_PATH, or those of distributions].

@@ -29,6 +29,19 @@ pub struct Cache {
     directory: PathBuf,
 }
 
+/// An attachment that the cache knows.
+#[derive(Clone, Debug)]
+pub struct Cached {
+    /// The network's name.
+    pub network: String,
+    /// The attachment, with its arguments.
+    pub attachment: Attachment,
+    /// The text of the list that made it.
+    pub config: Vec<u8>,
+    /// The file.
+    pub path: PathBuf,
+}
+
 /// A file of the cache.
 #[derive(Serialize, Deserialize)]
 struct Entry {
@@ -206,17 +219,46 @@ impl Cache {
         self.entries().into_iter().filter(|entry| entry.network == network).map(attachment).collect()
     }
 
-    /// Reads all files that are attachments, by their names.
-    fn entries(&self) -> Vec<Entry> {
+    /// Returns an attachment by its names, if the cache has it.
+    pub fn find(&self, network: &str, attachment: &Attachment) -> Option<Cached> {
+        let is_own = |found: &Cached| {
+            let (is, wanted) = (&found.attachment, attachment);
+            (found.network.as_str(), &is.container_id, &is.ifname) == (network, &wanted.container_id, &wanted.ifname)
+        };
+        self.cached(self.path(network, attachment).ok()?).filter(is_own)
+    }
+
+    /// Returns all attachments that the cache has, by the names of their files.
+    pub fn all(&self) -> Vec<Cached> {
+        self.paths().into_iter().filter_map(|path| self.cached(path)).collect()
+    }
+
+    /// Reads the attachment of a file. A file of another name than its content's is none: nobody would find it again.
+    fn cached(&self, path: PathBuf) -> Option<Cached> {
+        let Entry { kind: _, container_id, config, ifname, network, netns, args, capability_args, result: _ } =
+            Entry::read(&path)?;
+        let attachment = Attachment { container_id, netns, ifname, args, capability_args };
+        let config = STANDARD.decode(config).ok()?;
+        let is_own = self.path(&network, &attachment).is_ok_and(|own| own == path);
+        is_own.then_some(Cached { network, attachment, config, path })
+    }
+
+    /// Returns all files, by their names.
+    fn paths(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         paths.sort();
+        paths
+    }
+
+    /// Reads all files that are attachments, by their names.
+    fn entries(&self) -> Vec<Entry> {
         // A name that no plugin accepts is nobody's.
         let is_attachment = |entry: &Entry| {
             validate_network_name(&entry.network).is_ok()
                 && validate_container_id(&entry.container_id).is_ok()
                 && validate_interface_name(&entry.ifname).is_ok()
         };
-        paths.iter().filter_map(|path| Entry::read(path)).filter(is_attachment).collect()
+        self.paths().iter().filter_map(|path| Entry::read(path)).filter(is_attachment).collect()
     }
 }

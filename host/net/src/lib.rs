@@ -30,10 +30,10 @@ mod runtime;
 
 pub use arguments::Arguments;
 pub use attachment::Attachment;
-pub use cache::Cache;
+pub use cache::{Cache, Cached};
 pub use command::{Command, DIRECTORIES, One, Places, cni_path, container_id, run};
 pub use files::load;
-pub use list::{List, Plugin};
+pub use list::{List, Plugin, version};
 pub use outcome::Outcome;
 pub use postern_cni::{Error, Verb};
 pub use programs::{Programs, answer};

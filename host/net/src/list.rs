@@ -139,6 +139,13 @@ impl Plugin {
         }
     }
 
+    /// Returns the name of the IPAM program that the plugin calls, if its entry names one.
+    pub fn ipam(&self) -> Option<&str> {
+        let Some(Value::Object(ipam)) = self.get("ipam") else { return None };
+        let kind = ipam.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("type"))?.1.as_str()?;
+        Some(kind).filter(|kind| !kind.is_empty())
+    }
+
     /// Returns the last of the keys that differ from `key` only in upper and lower case.
     fn get(&self, key: &str) -> Option<&Value> {
         self.config.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value)
@@ -195,7 +202,10 @@ impl fmt::Display for Plugin {
 
 /// Returns the version for the plugins: the highest in `cniVersion` and `cniVersions` that this library knows. Without
 /// `cniVersions`, `cniVersion` counts as it is, and the plugins judge it.
-fn version(list: &Map<String, Value>) -> Result<String, String> {
+///
+/// # Errors
+/// The fault of the list, in libcni's words.
+pub fn version(list: &Map<String, Value>) -> Result<String, String> {
     let given = match list.get("cniVersion") {
         None => "",
         Some(Value::String(version)) => version,

@@ -1,0 +1,193 @@
+//! Attachments that are gone and that the runtimes' cache knows: DEL of the whole list that made them, the last plugin first, with
+//! the cached result and arguments, as a runtime would call it. Plugins of Postern and native ones are executed alike.
+//!
+//! The entry of the cache and each program must be ones that only root or this user could write. Nothing is executed before
+//! [`Detacher::run`].
+
+use anyhow::Result;
+use nix::errno::Errno;
+use nix::sys::stat::stat;
+use postern_account::{Namespaces, all_namespaces};
+use postern_gate::places;
+use postern_gate::upkeep::Audit;
+use postern_net::{Attachment, Cache, Cached, Error, List, Plugins, Programs, Runtime, Verb, load};
+use serde_json::{Value, json};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What finds and calls the lists.
+pub struct Detacher<'a> {
+    conf_dir: &'a Path,
+    programs: Programs,
+    cache: Cache,
+    namespaces: OnceCell<Result<Namespaces, String>>,
+}
+
+/// A list to be called for an attachment.
+#[derive(Clone, Debug)]
+pub struct Detachment {
+    /// The attachment, as the cache has it.
+    pub attachment: Attachment,
+    list: List,
+    /// The programs that are executed, in order. Those of IPAM follow the plugin that calls them.
+    programs: Vec<(String, PathBuf)>,
+}
+
+impl Detachment {
+    /// Returns the network's name.
+    pub fn network(&self) -> &str {
+        &self.list.name
+    }
+
+    /// Returns the lines for people about what is executed.
+    pub fn words(&self) -> Vec<String> {
+        let program = |(plugin, path): &(String, PathBuf)| format!("  {plugin}: {}", path.display());
+        let heading = "DEL of its list executes these programs:".to_owned();
+        std::iter::once(heading).chain(self.programs.iter().map(program)).collect()
+    }
+
+    /// Returns the same for scripts.
+    pub fn json(&self) -> Value {
+        self.programs.iter().map(|(plugin, path)| json!({"plugin": plugin, "program": path})).collect()
+    }
+
+    /// Returns its name for people: `NETWORK/CONTAINER/INTERFACE`.
+    pub fn name(&self) -> String {
+        format!("{}/{}/{}", self.list.name, self.attachment.container_id, self.attachment.ifname)
+    }
+}
+
+impl<'a> Detacher<'a> {
+    /// Uses the lists of a directory, and programs of these directories, separated by colons.
+    pub fn new(conf_dir: &'a Path, cni_path: &str) -> Self {
+        Self { conf_dir, programs: Programs::of_path(cni_path), cache: Cache::usual(), namespaces: OnceCell::new() }
+    }
+
+    /// Returns the list to call for an attachment whose container is gone by its record; `None` if the cache doesn't know it.
+    ///
+    /// # Errors
+    /// Why it can't be called.
+    pub fn of(&self, network: &str, container_id: &str, ifname: &str) -> Result<Option<Detachment>, String> {
+        let attachment = Attachment::new(container_id, "", ifname);
+        match self.cache.find(network, &attachment) {
+            Some(cached) => self.prepare(cached).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the attachments that the cache alone knows and whose container is gone: its path leads nowhere, and no namespace
+    /// has its addresses. `is_known` tells which ones have a record. For others a reason follows the name.
+    pub fn unrecorded(&self, is_known: impl Fn(&Cached) -> bool) -> (Vec<Detachment>, Vec<(String, String)>) {
+        let (mut gone, mut kept) = (Vec::new(), Vec::new());
+        for cached in self.cache.all() {
+            let netns = &cached.attachment.netns;
+            if is_known(&cached) || !netns.starts_with('/') || stat(netns.as_str()) != Err(Errno::ENOENT) {
+                continue;
+            }
+            let name = format!("{}/{}/{}", cached.network, cached.attachment.container_id, cached.attachment.ifname);
+            let gap = self.namespaces().map(Namespaces::gap);
+            let prepared = match gap {
+                Ok(None) => self.prepare(cached),
+                Ok(Some(gap)) => Err(format!("it can't be told whether its container is alive: {gap}")),
+                Err(error) => Err(error),
+            };
+            match prepared {
+                Ok(detachment) => gone.push(detachment),
+                Err(why) => kept.push((name, why)),
+            }
+        }
+        (gone, kept)
+    }
+
+    fn namespaces(&self) -> Result<&Namespaces, String> {
+        self.namespaces.get_or_init(all_namespaces).as_ref().map_err(Clone::clone)
+    }
+
+    fn prepare(&self, cached: Cached) -> Result<Detachment, String> {
+        let Cached { network, attachment, config, path } = cached;
+        // The kernel gives the programs the rights of this process. So the entry must be one that nobody else could write.
+        match places::open_trusted(&path) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(format!("{} is gone", path.display())),
+            Err(error) => return Err(error.to_string()),
+        }
+        let unusable = |error: Error| format!("{}: {error}", path.display());
+        // Plugins of the network's own directory are not in the cache. The list there counts if it is still the same.
+        let list = match load(self.conf_dir, &network) {
+            Ok(list) if list.text == config => list,
+            _ => List::parse(&config).map_err(unusable)?,
+        };
+        if list.name != network || list.plugins.is_empty() {
+            return Err(format!("{} has no list of network \"{network}\"", path.display()));
+        }
+        self.nobody_has(&list, &attachment)?;
+        let mut programs = Vec::new();
+        for plugin in list.plugins.iter().rev() {
+            for name in std::iter::once(plugin.program.as_str()).chain(plugin.ipam()) {
+                programs.push((name.to_owned(), self.program(name)?));
+            }
+        }
+        Ok(Detachment { attachment, list, programs })
+    }
+
+    /// Fails if a living link of its name has an address of the result. A record that is wrong must not end a living attachment.
+    fn nobody_has(&self, list: &List, attachment: &Attachment) -> Result<(), String> {
+        let Some(result) = self.cache.result(list, attachment).ok().flatten() else { return Ok(()) };
+        for address in result.result.ips.iter().map(|ip| ip.address.addr()) {
+            let found = self.namespaces()?.with_address(address).is_some_and(|found| {
+                let of_link = |index: u32| found.links.iter().any(|l| l.index == index && l.name == attachment.ifname);
+                found.addresses.iter().any(|(index, have)| have.net.addr() == address && of_link(*index))
+            });
+            if found {
+                return Err(format!("a living {} has its address {address}", attachment.ifname));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the program of a plugin, if nobody but root and this user could have written it.
+    fn program(&self, name: &str) -> Result<PathBuf, String> {
+        let path = self.programs.find(name).map_err(|error| error.to_string())?;
+        places::trust(&path).map_err(|error| error.to_string())?;
+        Ok(path)
+    }
+
+    /// Calls DEL of each plugin, the last one first, until one fails. The cache forgets the attachment after the last one.
+    ///
+    /// # Errors
+    /// The plugin's error with its name.
+    pub fn run(&self, detachment: &Detachment, logs: &Path) -> Result<(), String> {
+        let Detachment { list, programs, .. } = detachment;
+        let mut attachment = detachment.attachment.clone();
+        // A path that leads somewhere leads to another container by now.
+        if stat(attachment.netns.as_str()) != Err(Errno::ENOENT) {
+            attachment.netns.clear();
+        }
+        let shown: BTreeMap<&str, &Path> =
+            programs.iter().map(|(name, path)| (name.as_str(), path.as_path())).collect();
+        let runtime = Runtime { plugins: Shown { detacher: self, shown }, cache: self.cache.clone() };
+        let begun = Instant::now();
+        let outcome = runtime.delete(list, &attachment).map_err(|error| error.to_string());
+        let object = json!({"programs": detachment.json()});
+        Audit::new(logs, detachment.name()).note_own("GC", "list.delete", &object, "gone", &outcome, begun.elapsed());
+        outcome
+    }
+}
+
+/// The programs that were shown to the operator, and no others.
+struct Shown<'a> {
+    detacher: &'a Detacher<'a>,
+    shown: BTreeMap<&'a str, &'a Path>,
+}
+
+impl Plugins for Shown<'_> {
+    fn run(&self, name: &str, verb: Verb, attachment: Option<&Attachment>, input: &[u8]) -> Result<Vec<u8>, Error> {
+        let path = self.detacher.program(name).map_err(Error::internal)?;
+        if self.shown.get(name) != Some(&path.as_path()) {
+            return Err(Error::internal(format!("{} is another program than the one that was shown", path.display())));
+        }
+        self.detacher.programs.run(name, verb, attachment, input)
+    }
+}
