@@ -208,10 +208,14 @@ proptest! {
     }
 
     #[test]
-    fn a_route_without_destination_is_no_panic(mut result in result(), at in any::<prop::sample::Index>(), version in version()) {
-        prop_assume!(!result.routes.is_empty());
-        let at = at.index(result.routes.len());
-        result.routes[at].dst = None;
+    fn a_route_without_destination_is_no_panic(
+        mut result in result(),
+        bare in route(),
+        at in any::<prop::sample::Index>(),
+        version in version(),
+    ) {
+        let at = at.index(result.routes.len() + 1);
+        result.routes.insert(at, Route { dst: None, ..bare });
         // It is printed as native plugins print it, and what they print there can't be read.
         let Ok(text) = result.to_json(version) else { return Ok(()) };
         if let Err(error) = CniResult::parse_output(text.as_bytes(), LIMIT, "") {
