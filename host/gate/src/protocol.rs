@@ -195,10 +195,16 @@ fn begin(
         Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
         Err(reason) => return Err(obstacle(reason)),
     };
-    // An attachment must be removed with the version that made it, even if policy no longer allows that version.
-    let spoken =
-        if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy, ready.versions.as_deref())? };
-    let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
+    let version = config_version(&raw.0)?;
+    let named = ready.versions.as_deref();
+    let spoken = match verb {
+        // An attachment must be removed with the version that made it, even if policy no longer allows that version. What
+        // the component does not support, its record removes.
+        Verb::Del if Version::parse(&version).is_some() => Version::ALL.to_vec(),
+        Verb::Del => own_versions(named),
+        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => supported(&ready.policy, named)?,
+    };
+    let version = check_version(verb, &version, &spoken)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
     let request = request(name, env, verb, version, raw, stdin)?;
     let is_needed = acts_in_container(&request, &ready.policy);
