@@ -194,7 +194,7 @@ fn policy_narrows_what_a_component_supports() -> Result<()> {
     Refusal::of(&call(&watched, "claims", "DEL", Some("1.0.0"))?)?.expect(100, "it ran")?;
     Refusal::of(&call(&watched, "claims", "DEL", Some("1.1.0"))?)?.expect(1, "incompatible CNI versions")?;
     // The refusal by policy is in the log.
-    let log = node.sh(&format!("{COPY}/postern log c1 --json"))?;
+    let log = node.sh(&format!("{COPY}/postern log --container c1 --json"))?;
     ensure!(log.contains("plugin.start") && log.contains("incompatible CNI versions"), "{log}");
 
     let report: Value = serde_json::from_str(&node.sh(&format!("{COPY}/postern inspect claims --json"))?)?;
@@ -219,18 +219,21 @@ fn policy_narrows_what_a_component_supports() -> Result<()> {
 #[test]
 fn a_delegate_is_held_to_its_versions() -> Result<()> {
     let mut watched = place()?;
-    watched.look()?;
-    watched.node.sh("printf 'versions = [\"1.1.0\"]' > /etc/postern/policy/static.toml")?;
-    let bridge = |verb: &str, version: &str| {
+    let call = |watched: &Watched, verb: &str, version: &str| {
         let config = json!({"cniVersion": version, "name": "net", "type": "ptp",
             "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}]}});
         let call = Call::new(Path::new(COPY), "ptp", verb, config.to_string());
         watched.node.call(&call.attachment("c1", &watched.node.netns("c1"), "eth0"))
     };
-    Refusal::of(&bridge("ADD", "1.0.0")?)?
+    // What the first attachment of a node leaves (forwarding) is there before.
+    call(&watched, "ADD", "1.0.0")?.success()?;
+    call(&watched, "DEL", "1.0.0")?.success()?;
+    watched.node.sh("printf 'versions = [\"1.1.0\"]' > /etc/postern/policy/static.toml")?;
+    watched.look()?;
+    Refusal::of(&call(&watched, "ADD", "1.0.0")?)?
         .expect(1, "incompatible CNI versions; config is \"1.0.0\", plugin supports [\"1.1.0\"]")?;
-    bridge("ADD", "1.1.0")?.success()?;
-    bridge("DEL", "1.0.0")?.success()?;
+    call(&watched, "ADD", "1.1.0")?.success()?;
+    call(&watched, "DEL", "1.0.0")?.success()?;
     watched.unchanged()
 }
 

@@ -184,6 +184,149 @@ fn lacks_verb(verb: Verb, conf: &Json) -> bool {
     version.is_ok_and(|version| version < verb.since())
 }
 
+<<<<<<< HEAD
+=======
+/// The runtime's request.
+struct Call<'a> {
+    name: &'a str,
+    verb: Verb,
+    env: &'a Env,
+    stdin: &'a [u8],
+    started: Instant,
+}
+
+/// A run that has come as far as its guest.
+struct PreparedRun {
+    session: Session,
+    made: confinement::MadeDirectories,
+    part: Part,
+    /// The policy for an earlier result, if there is one.
+    granted: Option<Granted>,
+}
+
+/// The next step of a run.
+enum Start {
+    Guest(Box<PreparedRun>),
+    /// No guest is needed: this is the answer.
+    Done(String),
+}
+
+/// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
+/// the record.
+fn begin(
+    call: &Call<'_>,
+    raw: (Json, Lists),
+    launcher: &mut Launcher,
+    refused: &dyn Fn(&Error),
+) -> Result<Start, Error> {
+    let Call { name, verb, env, stdin, started } = *call;
+    // An attacker who prepared a state directory could have records in it removed with our privileges.
+    let places = Places::find().map_err(obstacle)?;
+    let ready = match launcher.take(name, &places.state) {
+        Ok(ready) => ready,
+        // The effects of a plugin can be removed without it.
+        Err(reason) if verb == Verb::Del => {
+            let reason = reason.to_string();
+            refused(&obstacle(&reason));
+            let shipped = launcher.shipped_policy(name);
+            return del_without_plugin(call, raw, places, shipped.as_ref(), &reason).map(Start::Done);
+        }
+        Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
+        Err(reason) => return Err(obstacle(reason)),
+    };
+    let version = config_version(&raw.0)?;
+    let named = ready.versions.as_deref();
+    let spoken = match verb {
+        // An attachment must be removed with the version that made it, even if policy no longer allows that version. What
+        // the component does not support, its record removes.
+        Verb::Del if Version::parse(&version).is_some() => Version::ALL.to_vec(),
+        Verb::Del => own_versions(named),
+        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => supported(&ready.policy, named)?,
+    };
+    let version = check_version(verb, &version, &spoken)?;
+    let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
+    let request = request(name, env, verb, version, raw, stdin)?;
+    let is_needed = acts_in_container(&request, &ready.policy);
+    let namespace = container(&request, is_needed, env.allows_own_netns());
+    let may_delegate = ready.policy.grants(Capability::Ipam) || verb == Verb::Del;
+    if !request.conf.ipam_type.is_empty() && may_delegate && request.conf.ipam_type != name {
+        launcher.warm(&request.conf.ipam_type.clone());
+    }
+    let delegating = ready.policy.knows(Capability::Delegate);
+    if delegating {
+        warm_delegates(launcher, &request);
+    }
+    let part = Part::of(Some(&ready.policy), &request);
+    let policy = (verb == Verb::Status).then(|| ready.policy.clone());
+    let digest = ready.digest.clone();
+    let has_previous = matches!(request.conf.previous_result(), Ok(Some(_)));
+    // An ambiguous value is refused when the plugin is started.
+    let resolve = || ready.policy.resolve(&request.conf.raw, request.args()).ok();
+    let granted = if has_previous { resolve() } else { None };
+    let delegating = if delegating { resolve() } else { None };
+    launcher.put_back(name, ready);
+    let mut session = Session::new(request, end, places);
+    session.keep_for_cleanup(cleanup);
+    session.digest = digest;
+    session.makes_links = part.makes_link();
+    session.owns_link = part.makes_link();
+    if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
+        session.open_record().map_err(internal)?;
+        session.look_for_link().map_err(internal)?;
+    }
+    if let Some(granted) = &delegating {
+        session.delegation = Some(delegation::prepare(&session, granted));
+    }
+    let namespace = match namespace {
+        Ok(namespace) => namespace,
+        // An attachment with a record can be removed without its namespace, wherever the path leads by now.
+        Err(missing) if verb != Verb::Add && session.record().is_some() => {
+            missing.accept(&mut session);
+            None
+        }
+        Err(missing) => return Err(missing.into_error()),
+    };
+    let namespace = namespace.filter(|namespace| is_needed || session.asks_container(granted.as_ref(), namespace));
+    if let Some(policy) = &policy {
+        // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
+        able(&session, launcher, policy)?;
+        let delegate = session.delegation.as_ref().and_then(|made| made.as_ref().ok()).and_then(Option::as_ref);
+        if let Some(Ok(policy)) =
+            delegate.filter(|made| launcher.has(&made.plugin)).map(|made| launcher.policy(&made.plugin))
+        {
+            session.exchange();
+            let able = able(&session, launcher, &policy);
+            session.exchange();
+            able?;
+        }
+    }
+    let made = confinement::confine(&mut session, launcher, namespace).inspect_err(|_| {
+        session.undone();
+        session.close_record();
+    })?;
+    Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })))
+}
+
+/// Starts the processes of the plugins that a network of flannel names.
+fn warm_delegates(launcher: &mut Launcher, request: &Request) {
+    let Ok(flannel) = Flannel::read(&request.conf) else { return };
+    let ipam = if request.conf.ipam_type.is_empty() { flannel::IPAM } else { request.conf.ipam_type.as_str() };
+    for plugin in [flannel.delegate.as_str(), ipam] {
+        if plugin != request.plugin && launcher.has(plugin) && !launcher.is_warm(plugin) {
+            launcher.warm(plugin);
+        }
+    }
+}
+
+/// Checks that the host could do its part of an ADD by the plugin of this policy.
+fn able(session: &Session, launcher: &Launcher, policy: &Policy) -> Result<(), Error> {
+    let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
+    let keeps_leases =
+        [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
+    status::able(session, policy, keeps_leases)
+}
+
+>>>>>>> vers
 fn act(
     session: &mut Session,
     launcher: &mut Launcher,
