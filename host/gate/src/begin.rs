@@ -9,7 +9,7 @@ use crate::delegation;
 use crate::errors::{internal, obstacle};
 use crate::launcher::{Launcher, Plugin};
 use crate::places::Places;
-use crate::protocol::{del_without_plugin, request, supported};
+use crate::protocol::{del_without_plugin, own_versions, request, supported};
 use crate::session::{Request, Session};
 use crate::status;
 use crate::unrecorded::Part;
@@ -204,10 +204,16 @@ pub fn admit(
     places: Places,
 ) -> Result<Admitted, Error> {
     let Call { name, verb, env, stdin, started } = *call;
-    // An attachment must be removed with the version that made it, even if policy no longer allows that version.
-    let spoken =
-        if verb == Verb::Del { Version::ALL.to_vec() } else { supported(&ready.policy, ready.versions.as_deref())? };
-    let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
+    let version = config_version(&raw.0)?;
+    let named = ready.versions.as_deref();
+    let spoken = match verb {
+        // An attachment must be removed with the version that made it, even if policy no longer allows that version. What
+        // the component does not support, its record removes.
+        Verb::Del if Version::parse(&version).is_some() => Version::ALL.to_vec(),
+        Verb::Del => own_versions(named),
+        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => supported(&ready.policy, named)?,
+    };
+    let version = check_version(verb, &version, &spoken)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
     let request = request(name, env, verb, version, raw, stdin)?;
     let is_needed = acts_in_container(&request, &ready.policy);
