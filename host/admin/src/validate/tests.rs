@@ -134,7 +134,7 @@ fn networks_that_make_no_sense() {
     for (config, expected) in [
         (json!([]), "1:1 error wrong-type "),
         (json!({"cniVersion": "1.0.0", "plugins": [{"type": "loopback"}]}), "1:1 error missing-key "),
-        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": []}), "1:42 error missing-key plugins"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": []}), "1:44 error missing-key plugins"),
         (json!({"cniVersion": "1.0.0", "name": "n", "plugins": {}}), "1:42 error wrong-type plugins"),
         (json!({"cniVersion": "1.0.0", "name": "a/b", "plugins": [{"type": "loopback"}]}), "1:31 error bad-value name"),
         (json!({"cniVersion": "7.0.0", "name": "n", "type": "loopback"}), "1:15 error version cniVersion"),

@@ -53,7 +53,9 @@ pub struct Fault {
 /// It is no JSON.
 pub fn read(text: &str) -> Result<Node, Fault> {
     let checked = serde_json::from_str::<Json>(text).map_err(|error| {
-        let at = offset(text, error.line(), error.column());
+        // An end that comes too early is behind the last character. Whitespace at the end helps nobody.
+        let end = text.trim_end().len();
+        let at = if error.is_eof() { end } else { offset(text, error.line(), error.column()).min(end) };
         let words = error.to_string();
         let message = words.rsplit_once(" at line ").map_or(words.as_str(), |(message, _)| message).to_owned();
         Fault { at, message }
@@ -68,9 +70,7 @@ pub fn read(text: &str) -> Result<Node, Fault> {
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let at = start.saturating_add(column.saturating_sub(1)).min(text.len());
-    // Whitespace at the end helps nobody: an end that comes too early is behind the last character.
-    let end = text.trim_end().len();
-    (0..=at.min(end)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Returns line and column of an offset. Both count from 1, columns in characters.
