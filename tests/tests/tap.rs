@@ -167,11 +167,23 @@ fn users_that_the_host_does_not_have() -> Result<()> {
             "failed set socket label: write /proc/thread-self/attr/exec: invalid argument",
         ),
     ] {
+        if keys.get("selinuxContext").is_some() && has_selinux()? {
+            continue;
+        }
         place.refused(&network(&keys), 999, words).with_context(|| keys.to_string())?;
         let left: Vec<String> = compare(&before, &place.snapshot()?).iter().map(ToString::to_string).collect();
         ensure!(left.is_empty(), "{keys} leaves {}", left.join("\n"));
     }
     Ok(())
+}
+
+/// True if the kernel has SELinux. Without a policy it takes each context. `tests/vm/selinux` has one.
+fn has_selinux() -> Result<bool> {
+    let has = fs::read_to_string("/proc/filesystems")?.contains("selinuxfs");
+    if has {
+        println!("SKIPPED: a context that no policy has: this kernel has SELinux (tests/vm/selinux)");
+    }
+    Ok(has)
 }
 
 /// STATUS makes no tap, and says if the node has the context.
@@ -183,6 +195,9 @@ fn status_is_about_the_file_and_the_context() -> Result<()> {
     };
     let before = place.snapshot()?;
     status(json!({}))?.success()?;
+    if has_selinux()? {
+        return Ok(());
+    }
     let refusal = Refusal::of(&status(json!({"selinuxContext": "system_u:object_r:x_t:s0"}))?)?;
     refusal.expect(50, "failed set socket label: write /proc/thread-self/attr/exec: invalid argument")?;
     ensure!(refusal.text.contains("leave `selinuxContext` out"), "no way out: {}", refusal.text);

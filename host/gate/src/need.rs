@@ -40,3 +40,22 @@ pub enum Need<'a> {
     /// A native IPAM program.
     Program(Cow<'a, str>),
 }
+
+impl Need<'_> {
+    /// True if an effect that needs it is in the container: what removes it has to look there.
+    pub fn is_in_container(&self) -> bool {
+        match self {
+            Need::Container | Need::Device | Need::Backups(_) | Need::Tap(_) => true,
+            Need::Network
+            | Need::Iptables
+            | Need::HostPorts
+            | Need::Forwarding
+            | Need::Zone(_)
+            | Need::Filters(_)
+            | Need::Leases(_)
+            | Need::Delegate { .. }
+            | Need::File(_)
+            | Need::Program(_) => false,
+        }
+    }
+}

@@ -4,7 +4,6 @@
 use super::Session;
 use crate::collect;
 use crate::effect::Effect;
-use crate::need::Need;
 use postern_kernel::{Namespace, OpenError, Worker};
 use postern_state::{Header, RecordKey};
 use postern_types::{ErrorCode, OpError};
@@ -119,5 +118,5 @@ impl Session {
 }
 
 fn needs_container(effects: impl IntoIterator<Item = Effect>) -> bool {
-    effects.into_iter().any(|effect| matches!(effect.needs(), Need::Container | Need::Backups(_)))
+    effects.into_iter().any(|effect| effect.needs().is_in_container())
 }
