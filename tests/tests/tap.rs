@@ -10,6 +10,7 @@ use common::{Refusal, each};
 use postern_tests::kernel::has_or_says;
 use postern_tests::{Answer, Call, Names, Node, compare, merge, plugin_bin};
 use serde_json::{Value, json};
+use std::fs;
 
 /// The program that has the frames. It has no more rights than a user's program.
 const USER: &str =
