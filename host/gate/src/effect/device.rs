@@ -166,7 +166,8 @@ impl Device {
             }
             Ok(())
         };
-        let deleted = delete();
+        // A failure can be a passing one (ENOBUFS), and would keep the device down.
+        let deleted = delete().or_else(|_| delete());
         if let Err(error) = &deleted {
             crate::say!("postern: {}: links of the container may be stacked on it: {error}", self.name);
         }
