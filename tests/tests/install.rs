@@ -228,7 +228,7 @@ const NO_PLUGINS: [(&str, &str, &str, &str); 15] = [
     ),
     ("unknown", "(component COMMAND)", "[grant.netlink]", "unknown field `netlink`"),
     ("broken", "(component COMMAND)", "[grant", "TOML parse error"),
-    ("versions", "(component COMMAND)", "", "does not tell its CNI versions (VERSION): it printed nothing"),
+    ("mute", "(component COMMAND)", "", "does not tell its CNI versions (VERSION): it printed nothing"),
     ("../up", "(component COMMAND)", "", "is no name for a plugin"),
     ("postern", "(component COMMAND)", "", "is no name for a plugin"),
     ("a b", "(component COMMAND)", "", "is no name for a plugin"),
