@@ -216,6 +216,9 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
             if has_type && OURS_ALONE.contains(&(plugin.name, name)) && value != Some(&json!("7")) {
                 continue;
             }
+            if NATIVE_LACKS.contains(&(plugin.name, name)) {
+                continue;
+            }
             let mut call = Call::new(&native, plugin.name, "ADD", broken.config.to_string());
             call = call.attachment("c1", &place.node.netns("c1"), "val0");
             let answer = place.node.call(&call)?;
@@ -230,6 +233,9 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
     ensure!(accepted.is_empty(), "native plugins accept {} of {count}:\n{}", accepted.len(), accepted.join("\n"));
     Ok(())
 }
+
+/// Keys of later plugins, which the native ones of Debian do not read.
+const NATIVE_LACKS: &[(&str, &str)] = &[("sbr", "gateways")];
 
 /// Values out of range that only our plugins refuse: native ones ignore them, or fail when the container is used.
 const OURS_ALONE: &[(&str, &str)] = &[
