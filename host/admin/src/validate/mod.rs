@@ -106,6 +106,11 @@ fn report(options: &Options, places: &Places) -> Result<Report> {
     report
         .findings
         .sort_by(|a, b| (&a.file, a.line, a.column, a.severity).cmp(&(&b.file, b.line, b.column, b.severity)));
+    // The table of the list's keys and the look at the plugin can find the same.
+    let same = |a: &Finding, b: &Finding| {
+        (&a.file, a.line, a.column, a.code, &a.path) == (&b.file, b.line, b.column, b.code, &b.path)
+    };
+    report.findings.dedup_by(|a, b| same(a, b));
     let count = |severity| report.findings.iter().filter(|one| one.severity == severity).count();
     (report.errors, report.warnings) = (count(Severity::Error), count(Severity::Warning));
     let refused = report.attachments.iter().flatten().filter(|one| !one.refused.is_empty()).count();

@@ -131,32 +131,33 @@ fn findings_lead_to_the_place() {
 
 #[test]
 fn networks_that_make_no_sense() {
+    let mut wrong = Vec::new();
     for (config, expected) in [
         (json!([]), "1:1 error wrong-type "),
         (json!({"cniVersion": "1.0.0", "plugins": [{"type": "loopback"}]}), "1:1 error missing-key "),
         (json!({"cniVersion": "1.0.0", "name": "n", "plugins": []}), "1:44 error missing-key plugins"),
-        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": {}}), "1:42 error wrong-type plugins"),
-        (json!({"cniVersion": "1.0.0", "name": "a/b", "plugins": [{"type": "loopback"}]}), "1:31 error bad-value name"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": {}}), "1:44 error wrong-type plugins"),
+        (json!({"cniVersion": "1.0.0", "name": "a/b", "plugins": [{"type": "loopback"}]}), "1:30 error bad-value name"),
         (json!({"cniVersion": "7.0.0", "name": "n", "type": "loopback"}), "1:15 error version cniVersion"),
-        (json!({"cniVersion": "0.3.1", "name": "n", "type": "firewall"}), "1:44 error version type"),
+        (json!({"cniVersion": "0.3.1", "name": "n", "type": "firewall"}), "1:41 error version type"),
         (json!({"cniVersion": "0.2.0", "name": "n", "type": "bridge"}), "1:1 error version "),
         (
             json!({"cniVersions": ["0.3.1", "x"], "name": "n", "plugins": [{"type": "loopback"}]}),
-            "1:26 error version cniVersions[1]",
+            "1:25 error version cniVersions[1]",
         ),
-        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": [7]}), "1:53 error wrong-type plugins[0]"),
-        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{}]}), "1:53 error missing-key plugins[0]"),
-        (json!({"cniVersion": "1.0.0", "name": "n", "type": "firewall"}), "1:44 warning chain type"),
-        (json!({"cniVersion": "1.0.0", "name": "n", "type": "static"}), "1:44 warning chain type"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": [7]}), "1:45 error wrong-type plugins[0]"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{}]}), "1:45 error missing-key plugins[0]"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "type": "firewall"}), "1:41 warning chain type"),
+        (json!({"cniVersion": "1.0.0", "name": "n", "type": "static"}), "1:41 warning chain type"),
         (json!({"cniVersion": "1.0.0", "name": "n", "type": "host-device"}), "1:1 error missing-key "),
         (json!({"cniVersion": "1.0.0", "name": "n", "type": "ipvlan"}), "1:1 error missing-key "),
         (
             json!({"cniVersion": "1.0.0", "hairpinMode": true, "name": "n", "promiscMode": true, "type": "bridge"}),
-            "1:57 error contradiction promiscMode",
+            "1:53 error contradiction promiscMode",
         ),
         (
             json!({"cniVersion": "1.0.0", "name": "n", "type": "bridge", "vlanTrunk": [{"minID": 3}]}),
-            "1:75 error missing-key vlanTrunk[0]",
+            "1:63 error missing-key vlanTrunk[0]",
         ),
         (
             json!({"cniVersion": "1.0.0", "name": "n", "type": "bandwidth", "egressRate": 8000}),
@@ -164,7 +165,7 @@ fn networks_that_make_no_sense() {
         ),
         (
             json!({"cniVersion": "1.0.0", "ipam": {"dataDir": "x", "subnet": "10.1.0.0/24", "type": "host-local"}, "name": "n", "type": "bridge"}),
-            "1:42 error bad-value ipam.dataDir",
+            "1:41 error bad-value ipam.dataDir",
         ),
     ] {
         let found = check(&config.to_string());
@@ -172,8 +173,11 @@ fn networks_that_make_no_sense() {
         let has = told
             .iter()
             .any(|one| one == expected || expected.ends_with("contradiction ") && one.contains("contradiction"));
-        assert!(has, "{config}: {told:?} lacks {expected}");
+        if !has {
+            wrong.push(format!("{config}: {told:?} lacks {expected}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
