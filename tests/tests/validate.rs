@@ -235,7 +235,7 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
 }
 
 /// Keys of later plugins, which the native ones of Debian do not read.
-const NATIVE_LACKS: &[(&str, &str)] = &[("sbr", "gateways")];
+const NATIVE_LACKS: &[(&str, &str)] = &[("sbr", "addSourceHints"), ("sbr", "gateways")];
 
 /// Values out of range that only our plugins refuse: native ones ignore them, or fail when the container is used.
 const OURS_ALONE: &[(&str, &str)] = &[
@@ -245,4 +245,5 @@ const OURS_ALONE: &[(&str, &str)] = &[
     ("portmap", "hostPort"),
     ("portmap", "protocol"),
     ("sbr", "table"),
+    ("tuning", "txQLen"),
 ];
