@@ -1,0 +1,233 @@
+//! The way to a lease: INIT-REBOOT, INIT, SELECTING, REQUESTING.
+
+use super::lease;
+use super::packet::{Kind, Packet};
+use super::request::Request;
+use super::state::{Acquisition, Exchange, Held, Phase};
+use super::step::{Context, Next};
+use super::timing::{SHORTEST, wait};
+use super::{is_usable, keep};
+use crate::Outcome;
+use dhcproto::v4::{DhcpOption, MessageType, OptionCode};
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// How often INIT-REBOOT asks. A server that doesn't know the lease is silent (RFC 2131, 4.3.2).
+const REBOOTS: u32 = 3;
+
+/// The pause after DECLINE (RFC 2131, 3.1, 5).
+const PAUSE_MS: u64 = 10_000;
+
+/// Begins: with the address of an earlier lease, if there is one.
+pub fn start(context: &Context<'_>, previous: Option<Ipv4Addr>) -> Next {
+    let acquisition = Acquisition { began: context.now, tries: 0, trouble: None };
+    match previous.filter(|address| is_usable(*address)) {
+        None => discover(context, acquisition, None),
+        Some(address) => ask(context, Phase::Rebooting { acquisition, exchange: context.exchange(1), address }),
+    }
+}
+
+/// Looks for servers, with a new transaction.
+pub fn discover(context: &Context<'_>, mut acquisition: Acquisition, hint: Option<Ipv4Addr>) -> Next {
+    acquisition.tries = acquisition.tries.saturating_add(1);
+    let exchange = context.exchange(acquisition.tries);
+    send_discover(context, acquisition, exchange, hint)
+}
+
+fn send_discover(context: &Context<'_>, acquisition: Acquisition, exchange: Exchange, hint: Option<Ipv4Addr>) -> Next {
+    let seconds = context.seconds_since(acquisition.began);
+    let request = Request { wanted: hint, xid: exchange.xid, seconds, ..Request::default() };
+    let send = request.broadcast(MessageType::Discover, context.client, &context.options);
+    Next::of(Phase::Selecting { acquisition, exchange, hint }).sending(send)
+}
+
+/// Asks for what the phase is about: the earlier address, or the offer.
+fn ask(context: &Context<'_>, phase: Phase) -> Next {
+    let (acquisition, exchange, wanted, server) = match &phase {
+        Phase::Rebooting { acquisition, exchange, address } => (acquisition, exchange, *address, None),
+        Phase::Requesting { acquisition, exchange, address, server } => {
+            (acquisition, exchange, *address, Some(*server))
+        }
+        _ => return Next::of(phase),
+    };
+    let seconds = context.seconds_since(acquisition.began);
+    let request = Request { wanted: Some(wanted), server, xid: exchange.xid, seconds, own: None };
+    let send = request.broadcast(MessageType::Request, context.client, &context.options);
+    Next::of(phase).sending(send)
+}
+
+/// Sends again, begins again, or gives up.
+pub fn timer(context: &Context<'_>, phase: Phase) -> Next {
+    let Some(acquisition) = acquisition(&phase) else { return Next::of(phase) };
+    if context.now >= context.deadline(acquisition) {
+        return give_up(context, acquisition);
+    }
+    match phase {
+        Phase::Selecting { mut acquisition, exchange, hint } if context.now >= exchange.next => {
+            acquisition.tries = acquisition.tries.saturating_add(1);
+            let exchange = context.again(exchange, acquisition.tries);
+            send_discover(context, acquisition, exchange, hint)
+        }
+        Phase::Rebooting { acquisition, exchange, address } if context.now >= exchange.next => {
+            if exchange.sent >= REBOOTS || context.is_overdue(exchange) {
+                return discover(context, acquisition, Some(address));
+            }
+            let exchange = context.again(exchange, exchange.sent.saturating_add(1));
+            ask(context, Phase::Rebooting { acquisition, exchange, address })
+        }
+        Phase::Requesting { mut acquisition, exchange, server, .. } if context.is_overdue(exchange) => {
+            acquisition.trouble = Some(format!("the server {server} did not answer a request for its own offer"));
+            discover(context, acquisition, None)
+        }
+        Phase::Requesting { acquisition, exchange, address, server } if context.now >= exchange.next => {
+            let exchange = context.again(exchange, exchange.sent.saturating_add(1));
+            ask(context, Phase::Requesting { acquisition, exchange, address, server })
+        }
+        Phase::Waiting { acquisition, until } if context.now >= until => discover(context, acquisition, None),
+        phase => Next::of(phase),
+    }
+}
+
+fn acquisition(phase: &Phase) -> Option<&Acquisition> {
+    match phase {
+        Phase::Rebooting { acquisition, .. }
+        | Phase::Selecting { acquisition, .. }
+        | Phase::Requesting { acquisition, .. }
+        | Phase::Waiting { acquisition, .. } => Some(acquisition),
+        Phase::Bound { .. } | Phase::Renewing { .. } | Phase::Rebinding { .. } | Phase::Ended => None,
+    }
+}
+
+fn give_up(context: &Context<'_>, acquisition: &Acquisition) -> Next {
+    let seconds = context.client.timeouts.resend_ms.div_ceil(1000);
+    let tries = acquisition.tries;
+    let reason = match &acquisition.trouble {
+        None => format!(
+            "no more tries: no DHCP server answered within {seconds} s ({tries} times asked): check that one serves \
+             the network of this link"
+        ),
+        Some(trouble) => format!("no more tries within {seconds} s ({tries} times asked): {trouble}"),
+    };
+    Next::ended(Outcome::Failed { reason })
+}
+
+/// Takes a packet of a server on the way to a lease.
+pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next {
+    match phase {
+        Phase::Selecting { acquisition, exchange, hint } => {
+            let found = (packet.kind == Kind::Offer && packet.xid == exchange.xid).then(|| objection(packet));
+            match found {
+                None => Next::of(Phase::Selecting { acquisition, exchange, hint }),
+                Some(Some(trouble)) => {
+                    let acquisition = Acquisition { trouble: Some(trouble), ..acquisition };
+                    Next::of(Phase::Selecting { acquisition, exchange, hint })
+                }
+                Some(None) => {
+                    // The request belongs to the transaction of the offer.
+                    let exchange = Exchange { xid: exchange.xid, ..context.exchange(1) };
+                    let (address, server) = (packet.address, packet.server);
+                    ask(context, Phase::Requesting { acquisition, exchange, address, server })
+                }
+            }
+        }
+        Phase::Requesting { acquisition, exchange, address, server } => {
+            let concerns = packet.xid == exchange.xid && packet.server == server;
+            match packet.kind {
+                Kind::Ack if concerns && packet.address == address => {
+                    bind(context, packet, exchange, acquisition, |acquisition| Phase::Requesting {
+                        acquisition,
+                        exchange,
+                        address,
+                        server,
+                    })
+                }
+                Kind::Nak if concerns => refused(context, acquisition, packet),
+                Kind::Ack | Kind::Nak | Kind::Offer => {
+                    Next::of(Phase::Requesting { acquisition, exchange, address, server })
+                }
+            }
+        }
+        Phase::Rebooting { acquisition, exchange, address } => {
+            let concerns = packet.xid == exchange.xid;
+            match packet.kind {
+                Kind::Ack if concerns && packet.address == address => {
+                    bind(context, packet, exchange, acquisition, |acquisition| Phase::Rebooting {
+                        acquisition,
+                        exchange,
+                        address,
+                    })
+                }
+                // The address is gone. That is no trouble: there are others.
+                Kind::Nak if concerns => discover(context, acquisition, None),
+                Kind::Ack | Kind::Nak | Kind::Offer => Next::of(Phase::Rebooting { acquisition, exchange, address }),
+            }
+        }
+        phase => Next::of(phase),
+    }
+}
+
+/// Says what is wrong with an offer or an acknowledgement that is otherwise for this client.
+fn objection(packet: &Packet) -> Option<String> {
+    let (server, address, seconds) = (packet.server, packet.address, lease::seconds(packet));
+    if !is_usable(address) || address == server {
+        return Some(format!("the server {server} offers {address}, which no container can have"));
+    }
+    if seconds < SHORTEST {
+        return Some(format!(
+            "the server {server} offers a lease of {seconds} s, and at least {SHORTEST} s are needed"
+        ));
+    }
+    match lease::prefix(packet).and_then(|prefix| Ipv4Net::new(address, prefix).ok()) {
+        Some(address) if !lease::is_of_a_host(address) => {
+            Some(format!("the server {server} offers {address}, which is no host's address in its network"))
+        }
+        _ => None,
+    }
+}
+
+/// A server has taken its offer back. The client begins again after a pause, so that the two don't do it for ever.
+fn refused(context: &Context<'_>, acquisition: Acquisition, packet: &Packet) -> Next {
+    let words = message(packet).map(|text| format!(": \"{text}\"")).unwrap_or_default();
+    let trouble = format!("the server {} refused its own offer (DHCPNAK){words}", packet.server);
+    let until = context.now.saturating_add(wait(acquisition.tries, &context.client.timeouts, context.random));
+    Next::of(Phase::Waiting { acquisition: Acquisition { trouble: Some(trouble), ..acquisition }, until })
+}
+
+/// Returns the text of a server, without what a terminal could obey.
+pub fn message(packet: &Packet) -> Option<String> {
+    let Some(DhcpOption::Message(text)) = packet.option(OptionCode::Message) else { return None };
+    let text: String = text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').take(80).collect();
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// Takes the lease. `stay` makes the phase as it was, for a packet that is no lease.
+fn bind(
+    context: &Context<'_>,
+    packet: &Packet,
+    exchange: Exchange,
+    acquisition: Acquisition,
+    stay: impl FnOnce(Acquisition) -> Phase,
+) -> Next {
+    if let Some(trouble) = objection(packet) {
+        return Next::of(stay(Acquisition { trouble: Some(trouble), ..acquisition }));
+    }
+    let (address, server) = (packet.address, packet.server);
+    let Some(address) = lease::prefix(packet).and_then(|prefix| Ipv4Net::new(address, prefix).ok()) else {
+        let reason = format!("DHCP option Subnet Mask not found in DHCPACK of {server}, or not valid");
+        return Next::ended(Outcome::Failed { reason }).sending(keep::release_packet(context, address, server));
+    };
+    let times = lease::times(packet);
+    let held = Held { address, server, since: exchange.first, seconds: times.seconds, t1: times.t1, t2: times.t2 };
+    let lease = lease::lease(packet, &held, &context.options);
+    Next::of(Phase::Bound { held, acquisition: Some(acquisition) }).deciding(Outcome::Bound { lease, probe: true })
+}
+
+/// Another station has the address of a new lease: the server is told, and the client begins again.
+pub fn decline(context: &Context<'_>, held: &Held, acquisition: Acquisition) -> Next {
+    let address = held.address.addr();
+    let trouble = format!("another station uses {address}, which the server {} gave", held.server);
+    let pause = PAUSE_MS.min(context.client.timeouts.request_ms);
+    let acquisition = Acquisition { trouble: Some(trouble), ..acquisition };
+    Next::of(Phase::Waiting { acquisition, until: context.now.saturating_add(pause) })
+        .sending(keep::decline_packet(context, held))
+}

@@ -1,0 +1,26 @@
+//! DHCP (RFC 2131).
+
+mod acquire;
+mod keep;
+mod lease;
+mod packet;
+mod request;
+mod state;
+mod step;
+#[cfg(test)]
+mod test;
+mod timing;
+
+pub use step::step;
+
+use std::net::Ipv4Addr;
+
+/// True for an address that one host can have. The gate looks closer; this keeps nonsense out of packets and state.
+fn is_usable(address: Ipv4Addr) -> bool {
+    let [first, ..] = address.octets();
+    first != 0
+        && !address.is_loopback()
+        && !address.is_multicast()
+        && !address.is_broadcast()
+        && !address.is_link_local()
+}

@@ -1,0 +1,225 @@
+//! The state of a lease between two steps.
+//!
+//! It is small, because a node keeps one for each lease: 200 to 300 bytes of JSON. It has a version. A state that can't
+//! be read, or that contradicts itself, is refused: a lease that nobody knows must not look alive.
+
+use super::is_usable;
+use super::timing::SHORTEST;
+use crate::{INFINITE, State};
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+
+/// The version of the format. Another number is another format.
+const VERSION: u32 = 1;
+
+/// What the client does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is", deny_unknown_fields)]
+pub enum Phase {
+    /// INIT-REBOOT: it asks for the address of an earlier lease.
+    Rebooting { acquisition: Acquisition, exchange: Exchange, address: Ipv4Addr },
+    /// SELECTING: it looks for servers.
+    Selecting { acquisition: Acquisition, exchange: Exchange, hint: Option<Ipv4Addr> },
+    /// REQUESTING: it has chosen an offer.
+    Requesting { acquisition: Acquisition, exchange: Exchange, address: Ipv4Addr, server: Ipv4Addr },
+    /// It waits before it begins again.
+    Waiting { acquisition: Acquisition, until: u64 },
+    /// BOUND. `acquisition` is there until the first renewal: where another station has the address, it goes on.
+    Bound { held: Held, acquisition: Option<Acquisition> },
+    /// RENEWING: it asks the server that gave the lease.
+    Renewing { held: Held, exchange: Exchange },
+    /// REBINDING: it asks every server.
+    Rebinding { held: Held, exchange: Exchange },
+    /// There is no lease, and nothing to do.
+    Ended,
+}
+
+/// The search for a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Acquisition {
+    /// When it began.
+    pub began: u64,
+    /// How many times it has looked for servers.
+    pub tries: u32,
+    /// The last trouble, in words for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+/// Packets of one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exchange {
+    /// The transaction.
+    pub xid: u32,
+    /// When its first packet was sent. A lease counts from there.
+    pub first: u64,
+    /// When the next one is due.
+    pub next: u64,
+    /// How many were sent.
+    pub sent: u32,
+}
+
+/// A lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held {
+    /// The address on the link.
+    pub address: Ipv4Net,
+    /// Who gave it.
+    pub server: Ipv4Addr,
+    /// When it began.
+    pub since: u64,
+    /// Its length and its times, in seconds from its beginning.
+    pub seconds: u32,
+    pub t1: u32,
+    pub t2: u32,
+}
+
+impl Held {
+    /// Returns when a time of this lease comes; never, for a lease without end.
+    pub fn at(&self, seconds: u32) -> u64 {
+        if self.is_endless() {
+            return u64::MAX;
+        }
+        self.since.saturating_add(u64::from(seconds) * 1000)
+    }
+
+    /// True if the lease has no end.
+    pub fn is_endless(&self) -> bool {
+        self.seconds == INFINITE
+    }
+
+    fn is_sound(&self) -> bool {
+        let ordered = self.t1 <= self.t2 && self.t2 <= self.seconds && self.seconds >= SHORTEST && self.t1 > 0;
+        ordered && is_usable(self.address.addr()) && is_usable(self.server)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    version: u32,
+    #[serde(flatten)]
+    phase: Phase,
+}
+
+impl Phase {
+    /// Reads a state.
+    ///
+    /// # Errors
+    /// Words for people: it is damaged, or another Postern has written it.
+    pub fn read(state: Option<&State>) -> Result<Self, String> {
+        let Some(State(json)) = state else { return Err("dhcp: there is no state of this lease".into()) };
+        match json.get("version").and_then(serde_json::Value::as_u64) {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) => {
+                return Err(format!(
+                    "dhcp: the state of this lease has version {version}, and this Postern reads version {VERSION}"
+                ));
+            }
+            None => return Err("dhcp: the state of this lease is damaged: it has no version".into()),
+        }
+        let saved: Saved = serde_json::from_value(json.clone())
+            .map_err(|error| format!("dhcp: the state of this lease is damaged: {error}"))?;
+        if !saved.phase.is_sound() {
+            return Err("dhcp: the state of this lease is damaged: its times or addresses can't be".into());
+        }
+        Ok(saved.phase)
+    }
+
+    /// Writes a state.
+    pub fn write(self) -> State {
+        // Nothing in a state fails to be written; an empty one is refused when it is read.
+        State(serde_json::to_value(Saved { version: VERSION, phase: self }).unwrap_or_default())
+    }
+
+    fn is_sound(&self) -> bool {
+        match self {
+            Self::Bound { held, .. } | Self::Renewing { held, .. } | Self::Rebinding { held, .. } => held.is_sound(),
+            Self::Rebooting { address, .. } => is_usable(*address),
+            Self::Requesting { address, server, .. } => is_usable(*address) && is_usable(*server),
+            Self::Selecting { .. } | Self::Waiting { .. } | Self::Ended => true,
+        }
+    }
+
+    /// Returns the lease, if there is one.
+    pub fn held(&self) -> Option<&Held> {
+        match self {
+            Self::Bound { held, .. } | Self::Renewing { held, .. } | Self::Rebinding { held, .. } => Some(held),
+            Self::Rebooting { .. }
+            | Self::Selecting { .. }
+            | Self::Requesting { .. }
+            | Self::Waiting { .. }
+            | Self::Ended => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn bound() -> Phase {
+        let held = Held {
+            address: "10.5.0.50/24".parse().unwrap(),
+            server: "10.5.0.1".parse().unwrap(),
+            since: 1_000_000,
+            seconds: 3600,
+            t1: 1800,
+            t2: 3060,
+        };
+        Phase::Bound { held, acquisition: None }
+    }
+
+    #[test]
+    fn a_state_is_small_and_comes_back() {
+        let trouble = Some("x".repeat(120));
+        let acquisition = Acquisition { began: u64::MAX / 2, tries: 9, trouble };
+        let exchange = Exchange { xid: u32::MAX, first: u64::MAX / 2, next: u64::MAX / 2, sent: 9 };
+        let (address, server) = ("10.255.255.250".parse().unwrap(), "10.255.255.251".parse().unwrap());
+        for phase in [
+            bound(),
+            Phase::Requesting { acquisition: acquisition.clone(), exchange, address, server },
+            Phase::Waiting { acquisition, until: 7 },
+            Phase::Ended,
+        ] {
+            let state = phase.clone().write();
+            let text = serde_json::to_string(&state).unwrap();
+            assert!(text.len() < 450, "{} bytes: {text}", text.len());
+            assert_eq!(Phase::read(Some(&serde_json::from_str(&text).unwrap())), Ok(phase));
+        }
+    }
+
+    #[test]
+    fn a_damaged_state_is_refused() {
+        let good = bound().write().0;
+        let changed = |pointer: &str, value: serde_json::Value| {
+            let mut json = good.clone();
+            *json.pointer_mut(pointer).unwrap() = value;
+            json
+        };
+        for (state, words) in [
+            (json!(null), "has no version"),
+            (json!({}), "has no version"),
+            (json!([1]), "has no version"),
+            (changed("/version", json!(2)), "has version 2, and this Postern reads version 1"),
+            (changed("/version", json!("1")), "has no version"),
+            (changed("/is", json!("asleep")), "is damaged"),
+            (changed("/is", json!("renewing")), "is damaged"),
+            (changed("/held/address", json!("10.5.0.50")), "is damaged"),
+            (changed("/held/address", json!("127.0.0.1/8")), "can't be"),
+            (changed("/held/server", json!("255.255.255.255")), "can't be"),
+            (changed("/held/t1", json!(4000)), "can't be"),
+            (changed("/held/t1", json!(0)), "can't be"),
+            (changed("/held/seconds", json!(-1)), "is damaged"),
+            (changed("/held", json!({"address": "10.5.0.50/24"})), "is damaged"),
+        ] {
+            let error = Phase::read(Some(&State(state.clone()))).unwrap_err();
+            assert!(error.starts_with("dhcp: the state of this lease ") && error.contains(words), "{state}: {error}");
+        }
+        assert!(Phase::read(None).unwrap_err().contains("no state"));
+    }
+}
