@@ -1,0 +1,197 @@
+//! The client's end of the channel.
+
+use crate::gob::Value;
+use crate::message::{Answer, Ask};
+use crate::{INTERNAL, LONGEST_ANSWER, greeting, line, rpc};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt};
+use nix::sys::stat::{SFlag, lstat};
+use nix::sys::time::TimeVal;
+use nix::unistd::geteuid;
+use postern_state::{kind, trust};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The socket of the service, and of a native daemon, where `ipam.daemonSocketPath` names no other.
+pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
+
+/// Why nothing, or nothing more, comes from the service. The words go behind "the DHCP service at PATH".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChannelError {
+    /// No process serves there.
+    #[error("is not there: {0}")]
+    Absent(String),
+    /// Others could have put the socket there, or another user answers.
+    #[error("is not to be trusted: {0}")]
+    Untrusted(String),
+    /// The deadline has passed.
+    #[error("did not answer in time")]
+    Deadline,
+    /// It has closed the connection.
+    #[error("has closed the connection")]
+    Closed,
+    /// Its answer can't be understood.
+    #[error("has answered nonsense: {0}")]
+    Malformed(String),
+    /// The socket failed in another way.
+    #[error("can't be reached: {0}")]
+    Io(String),
+}
+
+impl From<Errno> for ChannelError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR => Self::Absent(errno.desc().to_owned()),
+            Errno::EPIPE | Errno::ECONNRESET => Self::Closed,
+            Errno::EAGAIN | Errno::ETIMEDOUT => Self::Deadline,
+            other => Self::Io(other.desc().to_owned()),
+        }
+    }
+}
+
+/// A connection to the service.
+#[derive(Debug)]
+pub struct Channel {
+    stream: UnixStream,
+    /// What was received and not used yet.
+    buffer: Vec<u8>,
+    /// `Some` if a native daemon serves.
+    native: Option<rpc::Client>,
+}
+
+impl Channel {
+    /// Connects to the service at `path`. The way to the socket must be one that no other user can change. The process
+    /// that serves must be root's, or this user's.
+    ///
+    /// # Errors
+    /// [`ChannelError::Absent`] if nothing serves there; the others as they say.
+    pub fn connect(path: &Path, deadline: Instant) -> Result<Self, ChannelError> {
+        look(path)?;
+        let mut own = Self { stream: open(path, deadline)?, buffer: Vec::new(), native: None };
+        if own.greet(greeting::OWN, deadline)? == 200 {
+            return Ok(own);
+        }
+        // A native daemon has closed that connection, or will.
+        let mut native =
+            Self { stream: open(path, deadline)?, buffer: Vec::new(), native: Some(rpc::Client::default()) };
+        match native.greet(greeting::GO, deadline)? {
+            200 => Ok(native),
+            status => Err(ChannelError::Malformed(format!("it speaks no protocol that is known (status {status})"))),
+        }
+    }
+
+    /// True if a native daemon serves: it lists no leases, and gives no times with a lease.
+    pub fn is_native(&self) -> bool {
+        self.native.is_some()
+    }
+
+    /// Asks, and waits for the answer. `namespace` is the attachment's network namespace.
+    ///
+    /// # Errors
+    /// See [`ChannelError`]. The channel can't be used again then.
+    pub fn ask(
+        &mut self,
+        ask: &Ask,
+        namespace: Option<BorrowedFd<'_>>,
+        deadline: Instant,
+    ) -> Result<Answer, ChannelError> {
+        if self.native.is_some() {
+            return self.ask_native(ask, deadline);
+        }
+        let mut text = serde_json::to_vec(ask).map_err(|error| ChannelError::Malformed(error.to_string()))?;
+        text.push(b'\n');
+        line::send(&self.stream, &text, namespace, deadline)?;
+        let end = |bytes: &[u8]| Ok(bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1));
+        let answer = line::receive(&self.stream, &mut self.buffer, LONGEST_ANSWER, deadline, end)?;
+        serde_json::from_slice(&answer).map_err(|error| ChannelError::Malformed(error.to_string()))
+    }
+
+    fn ask_native(&mut self, ask: &Ask, deadline: Instant) -> Result<Answer, ChannelError> {
+        let (method, attachment) = match ask {
+            Ask::Acquire(attachment) | Ask::Check(attachment) => (rpc::ALLOCATE, attachment),
+            Ask::Release(attachment) => (rpc::RELEASE, attachment),
+            Ask::Alive => return Ok(Answer::Done),
+            Ask::Leases => {
+                return Ok(Answer::Refused {
+                    code: INTERNAL,
+                    words: "a native DHCP daemon does not list its leases".to_owned(),
+                    details: String::new(),
+                });
+            }
+        };
+        let Some(client) = self.native.as_mut() else { return Err(ChannelError::Closed) };
+        let wrong = |error: crate::gob::GobError| ChannelError::Malformed(error.to_string());
+        let request = client.request(method, attachment).map_err(wrong)?;
+        line::send(&self.stream, &request, None, deadline)?;
+        let mut next = |buffer: &mut Vec<u8>| -> Result<Value, ChannelError> {
+            loop {
+                let end = |bytes: &[u8]| {
+                    let split = crate::gob::split(bytes).map_err(wrong)?;
+                    Ok(split.map(|(_, rest)| bytes.len() - rest.len()))
+                };
+                let piece = line::receive(&self.stream, buffer, LONGEST_ANSWER, deadline, end)?;
+                let message = crate::gob::split(&piece).map_err(wrong)?;
+                let (message, _) = message.ok_or(ChannelError::Closed)?;
+                if let Some(value) = client.decoder.message(message).map_err(wrong)? {
+                    return Ok(value);
+                }
+            }
+        };
+        let (header, body) = (next(&mut self.buffer)?, next(&mut self.buffer)?);
+        let words = header.text("Error").unwrap_or_default();
+        if !words.is_empty() {
+            return Ok(Answer::Refused { code: INTERNAL, words: words.to_owned(), details: String::new() });
+        }
+        match ask {
+            Ask::Release(_) => Ok(Answer::Done),
+            _ => rpc::lease(&body).map(Answer::Lease).map_err(wrong),
+        }
+    }
+
+    /// Says which protocol follows, and returns the status of the answer.
+    fn greet(&mut self, path: &str, deadline: Instant) -> Result<u16, ChannelError> {
+        line::send(&self.stream, greeting::call(path).as_bytes(), None, deadline)?;
+        let end = |bytes: &[u8]| Ok(greeting::end(bytes));
+        let answer = line::receive(&self.stream, &mut self.buffer, greeting::LONGEST, deadline, end)?;
+        let nonsense = || ChannelError::Malformed("it does not greet as a DHCP service does".to_owned());
+        greeting::status(&answer).ok_or_else(nonsense)
+    }
+}
+
+/// Checks who could have put the socket there.
+fn look(path: &Path) -> Result<(), ChannelError> {
+    let directory = path.parent().filter(|_| path.is_absolute());
+    let directory: PathBuf = directory.ok_or(ChannelError::Io("its path is not absolute".to_owned()))?.to_owned();
+    // Absent before untrusted: the directory may be missing too.
+    let found = lstat(path)?;
+    trust(&directory).map_err(|error| ChannelError::Untrusted(error.to_string()))?;
+    if kind(&found) != SFlag::S_IFSOCK {
+        return Err(ChannelError::Untrusted("there is something else than a socket".to_owned()));
+    }
+    if found.st_uid != 0 && found.st_uid != geteuid().as_raw() {
+        return Err(ChannelError::Untrusted(format!("the socket belongs to user {}", found.st_uid)));
+    }
+    Ok(())
+}
+
+/// Connects, and checks who serves.
+fn open(path: &Path, deadline: Instant) -> Result<UnixStream, ChannelError> {
+    let descriptor: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    // A full queue of connections is waited for as long as this.
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(ChannelError::Deadline);
+    }
+    let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+    let timeout = TimeVal::new(seconds, i64::from(left.subsec_micros().max(1)));
+    setsockopt(&descriptor, sockopt::SendTimeout, &timeout)?;
+    connect(descriptor.as_raw_fd(), &UnixAddr::new(path)?)?;
+    let server = getsockopt(&descriptor, PeerCredentials)?.uid();
+    if server != 0 && server != geteuid().as_raw() {
+        return Err(ChannelError::Untrusted(format!("a process of user {server} serves there")));
+    }
+    Ok(descriptor.into())
+}

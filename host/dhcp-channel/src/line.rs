@@ -1,0 +1,83 @@
+//! Bytes over the socket, with one deadline for all of them.
+
+use crate::connect::ChannelError;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use std::io::{IoSlice, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+/// The longest ask in bytes: a configuration as long as the gate takes, as JSON.
+pub const LONGEST_ASK: usize = 8 << 20;
+
+/// The longest answer in bytes: some ten thousand leases.
+pub const LONGEST_ANSWER: usize = 16 << 20;
+
+/// Sends all bytes. A descriptor goes with the first of them.
+pub fn send(
+    stream: &UnixStream,
+    bytes: &[u8],
+    descriptor: Option<BorrowedFd<'_>>,
+    deadline: Instant,
+) -> Result<(), ChannelError> {
+    let descriptors: Vec<_> = descriptor.iter().map(|descriptor| descriptor.as_raw_fd()).collect();
+    let (mut rest, mut is_first) = (bytes, true);
+    while !rest.is_empty() {
+        ready(stream, PollFlags::POLLOUT, deadline)?;
+        let rights = [ControlMessage::ScmRights(&descriptors)];
+        let control = if is_first && !descriptors.is_empty() { &rights[..] } else { &[] };
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        match sendmsg::<()>(stream.as_raw_fd(), &[IoSlice::new(rest)], control, flags, None) {
+            Ok(sent) => (rest, is_first) = (rest.get(sent..).unwrap_or_default(), false),
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Receives until `complete` returns the length of what was waited for. What follows that stays in `buffer`.
+pub fn receive(
+    stream: &UnixStream,
+    buffer: &mut Vec<u8>,
+    most: usize,
+    deadline: Instant,
+    mut complete: impl FnMut(&[u8]) -> Result<Option<usize>, ChannelError>,
+) -> Result<Vec<u8>, ChannelError> {
+    loop {
+        if let Some(length) = complete(buffer)? {
+            let rest = buffer.split_off(length.min(buffer.len()));
+            return Ok(std::mem::replace(buffer, rest));
+        }
+        if buffer.len() > most {
+            return Err(ChannelError::Malformed("its answer is too long".to_owned()));
+        }
+        ready(stream, PollFlags::POLLIN, deadline)?;
+        let mut piece = [0; 4096];
+        let mut stream = stream;
+        match stream.read(&mut piece) {
+            Ok(0) => return Err(ChannelError::Closed),
+            Ok(read) => buffer.extend(piece.iter().take(read)),
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::Interrupted | std::io::ErrorKind::WouldBlock) => {}
+            Err(error) => return Err(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw).into()),
+        }
+    }
+}
+
+fn ready(stream: &UnixStream, what: PollFlags, deadline: Instant) -> Result<(), ChannelError> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ChannelError::Deadline);
+        }
+        // Rounded up, or the last millisecond would be a loop.
+        let timeout = PollTimeout::try_from(left.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(stream.as_fd(), what)], timeout) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
