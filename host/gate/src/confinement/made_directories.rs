@@ -1,0 +1,58 @@
+//! Directories that a run makes before it gives up its rights: a rule of Landlock needs an existing one.
+
+use super::needs::Needs;
+use crate::places;
+use crate::session::Session;
+use postern_cni::Verb;
+use postern_confine::DirectoryRemover;
+use postern_state::Dir;
+use std::fs::remove_dir;
+use std::path::{Path, PathBuf};
+
+/// Directories that were made because rules need them.
+#[derive(Debug)]
+pub struct MadeDirectories(Option<DirectoryRemover>);
+
+impl MadeDirectories {
+    /// No directory was made.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Makes them before any right is given up, and starts the process that can remove them afterwards.
+    #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
+    pub fn of(session: &Session, needs: &Needs) -> std::io::Result<Self> {
+        let mut made = Vec::new();
+        if session.request.verb == Verb::Add {
+            let leases = needs.leases.iter().map(|(_, directory)| (directory, 0o755));
+            let backups = needs.backups.iter().map(|directory| (directory, 0o700));
+            for (directory, mode) in leases.chain(backups) {
+                let missing: Vec<&Path> = directory
+                    .ancestors()
+                    .take_while(|path| !path.as_os_str().is_empty() && !places::is_there(path))
+                    .collect();
+                // The operation that needs the directory reports that it can't be made.
+                if Dir::make(directory, mode).is_ok() {
+                    made.extend(missing.into_iter().map(Path::to_owned));
+                }
+            }
+        }
+        // Each is removed before the one that it is in, whichever need made them.
+        made.sort_by_key(|directory: &PathBuf| std::cmp::Reverse(directory.components().count()));
+        if made.is_empty() {
+            return Ok(Self(None));
+        }
+        DirectoryRemover::start(&made).map(|directory_remover| Self(Some(directory_remover))).inspect_err(|_| {
+            for directory in &made {
+                let _ = remove_dir(directory);
+            }
+        })
+    }
+
+    /// Removes the directories that are empty.
+    pub fn tidy(self) {
+        if let Some(directory_remover) = self.0 {
+            directory_remover.tidy();
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The needs of a run, from policies, configuration and the records that it works on: files, programs, directories of
+//! leases, and what it changes in the network.
+
+use crate::capability::{facts, firewall, leases};
+use crate::collect;
+use crate::disk;
+use crate::effect::Effect;
+use crate::launcher::Launcher;
+use crate::native;
+use crate::need::Need;
+use crate::packet_filter;
+use crate::places;
+use crate::session::{Session, can_be_path};
+use postern_cni::{Error, Verb};
+use postern_confine::{Allowed, Bus};
+use postern_firewall::iptables;
+use postern_policy::Policy;
+use postern_policy::capability::firewall::is_zone;
+use postern_state::is_trusted_way;
+use postern_types::{Capability, OpError};
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+/// The needs of the plugins of this run, and of the records that it works on.
+#[derive(Debug, Default)]
+pub struct Needs {
+    /// True if this run looks at the tables of legacy iptables.
+    pub legacy: bool,
+    /// Netlink and sysctls.
+    pub network: bool,
+    /// The SELinux context of the tap, if this run may make one and it is to have one.
+    pub tap: Option<Option<String>>,
+    /// True if it may bring a device of the node home.
+    pub device: bool,
+    /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
+    pub leases: Vec<(PathBuf, PathBuf)>,
+    /// Directories of the native tuning plugin's files.
+    pub backups: Vec<PathBuf>,
+    /// Files to read.
+    pub files: Vec<PathBuf>,
+    /// Programs to run.
+    pub programs: Vec<Allowed>,
+    /// True if the iptables rules of masquerading, or of the node's ports, were looked at.
+    iptables: [bool; 2],
+    /// True if the rules of the firewall plugin were looked at.
+    forwarding: bool,
+    /// True if firewalld is asked for.
+    pub bus: bool,
+    /// Zones of firewalld.
+    pub zones: Vec<String>,
+}
+
+impl Needs {
+    pub fn of(session: &mut Session, launcher: &Launcher) -> Result<Self, OpError> {
+        let listed = recorded(session)?;
+        Self::of_later(session, launcher, &listed)
+    }
+
+    /// As [`Needs::of`], with the effects of a record that another run has open.
+    pub fn of_later(session: &mut Session, launcher: &Launcher, listed: &[Effect]) -> Result<Self, OpError> {
+        let mut needs = Self::default();
+        let called = launcher.policies().find(|(name, _)| *name == session.request.plugin);
+        if let Some((_, policy)) = called {
+            needs.add_policy(session, launcher, policy);
+        }
+        // The policies of delegates take their values from the delegate's configuration.
+        session.exchange();
+        needs.add_others(session, launcher, listed);
+        session.exchange();
+        Ok(needs)
+    }
+
+    /// True if it takes a process that starts programs, or makes calls on the message bus.
+    pub fn has_helper(&self) -> bool {
+        // A tap may take one too.
+        self.tap.is_some() || !self.programs.is_empty() || self.bus && Bus::locate(self.zones.clone()).is_some()
+    }
+
+    /// Checks that an ADD can write its leases.
+    pub fn writable(&self, session: &Session) -> Result<(), Error> {
+        match session.request.verb {
+            Verb::Add => self.leases.iter().try_for_each(|(_, network)| disk::writable(network)),
+            Verb::Check | Verb::Del | Verb::Gc | Verb::Status | Verb::Version => Ok(()),
+        }
+    }
+
+    /// Adds the needs of another plugin, which has no helper and makes no tap.
+    pub fn merge(&mut self, other: Self) {
+        let Self {
+            legacy,
+            network,
+            tap: _,
+            device,
+            leases,
+            backups,
+            files,
+            programs: _,
+            iptables: _,
+            forwarding: _,
+            bus: _,
+            zones: _,
+        } = other;
+        self.legacy |= legacy;
+        self.network |= network;
+        self.device |= device;
+        self.leases.extend(leases);
+        self.backups.extend(backups);
+        self.files.extend(files);
+    }
+
+    /// Adds the needs of the delegates, and of the records.
+    fn add_others(&mut self, session: &Session, launcher: &Launcher, listed: &[Effect]) {
+        let needs = self;
+        for (_, policy) in launcher.policies().filter(|(name, _)| *name != session.request.plugin) {
+            needs.add_policy(session, launcher, policy);
+        }
+        let verb = session.request.verb;
+        for effect in listed {
+            needs.add(session, effect.needs());
+        }
+        // An attachment without a record may be a native plugin's, with rules of either backend.
+        let is_whole = session.record_is_whole() && !session.has_lost_link();
+        if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !is_whole {
+            let masquerades = |policy: &Policy| match verb {
+                Verb::Del => [Capability::Masquerade, Capability::PortMappings, Capability::Delegate]
+                    .into_iter()
+                    .any(|capability| policy.knows(capability)),
+                Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => {
+                    policy.grants(Capability::Masquerade) || policy.grants(Capability::PortMappings)
+                }
+            };
+            // Every collection looks at the node's rules before it gives an address back, whichever plugin was called.
+            needs.network |= verb == Verb::Gc;
+            let looks = verb == Verb::Gc || launcher.policies().any(|(_, policy)| masquerades(policy));
+            needs.legacy |= looks;
+            // A collection of a network without masquerading only has to see which legacy tables there are.
+            let asks = |policy: &Policy| {
+                session
+                    .grants(policy)
+                    .is_ok_and(|granted| granted.has(Capability::Masquerade) || granted.has(Capability::PortMappings))
+            };
+            let may_run =
+                verb != Verb::Gc || launcher.policies().any(|(_, policy)| asks(policy)) || iptables::has_legacy_nat();
+            if looks && may_run {
+                for is_of_ports in [false, true] {
+                    needs.add_iptables(session, is_of_ports);
+                }
+            }
+        }
+        // The host itself gives leases back if the delegate can't be asked.
+        let ipam = &session.request.conf.ipam_type;
+        if verb == Verb::Del && !ipam.is_empty() && !launcher.is_ready(ipam) && !is_native(session, launcher, ipam) {
+            needs.add_leases(session, &leases::directory(&session.request.conf));
+        }
+    }
+
+    fn add_policy(&mut self, session: &Session, launcher: &Launcher, policy: &Policy) {
+        let gives_up = session.request.verb == Verb::Del;
+        let may = |capability: &Capability| policy.grants(*capability) || gives_up && policy.knows(*capability);
+        let granted: Vec<Capability> = Capability::ALL.iter().copied().filter(may).collect();
+        self.network |= granted.iter().any(|capability| capability.acts_in_kernel());
+        // If the policy can't be resolved with the configuration, the plugin's start is refused.
+        let resolved = session.grants(policy).ok();
+        let asked = |capability: Capability| (facts(capability).keeps)(&session.request, resolved.as_ref());
+        for need in granted.into_iter().filter_map(asked) {
+            // A delegate of the catalog is not a program.
+            if !matches!(&need, Need::Program(name) if launcher.has(name)) {
+                self.add(session, need);
+            }
+        }
+    }
+
+    fn add(&mut self, session: &Session, need: Need<'_>) {
+        match need {
+            Need::Network | Need::Container => self.network = true,
+            // An ADD is undone.
+            Need::Device => {
+                self.network = true;
+                self.device |= matches!(session.request.verb, Verb::Add | Verb::Del | Verb::Gc);
+            }
+            // Only an ADD makes one.
+            Need::Tap(context) => {
+                let makes = session.request.verb == Verb::Add;
+                (self.network, self.tap) = (true, makes.then(|| context.map(Cow::into_owned)));
+            }
+            Need::Iptables | Need::HostPorts => {
+                self.network = true;
+                // Its error is reported if the rules of this run depend on it.
+                let _ = packet_filter::settings(session);
+                self.add_iptables(session, need == Need::HostPorts);
+            }
+            Need::Zone(zone) => self.add_zone(&zone),
+            Need::Forwarding => self.add_forwarding(session),
+            Need::Filters(zone) => {
+                self.add_forwarding(session);
+                self.add_zone(&zone);
+            }
+            Need::Leases(directory) => self.add_leases(session, &directory),
+            Need::Backups(directory) => {
+                self.network = true;
+                self.add_backups(&directory);
+            }
+            Need::Delegate { program, directory } => {
+                if let Some(directory) = directory {
+                    self.add_backups(&directory);
+                }
+                if let Some(program) = program {
+                    self.add(session, Need::Program(program));
+                }
+            }
+            // A rule on a directory would allow everything in it.
+            Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
+            Need::Program(plugin) => {
+                self.add_programs(
+                    native::find(&plugin, &session.request.path).into_iter().map(native::allowed).collect(),
+                );
+            }
+        }
+    }
+
+    /// Adds this network's own directory, and nothing else of the data directory. It adds none that other users could
+    /// redirect: opening its leases then fails with the reason.
+    fn add_leases(&mut self, session: &Session, directory: &str) {
+        if !can_be_path(directory) {
+            return;
+        }
+        let directory = PathBuf::from(directory);
+        // GC has as many records as there are attachments.
+        if self.leases.iter().any(|(have, _)| *have == directory) {
+            return;
+        }
+        if let Ok(network) = postern_state::lease_place(&directory, &session.request.conf.name) {
+            self.leases.push((directory, network));
+        }
+    }
+
+    /// Adds the directory itself. None is added that other users could redirect: opening its files then fails with the
+    /// reason.
+    fn add_backups(&mut self, directory: &str) {
+        let path = PathBuf::from(directory);
+        if can_be_path(directory) && path.is_absolute() && !self.backups.contains(&path) && is_trusted_way(&path) {
+            self.backups.push(path);
+        }
+    }
+
+    /// As `add_iptables`, for the rules of the firewall plugin.
+    fn add_forwarding(&mut self, session: &Session) {
+        (self.network, self.legacy) = (true, true);
+        // Its effects and its policy ask for the same.
+        if std::mem::replace(&mut self.forwarding, true) {
+            return;
+        }
+        if iptables::forward::needs_program(session.program_runner(), firewall::noted(session).as_deref()) {
+            self.add_programs(iptables::programs());
+        }
+    }
+
+    fn add_zone(&mut self, zone: &str) {
+        // Without a zone it can only be asked if firewalld runs.
+        self.bus = true;
+        if is_zone(zone) && !self.zones.iter().any(|have| have == zone) {
+            self.zones.push(zone.to_owned());
+        }
+    }
+
+    /// Adds the programs of iptables, where its rules can't be read and written without them: those of forwards from the
+    /// node's ports, or those of masquerading. A collection meets the rules of all plugins.
+    fn add_iptables(&mut self, session: &Session, is_of_ports: bool) {
+        self.legacy = true;
+        let all = session.request.verb == Verb::Gc;
+        let (kind, runner, key) =
+            (usize::from(is_of_ports && !all), session.program_runner(), session.masquerade_key());
+        // Each effect and each policy asks.
+        if self.iptables.get_mut(kind).is_none_or(|looked| std::mem::replace(looked, true)) {
+            return;
+        }
+        if all && !has_others(session) {
+            return;
+        }
+        let needs = match kind {
+            0 => iptables::needs_program(runner, &key, all),
+            _ => iptables::hostport::needs_program(runner, &key),
+        };
+        if needs {
+            self.add_programs(iptables::programs());
+        }
+    }
+
+    fn add_programs(&mut self, programs: Vec<Allowed>) {
+        for program in programs {
+            if !self.programs.iter().any(|have| have.path == program.path) {
+                self.programs.push(program);
+            }
+        }
+    }
+}
+
+/// True if iptables may have chains of other attachments than the valid ones: something for a collection to look at.
+fn has_others(session: &Session) -> bool {
+    let conf = &session.request.conf;
+    let valid = conf.valid_attachments.iter().flatten();
+    let valid: Vec<(String, String)> = valid.map(|valid| (valid.container_id.clone(), valid.ifname.clone())).collect();
+    iptables::has_legacy_nat()
+        || session.unless_absent(|nft| iptables::others_may_exist(nft, &conf.name, &valid)).unwrap_or(true)
+}
+
+/// True if a delegate is a native program, and not an incompletely installed plugin of the catalog.
+fn is_native(session: &Session, launcher: &Launcher, name: &str) -> bool {
+    !launcher.has(name) && native::find(name, &session.request.path).is_ok()
+}
+
+/// Returns the effects in records that this run may have to remove.
+pub fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
+    let own = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let mut effects: Vec<Effect> = own.into_iter().map(|noted| noted.effect).collect();
+    if session.request.verb == Verb::Gc {
+        let network = &session.request.conf.name;
+        // The records of valid attachments stay, and are not even opened.
+        for summary in collect::collectable_records(session)? {
+            if summary.header.as_ref().is_some_and(|header| header.network == *network) {
+                // The removal reports an effect that can't be read.
+                let read = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
+                effects.extend(read);
+            }
+        }
+    }
+    Ok(effects)
+}
