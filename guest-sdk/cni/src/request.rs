@@ -60,8 +60,19 @@ impl Verb {
     }
 
     /// True if the verb concerns one attachment, and so needs its container and interface.
-    const fn has_attachment(self) -> bool {
-        matches!(self, Verb::Add | Verb::Del | Verb::Check)
+    pub const fn has_attachment(self) -> bool {
+        match self {
+            Verb::Add | Verb::Del | Verb::Check => true,
+            Verb::Gc | Verb::Status | Verb::Version => false,
+        }
+    }
+
+    /// True if the verb can't do without the container's namespace.
+    const fn needs_namespace(self) -> bool {
+        match self {
+            Verb::Add | Verb::Check => true,
+            Verb::Del | Verb::Gc | Verb::Status | Verb::Version => false,
+        }
     }
 }
 
@@ -128,7 +139,7 @@ impl Env {
     pub fn validate(&self) -> Result<Option<Verb>, Error> {
         let verb = Verb::parse(&self.command);
         let attachment = verb.is_some_and(Verb::has_attachment);
-        let netns = matches!(verb, Some(Verb::Add | Verb::Check));
+        let netns = verb.is_some_and(Verb::needs_namespace);
         let path = verb.is_some_and(|verb| verb != Verb::Version);
         type Check = fn(&str) -> Result<(), Error>;
         let anything: Check = |_| Ok(());

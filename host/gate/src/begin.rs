@@ -117,7 +117,7 @@ pub fn begin(
         return Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })));
     }
     let namespace = container(&session.request, is_needed || company.is_some(), env.allows_own_netns());
-    if matches!(verb, Verb::Add | Verb::Del | Verb::Check) {
+    if verb.has_attachment() {
         session.open_record().map_err(internal)?;
         session.look_for_link().map_err(internal)?;
     }
@@ -301,8 +301,7 @@ fn acts_in_container(request: &Request, policy: &Policy) -> bool {
 
 /// Opens the container's namespace, and refuses the host's own. One that is not `needed` may be absent.
 pub fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
-    let attachment = matches!(request.verb, Verb::Add | Verb::Del | Verb::Check);
-    if !attachment || request.netns.is_empty() {
+    if !request.verb.has_attachment() || request.netns.is_empty() {
         return Ok(None);
     }
     match Namespace::open(&request.netns) {

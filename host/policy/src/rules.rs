@@ -46,7 +46,10 @@ pub fn allows(lasting: Lasting, verb: Verb) -> bool {
     match lasting {
         Lasting::Nothing => true,
         Lasting::Attachment | Lasting::Link | Lasting::Namespace | Lasting::Part | Lasting::Node => verb == Verb::Add,
-        Lasting::Removal => matches!(verb, Verb::Add | Verb::Del),
+        Lasting::Removal => match verb {
+            Verb::Add | Verb::Del => true,
+            Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
+        },
         Lasting::Release => verb == Verb::Del,
         Lasting::Collection => verb == Verb::Gc,
     }

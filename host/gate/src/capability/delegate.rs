@@ -22,7 +22,10 @@ pub const FACTS: Facts = Facts {
     keeps: |request, granted| {
         let [plugin, _, directory] = named(&request.conf);
         let granted = granted?;
-        let writes = matches!(request.verb, Verb::Add | Verb::Del);
+        let writes = match request.verb {
+            Verb::Add | Verb::Del => true,
+            Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
+        };
         Some(Need::Delegate {
             program: granted.allows_native_delegate(&plugin).then(|| plugin.into()),
             directory: (writes && granted.allows_delegations_in(&directory)).then(|| directory.into()),

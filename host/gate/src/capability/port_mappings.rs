@@ -35,7 +35,10 @@ pub const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: Some
 /// The programs of iptables, if this run may make rules with them.
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> {
     let map = PortMap::read(&request.conf).ok()?;
-    let is_wanted = matches!(request.verb, Verb::Add | Verb::Check) && !map.mappings.is_empty();
+    let is_wanted = match request.verb {
+        Verb::Add | Verb::Check => !map.mappings.is_empty(),
+        Verb::Del | Verb::Gc | Verb::Status | Verb::Version => false,
+    };
     let by_iptables = is_wanted && named(&map).is_ok_and(|backend| backend != Some(Backend::Nftables));
     (by_iptables && granted.is_some_and(|granted| granted.allows_forwards_by(Backend::Iptables)))
         .then_some(Need::HostPorts)

@@ -120,7 +120,12 @@ impl Needs {
         }
         // An attachment without a record may be a native plugin's, with rules of either backend.
         let is_whole = session.record_is_whole() && !session.has_lost_link();
-        if verb == Verb::Gc || matches!(verb, Verb::Del | Verb::Check) && !is_whole {
+        let looks_at_rules = match verb {
+            Verb::Gc => true,
+            Verb::Del | Verb::Check => !is_whole,
+            Verb::Add | Verb::Status | Verb::Version => false,
+        };
+        if looks_at_rules {
             let masquerades = |policy: &Policy| match verb {
                 Verb::Del => [Capability::Masquerade, Capability::PortMappings, Capability::Delegate]
                     .into_iter()
@@ -176,7 +181,10 @@ impl Needs {
             // An ADD is undone.
             Need::Device => {
                 self.network = true;
-                self.device |= matches!(session.request.verb, Verb::Add | Verb::Del | Verb::Gc);
+                self.device |= match session.request.verb {
+                    Verb::Add | Verb::Del | Verb::Gc => true,
+                    Verb::Check | Verb::Status | Verb::Version => false,
+                };
             }
             // Only an ADD makes one.
             Need::Tap(context) => {
