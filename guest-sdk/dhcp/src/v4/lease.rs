@@ -155,7 +155,3 @@ fn domain(text: &str) -> Option<String> {
     };
     (name.len() <= 253 && name.split('.').all(is_label)).then(|| name.to_owned())
 }
-
-#[cfg(test)]
-#[path = "lease_tests.rs"]
-mod tests;

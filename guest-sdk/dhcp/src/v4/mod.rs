@@ -8,7 +8,7 @@ mod request;
 mod state;
 mod step;
 #[cfg(test)]
-mod test;
+mod tests;
 mod timing;
 
 pub use step::step;

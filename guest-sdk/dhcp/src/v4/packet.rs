@@ -117,7 +117,7 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test::{MAC, Reply};
+    use super::super::tests::{MAC, Reply};
     use super::*;
 
     #[test]

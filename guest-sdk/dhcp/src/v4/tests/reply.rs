@@ -1,7 +1,5 @@
 //! Packets of servers, for tests.
 
-#![allow(dead_code, reason = "the tests of the steps follow")]
-
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
