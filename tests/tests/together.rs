@@ -29,7 +29,7 @@ struct Case {
     policies: Vec<(&'static str, &'static str)>,
     /// `CAP_ARGS`.
     arguments: Value,
-    /// Verbs, or scripts that are run in between.
+    /// Verbs, or scripts that are run in between. `gc:NAME` is GC with that valid attachment.
     steps: Vec<String>,
     /// The number of programs that are started for the first step in each way; 0 if it does not matter.
     programs: [usize; 2],
@@ -158,6 +158,60 @@ fn cases() -> Result<Vec<Case>> {
                 [1, 6],
             )
         },
+        Case { version: "1.1.0", ..case("STATUS", kubernetes(), &["status", "add", "status", "del"], [1, 6]) },
+        Case { version: "1.1.0", ..case("nothing to collect", kubernetes(), &["gc", "gc:other/eth0"], [1, 6]) },
+        // Without the cache no DEL is called: GC itself removes the attachment, and enters its container for that.
+        Case {
+            version: "1.1.0",
+            ..case(
+                "a collection by the record",
+                kubernetes(),
+                &["add", "rm -r /var/lib/cni/results", "gc:other/eth0", "status", "gc:other/eth0", "del"],
+                [1, 6],
+            )
+        },
+        // Each plugin of the list tries it, and fails.
+        Case {
+            version: "1.1.0",
+            ..case(
+                "a collection that can't look into the container",
+                kubernetes(),
+                &[
+                    "add",
+                    "rm -r /var/lib/cni/results",
+                    "touch /run/away; mount --bind /run/netns/c1 /run/away; umount /run/netns/c1; rm /run/netns/c1",
+                    "ln -s c1 /run/netns/c1",
+                    "gc:other/eth0",
+                    "rm /run/netns/c1; touch /run/netns/c1; mount --bind /run/away /run/netns/c1; umount /run/away",
+                    "gc:other/eth0",
+                    "del",
+                ],
+                [1, 6],
+            )
+        },
+        Case {
+            version: "1.1.0",
+            ..case(
+                "STATUS of a plugin that could do nothing",
+                swap(3, json!({"type": "firewall", "backend": "firewalld"})),
+                &["status", "gc"],
+                [2, 5],
+            )
+        },
+        Case {
+            version: "1.1.0",
+            policies: vec![("bandwidth", "this is no policy\n")],
+            ..case("STATUS and GC of a plugin that can't be run", kubernetes(), &["status", "gc:other/eth0"], [2, 4])
+        },
+        Case {
+            version: "1.1.0",
+            ..case(
+                "STATUS and GC with a native one between",
+                swap(2, json!({"type": "native-tuning", "mtu": 1300, "dataDir": "/run/native"})),
+                &[&native("tuning"), "status", "add", "gc:other/eth0", "status", "gc", "del"],
+                [2, 6],
+            )
+        },
         case("a plugin that is not there", swap(3, json!({"type": "absent"})), &["add", "del"], [1, 5]),
         case("a configuration that one refuses", swap(4, tuning(json!({"mtu": "no"}))), &["add", "del"], [1, 0]),
         case(
@@ -280,9 +334,11 @@ fn postern() -> Result<String> {
 
 /// The environment and the arguments of `postern net`.
 fn net(command: &mut Command, arguments: &Value, way: &str, verb: &str, bin: &str) {
+    let (verb, valid) = verb.split_once(':').map_or((verb, None), |(verb, valid)| (verb, Some(valid)));
     command.env_clear().envs([("PATH", PATH), ("CNI_PATH", bin), ("NETCONFPATH", "/run/net.d")]);
     command.env("CAP_ARGS", arguments.to_string()).env("CNI_IFNAME", "eth0");
     command.args(["net", verb, "n", "/run/netns/c1"]).args(Some(way).filter(|way| !way.is_empty()));
+    command.args(valid.iter().flat_map(|valid| ["--valid", valid]));
 }
 
 /// Takes the steps of a case in one way. Returns them, and pictures of the node after each.
@@ -332,7 +388,7 @@ fn steps(case: &Case, way: &str) -> Result<(Vec<Step>, Vec<Value>)> {
             records: named.lines(&records),
             cache: cache.lines().map(|line| named.plain(line)).collect(),
         });
-        if node.sh("ip netns list")?.contains("c1") {
+        if node.sh("ip netns exec c1 echo here 2>&1 || true")?.ends_with("here\n") {
             let mut picture = picture(&node, &["c1"])?;
             // The names of records are made of the node's number.
             if let Some(map) = picture.as_object_mut() {
@@ -360,7 +416,7 @@ fn both_ways_are_the_same() -> Result<()> {
             for (one, other) in ours.iter().zip(&theirs) {
                 same_picture(other, one).with_context(|| case.name)?;
             }
-            ensure!(together.iter().any(|step| step.step == "add"), "{}: nothing was done", case.name);
+            ensure!(together.iter().any(|step| step.step != "check"), "{}: nothing was done", case.name);
             Ok(())
         },
     )
@@ -391,14 +447,14 @@ fn start(node: &Node, verb: &str, bin: &str) -> Result<Child> {
     Ok(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
 }
 
-/// Kills the runtime's side or the process of the list, at any moment of an ADD, a CHECK or a DEL.
+/// Kills the runtime's side or the process of the list, at any moment of a verb.
 #[test]
 fn kills_leave_nothing() -> Result<()> {
     let wanted = std::env::var("POSTERN_KILLS").ok().and_then(|wanted| wanted.parse().ok()).unwrap_or(60);
     let seed = std::env::var("POSTERN_KILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     let case = Case {
         name: "kills",
-        version: "1.0.0",
+        version: "1.1.0",
         plugins: kubernetes(),
         policies: Vec::new(),
         arguments: capabilities(),
@@ -414,22 +470,28 @@ fn kills_leave_nothing() -> Result<()> {
     };
     // What attachments share is there from now on.
     let mut usual = BTreeMap::new();
-    for verb in ["add", "check", "del"].into_iter().chain(["add", "check", "del"]) {
-        usual.insert(verb, call(verb)?);
+    for _ in 0..2 {
+        for verb in ["add", "check", "status", "del", "gc:other/eth0"] {
+            usual.insert(verb, call(verb)?);
+        }
     }
     let before = picture(&node, &["c1"])?;
     let mut random = Random::new(seed);
     let mut killed: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for round in 0..wanted {
-        let verb = random.one_of(&["add", "add", "del", "check"]);
+        let verb = random.one_of(&["add", "add", "del", "check", "status", "gc:other/eth0", "gc:other/eth0"]);
         if verb != "add" {
             call("add")?;
+        }
+        if verb.starts_with("gc") {
+            // Without it GC calls DEL first. Now it has to remove the attachment itself.
+            node.sh("rm -f /var/lib/cni/results/*")?;
         }
         let mut child = start(&node, verb, "/run/bin")?;
         let most = usual.get(verb).copied().unwrap_or_default().as_micros();
         std::thread::sleep(Duration::from_micros(random.below(u64::try_from(most)?.max(1))));
         let processes = family(child.id());
-        let prefix = format!("{} ", verb.to_uppercase());
+        let prefix = format!("{} ", verb.split(':').next().unwrap_or_default().to_uppercase());
         // Sandboxes have the name of the gate, and come later.
         let gate = processes.iter().copied().find(|pid| name(*pid).starts_with(&prefix));
         let runner = processes.iter().copied().find(|pid| name(*pid) == "postern");
@@ -591,7 +653,7 @@ fn files_in_reach_are_those_of_all_plugins() -> Result<()> {
     plugins.push(json!({"type": "tuning", "mac": "02:00:00:00:00:aa", "dataDir": "/var/lib/backups"}));
     let case = Case {
         name: "files",
-        version: "1.0.0",
+        version: "1.1.0",
         plugins,
         policies: Vec::new(),
         arguments: capabilities(),
@@ -622,15 +684,17 @@ fn files_in_reach_are_those_of_all_plugins() -> Result<()> {
     for verb in ["add", "del"] {
         ruled("", verb)?;
     }
-    for verb in ["add", "check", "del"] {
+    for verb in ["add", "check", "status", "gc:other/eth0", "del"] {
         let together = ruled("", verb)?;
-        if verb == "del" {
-            ruled("", "add")?;
-        }
-        if verb == "add" {
-            ruled("", "del")?;
+        match verb {
+            "add" => drop(ruled("", "del")?),
+            "del" | "gc:other/eth0" => drop(ruled("", "add")?),
+            _ => {}
         }
         let separate = ruled("--separate", verb)?;
+        if verb.starts_with("gc") {
+            ruled("", "add")?;
+        }
         ensure!(together == separate, "{verb}: together {together:#?}\nseparate {separate:#?}");
         ensure!(verb != "add" || together.contains("/var/lib/backups"), "{together:?}");
     }

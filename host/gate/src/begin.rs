@@ -67,7 +67,7 @@ pub struct Admitted {
     /// The policy of a plugin that may delegate.
     delegating: Option<Granted>,
     /// The policy for STATUS.
-    policy: Option<Policy>,
+    pub policy: Option<Policy>,
     /// True if an operation of the plugin acts in the container's namespace.
     pub is_needed: bool,
 }
@@ -108,10 +108,12 @@ pub fn begin(
         admit(call, raw, launcher, ready, places)?;
     if let Some(shared) = company.as_ref().and_then(|company| company.shared()) {
         session.join_process(shared);
-        session.open_record().map_err(internal)?;
-        session.look_for_link().map_err(internal)?;
-        if is_needed || session.asks_container(granted.as_ref(), || shared.cookie()) {
-            session.join_container(shared);
+        if verb.has_attachment() {
+            session.open_record().map_err(internal)?;
+            session.look_for_link().map_err(internal)?;
+            if is_needed || session.asks_container(granted.as_ref(), || shared.cookie()) {
+                session.join_container(shared);
+            }
         }
         let made = MadeDirectories::none();
         return Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })));
@@ -253,8 +255,11 @@ fn warm_delegates(launcher: &mut Launcher, request: &Request) {
     }
 }
 
-/// Checks that the host could do its part of an ADD by the plugin of this policy.
-fn able(session: &Session, launcher: &Launcher, policy: &Policy) -> Result<(), Error> {
+/// Checks that the host could do its part of an ADD by the plugin of this policy. For a process that is not confined.
+///
+/// # Errors
+/// As [`status::able`].
+pub fn able(session: &Session, launcher: &Launcher, policy: &Policy) -> Result<(), Error> {
     let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
     let keeps_leases =
         [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));

@@ -3,7 +3,7 @@
 //! The first one that is called prepares all of them, as far as their configurations tell what they need. The process
 //! then confines itself once, to all of it together. What a later run may do is decided by its own policy.
 
-use crate::begin::{Admitted, Call, admit, is_alone};
+use crate::begin::{Admitted, Call, able, admit, is_alone};
 use crate::confinement::MadeDirectories;
 use crate::launcher::Launcher;
 use crate::protocol::STDIN_LIMIT;
@@ -121,8 +121,12 @@ fn prepare(call: &Call<'_>, launcher: &mut Launcher, first: &Session) -> Result<
         return Ok(None);
     }
     let asks = ready.policy.resolve(&raw.0, &call.env.args).is_ok_and(|granted| asks(&granted));
-    let Admitted { mut session, is_needed, .. } = admit(call, raw, launcher, ready, places)?;
+    let Admitted { mut session, is_needed, policy, .. } = admit(call, raw, launcher, ready, places)?;
     session.foresee(first);
+    // For STATUS the host's part is looked at here: the process is confined when the plugin's turn comes.
+    if let Some(policy) = &policy {
+        able(&session, launcher, policy)?;
+    }
     Ok(Some((session, is_needed || call.verb == Verb::Add && asks)))
 }
 

@@ -12,7 +12,7 @@ mod shared;
 pub use link::{NativeEnd, is_link_of_index};
 pub use shared::Shared;
 
-use container_access::ContainerAccess;
+use container_access::ContainerAccesses;
 
 use crate::audit::Audit;
 use crate::budget::Common;
@@ -34,7 +34,7 @@ use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summ
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
 use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -258,7 +258,7 @@ pub struct Session {
     /// The last message about the record.
     reported_error: String,
     /// Containers of attachments that this collection removes.
-    container_access_by_record: RefCell<HashMap<RecordKey, ContainerAccess>>,
+    container_access_by_record: ContainerAccesses,
     /// The reason why it can't be told if the container is alive.
     hidden: Option<String>,
 }
@@ -311,7 +311,7 @@ impl Session {
             retention: None,
             replaced: false,
             reported_error: String::new(),
-            container_access_by_record: RefCell::default(),
+            container_access_by_record: ContainerAccesses::default(),
             hidden: None,
         }
     }

@@ -7,27 +7,32 @@ use crate::effect::Effect;
 use postern_kernel::{Namespace, OpenError, Worker};
 use postern_state::{Header, RecordKey};
 use postern_types::{ErrorCode, OpError};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The number of containers that one collection enters. Each of them takes a thread.
 const MOST: usize = 64;
 
+/// The ways that one collection has found. The plugins of a list share them.
+pub type ContainerAccesses = Rc<RefCell<HashMap<RecordKey, ContainerAccess>>>;
+
 /// The way into a container, as it was found.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum ContainerAccess {
     /// Its namespace is gone, and with it what was in there.
     Gone,
     /// It may be alive: the reason why it could not be entered.
     Hidden(String),
     /// A thread in the namespace that its path leads to.
-    In(Worker),
+    In(Rc<Worker>),
 }
 
 impl ContainerAccess {
     fn look(header: &Header, confine: impl FnOnce() -> Result<(), String> + Send + 'static) -> Self {
         match Namespace::open(&header.netns_path) {
             Ok(namespace) => match Worker::start(&namespace, confine) {
-                Ok(worker) => Self::In(worker),
+                Ok(worker) => Self::In(Rc::new(worker)),
                 Err(error) => Self::Hidden(error.to_string()),
             },
             Err(OpenError::NotExist { .. } | OpenError::NotNamespace { .. }) => Self::Gone,
@@ -65,9 +70,10 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the access to another attachment's container, for the session that removes it.
+    /// Returns the access to another attachment's container, for the session that removes it. If that fails, the next
+    /// plugin of a list tries it again.
     pub fn access_of(&self, key: &RecordKey) -> Option<ContainerAccess> {
-        self.container_access_by_record.borrow_mut().remove(key)
+        self.container_access_by_record.borrow().get(key).cloned()
     }
 
     /// Makes it the container of this session.
@@ -76,7 +82,7 @@ impl Session {
         match found {
             ContainerAccess::Gone => {}
             ContainerAccess::Hidden(why) => self.hidden = Some(why),
-            ContainerAccess::In(worker) => self.worker = Some(Rc::new(worker)),
+            ContainerAccess::In(worker) => self.worker = Some(worker),
         }
     }
 

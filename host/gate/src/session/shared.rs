@@ -1,6 +1,7 @@
 //! What the runs of a list share in their one process ([`crate::list`]): the container's namespace with the thread in it,
-//! which a confined process can't enter again, and a socket.
+//! for GC those of all containers that it enters, and a socket. A confined process can't enter a namespace again.
 
+use super::container_access::ContainerAccesses;
 use super::{Session, SharedNft, journal};
 use crate::places::Places;
 use postern_confine::NoPrograms;
@@ -14,6 +15,7 @@ pub struct Shared {
     /// The directories that the runs write to.
     pub places: Places,
     container: Option<(Rc<Worker>, Rc<Namespace>)>,
+    collectable: ContainerAccesses,
     home: Option<Rc<Namespace>>,
     nft: SharedNft,
     sight: Option<Sight>,
@@ -38,6 +40,7 @@ impl Session {
         Shared {
             places: self.places(),
             container,
+            collectable: Rc::clone(&self.container_access_by_record),
             home: self.home.get().cloned(),
             nft: Rc::clone(&self.nft),
             sight: self.sight.get().copied(),
@@ -53,6 +56,7 @@ impl Session {
     pub fn join_process(&mut self, shared: &Shared) {
         self.runner = Rc::new(NoPrograms);
         self.share(&shared.nft);
+        self.container_access_by_record = Rc::clone(&shared.collectable);
         if let Some(home) = &shared.home {
             self.home = Rc::clone(home).into();
         }
