@@ -12,6 +12,7 @@ const BEHIND: &str = r#"#!/bin/bash
 input=$(cat)
 echo "$CNI_COMMAND ${0##*/} $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS $CNI_ARGS $(jq -c '[.runtimeConfig, .prevResult.ips[0].address, .own]' <<< "$input")" >> /run/called
 [ ! -e "/run/fails-${0##*/}" ] || { echo '{"cniVersion": "1.0.0", "code": 100, "msg": "it fails as asked"}'; exit 1; }
+[ ! -e "/run/hangs-${CNI_NETNS##*/}" ] || { trap '' TERM; sleep 1000 & echo $! > /run/sleeper; wait; }
 [ "$CNI_COMMAND" != ADD ] || jq .prevResult <<< "$input"
 "#;
 
@@ -29,7 +30,7 @@ impl Place {
             "mkdir -p /run/net.d {OWN}; cp {0}/portmap {OWN}/native-portmap; cp {0}/firewall {OWN}/native-firewall",
             native_bin()?.display()
         ))?;
-        for name in ["behind-a", "behind-b"] {
+        for name in ["behind-a", "behind-b", "behind-flannel"] {
             std::fs::write(node.path(format!("{OWN}/{name}")), BEHIND)?;
         }
         node.sh(&format!("chmod 755 {OWN}/*"))?;
@@ -68,7 +69,9 @@ impl Place {
         let mut tree = self.node.snapshot(&["alive"], &mut Names::new(""))?;
         if let Some(files) = tree.get_mut("files").and_then(Value::as_object_mut) {
             let is_of_test = |path: &str| {
-                ["last_reserved_ip", "/called", "/net.d", "/fails-", OWN].iter().any(|part| path.contains(part))
+                ["last_reserved_ip", "/called", "/net.d", "/fails-", "/sleeper", "/open", OWN]
+                    .iter()
+                    .any(|part| path.contains(part))
             };
             files.retain(|path, _| !is_of_test(path));
         }
@@ -217,6 +220,66 @@ fn nothing_of_others_is_executed() -> Result<()> {
         ensure!(place.leases()? == 2, "{harm}: the address is free");
         place.node.sh(&mend)?;
     }
+    Ok(())
+}
+
+/// Plugins look for others in each directory of `CNI_PATH` when they run, as flannel does for its delegate. Where another
+/// user could put a program, nothing is executed.
+#[test]
+fn nothing_is_executed_beside_a_directory_of_others() -> Result<()> {
+    let own = format!("{}:{OWN}:{}", plugin_bin()?.display(), native_bin()?.display());
+    for (number, harm) in [(12, "/run/open"), (15, "/run/open/not-there"), (16, "/run/dangling")] {
+        let place = Place::new(number, &[json!({"type": "behind-a"})])?;
+        place.node.remove_container("dead")?;
+        place.node.sh("rm /run/called; mkdir -m 777 /run/open; ln -s /run/open/gone /run/dangling")?;
+        let (done, _) = place.gc(&format!("--yes --cni-path {own}:{harm}"))?;
+        let done = flat(&done);
+        ensure!(done.contains("can't be called here") && done.contains("another user could put one there"), "{done}");
+        ensure!(done.contains(&format!("in {harm}, a directory of CNI_PATH")), "{done}");
+        ensure!(place.node.sh("cat /run/called 2>/dev/null || true")?.is_empty(), "{harm}: it was executed");
+        ensure!(place.leases()? == 2 && place.cached()? == 2, "{harm}: the address is free");
+    }
+    // A directory that is not there is no danger where only root could make it.
+    let place = Place::new(17, &[json!({"type": "behind-a"})])?;
+    place.node.remove_container("dead")?;
+    let (done, status) = place.gc(&format!("--yes --cni-path {own}:/run/not-there"))?;
+    ensure!(status == 0 && place.left()?.is_empty(), "{done} {}", place.left()?);
+    Ok(())
+}
+
+/// The program that flannel will find is not known before. Its directories are shown.
+#[test]
+fn where_flannel_looks_is_shown() -> Result<()> {
+    let place = Place::new(13, &[json!({"type": "behind-flannel"})])?;
+    place.node.remove_container("dead")?;
+    let (shown, _) = place.gc("")?;
+    let shown = flat(&shown);
+    ensure!(shown.contains(&format!("what flannel delegates to, in {}", plugin_bin()?.display())), "{shown}");
+    ensure!(shown.contains(&format!("or {OWN} or")), "{shown}");
+    Ok(())
+}
+
+/// A program that never ends is killed with what it started. The other attachments are ended, and the next try goes on.
+#[test]
+fn a_program_that_hangs_is_killed() -> Result<()> {
+    let place = Place::new(14, &[json!({"type": "behind-a"}), json!({"type": "behind-b"})])?;
+    place.add("late", 8082)?;
+    place.node.remove_container("dead")?;
+    place.node.remove_container("late")?;
+    place.node.sh("rm /run/called; touch /run/hangs-dead")?;
+    let (done, status) = place.gc("--yes --timeout 2")?;
+    let done = flat(&done);
+    ensure!(status == 1 && done.contains("behind-b did not end within 2 s (--timeout), and was killed"), "{done}");
+    ensure!(done.contains("its record and addresses stay") && done.contains("removed 1 of 2"), "{done}");
+    ensure!(place.leases()? == 2 && place.cached()? == 2, "the address is free");
+    let called = place.node.sh("cut -d' ' -f1,2,5 /run/called | sort")?;
+    let expected = "DEL behind-a /run/netns/late\nDEL behind-b /run/netns/dead\nDEL behind-b /run/netns/late\n";
+    ensure!(called == expected, "{called}");
+    let sleeper = place.node.sh("if [ -e /proc/$(cat /run/sleeper) ]; then echo it lives; fi")?;
+    ensure!(sleeper.is_empty(), "{sleeper}");
+    place.node.sh("rm /run/hangs-dead")?;
+    let (done, status) = place.gc("--yes --timeout 60")?;
+    ensure!(status == 0 && place.left()?.is_empty(), "{done} {}", place.left()?);
     Ok(())
 }
 

@@ -60,7 +60,9 @@ fn install_and_uninstall() -> Result<()> {
     let modes = node.sh("cd /run/root; find usr opt ! -name 'bridge.native' ! -name other -printf '%M %u %p\n'")?;
     for line in modes.lines() {
         let (mode, expected) = match line {
-            line if line.contains("-directories") || line.contains("/postern.d/") => (line, "-rw-r--r-- root "),
+            line if ["-directories", "/postern.d/", "/schemas/"].iter().any(|part| line.contains(part)) => {
+                (line, "-rw-r--r-- root ")
+            }
             line if line.starts_with('l') => (line, "lrwxrwxrwx root "),
             line if line.ends_with("/postern") && line.contains("-x") && !line.starts_with('d') => {
                 (line, "-rwxr-xr-x root ")
@@ -71,6 +73,17 @@ fn install_and_uninstall() -> Result<()> {
             line => (line, "drwxr-xr-x root "),
         };
         ensure!(mode.starts_with(expected), "not {expected}: {line}");
+    }
+
+    // Editors find the schemas at a place that an upgrade does not change.
+    let library = "/run/root/usr/local/lib/postern";
+    let command = format!("{}/postern net schema", plugin_bin()?.display());
+    node.sh(&format!("cd {library}/schemas; {command} | cmp - conflist.json"))?;
+    let plugins = node.sh(&format!("cd {library}/postern.d; ls *.toml"))?.replace(".toml", "");
+    let schemas = node.sh(&format!("cd {library}/schemas; ls *.json | grep -v conflist"))?.replace(".json", "");
+    ensure!(plugins == schemas, "plugins:\n{plugins}\nschemas:\n{schemas}");
+    for plugin in schemas.lines() {
+        node.sh(&format!("{command} {plugin} | cmp - {library}/schemas/{plugin}.json"))?;
     }
 
     make(&node, "uninstall", "/run/root")?;

@@ -1,21 +1,28 @@
 //! Attachments that are gone and that the runtimes' cache knows: DEL of the whole list that made them, the last plugin first, with
 //! the cached result and arguments, as a runtime would call it. Plugins of Postern and native ones are executed alike.
 //!
-//! The entry of the cache and each program must be ones that only root or this user could write. Nothing is executed before
-//! [`Detacher::run`].
+//! The entry of the cache, each program, and each directory of programs must be ones that only root or this user could
+//! write. Nothing is executed before [`Detacher::run`]. A program that does not end is killed.
 
 use anyhow::Result;
 use nix::errno::Errno;
-use nix::sys::stat::stat;
+use nix::sys::stat::{lstat, stat};
 use postern_account::{Namespaces, all_namespaces};
+use postern_cni::code;
+use postern_confine::{Direct, Environment, Program, Run};
 use postern_gate::places;
 use postern_gate::upkeep::Audit;
-use postern_net::{Attachment, Cache, Cached, Error, List, Plugins, Programs, Runtime, Verb, load};
+use postern_net::{Attachment, Cache, Cached, Error, List, Plugins, Programs, Runtime, Verb, answer, load};
 use serde_json::{Value, json};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// The plugin that finds another one by itself, under whatever name its program is installed.
+const FLANNEL: &str = "flannel";
 
 /// What finds and calls the lists.
 pub struct Detacher<'a> {
@@ -23,6 +30,8 @@ pub struct Detacher<'a> {
     programs: Programs,
     cache: Cache,
     namespaces: OnceCell<Result<Namespaces, String>>,
+    /// The time that each program has.
+    limit: Duration,
 }
 
 /// A list to be called for an attachment.
@@ -33,6 +42,9 @@ pub struct Detachment {
     list: List,
     /// The programs that are executed, in order. Those of IPAM follow the plugin that calls them.
     programs: Vec<(String, PathBuf)>,
+    /// The directories in which plugins find further programs, if one of the list delegates to others.
+    delegates_in: Vec<PathBuf>,
+    limit: Duration,
 }
 
 impl Detachment {
@@ -44,8 +56,13 @@ impl Detachment {
     /// Returns the lines for people about what is executed.
     pub fn words(&self) -> Vec<String> {
         let program = |(plugin, path): &(String, PathBuf)| format!("  {plugin}: {}", path.display());
-        let heading = "DEL of its list executes these programs:".to_owned();
-        std::iter::once(heading).chain(self.programs.iter().map(program)).collect()
+        let heading = format!("DEL of its list executes these programs, each for {} s at most:", self.limit.as_secs());
+        let mut lines: Vec<String> = std::iter::once(heading).chain(self.programs.iter().map(program)).collect();
+        if !self.delegates_in.is_empty() {
+            let directories: Vec<_> = self.delegates_in.iter().map(|one| one.display().to_string()).collect();
+            lines.push(format!("  and what flannel delegates to, in {}", directories.join(" or ")));
+        }
+        lines
     }
 
     /// Returns the same for scripts.
@@ -60,9 +77,10 @@ impl Detachment {
 }
 
 impl<'a> Detacher<'a> {
-    /// Uses the lists of a directory, and programs of these directories, separated by colons.
-    pub fn new(conf_dir: &'a Path, cni_path: &str) -> Self {
-        Self { conf_dir, programs: Programs::of_path(cni_path), cache: Cache::usual(), namespaces: OnceCell::new() }
+    /// Uses the lists of a directory, and programs of these directories, separated by colons. Each program has `limit`.
+    pub fn new(conf_dir: &'a Path, cni_path: &str, limit: Duration) -> Self {
+        let (programs, cache) = (Programs::of_path(cni_path), Cache::usual());
+        Self { conf_dir, programs, cache, namespaces: OnceCell::new(), limit }
     }
 
     /// Returns the list to call for an attachment whose container is gone by its record; `None` if the cache doesn't know it.
@@ -129,7 +147,28 @@ impl<'a> Detacher<'a> {
                 programs.push((name.to_owned(), self.program(name)?));
             }
         }
-        Ok(Detachment { attachment, list, programs })
+        self.directories()?;
+        let delegates = list.plugins.iter().any(|plugin| plugin.program.ends_with(FLANNEL));
+        let delegates_in = if delegates { self.programs.directories().to_vec() } else { Vec::new() };
+        Ok(Detachment { attachment, list, programs, delegates_in, limit: self.limit })
+    }
+
+    /// Fails if another user could put a program into one of the directories. Plugins look there for others when they run:
+    /// flannel for its delegate. Nobody can be asked which ones that will be.
+    fn directories(&self) -> Result<(), String> {
+        for directory in self.programs.directories() {
+            let path = std::path::absolute(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+            // In place of a directory that is not there, another user could make one.
+            let there = path.ancestors().find(|part| lstat(*part).is_ok()).unwrap_or(&path);
+            if let Err(why) = places::trust(there) {
+                return Err(format!(
+                    "plugins find other programs in {}, a directory of CNI_PATH, and another user could put one there: \
+                     {why}; or leave that directory out (--cni-path)",
+                    directory.display()
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Fails if a living link of its name has an address of the result. A record that is wrong must not end a living attachment.
@@ -184,10 +223,34 @@ struct Shown<'a> {
 
 impl Plugins for Shown<'_> {
     fn run(&self, name: &str, verb: Verb, attachment: Option<&Attachment>, input: &[u8]) -> Result<Vec<u8>, Error> {
+        let Detacher { programs, limit, .. } = self.detacher;
+        self.detacher.directories().map_err(Error::internal)?;
         let path = self.detacher.program(name).map_err(Error::internal)?;
         if self.shown.get(name) != Some(&path.as_path()) {
             return Err(Error::internal(format!("{} is another program than the one that was shown", path.display())));
         }
-        self.detacher.programs.run(name, verb, attachment, input)
+        let variables = programs.variables(verb, attachment).map(|(name, value)| (name.to_owned(), value));
+        let program = Program {
+            path: path.clone(),
+            arguments: Vec::new(),
+            environment: Environment::Inherited(variables.to_vec()),
+            input: String::from_utf8_lossy(input).into_owned(),
+        };
+        let output = Direct.run(&program, Instant::now() + *limit).map_err(|error| {
+            let path = path.display();
+            if error.raw_os_error() == Some(Errno::ETIMEDOUT as i32) {
+                let seconds = limit.as_secs();
+                let message = format!(
+                    "{path} did not end within {seconds} s (--timeout), and was killed with all that it had started"
+                );
+                return Error::new(code::TRY_AGAIN_LATER, message);
+            }
+            Error::new(code::UNKNOWN, format!("netplugin failed with no error message: fork/exec {path}: {error}"))
+        })?;
+        let Some(status) = output.status else {
+            let message = format!("netplugin failed with no error message: {}", output.ended);
+            return Err(Error::new(code::UNKNOWN, message));
+        };
+        answer(ExitStatus::from_raw(status << 8), output.stdout.into_bytes(), output.stderr.as_bytes())
     }
 }

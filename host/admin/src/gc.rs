@@ -17,6 +17,7 @@ use postern_state::plugin_of;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The options of `postern gc`.
 pub struct Options {
@@ -32,6 +33,8 @@ pub struct Options {
     pub conf_dir: PathBuf,
     /// The directories of native plugins, as `CNI_PATH`.
     pub cni_path: String,
+    /// The time that each program of a list has.
+    pub limit: Duration,
 }
 
 /// Returns the question before the removal.
@@ -66,7 +69,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let places = Places::find().map_err(Error::msg)?;
     let scope = Scope { places: &places, directories: &options.data_dir, namespaces: all_namespaces };
     let chains = Chains::new(&options.conf_dir);
-    let detacher = Detacher::new(&options.conf_dir, &options.cni_path);
+    let detacher = Detacher::new(&options.conf_dir, &options.cni_path, options.limit);
     // DEL of the whole list gives addresses back where it can be called.
     let leaves_rules = |header: &Header| match of(&detacher, header) {
         Ok(Some(_)) => None,
@@ -103,7 +106,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let programs = Programs { path: &options.cni_path, config: &config, rules: &rules };
         let shared = Shared::default();
         // The operator may have taken a long time to confirm.
-        let detacher = Detacher::new(&options.conf_dir, &options.cni_path);
+        let detacher = Detacher::new(&options.conf_dir, &options.cni_path, options.limit);
         let still = if lists.iter().any(Option::is_some) { find()?.garbage } else { Vec::new() };
         let is_gone = |item: &Garbage| {
             still.iter().any(|other| other.header == item.header && other.is_whole())

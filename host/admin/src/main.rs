@@ -35,6 +35,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The exit status for a command line that can't be parsed.
 const USAGE: u8 = 2;
@@ -321,6 +322,11 @@ enum Verb {
         /// Directories of native plugins, separated by colons [default: CNI_PATH, or those of distributions].
         #[arg(long, value_name = "DIRS")]
         cni_path: Option<String>,
+        /// The time that each program of a list has, in seconds. One that takes longer is killed, with all that it started.
+        ///
+        /// Without it, it is longer than the time that a plugin of Postern gives itself.
+        #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=3600))]
+        timeout: u32,
         /// Remove only bridges, VLAN gateways and nftables tables that Postern made and no attachment uses.
         ///
         /// JSON keys: unused [{kind, name}], kept [words], problems, removed [{kind, name}], done.
@@ -393,9 +399,10 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Reapply { dry_run, json } => return reapply::run(dry_run, json),
         Verb::Probe => output::json(&doctor::probe::run())?,
         Verb::Gc { node: true, forwarding, yes, json, .. } => return gc_node::run(forwarding, yes, json),
-        Verb::Gc { yes, json, native, data_dir, conf_dir, cni_path, .. } => {
+        Verb::Gc { yes, json, native, data_dir, conf_dir, cni_path, timeout, .. } => {
             let cni_path = lists::cni_path(cni_path.as_deref());
-            return gc::run(&gc::Options { yes, json, native, data_dir, conf_dir, cni_path });
+            let limit = Duration::from_secs(timeout.into());
+            return gc::run(&gc::Options { yes, json, native, data_dir, conf_dir, cni_path, limit });
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -30,7 +30,15 @@ pub fn text(text: &str) -> Result<()> {
 /// # Errors
 /// As [`text`].
 pub fn json(object: &impl Serialize) -> Result<()> {
-    write(&terminal::json(&serde_json::to_string_pretty(object)?))
+    write(&json_text(object)?)
+}
+
+/// Returns the text that [`json`] prints, without a newline at its end.
+///
+/// # Errors
+/// The object is no JSON.
+pub fn json_text(object: &impl Serialize) -> Result<String> {
+    Ok(terminal::json(&serde_json::to_string_pretty(object)?).trim_end().to_owned())
 }
 
 /// Prints a message on standard error, made fit for a terminal. A failure to print it is ignored.

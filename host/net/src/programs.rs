@@ -27,6 +27,11 @@ impl Programs {
         Self { directories: path.split(':').filter(|one| !one.is_empty()).map(PathBuf::from).collect() }
     }
 
+    /// Returns the directories, in the order in which they are searched.
+    pub fn directories(&self) -> &[PathBuf] {
+        &self.directories
+    }
+
     /// Returns the directories as one text, for `CNI_PATH`.
     pub fn path(&self) -> String {
         let directories: Vec<_> = self.directories.iter().map(|one| one.to_string_lossy()).collect();
@@ -54,17 +59,23 @@ impl Programs {
         Err(Error::internal(refused))
     }
 
+    /// Returns the variables that a plugin gets on top of those of this process.
+    pub fn variables(&self, verb: Verb, attachment: Option<&Attachment>) -> [(&'static str, String); 6] {
+        let attachment = attachment.cloned().unwrap_or_default();
+        [
+            ("CNI_COMMAND", verb.as_str().to_owned()),
+            ("CNI_ARGS", attachment.args_text()),
+            ("CNI_CONTAINERID", attachment.container_id),
+            ("CNI_NETNS", attachment.netns),
+            ("CNI_IFNAME", attachment.ifname),
+            ("CNI_PATH", self.path()),
+        ]
+    }
+
     fn start(&self, program: &PathBuf, verb: Verb, attachment: Option<&Attachment>) -> Result<Child, Error> {
-        let none = Attachment::default();
-        let attachment = attachment.unwrap_or(&none);
         let mut command = Command::new(program);
         command
-            .env("CNI_COMMAND", verb.as_str())
-            .env("CNI_CONTAINERID", &attachment.container_id)
-            .env("CNI_NETNS", &attachment.netns)
-            .env("CNI_ARGS", attachment.args_text())
-            .env("CNI_IFNAME", &attachment.ifname)
-            .env("CNI_PATH", self.path())
+            .envs(self.variables(verb, attachment))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

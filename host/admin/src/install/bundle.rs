@@ -1,7 +1,9 @@
-//! The content of an installation: the host executable, its sibling, and plugins. All are read and checked before
-//! anything is placed.
+//! The content of an installation: the host executable, its sibling, plugins, and JSON Schemas. All are read and checked
+//! before anything is placed.
 
 use super::files::{self, Ready};
+use super::layout::SCHEMAS;
+use crate::validate;
 use anyhow::{Context, Result, ensure};
 use postern_gate::PROGRAM;
 use postern_gate::catalog::{self, Manifest};
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// The programs of a build.
 const PROGRAMS: [&str; 3] = ["postern", "postern-admin", PROGRAM];
+/// The directories in a version.
+const DIRECTORIES: [&str; 2] = [CATALOG, SCHEMAS];
 /// The files of a plugin in a catalog.
 const ENDINGS: [&str; 3] = ["json", "toml", "cwasm"];
 
@@ -33,6 +37,9 @@ impl Bundle {
             let path = build.join(program);
             let bytes = fs::read(&path).with_context(|| format!("{}: run `make build` first", path.display()))?;
             bundle.0.insert(program.into(), (bytes, 0o755));
+        }
+        for (name, text) in validate::schema_files()? {
+            bundle.0.insert(Path::new(SCHEMAS).join(name), (text.into_bytes(), 0o644));
         }
         for plugin in plugins {
             bundle.add(&build.join(CATALOG), plugin)?;
@@ -127,7 +134,9 @@ impl Bundle {
             if directory.symlink_metadata().is_err() {
                 let new = versions.join(".new");
                 files::remove_all(&new)?;
-                files::make_directory(&new.join(CATALOG))?;
+                for inner in DIRECTORIES {
+                    files::make_directory(&new.join(inner))?;
+                }
                 for (path, (bytes, mode)) in &self.0 {
                     Ready::write(&new.join(path), bytes, *mode)?.commit()?;
                 }
@@ -150,14 +159,15 @@ impl Bundle {
                 && fs::read(&path).is_ok_and(|found| found == *bytes)
         };
         let count = |directory: &Path| fs::read_dir(directory).map_or(0, Iterator::count);
-        let files = count(directory) + count(&directory.join(CATALOG));
+        let inner = DIRECTORIES.map(|inner| directory.join(inner));
+        let files = count(directory) + inner.iter().map(|inner| count(inner)).sum::<usize>();
         let is_plain = |path: &Path| {
             path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o7777 == 0o755)
         };
-        // The catalog's directory is one of the entries.
-        files == self.0.len() + 1
+        // These directories are entries themselves.
+        files == self.0.len() + inner.len()
             && is_plain(directory)
-            && is_plain(&directory.join(CATALOG))
+            && inner.iter().all(|inner| is_plain(inner))
             && self.0.iter().all(is_same)
     }
 }

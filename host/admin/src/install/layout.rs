@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! PREFIX/lib/postern/current -> versions/ID        the only name that an upgrade changes
-//! PREFIX/lib/postern/postern -> current/postern    the link for plugins' files; also postern-admin and postern.d
-//! PREFIX/lib/postern/versions/ID/                  host, its sibling, and the catalog that goes with both
+//! PREFIX/lib/postern/postern -> current/postern    the link for plugins' files; also postern-admin, postern.d, schemas
+//! PREFIX/lib/postern/versions/ID/                  host, its sibling, the catalog that goes with both, and the schemas
 //! PREFIX/lib/postern/bin-directories               the CNI bin directories with plugins' files, one per line
 //! PREFIX/lib/postern/made-directories              directories that installations made, one per line
 //! ```
@@ -21,8 +21,10 @@ use std::path::{Path, PathBuf};
 pub const VERSIONS: &str = "versions";
 /// The link to the version that new runs have.
 pub const CURRENT: &str = "current";
+/// The directory of the JSON Schemas for editors: those that `postern net schema` prints.
+pub const SCHEMAS: &str = "schemas";
 /// The names that lead through that link.
-pub const LINKS: [&str; 3] = [CATALOG, "postern-admin", "postern"];
+pub const LINKS: [&str; 4] = [CATALOG, SCHEMAS, "postern-admin", "postern"];
 /// The list of CNI bin directories.
 const BINS: &str = "bin-directories";
 /// The list of directories that were made for an installation, so that an uninstall can remove them.

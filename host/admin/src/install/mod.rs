@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bin_dir::{Found, Placement};
 use bundle::Bundle;
 use files::Ready;
-use layout::{CURRENT, InstallLayout, LINKS, VERSIONS};
+use layout::{CURRENT, InstallLayout, LINKS, SCHEMAS, VERSIONS};
 use postern_gate::places::{self, CATALOG};
 use postern_gate::plugin_file;
 use std::fs::{self, File};
@@ -146,9 +146,10 @@ fn ready_for(layout: &InstallLayout, host: &Path, place: &InstallPaths) -> Resul
     if command.symlink_metadata().is_ok() && !is_ours {
         bail!("{} is there, and no link of Postern's; take it away", command.display());
     }
-    for name in ["postern", "postern-admin"] {
+    for name in ["postern", "postern-admin", SCHEMAS] {
         let path = layout.directory().join(name);
-        ensure!(!path.is_dir(), "{} is a directory; take it away", path.display());
+        let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+        ensure!(!is_directory, "{} is a directory; take it away", path.display());
     }
     // The directories above an image's root are not those on the node.
     if place.destdir.is_empty() {

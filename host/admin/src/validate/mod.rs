@@ -321,5 +321,17 @@ fn schema_of(plugin: &str) -> Result<Value> {
     }
 }
 
+/// The name of the list's schema among the files.
+const LIST_SCHEMA: &str = "conflist";
+
+/// Returns the schemas as files: their names, and what [`print_schema`] prints.
+pub fn schema_files() -> Result<Vec<(String, String)>> {
+    let list = (LIST_SCHEMA, schema::of_list());
+    let plugins = postern_keys::ALL.iter().map(|plugin| (plugin.name, schema::of_plugin(plugin)));
+    let file =
+        |(name, schema): (&str, Value)| Ok((format!("{name}.json"), format!("{}\n", output::json_text(&schema)?)));
+    std::iter::once(list).chain(plugins).map(file).collect()
+}
+
 #[cfg(test)]
 mod tests;
