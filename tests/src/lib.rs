@@ -14,6 +14,7 @@ mod paths;
 mod random;
 mod snapshot;
 mod tree;
+mod vocabulary;
 
 pub use call::{Answer, Call};
 pub use case::{Case, Flag, Side, Step, merge};
@@ -23,6 +24,7 @@ pub use node::Node;
 pub use paths::{copy_bin, native_bin, plugin_bin, shipped};
 pub use random::Random;
 pub use tree::{Mismatch, compare};
+pub use vocabulary::{Vocabulary, damage};
 
 /// Joins the lines of a text for people, so that tests don't depend on line breaks.
 pub fn flat(text: &str) -> String {

@@ -3,11 +3,14 @@
 use crate::common::{Refusal, Watched, test_bin};
 use crate::{base, call};
 use anyhow::{Result, ensure};
-use postern_tests::{Call, Random, merge};
-use serde_json::{Value, json};
+use postern_tests::{Call, Random, Vocabulary, damage, merge};
+use serde_json::json;
 
 /// The number of runs, each with an ADD and its next verbs. `POSTERN_FUZZ_RUNS` sets another number.
 const RUNS: u64 = 300;
+
+/// What random JSON is made of.
+const WORDS: Vocabulary<'_> = Vocabulary { keys: &KEYS, texts: &TEXTS };
 
 /// Keys of all plugins, usable for any of them.
 const KEYS: [&str; 38] = [
@@ -79,68 +82,6 @@ const TEXTS: [&str; 24] = [
     "true",
 ];
 
-/// Returns a value of some kind.
-fn value(random: &mut Random, depth: usize) -> Value {
-    match random.index(if depth == 0 { 7 } else { 9 }) {
-        0 => Value::Null,
-        1 => json!(true),
-        2 => json!(random.one_of(&[0, 1, -1, 67, 1400, 4094, 4095, 65536, i64::MAX, i64::MIN])),
-        3 => json!(1.5),
-        4 => json!("x".repeat(random.index(3000))),
-        5 | 6 => json!(random.one_of(&TEXTS)),
-        7 => (0..random.index(4)).map(|_| value(random, depth - 1)).collect(),
-        _ => {
-            let keys: Vec<_> = (0..random.index(4)).map(|_| random.one_of(&KEYS)).collect();
-            Value::Object(keys.into_iter().map(|key| (key.to_owned(), value(random, depth - 1))).collect())
-        }
-    }
-}
-
-/// Changes one place of the tree.
-fn change(random: &mut Random, tree: &mut Value) {
-    let replace = random.index(4) == 0;
-    match tree {
-        Value::Object(map) if !replace => match random.index(3) {
-            0 => {
-                let key = random.one_of(&KEYS).to_owned();
-                map.insert(key, value(random, 3));
-            }
-            _ => {
-                let at = random.index(map.len().max(1));
-                if let Some((_, below)) = map.iter_mut().nth(at) {
-                    change(random, below);
-                }
-            }
-        },
-        Value::Array(list) if !replace && !list.is_empty() => {
-            let at = random.index(list.len());
-            list.get_mut(at).into_iter().for_each(|item| change(random, item));
-        }
-        other => *other = value(random, 3),
-    }
-}
-
-/// Changes bytes of the text, which then is no JSON, or other JSON.
-fn damage(random: &mut Random, text: &mut Vec<u8>) {
-    for _ in 0..=random.index(3) {
-        let at = random.index(text.len().max(1));
-        match random.index(4) {
-            0 => text.truncate(at),
-            1 => text
-                .iter_mut()
-                .skip(at)
-                .take(1)
-                .for_each(|byte| *byte = u8::try_from(random.index(256)).unwrap_or_default()),
-            2 => text.insert(at.min(text.len()), random.one_of(b"{}[]\",:\\0\n\xff")),
-            // Two spellings of a key, a text within a text.
-            _ => {
-                let piece = text.iter().copied().skip(at).take(40).collect::<Vec<_>>();
-                text.splice(0..0, piece);
-            }
-        }
-    }
-}
-
 /// Makes a node with all node objects that a plugin may leave, so that everything else is noticed.
 fn node() -> Result<Watched> {
     let mut watched = Watched::new(&["c1"])?;
@@ -178,7 +119,7 @@ fn random_call(random: &mut Random, netns: &str) -> Result<Call> {
         );
     }
     for _ in 0..random.index(3) {
-        change(random, &mut config);
+        WORDS.change(random, &mut config);
     }
     let mut stdin = config.to_string().into_bytes();
     if random.index(4) == 0 {

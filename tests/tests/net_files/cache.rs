@@ -2,10 +2,10 @@
 //! of two attachments, names that are none, and files that break in between.
 
 use crate::common::number;
-use crate::{change, damage, object, place, repeat, value};
+use crate::{WORDS, object, place, repeat};
 use anyhow::{Context, Result, ensure};
 use postern_net::{Attachment, Cache, List, Outcome};
-use postern_tests::Random;
+use postern_tests::{Random, damage};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -117,7 +117,7 @@ fn attachment(random: &mut Random) -> Attachment {
         attachment.args = vec![("K".to_owned(), random.one_of(&["", "v", "a=b;c", "é\0"]).to_owned())];
     }
     if random.chance(1) {
-        attachment.capability_args = object(json!({"mac": value(random, 2)}));
+        attachment.capability_args = object(json!({"mac": WORDS.value(random, 2)}));
     }
     attachment
 }
@@ -261,10 +261,10 @@ impl Model {
             2 => random.one_of(&RESULTS).into(),
             3 => match serde_json::from_slice::<Value>(&before) {
                 Ok(mut value) => {
-                    change(random, &mut value);
+                    WORDS.change(random, &mut value);
                     value.to_string().into_bytes()
                 }
-                Err(_) => value(random, 3).to_string().into_bytes(),
+                Err(_) => WORDS.value(random, 3).to_string().into_bytes(),
             },
             // The entry of another network under this name.
             _ => json!({

@@ -1,10 +1,10 @@
 //! Directories with list files, and what lies beside them.
 
 use crate::common::number;
-use crate::{damage, list, place, repeat};
+use crate::{list, place, repeat};
 use anyhow::{Context, Result, ensure};
 use postern_net::{List, load};
-use postern_tests::Random;
+use postern_tests::{Random, damage};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -15,7 +15,7 @@ mod lists;
 
 use anyhow::Result;
 use common::number;
-use postern_tests::Random;
+use postern_tests::{Random, Vocabulary};
 use serde_json::{Map, Value, json};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,6 +62,9 @@ fn place(name: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(&place)?;
     Ok(place)
 }
+
+/// What random JSON is made of.
+const WORDS: Vocabulary<'_> = Vocabulary { keys: &KEYS, texts: &TEXTS };
 
 /// Keys of lists, plugins and entries of the cache, some in another spelling.
 const KEYS: [&str; 26] = [
@@ -120,71 +123,6 @@ const TEXTS: [&str; 24] = [
     "99999999999999999999.0.0",
 ];
 
-/// Returns a value of some kind.
-fn value(random: &mut Random, depth: usize) -> Value {
-    match random.index(if depth == 0 { 6 } else { 8 }) {
-        0 => Value::Null,
-        1 => json!(random.chance(2)),
-        2 => json!(random.one_of(&[0, 1, -1, i64::MAX, i64::MIN])),
-        3 => json!(1.5),
-        4 | 5 => json!(random.one_of(&TEXTS)),
-        6 => (0..random.index(4)).map(|_| value(random, depth - 1)).collect(),
-        _ => {
-            let keys: Vec<_> = (0..random.index(4)).map(|_| random.one_of(&KEYS)).collect();
-            Value::Object(keys.into_iter().map(|key| (key.to_owned(), value(random, depth - 1))).collect())
-        }
-    }
-}
-
-/// Changes one place of the tree.
-fn change(random: &mut Random, tree: &mut Value) {
-    let replace = random.index(4) == 0;
-    match tree {
-        Value::Object(map) if !replace => match random.index(3) {
-            0 => {
-                let key = random.one_of(&KEYS).to_owned();
-                map.insert(key, value(random, 3));
-            }
-            _ => {
-                let at = random.index(map.len().max(1));
-                if let Some((_, below)) = map.iter_mut().nth(at) {
-                    change(random, below);
-                }
-            }
-        },
-        Value::Array(list) if !replace && !list.is_empty() => {
-            let at = random.index(list.len());
-            list.get_mut(at).into_iter().for_each(|item| change(random, item));
-        }
-        other => *other = value(random, 3),
-    }
-}
-
-/// Changes bytes of the text, which then is no JSON, or other JSON.
-fn damage(random: &mut Random, text: &mut Vec<u8>) {
-    for _ in 0..=random.index(3) {
-        let at = random.index(text.len().max(1));
-        match random.index(5) {
-            0 => text.truncate(at),
-            1 => {
-                let byte = u8::try_from(random.index(256)).unwrap_or_default();
-                text.iter_mut().skip(at).take(1).for_each(|old| *old = byte);
-            }
-            2 => text.insert(at.min(text.len()), random.one_of(b"{}[]\",:\\0\n\xff")),
-            // A key twice: the first member again, at the front.
-            3 => {
-                let member: Vec<u8> = text.iter().copied().skip(1).take_while(|byte| *byte != b',').collect();
-                let twice = [&b"{"[..], &member, b","].concat();
-                text.splice(0..text.len().min(1), twice);
-            }
-            _ => {
-                let piece: Vec<u8> = text.iter().copied().skip(at).take(40).collect();
-                text.splice(0..0, piece);
-            }
-        }
-    }
-}
-
 /// Returns the object, or an empty one.
 fn object(value: Value) -> Map<String, Value> {
     match value {
@@ -204,7 +142,7 @@ fn list(random: &mut Random, name: &str) -> Value {
                     json!({"mac": random.chance(2), "ips": random.chance(2), "portMappings": true});
             }
             if random.chance(1) {
-                plugin["runtimeConfig"] = value(random, 2);
+                plugin["runtimeConfig"] = WORDS.value(random, 2);
             }
             plugin
         })
