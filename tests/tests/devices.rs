@@ -128,6 +128,41 @@ fn a_link_of_the_containers_choice_does_not_keep_its_wire() -> Result<()> {
     place.is_as_it_was()
 }
 
+/// Each netlink request and answer of a DEL fails once, one after the other, and the DEL is killed at each request. A failure
+/// can be a passing one (ENOBUFS): it keeps neither the device down nor a link on it that the container stacked. If a DEL
+/// does not succeed, the next one does all of it.
+#[test]
+fn one_failed_request_of_a_del_keeps_nothing_down() -> Result<()> {
+    let (mut tried, mut failures) = (0, Vec::new());
+    for (call, fault) in [("sendto", "error=ENOBUFS"), ("recvfrom", "error=ENOBUFS"), ("sendto", "signal=KILL")] {
+        let mut place = Place::new(&json!({}))?;
+        for at in 1.. {
+            place.call("ADD", "c1")?.success()?;
+            place.node.sh_in("c1", "ip link add up1 link eth0 type macvlan mode bridge; ip link set up1 up")?;
+            let inject = format!("inject={call}:{fault}:when={at}");
+            let words = ["strace", "-qq", "-o", "/run/trace", "-e", "signal=none", "-e"].into_iter();
+            let wrapper: Vec<String> =
+                words.chain([format!("trace={call}").as_str(), "-e", &inject]).map(str::to_owned).collect();
+            let answer = place.node.call_under(&wrapper, &place.request("DEL", "c1", &json!({}))?)?;
+            if answer.status != 0 {
+                place.call("DEL", "c1")?.success()?;
+            }
+            let calls = std::fs::read_to_string(place.node.path("/run/trace"))?.matches(&format!("{call}(")).count();
+            let is_gone = || place.node.sh_in("c1", "! ip link show dev up1 2> /dev/null").map(drop);
+            if let Err(error) = place.is_as_it_was().and_then(|()| is_gone()) {
+                failures.push(format!("{inject}: {answer:?}: {error:#}"));
+                place = Place::new(&json!({}))?;
+            } else if calls < at {
+                break;
+            }
+            tried += 1;
+        }
+    }
+    ensure!(failures.is_empty(), "{} of {tried} faults did harm:\n{}", failures.len(), failures.join("\n\n"));
+    ensure!(tried > 30, "only {tried} faults were tried");
+    Ok(())
+}
+
 /// Puts an XDP program that passes all packets on eth0. In mode "held" a process holds it there, and netlink can't
 /// remove it. In mode "tcx" it is one that netlink does not even show. Prints "ready", or "not known" for a kernel without
 /// that, or "not permitted" for a user who may load no program. Ends at the end of standard input.

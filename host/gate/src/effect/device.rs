@@ -137,7 +137,13 @@ impl Device {
     pub fn bring_home(&self, session: &Session, container: &Netlink, away: &Link) -> Result<(), OpError> {
         let host = session.host()?;
         self.has_room(host, &format!("it is \"{}\" in {}", away.name, session.request.netns))?;
-        let anchored = self.device.is_some() || session.leads_here(away).unwrap_or(false);
+        // A failure can be a passing one (ENOBUFS), and would keep the device down.
+        let leads_here = || session.leads_here(away).or_else(|_| session.leads_here(away));
+        let anchored = self.device.is_some()
+            || leads_here().unwrap_or_else(|error| {
+                crate::say!("postern: {}: where its other end is can't be told: {error}", self.name);
+                false
+            });
         self.move_to(container, session.home()?.fd(), away)?;
         let Some(link) = host.link_by_name(&self.name).map_err(kernel_error)? else {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
@@ -312,7 +318,7 @@ impl Device {
         failed
     }
 
-    /// Gives a device its own name again, after the kernel brought it home.
+    /// Gives a device its own name again, after the kernel or a run that did not end brought it home.
     fn restore_name(&self, session: &Session, host: &Netlink, link: Link) -> Result<(), OpError> {
         let mut link = link;
         if link.name != self.name {
@@ -325,9 +331,22 @@ impl Device {
         // If the device is up again, a user of the node has configured it since.
         let was_away = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if was_away || !link.up {
-            self.settle(session, host, link, true);
+            let container = session.container().filter(|_| self.has_left(session));
+            let is_alone = match container {
+                Some(container) => self.delete_stacked(session, container.netlink().map_err(kernel_error)?, &link),
+                None => true,
+            };
+            self.settle(session, host, link, is_alone);
         }
         Ok(())
+    }
+
+    /// True if it has been in the container that the runtime names. A device that was down, and that no run has noted there,
+    /// may never have left: what the container has stacked on it since is not ours.
+    fn has_left(&self, session: &Session) -> bool {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let is_noted = effects.iter().any(|noted| Self::of(&noted.effect) == Some(self) && !noted.handles.is_empty());
+        !session.has_foreign_record() && (self.up || is_noted)
     }
 
     /// Brings it home from a living namespace. Returns false if it is not there.
