@@ -12,6 +12,8 @@ pub struct Broken {
     pub path: Vec<Value>,
     /// The configuration.
     pub config: Value,
+    /// The same without the fault.
+    pub sound: Value,
 }
 
 /// Where a key lies in the configuration of its plugin.
@@ -120,23 +122,23 @@ fn put(config: &mut Value, path: &[&str], name: &str, value: Value) {
 pub fn broken(plugin: &Plugin) -> Vec<Broken> {
     let mut all = Vec::new();
     for (place, key) in keys(plugin) {
-        let config = with_key(plugin, place, key);
+        let sound = with_key(plugin, place, key);
         let mut path: Vec<Value> = place.path(plugin).iter().map(|key| json!(key)).collect();
         path.push(json!(key.name));
         for (inner, wrong) in faults(&key.kind, &value(key), key.strict) {
             let path: Vec<Value> = path.iter().cloned().chain(inner).collect();
-            let mut config = config.clone();
+            let mut config = sound.clone();
             if let Some(at) = find(&mut config, &path) {
                 *at = wrong;
-                all.push(Broken { path, config });
+                all.push(Broken { path, config, sound: sound.clone() });
             }
         }
         if key.required && place == Place::Own {
-            let mut config = config;
+            let mut config = sound.clone();
             path.pop();
             if let Some(Value::Object(map)) = find(&mut config, &path) {
                 map.remove(key.name);
-                all.push(Broken { path, config });
+                all.push(Broken { path, config, sound });
             }
         }
     }

@@ -3,9 +3,10 @@
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
+mod refused;
+
 use anyhow::{Context, Result, ensure};
-use postern_keys::{ALL, sample};
-use postern_tests::{Call, Node, native_bin, plugin_bin};
+use postern_tests::{Call, Node, plugin_bin};
 use serde_json::{Value, json};
 
 struct Place {
@@ -192,58 +193,3 @@ fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
     ensure!(status == 1 && stderr.contains("no plugin \"nothing\""), "{stderr}");
     Ok(())
 }
-
-/// What the tables call wrong, `validate` reports, and native plugins refuse on ADD.
-#[test]
-fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
-    let place = Place::new()?;
-    let native = native_bin()?;
-    place.node.add_container("c1")?;
-    place.node.sh(
-        "ip link add eth1 type veth peer name eth2; ip link set eth1 up
-         mkdir -p /run/flannel
-         printf 'FLANNEL_NETWORK=10.63.0.0/16\\nFLANNEL_SUBNET=10.63.1.1/24\\nFLANNEL_MTU=1400\\nFLANNEL_IPMASQ=true\\n' > /run/flannel/subnet.env",
-    )?;
-    let (mut accepted, mut count) = (Vec::new(), 0);
-    for plugin in ALL.iter().filter(|plugin| native.join(plugin.name).exists()) {
-        for broken in sample::broken(plugin) {
-            let name = broken.path.iter().rev().find_map(Value::as_str).unwrap_or_default();
-            let value = broken.path.iter().try_fold(&broken.config, |at, step| match step {
-                Value::String(key) => at.get(key.as_str()),
-                step => at.get(usize::try_from(step.as_u64()?).ok()?),
-            });
-            let has_type = value.is_some_and(|value| value.is_string() || value.is_i64() || value.is_u64());
-            if has_type && OURS_ALONE.contains(&(plugin.name, name)) && value != Some(&json!("7")) {
-                continue;
-            }
-            if NATIVE_LACKS.contains(&(plugin.name, name)) {
-                continue;
-            }
-            let mut call = Call::new(&native, plugin.name, "ADD", broken.config.to_string());
-            call = call.attachment("c1", &place.node.netns("c1"), "val0");
-            let answer = place.node.call(&call)?;
-            count += 1;
-            if answer.status == 0 {
-                accepted.push(format!("{}: {:?} in {}", plugin.name, broken.path, broken.config));
-                place.node.sh_in("c1", "ip link delete val0 2>/dev/null || true")?;
-            }
-        }
-    }
-    ensure!(count > 300, "only {count} were tried");
-    ensure!(accepted.is_empty(), "native plugins accept {} of {count}:\n{}", accepted.len(), accepted.join("\n"));
-    Ok(())
-}
-
-/// Keys of later plugins, which the native ones of Debian do not read.
-const NATIVE_LACKS: &[(&str, &str)] = &[("sbr", "addSourceHints"), ("sbr", "gateways")];
-
-/// Values out of range that only our plugins refuse: native ones ignore them, or fail when the container is used.
-const OURS_ALONE: &[(&str, &str)] = &[
-    ("bridge", "ipMasqBackend"),
-    ("portmap", "containerPort"),
-    ("portmap", "hostIP"),
-    ("portmap", "hostPort"),
-    ("portmap", "protocol"),
-    ("sbr", "table"),
-    ("tuning", "txQLen"),
-];
