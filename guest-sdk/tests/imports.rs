@@ -19,7 +19,10 @@ fn plugins() -> Vec<String> {
 }
 
 /// The size limit of a component: every start maps it, so it should stay small. The largest, bridge, has 285,000 bytes.
-const SIZE_LIMIT: u64 = 300_000;
+/// dhcp has two programs, the plugin and the client of the lease service, and a library that reads packets.
+fn size_limit(plugin: &str) -> u64 {
+    if plugin == "dhcp" { 800_000 } else { 300_000 }
+}
 
 /// Interfaces without a function of their own. They are imported because others use their types.
 const TYPES_ONLY: [&str; 4] =
@@ -96,6 +99,7 @@ fn components_import_no_other_interfaces() {
 fn components_stay_small() {
     for plugin in &plugins() {
         let size = component(plugin).metadata().unwrap().len();
-        assert!(size < SIZE_LIMIT, "{plugin}: {size} bytes are not less than {SIZE_LIMIT}");
+        let limit = size_limit(plugin);
+        assert!(size < limit, "{plugin}: {size} bytes are not less than {limit}");
     }
 }
