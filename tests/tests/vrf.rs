@@ -340,6 +340,71 @@ fn undo_and_native_plugins() -> Result<()> {
     Ok(())
 }
 
+/// A runtime's directory of plugins is switched while the container runs: whoever is installed finds both VRFs, and the
+/// link that is not touched keeps its way.
+#[test]
+fn a_node_whose_plugins_are_switched() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let (ours, native) = (plugin_bin()?, native_bin()?);
+    for sides in [[&native, &ours, &native, &ours], [&ours, &native, &ours, &native]] {
+        let place = Place::new()?;
+        let network = |name: &str, subnet: &str| {
+            let ipam = json!({"type": "host-local", "ranges": [[{"subnet": subnet}]]});
+            json!({"type": "bridge", "bridge": name, "isGateway": true, "ipam": ipam})
+        };
+        let stays = [network("vrfd5", "10.35.0.0/24"), vrf("blue", &json!({}))];
+        let moves = [network("vrfd6", "10.36.0.0/24"), vrf("red", &json!({}))];
+        let first = place.add(sides[0], &stays, "eth0")?;
+        let mut second = place.add(sides[0], &moves, "eth1")?;
+        let is_healthy = |side: &Path, made: &Path, ifname: &str, result: &Value, step: &str| -> Result<()> {
+            let ([bridge, vrf], name, gateway) = match ifname {
+                "eth0" => (&stays, "blue", "10.35.0.1"),
+                _ => (&moves, "red", "10.36.0.1"),
+            };
+            place.call(side, vrf, "CHECK", ifname, result)?.success().with_context(|| step.to_owned())?;
+            // The native bridge misses the route that vrf has moved to its table. So does ours where no record tells of it.
+            let checked = place.call(side, bridge, "CHECK", ifname, result)?;
+            if side == ours && made == ours {
+                checked.success().with_context(|| format!("{step}: bridge"))?;
+            } else {
+                let words = format!("Failed to find Gateway {gateway}");
+                ensure!(checked.status == 1 && checked.stdout.contains(&words), "{step}: {checked:?}");
+            }
+            place.node.sh_in("c1", &format!("ping -c1 -W3 -I {name} {gateway}")).context(step.to_owned()).map(drop)
+        };
+        let del = |side: &Path, plugins: &[Value], ifname: &str, result: &Value| -> Result<()> {
+            for plugin in plugins.iter().rev() {
+                place.call(side, plugin, "DEL", ifname, result)?.success().with_context(|| format!("DEL {plugin}"))?;
+            }
+            Ok(())
+        };
+        let mut made = sides[0];
+        for (at, side) in sides.into_iter().enumerate() {
+            let step = format!("switch {at} to {}", side.display());
+            is_healthy(side, sides[0], "eth0", &first, &step)?;
+            is_healthy(side, made, "eth1", &second, &step)?;
+            del(side, &moves, "eth1", &second)?;
+            ensure!(place.vrfs()? == ["blue"], "{step}: {:?}", place.vrfs()?);
+            is_healthy(side, sides[0], "eth0", &first, &format!("{step}: one detached"))?;
+            second = place.add(side, &moves, "eth1")?;
+            made = side;
+            is_healthy(side, made, "eth1", &second, &format!("{step}: attached again"))?;
+            is_healthy(side, sides[0], "eth0", &first, &format!("{step}: attached again"))?;
+        }
+        // DEL of ours ends the records that native plugins know nothing of.
+        for side in [sides[3], &ours] {
+            del(side, &moves, "eth1", &second)?;
+            del(side, &stays, "eth0", &first)?;
+        }
+        ensure!(place.vrfs()?.is_empty(), "{:?}", place.vrfs()?);
+        let left = place.node.sh("ls /run/postern/attachments 2> /dev/null || true")?;
+        ensure!(left.trim().is_empty(), "{left}");
+    }
+    Ok(())
+}
+
 /// `postern doctor` tries a VRF, and names what a kernel without them lacks.
 #[test]
 fn doctor_tries_a_vrf() -> Result<()> {

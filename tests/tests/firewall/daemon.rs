@@ -189,6 +189,59 @@ fn either_side_removes_what_the_other_made() -> Result<()> {
     Ok(())
 }
 
+/// A runtime's directory of plugins is switched while containers run: whoever is installed finds the addresses in the zone,
+/// and the container that is not touched keeps its way out.
+#[test]
+#[ignore = "needs firewalld: tests/install-packages firewalld"]
+fn a_node_whose_plugins_are_switched() -> Result<()> {
+    use Side::{Native, Ours};
+    for sides in [[Native, Ours, Native, Ours], [Ours, Native, Ours, Native]] {
+        let firewalld = Firewalld::new()?;
+        let place = &firewalld.place;
+        let named = json!({"backend": "firewalld"});
+        let add = |side: Side, container: &str| -> Result<Value> {
+            let config = place.attach(side, container, 1, &named)?;
+            place.call(side, "ADD", container, &config)?.success()?;
+            Ok(config)
+        };
+        let del = |side: Side, container: &str, config: &Value| -> Result<()> {
+            place.call(side, "DEL", container, config)?.success()?;
+            let mut conf = crate::place::bridge_conf(1);
+            merge(&mut conf, &json!({"prevResult": config.get("prevResult")}));
+            place.call(side, "DEL", container, &conf)?.success().map(drop)
+        };
+        let stays = add(sides[0], "c1")?;
+        let mut moves = add(sides[0], "c2")?;
+        let is_healthy = |side: Side, living: &[(&str, &Value)], step: &str| -> Result<()> {
+            let mut expected: Vec<String> = living.iter().flat_map(|(_, config)| own(config)).collect();
+            expected.sort();
+            let found = firewalld.sources("trusted")?;
+            ensure!(found == expected, "{step}: {found:?} instead of {expected:?}");
+            for (container, config) in living {
+                place.call(side, "CHECK", container, config)?.success().with_context(|| step.to_owned())?;
+                place.reaches(container, "192.0.2.2").with_context(|| step.to_owned())?;
+            }
+            Ok(())
+        };
+        for (at, side) in sides.into_iter().enumerate() {
+            let step = format!("{sides:?}, {at}, {side:?}");
+            is_healthy(side, &[("c1", &stays), ("c2", &moves)], &format!("{step}: switched"))?;
+            del(side, "c2", &moves)?;
+            is_healthy(side, &[("c1", &stays)], &format!("{step}: one detached"))?;
+            moves = add(side, "c2")?;
+            is_healthy(side, &[("c1", &stays), ("c2", &moves)], &format!("{step}: attached again"))?;
+        }
+        for (container, config) in [("c1", &stays), ("c2", &moves)] {
+            del(sides[3], container, config)?;
+            // DEL of ours ends the records that native plugins know nothing of.
+            del(Ours, container, config)?;
+        }
+        is_healthy(Ours, &[], "at the end")?;
+        ensure!(place.records()?.is_empty(), "{}", place.records()?);
+    }
+    Ok(())
+}
+
 /// What firewalld had ends with it, so nothing keeps a DEL from its end. An ADD that names it says that it is missing.
 #[test]
 #[ignore = "needs firewalld: tests/install-packages firewalld"]
