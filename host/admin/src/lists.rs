@@ -58,7 +58,15 @@ impl List {
     /// The defect, as a predicate of the file: it `can't be read`, `is no regular file`, `has no plugins`, … A missing
     /// name is no error here: the plugins refuse it.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let file = serde_json::from_slice(&contents(path)?).map_err(|error| format!("is no JSON: {error}"))?;
+        Self::of(path, &contents(path)?)
+    }
+
+    /// Reads a text in place of a file's.
+    ///
+    /// # Errors
+    /// As [`List::read`].
+    pub fn of(path: &Path, text: &[u8]) -> Result<Self, String> {
+        let file = serde_json::from_slice(text).map_err(|error| format!("is no JSON: {error}"))?;
         let Value::Object(file) = file else { return Err("is no object".to_owned()) };
         let entries = match file.get("plugins") {
             None => vec![Entry(file.clone())],

@@ -3,6 +3,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
 
+mod attached;
 mod refused;
 
 use anyhow::{Context, Result, ensure};

@@ -15,6 +15,8 @@ use std::path::Path;
 pub struct Call<'c> {
     /// The network's file.
     pub path: &'c Path,
+    /// The text that counts in place of the file's.
+    pub text: Option<&'c [u8]>,
     /// Values for capabilities.
     pub arguments: &'c Map<String, Value>,
     /// `CNI_PATH`.
@@ -39,7 +41,7 @@ pub struct Refusal {
 impl<'c> Call<'c> {
     /// An ADD of `eth0` under the policies of this node.
     pub fn of(path: &'c Path, arguments: &'c Map<String, Value>, cni_path: &'c str) -> Self {
-        Self { path, arguments, cni_path, ifname: "eth0", policies: &[] }
+        Self { path, text: None, arguments, cni_path, ifname: "eth0", policies: &[] }
     }
 
     fn attachment(&self) -> Attachment {
@@ -71,7 +73,8 @@ pub fn report(call: &Call<'_>) -> Result<Report> {
 }
 
 fn read(call: &Call<'_>) -> Result<List> {
-    List::read(call.path).map_err(|reason| anyhow!("network {} {reason}", call.path.display()))
+    let list = call.text.map_or_else(|| List::read(call.path), |text| List::of(call.path, text));
+    list.map_err(|reason| anyhow!("network {} {reason}", call.path.display()))
 }
 
 /// Plays ADD, and after it CHECK, STATUS, GC and DEL, as far as the network's version has them. Returns what policy

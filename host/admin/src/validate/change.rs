@@ -1,5 +1,8 @@
 //! What a change of a policy would refuse on this node: networks by their lists, attachments by their records.
 //!
+//! A runtime gives plugins the network's present list, or the one of its cache that made the attachment. So both judge an
+//! attachment.
+//!
 //! Each network is played twice on a simulation of the node: under the policies as they are, and under the new ones. What
 //! only the second refuses is the effect of the change.
 
@@ -10,8 +13,10 @@ use crate::lists::{self, List};
 use crate::plan::{self, Call, Refusal};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use postern_gate::places;
+use postern_net::{Cache, Cached};
 use postern_policy::{Policy, PolicyError, Text};
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +32,7 @@ pub struct Attachment {
 }
 
 /// An operation that the changed policy refuses.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refused {
     pub verb: &'static str,
     pub plugin: String,
@@ -172,46 +177,90 @@ fn attachments(
             return Ok(());
         }
     };
-    let arguments = super::capability_args()?;
-    let mut known: BTreeMap<(String, String), Vec<Refused>> = BTreeMap::new();
+    let (arguments, cache) = (super::capability_args()?, Cache::usual());
+    let mut known: BTreeMap<String, Vec<Refused>> = BTreeMap::new();
     let mut all = Vec::new();
     for record in records {
         let Some(header) = &record.header else { continue };
-        let concerns =
+        let has_part =
             || record.sections.iter().any(|section| policies.iter().any(|(name, _)| *name == section.plugin()));
-        let Some(path) = networks.get(&header.network) else {
-            if concerns() {
-                let message = format!("network {} has no list here: its attachments were left out", header.network);
-                if !report.notes.contains(&message) {
-                    report.notes.push(message);
-                }
+        let attachment = postern_net::Attachment::new(&header.container_id, "", &header.ifname);
+        let cached = cache.find(&header.network, &attachment);
+        let lists = lists_of(networks.get(&header.network), cached.as_ref(), policies);
+        if lists.is_empty() {
+            if has_part() {
+                let message = format!(
+                    "network {} has no list here, and the runtimes' cache none: its attachments were left out",
+                    header.network
+                );
+                report.notes.push(message);
             }
             continue;
-        };
-        let key = (header.network.clone(), header.ifname.clone());
-        if !known.contains_key(&key) {
-            let call = Call { policies, ifname: &header.ifname, ..Call::of(path, &arguments, &places.cni_path) };
-            let refused = refused(report, &call)?.into_iter().filter(|one| one.verb != "ADD");
-            let refused = refused.map(|one| Refused {
-                verb: one.verb,
-                plugin: one.operation.plugin,
-                operation: one.operation.operation,
-                words: one.operation.words,
-                missing: one.operation.missing,
-            });
-            known.insert(key.clone(), refused.collect());
         }
-        all.push(Attachment {
+        let mut judged = Attachment {
             network: header.network.clone(),
             container: header.container_id.clone(),
             interface: header.ifname.clone(),
-            refused: known.get(&key).cloned().unwrap_or_default(),
-        });
+            refused: Vec::new(),
+        };
+        for (path, text) in lists {
+            if text.is_some() {
+                let name = format!("{}/{}/{}", judged.network, judged.container, judged.interface);
+                report
+                    .notes
+                    .push(format!("attachment {name}: its list in the runtimes' cache was asked, {}", path.display()));
+            }
+            // Most attachments of a network differ in nothing that matters here.
+            let file = if text.is_none() { Some(path) } else { None };
+            let key = format!("{:?}", (file, text, &header.ifname));
+            if !known.contains_key(&key) {
+                let call =
+                    Call { text, policies, ifname: &header.ifname, ..Call::of(path, &arguments, &places.cni_path) };
+                known.insert(key.clone(), later(report, &call)?);
+            }
+            let refused = known.get(&key).into_iter().flatten();
+            let new: Vec<Refused> = refused.filter(|one| !judged.refused.contains(one)).cloned().collect();
+            judged.refused.extend(new);
+        }
+        all.push(judged);
     }
     report.notes.sort();
     report.notes.dedup();
     report.attachments = Some(all);
     Ok(())
+}
+
+/// Returns the lists that a runtime may give to the plugins of an attachment: a file, and the text that counts in place of
+/// the file's.
+fn lists_of<'l>(
+    present: Option<&'l PathBuf>,
+    cached: Option<&'l Cached>,
+    policies: &[(String, Policy)],
+) -> Vec<(&'l Path, Option<&'l [u8]>)> {
+    let mut lists: Vec<(&Path, Option<&[u8]>)> = present.into_iter().map(|path| (path.as_path(), None)).collect();
+    let Some(cached) = cached else { return lists };
+    let names: Vec<&str> = policies.iter().map(|(name, _)| name.as_str()).collect();
+    let list = List::of(&cached.path, &cached.config);
+    let is_concerned = list.is_ok_and(|list| list.entries().iter().any(|entry| concerns(entry, &names)));
+    let value = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
+    let is_same = present.is_some_and(|path| fs::read(path).is_ok_and(|text| value(&text) == value(&cached.config)));
+    if is_concerned && !is_same {
+        lists.push((&cached.path, Some(&cached.config)));
+    }
+    lists
+}
+
+/// Returns what the change refuses after an ADD.
+fn later(report: &mut Report, call: &Call<'_>) -> Result<Vec<Refused>> {
+    let refused = refused(report, call)?.into_iter().filter(|one| one.verb != "ADD");
+    let refused = refused.map(|one| Refused {
+        verb: one.verb,
+        plugin: one.operation.plugin,
+        operation: one.operation.operation,
+        words: one.operation.words,
+        missing: one.operation.missing,
+    });
+    Ok(refused.collect())
 }
 
 /// Returns the lines of an attachment; none if nothing is refused.

@@ -1,0 +1,60 @@
+//! A change of policy is held against the list that made a living attachment: that of the runtimes' cache.
+
+use super::Place;
+use anyhow::{Context, Result, ensure};
+use postern_tests::plugin_bin;
+use serde_json::{Value, json};
+
+fn list(bridge: &str) -> String {
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.63.0.0/24"}]]});
+    let bridge = json!({"type": "bridge", "bridge": bridge, "ipam": ipam});
+    json!({"cniVersion": "1.0.0", "name": "valnet", "plugins": [bridge]}).to_string()
+}
+
+/// Attaches `c1`, as a runtime does.
+fn attached() -> Result<Place> {
+    let place = Place::new()?;
+    place.node.add_container("c1")?;
+    place.write("/etc/cni/net.d/10-val.conflist", &list("valbr"))?;
+    let bin = plugin_bin()?.display().to_string();
+    place.node.sh(&format!("CNI_PATH={bin} {bin}/postern net add valnet /run/netns/c1"))?;
+    Ok(place)
+}
+
+/// Returns the verbs with the operations that are refused for the one attachment.
+fn refused(report: &Value) -> Result<Vec<(String, String)>> {
+    let attachments = report["attachments"].as_array().context("attachments")?;
+    ensure!(attachments.len() == 1, "{report}");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let refused = attachments[0]["refused"].as_array().context("refused")?;
+    Ok(refused.iter().map(|one| (text(&one["verb"]), text(&one["operation"]))).collect())
+}
+
+/// The network's file was changed, or is gone. The cache has the list that made the attachment.
+#[test]
+fn an_attachment_is_judged_by_the_list_that_made_it() -> Result<()> {
+    let place = attached()?;
+    place.write("/run/bridge.toml", "[grant.bridge]\nnames = [\"newbr\"]\n")?;
+    let is_by_cache = |report: &Value| report["notes"].to_string().contains("in the runtimes' cache was asked");
+    for change in [Some(list("newbr")), None] {
+        match &change {
+            Some(list) => place.write("/etc/cni/net.d/10-val.conflist", list)?,
+            None => drop(place.node.sh("rm /etc/cni/net.d/*")?),
+        }
+        let (status, report) = place.object(&["--policy", "/run/bridge.toml"])?;
+        ensure!(status == 1 && is_by_cache(&report), "{report}");
+        let refused = refused(&report)?;
+        ensure!(
+            refused.iter().any(|(verb, operation)| (verb.as_str(), operation.as_str()) == ("CHECK", "bridge.find")),
+            "{report}"
+        );
+        // No ADD to the present network is refused.
+        ensure!(report["errors"] == 0, "{report}");
+    }
+    // A file of the same list, written in another way, is asked once.
+    let same: Value = serde_json::from_str(&list("valbr"))?;
+    place.write("/etc/cni/net.d/10-val.conflist", &serde_json::to_string_pretty(&same)?)?;
+    let (_, report) = place.object(&["--policy", "/run/bridge.toml"])?;
+    ensure!(!is_by_cache(&report) && !refused(&report)?.is_empty(), "{report}");
+    Ok(())
+}
