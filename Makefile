@@ -34,8 +34,8 @@ setup:
 	@tests/setup build
 
 build: setup
-	@echo "==> the executable that runtimes start (no compiler in it)"
-	cargo build --release -p postern
+	@echo "==> the executable that runtimes start, and the DHCP service (no compiler in them)"
+	cargo build --release -p postern -p postern-dhcp-service
 	@echo "==> what runs components that import all of WASI"
 	cargo build --profile admin -p postern-wasi
 	@echo "==> the plugins, as WASI components"
@@ -43,7 +43,7 @@ build: setup
 	@echo "==> postern-admin, with the compiler: what installs plugins"
 	cargo build --profile admin -p postern-admin
 	@mkdir -p $(BIN) target/release
-	@for program in release/postern admin/postern-wasi admin/postern-admin; do \
+	@for program in release/postern release/postern-dhcpd admin/postern-wasi admin/postern-admin; do \
 		install -m 755 target/$(HOST)/$$program $(BIN)/; \
 		ln -sf ../cni/bin/$${program#*/} target/release/$${program#*/}; \
 	done

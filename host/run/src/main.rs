@@ -1,7 +1,7 @@
 //! The executable that runtimes start. It is started by a plugin's file, whose first line has the option
 //! `--plugin=NAME`, or as a copy or link under a plugin's name. Under its own name it is the command for people, and
 //! starts `postern-admin` in its place, except for `postern net`. That program has the compiler and the argument parser,
-//! which this one lacks.
+//! which this one lacks. For `postern dhcp serve` it starts `postern-dhcpd`.
 
 mod net;
 mod together;
@@ -18,8 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The sibling, which carries out the commands of people.
-const SIBLING: &str = "postern-admin";
+/// The sibling that carries out the commands of people.
+const ADMIN: &str = "postern-admin";
+
+/// The sibling that keeps DHCP leases alive.
+const DHCP: &str = "postern-dhcpd";
 
 fn main() {
     let mut arguments = std::env::args_os();
@@ -48,10 +51,23 @@ fn main() {
         {
             std::process::exit(status.into());
         }
-        hand_over(arguments);
+        match arguments.split_first() {
+            // A command of its own, because it runs sandboxes, which postern-admin's compiler must not be near.
+            Some((verb, rest)) if verb == "dhcp" && rest.first().is_some_and(|next| next == "serve") => {
+                hand_over(DHCP, rest.to_vec());
+            }
+            _ => hand_over(ADMIN, arguments),
+        }
     }
     // The kernel puts the path of the plugin's file behind the option, and a runtime sets `CNI_COMMAND`.
-    let is_file = arguments.next().is_some_and(|file| file.as_bytes().contains(&b'/'));
+    let rest: Vec<OsString> = arguments.collect();
+    let is_file = rest.first().is_some_and(|file| file.as_bytes().contains(&b'/'));
+    let words: Vec<OsString> =
+        if option.is_some() { rest.into_iter().skip(1).collect() } else { first.into_iter().chain(rest).collect() };
+    // As the native plugin is started as a daemon, by a unit file for it.
+    if name == "dhcp" && words.first().is_some_and(|word| word == "daemon") {
+        hand_over(DHCP, words);
+    }
     if option.is_some() && !is_file && std::env::var_os("CNI_COMMAND").is_none() {
         postern_gate::say!(
             "postern: {OPTION}NAME is for the first line of a plugin's file; `postern help` shows the commands"
@@ -70,14 +86,14 @@ fn main() {
     std::process::exit(status.into());
 }
 
-/// Becomes the sibling, which lies beside this program or where `make install` puts it.
-fn hand_over(arguments: Vec<OsString>) -> ! {
+/// Becomes a sibling, which lies beside this program or where `make install` puts it.
+fn hand_over(sibling: &str, arguments: Vec<OsString>) -> ! {
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-    let beside = own.parent().unwrap_or(Path::new("/")).join(SIBLING);
+    let beside = own.parent().unwrap_or(Path::new("/")).join(sibling);
     let places = [
         beside,
-        PathBuf::from("/usr/local/lib/postern").join(SIBLING),
-        PathBuf::from("/usr/lib/postern").join(SIBLING),
+        PathBuf::from("/usr/local/lib/postern").join(sibling),
+        PathBuf::from("/usr/lib/postern").join(sibling),
     ];
     for place in places {
         if place.is_file() {
@@ -86,6 +102,6 @@ fn hand_over(arguments: Vec<OsString>) -> ! {
             std::process::exit(1);
         }
     }
-    postern_gate::say!("postern: there is no {SIBLING} beside {}; `make install` puts one there", own.display());
+    postern_gate::say!("postern: there is no {sibling} beside {}; `make install` puts one there", own.display());
     std::process::exit(1);
 }

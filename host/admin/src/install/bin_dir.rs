@@ -16,7 +16,7 @@ const KEPT: &str = "native";
 /// True for names in a CNI bin directory that no plugin can have: those of the host executable, and of files that were
 /// kept.
 pub fn is_reserved(name: &str) -> bool {
-    ["postern", "postern-admin", "postern-wasi", "postern.d", "current", "versions"].contains(&name)
+    ["postern", "postern-admin", "postern-dhcpd", "postern-wasi", "postern.d", "current", "versions"].contains(&name)
         || name.ends_with(".native")
         || name.contains(".native-")
 }

@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The programs of a build.
-const PROGRAMS: [&str; 3] = ["postern", "postern-admin", PROGRAM];
+const PROGRAMS: [&str; 4] = ["postern", "postern-admin", "postern-dhcpd", PROGRAM];
 /// The directories in a version.
 const DIRECTORIES: [&str; 2] = [CATALOG, SCHEMAS];
 /// The files of a plugin in a catalog.

@@ -1,0 +1,275 @@
+//! A lease as the service sees it: what it waits for, and what is open for it.
+
+use crate::budget::Budget;
+use crate::connections::Id;
+use crate::frame::Mac;
+use crate::namespace::Identity;
+use crate::packet::PacketSocket;
+use crate::store::{Kept, Parts};
+use postern_dhcp::{Client, Event, Hex, Lease, State, Timeouts, client_id, provided_id};
+use postern_dhcp_channel::{Attachment, Held, Standing};
+use postern_kernel::Netlink;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The events that may wait for a step. More packets are dropped: a server sends again.
+pub const WAITING: usize = 8;
+
+/// How many packets a lease may send at once, and the milliseconds until one more.
+const SENDS: Budget = Budget::new(16, 1000);
+
+/// How many packets may be given to the client at once, and the milliseconds until one more.
+const PACKETS: Budget = Budget::new(64, 125);
+
+/// What a lease waits for.
+#[derive(Debug)]
+pub enum Phase {
+    /// For its link to be able to send.
+    Settling {
+        /// When it is tried all the same.
+        until: u64,
+        /// When the link is looked at next.
+        next: u64,
+    },
+    /// For a server.
+    Acquiring,
+    /// For other stations to say that they have the address.
+    Probing(Probe),
+    /// For its renewal.
+    Bound,
+    /// For the step that gives it back.
+    Releasing,
+    /// For DEL. The link was set down.
+    Lost(String),
+    /// For the container to come back after a reboot.
+    Remembered,
+}
+
+/// The question who has an address (RFC 5227).
+#[derive(Debug)]
+pub struct Probe {
+    /// The lease, if nobody answers.
+    pub lease: Lease,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// The socket for ARP.
+    pub socket: PacketSocket,
+    /// The questions that are still to be asked.
+    pub left: u32,
+    /// The time of the next one, or of the end.
+    pub next: u64,
+}
+
+/// What is open for a lease while it speaks with servers. All of it keeps the container's namespace alive.
+#[derive(Debug)]
+pub struct Open {
+    /// For the link.
+    pub netlink: Netlink,
+    /// For DHCP.
+    pub packets: PacketSocket,
+    /// When it is closed, for a lease that is bound.
+    pub until: u64,
+}
+
+/// A lease.
+#[derive(Debug)]
+pub struct Entry {
+    /// The attachment.
+    pub attachment: Attachment,
+    /// Its network namespace.
+    pub namespace: Identity,
+    /// The index of its link.
+    pub index: u32,
+    /// The link's hardware address.
+    pub mac: Mac,
+    /// Where the last answer came from.
+    pub hop: Option<Mac>,
+    /// Servers shall broadcast their answers.
+    pub broadcast: bool,
+    /// What it waits for.
+    pub phase: Phase,
+    /// The client's state.
+    pub state: Option<State>,
+    /// The lease, once a server has given it.
+    pub lease: Option<Lease>,
+    /// What goes on top of the clock for the client's time.
+    pub offset: u64,
+    /// The time of the next step.
+    pub wake_at: Option<u64>,
+    /// The end of the lease.
+    pub expires_at: Option<u64>,
+    /// The events that wait for a step.
+    pub events: VecDeque<Event>,
+    /// The hardware address that the packet of the running step came from, with its runner.
+    pub running: Option<Running>,
+    /// What is open.
+    pub open: Option<Open>,
+    /// Who waits for the lease.
+    pub acquirer: Option<Id>,
+    /// Who waits for its end.
+    pub releasers: Vec<Id>,
+    /// What it may send.
+    pub sends: Budget,
+    /// What it may be given.
+    pub packets: Budget,
+    /// The senders of the packets that wait, in their order.
+    pub senders: VecDeque<Mac>,
+    /// What the client was refused, so that it is said once.
+    pub is_warned: bool,
+}
+
+/// A step that is running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its event was a packet from there.
+    pub sender: Option<Mac>,
+    /// Its event was the timer, which must be set anew.
+    pub is_timer: bool,
+}
+
+impl Entry {
+    /// Makes one for an attachment that has none.
+    pub fn new(attachment: Attachment, namespace: Identity, index: u32, mac: Mac, phase: Phase) -> Self {
+        Self {
+            attachment,
+            namespace,
+            index,
+            mac,
+            hop: None,
+            broadcast: false,
+            phase,
+            state: None,
+            lease: None,
+            offset: 0,
+            wake_at: None,
+            expires_at: None,
+            events: VecDeque::new(),
+            running: None,
+            open: None,
+            acquirer: None,
+            releasers: Vec::new(),
+            sends: SENDS,
+            packets: PACKETS,
+            senders: VecDeque::new(),
+            is_warned: false,
+        }
+    }
+
+    /// Makes one of a file.
+    pub fn of_file(kept: Kept, is_of_before: bool) -> Self {
+        let phase = match (is_of_before, kept.lost) {
+            (true, _) => Phase::Remembered,
+            (false, Some(reason)) => Phase::Lost(reason),
+            (false, None) => Phase::Bound,
+        };
+        let is_bound = matches!(phase, Phase::Bound);
+        Self {
+            hop: kept.hop,
+            state: Some(kept.state),
+            lease: Some(kept.lease),
+            offset: kept.offset,
+            wake_at: kept.wake_at.filter(|_| is_bound),
+            expires_at: kept.expires_at,
+            ..Self::new(kept.attachment, kept.namespace, kept.index, kept.mac, phase)
+        }
+    }
+
+    /// Returns what goes into its file; `None` before there is a lease.
+    pub fn parts(&self) -> Option<Parts> {
+        Some(Parts {
+            attachment: self.attachment.clone(),
+            namespace: self.namespace,
+            index: self.index,
+            mac: self.mac,
+            hop: self.hop,
+            state: self.state.clone()?,
+            lease: self.lease.clone()?,
+            lost: if let Phase::Lost(reason) = &self.phase { Some(reason.clone()) } else { None },
+            wake_at: self.wake_at,
+            expires_at: self.expires_at,
+            offset: self.offset,
+        })
+    }
+
+    /// Returns the client's identifier, as option 61 has it.
+    pub fn id(&self) -> Vec<u8> {
+        let Attachment { container_id, network, ifname, configuration, args, .. } = &self.attachment;
+        provided_id(configuration, args).unwrap_or_else(|| client_id(container_id, network, ifname))
+    }
+
+    /// Returns who the client is, for a step.
+    pub fn client(&self, timeouts: Timeouts) -> Client {
+        Client {
+            family: 4,
+            id: Hex(self.id()),
+            mac: self.mac,
+            configuration: self.attachment.configuration.clone(),
+            args: self.attachment.args.clone(),
+            broadcast: self.broadcast,
+            timeouts,
+        }
+    }
+
+    /// Returns the address of the lease, or of the one that is being probed.
+    pub fn address(&self) -> Option<Ipv4Addr> {
+        if let Phase::Probing(probe) = &self.phase {
+            return Some(probe.address);
+        }
+        self.lease.as_ref().and_then(address)
+    }
+
+    /// True if the lease is held, or about to be.
+    pub fn is_live(&self) -> bool {
+        !matches!(self.phase, Phase::Lost(_) | Phase::Remembered)
+    }
+
+    /// Returns its line in the list of all leases.
+    pub fn held(&self, now: u64) -> Held {
+        let standing = match &self.phase {
+            Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_) => Standing::Acquiring,
+            Phase::Bound | Phase::Releasing => Standing::Bound,
+            Phase::Lost(reason) => Standing::Lost(reason.clone()),
+            Phase::Remembered => Standing::Remembered,
+        };
+        let left = self.expires_at.map(|end| end.saturating_sub(now) / 1000);
+        Held {
+            container_id: self.attachment.container_id.clone(),
+            network: self.attachment.network.clone(),
+            ifname: self.attachment.ifname.clone(),
+            netns: self.attachment.netns.clone(),
+            seconds_left: left.filter(|_| !matches!(standing, Standing::Lost(_))),
+            standing,
+            lease: self.lease.clone(),
+        }
+    }
+
+    /// The time at which it has to be looked at; `None` if only an event does that.
+    pub fn deadline(&self) -> Option<u64> {
+        let waits = self.running.is_none() && self.events.is_empty();
+        let phase = match &self.phase {
+            Phase::Settling { next, .. } => Some(*next),
+            Phase::Probing(probe) => Some(probe.next),
+            _ => None,
+        };
+        let wake = self.wake_at.filter(|_| waits);
+        // A client that fails does not keep a lease that has ended.
+        let end = match self.phase {
+            Phase::Bound => self.expires_at.filter(|_| waits).map(|end| end.saturating_add(GRACE_MS)),
+            Phase::Remembered => self.expires_at,
+            _ => None,
+        };
+        let close = self.open.as_ref().filter(|_| matches!(self.phase, Phase::Bound)).map(|open| open.until);
+        [phase, wake, end, close].into_iter().flatten().min()
+    }
+}
+
+/// The time that the client has, after the end of a lease, to say so itself.
+pub const GRACE_MS: u64 = 3000;
+
+/// Returns the address of a lease.
+pub fn address(lease: &Lease) -> Option<Ipv4Addr> {
+    match lease.addresses.first()?.address.addr() {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
+}

@@ -1,0 +1,109 @@
+//! The DHCP service. It keeps the leases of attachments alive, and lends the client in the sandbox what it needs: frames
+//! of one link, timers, and a place for its state.
+//!
+//! Four processes, all forked from one:
+//!
+//! - The service ([`service`]) has the sockets, the timers and the files of leases. It writes and reads headers of
+//!   frames ([`frame`]), and reads of a payload only what it sends ([`payload`]).
+//! - Two processes run steps of the client, each step in a sandbox of its own ([`steps`]).
+//! - One opens network namespaces by their paths ([`opener`]).
+//!
+//! Between two events nothing is open for a lease.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nobody reads: `say!` and `streams`")]
+
+mod asks;
+mod budget;
+mod clock;
+mod confine;
+mod connections;
+mod events;
+mod frame;
+mod lease;
+mod listen;
+mod namespace;
+mod opener;
+mod options;
+mod packet;
+mod payload;
+mod service;
+mod steps;
+mod store;
+
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
+use options::{Options, Wanted};
+use postern_confine::forget_environment;
+use postern_gate::places::Places;
+use postern_gate::{Engine, streams};
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+/// The number of processes for steps: one more than may hang.
+const RUNNERS: usize = 2;
+
+/// The files that the service would like to open: two for each lease that speaks with a server, one for each client.
+const FILES: u64 = 4096;
+
+/// Runs the command, and returns its exit status.
+pub fn main(arguments: &[String], engine: Engine) -> u8 {
+    match options::parse(arguments) {
+        Ok(Wanted::Help) => {
+            let until = Instant::now() + Duration::from_secs(1);
+            u8::from(streams::write(std::io::stdout(), options::HELP.as_bytes(), until).is_err())
+        }
+        Ok(Wanted::Serve(options)) => match serve(options, engine) {
+            Ok(()) => 0,
+            Err(words) => {
+                postern_gate::say!("postern dhcp: {words}");
+                1
+            }
+        },
+        Err(words) => {
+            postern_gate::say!("postern dhcp: {words}; `postern dhcp serve --help` shows the options");
+            2
+        }
+    }
+}
+
+fn serve(options: Options, engine: Engine) -> Result<(), String> {
+    let words = |error: &dyn Display| error.to_string();
+    postern_gate::put_right();
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(FILES.min(hard)), hard);
+    }
+    let places = Places::find().map_err(|error| words(&error))?;
+    let store = store::Store::open(&places.library)?;
+    let home = namespace::Home::open()?;
+    let listener = listen::open(&options)?;
+    // Each is forked before this process has anything of a lease, and while it has one thread.
+    let mut runners = Vec::new();
+    for _ in 0..RUNNERS {
+        let runner = steps::Runner::start(engine, &places.state);
+        runners.push(runner.map_err(|error| format!("no process for steps can be started: {error}"))?);
+    }
+    let opener = opener::Opener::start(listener.own)
+        .map_err(|error| format!("no process can be started that opens namespaces: {error}"))?;
+    let mut stops = SigSet::empty();
+    stops.add(Signal::SIGTERM);
+    stops.add(Signal::SIGINT);
+    stops.thread_block().map_err(|errno| words(&errno))?;
+    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+    let signals = SignalFd::with_flags(&stops, flags).map_err(|errno| words(&errno))?;
+    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)
+        .map_err(|errno| words(&errno))?;
+    let _ = prctl::set_name(c"dhcp service");
+    forget_environment();
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    confine::service(store.path(), &places.logs)
+        .map_err(|error| format!("the service cannot confine itself: {error}"))?;
+    let mut service = service::Service::new(options, home, opener, store, places.logs, runners)?;
+    let ended = service.run(&listener.socket, &signals, &timer);
+    drop(listener.socket);
+    service.end();
+    ended
+}

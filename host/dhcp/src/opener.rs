@@ -1,0 +1,184 @@
+//! The process that opens namespaces by their paths. The service itself can open no file but its own: a path of a
+//! namespace may be anywhere, and one below `/proc/PID` needs rights over that process.
+//!
+//! When the service has ended, this process removes its socket and its file with the process ID.
+#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
+
+use crate::confine;
+use crate::namespace::{Identity, identity};
+use crate::steps::outlive_signals;
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, Shutdown, SockFlag, SockType, recv, recvmsg, send,
+    sendmsg, shutdown, socketpair,
+};
+use nix::sys::stat::lstat;
+use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid, fork, unlink};
+use postern_confine::close_all_but;
+use postern_kernel::{Namespace, OpenError};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+
+/// The longest path, as the kernel's.
+const LONGEST: usize = 4096;
+
+/// The answer with a descriptor.
+const OPENED: &[u8] = b"opened";
+/// The answer for a path that leads nowhere.
+const GONE: &[u8] = b"gone";
+
+/// Why a namespace was not opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotOpened {
+    /// The path leads nowhere.
+    Gone,
+    /// Another reason, in words.
+    Refused(String),
+}
+
+/// A file that belongs to the service, and goes with it.
+#[derive(Clone, Debug)]
+pub struct Own {
+    path: PathBuf,
+    identity: Identity,
+}
+
+impl Own {
+    /// Remembers a file by its inode: another service may have put its own there later.
+    pub fn new(path: PathBuf) -> Option<Self> {
+        let stat = lstat(&path).ok()?;
+        Some(Self { path, identity: Identity { device: stat.st_dev, inode: stat.st_ino } })
+    }
+
+    fn remove(&self) {
+        let still = lstat(&self.path)
+            .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (self.identity.device, self.identity.inode));
+        if still {
+            let _ = unlink(&self.path);
+        }
+    }
+}
+
+/// The process, seen from the service.
+#[derive(Debug)]
+pub struct Opener {
+    socket: OwnedFd,
+    pid: Pid,
+}
+
+impl Opener {
+    /// Forks the process. The calling one must have a single thread.
+    ///
+    /// # Errors
+    /// The kernel gives no process or no socket.
+    pub fn start(own: Vec<Own>) -> Result<Self, String> {
+        let words = |errno: Errno| errno.desc().to_owned();
+        let (ours, theirs) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(words)?;
+        // SAFETY: the process has one thread, and the child never returns.
+        match unsafe { fork() }.map_err(words)? {
+            ForkResult::Parent { child } => Ok(Self { socket: ours, pid: child }),
+            ForkResult::Child => {
+                drop(ours);
+                run(&theirs, &own)
+            }
+        }
+    }
+
+    /// Opens the namespace at `path`.
+    ///
+    /// # Errors
+    /// See [`NotOpened`].
+    pub fn open(&self, path: &str) -> Result<(OwnedFd, Identity), NotOpened> {
+        if path.is_empty() || path.len() > LONGEST {
+            return Err(NotOpened::Gone);
+        }
+        let failed = |errno: Errno| NotOpened::Refused(format!("the process that opens namespaces: {errno}"));
+        send(self.socket.as_raw_fd(), path.as_bytes(), MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
+        let mut words = vec![0; LONGEST];
+        let mut control = nix::cmsg_space!([RawFd; 1]);
+        let mut pieces = [IoSliceMut::new(&mut words)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let message = recvmsg::<()>(self.socket.as_raw_fd(), &mut pieces, Some(&mut control), flags).map_err(failed)?;
+        let length = message.bytes;
+        let descriptors = message.cmsgs().map_err(failed)?.find_map(|control| match control {
+            ControlMessageOwned::ScmRights(descriptors) => descriptors.first().copied(),
+            _ => None,
+        });
+        // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
+        let descriptor = descriptors.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
+        match (words.get(..length).unwrap_or_default(), descriptor) {
+            (OPENED, Some(descriptor)) => {
+                let identity = identity(&descriptor).map_err(failed)?;
+                Ok((descriptor, identity))
+            }
+            (GONE, _) => Err(NotOpened::Gone),
+            (words, _) => Err(NotOpened::Refused(String::from_utf8_lossy(words).into_owned())),
+        }
+    }
+
+    /// Ends the process, and waits until it has removed what belongs to the service.
+    pub fn end(self) {
+        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
+        drop(self.socket);
+        let _ = waitpid(self.pid, None);
+    }
+}
+
+fn run(socket: &OwnedFd, own: &[Own]) -> ! {
+    let prepared = prepare(socket);
+    if let Err(error) = &prepared {
+        postern_gate::say!("postern dhcp: the process that opens namespaces cannot be confined: {error}");
+    }
+    let mut path = vec![0; LONGEST];
+    while prepared.is_ok() {
+        match recv(socket.as_raw_fd(), &mut path, MsgFlags::empty()) {
+            Err(Errno::EINTR) => {}
+            Ok(0) | Err(_) => break,
+            Ok(length) => {
+                let path = String::from_utf8_lossy(path.get(..length).unwrap_or_default()).into_owned();
+                if answer(socket, &path).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    own.iter().for_each(Own::remove);
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(0) }
+}
+
+fn prepare(socket: &OwnedFd) -> Result<(), String> {
+    close_all_but(&[0, 1, 2, socket.as_raw_fd()]).map_err(|error| error.to_string())?;
+    outlive_signals();
+    let _ = prctl::set_name(c"dhcp namespaces");
+    confine::opener().map_err(|error| error.to_string())
+}
+
+/// Opens, and answers.
+fn answer(socket: &OwnedFd, path: &str) -> nix::Result<()> {
+    let opened = Namespace::open(path).and_then(|namespace| {
+        // A path below /proc may lead to any file; only a namespace is handed out.
+        match fstatfs(namespace.fd()) {
+            Ok(status) if status.filesystem_type() == NSFS_MAGIC => Ok(namespace),
+            _ => Err(OpenError::NotNamespace { path: path.to_owned(), magic: 0 }),
+        }
+    });
+    let to = socket.as_raw_fd();
+    match opened {
+        Ok(namespace) => {
+            let descriptors = [namespace.fd().as_raw_fd()];
+            let rights = [ControlMessage::ScmRights(&descriptors)];
+            sendmsg::<()>(to, &[IoSlice::new(OPENED)], &rights, MsgFlags::MSG_NOSIGNAL, None).map(drop)
+        }
+        Err(OpenError::NotExist { .. }) => send(to, GONE, MsgFlags::MSG_NOSIGNAL).map(drop),
+        Err(error) => {
+            let words: String = error.to_string().chars().take(1000).collect();
+            send(to, words.as_bytes(), MsgFlags::MSG_NOSIGNAL).map(drop)
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The command line: the native daemon's flags, so that a unit file for it works unchanged.
+
+use postern_dhcp::Timeouts;
+use postern_dhcp_channel::DEFAULT_SOCKET;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The settings of the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `-pidfile`.
+    pub pidfile: Option<PathBuf>,
+    /// `-hostprefix`: goes in front of the socket's path, and of each namespace's path.
+    pub host_prefix: String,
+    /// `-socketpath`.
+    pub socket: PathBuf,
+    /// `-broadcast`: servers are asked to broadcast their answers.
+    pub broadcast: bool,
+    /// `-timeout`, `-resendmax`, `-resendtimeout`.
+    pub timeouts: Timeouts,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            pidfile: None,
+            host_prefix: String::new(),
+            socket: DEFAULT_SOCKET.into(),
+            broadcast: false,
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+usage: postern dhcp serve [OPTIONS]
+
+Keeps DHCP leases alive, for the plugin \"dhcp\". Runs until SIGTERM. Under
+systemd it takes the socket that it is given (postern-dhcp.socket).
+
+  --socketpath PATH      the socket (/run/cni/dhcp.sock)
+  --pidfile PATH         write the process ID there
+  --hostprefix PATH      where the node's files are: goes in front of the
+                         socket's path and of the paths of namespaces
+  --broadcast            servers shall broadcast their answers
+  --timeout TIME         wait for an answer (10s)
+  --resendmax TIME       longest wait before a packet is sent again (62s)
+  --resendtimeout TIME   longest time to get a lease (3m28s)
+
+The options may have one dash, as those of the native daemon, and `=`.
+";
+
+/// What a command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The service.
+    Serve(Options),
+    /// The text about its options.
+    Help,
+}
+
+/// Reads the arguments behind the program's name. `serve` and `daemon` may come first.
+///
+/// # Errors
+/// The words for an option that is not known, or whose value makes no sense.
+pub fn parse(arguments: &[String]) -> Result<Wanted, String> {
+    let mut options = Options::default();
+    let mut rest = arguments.iter().enumerate();
+    while let Some((at, argument)) = rest.next() {
+        if at == 0 && (argument == "serve" || argument == "daemon") {
+            continue;
+        }
+        let flag = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
+        let flag = flag.ok_or_else(|| format!("\"{argument}\" is no option"))?;
+        let (name, given) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value.to_owned())));
+        match name {
+            "h" | "help" => return Ok(Wanted::Help),
+            "broadcast" => {
+                options.broadcast = match given.as_deref() {
+                    None | Some("true" | "1" | "t" | "T" | "TRUE" | "True") => true,
+                    Some("false" | "0" | "f" | "F" | "FALSE" | "False") => false,
+                    Some(other) => return Err(format!("-broadcast is true or false, and not \"{other}\"")),
+                };
+                continue;
+            }
+            _ => {}
+        }
+        let is_known =
+            matches!(name, "pidfile" | "hostprefix" | "socketpath" | "timeout" | "resendmax" | "resendtimeout");
+        if !is_known {
+            return Err(format!("there is no option -{name}"));
+        }
+        let value = match given {
+            Some(value) => value,
+            None => rest.next().map(|(_, value)| value.clone()).ok_or_else(|| format!("-{name} needs a value"))?,
+        };
+        let time = || {
+            let time = duration(&value).filter(|time| !time.is_zero());
+            let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
+            time.ok_or_else(|| format!("-{name} is a time such as 10s or 3m28s, and not \"{value}\""))
+        };
+        match name {
+            "pidfile" => options.pidfile = Some(absolute(name, &value)?).filter(|path| path.as_os_str() != ""),
+            "hostprefix" => options.host_prefix = value,
+            "socketpath" => options.socket = value.into(),
+            "timeout" => options.timeouts.request_ms = time()?,
+            "resendmax" => options.timeouts.resend_max_ms = time()?,
+            _ => options.timeouts.resend_ms = time()?,
+        }
+    }
+    let socket = format!("{}{}", options.host_prefix, options.socket.display());
+    options.socket = absolute("socketpath", &socket)?;
+    Ok(Wanted::Serve(options))
+}
+
+fn absolute(name: &str, value: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(value);
+    if value.is_empty() || path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(format!("-{name} is an absolute path, and not \"{value}\""))
+    }
+}
+
+/// Reads a duration as Go writes it: numbers with units, such as `1m30s` or `1.5s`.
+fn duration(text: &str) -> Option<Duration> {
+    let (mut rest, mut sum) = (text, Duration::ZERO);
+    while !rest.is_empty() {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let (number, after) = rest.split_at(end);
+        let unit_end = after.find(|letter: char| letter.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "\u{b5}s" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+        sum = sum.checked_add(part)?;
+        rest = after;
+    }
+    (!text.is_empty()).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Options, String> {
+        let arguments: Vec<String> = line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        parse(&arguments).map(|wanted| match wanted {
+            Wanted::Serve(options) => options,
+            Wanted::Help => panic!("help"),
+        })
+    }
+
+    /// The flags of the native daemon, in each form that Go takes.
+    #[test]
+    fn the_flags_of_the_native_daemon() {
+        assert_eq!(read("").unwrap(), Options::default());
+        assert_eq!(read("daemon").unwrap(), Options::default());
+        let options = read(
+            "daemon -pidfile /run/dhcp.pid --hostprefix=/host -socketpath /run/x.sock -broadcast=true -timeout 5s \
+             --resendmax 1m2s -resendtimeout=500ms",
+        )
+        .unwrap();
+        assert_eq!(options.pidfile, Some("/run/dhcp.pid".into()));
+        assert_eq!(options.socket, PathBuf::from("/host/run/x.sock"));
+        assert_eq!(options.host_prefix, "/host");
+        assert!(options.broadcast);
+        assert_eq!(options.timeouts, Timeouts { request_ms: 5000, resend_max_ms: 62_000, resend_ms: 500 });
+        assert_eq!(read("-pidfile=").unwrap().pidfile, None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (line, words) in [
+            ("-pidfile run.pid", "-pidfile is an absolute path"),
+            ("-socketpath x", "-socketpath is an absolute path"),
+            ("-timeout 5", "-timeout is a time"),
+            ("-timeout 0s", "-timeout is a time"),
+            ("-timeout", "-timeout needs a value"),
+            ("-broadcast=perhaps", "-broadcast is true or false"),
+            ("-nonsense 1", "there is no option -nonsense"),
+            ("serve serve", "\"serve\" is no option"),
+        ] {
+            assert!(read(line).unwrap_err().contains(words), "{line}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Packet sockets on one link (packet(7)): one for DHCP, one for ARP. A filter in the kernel lets only those frames in
+//! that can be an answer to this client.
+#![allow(unsafe_code, reason = "bind(2), setsockopt(2) and recvmsg(2) with structures that nix lacks")]
+
+use crate::frame::Mac;
+use libc::{
+    BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET, BPF_W, c_int,
+    sock_filter, sock_fprog,
+};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, send, socket};
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The room for a frame: the longest headers, and the longest payload that is read.
+const ROOM: usize = 14 + 60 + 8 + crate::frame::LONGEST_RECEIVED;
+
+/// The bytes of frames that may wait. A flood fills it, and costs no more memory.
+const WAITING: c_int = 64 << 10;
+
+/// A socket on one link.
+#[derive(Debug)]
+pub struct PacketSocket(OwnedFd);
+
+/// A frame that came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// False if the sender is on this machine and the checksum was left to the hardware.
+    pub is_summed: bool,
+}
+
+impl PacketSocket {
+    /// Opens a socket for answers to the client of that hardware address, on the link of that index in the calling
+    /// thread's namespace.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such link; `ENETDOWN` if it is down; those of socket(2).
+    pub fn dhcp(index: u32, mac: Mac) -> nix::Result<Self> {
+        let [a, b, c, d, e, f] = mac;
+        let (high, low) = (u32::from_be_bytes([a, b, c, d]), u32::from(u16::from_be_bytes([e, f])));
+        // Distances to the last instruction, which drops the frame.
+        let program = [
+            load(BPF_H | BPF_ABS, 12),
+            unless_equal(0x0800, 14),
+            load(BPF_B | BPF_ABS, 23),
+            unless_equal(17, 12),
+            load(BPF_H | BPF_ABS, 20),
+            // More fragments, or not the first one.
+            filter(BPF_JMP | BPF_JSET | BPF_K, 10, 0, 0x3fff),
+            // The length of the IP header.
+            filter(BPF_LDX | BPF_B | BPF_MSH, 0, 0, 14),
+            load(BPF_H | BPF_IND, 16),
+            unless_equal(68, 7),
+            // An answer, for this hardware address.
+            load(BPF_B | BPF_IND, 22),
+            unless_equal(2, 5),
+            load(BPF_W | BPF_IND, 50),
+            unless_equal(high, 3),
+            load(BPF_H | BPF_IND, 54),
+            unless_equal(low, 1),
+            filter(BPF_RET | BPF_K, 0, 0, ROOM as u32),
+            filter(BPF_RET | BPF_K, 0, 0, 0),
+        ];
+        Self::open(index, libc::ETH_P_IP, &program)
+    }
+
+    /// Opens a socket for ARP on that link.
+    ///
+    /// # Errors
+    /// As [`PacketSocket::dhcp`].
+    pub fn arp(index: u32) -> nix::Result<Self> {
+        Self::open(index, libc::ETH_P_ARP, &[filter(BPF_RET | BPF_K, 0, 0, 64)])
+    }
+
+    fn open(index: u32, protocol: c_int, program: &[sock_filter]) -> nix::Result<Self> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        // Without a protocol nothing comes in before the filter is there.
+        let descriptor = socket(AddressFamily::Packet, SockType::Raw, flags, None::<SockProtocol>)?;
+        let mut program = program.to_vec();
+        let filter = sock_fprog { len: u16::try_from(program.len()).unwrap_or(0), filter: program.as_mut_ptr() };
+        set(&descriptor, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
+        set(&descriptor, libc::SOL_SOCKET, libc::SO_RCVBUF, &WAITING)?;
+        set(&descriptor, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
+        // SAFETY: all-zero bytes are a valid value of this structure of numbers.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (protocol as u16).to_be();
+        address.sll_ifindex = i32::try_from(index).map_err(|_| Errno::ENODEV)?;
+        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address is alive and as long as it says.
+        let bound = unsafe { libc::bind(descriptor.as_raw_fd(), (&raw const address).cast(), length) };
+        Errno::result(bound)?;
+        Ok(Self(descriptor))
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// `ENETDOWN` if the link is down; `ENXIO` if it is gone; `EAGAIN` if its queue is full.
+    pub fn send(&self, frame: &[u8]) -> nix::Result<()> {
+        send(self.0.as_raw_fd(), frame, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).map(drop)
+    }
+
+    /// Returns the next frame that waits; `None` if there is none.
+    ///
+    /// # Errors
+    /// `ENETDOWN` if the link was set down or is gone.
+    pub fn receive(&self) -> nix::Result<Option<Frame>> {
+        let mut bytes = vec![0; ROOM];
+        let mut control = [0u64; 16];
+        let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // SAFETY: all-zero bytes are a valid value of this structure of numbers and null pointers.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control);
+        // SAFETY: the buffers are alive and as long as they say.
+        let read = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        let read = match Errno::result(read) {
+            Ok(read) => usize::try_from(read).unwrap_or(0),
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        bytes.truncate(read);
+        Ok(Some(Frame { bytes, is_summed: status(&message) & libc::TP_STATUS_CSUMNOTREADY == 0 }))
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Returns the status of a frame (packet(7), `PACKET_AUXDATA`).
+fn status(message: &libc::msghdr) -> u32 {
+    // SAFETY: the kernel has filled the header, and its control messages are in a buffer that is alive.
+    let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !control.is_null() {
+        // SAFETY: the macros return headers inside of the buffer, or null.
+        let header = unsafe { *control };
+        if (header.cmsg_level, header.cmsg_type) == (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+            // SAFETY: the kernel writes this structure behind such a header; it need not be aligned.
+            let data: libc::tpacket_auxdata =
+                unsafe { libc::CMSG_DATA(control).cast::<libc::tpacket_auxdata>().read_unaligned() };
+            return data.tp_status;
+        }
+        // SAFETY: as above.
+        control = unsafe { libc::CMSG_NXTHDR(message, control) };
+    }
+    0
+}
+
+fn set<T>(descriptor: &OwnedFd, level: c_int, option: c_int, value: &T) -> nix::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value is alive and as long as it says; what a filter points to is alive too.
+    let result =
+        unsafe { libc::setsockopt(descriptor.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length) };
+    Errno::result(result).map(drop)
+}
+
+fn load(how: u32, at: u32) -> sock_filter {
+    filter(BPF_LD | how, 0, 0, at)
+}
+
+/// Skips so many instructions if the loaded value is another.
+fn unless_equal(value: u32, skipped: u8) -> sock_filter {
+    filter(BPF_JMP | BPF_JEQ | BPF_K, 0, skipped, value)
+}
+
+fn filter(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt, jf, k }
+}

@@ -1,0 +1,205 @@
+//! The checks of a payload that a guest wants to send: it must be DHCP of this client, and nothing else.
+
+use crate::frame::Mac;
+use std::net::Ipv4Addr;
+
+/// The longest payload that is sent, in bytes: it fits into one frame.
+pub const LONGEST: usize = 1400;
+
+const REQUEST: u8 = 1;
+const ETHERNET: [u8; 2] = [1, 6];
+const COOKIE: [u8; 4] = [99, 130, 83, 99];
+/// The place of the first option.
+const OPTIONS: usize = 240;
+
+const PAD: u8 = 0;
+const END: u8 = 255;
+const OVERLOAD: u8 = 52;
+const MESSAGE_TYPE: u8 = 53;
+const CLIENT_ID: u8 = 61;
+const RELAY: u8 = 82;
+
+/// What the lease's messages must say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client<'a> {
+    /// The hardware address of the link.
+    pub mac: Mac,
+    /// The value of option 61.
+    pub id: &'a [u8],
+    /// The address of the lease, if there is one.
+    pub address: Option<Ipv4Addr>,
+}
+
+/// What a payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The address that the client says it has; unspecified for none.
+    pub from: Ipv4Addr,
+}
+
+/// Checks a payload.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(payload: &[u8], client: &Client<'_>) -> Result<Checked, &'static str> {
+    if payload.len() > LONGEST {
+        return Err("it is longer than a frame may be");
+    }
+    let (fixed, options) = payload.split_at_checked(OPTIONS).ok_or("it is shorter than a message is")?;
+    let field = |at: usize, length: usize| fixed.get(at..at + length).unwrap_or_default();
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    if field(0, 1) != [REQUEST] || field(236, 4) != COOKIE {
+        return Err("it is no message of a DHCP client");
+    }
+    if field(1, 2) != ETHERNET || field(28, 6) != client.mac || !is_zero(field(34, 10)) {
+        return Err("it has another hardware address than the link");
+    }
+    if !is_zero(field(3, 1)) || !is_zero(field(24, 4)) {
+        return Err("it says that it came over a relay");
+    }
+    if !is_zero(field(16, 8)) || !is_zero(field(44, 192)) {
+        return Err("it has an answer's fields");
+    }
+    let from = <[u8; 4]>::try_from(field(12, 4)).map(Ipv4Addr::from).map_err(|_| "it is shorter than a message is")?;
+    if !from.is_unspecified() && Some(from) != client.address {
+        return Err("it names an address that is not this lease's");
+    }
+    check_options(options, client)?;
+    Ok(Checked { from })
+}
+
+fn check_options(options: &[u8], client: &Client<'_>) -> Result<(), &'static str> {
+    let (mut rest, mut kinds, mut ids) = (options, 0, 0);
+    loop {
+        let (code, after) = rest.split_first().ok_or("its options have no end")?;
+        match *code {
+            PAD => {
+                rest = after;
+                continue;
+            }
+            END if after.iter().all(|byte| *byte == PAD) => break,
+            END => return Err("it has bytes behind its options"),
+            _ => {}
+        }
+        let (length, after) = after.split_first().ok_or("an option has no length")?;
+        let (value, after) = after.split_at_checked(usize::from(*length)).ok_or("an option is cut off")?;
+        match *code {
+            // DISCOVER, REQUEST, DECLINE, RELEASE and INFORM are a client's.
+            MESSAGE_TYPE if matches!(value, [1 | 3 | 4 | 7 | 8]) => kinds += 1,
+            MESSAGE_TYPE => return Err("it is not of a client's type"),
+            CLIENT_ID if value == client.id => ids += 1,
+            CLIENT_ID => return Err("it has another client's identifier"),
+            OVERLOAD | RELAY => return Err("it has an option that a client does not send"),
+            _ => {}
+        }
+        rest = after;
+    }
+    match (kinds, ids) {
+        (1, 1) => Ok(()),
+        (_, 1) => Err("it has no type, or two"),
+        _ => Err("it has no identifier, or two"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: Mac = [2, 0, 0, 0, 0, 1];
+    const OWN: Client<'_> = Client { mac: MAC, id: b"\0c1/n/eth0", address: Some(Ipv4Addr::new(10, 5, 0, 7)) };
+
+    fn message(options: &[(u8, &[u8])]) -> Vec<u8> {
+        let mut message = vec![0; OPTIONS];
+        message[..3].copy_from_slice(&[1, 1, 6]);
+        message[4..8].copy_from_slice(&[9, 9, 9, 9]);
+        message[28..34].copy_from_slice(&MAC);
+        message[236..240].copy_from_slice(&COOKIE);
+        for (code, value) in options {
+            message.extend([*code, value.len() as u8]);
+            message.extend(*value);
+        }
+        message.push(END);
+        message.resize(message.len().max(300), 0);
+        message
+    }
+
+    fn discover() -> Vec<u8> {
+        message(&[(53, &[1]), (61, OWN.id), (55, &[1, 3])])
+    }
+
+    #[test]
+    fn a_clients_messages_pass() {
+        for kind in [1, 3, 4, 7, 8] {
+            let payload = message(&[(53, &[kind]), (61, OWN.id), (50, &[10, 5, 0, 7])]);
+            assert_eq!(check(&payload, &OWN), Ok(Checked { from: Ipv4Addr::UNSPECIFIED }), "{kind}");
+        }
+        let mut renewal = discover();
+        renewal[12..16].copy_from_slice(&[10, 5, 0, 7]);
+        assert_eq!(check(&renewal, &OWN), Ok(Checked { from: Ipv4Addr::new(10, 5, 0, 7) }));
+    }
+
+    #[test]
+    fn nothing_else_does() {
+        let spoilt = |at: usize, value: u8| {
+            let mut payload = discover();
+            payload[at] = value;
+            payload
+        };
+        let cases: Vec<(&str, Vec<u8>)> = vec![
+            ("an answer", spoilt(0, 2)),
+            ("another kind of hardware", spoilt(1, 6)),
+            ("a longer hardware address", spoilt(2, 16)),
+            ("a hop", spoilt(3, 1)),
+            ("another address of its own", spoilt(15, 9)),
+            ("an offered address", spoilt(16, 10)),
+            ("a server", spoilt(20, 10)),
+            ("a relay", spoilt(24, 10)),
+            ("another's hardware address", spoilt(33, 9)),
+            ("more hardware address", spoilt(34, 9)),
+            ("a server's name", spoilt(44, b'x')),
+            ("a file", spoilt(108, b'x')),
+            ("no cookie", spoilt(236, 0)),
+            ("no options", discover()[..OPTIONS].to_vec()),
+            ("less than a message", discover()[..100].to_vec()),
+            ("nothing", Vec::new()),
+            ("an offer", message(&[(53, &[2]), (61, OWN.id)])),
+            ("a type of two bytes", message(&[(53, &[1, 1]), (61, OWN.id)])),
+            ("two types", message(&[(53, &[1]), (53, &[3]), (61, OWN.id)])),
+            ("no type", message(&[(61, OWN.id)])),
+            ("no identifier", message(&[(53, &[1])])),
+            ("two identifiers", message(&[(53, &[1]), (61, OWN.id), (61, OWN.id)])),
+            ("another's identifier", message(&[(53, &[1]), (61, b"\0c2/n/eth0")])),
+            ("options elsewhere", message(&[(53, &[1]), (61, OWN.id), (52, &[3])])),
+            ("a relay's option", message(&[(53, &[1]), (61, OWN.id), (82, &[1])])),
+            ("bytes behind the end", {
+                let mut payload = discover();
+                payload.push(1);
+                payload
+            }),
+            ("an option that is cut off", {
+                let mut payload = discover();
+                payload.truncate(OPTIONS + 5);
+                payload
+            }),
+            (
+                "too long",
+                message(&[
+                    (53, &[1]),
+                    (61, OWN.id),
+                    (1, &[0; 250]),
+                    (2, &[0; 250]),
+                    (3, &[0; 250]),
+                    (4, &[0; 250]),
+                    (5, &[0; 250]),
+                ]),
+            ),
+        ];
+        for (what, payload) in cases {
+            assert!(check(&payload, &OWN).is_err(), "{what}");
+        }
+        let nobody = Client { address: None, ..OWN };
+        let mut renewal = discover();
+        renewal[12..16].copy_from_slice(&[10, 5, 0, 7]);
+        assert!(check(&renewal, &nobody).is_err(), "an address without a lease");
+    }
+}

@@ -1,0 +1,289 @@
+//! The service: one thread that waits for connections, frames, timers and the ends of steps.
+
+use crate::clock;
+use crate::connections::{Connection, Id};
+use crate::lease::{Entry, Phase};
+use crate::namespace::{Home, Identity};
+use crate::opener::{NotOpened, Opener};
+use crate::options::Options;
+use crate::steps::Runner;
+use crate::store::Store;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signalfd::SignalFd;
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{Expiration, TimerFd, TimerSetTimeFlags};
+use postern_dhcp_channel::Answer;
+use postern_gate::audit::Audit;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The most connections.
+const MOST_CONNECTIONS: usize = 1024;
+
+/// What the service has.
+#[derive(Debug)]
+pub struct Service {
+    /// The command line.
+    pub options: Options,
+    /// Its own namespace.
+    pub home: Home,
+    /// What opens namespaces.
+    pub opener: Opener,
+    /// The files of leases.
+    pub store: Store,
+    /// The directory of the audit log.
+    pub logs: PathBuf,
+    /// The leases, by the names of their files.
+    pub leases: BTreeMap<String, Entry>,
+    /// What runs steps, and the lease whose step it runs.
+    pub runners: Vec<(Runner, Option<String>)>,
+    connections: BTreeMap<Id, Connection>,
+    next_id: u64,
+}
+
+/// What a descriptor that can be read belongs to.
+enum Source {
+    Listener,
+    Signals,
+    Timer,
+    Connection(Id),
+    Runner(usize),
+    Packets(String),
+    Probe(String),
+}
+
+impl Service {
+    /// Makes the service, and reads its leases.
+    ///
+    /// # Errors
+    /// The leases can't be listed.
+    pub fn new(
+        options: Options,
+        home: Home,
+        opener: Opener,
+        store: Store,
+        logs: PathBuf,
+        runners: Vec<Runner>,
+    ) -> Result<Self, String> {
+        let mut service = Self {
+            options,
+            home,
+            opener,
+            store,
+            logs,
+            leases: BTreeMap::new(),
+            runners: runners.into_iter().map(|runner| (runner, None)).collect(),
+            connections: BTreeMap::new(),
+            next_id: 0,
+        };
+        let loaded = service.store.load().map_err(|error| format!("cannot list the leases: {error}"))?;
+        for one in loaded {
+            let entry = Entry::of_file(one.kept, one.is_of_before);
+            let key = crate::store::name(&entry.attachment);
+            let is_gone = !one.is_of_before && service.find_namespace(&entry) == Err(NotOpened::Gone);
+            if is_gone {
+                service.forget(&entry);
+            } else {
+                service.leases.insert(key, entry);
+            }
+        }
+        Ok(service)
+    }
+
+    /// Serves until a signal says to stop.
+    ///
+    /// # Errors
+    /// The kernel fails, or a process of the service has ended.
+    pub fn run(&mut self, listener: &OwnedFd, signals: &SignalFd, timer: &TimerFd) -> Result<(), String> {
+        let words = |errno: nix::errno::Errno| errno.desc().to_owned();
+        loop {
+            self.begin_steps()?;
+            self.set(timer).map_err(words)?;
+            let ready = {
+                let mut sources = Vec::new();
+                let mut waits = Vec::new();
+                let mut wait = |source, descriptor, flags| {
+                    sources.push(source);
+                    waits.push(PollFd::new(descriptor, flags));
+                };
+                let input = PollFlags::POLLIN;
+                wait(Source::Signals, signals.as_fd(), input);
+                wait(Source::Timer, timer.as_fd(), input);
+                if self.connections.len() < MOST_CONNECTIONS {
+                    wait(Source::Listener, listener.as_fd(), input);
+                }
+                for connection in self.connections.values() {
+                    let flags = if connection.wants_to_write() { input | PollFlags::POLLOUT } else { input };
+                    wait(Source::Connection(connection.id), connection.fd(), flags);
+                }
+                // An idle one that can be read has ended.
+                for (at, (runner, _)) in self.runners.iter().enumerate() {
+                    wait(Source::Runner(at), runner.as_fd(), input);
+                }
+                for (key, entry) in &self.leases {
+                    if let Some(open) = &entry.open {
+                        wait(Source::Packets(key.clone()), open.packets.as_fd(), input);
+                    }
+                    if let Phase::Probing(probe) = &entry.phase {
+                        wait(Source::Probe(key.clone()), probe.socket.as_fd(), input);
+                    }
+                }
+                match poll(&mut waits, PollTimeout::NONE) {
+                    Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                    Err(errno) => return Err(words(errno)),
+                }
+                let ready: Vec<bool> = waits.iter().map(|wait| wait.any() == Some(true)).collect();
+                sources.into_iter().zip(ready).filter_map(|(source, ready)| ready.then_some(source)).collect::<Vec<_>>()
+            };
+            for source in ready {
+                match source {
+                    Source::Signals => return Ok(()),
+                    Source::Timer => drop(nix::unistd::read(timer.as_fd(), &mut [0; 8])),
+                    Source::Listener => self.accept(listener),
+                    Source::Connection(id) => self.hear(id),
+                    Source::Runner(at) => self.end_step(at)?,
+                    Source::Packets(key) => self.take_packets(&key),
+                    Source::Probe(key) => self.take_arp(&key),
+                }
+            }
+            self.keep_time();
+            self.speak();
+        }
+    }
+
+    /// Sets the timer to the next time at which something has to be done.
+    fn set(&self, timer: &TimerFd) -> nix::Result<()> {
+        let leases = self.leases.values().filter_map(Entry::deadline);
+        let connections = self.connections.values().filter_map(Connection::closes_at);
+        match leases.chain(connections).min() {
+            None => timer.unset(),
+            Some(at) => {
+                // A time that has passed is now, and zero would be never.
+                let left = at.saturating_sub(clock::since_boot()).max(1);
+                let left = TimeSpec::from_duration(Duration::from_millis(left));
+                timer.set(Expiration::OneShot(left), TimerSetTimeFlags::empty())
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: &OwnedFd) {
+        let id = Id(self.next_id);
+        self.next_id += 1;
+        if let Some(connection) = Connection::accept(listener, id, clock::since_boot()) {
+            self.connections.insert(id, connection);
+        }
+    }
+
+    /// Reads what a client says, and answers what can be answered.
+    fn hear(&mut self, id: Id) {
+        let now = clock::since_boot();
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let is_there = connection.read(now);
+        // What was said before it went is not done: nobody would hear the answer. A release is done all the same.
+        loop {
+            let Some(connection) = self.connections.get_mut(&id) else { return };
+            match connection.question() {
+                Ok(Some(question)) => {
+                    if let Some(answer) = self.ask(id, question)
+                        && let Some(connection) = self.connections.get_mut(&id)
+                    {
+                        connection.answer(&answer);
+                    }
+                }
+                Ok(None) => break,
+                Err(()) => return self.part(id),
+            }
+        }
+        if !is_there {
+            self.part(id);
+        }
+    }
+
+    /// Ends a connection. Who waits for a lease and is gone gets none.
+    fn part(&mut self, id: Id) {
+        self.connections.remove(&id);
+        let waiting: Vec<String> =
+            self.leases.iter().filter(|(_, entry)| entry.acquirer == Some(id)).map(|(key, _)| key.clone()).collect();
+        for key in waiting {
+            self.abandon(&key);
+        }
+    }
+
+    /// Writes answers, and closes connections that are silent for long.
+    fn speak(&mut self) {
+        let now = clock::since_boot();
+        let mut gone = Vec::new();
+        for connection in self.connections.values_mut() {
+            if !connection.write() || connection.closes_at().is_some_and(|at| at <= now) {
+                gone.push(connection.id);
+            }
+        }
+        for id in gone {
+            self.part(id);
+        }
+    }
+
+    /// Answers somebody who waits. False if they have gone.
+    pub fn tell(&mut self, id: Id, answer: &Answer) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        connection.answer(answer);
+        connection.write()
+    }
+
+    /// Opens the namespace of a lease, if it is still the one that it was.
+    ///
+    /// # Errors
+    /// [`NotOpened::Gone`] if the path leads to none, or to another.
+    pub fn find_namespace(&self, entry: &Entry) -> Result<(), NotOpened> {
+        self.open_namespace(entry).map(drop)
+    }
+
+    /// As [`Service::find_namespace`], and returns it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_namespace(&self, entry: &Entry) -> Result<OwnedFd, NotOpened> {
+        let (namespace, identity) = self.open_path(&entry.attachment.netns)?;
+        if identity == entry.namespace { Ok(namespace) } else { Err(NotOpened::Gone) }
+    }
+
+    /// Opens the namespace at a path of the runtime.
+    ///
+    /// # Errors
+    /// See [`NotOpened`].
+    pub fn open_path(&self, path: &str) -> Result<(OwnedFd, Identity), NotOpened> {
+        if path.is_empty() {
+            return Err(NotOpened::Gone);
+        }
+        self.opener.open(&format!("{}{path}", self.options.host_prefix))
+    }
+
+    /// Notes an act in the audit log.
+    pub fn note(
+        &self,
+        entry: &Entry,
+        operation: &str,
+        object: &impl serde::Serialize,
+        outcome: &Result<(), impl Display>,
+    ) {
+        let names = &entry.attachment;
+        let attachment = format!("{}/{}/{}", names.network, names.container_id, names.ifname);
+        Audit::new(&self.logs, attachment).note_own("DHCP", operation, object, "lease", outcome, Duration::ZERO);
+    }
+
+    /// Removes a lease's file.
+    pub fn forget(&self, entry: &Entry) {
+        if let Err(error) = self.store.remove(&entry.attachment) {
+            postern_gate::say!("postern dhcp: cannot remove a lease's file: {error}");
+        }
+    }
+
+    /// Ends the processes of the service.
+    pub fn end(self) {
+        drop(self.runners);
+        self.opener.end();
+    }
+}

@@ -1,0 +1,148 @@
+//! The processes that run steps of the client. Each is forked before the service gives up its rights. It forks a
+//! sandbox for each step, gives it the step's input, and hands back what the guest prints. An operation of the guest
+//! ends it: nothing is behind the sandbox.
+//!
+//! A guest that hangs is killed at its deadline. Meanwhile the other of these processes serves the other leases.
+#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
+
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::unistd::{ForkResult, fork};
+use postern_confine::{Access, Capability, Files, close_all_but, keep_capabilities};
+use postern_dhcp::{Input, Output};
+use postern_gate::rehearsal::{BadEnd, Launcher, reap, serve};
+use postern_gate::{Engine, places};
+use postern_types::channel::{receive_text, send_text};
+use postern_types::{Limits, OpError, Operation, Reply, Start};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The name of the plugin in the catalog: its component is the client too.
+const PLUGIN: &str = "dhcp";
+
+/// The time for one step. It takes a few milliseconds; a busy machine may need longer.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// The time for such a process to answer: a step, and the proof of changed code.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// A process that runs steps, one after the other.
+#[derive(Debug)]
+pub struct Runner {
+    stream: UnixStream,
+}
+
+impl Runner {
+    /// Forks the process. The calling one must have a single thread.
+    ///
+    /// # Errors
+    /// The kernel gives no process or no socket.
+    pub fn start(engine: Engine, state: &Path) -> Result<Self, String> {
+        let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
+        // SAFETY: the process has one thread, and the child never returns.
+        match unsafe { fork() } {
+            Ok(ForkResult::Parent { .. }) => Ok(Self { stream: ours }),
+            Ok(ForkResult::Child) => {
+                drop(ours);
+                run(&theirs, engine, state)
+            }
+            Err(errno) => Err(errno.desc().to_owned()),
+        }
+    }
+
+    /// Begins a step. It is done when the descriptor can be read.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn begin(&self, input: &Input) -> Result<(), String> {
+        let text = serde_json::to_string(input).map_err(|error| error.to_string())?;
+        send_text(&self.stream, &text, Some(Instant::now() + ANSWER_WITHIN)).map_err(|error| error.to_string())
+    }
+
+    /// Returns what became of the step: the guest's output, or why there is none.
+    ///
+    /// # Errors
+    /// The process has ended, or does not answer.
+    pub fn finish(&self) -> Result<Result<Output, String>, String> {
+        let text = receive_text(&self.stream, Some(Instant::now() + ANSWER_WITHIN));
+        let text = text.map_err(|error| error.to_string())?;
+        serde_json::from_str::<Result<String, String>>(&text).map_err(|error| error.to_string()).map(|answer| {
+            let output = answer?;
+            serde_json::from_str(&output).map_err(|error| format!("printed what makes no sense: {error}"))
+        })
+    }
+}
+
+impl AsFd for Runner {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// The process itself.
+fn run(stream: &UnixStream, engine: Engine, state: &Path) -> ! {
+    let prepared = prepare(stream, state);
+    if let Err(error) = &prepared {
+        postern_gate::say!("postern dhcp: a process for steps cannot be confined: {error}");
+    }
+    while prepared.is_ok() {
+        let Ok(input) = receive_text(stream, None) else { break };
+        let answer = step(engine, state, input);
+        let text = serde_json::to_string(&answer).unwrap_or_default();
+        if send_text(stream, &text, None).is_err() {
+            break;
+        }
+    }
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(0) }
+}
+
+/// Gives up what it takes no part in: all descriptors, and all capabilities but those that a sandbox has to give up
+/// itself, and the one to kill it.
+fn prepare(stream: &UnixStream, state: &Path) -> Result<(), String> {
+    close_all_but(&[0, 1, 2, stream.as_raw_fd()]).map_err(|error| error.to_string())?;
+    outlive_signals();
+    let _ = prctl::set_name(c"dhcp steps");
+    let _ = prctl::set_pdeathsig(Signal::SIGKILL);
+    prctl::set_no_new_privs().map_err(|error| error.to_string())?;
+    let verified = state.join("verified");
+    let _ = postern_state::Dir::make(&verified, 0o700);
+    let mut paths: Vec<(PathBuf, Access)> = ["/usr/local/lib/postern", "/usr/lib/postern", "/etc/postern"]
+        .map(|path| (PathBuf::from(path), Access::Read))
+        .to_vec();
+    paths.extend(places::catalog().ok().map(|catalog| (catalog, Access::Read)));
+    paths.push((verified, Access::Own));
+    let files = Files::new(paths.iter().map(|(path, access)| (path.as_path(), *access)));
+    files.and_then(|files| files.restrict()).map_err(|error| error.to_string())?;
+    let kept = [Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_SETPCAP, Capability::CAP_KILL];
+    keep_capabilities(&kept).map_err(|error| error.to_string())
+}
+
+/// A stop is for the service, which ends these processes when it is done.
+pub fn outlive_signals() {
+    let mut stops = SigSet::empty();
+    stops.add(Signal::SIGTERM);
+    stops.add(Signal::SIGINT);
+    let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stops), None);
+}
+
+/// Runs one step.
+fn step(engine: Engine, state: &Path, input: String) -> Result<String, String> {
+    let mut launcher = Launcher::new(engine);
+    let mut plugin = launcher.take(PLUGIN, state).map_err(|error| error.to_string())?;
+    let limits = Limits { stdout: 4 << 20, ..Limits::default() };
+    let start = Start { env: vec![("CNI_COMMAND".to_owned(), "STEP".to_owned())], stdin: input.into(), limits };
+    let refuse = |operation: &Operation| -> Result<Result<Reply, OpError>, BadEnd> {
+        Err(BadEnd::from(format!("asked for {}, and the client of a lease has no operation", operation.name())))
+    };
+    let ended = serve(PLUGIN, &mut plugin.sandbox, start, Instant::now() + WITHIN, refuse);
+    drop(plugin);
+    reap();
+    match ended {
+        Ok((stdout, 0)) => Ok(stdout),
+        Ok((stdout, status)) => Err(format!("ended with status {status}: {stdout}")),
+        Err(end) => Err(end.of(PLUGIN).to_string()),
+    }
+}
