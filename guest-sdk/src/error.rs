@@ -1,11 +1,9 @@
 //! The error of a plugin.
 
-use postern_cni::code;
+pub use postern_types::DENIED;
+
 use postern_types::{ErrorCode, OpError};
 use std::fmt;
-
-/// The code for a request that policy does not grant. It is one of the codes that a plugin may define (100 and above).
-pub const DENIED: u32 = 110;
 
 /// A failure. If it ends the verb, the runtime reads it. It has the size of one pointer: results pass through many
 /// functions, and few of them are errors.
@@ -32,7 +30,7 @@ impl Error {
 
     /// Makes an error for a plugin that can't serve ADD now, code 50: an answer to STATUS.
     pub fn unavailable(msg: impl Into<String>) -> Self {
-        postern_cni::Error::new(code::PLUGIN_NOT_AVAILABLE, msg).into()
+        postern_cni::Error::new(postern_cni::code::PLUGIN_NOT_AVAILABLE, msg).into()
     }
 
     /// Returns the same error with `context` and a colon before its message.
@@ -69,29 +67,11 @@ impl From<postern_cni::Error> for Error {
     }
 }
 
-/// Converts the host's error. A delegate's error stays unchanged. Every other error has the host's message, which is
-/// the native plugins' text if there is one. Operation, object and way out become its details.
+/// Converts the host's error, as the host itself does ([`postern_types::OpError`]).
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
         let kind = Some(error.code);
-        if let Some(delegate) = error.delegate {
-            let object = postern_cni::Error { code: delegate.code, msg: delegate.msg, details: delegate.details };
-            return Self(Box::new(Inner { object, kind }));
-        }
-        let code = match error.code {
-            ErrorCode::Denied => DENIED,
-            ErrorCode::TryAgain | ErrorCode::Deadline => code::TRY_AGAIN_LATER,
-            ErrorCode::Io => code::IO_FAILURE,
-            _ => code::INTERNAL,
-        };
-        let mut details = error.operation;
-        for (separator, part) in [(" ", error.object), ("; ", error.hint)] {
-            if !details.is_empty() && !part.is_empty() {
-                details.push_str(separator);
-            }
-            details.push_str(&part);
-        }
-        Self(Box::new(Inner { object: postern_cni::Error { code, msg: error.message, details }, kind }))
+        Self(Box::new(Inner { object: error.into(), kind }))
     }
 }
 

@@ -13,6 +13,7 @@ mod node;
 mod paths;
 mod random;
 mod snapshot;
+pub mod tour;
 mod tree;
 mod vocabulary;
 

@@ -1,6 +1,9 @@
 //! GC and STATUS, which the native plugins lack.
 
-use anyhow::{Result, ensure};
+mod common;
+
+use anyhow::{Result, bail, ensure};
+use common::PRIVATE_ETC;
 use postern_tests::{Answer, Call, Node, flat, merge, plugin_bin};
 use serde_json::{Value, json};
 
@@ -65,6 +68,90 @@ fn collects(plugin: &str) -> Result<()> {
     ensure!(left(&node, "net")? == (0, 1, 0, 1), "with an empty list: {:?}", left(&node, "net")?);
     ensure!(left(&node, "other")?.0 == 1, "the other network's lease is gone");
     call(&node, "DEL", "c3", &other)?.success()?;
+    Ok(())
+}
+
+/// The processes that a call forked, its answer, and its lines in the log without what differs from run to run.
+struct Watched {
+    forks: usize,
+    answer: Answer,
+    log: Vec<Value>,
+}
+
+/// Calls GC of bridge under strace.
+fn watched(node: &Node, config: &Value) -> Result<Watched> {
+    node.sh("rm -f /var/log/postern/audit.jsonl")?;
+    let wrapper = ["strace", "-f", "-qq", "-o", "/var/log/trace", "-e", "trace=fork,vfork,clone,clone3"];
+    let call = Call::new(&plugin_bin()?, "bridge", "GC", config.to_string()).attachment("", "", "");
+    let answer = node.call_under(&wrapper.map(str::to_owned), &call)?;
+    let trace = std::fs::read_to_string(node.path("/var/log/trace"))?;
+    let log = node.sh("cat /var/log/postern/audit.jsonl 2>/dev/null || true")?;
+    let line = |line: &str| -> Result<Value> {
+        let mut line: Value = serde_json::from_str(line)?;
+        let Some(keys) = line.as_object_mut() else { bail!("no object: {line}") };
+        keys.retain(|key, _| !matches!(key.as_str(), "time" | "micros"));
+        // Names and addresses are new ones in each ADD.
+        if let Some(request) = keys.get_mut("request") {
+            *request = request.get("effect").or(request.get("op")).cloned().unwrap_or_default();
+        }
+        Ok(line)
+    };
+    // A thread is no process.
+    let forks = trace.lines().filter(|line| line.contains("SIGCHLD") && line.contains("clone")).count();
+    Ok(Watched { forks, answer, log: log.lines().map(line).collect::<Result<_>>()? })
+}
+
+/// The shipped policies leave GC to the host: no sandbox is forked. Everything else is as with the guests: what is
+/// removed, the lines of the log, and the errors.
+#[test]
+fn gc_by_the_host_is_as_by_the_guests() -> Result<()> {
+    let node = Node::new()?;
+    node.sh(PRIVATE_ETC)?;
+    let config = config("bridge", "net", &json!({}));
+    let listed = |valid: &[&str]| {
+        let mut listed = config.clone();
+        let valid: Vec<Value> = valid.iter().map(|id| json!({"containerID": id, "ifname": "eth0"})).collect();
+        merge(&mut listed, &json!({"cni.dev/valid-attachments": valid}));
+        listed
+    };
+    let unreadable = {
+        let mut unreadable = listed(&["c1"]);
+        merge(&mut unreadable, &json!({"dns": 5}));
+        unreadable
+    };
+    let write =
+        |plugin: &str, text: &str| std::fs::write(node.path(format!("/etc/postern/policy/{plugin}.toml")), text);
+    // A policy, the runtime's configuration, and the number of sandboxes that the host forks in either way. A configuration
+    // that can't be read names no IPAM plugin, and a delegate that policy refuses gets no sandbox early.
+    for (policy, given, by_host, by_guests) in [
+        ("", listed(&["c1", "c2"]), 0, 2),
+        ("", listed(&["c1"]), 0, 2),
+        ("withdraw = [\"ipam\"]\n", listed(&["c1"]), 0, 1),
+        ("withdraw = [\"attachments\"]\n", listed(&["c1"]), 0, 2),
+        ("", unreadable, 1, 1),
+    ] {
+        let mut seen = Vec::new();
+        for (collector, sandboxes) in [("host", by_host), ("guest", by_guests)] {
+            let gc = format!("gc = \"{collector}\"\n");
+            write("bridge", "")?;
+            write("host-local", &gc)?;
+            for container in ["c1", "c2"] {
+                node.add_container(container)?;
+                call(&node, "ADD", container, &config)?.success()?;
+            }
+            write("bridge", &format!("{gc}{policy}"))?;
+            let Watched { forks, answer, log } = watched(&node, &given)?;
+            ensure!(forks == sandboxes, "{policy}: GC by the {collector} forked {forks}: {answer:?}");
+            ensure!(by_host > 0 || !log.is_empty(), "{policy}: no line in the log: {answer:?}");
+            seen.push((answer.status, answer.stdout, log, left(&node, "net")?));
+            write("bridge", "")?;
+            for container in ["c1", "c2"] {
+                call(&node, "DEL", container, &config)?.success()?;
+                node.remove_container(container)?;
+            }
+        }
+        ensure!(seen.first() == seen.last(), "{policy}: by the host and by the guests: {seen:#?}");
+    }
     Ok(())
 }
 

@@ -79,6 +79,11 @@ impl NetConf {
         }
     }
 
+    /// True if [`NetConf::parse`] accepts this.
+    pub fn is_readable(raw: &Json) -> bool {
+        Self::read(raw).is_ok()
+    }
+
     /// Checks the form of GC's lists. A plugin skips these lists, so its host must report a wrong one.
     ///
     /// # Errors

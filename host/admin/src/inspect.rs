@@ -30,6 +30,8 @@ struct Report {
     policy: Vec<Grant>,
     /// Capabilities that a policy file withdraws.
     withdrawn: Vec<&'static str>,
+    /// What does the work of the verb GC: `host` or `guest`. `null` without a policy.
+    gc: Option<&'static str>,
     /// CNI versions that the policy is limited to; `null` is all.
     versions: Option<Vec<String>>,
     /// CNI versions that the component named when it was added; `null` for a file, and if it named none.
@@ -110,6 +112,7 @@ fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
             .flat_map(|policy| policy.withdrawn())
             .map(|capability| capability.name())
             .collect(),
+        gc: subject.policy.as_ref().map(|policy| if policy.collects_by_host() { "host" } else { "guest" }),
         versions: subject.policy.as_ref().and_then(|policy| policy.versions().map(<[String]>::to_vec)),
         component_versions: subject.versions.clone(),
         network: network.map(|network| network.label.clone()),
@@ -179,6 +182,9 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
     }
     if let Some(versions) = &report.versions {
         line(&format!("  CNI versions: only {}", versions.join(", ")))?;
+    }
+    if report.gc == Some("host") {
+        line("  GC: the host does it, and starts no guest for it")?;
     }
     for file in files {
         line(&format!("  from {file}"))?;

@@ -13,7 +13,9 @@ use crate::protocol::{del_without_plugin, own_versions, request, supported};
 use crate::session::{Request, Session};
 use crate::status;
 use crate::unrecorded::Part;
-use postern_cni::{Env, Error, Flannel, Json, Lists, Verb, Version, check_version, code, config_version, flannel};
+use postern_cni::{
+    Env, Error, Flannel, Json, Lists, NetConf, Verb, Version, check_version, code, config_version, flannel,
+};
 use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Granted, Policy};
 use postern_types::Capability;
@@ -90,6 +92,10 @@ pub fn begin(
         // An attacker who prepared a state directory could have records in it removed with our privileges.
         None => Places::find().map_err(obstacle)?,
     };
+    // A guest refuses what it can't read, with its own words.
+    if verb == Verb::Gc && !NetConf::is_readable(&raw.0) {
+        launcher.need_sandboxes();
+    }
     let ready = match launcher.take(name, &places.state) {
         Ok(ready) if company.is_some() && is_alone(&ready) => return Ok(Start::Elsewhere),
         Ok(ready) => ready,

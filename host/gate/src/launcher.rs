@@ -6,6 +6,7 @@ use crate::plugin_error::PluginError;
 use crate::process::{Engine, Sandbox};
 use crate::{plugin_file, policies};
 use nix::unistd::Pid;
+use postern_cni::Verb;
 use postern_policy::Policy;
 use std::path::{Path, PathBuf};
 
@@ -22,13 +23,15 @@ pub struct Launcher {
     ready: Vec<(String, Result<Plugin, PluginError>)>,
     /// True if the host has confined itself: no process can be started any more.
     closed: bool,
+    /// True if a plugin gets no process where policy has the host do its work.
+    saves_sandboxes: bool,
 }
 
 /// A plugin with a process that has its code. It must not be given anything to run yet.
 struct Started {
     code: Unverified,
     policy: Policy,
-    sandbox: Sandbox,
+    sandbox: Option<Sandbox>,
 }
 
 /// A plugin that is ready to run.
@@ -36,8 +39,8 @@ struct Started {
 pub struct Plugin {
     /// The plugin's policy.
     pub policy: Policy,
-    /// The process with its code.
-    pub sandbox: Sandbox,
+    /// The process with its code; `None` if the host does its work.
+    pub sandbox: Option<Sandbox>,
     /// SHA-256 of its component, hexadecimal.
     pub digest: String,
     /// The versions of CNI that its component named, see [`Manifest::versions`].
@@ -45,10 +48,21 @@ pub struct Plugin {
 }
 
 impl Launcher {
-    /// Makes a launcher for the catalog of this executable.
+    /// Makes a launcher for the catalog of this executable. Each plugin gets a process.
     pub fn new(engine: Engine) -> Self {
         let catalog = places::catalog().and_then(|catalog| Ok(places::trust(&catalog).map(|()| catalog)?));
-        Self { catalog, engine, warm: Vec::new(), ready: Vec::new(), closed: false }
+        Self { catalog, engine, warm: Vec::new(), ready: Vec::new(), closed: false, saves_sandboxes: false }
+    }
+
+    /// Starts no process for a plugin whose work on this verb the host does.
+    pub fn save_sandboxes(&mut self, verb: Verb) {
+        self.saves_sandboxes = verb == Verb::Gc;
+    }
+
+    /// Starts processes for all plugins from now on. A plugin that was started without one is started again.
+    pub fn need_sandboxes(&mut self) {
+        self.saves_sandboxes = false;
+        self.warm.retain(|(_, started)| started.as_ref().is_ok_and(|started| started.sandbox.is_some()));
     }
 
     /// Makes a launcher for another run of this process.
@@ -59,6 +73,7 @@ impl Launcher {
             warm: Vec::new(),
             ready: Vec::new(),
             closed: self.closed,
+            saves_sandboxes: self.saves_sandboxes,
         }
     }
 
@@ -145,7 +160,7 @@ impl Launcher {
 
     /// Returns the processes of the plugins that are ready.
     pub fn pids(&self) -> Vec<Pid> {
-        self.ready().map(|plugin| plugin.sandbox.pid()).collect()
+        self.ready().filter_map(|plugin| plugin.sandbox.as_ref()).map(Sandbox::pid).collect()
     }
 
     fn ready(&self) -> impl Iterator<Item = &Plugin> {
@@ -190,7 +205,13 @@ impl Launcher {
 
     fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, PluginError> {
         let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
-        let sandbox = Sandbox::start(code.code()?, self.engine.main, code.program()?)?;
+        let start = || Sandbox::start(code.code()?, self.engine.main, code.program()?);
+        if self.saves_sandboxes {
+            let policy = policies::load(catalog, plugin)?;
+            let sandbox = if policy.collects_by_host() { None } else { Some(start()?) };
+            return Ok(Started { code, policy, sandbox });
+        }
+        let sandbox = Some(start()?);
         // The policy is read while the new process maps its code.
         let policy = policies::load(catalog, plugin)?;
         Ok(Started { code, policy, sandbox })

@@ -24,6 +24,7 @@ pub mod capability;
 pub mod catalog;
 mod clock;
 pub mod collect;
+mod collector;
 mod company;
 mod confinement;
 pub mod delegation;
@@ -68,8 +69,6 @@ pub use inherited::{LimitError, put_right};
 pub use places::PlaceError;
 pub use plugin_error::PluginError;
 pub use postern_state::Header;
+pub use postern_types::DENIED;
 pub use process::{ChildMain, Engine};
 pub use program::PROGRAM;
-
-/// The CNI error code of a refusal by policy (100 and above are the plugin's own, specification "Error").
-pub const DENIED: u32 = 110;

@@ -9,7 +9,7 @@ use crate::launcher::{Launcher, Plugin};
 use crate::process::{ExchangeError, Sandbox};
 use crate::protocol::{own_versions, supported};
 use crate::session::{Request, Session};
-use crate::{collect, outcome};
+use crate::{collect, collector, outcome};
 use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, check_version, code, config_version};
 use postern_policy::Granted;
@@ -66,9 +66,13 @@ fn run_once(
     let start = start(&session.request, verb, &granted);
     let deadline = session.deadline;
     let loopback = ready.policy.grants(Capability::Loopback);
-    let Plugin { policy, mut sandbox, digest, versions } = ready;
+    let Plugin { policy, sandbox, digest, versions } = ready;
     let front = Front::new(plugin, depth, granted, &mut session.common);
     let mut gate = Gate::new(session, launcher, run, &digest, front);
+    let Some(mut sandbox) = sandbox else {
+        let operations = collector::operations(&policy, &gate.session.request);
+        return collector::collect(&mut gate, &operations).map(|()| None);
+    };
     let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {
         let reply = call(&mut gate, operation);
         gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
@@ -80,7 +84,7 @@ fn run_once(
         drop(sandbox);
         launcher.dismiss();
     } else if !matches!(&ended, Err(BadEnd { lost: true, .. })) {
-        launcher.put_back(plugin, Plugin { policy, sandbox, digest, versions });
+        launcher.put_back(plugin, Plugin { policy, sandbox: Some(sandbox), digest, versions });
     }
     let (stdout, status) = ended.map_err(|end| {
         session.hindered = true;

@@ -96,6 +96,9 @@ pub enum FileError {
     /// A digest that is none.
     #[error("digest: \"{0}\" is none: it can be \"sha256:\" and 64 hexadecimal digits")]
     Digest(String),
+    /// Nobody that could collect garbage.
+    #[error("gc: \"{0}\" is none: it can be \"host\" or \"guest\"")]
+    Collector(String),
     /// No version is left.
     #[error("versions: the list is empty: it can have {}", versions())]
     NoVersions,

@@ -20,6 +20,8 @@ pub struct File {
     pub digest: Option<String>,
     /// CNI versions.
     pub versions: Option<Vec<String>>,
+    /// What collects the garbage of the plugin's attachments.
+    pub gc: Option<Collector>,
     /// The capabilities that the file takes away.
     pub withdraw: Vec<Capability>,
     /// The capabilities that the operator's file takes away.
@@ -34,6 +36,15 @@ pub struct File {
     pub result: Option<Grant>,
     /// `[previous]`.
     pub previous: Option<Grant>,
+}
+
+/// What does the work of the verb GC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collector {
+    /// The guest, by its operations.
+    Guest,
+    /// The host, by the same operations. No guest is started.
+    Host,
 }
 
 /// A table with a grant.
@@ -55,7 +66,7 @@ impl Grant {
     }
 }
 
-const TOP: [&str; 7] = ["digest", "versions", "withdraw", "limits", "grant", "result", "previous"];
+const TOP: [&str; 8] = ["digest", "versions", "gc", "withdraw", "limits", "grant", "result", "previous"];
 
 impl File {
     /// # Errors
@@ -67,6 +78,7 @@ impl File {
             match key.as_str() {
                 "digest" => file.digest = Some(digest(&string("digest", &value)?)?),
                 "versions" => file.versions = Some(versions(&value)?),
+                "gc" => file.gc = Some(collector(&string("gc", &value)?)?),
                 "withdraw" => {
                     file.withdraw = withdraw(&value)?;
                     if from == Origin::Operator {
@@ -90,6 +102,7 @@ impl File {
     pub fn replace_with(&mut self, operator: Self) {
         self.digest = operator.digest.or(self.digest.take());
         self.versions = operator.versions.or(self.versions.take());
+        self.gc = operator.gc.or(self.gc);
         self.withdraw.extend(operator.withdraw);
         self.operator_withdraws.extend(operator.operator_withdraws);
         self.limits.replace_with(&operator.limits);
@@ -145,6 +158,14 @@ fn digest(text: &str) -> Result<String, FileError> {
     let hex = text.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
     let hex = hex.ok_or_else(|| FileError::Digest(text.to_owned()))?;
     Ok(hex.to_ascii_lowercase())
+}
+
+fn collector(text: &str) -> Result<Collector, FileError> {
+    match text {
+        "host" => Ok(Collector::Host),
+        "guest" => Ok(Collector::Guest),
+        _ => Err(FileError::Collector(text.to_owned())),
+    }
 }
 
 fn versions(value: &Value) -> Result<Vec<String>, FileError> {
@@ -231,7 +252,10 @@ mod tests {
     #[test]
     fn every_mistake_names_its_key_and_what_is_possible() {
         for (text, words) in [
-            ("grants = 1", ["the file: unknown field `grants`", "`digest`, `versions`, `withdraw`, `limits`, `grant`"]),
+            (
+                "grants = 1",
+                ["the file: unknown field `grants`", "`digest`, `versions`, `gc`, `withdraw`, `limits`, `grant`"],
+            ),
             ("[grant.netlink]", ["unknown field `netlink`, expected one of `link`, `veth`", "`attachments`"]),
             ("[grant.veth]\nname = \"x\"", ["[grant.veth]: unknown field `name`", "`mtu`, `look-only`, `when`"]),
             ("[grant.leases]\nfiles = []", ["[grant.leases]: unknown field `files`", "`directories`, `ranges`"]),
@@ -256,6 +280,8 @@ mod tests {
             ("versions = []", ["versions: the list is empty", "\"1.1.0\""]),
             ("digest = \"md5:1\"", ["digest: \"md5:1\" is none", "\"sha256:\" and 64 hexadecimal digits"]),
             ("digest = \"sha256:12\"", ["digest: \"sha256:12\"", "64 hexadecimal digits"]),
+            ("gc = \"nobody\"", ["gc: \"nobody\" is none", "\"host\" or \"guest\""]),
+            ("gc = true", ["gc: it must be a text", "not a boolean"]),
             ("digest = 1", ["digest", "a text in quotation marks, not an integer"]),
             ("[grant.bridge]", ["[grant.bridge] names: it is missing", "nothing is granted"]),
             ("[grant.bridge]\nnames = []", ["[grant.bridge] names: the list is empty", "name something"]),

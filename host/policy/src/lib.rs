@@ -3,6 +3,7 @@
 //! ```toml
 //! digest = "sha256:…"               # this file belongs to that component
 //! versions = ["1.0.0", "1.1.0"]     # CNI versions; default: all
+//! gc = "host"                       # the host does what GC needs, and starts no guest for it; default: "guest"
 //! withdraw = ["masquerade"]         # capabilities taken away again; for operator files
 //!
 //! [limits]
@@ -64,7 +65,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use file::File;
+use file::{Collector, File};
 use postern_cni::Json;
 use postern_types::Capability;
 use template::{Sources, Template};
@@ -162,6 +163,11 @@ impl Policy {
     /// The CNI versions that the plugin supports; `None` means all.
     pub fn versions(&self) -> Option<&[String]> {
         self.file.versions.as_deref()
+    }
+
+    /// True if the host does the work of the verb GC, and starts no guest for it.
+    pub fn collects_by_host(&self) -> bool {
+        self.file.gc == Some(Collector::Host)
     }
 
     /// Returns the limits of a run.
@@ -313,6 +319,14 @@ pub(crate) mod tests {
             (granted.plugin().as_str(), granted.operator_file().as_str()),
             ("bridge", "/etc/postern/policy/bridge.toml")
         );
+    }
+
+    #[test]
+    fn an_operator_can_have_the_guest_collect() {
+        assert!(!both("", "").collects_by_host());
+        assert!(both("gc = \"host\"", "").collects_by_host());
+        assert!(both("", "gc = \"host\"").collects_by_host());
+        assert!(!both("gc = \"host\"", "gc = \"guest\"").collects_by_host());
     }
 
     #[test]

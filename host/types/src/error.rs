@@ -1,6 +1,10 @@
 //! The error that a guest can get from the gate.
 
+use postern_cni::{Error, code};
 use serde::{Deserialize, Serialize};
+
+/// The code for a request that policy does not grant. It is one of the codes that a plugin may define (100 and above).
+pub const DENIED: u32 = 110;
 
 /// The reason why an operation failed. The list is closed: it mirrors the enum `error-code` of `wit/types.wit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +99,31 @@ impl OpError {
     pub fn errno(mut self, errno: i32) -> Self {
         self.errno = Some(errno);
         self
+    }
+}
+
+/// Converts the gate's error to the error object of a plugin that fails because of it. A delegate's error stays
+/// unchanged. Every other error has the host's message, which is the native plugins' text if there is one. Operation,
+/// object and way out become its details.
+impl From<OpError> for Error {
+    fn from(error: OpError) -> Self {
+        if let Some(delegate) = error.delegate {
+            return Self { code: delegate.code, msg: delegate.msg, details: delegate.details };
+        }
+        let code = match error.code {
+            ErrorCode::Denied => DENIED,
+            ErrorCode::TryAgain | ErrorCode::Deadline => code::TRY_AGAIN_LATER,
+            ErrorCode::Io => code::IO_FAILURE,
+            _ => code::INTERNAL,
+        };
+        let mut details = error.operation;
+        for (separator, part) in [(" ", error.object), ("; ", error.hint)] {
+            if !details.is_empty() && !part.is_empty() {
+                details.push_str(separator);
+            }
+            details.push_str(&part);
+        }
+        Self { code, msg: error.message, details }
     }
 }
 

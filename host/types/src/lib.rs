@@ -18,7 +18,7 @@ mod ranges;
 mod reply;
 mod values;
 
-pub use error::{DelegateError, ErrorCode, OpError};
+pub use error::{DENIED, DelegateError, ErrorCode, OpError};
 pub use forward::{Forward, ForwardParseError, NatSources, Transport};
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, Limits, Start, ToSandbox};

@@ -16,8 +16,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
-use postern_tests::{Call, Node, merge, shipped};
-use serde_json::{Value, json};
+use postern_tests::shipped;
+use postern_tests::tour::{Leg, legs};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{File, OpenOptions, read_link};
 use std::io::Write;
@@ -43,8 +43,12 @@ fn run(directory: &Path, file: &Path) -> Result<()> {
     ensure!(std::env::var_os("POSTERN_PRIVATE").is_some(), "start it with tests/in-namespaces");
     let mut traces = Vec::new();
     for plugin in shipped()? {
-        for config in configurations(&plugin) {
-            traces.extend(calls(directory, &plugin, &config)?);
+        let legs = legs(&plugin)?;
+        if legs.is_empty() {
+            eprintln!("{plugin}: this kernel has no such links");
+        }
+        for leg in legs {
+            traces.extend(calls(directory, &leg)?);
         }
     }
     let order = merged(&traces);
@@ -54,80 +58,20 @@ fn run(directory: &Path, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns networks that take a plugin through most of its work.
-fn configurations(plugin: &str) -> Vec<Value> {
-    let base = json!({"cniVersion": "1.1.0", "name": "order", "type": plugin});
-    let lease = json!({"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd09::/64"}]],
-        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}});
-    let variants = match plugin {
-        "bridge" => vec![
-            json!({"bridge": "order0", "isDefaultGateway": true}),
-            json!({"bridge": "order0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true}),
-            json!({"bridge": "order0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", "hairpinMode": true}),
-        ],
-        "ptp" => vec![json!({"mtu": 1400}), json!({"ipMasq": true, "ipMasqBackend": "nftables"})],
-        "macvlan" => vec![json!({"master": "parent0", "linkInContainer": false})],
-        // Many kernels have no such links.
-        "vlan" | "ipvlan" | "dummy" => Vec::new(),
-        "tap" => vec![json!({"owner": 0, "group": 0, "mtu": 1400})],
-        "host-device" => vec![json!({"device": "spare0"})],
-        "flannel" => vec![json!({"delegate": {"bridge": "order0"}, "subnetFile": "/run/subnet.env", "ipam": null})],
-        "vrf" => vec![json!({"vrfname": "order0", "prevResult": {"cniVersion": "1.1.0"}})],
-        "sbr" => vec![
-            json!({"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}}),
-        ],
-        "tuning" => vec![json!({"sysctl": {"net.core.somaxconn": "500"}, "prevResult": {"cniVersion": "1.1.0"}})],
-        "static" => {
-            vec![json!({"ipam": {"type": "static", "addresses": [{"address": "10.9.0.2/24", "gateway": "10.9.0.1"}]}})]
-        }
-        _ => vec![json!({})],
-    };
-    let with = |variant: &Value| {
-        let mut config = base.clone();
-        if plugin != "loopback" && plugin != "static" {
-            merge(&mut config, &lease);
-        }
-        merge(&mut config, variant);
-        config
-    };
-    variants.iter().map(with).collect()
-}
-
 /// Takes one plugin through its verbs on a new node. Returns the functions of each run in the order of their use: those
 /// of the gate first, then those that a sandbox process uses besides.
-fn calls(directory: &Path, plugin: &str, config: &Value) -> Result<Vec<Vec<String>>> {
-    let node = Node::new()?;
-    node.add_container("c1")?;
-    node.sh("ip link add parent0 type veth peer name parent1; ip link set parent0 up; ip link set parent1 up; \
-         ip link add spare0 type veth peer name spare1; \
-         printf 'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=10.9.0.1/24\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=false\\n' > /run/subnet.env")?;
-    let traced = node.path("/run/trace");
+fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Vec<String>>> {
     let own = std::env::current_exe()?;
     let program = directory.join("postern");
     let words = |path: &Path| path.display().to_string();
     let wrapper = [words(&own), "trace".to_owned(), words(&program), "/run/trace".to_owned()];
-    let mut previous = Value::Null;
     let mut all = Vec::new();
-    for verb in ["VERSION", "STATUS", "ADD", "CHECK", "GC", "DEL"] {
-        let mut given = config.clone();
-        match verb {
-            "CHECK" | "DEL" => merge(&mut given, &json!({"prevResult": previous})),
-            "GC" => merge(&mut given, &json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]})),
-            _ => {}
-        }
-        let call = Call::new(directory, plugin, verb, given.to_string());
-        let interface = if plugin == "loopback" { "lo" } else { "eth0" };
-        let call = match verb {
-            "VERSION" | "STATUS" | "GC" => call,
-            _ => call.attachment("c1", &node.netns("c1"), interface),
-        };
+    leg.walk(directory, |node, verb, call| {
+        let traced = node.path("/run/trace");
         let _ = std::fs::remove_file(&traced);
-        let answer = node.call_under(&wrapper, &call)?;
+        let answer = node.call_under(&wrapper, call)?;
         if answer.status != 0 {
-            eprintln!("{plugin} {verb}: status {}: {} {}", answer.status, answer.stdout, answer.stderr);
-        }
-        if verb == "ADD" {
-            previous = serde_json::from_str(&answer.stdout).unwrap_or_default();
+            eprintln!("{} {verb}: status {}: {} {}", leg.name, answer.status, answer.stdout, answer.stderr);
         }
         let text = std::fs::read_to_string(&traced).unwrap_or_default();
         let mut processes: Vec<(&str, Vec<String>)> = Vec::new();
@@ -137,9 +81,10 @@ fn calls(directory: &Path, plugin: &str, config: &Value) -> Result<Vec<Vec<Strin
                 None => processes.push((process, vec![symbol.to_owned()])),
             }
         }
-        ensure!(!processes.is_empty(), "{plugin} {verb}: nothing was traced: {}", answer.stderr);
+        ensure!(!processes.is_empty(), "{} {verb}: nothing was traced: {}", leg.name, answer.stderr);
         all.push(processes.into_iter().flat_map(|(_, symbols)| symbols).collect());
-    }
+        Ok(answer)
+    })?;
     Ok(all)
 }
 

@@ -219,7 +219,8 @@ impl Stage {
 
     /// One guest from start to end.
     fn run(&mut self, run: &mut Run, ready: Plugin, plugin: &str, depth: u32) -> Result<Option<CniResult>, Error> {
-        let Plugin { policy, mut sandbox, .. } = ready;
+        let Plugin { policy, sandbox, .. } = ready;
+        let mut sandbox = sandbox.ok_or_else(|| Error::internal(format!("plugin \"{plugin}\" has no process")))?;
         let granted = policy
             .resolve(&run.request.conf.raw, run.request.args())
             .map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
