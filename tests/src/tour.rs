@@ -1,10 +1,13 @@
 //! A tour: every shipped plugin with all its verbs, on networks that take it through most of its work. The order of
 //! functions is traced on it, and what a run costs is counted on it.
 
-use crate::{Answer, Call, Node, kernel, merge};
+use crate::{Answer, Call, Node, kernel, merge, shipped};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::Path;
+
+/// The plugins of [`Leg::walk_in_place`], on its node.
+const PLACE: &str = "/run/tour";
 
 /// The verbs of a leg, in their order.
 pub const VERBS: [&str; 6] = ["VERSION", "STATUS", "ADD", "CHECK", "GC", "DEL"];
@@ -107,8 +110,32 @@ impl Leg {
     ///
     /// # Errors
     /// The node can't be made, or `call` fails.
-    pub fn walk(&self, bin: &Path, mut call: impl FnMut(&Node, &str, &Call) -> Result<Answer>) -> Result<()> {
+    pub fn walk(&self, bin: &Path, call: impl FnMut(&Node, &str, &Call) -> Result<Answer>) -> Result<()> {
+        self.go(&Node::new()?, bin, call)
+    }
+
+    /// As [`Leg::walk`], with the plugins at a place that is the same in each tree. A run looks at every directory above
+    /// its code.
+    ///
+    /// # Errors
+    /// As [`Leg::walk`].
+    pub fn walk_in_place(&self, bin: &Path, call: impl FnMut(&Node, &str, &Call) -> Result<Answer>) -> Result<()> {
         let node = Node::new()?;
+        let host = bin.join("postern");
+        let catalog = bin.join("postern.d");
+        node.sh(&format!(
+            "mkdir -p {PLACE}/postern.d; cd {PLACE}; touch postern; mount --bind {} postern; mount --bind {} postern.d
+             for plugin in {}; do
+                 printf '#!{PLACE}/postern --plugin=%s\n' $plugin > $plugin; chmod 755 $plugin
+             done",
+            host.display(),
+            catalog.display(),
+            shipped()?.join(" ")
+        ))?;
+        self.go(&node, Path::new(PLACE), call)
+    }
+
+    fn go(&self, node: &Node, bin: &Path, mut call: impl FnMut(&Node, &str, &Call) -> Result<Answer>) -> Result<()> {
         node.add_container("c1")?;
         node.sh("ip link add parent0 type veth peer name parent1; ip link set parent0 up; ip link set parent1 up; \
              ip link add spare0 type veth peer name spare1; \
@@ -139,7 +166,7 @@ impl Leg {
                 "VERSION" | "STATUS" | "GC" => request,
                 _ => request.attachment("c1", &node.netns("c1"), interface),
             };
-            let answer = call(&node, verb, &request)?;
+            let answer = call(node, verb, &request)?;
             if verb == "ADD" {
                 previous = serde_json::from_str(&answer.stdout).unwrap_or_default();
             }

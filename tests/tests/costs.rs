@@ -76,7 +76,7 @@ fn faults() -> Result<u64> {
 fn count(bin: &Path, leg: &Leg) -> Result<Vec<(String, Cost)>> {
     let wrapper = ["strace", "-f", "-qq", "-s", "24", "-e", "signal=none", "-o", TRACE].map(str::to_owned);
     let mut costs = Vec::new();
-    leg.walk(bin, |node, verb, call| {
+    leg.walk_in_place(bin, |node, verb, call| {
         let answer = node.call_under(&wrapper, call)?;
         ensure!(answer.status == 0, "{} {verb}: {answer:?}", leg.name);
         let trace = std::fs::read_to_string(node.path(TRACE))?;
@@ -93,7 +93,7 @@ fn count(bin: &Path, leg: &Leg) -> Result<Vec<(String, Cost)>> {
     })?;
     let mut costs = costs.into_iter();
     let mut complete = Vec::new();
-    leg.walk(bin, |node, _, call| {
+    leg.walk_in_place(bin, |node, _, call| {
         let before = faults()?;
         let answer = node.call(call)?;
         let (verb, cost) = costs.next().context("a verb that was not traced")?;

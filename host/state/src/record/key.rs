@@ -114,6 +114,7 @@ impl fmt::Display for RecordKey {
 }
 
 /// The value of each byte as a hexadecimal digit in lower case; `NO_DIGIT` for other bytes.
+#[allow(clippy::indexing_slicing, reason = "a panic would be an error of the compiler: this is computed there")]
 const DIGITS: [u8; 256] = {
     let mut values = [NO_DIGIT; 256];
     let mut digits: &[u8] = b"0123456789abcdef";
