@@ -45,7 +45,7 @@ fn run(directory: &Path, file: &Path) -> Result<()> {
     for plugin in shipped()? {
         let legs = legs(&plugin)?;
         if legs.is_empty() {
-            eprintln!("{plugin}: this kernel has no such links");
+            eprintln!("{plugin}: this kernel has no such links, or the tour no network for it");
         }
         for leg in legs {
             traces.extend(calls(directory, &leg)?);

@@ -178,7 +178,7 @@ pub(super) fn any_named(
 /// names one.
 fn names(rule: &Raw, own: &str) -> Option<bool> {
     let (first, text) = (NAMED.as_bytes().first(), &rule.expressions);
-    // Nearly all places differ in their first byte. To compare all of them takes 15 ms for 5,000 rules, and this 2.
+    // Nearly all places differ in their first byte. To compare all of them takes 2.9 ms for 5,000 rules, and this 0.6.
     let places = text.windows(NAMED.len()).enumerate().filter(|(_, part)| part.first() == first);
     let mut named = places.filter(|(_, part)| *part == NAMED.as_bytes()).peekable();
     named.peek()?;
