@@ -1,0 +1,29 @@
+//! A client of the DHCP service that says what the network's configuration tells it to (`script`), whatever a client
+//! should say.
+
+use postern_dhcp::Input;
+use serde_json::Value;
+use std::io::Read;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut text = String::new();
+    let read = std::io::stdin().read_to_string(&mut text).is_ok();
+    let input = if read { serde_json::from_str::<Input>(&text).ok() } else { None };
+    let Some(input) = input else { return ExitCode::FAILURE };
+    let configuration: Value = serde_json::from_str(&input.client.configuration).unwrap_or_default();
+    match configuration.get("script") {
+        Some(Value::String(word)) if word == "loop" => loop {
+            std::hint::black_box(());
+        },
+        Some(Value::String(word)) if word == "trap" => std::process::abort(),
+        Some(Value::String(word)) if word == "call" => {
+            let found = postern_guest::bridge::find("cni0");
+            println!("{}", found.is_ok());
+        }
+        Some(Value::String(word)) => println!("{word}"),
+        Some(output) => println!("{output}"),
+        None => return ExitCode::FAILURE,
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,293 @@
+//! What a client that was taken over, a stranger on the link, and another program of the node get from the service.
+
+use crate::lab::{Lab, attachment, refused, scripted_bin, wait};
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use nix::sched::{CloneFlags, setns};
+use postern_dhcp_channel::{Answer, Ask, Channel};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// A message as a client would send it.
+fn message(mac: [u8; 6], id: &[u8], kind: u8) -> Vec<u8> {
+    // The fixed part: a request over Ethernet, the hardware address, the cookie.
+    let mut message = [[1, 1, 6].as_slice(), &[0; 25], &mac, &[0; 202], &[99, 130, 83, 99]].concat();
+    message.extend([53, 1, kind, 61, id.len() as u8]);
+    message.extend(id);
+    message.push(255);
+    message.resize(300, 0);
+    message
+}
+
+/// The output of a step that sends this, and waits.
+fn sends(packets: &[(&[u8], Value)]) -> Value {
+    let text = |payload: &[u8]| base64::engine::general_purpose::STANDARD.encode(payload);
+    let send: Vec<Value> = packets.iter().map(|(payload, to)| json!({"payload": text(payload), "to": to})).collect();
+    json!({"script": {"state": {}, "send": send, "wake_ms": 60_000}})
+}
+
+/// Opens a UDP socket in the server's namespace.
+fn server_socket(lab: &Lab, port: u16) -> Result<UdpSocket> {
+    let namespace = File::open(lab.node.path("/run/netns/srv"))?;
+    std::thread::spawn(move || -> Result<UdpSocket> {
+        setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+        let socket = UdpSocket::bind(("0.0.0.0", port))?;
+        socket.set_broadcast(true)?;
+        socket.set_read_timeout(Some(Duration::from_millis(700)))?;
+        Ok(socket)
+    })
+    .join()
+    .map_err(|_| anyhow::anyhow!("the thread failed"))?
+}
+
+/// Acquires in another thread: the answer comes late, or never.
+fn ask_aside(lab: &Lab, ask: Ask) -> std::thread::JoinHandle<Result<Answer>> {
+    let socket = lab.socket();
+    std::thread::spawn(move || {
+        let until = Instant::now() + Duration::from_secs(8);
+        let mut channel = Channel::connect(&socket, until)?;
+        Ok(channel.ask(&ask, None, until)?)
+    })
+}
+
+/// Each packet that is not the client's own is dropped; the last one is, and arrives.
+#[test]
+fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
+    let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
+    lab.serve("")?;
+    let server = server_socket(&lab, 67)?;
+    let mac = lab.mac("c1")?;
+    let id = b"\0c1/net/eth0";
+    let own = message(mac, id, 1);
+    let with = |at: usize, byte: u8| {
+        let mut changed = own.clone();
+        changed[at] = byte;
+        changed
+    };
+    let broadcast = json!("broadcast");
+    let unicast = |address: &str| json!({"unicast": address});
+    let cases: Vec<(Vec<u8>, Value)> = vec![
+        (b"no DHCP at all".to_vec(), broadcast.clone()),
+        (with(0, 2), broadcast.clone()),
+        (with(33, mac[5] ^ 1), broadcast.clone()),
+        (with(12, 10), broadcast.clone()),
+        (with(24, 10), broadcast.clone()),
+        (message(mac, b"\0c2/net/eth0", 1), broadcast.clone()),
+        (message(mac, id, 2), broadcast.clone()),
+        (vec![0; 60_000], broadcast.clone()),
+        (own.clone(), unicast("127.0.0.1")),
+        (own.clone(), unicast("224.0.0.1")),
+        (own.clone(), unicast("::1")),
+        (own.clone(), broadcast),
+    ];
+    let cases: Vec<(&[u8], Value)> = cases.iter().map(|(payload, to)| (payload.as_slice(), to.clone())).collect();
+    let asked = ask_aside(&lab, Ask::Acquire(attachment("c1", &sends(&cases))));
+    let mut got = vec![0; 70_000];
+    let (length, from) = server.recv_from(&mut got).with_context(|| lab.log("service"))?;
+    ensure!(got[..length] == own && from.port() == 68, "{length} bytes from {from}");
+    ensure!(server.recv_from(&mut got).is_err(), "nothing else arrives");
+    ensure!(lab.ask(&Ask::Release(attachment("c1", &json!({}))))? == Answer::Done);
+    drop(asked.join());
+    let log = lab.node.sh("cat /var/log/postern/audit.jsonl")?;
+    ensure!(log.contains("\"operation\":\"dhcp.send\""), "{log}");
+    Ok(())
+}
+
+/// A flood is cut to what a client may send.
+#[test]
+fn a_client_that_floods_is_cut_off() -> Result<()> {
+    let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
+    lab.serve("")?;
+    let server = server_socket(&lab, 67)?;
+    let own = message(lab.mac("c1")?, b"\0c1/net/eth0", 1);
+    let mut script = sends(&vec![(own.as_slice(), json!("broadcast")); 500]);
+    script["script"]["wake_ms"] = json!(0);
+    let asked = ask_aside(&lab, Ask::Acquire(attachment("c1", &script)));
+    let (mut count, until) = (0, Instant::now() + Duration::from_secs(2));
+    let mut got = vec![0; 2000];
+    while Instant::now() < until {
+        count += usize::from(server.recv_from(&mut got).is_ok());
+    }
+    ensure!((16..=20).contains(&count), "{count} packets in two seconds");
+    ensure!(lab.ask(&Ask::Release(attachment("c1", &json!({}))))? == Answer::Done);
+    drop(asked.join());
+    Ok(())
+}
+
+/// A guest that traps, hangs, calls or talks nonsense gets no lease, and another lease is served meanwhile.
+#[test]
+fn a_client_that_fails_harms_no_other_lease() -> Result<()> {
+    let lab = Lab::with_client(&["c1", "c2", "c3", "c4", "c5"], scripted_bin()?)?;
+    lab.serve("")?;
+    let lease = json!({"addresses": [{"address": "10.5.0.7/24"}], "seconds": 600, "t1": 300, "t2": 500});
+    let bound =
+        json!({"script": {"state": {}, "wake_ms": 300_000, "outcome": {"bound": {"lease": lease, "probe": false}}}});
+    let scripts = [
+        ("c1", json!("trap"), "trapped"),
+        ("c2", json!("loop"), "ran past its deadline"),
+        ("c3", json!("call"), "has no operation"),
+        ("c4", json!("nonsense"), "makes no sense"),
+    ];
+    let mut asked = Vec::new();
+    for (container, script, words) in scripts {
+        asked.push((ask_aside(&lab, Ask::Acquire(attachment(container, &json!({"script": script})))), words));
+    }
+    let c5 = attachment("c5", &bound);
+    ensure!(matches!(lab.ask(&Ask::Acquire(c5.clone()))?, Answer::Lease(_)));
+    for (answer, words) in asked {
+        refused(&answer.join().map_err(|_| anyhow::anyhow!("the thread failed"))??, words)?;
+    }
+    ensure!(matches!(lab.ask(&Ask::Check(c5))?, Answer::Lease(_)));
+    ensure!(lab.leases()?.len() == 1);
+    Ok(())
+}
+
+/// Frames of a stranger, ten thousand of them, while a client asks: malformed ones, and answers that are not its own.
+#[test]
+fn a_stranger_on_the_link_keeps_no_client_from_its_lease() -> Result<()> {
+    let lab = Lab::new(&["c1"])?;
+    lab.dnsmasq("--dhcp-authoritative")?;
+    lab.serve("")?;
+    let mac = lab.mac("c1")?;
+    let socket = server_socket(&lab, 6767)?;
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let flood = {
+        let stop = std::sync::Arc::clone(&stop);
+        std::thread::spawn(move || {
+            let mut offer = message(mac, b"", 2);
+            offer[0] = 2;
+            for number in 0u32..10_000 {
+                let mut frame = offer.clone();
+                let at = 4 + number as usize % (frame.len() - 4);
+                if !(28..34).contains(&at) {
+                    frame[at] = frame[at].wrapping_add(1 + (number / 300) as u8);
+                }
+                frame.truncate(if number % 7 == 0 { 40 + number as usize % 260 } else { 300 });
+                let _ = socket.send_to(&frame, "255.255.255.255:68");
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        })
+    };
+    let c1 = attachment("c1", &json!({}));
+    let lease = lab.acquire(&c1);
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let _ = flood.join();
+    let lease = lease?;
+    ensure!(lab.ask(&Ask::Check(c1))? == Answer::Lease(lease));
+    Ok(())
+}
+
+/// A lease belongs to the namespace that it was made for.
+#[test]
+fn nobody_speaks_for_another_namespace() -> Result<()> {
+    let lab = Lab::new(&["c1", "c2"])?;
+    lab.dnsmasq("--dhcp-authoritative")?;
+    lab.serve("")?;
+    let c1 = attachment("c1", &json!({}));
+    let lease = lab.acquire(&c1)?;
+    let mut other = c1.clone();
+    other.netns = "/run/netns/c2".to_owned();
+    for ask in [Ask::Acquire(other.clone()), Ask::Check(other.clone()), Ask::Release(other.clone())] {
+        refused(&lab.ask(&ask)?, "belongs to the namespace at /run/netns/c1")?;
+    }
+    // The descriptor counts too.
+    let until = Instant::now() + Duration::from_secs(10);
+    let namespace = File::open(lab.node.path("/run/netns/c2"))?;
+    let mut channel = Channel::connect(&lab.socket(), until)?;
+    let fd = std::os::fd::AsFd::as_fd(&namespace);
+    refused(&channel.ask(&Ask::Acquire(c1.clone()), Some(fd), until)?, "leads the DHCP service to another namespace")?;
+    refused(&channel.ask(&Ask::Release(c1.clone()), Some(fd), until)?, "belongs to the namespace")?;
+    ensure!(lab.ask(&Ask::Check(c1.clone()))? == Answer::Lease(lease));
+    // By the record alone, as for a container that is gone.
+    other.netns = String::new();
+    ensure!(lab.ask(&Ask::Release(other))? == Answer::Done);
+    ensure!(lab.leases()?.is_empty());
+    lab.until_said("dnsmasq", "DHCPRELEASE")
+}
+
+/// Nonsense on the socket ends that connection, and nothing else. A client that goes gets no lease.
+#[test]
+fn what_clients_say_ends_their_own_connection() -> Result<()> {
+    let lab = Lab::new(&["c1"])?;
+    lab.dnsmasq("--dhcp-authoritative")?;
+    lab.serve("")?;
+    let rude: [&[u8]; 7] = [
+        b"\0\0\0\0\n\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"CONNECT /postern/1 HTTP/1.0\r\n\r\nnonsense\n",
+        b"CONNECT /postern/1 HTTP/1.0\r\n\r\n{\"acquire\":{\"container_id\":1}}\n",
+        b"CONNECT /_goRPC_ HTTP/1.0\n\n\xf8\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"CONNECT /_goRPC_ HTTP/1.0\n\n\x02\x08\x00",
+        b"\n\n",
+    ];
+    for words in rude {
+        let mut stream = UnixStream::connect(lab.socket())?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(words)?;
+        let mut answer = Vec::new();
+        // A connection that is reset has ended too.
+        match stream.read_to_end(&mut answer) {
+            Ok(_) => {}
+            Err(error) => ensure!(error.kind() == std::io::ErrorKind::ConnectionReset, "{words:?}: {error}"),
+        }
+    }
+    let many: Vec<UnixStream> = (0..200).filter_map(|_| UnixStream::connect(lab.socket()).ok()).collect();
+    // One that asks and goes at once.
+    let c1 = attachment("c1", &json!({}));
+    let mut hasty = UnixStream::connect(lab.socket())?;
+    hasty.write_all(b"CONNECT /postern/1 HTTP/1.0\r\n\r\n")?;
+    let mut ask = serde_json::to_vec(&Ask::Acquire(c1.clone()))?;
+    ask.push(b'\n');
+    hasty.write_all(&ask)?;
+    lab.until_said("dnsmasq", "DHCPREQUEST")?;
+    drop(hasty);
+    wait(Duration::from_secs(5), || Ok(lab.leases()?.is_empty()))?;
+    lab.until_said("dnsmasq", "DHCPRELEASE")?;
+    lab.acquire(&c1)?;
+    drop(many);
+    Ok(())
+}
+
+/// What the processes of the service have, as the kernel says.
+#[test]
+fn the_service_keeps_what_leases_need() -> Result<()> {
+    let lab = Lab::new(&["c1"])?;
+    lab.dnsmasq("--dhcp-authoritative")?;
+    lab.serve("")?;
+    lab.acquire(&attachment("c1", &json!({})))?;
+    let service = lab.pid("service")?;
+    let children = std::fs::read_to_string(format!("/proc/{service}/task/{service}/children"))?;
+    let mut processes = vec![service.to_string()];
+    processes.extend(children.split_whitespace().map(str::to_owned));
+    let mut seen = BTreeMap::new();
+    for pid in processes {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let field = |name: &str| -> String {
+            let line = status.lines().find_map(|line| line.strip_prefix(&format!("{name}:\t")));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        let bits = u64::from_str_radix(&field("CapEff"), 16)?;
+        ensure!(field("CapPrm") == field("CapEff") && field("CapInh") == "0000000000000000", "{status}");
+        ensure!(field("NoNewPrivs") == "1" && field("Threads") == "1", "{status}");
+        *seen.entry((field("Name"), bits, field("Seccomp"))).or_insert(0) += 1;
+    }
+    let bit = |number: u64| 1 << number;
+    let expected = BTreeMap::from([
+        // CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN.
+        (("dhcp service".to_owned(), bit(12) | bit(13) | bit(21), "2".to_owned()), 1),
+        // CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP.
+        (("dhcp steps".to_owned(), bit(5) | bit(6) | bit(7) | bit(8), "0".to_owned()), 2),
+        // CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE.
+        (("dhcp namespaces".to_owned(), bit(2) | bit(19), "2".to_owned()), 1),
+    ]);
+    ensure!(seen == expected, "{seen:#?}");
+    Ok(())
+}

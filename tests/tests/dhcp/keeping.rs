@@ -1,0 +1,171 @@
+//! What becomes of leases with time.
+
+use crate::lab::{Lab, address, attachment, refused, wait};
+use anyhow::{Context, Result, ensure};
+use postern_dhcp_channel::{Answer, Ask, Lease, Standing};
+use serde_json::json;
+use std::time::Duration;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A lab whose container c1 has a lease of Kea, and its address.
+fn leased(length: u32) -> Result<(Lab, Lease)> {
+    let lab = Lab::new(&["c1"])?;
+    lab.kea("10.5.0.50-10.5.0.59", length)?;
+    lab.serve("")?;
+    let lease = lab.acquire(&attachment("c1", &json!({})))?;
+    lab.configure("c1", &lease)?;
+    Ok((lab, lease))
+}
+
+/// Over more than two lease times, with the service killed at several instants: the lease is renewed before it expires.
+#[test]
+fn a_lease_outlives_its_time_and_a_killed_service() -> Result<()> {
+    let (lab, lease) = leased(6)?;
+    for pause in [1300, 2100, 700, 2900] {
+        std::thread::sleep(Duration::from_millis(pause));
+        lab.kill("service", "KILL")?;
+        lab.serve("")?;
+    }
+    std::thread::sleep(seconds(5));
+    let c1 = attachment("c1", &json!({}));
+    let now = lab.ask(&Ask::Check(c1.clone()))?;
+    let Answer::Lease(now) = now else { anyhow::bail!("{now:?}\n{}\n{}", lab.log("service"), lab.log("kea")) };
+    ensure!(address(&now) == address(&lease));
+    ensure!(lab.is_up("c1")?);
+    let renewals =
+        lab.log("kea").matches("DHCP4_LEASE_ALLOC").count() + lab.log("kea").matches("DHCP4_LEASE_RENEW").count();
+    ensure!(renewals >= 4, "{renewals} grants: {}", lab.log("kea"));
+    // Between two events nothing is open: a socket would keep the namespace.
+    wait(seconds(5), || Ok(lab.node.sh_in("c1", "tail -n +2 /proc/self/net/packet")?.is_empty()))?;
+    ensure!(lab.ask(&Ask::Release(c1))? == Answer::Done);
+    Ok(())
+}
+
+/// The server goes and comes back in time: nothing is lost. It goes for good: the link is set down at the end.
+#[test]
+fn a_server_that_is_gone_for_a_while_and_for_good() -> Result<()> {
+    let (lab, _) = leased(9)?;
+    lab.kill("kea", "KILL")?;
+    std::thread::sleep(seconds(4));
+    lab.kea("10.5.0.50-10.5.0.59", 6)?;
+    let c1 = attachment("c1", &json!({}));
+    wait(seconds(8), || Ok(lab.log("kea").contains("DHCP4_LEASE_ALLOC")))
+        .with_context(|| format!("not renewed: {}", lab.log("service")))?;
+    ensure!(matches!(lab.ask(&Ask::Check(c1.clone()))?, Answer::Lease(_)), "{}", lab.log("service"));
+    lab.kill("kea", "KILL")?;
+    wait(seconds(15), || Ok(!lab.is_up("c1")?)).with_context(|| lab.log("service"))?;
+    refused(&lab.ask(&Ask::Check(c1.clone()))?, "is lost")?;
+    ensure!(matches!(lab.leases()?.as_slice(), [one] if matches!(one.standing, Standing::Lost(_))));
+    // The reason outlives the service.
+    lab.kill("service", "KILL")?;
+    lab.serve("")?;
+    refused(&lab.ask(&Ask::Check(c1.clone()))?, "is lost")?;
+    ensure!(lab.ask(&Ask::Release(c1))? == Answer::Done);
+    ensure!(lab.leases()?.is_empty());
+    Ok(())
+}
+
+/// A server that has other addresses now takes the lease back.
+#[test]
+fn a_lease_that_is_taken_back_sets_the_link_down() -> Result<()> {
+    let (lab, _) = leased(9)?;
+    lab.kill("kea", "KILL")?;
+    lab.kea("10.5.0.70-10.5.0.79", 9)?;
+    wait(seconds(12), || Ok(!lab.is_up("c1")?))
+        .with_context(|| format!("{}\n{}", lab.log("service"), lab.log("kea")))?;
+    refused(&lab.ask(&Ask::Check(attachment("c1", &json!({}))))?, "is lost")
+}
+
+/// Another station has the address that the server offers first.
+#[test]
+fn an_address_that_another_station_has_is_declined() -> Result<()> {
+    let lab = Lab::new(&["c1", "c2"])?;
+    lab.node.sh_in("c2", "ip link set eth0 up && ip addr add 10.5.0.50/24 dev eth0")?;
+    lab.kea("10.5.0.50-10.5.0.51", 60)?;
+    lab.serve("")?;
+    let lease = lab.acquire(&attachment("c1", &json!({})))?;
+    ensure!(address(&lease) == "10.5.0.51/24", "{lease:?}");
+    ensure!(lab.log("service").contains("another station has 10.5.0.50"), "{}", lab.log("service"));
+    lab.until_said("kea", "DECLINE")
+}
+
+/// A boot before this one: the lease is remembered, and the container asks for its address again.
+#[test]
+fn a_container_that_comes_back_after_a_reboot_has_its_address() -> Result<()> {
+    let lab = Lab::new(&["c1"])?;
+    lab.dnsmasq("--dhcp-authoritative")?;
+    lab.serve("")?;
+    let c1 = attachment("c1", &json!({}));
+    let lease = lab.acquire(&c1)?;
+    lab.kill("service", "TERM")?;
+    ensure!(!lab.socket().exists(), "the socket goes with the service");
+    lab.node.sh("sed -i 's/\"boot\":\"[^\"]*\"/\"boot\":\"another\"/' /var/lib/postern/dhcp/*.json")?;
+    lab.node.remove_container("c1")?;
+    lab.serve("")?;
+    ensure!(matches!(lab.leases()?.as_slice(), [one] if one.standing == Standing::Remembered));
+    let asked = lab.log("dnsmasq").matches("DHCPDISCOVER").count();
+    lab.node.add_container("c1")?;
+    lab.link("c1", "eth0")?;
+    ensure!(address(&lab.acquire(&c1)?) == address(&lease));
+    ensure!(lab.log("dnsmasq").matches("DHCPDISCOVER").count() == asked, "it asks for its address at once");
+    Ok(())
+}
+
+/// A container that is gone: its lease goes at the next look, and its namespace is held by nobody.
+#[test]
+fn a_lease_of_a_container_that_is_gone_ends() -> Result<()> {
+    let (lab, _) = leased(6)?;
+    lab.node.remove_container("c1")?;
+    wait(seconds(8), || Ok(lab.leases()?.is_empty())).with_context(|| lab.log("service"))?;
+    let files = lab.node.sh("ls /var/lib/postern/dhcp")?;
+    ensure!(files.is_empty(), "{files}");
+    Ok(())
+}
+
+/// T1 and T2 of zero make no renewals without end.
+#[test]
+fn times_of_zero_are_no_flood() -> Result<()> {
+    let lab = Lab::new(&["c1"])?;
+    lab.dnsmasq("--dhcp-authoritative --dhcp-option-force=58,0 --dhcp-option-force=59,0")?;
+    lab.serve("")?;
+    let lease = lab.acquire(&attachment("c1", &json!({})))?;
+    ensure!(lease.t1 > 0, "{lease:?}");
+    std::thread::sleep(seconds(3));
+    let asked = lab.log("dnsmasq").matches("DHCPREQUEST").count();
+    ensure!(asked == 1, "{asked} requests: {}", lab.log("dnsmasq"));
+    Ok(())
+}
+
+/// A server behind a relay: broadcasts go over it, and renewals by unicast over the router.
+#[test]
+fn over_a_relay_and_by_unicast() -> Result<()> {
+    let lab = Lab::new(&["c1"])?;
+    // Router rt has the containers' network on one side; the server moves to the other.
+    lab.node.sh("ip netns add rt
+         ip link add r0 netns rt type veth peer name rh && ip link set rh master br0 up
+         ip -n rt addr add 10.5.0.2/24 dev r0 && ip -n rt link set r0 up && ip -n rt link set lo up
+         ip -n srv link del s0
+         ip link add s0 netns srv type veth peer name r1 netns rt
+         ip -n srv addr add 10.6.0.1/24 dev s0 && ip -n srv link set s0 up
+         ip -n rt addr add 10.6.0.2/24 dev r1 && ip -n rt link set r1 up
+         ip -n srv route add 10.5.0.0/24 via 10.6.0.2
+         ip netns exec rt sysctl -qw net.ipv4.ip_forward=1")?;
+    lab.kea("10.5.0.50-10.5.0.59", 9)?;
+    lab.relay()?;
+    lab.serve("")?;
+    let c1 = attachment("c1", &json!({}));
+    let lease = lab.acquire(&c1)?;
+    ensure!(lease.server == Some("10.6.0.1".parse()?), "{lease:?}");
+    lab.configure("c1", &lease)?;
+    lab.node.sh_in("c1", "ip route add default via 10.5.0.2")?;
+    // The relay is of no use for unicasts: without it renewals go on.
+    lab.kill("relay", "KILL")?;
+    let before = lab.log("kea").matches("DHCP4_LEASE_ALLOC").count();
+    wait(seconds(6), || Ok(lab.log("kea").matches("DHCP4_LEASE_ALLOC").count() > before))
+        .with_context(|| format!("not renewed: {}\n{}", lab.log("service"), lab.log("kea")))?;
+    ensure!(matches!(lab.ask(&Ask::Check(c1))?, Answer::Lease(_)));
+    Ok(())
+}
