@@ -1,11 +1,12 @@
 //! From an [`Input`] to the client of its family, and from JSON to JSON.
 
-use crate::{Input, Outcome, Output, State, v4};
+use crate::{Input, Outcome, Output, State, v4, v6};
 
 /// Takes one step for one lease.
 pub fn step(input: &Input) -> Output {
     match input.client.family {
         4 => v4::step(input),
+        6 => v6::step(input),
         family => {
             let reason = format!("dhcp: there is no DHCP client for family {family}");
             Output {

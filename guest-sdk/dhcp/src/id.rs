@@ -1,6 +1,7 @@
-//! The identifier of a client: option 61.
+//! The identifier of a client: option 61, and the DUID of DHCPv6.
 
 use crate::config::Options;
+use sha2::{Digest as _, Sha256};
 
 /// The longest identifier without its type byte: an option has 255 bytes.
 const LONGEST: usize = 254;
@@ -18,6 +19,22 @@ pub fn provided_id(configuration: &str, args: &str) -> Option<Vec<u8>> {
     Options::read(configuration, args).ok()?.id
 }
 
+/// Returns the DHCPv6 identifier of an attachment: a DUID with a UUID (RFC 6355) that its names make. The same names
+/// always make the same one.
+pub fn duid(container: &str, network: &str, ifname: &str) -> Vec<u8> {
+    let hash = Sha256::digest(format!("{container}/{network}/{ifname}"));
+    // Type 4, and a UUID of version 8: bits of its maker's own (RFC 9562).
+    let mut duid = vec![0, 4];
+    for (at, byte) in hash.iter().take(16).enumerate() {
+        duid.push(match at {
+            6 => byte & 0x0f | 0x80,
+            8 => byte & 0x3f | 0x80,
+            _ => *byte,
+        });
+    }
+    duid
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,6 +44,14 @@ mod tests {
         assert_eq!(client_id("abc", "net", "eth0"), b"\0abc/net/eth0");
         let long = client_id(&"c".repeat(300), "net", "eth0");
         assert_eq!((long.len(), long.last()), (255, Some(&b'c')));
+    }
+
+    #[test]
+    fn a_duid_is_a_uuid_of_the_names() {
+        let id = duid("abc", "net", "eth0");
+        assert_eq!((id.len(), &id[..2], id[8] >> 4, id[10] >> 6), (18, &[0, 4][..], 8, 2));
+        assert_eq!(id, duid("abc", "net", "eth0"));
+        assert_ne!(id, duid("abc", "net", "eth1"));
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use super::lease;
 use super::packet::{Kind, Packet};
 use super::request::Request;
-use super::state::{Acquisition, Exchange, Held, Phase};
-use super::step::{Context, Next};
-use super::timing::{SHORTEST, wait};
+use super::state::{Held, Phase};
+use super::step::ended;
 use super::{is_usable, keep};
 use crate::Outcome;
+use crate::exchange::{Acquisition, Context, Exchange, Next, plain};
+use crate::timing::{SHORTEST, wait};
 use dhcproto::v4::{DhcpOption, MessageType, OptionCode};
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
@@ -19,8 +20,8 @@ const REBOOTS: u32 = 3;
 const PAUSE_MS: u64 = 10_000;
 
 /// Begins: with the address of an earlier lease, if there is one.
-pub fn start(context: &Context<'_>, previous: Option<Ipv4Addr>) -> Next {
-    let acquisition = Acquisition { began: context.now, tries: 0, trouble: None };
+pub fn start(context: &Context<'_>, previous: Option<Ipv4Addr>) -> Next<Phase> {
+    let acquisition = Acquisition::new(context.now);
     match previous.filter(|address| is_usable(*address)) {
         None => discover(context, acquisition, None),
         Some(address) => ask(context, Phase::Rebooting { acquisition, exchange: context.exchange(1), address }),
@@ -28,13 +29,18 @@ pub fn start(context: &Context<'_>, previous: Option<Ipv4Addr>) -> Next {
 }
 
 /// Looks for servers, with a new transaction.
-pub fn discover(context: &Context<'_>, mut acquisition: Acquisition, hint: Option<Ipv4Addr>) -> Next {
-    acquisition.tries = acquisition.tries.saturating_add(1);
+pub fn discover(context: &Context<'_>, acquisition: Acquisition, hint: Option<Ipv4Addr>) -> Next<Phase> {
+    let acquisition = acquisition.again();
     let exchange = context.exchange(acquisition.tries);
     send_discover(context, acquisition, exchange, hint)
 }
 
-fn send_discover(context: &Context<'_>, acquisition: Acquisition, exchange: Exchange, hint: Option<Ipv4Addr>) -> Next {
+fn send_discover(
+    context: &Context<'_>,
+    acquisition: Acquisition,
+    exchange: Exchange,
+    hint: Option<Ipv4Addr>,
+) -> Next<Phase> {
     let seconds = context.seconds_since(acquisition.began);
     let request = Request { wanted: hint, xid: exchange.xid, seconds, ..Request::default() };
     let send = request.broadcast(MessageType::Discover, context.client, &context.options);
@@ -42,7 +48,7 @@ fn send_discover(context: &Context<'_>, acquisition: Acquisition, exchange: Exch
 }
 
 /// Asks for what the phase is about: the earlier address, or the offer.
-fn ask(context: &Context<'_>, phase: Phase) -> Next {
+fn ask(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let (acquisition, exchange, wanted, server) = match &phase {
         Phase::Rebooting { acquisition, exchange, address } => (acquisition, exchange, *address, None),
         Phase::Requesting { acquisition, exchange, address, server } => {
@@ -57,14 +63,14 @@ fn ask(context: &Context<'_>, phase: Phase) -> Next {
 }
 
 /// Sends again, begins again, or gives up.
-pub fn timer(context: &Context<'_>, phase: Phase) -> Next {
+pub fn timer(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let Some(acquisition) = acquisition(&phase) else { return Next::of(phase) };
     if context.now >= context.deadline(acquisition) {
-        return give_up(context, acquisition);
+        return ended(context.give_up(acquisition, "DHCP"));
     }
     match phase {
-        Phase::Selecting { mut acquisition, exchange, hint } if context.now >= exchange.next => {
-            acquisition.tries = acquisition.tries.saturating_add(1);
+        Phase::Selecting { acquisition, exchange, hint } if context.now >= exchange.next => {
+            let acquisition = acquisition.again();
             let exchange = context.again(exchange, acquisition.tries);
             send_discover(context, acquisition, exchange, hint)
         }
@@ -75,9 +81,9 @@ pub fn timer(context: &Context<'_>, phase: Phase) -> Next {
             let exchange = context.again(exchange, exchange.sent.saturating_add(1));
             ask(context, Phase::Rebooting { acquisition, exchange, address })
         }
-        Phase::Requesting { mut acquisition, exchange, server, .. } if context.is_overdue(exchange) => {
-            acquisition.trouble = Some(format!("the server {server} did not answer a request for its own offer"));
-            discover(context, acquisition, None)
+        Phase::Requesting { acquisition, exchange, server, .. } if context.is_overdue(exchange) => {
+            let trouble = format!("the server {server} did not answer a request for its own offer");
+            discover(context, acquisition.in_trouble(trouble), None)
         }
         Phase::Requesting { acquisition, exchange, address, server } if context.now >= exchange.next => {
             let exchange = context.again(exchange, exchange.sent.saturating_add(1));
@@ -98,29 +104,15 @@ fn acquisition(phase: &Phase) -> Option<&Acquisition> {
     }
 }
 
-fn give_up(context: &Context<'_>, acquisition: &Acquisition) -> Next {
-    let seconds = context.client.timeouts.resend_ms.div_ceil(1000);
-    let tries = acquisition.tries;
-    let reason = match &acquisition.trouble {
-        None => format!(
-            "no more tries: no DHCP server answered within {seconds} s ({tries} times asked): check that one serves \
-             the network of this link"
-        ),
-        Some(trouble) => format!("no more tries within {seconds} s ({tries} times asked): {trouble}"),
-    };
-    Next::ended(Outcome::Failed { reason })
-}
-
 /// Takes a packet of a server on the way to a lease.
-pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next {
+pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phase> {
     match phase {
         Phase::Selecting { acquisition, exchange, hint } => {
             let found = (packet.kind == Kind::Offer && packet.xid == exchange.xid).then(|| objection(packet));
             match found {
                 None => Next::of(Phase::Selecting { acquisition, exchange, hint }),
                 Some(Some(trouble)) => {
-                    let acquisition = Acquisition { trouble: Some(trouble), ..acquisition };
-                    Next::of(Phase::Selecting { acquisition, exchange, hint })
+                    Next::of(Phase::Selecting { acquisition: acquisition.in_trouble(trouble), exchange, hint })
                 }
                 Some(None) => {
                     // The request belongs to the transaction of the offer.
@@ -186,18 +178,17 @@ fn objection(packet: &Packet) -> Option<String> {
 }
 
 /// A server has taken its offer back. The client begins again after a pause, so that the two don't do it for ever.
-fn refused(context: &Context<'_>, acquisition: Acquisition, packet: &Packet) -> Next {
+fn refused(context: &Context<'_>, acquisition: Acquisition, packet: &Packet) -> Next<Phase> {
     let words = message(packet).map(|text| format!(": \"{text}\"")).unwrap_or_default();
     let trouble = format!("the server {} refused its own offer (DHCPNAK){words}", packet.server);
     let until = context.now.saturating_add(wait(acquisition.tries, &context.client.timeouts, context.random));
-    Next::of(Phase::Waiting { acquisition: Acquisition { trouble: Some(trouble), ..acquisition }, until })
+    Next::of(Phase::Waiting { acquisition: acquisition.in_trouble(trouble), until })
 }
 
-/// Returns the text of a server, without what a terminal could obey.
+/// Returns the text of a server.
 pub fn message(packet: &Packet) -> Option<String> {
     let Some(DhcpOption::Message(text)) = packet.option(OptionCode::Message) else { return None };
-    let text: String = text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').take(80).collect();
-    Some(text).filter(|text| !text.is_empty())
+    plain(text.chars())
 }
 
 /// Takes the lease. `stay` makes the phase as it was, for a packet that is no lease.
@@ -207,14 +198,14 @@ fn bind(
     exchange: Exchange,
     acquisition: Acquisition,
     stay: impl FnOnce(Acquisition) -> Phase,
-) -> Next {
+) -> Next<Phase> {
     if let Some(trouble) = objection(packet) {
-        return Next::of(stay(Acquisition { trouble: Some(trouble), ..acquisition }));
+        return Next::of(stay(acquisition.in_trouble(trouble)));
     }
     let (address, server) = (packet.address, packet.server);
     let Some(address) = lease::prefix(packet).and_then(|prefix| Ipv4Net::new(address, prefix).ok()) else {
         let reason = format!("DHCP option Subnet Mask not found in DHCPACK of {server}, or not valid");
-        return Next::ended(Outcome::Failed { reason }).sending(keep::release_packet(context, address, server));
+        return ended(Outcome::Failed { reason }).sending(keep::release_packet(context, address, server));
     };
     let times = lease::times(packet);
     let held = Held { address, server, since: exchange.first, seconds: times.seconds, t1: times.t1, t2: times.t2 };
@@ -223,11 +214,10 @@ fn bind(
 }
 
 /// Another station has the address of a new lease: the server is told, and the client begins again.
-pub fn decline(context: &Context<'_>, held: &Held, acquisition: Acquisition) -> Next {
+pub fn decline(context: &Context<'_>, held: &Held, acquisition: Acquisition) -> Next<Phase> {
     let address = held.address.addr();
     let trouble = format!("another station uses {address}, which the server {} gave", held.server);
     let pause = PAUSE_MS.min(context.client.timeouts.request_ms);
-    let acquisition = Acquisition { trouble: Some(trouble), ..acquisition };
-    Next::of(Phase::Waiting { acquisition, until: context.now.saturating_add(pause) })
-        .sending(keep::decline_packet(context, held))
+    let (acquisition, until) = (acquisition.in_trouble(trouble), context.now.saturating_add(pause));
+    Next::of(Phase::Waiting { acquisition, until }).sending(keep::decline_packet(context, held))
 }

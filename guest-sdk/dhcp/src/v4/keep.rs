@@ -2,16 +2,17 @@
 
 use super::packet::{Kind, Packet};
 use super::request::Request;
-use super::state::{Exchange, Held, Phase};
-use super::step::{Context, Next};
-use super::timing::{SHORTEST, renewal_wait};
+use super::state::{Held, Phase};
+use super::step::ended;
 use super::{acquire, lease};
+use crate::exchange::{Context, Exchange, Next};
+use crate::timing::{SHORTEST, renewal_wait};
 use crate::{Outcome, Send};
 use dhcproto::v4::MessageType;
 use std::net::Ipv4Addr;
 
 /// Renews, asks all servers, or loses the lease, as the time is.
-pub fn timer(context: &Context<'_>, phase: Phase) -> Next {
+pub fn timer(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let (held, exchange) = match phase {
         Phase::Bound { held, .. } if context.now >= held.at(held.t1) => (held, None),
         Phase::Renewing { held, exchange } | Phase::Rebinding { held, exchange } => (held, Some(exchange)),
@@ -19,7 +20,7 @@ pub fn timer(context: &Context<'_>, phase: Phase) -> Next {
     };
     if context.now >= held.at(held.seconds) {
         let (address, server) = (held.address, held.server);
-        return Next::ended(Outcome::Lost {
+        return ended(Outcome::Lost {
             reason: format!(
                 "the lease of {address} expired: the server {server} did not renew it, nor did another one"
             ),
@@ -37,7 +38,7 @@ pub fn timer(context: &Context<'_>, phase: Phase) -> Next {
 
 /// Asks for a longer lease, with a new transaction each time. So the lease can't count from a packet that the answer
 /// does not belong to.
-fn ask(context: &Context<'_>, held: Held, asks_all: bool) -> Next {
+fn ask(context: &Context<'_>, held: Held, asks_all: bool) -> Next<Phase> {
     let (from, to) = if asks_all { (held.t2, held.seconds) } else { (held.t1, held.t2) };
     let (from, to) = (held.at(from), held.at(to));
     let wait = renewal_wait(to.saturating_sub(context.now), to.saturating_sub(from), context.random);
@@ -55,7 +56,7 @@ fn ask(context: &Context<'_>, held: Held, asks_all: bool) -> Next {
 }
 
 /// Takes the answer of a server.
-pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next {
+pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next<Phase> {
     let (held, exchange) = match &phase {
         // Only the server that was asked can answer, and to a broadcast each.
         Phase::Renewing { held, exchange } if packet.server == held.server => (*held, *exchange),
@@ -70,14 +71,14 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next {
         Kind::Nak => {
             let words = acquire::message(packet).map(|text| format!(": \"{text}\"")).unwrap_or_default();
             let (address, server) = (held.address, packet.server);
-            Next::ended(Outcome::Lost { reason: format!("the server {server} took {address} back (DHCPNAK){words}") })
+            ended(Outcome::Lost { reason: format!("the server {server} took {address} back (DHCPNAK){words}") })
         }
         // Not an answer to a renewal.
         Kind::Ack if !super::is_usable(packet.address) || lease::seconds(packet) < SHORTEST => Next::of(phase),
         Kind::Ack if packet.address != held.address.addr() => {
             let (address, server, other) = (held.address.addr(), packet.server, packet.address);
             let reason = format!("the server {server} gave {other} instead of {address} when the lease was renewed");
-            Next::ended(Outcome::Lost { reason })
+            ended(Outcome::Lost { reason })
         }
         Kind::Ack => {
             let times = lease::times(packet);
@@ -97,22 +98,22 @@ pub fn packet(context: &Context<'_>, phase: Phase, packet: &Packet) -> Next {
 }
 
 /// Another station has the address.
-pub fn conflict(context: &Context<'_>, phase: Phase) -> Next {
+pub fn conflict(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     match phase {
         Phase::Bound { held, acquisition: Some(acquisition) } => acquire::decline(context, &held, acquisition),
         phase => match phase.held() {
             None => Next::of(phase),
             Some(held) => {
                 let reason = format!("another station uses {}", held.address.addr());
-                Next::ended(Outcome::Lost { reason }).sending(decline_packet(context, held))
+                ended(Outcome::Lost { reason }).sending(decline_packet(context, held))
             }
         },
     }
 }
 
 /// Gives the lease back.
-pub fn release(context: &Context<'_>, phase: &Phase) -> Next {
-    let next = Next::ended(Outcome::Ended);
+pub fn release(context: &Context<'_>, phase: &Phase) -> Next<Phase> {
+    let next = ended(Outcome::Ended);
     match phase.held() {
         None => next,
         Some(held) => next.sending(release_packet(context, held.address.addr(), held.server)),

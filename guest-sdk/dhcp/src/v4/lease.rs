@@ -5,8 +5,9 @@
 use super::is_usable;
 use super::packet::Packet;
 use super::state::Held;
-use super::timing::{DEFAULT, Times};
 use crate::config::Options;
+use crate::exchange::domain;
+use crate::timing::{DEFAULT, Times};
 use crate::{Lease, LeaseAddress, LeaseDns, LeaseRoute};
 use dhcproto::v4::{DhcpOption, OptionCode};
 use ipnet::{IpNet, Ipv4Net};
@@ -144,14 +145,4 @@ fn dns(packet: &Packet, options: &Options) -> LeaseDns {
         dns.search = names.iter().filter_map(|name| domain(&name.to_ascii())).collect();
     }
     dns
-}
-
-/// Returns a name that can stand in resolv.conf(5). What else a server sends there could be read as another line.
-fn domain(text: &str) -> Option<String> {
-    let name = text.strip_suffix('.').unwrap_or(text);
-    let is_label = |label: &str| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        !label.is_empty() && label.len() <= 63 && label.bytes().all(plain)
-    };
-    (name.len() <= 253 && name.split('.').all(is_label)).then(|| name.to_owned())
 }

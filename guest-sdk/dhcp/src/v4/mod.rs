@@ -9,7 +9,6 @@ mod state;
 mod step;
 #[cfg(test)]
 mod tests;
-mod timing;
 
 pub use step::step;
 

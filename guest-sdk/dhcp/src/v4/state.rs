@@ -4,7 +4,8 @@
 //! be read, or that contradicts itself, is refused: a lease that nobody knows must not look alive.
 
 use super::is_usable;
-use super::timing::SHORTEST;
+use crate::exchange::{Acquisition, Exchange};
+use crate::timing::SHORTEST;
 use crate::{INFINITE, State};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -33,33 +34,6 @@ pub enum Phase {
     Rebinding { held: Held, exchange: Exchange },
     /// There is no lease, and nothing to do.
     Ended,
-}
-
-/// The search for a lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Acquisition {
-    /// When it began.
-    pub began: u64,
-    /// How many times it has looked for servers.
-    pub tries: u32,
-    /// The last trouble, in words for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
-}
-
-/// Packets of one transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Exchange {
-    /// The transaction.
-    pub xid: u32,
-    /// When its first packet was sent. A lease counts from there.
-    pub first: u64,
-    /// When the next one is due.
-    pub next: u64,
-    /// How many were sent.
-    pub sent: u32,
 }
 
 /// A lease.

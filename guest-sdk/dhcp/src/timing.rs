@@ -1,7 +1,7 @@
 //! Times: of a lease, and between two packets.
 
 use crate::INFINITE;
-use crate::step::Timeouts;
+use crate::Timeouts;
 
 /// The shortest lease that is taken, in seconds. Each renewal costs a packet and a process of the sandbox, so a server
 /// must not be able to ask for one every moment.
@@ -22,13 +22,23 @@ impl Times {
     /// Returns the times that a server wants, as far as they make sense. The defaults are those of the native client,
     /// half of the lease and 85 % of it. Zero counts as no wish: the native client renews without a pause then.
     pub fn of(lease: u32, t1: Option<u32>, t2: Option<u32>) -> Self {
+        Self::by(lease, lease, 85, t1, t2)
+    }
+
+    /// As [`Times::of`] for DHCPv6: the defaults are half and four fifths of the preferred lifetime (RFC 8415, 21.4).
+    pub fn of_v6(valid: u32, preferred: u32, t1: u32, t2: u32) -> Self {
+        Self::by(valid, preferred, 80, Some(t1), Some(t2))
+    }
+
+    fn by(lease: u32, base: u32, percent: u64, t1: Option<u32>, t2: Option<u32>) -> Self {
         if lease == INFINITE {
             return Self { seconds: lease, t1: lease, t2: lease };
         }
-        let part = |percent: u64| u32::try_from(u64::from(lease) * percent / 100).unwrap_or(lease);
-        let (half, most) = (lease / 2, part(85));
+        let base = base.min(lease);
+        let half = base / 2;
+        let most = u32::try_from(u64::from(base) * percent / 100).unwrap_or(base);
         // A renewal at every moment would be a flood.
-        let soonest = half.min(SHORTEST / 2);
+        let soonest = (lease / 2).min(SHORTEST / 2);
         let t2 = t2.filter(|t2| (1..=lease).contains(t2)).unwrap_or(most).max(soonest);
         let t1 = t1.filter(|t1| (1..=t2).contains(t1)).unwrap_or(half.min(t2)).max(soonest);
         Self { seconds: lease, t1, t2 }
@@ -110,9 +120,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_are_in_order(lease in SHORTEST.., t1: Option<u32>, t2: Option<u32>) {
-            let times = Times::of(lease, t1, t2);
-            prop_assert!(times.t1 >= 2 && times.t1 <= times.t2 && times.t2 <= times.seconds, "{times:?}");
+        fn times_are_in_order(lease in SHORTEST.., preferred: u32, t1: u32, t2: u32) {
+            for times in [Times::of(lease, Some(t1), Some(t2)), Times::of_v6(lease, preferred, t1, t2)] {
+                prop_assert!(times.t1 >= 2 && times.t1 <= times.t2 && times.t2 <= times.seconds, "{times:?}");
+            }
         }
 
         #[test]

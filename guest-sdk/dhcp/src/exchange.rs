@@ -1,0 +1,156 @@
+//! What both families share: the search for a lease, transactions, and what follows of an event.
+
+use crate::config::Options;
+use crate::timing::wait;
+use crate::{Client, Outcome, Send};
+use serde::{Deserialize, Serialize};
+
+/// The search for a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Acquisition {
+    /// When it began.
+    pub began: u64,
+    /// How many times it has looked for servers.
+    pub tries: u32,
+    /// The last trouble, in words for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+impl Acquisition {
+    /// Begins.
+    pub fn new(now: u64) -> Self {
+        Self { began: now, tries: 0, trouble: None }
+    }
+
+    /// Counts another try.
+    pub fn again(self) -> Self {
+        Self { tries: self.tries.saturating_add(1), ..self }
+    }
+
+    /// Notes what went wrong.
+    pub fn in_trouble(self, trouble: String) -> Self {
+        Self { trouble: Some(trouble), ..self }
+    }
+}
+
+/// Packets of one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exchange {
+    /// The transaction.
+    pub xid: u32,
+    /// When its first packet was sent. A lease counts from there.
+    pub first: u64,
+    /// When the next one is due.
+    pub next: u64,
+    /// How many were sent.
+    pub sent: u32,
+}
+
+/// What a step needs to know.
+pub struct Context<'a> {
+    pub client: &'a Client,
+    pub options: Options,
+    pub now: u64,
+    pub random: u64,
+}
+
+impl Context<'_> {
+    /// Returns a new transaction identifier.
+    pub fn xid(&self) -> u32 {
+        let [a, b, c, d, ..] = self.random.to_le_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    /// Returns a new exchange, whose first packet is sent now. `number` says how many were sent with it, in all
+    /// exchanges of its kind.
+    pub fn exchange(&self, number: u32) -> Exchange {
+        Exchange { xid: self.xid(), first: self.now, next: self.after(number), sent: 1 }
+    }
+
+    /// Returns the exchange after another packet.
+    pub fn again(&self, exchange: Exchange, number: u32) -> Exchange {
+        Exchange { next: self.after(number), sent: exchange.sent.saturating_add(1), ..exchange }
+    }
+
+    fn after(&self, number: u32) -> u64 {
+        self.now.saturating_add(wait(number, &self.client.timeouts, self.random))
+    }
+
+    /// True if the time for an answer to a request has passed.
+    pub fn is_overdue(&self, exchange: Exchange) -> bool {
+        self.now >= self.answer_by(exchange)
+    }
+
+    /// Returns the time by which a request must have an answer.
+    pub fn answer_by(&self, exchange: Exchange) -> u64 {
+        exchange.first.saturating_add(self.client.timeouts.request_ms)
+    }
+
+    /// Returns the time by which there must be a lease.
+    pub fn deadline(&self, acquisition: &Acquisition) -> u64 {
+        acquisition.began.saturating_add(self.client.timeouts.resend_ms)
+    }
+
+    /// Returns the seconds since then.
+    pub fn seconds_since(&self, then: u64) -> u64 {
+        self.now.saturating_sub(then) / 1000
+    }
+
+    /// Gives up the search for a lease. `protocol` is the name for people.
+    pub fn give_up(&self, acquisition: &Acquisition, protocol: &str) -> Outcome {
+        let seconds = self.client.timeouts.resend_ms.div_ceil(1000);
+        let tries = acquisition.tries;
+        let reason = match &acquisition.trouble {
+            None => format!(
+                "no more tries: no {protocol} server answered within {seconds} s ({tries} times asked): check that one \
+                 serves the network of this link"
+            ),
+            Some(trouble) => format!("no more tries within {seconds} s ({tries} times asked): {trouble}"),
+        };
+        Outcome::Failed { reason }
+    }
+}
+
+/// What follows of an event. `P` is what a client does then.
+pub struct Next<P> {
+    pub phase: P,
+    pub send: Vec<Send>,
+    pub outcome: Option<Outcome>,
+}
+
+impl<P> Next<P> {
+    /// Goes to a phase, and nothing else.
+    pub fn of(phase: P) -> Self {
+        Self { phase, send: Vec::new(), outcome: None }
+    }
+
+    /// Adds a packet.
+    pub fn sending(mut self, send: Send) -> Self {
+        self.send.push(send);
+        self
+    }
+
+    /// Adds what has become of the lease.
+    pub fn deciding(self, outcome: Outcome) -> Self {
+        Self { outcome: Some(outcome), ..self }
+    }
+}
+
+/// Returns the text of a server, without what a terminal could obey.
+pub fn plain(text: impl IntoIterator<Item = char>) -> Option<String> {
+    let text: String = text.into_iter().filter(|c| c.is_ascii_graphic() || *c == ' ').take(80).collect();
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// Returns a name that can stand in resolv.conf(5). What else a server sends there could be read as another line.
+pub fn domain(text: &str) -> Option<String> {
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(plain)
+    };
+    (name.len() <= 253 && name.split('.').all(is_label)).then(|| name.to_owned())
+}

@@ -1,0 +1,131 @@
+//! The state of a DHCPv6 lease between two steps. It is refused as that of DHCP is.
+
+use super::is_usable;
+use super::router::Link;
+use crate::exchange::{Acquisition, Exchange};
+use crate::timing::SHORTEST;
+use crate::{Hex, INFINITE, State};
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv6Addr;
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// What the client does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is", deny_unknown_fields)]
+pub enum Phase {
+    /// It waits for a router, or for a pause to end.
+    Waiting { acquisition: Acquisition, until: u64, hint: Option<Ipv6Addr> },
+    /// It looks for servers.
+    Soliciting { acquisition: Acquisition, exchange: Exchange, hint: Option<Ipv6Addr> },
+    /// It has chosen an offer.
+    Requesting { acquisition: Acquisition, exchange: Exchange, address: Ipv6Addr, server: Hex },
+    /// It has the lease. `acquisition` is there until the first renewal.
+    Bound { held: Held, acquisition: Option<Acquisition> },
+    /// It asks the server that gave the lease. `anew`: the server has forgotten it, and is asked as for the first time.
+    Renewing { held: Held, exchange: Exchange, anew: bool },
+    /// It asks every server. `anew`: the one that has answered has forgotten the lease.
+    Rebinding { held: Held, exchange: Exchange, anew: bool },
+    /// There is no lease, and nothing to do.
+    Ended,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held {
+    /// The address on the link.
+    pub address: Ipv6Net,
+    /// Who gave it.
+    pub server: Hex,
+    /// When it began.
+    pub since: u64,
+    /// Its valid lifetime and its times, in seconds from its beginning.
+    pub seconds: u32,
+    pub t1: u32,
+    pub t2: u32,
+}
+
+impl Held {
+    /// Returns when a time of this lease comes; never, for a lease without end.
+    pub fn at(&self, seconds: u32) -> u64 {
+        if self.is_endless() {
+            return u64::MAX;
+        }
+        self.since.saturating_add(u64::from(seconds) * 1000)
+    }
+
+    /// True if the lease has no end.
+    pub fn is_endless(&self) -> bool {
+        self.seconds == INFINITE
+    }
+
+    fn is_sound(&self) -> bool {
+        let ordered = self.t1 <= self.t2 && self.t2 <= self.seconds && self.seconds >= SHORTEST && self.t1 > 0;
+        ordered && is_usable(self.address.addr()) && !self.server.0.is_empty()
+    }
+}
+
+/// The whole state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    version: u32,
+    /// What routers have said.
+    pub link: Link,
+    #[serde(flatten)]
+    pub phase: Phase,
+}
+
+impl Saved {
+    pub fn new(link: Link, phase: Phase) -> Self {
+        Self { version: VERSION, link, phase }
+    }
+
+    /// Reads a state.
+    ///
+    /// # Errors
+    /// Words for people: it is damaged, or another Postern has written it.
+    pub fn read(state: Option<&State>) -> Result<Self, String> {
+        let Some(State(json)) = state else { return Err("dhcp: there is no state of this lease".into()) };
+        let version = json.get("version").and_then(serde_json::Value::as_u64);
+        if version != Some(u64::from(VERSION)) {
+            return Err(format!(
+                "dhcp: the state of this lease is damaged, or of another Postern: version {version:?}"
+            ));
+        }
+        let damaged = |error| format!("dhcp: the state of this lease is damaged: {error}");
+        let saved: Self = serde_json::from_value(json.clone()).map_err(damaged)?;
+        if saved.phase.held().is_some_and(|held| !held.is_sound()) {
+            return Err("dhcp: the state of this lease is damaged: its times or addresses can't be".into());
+        }
+        Ok(saved)
+    }
+
+    /// Writes the state.
+    pub fn write(self) -> State {
+        // Nothing in a state fails to be written; an empty one is refused when it is read.
+        State(serde_json::to_value(self).unwrap_or_default())
+    }
+}
+
+impl Phase {
+    /// Returns the lease, if there is one.
+    pub fn held(&self) -> Option<&Held> {
+        match self {
+            Self::Bound { held, .. } | Self::Renewing { held, .. } | Self::Rebinding { held, .. } => Some(held),
+            Self::Waiting { .. } | Self::Soliciting { .. } | Self::Requesting { .. } | Self::Ended => None,
+        }
+    }
+
+    /// Returns the search for a lease, if it is on.
+    pub fn acquisition(&self) -> Option<&Acquisition> {
+        match self {
+            Self::Waiting { acquisition, .. }
+            | Self::Soliciting { acquisition, .. }
+            | Self::Requesting { acquisition, .. } => Some(acquisition),
+            Self::Bound { .. } | Self::Renewing { .. } | Self::Rebinding { .. } | Self::Ended => None,
+        }
+    }
+}
