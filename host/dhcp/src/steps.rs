@@ -137,7 +137,9 @@ fn step(engine: Engine, state: &Path, input: String) -> Result<String, String> {
     let refuse = |operation: &Operation| -> Result<Result<Reply, OpError>, BadEnd> {
         Err(BadEnd::from(format!("asked for {}, and the client of a lease has no operation", operation.name())))
     };
-    let ended = serve(PLUGIN, &mut plugin.sandbox, start, Instant::now() + WITHIN, refuse);
+    // Only GC has plugins without a process.
+    let Some(sandbox) = plugin.sandbox.as_mut() else { return Err("has no process of its own".to_owned()) };
+    let ended = serve(PLUGIN, sandbox, start, Instant::now() + WITHIN, refuse);
     drop(plugin);
     reap();
     match ended {
