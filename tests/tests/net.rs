@@ -367,6 +367,33 @@ fn a_file_of_the_cache_is_one_attachments() -> Result<()> {
     Ok(())
 }
 
+/// A file of the cache's format without the names that lead to it is nobody's, and so is an array of the same values. An ADD
+/// replaces it, and a DEL removes it.
+#[test]
+fn a_file_of_the_cache_that_is_nobodys() -> Result<()> {
+    let list = json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "one"}]});
+    let file = format!("../var/lib/cni/results/n-{ID}-eth0");
+    for entry in [
+        json!(["cniCacheV1", "other", "bridge"]),
+        json!({"kind": "cniCacheV1", "containerId": "other"}),
+        json!({"kind": "cniCacheV1", "containerId": "other", "ifName": "eth0", "networkName": "n", "result": {}}),
+    ] {
+        let files = [
+            ("net.d/a.conflist", list.clone()),
+            ("answers/one.ADD", json!(RESULT)),
+            (file.clone().leak() as &str, entry),
+        ];
+        let added = seen(&case("nobody's", &files, &["add n /run/netns/x"]), &[&postern()?, "net"])?;
+        let (status, _, error) = added.steps.last().context("no step")?;
+        assert_eq!((*status, error.as_str()), (Some(0), ""));
+        let ours: Vec<_> = added.cache.into_values().map(|entry| entry["containerId"].clone()).collect();
+        assert_eq!(ours, [json!(ID)]);
+        let removed = seen(&case("nobody's", &files, &["del n /run/netns/x"]), &[&postern()?, "net"])?;
+        assert!(removed.cache.is_empty(), "{:?}", removed.cache);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_failed_add_is_removed() -> Result<()> {
     let list = json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "one"}, {"type": "two"}]});

@@ -76,9 +76,11 @@ impl Entry {
         Self::parse(&read(path, LONGEST).ok()?)
     }
 
-    /// Reads the content of such a file. All of it is text: what serde passes over, it does not check.
+    /// Reads the content of such a file. All of it is text: what serde passes over, it does not check. It would read an array
+    /// as the fields in their order.
     fn parse(content: &[u8]) -> Option<Self> {
-        serde_json::from_str::<Self>(str::from_utf8(content).ok()?).ok().filter(|entry| entry.kind == KIND)
+        let text = str::from_utf8(content).ok().filter(|text| text.trim_start().starts_with('{'))?;
+        serde_json::from_str::<Self>(text).ok().filter(|entry| entry.kind == KIND)
     }
 
     fn is_of(&self, network: &str, attachment: &Attachment) -> bool {
@@ -127,7 +129,7 @@ impl Cache {
     /// Code 999: the result can't be expressed in its version.
     pub fn write(&self, list: &List, attachment: &Attachment, outcome: &Outcome) -> Result<(), Error> {
         let path = self.path(&list.name, attachment)?;
-        if let Some(other) = Entry::read(&path).filter(|entry| !entry.is_of(&list.name, attachment)) {
+        if let Some(other) = self.of_other(&path, &list.name, attachment) {
             let (network, container, ifname) =
                 (quote(&other.network), quote(&other.container_id), quote(&other.ifname));
             return Err(Error::new(
@@ -195,9 +197,17 @@ impl Cache {
     /// attachment's.
     pub fn remove(&self, network: &str, attachment: &Attachment) {
         let Ok(path) = self.path(network, attachment) else { return };
-        if Entry::read(&path).is_none_or(|entry| entry.is_of(network, attachment)) {
+        if self.of_other(&path, network, attachment).is_none() {
             let _ = fs::remove_file(path);
         }
+    }
+
+    /// Returns the entry of a file that belongs to another attachment. Names that don't lead to this file are nobody's: no
+    /// runtime would find the entry again.
+    fn of_other(&self, path: &Path, network: &str, attachment: &Attachment) -> Option<Entry> {
+        let entry = Entry::read(path).filter(|entry| !entry.is_of(network, attachment))?;
+        let other = Attachment::new(&entry.container_id, "", &entry.ifname);
+        self.path(&entry.network, &other).is_ok_and(|own| own == path).then_some(entry)
     }
 
     /// True if the cache has a result for this interface of the container, in any network.

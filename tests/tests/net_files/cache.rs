@@ -145,7 +145,13 @@ impl Model {
             None => true,
             Some(Slot::Own { network: other, attachment: of, .. }) => is_same(other, of, network, attachment),
             Some(Slot::Changed) => self.claim(&file_name(network, attachment)).is_none_or(|claim| {
+                // Who would not look for it here can't have it.
+                let [of, container, ifname] = &claim;
+                let leads_here =
+                    file_name(of, &Attachment::new(container, "", ifname)) == file_name(network, attachment);
+                let is_name = claim.iter().all(|name| !name.is_empty()) && ifname.len() <= 15;
                 claim == [network, &attachment.container_id, &attachment.ifname].map(str::to_owned)
+                    || !(leads_here && is_name)
             }),
         }
     }
@@ -212,7 +218,8 @@ impl Model {
             ensure!(error.code == 5 && error.msg.contains("detach that one first"), "{error:?}");
             return Ok(());
         }
-        wrote?;
+        let path = self.path(&file_name(network, attachment));
+        wrote.with_context(|| format!("{:?}", String::from_utf8_lossy(&fs::read(path).unwrap_or_default())))?;
         let mode = fs::metadata(self.path(&file_name(network, attachment)))?.permissions().mode() & 0o777;
         ensure!(mode == 0o600, "mode {mode:o}");
         let own = Slot::Own { network: network.to_owned(), attachment: attachment.clone(), outcome: Box::new(outcome) };
@@ -237,7 +244,10 @@ impl Model {
                 }
             }
             Some(Slot::Changed) => {
-                let foreign = !self.is_free_for(network, attachment);
+                let claim = self.claim(&file_name(network, attachment));
+                let foreign = claim.is_some_and(|claim| {
+                    claim != [network, &attachment.container_id, &attachment.ifname].map(str::to_owned)
+                });
                 match found {
                     Ok(found) => ensure!(!foreign || found.is_none(), "another attachment's result was taken"),
                     Err(error) => ensure!(error.code == 999 && !foreign, "{error:?}"),
