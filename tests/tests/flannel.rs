@@ -105,6 +105,132 @@ fn every_version_and_every_verb() -> Result<()> {
     Ok(())
 }
 
+/// Leaves out what each run chooses: link-layer addresses, names of pairs, the path of the namespace.
+fn plain(mut result: Value) -> Value {
+    for interface in result.get_mut("interfaces").and_then(Value::as_array_mut).into_iter().flatten() {
+        for key in ["mac", "sandbox"] {
+            if interface.get(key).is_some() {
+                interface[key] = json!("");
+            }
+        }
+        if interface["name"].as_str().is_some_and(|name| name.starts_with("veth")) {
+            interface["name"] = json!("veth");
+        }
+    }
+    result
+}
+
+/// Every version beside native plugins, with three delegates. The native flannel 0.9 knows versions up to 0.4.0. For all
+/// versions, the native plugin that is delegated to gets the configuration that ours has written down.
+#[test]
+fn every_version_beside_the_native_plugins() -> Result<()> {
+    const LOOK: &str = "ip -o -d link show dev eth0 | grep -o 'mtu [0-9]*'; ip -o addr show dev eth0 scope global | awk '{print $4}'; ip route";
+    /// What is broken in the container, for CHECK.
+    const FAULTS: [&str; 3] = ["ip route del 10.244.0.0/16", "ip addr flush dev eth0", "ip link set eth0 name other"];
+    let flannel = native()?;
+    let mut compared = 0;
+    for version in ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
+        for delegate in [
+            json!({"delegate": {"hairpinMode": true}}),
+            json!({"delegate": {"isDefaultGateway": true, "mtu": 1300, "ipMasq": false}}),
+            json!({"delegate": {"type": "ptp", "bridge": null}}),
+        ] {
+            let step = format!("{version}, {delegate}");
+            let mut patch = json!({"cniVersion": version});
+            merge(&mut patch, &delegate);
+            let ours = Place::new(FILE)?;
+            let result = ours.call("ADD", &patch)?.success().with_context(|| step.clone())?;
+            let looks = ours.node.sh_in("c1", LOOK)?;
+            let written: Value = serde_json::from_str(&ours.state()?)?;
+            let previous = |result: &Value| json!({"cniVersion": version, "prevResult": result});
+            let check = |config: &Value, result: &Value| {
+                let mut config = config.clone();
+                merge(&mut config, &previous(result));
+                config
+            };
+            let ask = |place: &Place, result: &Value| place.call("CHECK", &check(&patch, result));
+
+            // The delegate by itself, natively.
+            let kind = written["type"].as_str().context("no type")?;
+            let other = Place::new(FILE)?;
+            let delegated = |verb: &str, config: &Value| {
+                let call = Call::new(&native_bin()?, kind, verb, config.to_string());
+                other.node.call(&call.attachment("c1", &other.node.netns("c1"), "eth0"))
+            };
+            let natively = delegated("ADD", &written)?.success().with_context(|| step.clone())?;
+            ensure!(plain(result.clone()) == plain(natively.clone()), "{step}: {result:#} {natively:#}");
+            ensure!(looks == other.node.sh_in("c1", LOOK)?, "{step}: the container");
+            compared += 1;
+            if version >= "0.4.0" {
+                ask(&ours, &result)?.success().with_context(|| step.clone())?;
+                delegated("CHECK", &check(&written, &natively))?.success().with_context(|| step.clone())?;
+                // One after the other: each is found before those that are there already.
+                for fault in FAULTS {
+                    for node in [&ours.node, &other.node] {
+                        node.sh_in("c1", fault)?;
+                    }
+                    let (mine, theirs) = (ask(&ours, &result)?, delegated("CHECK", &check(&written, &natively))?);
+                    // Natively a route is printed as Go prints it. The words before it say what is wrong.
+                    let words = |answer: &Answer| {
+                        let error: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
+                        let first: Vec<String> =
+                            error["msg"].as_str().unwrap_or_default().split(' ').take(2).map(str::to_owned).collect();
+                        (error["code"].clone(), first)
+                    };
+                    ensure!(
+                        (mine.status, words(&mine)) == (theirs.status, words(&theirs)),
+                        "{step}: {fault}: {mine:?} {theirs:?}"
+                    );
+                    ensure!(mine.status == 1, "{step}: {fault}: {mine:?}");
+                    compared += 1;
+                }
+                // DEL finds it by this name.
+                for node in [&ours.node, &other.node] {
+                    node.sh_in("c1", "ip link set other name eth0")?;
+                }
+            }
+
+            // The native flannel, as far as it knows the version.
+            if let Some(bin) = flannel.as_ref().filter(|_| version <= "0.4.0") {
+                let place = Place::new(FILE)?;
+                let natively = place.call_as(bin, "ADD", "eth0", &patch)?.success().with_context(|| step.clone())?;
+                ensure!(plain(result.clone()) == plain(natively.clone()), "{step}: {result:#} {natively:#}");
+                ensure!(looks == place.node.sh_in("c1", LOOK)?, "{step}: the container of native flannel");
+                let mut theirs: Value = serde_json::from_str(&place.state()?)?;
+                // The older form of one range.
+                if let Some(subnet) = theirs["ipam"].as_object_mut().and_then(|ipam| ipam.remove("subnet")) {
+                    theirs["ipam"]["ranges"] = json!([[{"subnet": subnet}]]);
+                }
+                ensure!(written == theirs, "{step}: {written:#} {theirs:#}");
+                if version == "0.4.0" {
+                    let mut config = patch.clone();
+                    merge(&mut config, &previous(&natively));
+                    place.call_as(bin, "CHECK", "eth0", &config)?.success().with_context(|| step.clone())?;
+                }
+                for _ in 0..2 {
+                    place.call_as(bin, "DEL", "eth0", &patch)?.success().with_context(|| step.clone())?;
+                }
+                place.is_clean().with_context(|| step.clone())?;
+                compared += 1;
+            } else if let Some(bin) = &flannel {
+                let answer = Place::new(FILE)?.call_as(bin, "ADD", "eth0", &patch)?;
+                ensure!(
+                    answer.status == 1 && answer.stdout.contains("incompatible CNI versions"),
+                    "{step}: {answer:?}"
+                );
+            }
+            for _ in 0..2 {
+                ours.call("DEL", &patch)?.success().with_context(|| step.clone())?;
+                delegated("DEL", &written)?.success().with_context(|| step.clone())?;
+            }
+            ours.is_clean().with_context(|| step.clone())?;
+            other.is_clean().with_context(|| format!("{step}: native"))?;
+        }
+    }
+    println!("{compared} comparisons");
+    Ok(())
+}
+
 /// What the bridge plugin gets natively from this file: the native bridge with that configuration makes the same.
 #[test]
 fn the_delegate_is_what_the_subnet_file_says() -> Result<()> {
