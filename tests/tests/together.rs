@@ -212,6 +212,16 @@ fn cases() -> Result<Vec<Case>> {
                 [2, 6],
             )
         },
+        // The guest has the words for it, where the host alone would do the work.
+        Case {
+            version: "1.1.0",
+            ..case(
+                "GC of a configuration that can't be read",
+                swap(1, json!({"type": "portmap", "dns": 7})),
+                &["gc", "status"],
+                [1, 6],
+            )
+        },
         case("a plugin that is not there", swap(3, json!({"type": "absent"})), &["add", "del"], [1, 5]),
         case("a configuration that one refuses", swap(4, tuning(json!({"mtu": "no"}))), &["add", "del"], [1, 0]),
         case(

@@ -93,7 +93,7 @@ pub fn begin(
         None => Places::find().map_err(obstacle)?,
     };
     // A guest refuses what it can't read, with its own words.
-    if verb == Verb::Gc && !NetConf::is_readable(&raw.0) {
+    if asks_guest(verb, &raw.0) {
         launcher.need_sandboxes();
     }
     let ready = match launcher.take(name, &places.state) {
@@ -192,6 +192,11 @@ pub fn begin(
         }
     };
     Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })))
+}
+
+/// True if a GC whose work the host does needs its guest nevertheless.
+pub fn asks_guest(verb: Verb, conf: &Json) -> bool {
+    verb == Verb::Gc && !NetConf::is_readable(conf)
 }
 
 /// True if a plugin is never run beside others: its policy lets it have main plugins make the attachment, by their

@@ -3,7 +3,7 @@
 //! The first one that is called prepares all of them, as far as their configurations tell what they need. The process
 //! then confines itself once, to all of it together. What a later run may do is decided by its own policy.
 
-use crate::begin::{Admitted, Call, able, admit, is_alone};
+use crate::begin::{Admitted, Call, able, admit, asks_guest, is_alone};
 use crate::confinement::MadeDirectories;
 use crate::launcher::Launcher;
 use crate::protocol::STDIN_LIMIT;
@@ -116,6 +116,9 @@ impl Waiting {
 fn prepare(call: &Call<'_>, launcher: &mut Launcher, first: &Session) -> Result<Option<(Session, bool)>, Error> {
     let raw = read_conf(call.stdin, STDIN_LIMIT)?;
     let places = first.places();
+    if asks_guest(call.verb, &raw.0) {
+        launcher.need_sandboxes();
+    }
     let Ok(ready) = launcher.take(call.name, &places.state) else { return Ok(None) };
     if is_alone(&ready) {
         return Ok(None);

@@ -205,7 +205,11 @@ fn serve(channel: UnixStream, stderr: &OwnedFd, plan: Vec<Planned>, env: &Env, n
     // The process of a plugin of its own reports a limit that is too low. This one needs more.
     let has_room = inherited::limits().is_ok() && has_files(plan.len());
     process::introduce(&env.command, network);
-    let mut company = has_room.then(|| Company::new(plan, &Launcher::new(engine)));
+    let mut launcher = Launcher::new(engine);
+    if let Ok(verb) = env.verb() {
+        launcher.save_sandboxes(verb);
+    }
+    let mut company = has_room.then(|| Company::new(plan, &launcher));
     while let Ok(Ask { at }) = receive(&channel, None) {
         let Ok(input) = receive_text(&channel, None) else { break };
         let answered = match company.as_mut().and_then(|company| answer(company, &channel, env, at, &input)) {
