@@ -7,6 +7,7 @@
 mod call;
 mod case;
 mod difference;
+mod inside;
 pub mod kernel;
 mod names;
 mod node;

@@ -1,19 +1,21 @@
 //! A node: a network and a mount namespace for one host, and container namespaces in it.
 
+use crate::inside::{Namespaces, on_thread};
 use crate::{Answer, Call};
 use anyhow::{Context, Result, bail, ensure};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// The variable that `tests/in-namespaces` sets.
 const PRIVATE: &str = "POSTERN_PRIVATE";
 
-/// The first commands of the process that holds a node's namespaces open. `/run`, `/var/lib` and `/var/log` are the
-/// node's own. So twin nodes can use the same paths (which appear in results) without sharing state.
-const HOLDER: &str = "mount -t tmpfs -o mode=755 run /run && mkdir -p /run/netns /run/lock && \
-    mount -t tmpfs -o mode=755 lib /var/lib && mount -t tmpfs -o mode=755 log /var/log && ip link set lo up && echo ready && exec cat";
+/// The directories that are a node's own. So twin nodes can use the same paths (which appear in results) without sharing
+/// state.
+const OWN: [&str; 3] = ["/run", "/var/lib", "/var/log"];
 
 /// A host of its own. Dropping it removes everything: its namespaces live as long as one process in them.
 #[derive(Debug)]
@@ -31,19 +33,21 @@ impl Node {
             std::env::var_os(PRIVATE).is_some(),
             "not in private namespaces: run it through cargo or tests/in-namespaces"
         );
-        let mut holder = Command::new("unshare")
-            .args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", HOLDER])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("unshare (package util-linux)")?;
-        let mut line = String::new();
-        if let Some(stdout) = holder.stdout.as_mut() {
-            BufReader::new(stdout).read_line(&mut line)?;
-        }
-        let node = Self { holder };
-        ensure!(line == "ready\n", "could not set up a node's namespaces: the messages above say why");
-        Ok(node)
+        on_thread(|| {
+            unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET)
+                .context("a node's namespaces")?;
+            let none = None::<&str>;
+            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+            for directory in OWN {
+                mount(Some("own"), directory, Some("tmpfs"), MsFlags::empty(), Some("mode=755")).context(directory)?;
+            }
+            ["/run/netns", "/run/lock"].iter().try_for_each(std::fs::create_dir)?;
+            let up = Command::new("ip").args(["link", "set", "lo", "up"]).status().context("ip (package iproute2)")?;
+            ensure!(up.success(), "could not set up a node's lo: the messages above say why");
+            // It waits for the end of its input, and holds the namespaces until then.
+            let holder = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+            Ok(Self { holder })
+        })
     }
 
     /// Returns a path of the node's own file system, as seen from this process.
@@ -75,12 +79,44 @@ impl Node {
         command
     }
 
+    fn mount_namespace(&self) -> PathBuf {
+        format!("/proc/{}/ns/mnt", self.holder.id()).into()
+    }
+
+    /// The network namespace of a container, or the node's own.
+    fn net_namespace(&self, container: Option<&str>) -> PathBuf {
+        match container {
+            Some(container) => self.path(netns(container)),
+            None => format!("/proc/{}/ns/net", self.holder.id()).into(),
+        }
+    }
+
+    /// Runs a program in a container's network namespace, or in the node's own, and returns its output. One that does not
+    /// end is killed, with status 124.
+    ///
+    /// # Errors
+    /// It can't be started there.
+    pub fn run(&self, container: Option<&str>, command: &mut Command, input: Option<&[u8]>) -> Result<Output> {
+        let (mount, net) = (self.mount_namespace(), self.net_namespace(container));
+        Namespaces { mount: &mount, net: &net }.run(command, input)
+    }
+
+    /// Does something on a thread that is in a container's network namespace, or in the node's own, and that sees the node's
+    /// file system.
+    ///
+    /// # Errors
+    /// The namespaces can't be entered, or `work` fails.
+    pub fn within<T: Send>(&self, container: Option<&str>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let (mount, net) = (self.mount_namespace(), self.net_namespace(container));
+        Namespaces { mount: &mount, net: &net }.within(work)
+    }
+
     /// Runs a shell script on the node and returns its output.
     ///
     /// # Errors
     /// When the script fails.
     pub fn sh(&self, script: &str) -> Result<String> {
-        output(self.command("sh").args(["-ec", script]), script)
+        self.script(None, script)
     }
 
     /// Runs a shell script in a container's network namespace and returns its output.
@@ -88,7 +124,16 @@ impl Node {
     /// # Errors
     /// When the script fails.
     pub fn sh_in(&self, container: &str, script: &str) -> Result<String> {
-        output(self.command_in(container, "sh").args(["-ec", script]), script)
+        self.script(Some(container), script)
+    }
+
+    fn script(&self, container: Option<&str>, script: &str) -> Result<String> {
+        let Output { status, stdout, stderr } =
+            self.run(container, Command::new("sh").args(["-ec", script]), None).with_context(|| script.to_owned())?;
+        if !status.success() {
+            bail!("{script}: {status}\n{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        }
+        Ok(String::from_utf8_lossy(&stdout).into_owned())
     }
 
     /// Adds a container: an empty network namespace at [`netns`](Self::netns) (its `lo` is down, as runtimes leave it).
@@ -136,20 +181,15 @@ impl Node {
     /// As [`Node::call`].
     pub fn call_under(&self, wrapper: &[String], call: &Call) -> Result<Answer> {
         let mut command = match wrapper.split_first() {
-            None => self.command(call.program()),
+            None => Command::new(call.program()),
             Some((program, arguments)) => {
-                let mut command = self.command(program);
+                let mut command = Command::new(program);
                 command.args(arguments).arg(call.program());
                 command
             }
         };
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").envs(call.environment());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // A plugin may exit without reading (VERSION); that does not fail the test.
-            let _ = stdin.write_all(call.stdin());
-        }
-        let output = child.wait_with_output()?;
+        let output = self.run(None, &mut command, Some(call.stdin()))?;
         Ok(Answer {
             status: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -206,12 +246,4 @@ impl Drop for Node {
 
 fn netns(container: &str) -> String {
     format!("/run/netns/{container}")
-}
-
-fn output(command: &mut Command, what: &str) -> Result<String> {
-    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output()?;
-    if !status.success() {
-        bail!("{what}: {status}\n{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    }
-    Ok(String::from_utf8_lossy(&stdout).into_owned())
 }

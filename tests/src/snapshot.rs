@@ -6,39 +6,41 @@
 //! when a plugin acts. The values that they depend on (flags, sysctls, addresses, masters) are in.
 
 use crate::{Names, Node};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
-/// A script that prints sections separated by `@@` lines.
-const NETWORK: &str = r"
-printf 'addr show\nroute show table all\nrule show\n' | ip -j -d -batch -
-echo; echo @@
-printf 'route show table all\nrule show\n' | ip -6 -j -d -batch -
-echo; echo @@
-cd /proc/sys/net
-grep -s '' ipv4/ip_forward \
-  ipv4/conf/*/forwarding ipv4/conf/*/arp_notify ipv4/conf/*/arp_ignore ipv4/conf/*/rp_filter ipv4/conf/*/route_localnet \
-  ipv4/conf/*/proxy_arp ipv4/conf/*/accept_local \
-  ipv6/conf/*/forwarding ipv6/conf/*/accept_ra ipv6/conf/*/accept_dad ipv6/conf/*/enhanced_dad ipv6/conf/*/disable_ipv6 \
-  ipv6/conf/*/keep_addr_on_down ipv6/conf/*/ndisc_notify ipv6/conf/*/proxy_ndp ipv6/conf/*/addr_gen_mode
-";
+/// What `ip` prints of both IP versions, then of IPv6 alone.
+const LINKS: [(&[&str], &str); 2] = [
+    (&["-j", "-d", "-batch", "-"], "addr show\nroute show table all\nrule show\n"),
+    (&["-6", "-j", "-d", "-batch", "-"], "route show table all\nrule show\n"),
+];
 
-/// A script for the host only. The save programs run only if their tables exist.
-const FIREWALL: &str = r#"
-echo @@
-rules=$(nft -j list ruleset)
-printf '%s\n' "$rules"
-echo @@
-case $rules in *table*) nft -s list ruleset;; esac
-echo @@
-case $rules in *table*) iptables-save; echo '# ip6'; ip6tables-save;; esac
-if [ -s /proc/net/ip_tables_names ]; then echo '# legacy'; iptables-legacy-save; fi
-if [ -s /proc/net/ip6_tables_names ]; then echo '# legacy6'; ip6tables-legacy-save; fi
-"#;
+/// The sysctls of a namespace, below /proc/sys/net: directory, and names in each of its directories.
+const SYSCTLS: [(&str, &[&str]); 2] = [
+    (
+        "ipv4/conf",
+        &["forwarding", "arp_notify", "arp_ignore", "rp_filter", "route_localnet", "proxy_arp", "accept_local"],
+    ),
+    (
+        "ipv6/conf",
+        &[
+            "forwarding",
+            "accept_ra",
+            "accept_dad",
+            "enhanced_dad",
+            "disable_ipv6",
+            "keep_addr_on_down",
+            "ndisc_notify",
+            "proxy_ndp",
+            "addr_gen_mode",
+        ],
+    ),
+];
 
 /// A script that prints the qdiscs that somebody set, and the filters of what links receive. The numbers of actions and
 /// references are the kernel's own.
@@ -58,11 +60,11 @@ impl Node {
     pub fn snapshot(&self, containers: &[&str], names: &mut Names) -> Result<Value> {
         let mut namespaces: Vec<(String, Network)> = Vec::new();
         for container in containers.iter().filter(|container| self.path(self.netns(container)).exists()) {
-            let network = Network::parse(&self.sh_in(container, NETWORK)?)
-                .with_context(|| format!("of container {container}"))?;
+            let network = self.network(Some(container)).with_context(|| format!("of container {container}"))?;
             namespaces.push(((*container).to_owned(), network));
         }
-        let mut host = Network::parse(&self.sh(&format!("{NETWORK}{FIREWALL}"))?).context("of the host")?;
+        let mut host = self.network(None).context("of the host")?;
+        self.firewall(&mut host).context("of the host")?;
         // Few cases limit a rate, and tc is one program more.
         if host.links.iter().any(|link| text(link, "qdisc") != "noqueue" && text(link, "qdisc") != "noop") {
             host.shaping = self.sh(SHAPING)?.lines().map(str::to_owned).collect();
@@ -81,6 +83,71 @@ impl Node {
         tree.insert("files".to_owned(), apply(names, &json!(files))?);
         Ok(Value::Object(tree))
     }
+
+    /// What the tools print on the node, in a container or in its own namespace.
+    fn tool(&self, container: Option<&str>, program: &str, arguments: &[&str], input: &str) -> Result<String> {
+        let output = self.run(container, Command::new(program).args(arguments), Some(input.as_bytes()))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{program} {}: {}: {said}", arguments.join(" "), output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Returns links, routes, rules and sysctls of a namespace.
+    fn network(&self, container: Option<&str>) -> Result<Network> {
+        let [both, v6] = LINKS;
+        let [links, routes4, rules4] = arrays(&self.tool(container, "ip", both.0, both.1)?)?;
+        let [routes6, rules6] = arrays(&self.tool(container, "ip", v6.0, v6.1)?)?;
+        Ok(Network {
+            links,
+            routes: [routes4, routes6].concat(),
+            rules: [rules4, rules6].concat(),
+            sysctls: self.within(container, || Ok(sysctls()))?,
+            nft: Vec::new(),
+            nft_text: String::new(),
+            iptables: String::new(),
+            shaping: Vec::new(),
+        })
+    }
+
+    /// Adds the rules of both packet filters. The save programs run only if their tables exist.
+    fn firewall(&self, network: &mut Network) -> Result<()> {
+        let rules = self.tool(None, "nft", &["-j", "list", "ruleset"], "")?;
+        if rules.contains("table") {
+            network.nft_text = self.tool(None, "nft", &["-s", "list", "ruleset"], "")?;
+            network.iptables = self.tool(None, "iptables-save", &[], "")?;
+            network.iptables.push_str("# ip6\n");
+            network.iptables.push_str(&self.tool(None, "ip6tables-save", &[], "")?);
+        }
+        for (names, mark, program) in [
+            ("/proc/thread-self/net/ip_tables_names", "# legacy\n", "iptables-legacy-save"),
+            ("/proc/thread-self/net/ip6_tables_names", "# legacy6\n", "ip6tables-legacy-save"),
+        ] {
+            if self.within(None, || Ok(!fs::read(names).unwrap_or_default().is_empty()))? {
+                network.iptables.push_str(mark);
+                network.iptables.push_str(&self.tool(None, program, &[], "")?);
+            }
+        }
+        let rules: Value = match rules.trim() {
+            "" => Value::Null,
+            rules => serde_json::from_str(rules).context("nft -j list ruleset")?,
+        };
+        network.nft = rules.get("nftables").and_then(Value::as_array).cloned().unwrap_or_default();
+        Ok(())
+    }
+}
+
+/// Returns the sysctls of this thread's network namespace. Those of links that come and go may be absent.
+fn sysctls() -> BTreeMap<String, String> {
+    let read = |name: String| Some((name.clone(), fs::read_to_string(Path::new("/proc/sys/net").join(name)).ok()?));
+    let mut sysctls: BTreeMap<String, String> = read("ipv4/ip_forward".to_owned()).into_iter().collect();
+    for (directory, names) in SYSCTLS {
+        for link in fs::read_dir(Path::new("/proc/sys/net").join(directory)).into_iter().flatten().flatten() {
+            let link = link.file_name().to_string_lossy().into_owned();
+            sysctls.extend(names.iter().filter_map(|name| read(format!("{directory}/{link}/{name}"))));
+        }
+    }
+    sysctls.values_mut().for_each(|value| value.truncate(value.trim_end().len()));
+    sysctls
 }
 
 /// The output of the tools for one namespace.
@@ -97,33 +164,6 @@ struct Network {
 }
 
 impl Network {
-    fn parse(text: &str) -> Result<Self> {
-        let mut sections = text.split("@@\n");
-        let mut next = || sections.next().unwrap_or_default();
-        let [links, routes4, rules4] = arrays(next())?;
-        let [routes6, rules6, _] = arrays(next())?;
-        let sysctls = next()
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect();
-        let nft = next().trim();
-        let nft =
-            if nft.is_empty() { Value::Null } else { serde_json::from_str(nft).context("nft -j list ruleset")? };
-        let nft = nft.get("nftables").and_then(Value::as_array).cloned().unwrap_or_default();
-        let (nft_text, iptables) = (next().to_owned(), next().to_owned());
-        Ok(Self {
-            links,
-            routes: [routes4, routes6].concat(),
-            rules: [rules4, rules6].concat(),
-            sysctls,
-            nft,
-            nft_text,
-            iptables,
-            shaping: Vec::new(),
-        })
-    }
-
     fn tree(&self, names: &Names) -> Result<Value> {
         let links: Map<_, _> =
             self.links.iter().map(|link| (text(link, "ifname").to_owned(), tidy_link(link.clone()))).collect();
