@@ -12,3 +12,9 @@ integration_tests() {
   [ $# -gt 0 ] || choice=(--lib --bins --tests)
   cargo_tests --quiet "${workspace[@]}" "${choice[@]}" | sed -n 's/^tests test \([^ ]*\) [^ ]* /\1 /p'
 }
+# tool NAME: prints the path of a program of tests/src/bin. It is built with the tests, as tests/all builds them: nothing is
+# built twice.
+tool() {
+  cargo test --no-run --quiet --message-format=json "${workspace[@]}" --test tap |
+    jq -r --arg name "$1" 'select(.executable != null and (.profile.test | not) and .target.name == $name).executable'
+}

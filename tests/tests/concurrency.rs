@@ -94,6 +94,8 @@ fn thirty_attachments_with_firewall_work_at_once() -> Result<()> {
 #[test]
 fn fifty_links_of_each_kind_at_once() -> Result<()> {
     const COUNT: usize = 50;
+    // In a virtual machine: those that the machine outside has tested.
+    let elsewhere = std::env::var("POSTERN_ELSEWHERE").unwrap_or_default();
     for (plugin, patch) in [
         ("macvlan", json!({"master": "wire0"})),
         ("vlan", json!({"master": "wire0"})),
@@ -102,7 +104,7 @@ fn fifty_links_of_each_kind_at_once() -> Result<()> {
         ("tap", json!({"owner": 0})),
         ("host-device", json!({})),
     ] {
-        if plugin != "host-device" && !has_or_says(plugin)? {
+        if elsewhere.split(' ').any(|one| one == plugin) || plugin != "host-device" && !has_or_says(plugin)? {
             continue;
         }
         let config = |number: usize| {
