@@ -71,7 +71,11 @@ fn run_once(
     let mut gate = Gate::new(session, launcher, run, &digest, front);
     let Some(mut sandbox) = sandbox else {
         let operations = collector::operations(&policy, &gate.session.request);
-        return collector::collect(&mut gate, &operations).map(|()| None);
+        let collected = collector::collect(&mut gate, &operations);
+        let granted = gate.front.into_granted();
+        let Err(error) = collected else { return Ok(None) };
+        // It is read as a guest's output is: a native program's error may have no code.
+        return outcome::read(session, &granted, plugin, verb, &error.to_json(), 1, loopback);
     };
     let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {
         let reply = call(&mut gate, operation);
