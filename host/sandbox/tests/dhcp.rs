@@ -28,7 +28,8 @@ impl Gate for Nothing {
 /// The component's code: it is compiled once.
 static CODE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/wasm32-wasip2/guest/postern-dhcp.wasm");
-    let wasm = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; `tests/setup test` makes it", path.display()));
+    let wasm =
+        fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; `tests/setup test` makes it", path.display()));
     precompile(&wasm).unwrap().cwasm
 });
 

@@ -1,6 +1,7 @@
 //! The DHCP service against real servers: dnsmasq, Kea and the one of busybox.
 
 mod attacks;
+mod differential;
 mod keeping;
 mod lab;
 mod native;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The native program, which `tests/fetch-native` fetches.
-fn native() -> Result<PathBuf> {
+pub fn native() -> Result<PathBuf> {
     let path = std::env::var_os("POSTERN_NATIVE")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/native")), PathBuf::from);
     let program = path.join("bin/dhcp");
@@ -16,14 +16,19 @@ fn native() -> Result<PathBuf> {
     Ok(program.canonicalize()?)
 }
 
-/// Calls the native program as a runtime does.
-fn call(lab: &Lab, verb: &str) -> Result<Value> {
-    let configuration = json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge",
+/// Calls the native program as a runtime does, for a network with these keys in `ipam`.
+pub fn call(lab: &Lab, verb: &str, ipam: &Value, args: &str) -> Result<Value> {
+    let mut configuration = json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge",
         "ipam": {"type": "dhcp", "daemonSocketPath": lab.socket()}});
+    let keys = configuration.get_mut("ipam").and_then(Value::as_object_mut);
+    if let (Some(all), Some(more)) = (keys, ipam.as_object()) {
+        all.extend(more.clone());
+    }
     let input = lab.dir.join("input");
     std::fs::write(&input, configuration.to_string())?;
     let text = lab.node.sh(&format!(
-        "CNI_COMMAND={verb} CNI_CONTAINERID=c1 CNI_NETNS=/run/netns/c1 CNI_IFNAME=eth0 CNI_PATH=/none {} < {} || true",
+        "CNI_COMMAND={verb} CNI_CONTAINERID=c1 CNI_NETNS=/run/netns/c1 CNI_IFNAME=eth0 CNI_PATH=/none CNI_ARGS='{args}' \
+         {} < {} || true",
         native()?.display(),
         input.display()
     ))?;
@@ -35,20 +40,20 @@ fn native_clients_use_our_service() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
     lab.dnsmasq("--dhcp-authoritative --dhcp-option-force=121,10.8.0.0/16,10.5.0.2,0.0.0.0/0,10.5.0.1")?;
     lab.serve("")?;
-    let result = call(&lab, "ADD")?;
+    let result = call(&lab, "ADD", &json!({}), "")?;
     let held = lab.leases()?;
     let [one] = held.as_slice() else { bail!("{held:?}: {result}") };
     let lease = one.lease.clone().context("no lease")?;
     ensure!(result["ips"][0]["address"] == json!(address(&lease)), "{result}");
     ensure!(result["ips"][0]["gateway"] == json!("10.5.0.1"), "{result}");
     ensure!(result["routes"].to_string().contains("10.8.0.0/16"), "{result}");
-    ensure!(call(&lab, "CHECK")? == Value::Null);
-    ensure!(call(&lab, "DEL")? == Value::Null && lab.leases()?.is_empty());
-    ensure!(call(&lab, "DEL")? == Value::Null);
+    ensure!(call(&lab, "CHECK", &json!({}), "")? == Value::Null);
+    ensure!(call(&lab, "DEL", &json!({}), "")? == Value::Null && lab.leases()?.is_empty());
+    ensure!(call(&lab, "DEL", &json!({}), "")? == Value::Null);
     lab.until_said("dnsmasq", "DHCPRELEASE")?;
     // An error comes through, in our words.
     lab.node.sh("ip -n c1 link del eth0")?;
-    let error = call(&lab, "ADD")?;
+    let error = call(&lab, "ADD", &json!({}), "")?;
     ensure!(error["msg"].to_string().contains("has no link"), "{error}");
     Ok(())
 }
