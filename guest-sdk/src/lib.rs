@@ -57,6 +57,7 @@ pub mod check;
 pub mod configure;
 pub mod delegate;
 pub mod device;
+pub mod dhcp;
 pub mod dummy;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod fake;

@@ -589,16 +589,16 @@ fn addresses_behind_a_native_plugin() -> Result<()> {
 #[test]
 fn a_native_ipam_program_is_not_run() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;
-    place.write("/run/native/dhcp", "a native program")?;
-    let network = bridge(json!({"ipam": {"type": "dhcp"}}));
+    place.write("/run/native/whereabouts", "a native program")?;
+    let network = bridge(json!({"ipam": {"type": "whereabouts"}}));
     let (status, plan) = place.object(&network, &[])?;
     let add = operation(&plan, "ipam.add")?;
     ensure!(status == 3 && add["verdict"] == "deny", "{plan:#}");
     ensure!(
-        add["missing"].as_str().is_some_and(|line| line.contains("native = [\"dhcp\"] }` in /etc/postern")),
+        add["missing"].as_str().is_some_and(|line| line.contains("native = [\"whereabouts\"] }` in /etc/postern")),
         "{add}"
     );
-    let operator = "[grant.ipam]\ntypes = [\"dhcp\"]\nnative = [\"dhcp\"]\n";
+    let operator = "[grant.ipam]\ntypes = [\"whereabouts\"]\nnative = [\"whereabouts\"]\n";
     place.write("/etc/postern/policy/bridge.toml", operator)?;
     let (status, plan) = place.object(&network, &[])?;
     ensure!(status == 1 && operation(&plan, "ipam.add")?["verdict"] == "allow", "{plan:#}");

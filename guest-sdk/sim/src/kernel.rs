@@ -4,8 +4,8 @@ use super::capability;
 use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
-    Address, Backend, Dns, ErrorCode, Forward, Handle, IngressPolicy, IpvlanMode, LinkInfo, LinkSettings, LinkSysctl,
-    Mac, MacvlanMode, OpError, Operation, PortSpec, RateLimit, SubnetFile, VlanId,
+    Address, Backend, DhcpLease, Dns, ErrorCode, Forward, Handle, IngressPolicy, IpvlanMode, LinkInfo, LinkSettings,
+    LinkSysctl, Mac, MacvlanMode, OpError, Operation, PortSpec, RateLimit, SubnetFile, VlanId,
 };
 use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
@@ -126,6 +126,10 @@ pub struct Kernel {
     pub previous_link: Option<String>,
     /// host-local's store.
     pub leases: Vec<Lease>,
+    /// The lease that a DHCP server offers; `None` if no service answers.
+    pub dhcp: Option<DhcpLease>,
+    /// True if the DHCP service keeps a lease for the attachment.
+    pub leased: bool,
     /// The file that `ipam.resolvConf` names, if it can be read.
     pub resolv_conf: Option<Dns>,
     /// Kernel settings of the container's namespace that were written, by their keys.
@@ -173,6 +177,8 @@ impl Default for Kernel {
             ifb_name: None,
             previous_link: None,
             leases: Vec::new(),
+            dhcp: Some(capability::dhcp::example()),
+            leased: false,
             resolv_conf: None,
             settings: BTreeMap::new(),
             changed: None,

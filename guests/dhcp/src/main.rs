@@ -3,6 +3,8 @@
 //! One component has two uses. The lease service starts it for each event of a lease, with `CNI_COMMAND=STEP`: standard
 //! input has one event, standard output gets one answer (see `postern_dhcp`). Runtimes start it as the plugin.
 
+mod plugin;
+
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 
@@ -10,7 +12,7 @@ fn main() -> ExitCode {
     if std::env::var_os("CNI_COMMAND").is_some_and(|command| command == "STEP") {
         return step();
     }
-    fail("dhcp: this build has only the client of the lease service, not the plugin")
+    plugin::run()
 }
 
 /// Takes one step of the client.

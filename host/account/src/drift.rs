@@ -143,7 +143,7 @@ impl Account {
         self.header.as_ref().map(guard_ids).into_iter().flatten().collect()
     }
 
-    fn differs(&mut self, what: impl Into<String>, remedy: impl Into<String>, is_command: bool) {
+    pub(crate) fn differs(&mut self, what: impl Into<String>, remedy: impl Into<String>, is_command: bool) {
         self.deviations.push(Deviation { what: what.into(), remedy: remedy.into(), is_command });
     }
 
@@ -154,25 +154,25 @@ impl Account {
     }
 
     /// Counts a lease, or a rule.
-    fn count(&mut self, is_there: bool) {
+    pub(crate) fn count(&mut self, is_there: bool) {
         let number = if is_there { &mut self.on_host.there } else { &mut self.on_host.gone };
         *number = number.saturating_add(1);
     }
 
     /// Notes rules that can't be looked at. They count as being there. Returns the words for a fact.
-    fn unseen(&mut self, what: String) -> String {
+    pub(crate) fn unseen(&mut self, what: String) -> String {
         self.count(true);
         self.unseen.push(what.clone());
         what
     }
 
-    fn fact(&mut self, plugin: &str, kind: &'static str, found: impl Into<String>) {
+    pub(crate) fn fact(&mut self, plugin: &str, kind: &'static str, found: impl Into<String>) {
         self.facts.push(Fact { plugin: plugin.to_owned(), kind, found: found.into() });
     }
 }
 
 /// The remedy where no command helps: the runtime knows the configuration, the record does not.
-const AGAIN: &str = "start the container again, so that its runtime calls DEL and ADD";
+pub(crate) const AGAIN: &str = "start the container again, so that its runtime calls DEL and ADD";
 /// The remedy where the attachment is no longer in use.
 const COLLECT: &str = "postern gc";
 /// The remedy where the rules of an attachment were wiped, and its record lists them.
@@ -406,6 +406,7 @@ impl NodeState {
                 let of_native = if delegated.native { "; only it knows what it did" } else { "" };
                 account.fact(plugin, "delegate", format!("{} was run{of_native}", delegated.plugin));
             }
+            Effect::Dhcp(lease) => self.dhcp(account, header, plugin, lease),
             Effect::Vrf(vrf) => self.in_vrf(account, plugin, vrf, container),
             Effect::SourceRoutes(routing) => self.routed_by_source(account, plugin, routing, container),
             // No record lists these.

@@ -9,6 +9,7 @@
 pub mod adopt;
 mod alive;
 pub mod busy;
+pub mod dhcp;
 pub mod drift;
 pub mod garbage;
 pub mod lease_snapshot;

@@ -1,6 +1,7 @@
 //! The state of all attachments in the kernel and on disk, read once for an account of the node. Only reads.
 
 use crate::busy::{self, File, Holder};
+use crate::dhcp::Untold;
 use crate::drift::{Account, State};
 use crate::namespaces::Namespaces;
 use crate::places;
@@ -29,6 +30,9 @@ const NOT_SHOWN: &str = "the kernel does not let this user look at its packet fi
 /// Leases of a network, or the reason why they can't be listed.
 pub type Listed = Rc<Result<Vec<Held>, String>>;
 
+/// Leases of a DHCP service, or the reason why it does not tell them.
+pub type DhcpListed = Rc<Result<Vec<postern_dhcp_channel::Held>, Untold>>;
+
 /// The records as read, or the reason why they can't be.
 pub type Records = Result<Vec<Summary>, String>;
 
@@ -55,6 +59,8 @@ pub struct NodeState {
     iptables: Result<Iptables, String>,
     forwards: OnceCell<Result<Forwards, String>>,
     leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
+    /// The leases of DHCP services, by socket.
+    pub(crate) dhcp: RefCell<BTreeMap<String, DhcpListed>>,
 }
 
 /// The node, and an account of its attachments or the reason why there is none.
@@ -131,6 +137,7 @@ impl NodeState {
             iptables,
             forwards: OnceCell::new(),
             leases: RefCell::default(),
+            dhcp: RefCell::default(),
         };
         Ok((node_state, records))
     }

@@ -162,6 +162,12 @@ pub fn begin(
             able?;
         }
     }
+    if let Some(namespace) = &namespace
+        && launcher.policies().any(|(_, policy)| policy.knows(Capability::Dhcp))
+    {
+        let kept = session.dhcp.keep(namespace);
+        kept.map_err(|error| Error::internal(format!("netns \"{}\": {error}", session.request.netns)))?;
+    }
     let mut others = company.as_mut().map(|company| company.foresee(call, &session));
     let all_enter = others.iter().flatten().any(|other| other.enters);
     let namespace = namespace.filter(|_| enters || all_enter);

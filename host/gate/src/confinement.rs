@@ -112,6 +112,9 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
         // from the runtime.
         Rc::new(Helper::start_with(needs.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
     };
+    if !needs.dhcp.is_empty() {
+        session.connect_dhcp(&needs.dhcp);
+    }
     forget_environment();
     let confined = |calls| needs.confinement(session, calls).map(Arc::new).map_err(|error| failed(&error));
     let confinement = confined(calls(pids))?;

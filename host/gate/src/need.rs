@@ -35,6 +35,8 @@ pub enum Need<'a> {
     },
     /// `/dev/net/tun` for one tap, in the container's namespace; and a process in this SELinux context, if there is one.
     Tap(Option<Cow<'a, str>>),
+    /// Connections to the DHCP service at this socket, and the descriptor of the container's namespace.
+    Dhcp(Cow<'a, str>),
     /// A file, to be read.
     File(Cow<'a, str>),
     /// A native IPAM program.
@@ -54,6 +56,7 @@ impl Need<'_> {
             | Need::Filters(_)
             | Need::Leases(_)
             | Need::Delegate { .. }
+            | Need::Dhcp(_)
             | Need::File(_)
             | Need::Program(_) => false,
         }

@@ -1,6 +1,7 @@
 //! One run of the host: one verb for one attachment. The called plugin and its delegates share it.
 
 mod container_access;
+pub(crate) mod dhcp;
 mod holder;
 mod journal;
 mod kept;
@@ -13,6 +14,7 @@ pub use link::{NativeEnd, is_link_of_index};
 pub use shared::Shared;
 
 use container_access::ContainerAccesses;
+use dhcp::DhcpConnections;
 
 use crate::audit::Audit;
 use crate::budget::Common;
@@ -261,6 +263,8 @@ pub struct Session {
     container_access_by_record: ContainerAccesses,
     /// The reason why it can't be told if the container is alive.
     hidden: Option<String>,
+    /// The connections to DHCP services.
+    pub dhcp: Rc<DhcpConnections>,
 }
 
 impl Session {
@@ -313,6 +317,7 @@ impl Session {
             reported_error: String::new(),
             container_access_by_record: ContainerAccesses::default(),
             hidden: None,
+            dhcp: Rc::default(),
         }
     }
 
@@ -325,6 +330,7 @@ impl Session {
         request.stdin = Arc::clone(&self.request.stdin);
         session.runner = Rc::clone(&self.runner);
         session.home = self.home.clone();
+        session.dhcp = Rc::clone(&self.dhcp);
         session.share(&self.nft);
         session.set_retention(Retention::of_runtime(Rc::clone(&self.served), &self.request.plugin));
         if let Some(found) = self.access_of(key) {

@@ -85,7 +85,7 @@ impl Grant {
         self.keys.iter().filter(move |(name, _)| *name == key).flat_map(|(_, values)| values)
     }
 
-    fn patterns(&self, key: &str) -> impl Iterator<Item = &Pattern> {
+    pub(super) fn patterns(&self, key: &str) -> impl Iterator<Item = &Pattern> {
         self.values(key).filter_map(|value| match value {
             Value::Text(pattern) => Some(pattern),
             Value::Range(..) | Value::Pairs(_) | Value::EachWithEach(..) => None,
@@ -304,7 +304,7 @@ impl Granted {
 }
 
 /// True if a value is this address with its prefix length or, in a policy file, a network that contains it.
-fn is_address(pattern: &Pattern, address: &IpNet) -> bool {
+pub(super) fn is_address(pattern: &Pattern, address: &IpNet) -> bool {
     parse_cidr(&pattern.to_string()).is_ok_and(|granted| {
         let network = pattern.is_written() && granted.trunc() == granted;
         granted == *address || network && granted.contains(address)

@@ -1,8 +1,8 @@
 //! The answers of the gate.
 
 use crate::{
-    Address, BridgeInfo, Dns, IpvlanInfo, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, SubnetFile, VethPair,
-    VlanInfo,
+    Address, BridgeInfo, DhcpLease, Dns, IpvlanInfo, LeaseGrant, LinkInfo, MacvlanInfo, OpError, Route, SubnetFile,
+    VethPair, VlanInfo,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,8 @@ pub enum Reply {
     Leases(Vec<LeaseGrant>),
     /// `leases.available`.
     Available(bool),
+    /// `dhcp.acquire`, `dhcp.check`.
+    Lease(DhcpLease),
     /// `resolv-conf.read`.
     Dns(Dns),
     /// `delegate.subnet-file`.

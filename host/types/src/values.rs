@@ -421,6 +421,28 @@ pub struct LeaseGrant {
     pub gateway: Option<IpAddr>,
 }
 
+/// A lease that a DHCP server gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DhcpLease {
+    /// The addresses, each with the router that the server names for it.
+    pub addresses: Vec<LeaseGrant>,
+    /// The routes that the server names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
+    /// Name resolution, where the network requests it.
+    #[serde(default)]
+    pub dns: Dns,
+    /// The MTU in bytes, where the network requests it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// The server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<IpAddr>,
+    /// How long the lease lasts from now, in seconds; `None` for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u32>,
+}
+
 /// Name resolution settings (`resolv.conf(5)`, CNI's `dns` object).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dns {

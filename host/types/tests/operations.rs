@@ -184,6 +184,10 @@ fn samples() -> Vec<Operation> {
         ops::Vrf::Join { link: 23, name: "blue".to_owned(), table: Some(10) }.into(),
         ops::Vrf::Check { name: "blue".to_owned() }.into(),
         ops::Vrf::Leave.into(),
+        ops::Dhcp::Acquire.into(),
+        ops::Dhcp::Check.into(),
+        ops::Dhcp::Release.into(),
+        ops::Dhcp::Status.into(),
     ]
 }
 
@@ -243,5 +247,5 @@ fn where_capabilities_act() {
         names(Capability::acts_in_container),
         "link veth addresses routes link-sysctl loopback parent macvlan vlan ipvlan dummy tap device firewall bandwidth namespace-sysctl link-settings delegate source-routes vrf"
     );
-    assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
+    assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf dhcp");
 }

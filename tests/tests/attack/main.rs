@@ -16,6 +16,7 @@ mod bridge;
 mod configuration;
 mod delegation;
 mod devices;
+mod dhcp;
 mod endings;
 mod firewall;
 mod flannel;

@@ -161,6 +161,7 @@ impl Rules {
             "source-routes",
             "vrf",
             "delegate",
+            "dhcp",
         ];
         for name in PLAIN.into_iter().chain(with_objects) {
             if !random.chance(3) || rules.behind && !BEHIND.contains(&name) {
@@ -226,6 +227,7 @@ impl Rules {
                     .to_owned(),
                 "vrf" => random.one_of(&["names = [\"blue\"]\n", "names = [\"*\"]\ntables = [\"10\"]\n"]).to_owned(),
                 "delegate" => rules.delegate(random),
+                "dhcp" => "sockets = [\"/run/cni/dhcp.sock\"]\n".to_owned(),
                 "source-routes" => random.one_of(&["", "tables = [\"100\", \"254\"]\n"]).to_owned(),
                 "device" => random.one_of(&["names = [\"wire1\"]\n", "names = [\"wire*\", \"cni0\"]\n"]).to_owned(),
                 _ => String::new(),

@@ -2,6 +2,7 @@
 
 mod bandwidth;
 mod bridge;
+mod dhcp;
 mod dummy;
 mod firewall;
 mod flannel;
@@ -26,6 +27,7 @@ use crate::key::{Form, Key, Kind};
 pub const ALL: &[&Plugin] = &[
     &bandwidth::PLUGIN,
     &bridge::PLUGIN,
+    &dhcp::PLUGIN,
     &dummy::PLUGIN,
     &firewall::PLUGIN,
     &flannel::PLUGIN,

@@ -8,6 +8,7 @@ mod bandwidth;
 mod bridge;
 mod delegate;
 mod device;
+pub mod dhcp;
 mod dummy;
 mod firewall;
 mod forwarding;
@@ -72,5 +73,6 @@ pub fn answer(kernel: &mut Kernel, operation: &Operation) -> Result<Reply, OpErr
         Operation::Delegate(operation) => delegate::answer(kernel, operation),
         Operation::SourceRoutes(operation) => source_routes::answer(kernel, operation),
         Operation::Vrf(operation) => vrf::answer(kernel, operation),
+        Operation::Dhcp(operation) => dhcp::answer(kernel, operation),
     }
 }

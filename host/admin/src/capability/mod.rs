@@ -9,6 +9,7 @@ mod bandwidth;
 mod bridge;
 mod delegate;
 mod device;
+mod dhcp;
 mod dummy;
 mod firewall;
 mod forwarding;
@@ -110,6 +111,7 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::Delegate => &delegate::PAGE,
         Capability::SourceRoutes => &source_routes::PAGE,
         Capability::Vrf => &vrf::PAGE,
+        Capability::Dhcp => &dhcp::PAGE,
     }
 }
 
@@ -146,6 +148,7 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::Delegate(operation) => operation,
         Operation::SourceRoutes(operation) => operation,
         Operation::Vrf(operation) => operation,
+        Operation::Dhcp(operation) => operation,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod code;
 mod conflicts;
+mod dhcp;
 mod directories;
 mod files;
 mod kernel;
@@ -181,6 +182,7 @@ pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
     files::examine(&mut examination, &node, bin);
     policies::examine(&mut examination, &node);
     lists::examine(&mut examination, &node, bin);
+    dhcp::examine(&mut examination, &node);
     overlap::examine(&mut examination, &node);
     vlans::examine(&mut examination, &node);
     state::examine(&mut examination, &node);

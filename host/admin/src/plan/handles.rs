@@ -72,6 +72,7 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         | Reply::Routes(_)
         | Reply::Result(_)
         | Reply::Leases(_)
+        | Reply::Lease(_)
         | Reply::Available(_)
         | Reply::Dns(_)
         | Reply::Subnet(_)

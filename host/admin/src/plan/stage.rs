@@ -20,7 +20,7 @@ use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, Policy, allows};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, StateError};
-use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseRange, OpError, Operation, Reply, ops};
+use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseGrant, LeaseRange, OpError, Operation, Reply, ops};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,10 @@ pub struct Stage {
     /// Policies that count in place of those on disk, by plugin.
     pub policies: Vec<(String, Policy)>,
 }
+
+/// What a plan can't foretell of a lease.
+const LEASED: &str = "no DHCP server was asked: only it knows address, gateway and routes; 192.0.2.2/24, 192.0.2.1 and a \
+                      default route stand for them";
 
 /// One plugin that the runtime calls, with those that it delegates to.
 struct Run {
@@ -374,6 +378,15 @@ impl Stage {
             | Operation::SourceRoutes(_)
             | Operation::Vrf(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),
+            Operation::Dhcp(asked) => {
+                let reply = self.simulate(run, front, operation)?;
+                if let (ops::Dhcp::Acquire, Reply::Lease(lease)) = (asked, &reply) {
+                    let own = |grant: &LeaseGrant| OwnAddress { net: grant.address, gateway: grant.gateway };
+                    run.own.extend(lease.addresses.iter().map(own));
+                    self.notes.push(LEASED.to_owned());
+                }
+                Ok(reply)
+            }
         }
     }
 

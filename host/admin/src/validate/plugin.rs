@@ -106,9 +106,16 @@ fn ipam(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str, delegation: 
             at,
             &below(&here, "type"),
             format!("{kind} gives no addresses"),
-            "host-local and static do",
+            "host-local, static and dhcp do",
         );
         return;
+    }
+    if kind == "dhcp"
+        && let Some(why) = without_wire(name, node)
+    {
+        let at = ipam.get("type").map_or(ipam.at, |node| node.at);
+        let help = "use bridge, macvlan, vlan or ipvlan in mode l2, or other addresses";
+        sheet.error("chain", at, &below(&here, "type"), format!("no DHCP server can be asked: {why}"), help);
     }
     const TYPE: &[postern_keys::Key] = &[postern_keys::Key::text("type", "Name of the plugin's program")];
     let unknown = Unknown::Reported { whose: table.name };
@@ -210,5 +217,15 @@ pub fn check_delegate(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str
             keys::object(sheet, path, node, &[&optional], unknown, Case::Ignored);
         }
         None => sheet.note(format!("{name} is not shipped with Postern: the keys of `delegate` were not checked")),
+    }
+}
+
+/// Returns the reason why a container of this plugin has no link over which a DHCP server could be asked.
+fn without_wire(plugin: &str, node: &Node) -> Option<&'static str> {
+    match plugin {
+        "ptp" => Some("ptp makes its link after it has addresses"),
+        "dummy" => Some("a dummy leads nowhere"),
+        "ipvlan" if ["l3", "l3s"].contains(&node.word("mode")) => Some("an ipvlan in this mode takes no broadcasts"),
+        _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! `bridge`: the granted bridge, and this attachment's port on it.
 
+use crate::capability::dhcp;
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth::ignore_router_advertisements;
 use crate::effect::Port;
@@ -7,7 +8,7 @@ use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use crate::node;
-use crate::session::OwnAddress;
+use crate::session::{OwnAddress, Session};
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
@@ -220,6 +221,7 @@ fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: 
             (Target { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac) }, Some(link))
         }
     };
+    spares_node(gate.session, netlink, &target)?;
     let mut pinned = false;
     let mut noted: Vec<String> = gateways.iter().map(|gateway| format!("{} {gateway}", target.name)).collect();
     noted.dedup();
@@ -235,6 +237,32 @@ fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: 
     gate.session.path.gateways = noted;
     gate.session.common.shown.extend(shown.iter().map(|link| link.name.clone()));
     Ok(Reply::MaybeLink(shown.map(|link| Gate::show(Handle::MAX, link))))
+}
+
+/// Checks that no DHCP server chooses an address of the node, and with it a route. It is a stranger on the network. A gateway
+/// of a lease must be on the bridge already.
+fn spares_node(session: &Session, netlink: &Netlink, target: &Target) -> Result<(), OpError> {
+    let (leased, bridge) = (dhcp::leased(session), &target.name);
+    if leased.is_empty() {
+        return Ok(());
+    }
+    let there = netlink.addresses(target.index).map_err(about(bridge))?;
+    for own in session.own.iter().filter(|own| leased.contains(&own.net)) {
+        let gateway = own.gateway_on_bridge()?;
+        if there.iter().any(|have| have.net == gateway) {
+            continue;
+        }
+        let message = format!(
+            "failed to set bridge addr: \"{bridge}\" does not get {gateway}, because a DHCP server chose it, and the node \
+             would take its address and route"
+        );
+        let hint = format!(
+            "leave isGateway and isDefaultGateway out where a router of the network has the address; or `ip address add \
+             {gateway} dev {bridge}` before"
+        );
+        return Err(OpError::new(ErrorCode::Unsupported, bridge, message).hint(hint));
+    }
+    Ok(())
 }
 
 struct Target {

@@ -11,6 +11,7 @@ pub mod bandwidth;
 pub mod bridge;
 pub mod delegate;
 pub mod device;
+pub mod dhcp;
 pub mod dummy;
 pub mod facts;
 pub mod firewall;
@@ -75,6 +76,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::Delegate => &delegate::FACTS,
         Capability::SourceRoutes => &source_routes::FACTS,
         Capability::Vrf => &vrf::FACTS,
+        Capability::Dhcp => &dhcp::FACTS,
     }
 }
 
@@ -114,5 +116,6 @@ pub fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpEr
         Operation::Delegate(operation) => delegate::execute(gate, operation),
         Operation::SourceRoutes(operation) => source_routes::execute(gate, operation),
         Operation::Vrf(operation) => vrf::execute(gate, operation),
+        Operation::Dhcp(operation) => dhcp::execute(gate, operation),
     }
 }

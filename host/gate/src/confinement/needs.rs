@@ -48,7 +48,12 @@ pub struct Needs {
     pub bus: bool,
     /// Zones of firewalld.
     pub zones: Vec<String>,
+    /// Sockets of DHCP services.
+    pub dhcp: Vec<String>,
 }
+
+/// The most DHCP services of one run: a collection has as many records as there are attachments.
+const MOST_SOCKETS: usize = 16;
 
 impl Needs {
     pub fn of(session: &mut Session, launcher: &Launcher) -> Result<Self, OpError> {
@@ -70,10 +75,14 @@ impl Needs {
         Ok(needs)
     }
 
-    /// True if it takes a process that starts programs, or makes calls on the message bus.
+    /// True if it takes what the plugins of a list can't share: a process that starts programs or makes calls on the message
+    /// bus, or a connection to a DHCP service.
     pub fn has_helper(&self) -> bool {
         // A tap may take one too.
-        self.tap.is_some() || !self.programs.is_empty() || self.bus && Bus::locate(self.zones.clone()).is_some()
+        self.tap.is_some()
+            || !self.dhcp.is_empty()
+            || !self.programs.is_empty()
+            || self.bus && Bus::locate(self.zones.clone()).is_some()
     }
 
     /// Checks that an ADD can write its leases.
@@ -99,6 +108,7 @@ impl Needs {
             forwarding: _,
             bus: _,
             zones: _,
+            dhcp: _,
         } = other;
         self.legacy |= legacy;
         self.network |= network;
@@ -214,6 +224,12 @@ impl Needs {
                 }
                 if let Some(program) = program {
                     self.add(session, Need::Program(program));
+                }
+            }
+            Need::Dhcp(socket) => {
+                let may_be = can_be_path(&socket) && self.dhcp.len() < MOST_SOCKETS;
+                if may_be && !self.dhcp.iter().any(|have| *have == *socket) {
+                    self.dhcp.push(socket.into_owned());
                 }
             }
             // A rule on a directory would allow everything in it.

@@ -228,6 +228,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         | Effect::Delegated(_)
         | Effect::SourceRoutes(_)
         | Effect::Vrf(_)
+        | Effect::Dhcp(_)
         | Effect::NamespaceSetting(_)
         | Effect::LoopbackUp(_) => None,
     };

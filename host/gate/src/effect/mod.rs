@@ -15,6 +15,7 @@
 pub mod bandwidth;
 mod delegated;
 pub mod device;
+pub mod dhcp;
 mod firewall;
 pub mod inner_link;
 mod isolation;
@@ -36,6 +37,7 @@ pub mod vrf;
 pub use bandwidth::Bandwidth;
 pub use delegated::Delegated;
 pub use device::Device;
+pub use dhcp::Dhcp;
 pub use firewall::Firewall;
 pub use inner_link::{InnerKind, InnerLink};
 pub use isolation::Isolation;
@@ -125,13 +127,15 @@ pub enum Addresses<'a> {
     HeldIn(&'a str),
     /// This native IPAM program gave them, and its DEL gives them back.
     GivenBy(&'a str),
+    /// The DHCP service at this socket keeps the lease of them. The removal gives it back.
+    LentBy(&'a str),
 }
 
 impl Addresses<'_> {
     /// True if the removal gives addresses back. It comes last, and only if nothing uses them any more.
     pub fn are_given_back(self) -> bool {
         match self {
-            Self::HeldIn(_) | Self::GivenBy(_) => true,
+            Self::HeldIn(_) | Self::GivenBy(_) | Self::LentBy(_) => true,
             Self::Unconcerned | Self::Used => false,
         }
     }
@@ -202,6 +206,7 @@ effects! {
     Delegated: delegated;
     SourceRoutes: source_routes;
     Vrf: vrf;
+    Dhcp: dhcp;
 }
 
 impl Effect {
@@ -483,6 +488,17 @@ mod tests {
                     moved: Vec::new(),
                 }),
                 r#"{"effect":"vrf","index":2,"name":"blue","table":10,"made":true,"addresses":["fd00::2/64"]}"#,
+            ),
+            (
+                Effect::Dhcp(Dhcp { socket: "/run/cni/dhcp.sock".to_owned(), addresses: Vec::new() }),
+                r#"{"effect":"dhcp","socket":"/run/cni/dhcp.sock"}"#,
+            ),
+            (
+                Effect::Dhcp(Dhcp {
+                    socket: "/run/cni/dhcp.sock".to_owned(),
+                    addresses: vec!["10.1.0.2/24".parse().unwrap()],
+                }),
+                r#"{"effect":"dhcp","socket":"/run/cni/dhcp.sock","addresses":["10.1.0.2/24"]}"#,
             ),
         ] {
             assert_eq!(serde_json::to_string(&effect).unwrap(), text);

@@ -17,7 +17,7 @@ impl Session {
     ///
     /// # Errors
     /// Records or index can't be read.
-    pub(super) fn holder(&self, address: IpAddr) -> Result<Option<String>, OpError> {
+    pub fn holder(&self, address: IpAddr) -> Result<Option<String>, OpError> {
         let (own, boot) = (self.key()?, postern_state::boot_id().map_err(state_error)?);
         let cookie = self.host()?.cookie().map_err(kernel_error)?;
         let of_here = |header: &Header| header.boot_id == boot && header.host_netns_cookie == cookie;

@@ -1,9 +1,10 @@
 //! The effects of a record that must stay for now, by the facts of a collection ([`crate::retention`]).
 
 use super::Session;
-use crate::effect::{Addresses, Effect, PortMappings};
+use crate::effect::{Addresses, Dhcp, Effect, PortMappings};
 use crate::errors::state_error;
 use crate::retention::{LazyServed, Retention};
+use ipnet::IpNet;
 use postern_firewall::{AttachmentKey, FirewallError, Nft, Served};
 use postern_state::plugin_of;
 use std::net::IpAddr;
@@ -68,7 +69,8 @@ impl Session {
             {
                 return Some(format!("native {native} goes with a collection by {}", plugin_of(&noted.section)));
             }
-            Addresses::GivenBy(_) => None,
+            // The addresses are noted in the effect.
+            Addresses::GivenBy(_) | Addresses::LentBy(_) => None,
             Addresses::Unconcerned | Addresses::Used => return None,
         };
         if let Some(chain) = &retention.chain {
@@ -77,6 +79,9 @@ impl Session {
         let mut addresses = self.noted_addresses();
         if let Some(directory) = directory {
             addresses.extend(self.held_in(directory));
+        }
+        if let Some(dhcp) = Dhcp::of(&noted.effect) {
+            addresses.extend(dhcp.addresses.iter().map(IpNet::addr));
         }
         let listed = self.record().map(|record| record.effects(None)).unwrap_or_default();
         let stays = |noted: &&postern_state::Effect<Effect>| section.is_some_and(|section| noted.section != section);

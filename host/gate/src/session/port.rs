@@ -207,6 +207,7 @@ impl Session {
             | Effect::Delegated(_)
             | Effect::SourceRoutes(_)
             | Effect::Vrf(_)
+            | Effect::Dhcp(_)
             | Effect::NamespaceSetting(_) => false,
         };
         self.is_claimed_by(|summary| {

@@ -11,6 +11,7 @@ mod bandwidth;
 mod bridge;
 pub mod delegate;
 pub mod device;
+pub mod dhcp;
 mod dummy;
 pub mod firewall;
 mod forwarding;
@@ -103,6 +104,7 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::Delegate(operation) => operation,
         Operation::SourceRoutes(operation) => operation,
         Operation::Vrf(operation) => operation,
+        Operation::Dhcp(operation) => operation,
     }
 }
 
@@ -139,5 +141,6 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Delegate => delegate::KEYS,
         Capability::SourceRoutes => source_routes::KEYS,
         Capability::Vrf => vrf::KEYS,
+        Capability::Dhcp => dhcp::KEYS,
     }
 }

@@ -9,6 +9,7 @@ mod bandwidth;
 mod bridge;
 mod delegate;
 mod device;
+mod dhcp;
 mod dummy;
 mod firewall;
 mod forwarding;
@@ -153,6 +154,7 @@ fn interface(capability: Capability) -> Interface {
             ("postern:cni/source-routes", |linker| wit::source_routes::add_to_linker::<_, Own>(linker, own))
         }
         Capability::Vrf => ("postern:cni/vrf", |linker| wit::vrf::add_to_linker::<_, Own>(linker, own)),
+        Capability::Dhcp => ("postern:cni/dhcp", |linker| wit::dhcp::add_to_linker::<_, Own>(linker, own)),
     }
 }
 

@@ -11,6 +11,7 @@ mod bandwidth;
 mod bridge;
 mod delegate;
 mod device;
+mod dhcp;
 mod dummy;
 mod firewall;
 mod forwarding;
@@ -171,6 +172,7 @@ capabilities! {
     Delegate: delegate, "delegate";
     SourceRoutes: source_routes, "source-routes";
     Vrf: vrf, "vrf";
+    Dhcp: dhcp, "dhcp";
 }
 
 impl Capability {

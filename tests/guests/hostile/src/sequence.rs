@@ -12,8 +12,8 @@ use postern_guest::types::{
 };
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
-    addresses, attachments, bandwidth, bridge, delegate, device, dummy, firewall, forwarding, ipam, ipvlan, leases,
-    link, link_settings, link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent,
+    addresses, attachments, bandwidth, bridge, delegate, device, dhcp, dummy, firewall, forwarding, ipam, ipvlan,
+    leases, link, link_settings, link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent,
     point_to_point, port_mappings, resolv_conf, routes, source_routes, tap, veth, vlan, vrf,
 };
 use std::net::IpAddr;
@@ -395,7 +395,9 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
         62 => vrf::leave().ok()?,
         63..=65 => delegation(random, held)?,
         54..=56 => limits(random, held)?,
-        _ => match random.below(6) {
+        _ => match random.below(7) {
+            // No service is there.
+            6 => drop((dhcp::acquire().ok(), dhcp::check().ok(), dhcp::release().ok(), dhcp::status().ok())),
             5 => drop(random.one_of(&held.parents)?.attributes().ok()?),
             0 => loopback::up().ok()?,
             1 => loopback::down().ok()?,

@@ -1,0 +1,113 @@
+//! The IPAM plugin: it asks the node's DHCP service for the attachment's lease, and makes a CNI result of it.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `ipam.daemonSocketPath` | socket of the service; only the host uses it |
+//! | `ipam.request`, `ipam.provide`, `ipam.priority` | read here to refuse wrong ones early; the client in the service's sandbox uses them ([`postern_dhcp::config`]) |
+//! | `CNI_ARGS` | any key, for `provide[].fromArg` |
+//!
+//! * ADD: address, gateway and routes of the lease. DNS and MTU only if they are requested. The MTU becomes that of all
+//!   routes: a result of IPAM has no link to which it could belong.
+//! * DEL: gives the lease back. It needs nothing of the configuration, and succeeds without a service.
+//! * CHECK: the service must have the lease, and `prevResult` its addresses.
+//! * STATUS: code 50 if the service does not answer.
+//! * GC: gives back the leases of attachments that the runtime no longer has.
+
+use postern_dhcp::config::Options;
+use postern_guest::cni::{CniResult, Dns, IpConfig, Route};
+use postern_guest::types::{DhcpLease, ErrorCode, Route as LeasedRoute};
+use postern_guest::{Error, Plugin, Request, attachments, dhcp};
+use std::process::ExitCode;
+
+/// The plugin.
+pub struct Dhcp;
+
+impl Plugin for Dhcp {
+    fn add(&self, request: &Request) -> Result<CniResult, Error> {
+        read(request)?;
+        Ok(result(dhcp::acquire()?))
+    }
+
+    fn del(&self, _request: &Request) -> Result<(), Error> {
+        dhcp::release()
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        read(request)?;
+        let lease = dhcp::check()?;
+        // The native plugin needs none.
+        let Some(previous) = request.conf()?.previous_result()? else { return Ok(()) };
+        match lease.addresses.iter().find(|grant| !previous.ips.iter().any(|ip| ip.address == grant.address)) {
+            Some(grant) => Err(Error::new(format!(
+                "dhcp: the lease is of {} now, which prevResult does not have: the container has another address",
+                grant.address
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn status(&self, request: &Request) -> Result<(), Error> {
+        read(request).map_err(|error| Error::unavailable(error.object().msg.clone()))?;
+        dhcp::status().map_err(|error| match error.kind() {
+            Some(ErrorCode::Denied) => error,
+            _ => unavailable(&error),
+        })
+    }
+
+    fn gc(&self, _request: &Request) -> Result<(), Error> {
+        attachments::collect().map(drop)
+    }
+}
+
+/// Runs the plugin.
+pub fn run() -> ExitCode {
+    postern_guest::run(&Dhcp)
+}
+
+/// Returns the same failure as an answer to STATUS.
+fn unavailable(error: &Error) -> Error {
+    let object = error.object();
+    let unavailable = Error::unavailable(object.msg.clone());
+    postern_guest::cni::Error { details: object.details.clone(), ..unavailable.object().clone() }.into()
+}
+
+/// Reads all keys. Wrong ones are refused before anything is asked.
+fn read(request: &Request) -> Result<(), Error> {
+    let conf = request.conf()?;
+    if let Some(ipam) = conf.fields().object("ipam")?
+        && let Some(path) = ipam.str("daemonSocketPath")?
+        && !path.is_empty()
+        && !path.starts_with('/')
+    {
+        let message = format!("dhcp: ipam.daemonSocketPath {path:?} does not begin with `/`: give an absolute path");
+        return Err(Error::config(message));
+    }
+    Options::read(&String::from_utf8_lossy(&request.stdin), &request.env.args)?;
+    Ok(())
+}
+
+/// Makes a result of a lease.
+fn result(lease: DhcpLease) -> CniResult {
+    let DhcpLease { addresses, routes, dns, mtu, .. } = lease;
+    let mtu = mtu.map_or(0, i64::from);
+    let route = |route: LeasedRoute| Route {
+        dst: Some(route.dst),
+        gw: route.gateway,
+        mtu,
+        priority: route.priority.map_or(0, i64::from),
+        scope: route.scope.map(i64::from),
+        ..Route::default()
+    };
+    CniResult {
+        ips: addresses
+            .into_iter()
+            .map(|grant| IpConfig { interface: None, address: grant.address, gateway: grant.gateway })
+            .collect(),
+        routes: routes.into_iter().map(route).collect(),
+        dns: Dns { nameservers: dns.nameservers, domain: dns.domain, search: dns.search, options: dns.options },
+        ..CniResult::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+use super::*;
+use postern_guest::cni::Env;
+use postern_guest::fake;
+use postern_guest::types::{Dns, LeaseGrant, OpError};
+use proptest::prelude::*;
+
+fn conf(ipam: &str) -> String {
+    format!(r#"{{"cniVersion":"1.1.0","name":"n","type":"bridge","ipam":{ipam}}}"#)
+}
+
+const PLAIN: &str = r#"{"type":"dhcp"}"#;
+
+fn call(verb: &str, ipam: &str) -> Result<String, Error> {
+    fake::call_verb(&Dhcp, fake::env(verb), &conf(ipam))
+}
+
+/// Returns the result on one line, without its version.
+fn add() -> String {
+    let result = call("ADD", PLAIN).unwrap();
+    result.replace([' ', '\n'], "").replace(r#""cniVersion":"1.1.0""#, "")
+}
+
+fn lease() -> DhcpLease {
+    let to = |dst: &str, gateway: Option<&str>, scope| LeasedRoute {
+        dst: dst.parse().unwrap(),
+        gateway: gateway.map(|gateway| gateway.parse().unwrap()),
+        source: None,
+        mtu: None,
+        advmss: None,
+        priority: Some(7),
+        table: None,
+        scope,
+    };
+    let gateway = "10.1.2.1".parse().ok();
+    DhcpLease {
+        addresses: vec![LeaseGrant { address: "10.1.2.3/24".parse().unwrap(), gateway }],
+        routes: vec![to("0.0.0.0/0", Some("10.1.2.1"), None), to("10.9.0.0/16", None, Some(253))],
+        ..DhcpLease::default()
+    }
+}
+
+fn offer(lease: DhcpLease) {
+    fake::install(fake::Kernel { dhcp: Some(lease), ..fake::Kernel::default() });
+}
+
+#[test]
+fn a_lease_becomes_a_result() {
+    offer(lease());
+    assert_eq!(
+        add(),
+        r#"{,"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1","priority":7},{"dst":"10.9.0.0/16","priority":7,"scope":253}]}"#
+    );
+    assert_eq!(fake::log(), ["dhcp.acquire"]);
+    let dns = Dns { nameservers: vec!["10.1.2.53".to_owned()], domain: "example.net".to_owned(), ..Dns::default() };
+    offer(DhcpLease { dns, mtu: Some(1400), routes: lease().routes.into_iter().take(1).collect(), ..lease() });
+    assert_eq!(
+        add(),
+        r#"{,"dns":{"domain":"example.net","nameservers":["10.1.2.53"]},"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1","mtu":1400,"priority":7}]}"#
+    );
+}
+
+#[test]
+fn del_reads_nothing_and_needs_no_service() {
+    offer(lease());
+    call("ADD", PLAIN).unwrap();
+    fake::with(|kernel| kernel.dhcp = None);
+    assert_eq!(fake::call_verb(&Dhcp, fake::env("DEL"), r#"{"cniVersion":"1.1.0","name":"n","ipam":7}"#).unwrap(), "");
+    assert!(fake::with(|kernel| !kernel.leased));
+    assert_eq!(call("DEL", PLAIN).unwrap(), "");
+}
+
+#[test]
+fn check_compares_the_lease_with_the_result() {
+    offer(lease());
+    let check = |address: &str| {
+        let conf = conf(PLAIN);
+        let previous = format!(r#","prevResult":{{"cniVersion":"1.1.0","ips":[{{"address":"{address}"}}]}}}}"#);
+        fake::call_verb(&Dhcp, fake::env("CHECK"), &conf.replacen("}}", &format!("}}{previous}"), 1))
+    };
+    assert!(check("10.1.2.3/24").unwrap_err().object().msg.contains("no lease for this attachment"));
+    call("ADD", PLAIN).unwrap();
+    assert_eq!(check("10.1.2.3/24").unwrap(), "");
+    let other = check("10.1.2.4/24").unwrap_err();
+    assert!(other.object().msg.contains("the lease is of 10.1.2.3/24 now"), "{other}");
+    assert_eq!(call("CHECK", PLAIN).unwrap(), "");
+}
+
+#[test]
+fn status_says_whether_the_service_is_there() {
+    offer(lease());
+    assert_eq!(call("STATUS", PLAIN).unwrap(), "");
+    fake::with(|kernel| kernel.dhcp = None);
+    let error = call("STATUS", PLAIN).unwrap_err();
+    assert_eq!((error.object().code, error.object().details.as_str()), (50, "dhcp.status /run/cni/dhcp.sock"));
+    assert_eq!(call("STATUS", r#"{"type":"dhcp","request":[{"option":"x"}]}"#).unwrap_err().object().code, 50);
+}
+
+#[test]
+fn wrong_keys_are_refused_before_anything_is_asked() {
+    for (ipam, code, message) in [
+        (
+            r#"{"type":"dhcp","daemonSocketPath":"run/x"}"#,
+            7,
+            r#"dhcp: ipam.daemonSocketPath "run/x" does not begin with `/`: give an absolute path"#,
+        ),
+        (
+            r#"{"type":"dhcp","daemonSocketPath":7}"#,
+            999,
+            "json: cannot unmarshal number into Go struct field NetConf.ipam.daemonSocketPath of type string",
+        ),
+        (
+            r#"{"type":"dhcp","request":[{"option":"dns"}]}"#,
+            999,
+            r#"Can not parse option "dns": Can not parse option: strconv.ParseUint: parsing "dns": invalid syntax"#,
+        ),
+        (r#"{"type":"dhcp","priority":-1}"#, 7, "dhcp: ipam.priority is -1: a metric is 0 to 4294967295"),
+    ] {
+        offer(lease());
+        for verb in ["ADD", "CHECK"] {
+            let error = call(verb, ipam).unwrap_err();
+            assert_eq!((error.object().code, error.object().msg.as_str()), (code, message), "{verb}");
+        }
+        assert!(fake::log().is_empty());
+        assert_eq!(call("DEL", ipam).unwrap(), "");
+    }
+    let env = Env { args: format!("A={}", "x".repeat(256)), ..fake::env("ADD") };
+    let error = fake::call_verb(&Dhcp, env, &conf(r#"{"type":"dhcp","provide":[{"option":"12","fromArg":"A"}]}"#));
+    assert!(error.unwrap_err().object().msg.contains("from CNI_ARGS"));
+}
+
+#[test]
+fn a_services_own_error_is_handed_on() {
+    offer(lease());
+    fake::with(|kernel| {
+        let delegate = postern_guest::types::DelegateError {
+            code: 999,
+            msg: "no more tries".to_owned(),
+            details: "eth0".to_owned(),
+        };
+        let error = OpError::new(ErrorCode::Delegate, "/run/cni/dhcp.sock", "no more tries");
+        kernel.fail = Some((0, OpError { delegate: Some(delegate), ..error }));
+    });
+    let error = call("ADD", PLAIN).unwrap_err();
+    assert_eq!((error.object().msg.as_str(), error.object().details.as_str()), ("no more tries", "eth0"));
+}
+
+#[test]
+fn a_failure_of_each_operation_is_reported() {
+    fake::each_operation_fails(
+        |verb| {
+            offer(lease());
+            if verb == "CHECK" {
+                call("ADD", PLAIN).unwrap();
+            }
+            String::new()
+        },
+        |verb, _| call(verb, PLAIN),
+    );
+}
+
+#[test]
+fn its_keys_are_those_of_the_table() {
+    postern_keys::agreement::check("dhcp", |verb, conf| {
+        offer(lease());
+        fake::call_verb(&Dhcp, fake::env(verb), conf).map_err(|error| error.to_string())
+    });
+}
+
+proptest! {
+    #[test]
+    fn nothing_makes_it_panic(args in "[A-Z0-9=;,./]{0,30}", ipam in "[ -~]{0,40}", option in "[ -~]{0,10}") {
+        for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
+            let env = || Env { args: args.clone(), ..fake::env(verb) };
+            let _ = fake::call_verb(&Dhcp, env(), &conf(&ipam));
+            let one = format!(r#"{{"request":[{{"option":{option:?}}}],"provide":[{{"option":{option:?},"fromArg":"A"}}]}}"#);
+            let _ = fake::call_verb(&Dhcp, env(), &conf(&one));
+        }
+    }
+}

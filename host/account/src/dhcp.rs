@@ -1,0 +1,111 @@
+//! The leases that DHCP services keep, as the services tell. Only root and a service's own user are answered.
+
+use crate::drift::{AGAIN, Account};
+use crate::node_state::{DhcpListed, NodeState};
+use ipnet::IpNet;
+use postern_dhcp_channel::{Answer, Ask, Channel, ChannelError, Held, Standing};
+use postern_gate::effect::Dhcp;
+use postern_state::Header;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// The longest time to wait for a service.
+const WITHIN: Duration = Duration::from_secs(3);
+
+/// The command that starts Postern's service.
+pub const START: &str = "systemctl enable --now postern-dhcp.socket";
+
+/// The reason why a service does not tell its leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Untold {
+    /// No process serves at the socket.
+    Absent(String),
+    /// It is a native daemon, which lists none.
+    Native,
+    /// Another reason.
+    Other(String),
+}
+
+/// Asks the service at a socket for all its leases.
+///
+/// # Errors
+/// It does not tell.
+pub fn leases(socket: &str) -> Result<Vec<Held>, Untold> {
+    let deadline = Instant::now() + WITHIN;
+    let untold = |error: ChannelError| match error {
+        ChannelError::Absent(why) => Untold::Absent(why),
+        other => Untold::Other(other.to_string()),
+    };
+    let mut channel = Channel::connect(Path::new(socket), deadline).map_err(untold)?;
+    if channel.is_native() {
+        return Err(Untold::Native);
+    }
+    match channel.ask(&Ask::Leases, None, deadline).map_err(untold)? {
+        Answer::Leases(leases) => Ok(leases),
+        Answer::Refused { words, .. } => Err(Untold::Other(format!("refuses: {words}"))),
+        Answer::Lease(_) | Answer::Done => Err(Untold::Other("has given an answer of the wrong kind".to_owned())),
+    }
+}
+
+/// True if a lease is that of the attachment of a record.
+pub fn is_of(held: &Held, header: &Header) -> bool {
+    (&held.container_id, &held.network, &held.ifname) == (&header.container_id, &header.network, &header.ifname)
+}
+
+impl NodeState {
+    /// Returns the leases of the service at a socket, asked once.
+    pub fn dhcp_leases(&self, socket: &str) -> DhcpListed {
+        let mut asked = self.dhcp.borrow_mut();
+        Rc::clone(asked.entry(socket.to_owned()).or_insert_with(|| Rc::new(leases(socket))))
+    }
+
+    /// Compares the lease of a record with that of the service.
+    pub(crate) fn dhcp(&self, account: &mut Account, header: &Header, plugin: &str, lease: &Dhcp) {
+        let given = match lease.addresses.as_slice() {
+            [] => "no address yet".to_owned(),
+            addresses => addresses.iter().map(IpNet::to_string).collect::<Vec<_>>().join(", "),
+        };
+        let socket = &lease.socket;
+        let leases = self.dhcp_leases(socket);
+        let held = match leases.as_ref() {
+            Ok(leases) => leases.iter().find(|held| is_of(held, header)),
+            Err(untold) => {
+                let found = match untold {
+                    Untold::Absent(_) => {
+                        let what = format!("no DHCP service answers at {socket}: the lease of {given} is not renewed");
+                        account.differs(what, START, true);
+                        format!("{given}, by the service at {socket}, which is not there")
+                    }
+                    Untold::Native => format!("{given}, by the native daemon at {socket}, which lists no leases"),
+                    Untold::Other(why) => {
+                        account.unseen(format!("{given}: the DHCP service at {socket} can't be asked: it {why}"))
+                    }
+                };
+                return account.fact(plugin, "DHCP lease", found);
+            }
+        };
+        account.count(held.is_some());
+        let Some(held) = held else {
+            account.differs(format!("the DHCP service at {socket} has no lease of {given}"), AGAIN, false);
+            return account.fact(plugin, "DHCP lease", format!("{given}, unknown to the service at {socket}"));
+        };
+        let found = match &held.standing {
+            Standing::Acquiring => "no server has given it yet".to_owned(),
+            Standing::Remembered => "of an earlier boot".to_owned(),
+            Standing::Lost(why) => {
+                account.differs(format!("the DHCP lease of {given} is lost: {why}"), AGAIN, false);
+                format!("lost: {why}")
+            }
+            Standing::Bound => match held.seconds_left {
+                Some(seconds) => format!("for {} more", humantime::format_duration(Duration::from_secs(seconds))),
+                None => "for ever".to_owned(),
+            },
+        };
+        let now = held.lease.iter().flat_map(|lease| &lease.addresses).map(|leased| leased.address);
+        if let Some(other) = now.into_iter().find(|address| !lease.addresses.contains(address)) {
+            account.differs(format!("the DHCP service has {other} for it, and not {given}"), AGAIN, false);
+        }
+        account.fact(plugin, "DHCP lease", format!("{given}, {found}, by the service at {socket}"));
+    }
+}

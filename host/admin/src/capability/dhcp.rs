@@ -1,0 +1,64 @@
+//! `dhcp`, for people.
+
+use super::{OperationTexts, Page, list};
+use crate::learn::{Key, Source, WidestValue};
+use crate::lists::Network;
+use crate::plan::Names;
+use crate::sentences::{about, group};
+use postern_policy::capability::dhcp::{DEFAULT_SOCKET, socket};
+use postern_types::{OpError, Reply, ops};
+
+/// The texts about it in commands for people.
+pub const PAGE: Page = Page {
+    cannot: "get an address of a DHCP server",
+    always: Some("only for its own attachment: it can name no other, and neither a link nor a packet"),
+    groups: &[
+        group(&["acquire"], |objects| {
+            about(objects, "sockets", "socket", |sockets| {
+                format!("have the DHCP service at {sockets} get an address for this attachment, and keep it alive")
+            })
+        }),
+        group(&["check", "status"], |objects| {
+            about(objects, "sockets", "socket", |sockets| {
+                format!("ask the DHCP service at {sockets} for its own lease, and whether the service is there")
+            })
+        }),
+        group(&["release"], |objects| {
+            about(objects, "sockets", "socket", |sockets| {
+                format!(
+                    "have the DHCP service at {sockets} give its own lease back, once its pair and its rules are gone"
+                )
+            })
+        }),
+    ],
+    keys: &[
+        Key::list("sockets", Source::Value("ipam.daemonSocketPath", Some(DEFAULT_SOCKET)), WidestValue::Configured),
+        // Without it every network's server may give any address.
+        Key::some("addresses", Source::Value("", None), WidestValue::LeftOut),
+    ],
+};
+
+impl OperationTexts for ops::Dhcp {
+    fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String {
+        let service = format!("the DHCP service at {}", socket(&names.request.conf));
+        match self {
+            Self::Acquire => match outcome {
+                Ok(Reply::Lease(lease)) => {
+                    let given = list(lease.addresses.iter().map(|grant| grant.address), "no address");
+                    format!("have {service} get an address (only a server knows which; {given} stands for it)")
+                }
+                Ok(_) | Err(_) => format!("have {service} get an address"),
+            },
+            Self::Check => format!("ask {service} for the attachment's lease"),
+            Self::Release => format!("have {service} give the attachment's lease back"),
+            Self::Status => format!("ask whether {service} is there"),
+        }
+    }
+
+    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
+        let socket = network.named("/ipam/daemonSocketPath").unwrap_or_else(|| DEFAULT_SOCKET.to_owned());
+        match self {
+            Self::Acquire | Self::Check | Self::Release | Self::Status => vec![("sockets", socket)],
+        }
+    }
+}

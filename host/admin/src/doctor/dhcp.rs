@@ -1,0 +1,63 @@
+//! DHCP: do the services answer that networks name, and do their leases belong to attachments?
+
+use super::{Examination, Node, Remedy, Severity};
+use postern_account::dhcp::{START, Untold, is_of, leases};
+use postern_dhcp_channel::Standing;
+use postern_gate::policies;
+use postern_policy::capability::dhcp::socket;
+use postern_types::Capability;
+use std::collections::BTreeMap;
+
+pub fn examine(examination: &mut Examination, node: &Node) {
+    examination.area = "dhcp";
+    let mut asked = BTreeMap::new();
+    for list in &node.lists {
+        for (entry, request) in list.requests() {
+            let is_dhcp = |catalog| policies::load(catalog, entry.ipam()).is_ok_and(|it| it.knows(Capability::Dhcp));
+            let Ok(catalog) = &node.catalog else { return };
+            if entry.ipam().is_empty() || !is_dhcp(catalog) {
+                continue;
+            }
+            let conf = postern_cni::NetConf::parse_or_unread(request.into(), postern_cni::Lists::default());
+            let socket = socket(&conf);
+            let answer = asked.entry(socket.clone()).or_insert_with(|| leases(&socket));
+            let why = format!("every ADD of network \"{}\" fails", list.name());
+            match answer {
+                Err(Untold::Absent(reason)) => {
+                    let what = format!("no DHCP service answers there: {reason}");
+                    let remedy = Remedy::Command(START.to_owned());
+                    examination.found(Severity::Error, &socket, what, &why, remedy);
+                }
+                Err(Untold::Other(reason)) if nix::unistd::geteuid().is_root() => {
+                    let what = format!("the DHCP service there {reason}");
+                    let remedy = Remedy::Words("look at it: `systemctl status postern-dhcp.service`".to_owned());
+                    examination.found(Severity::Error, &socket, what, &why, remedy);
+                }
+                Ok(_) | Err(Untold::Native | Untold::Other(_)) => {}
+            }
+        }
+    }
+    for (socket, answer) in &asked {
+        let Ok(leases) = answer else { continue };
+        examination.look("dhcp", format!("leases of the DHCP service at {socket}: {}", leases.len()));
+        for held in leases {
+            let name = format!("{}/{}/{}", held.network, held.container_id, held.ifname);
+            let is_known =
+                node.accounts.iter().any(|account| account.header.as_ref().is_some_and(|header| is_of(held, header)));
+            // The account of an attachment tells what is wrong with its lease.
+            if is_known {
+                continue;
+            }
+            let what = match &held.standing {
+                Standing::Lost(why) => format!(
+                    "it keeps a lease of {name} that is lost ({why}), and there is no record of such an attachment"
+                ),
+                Standing::Acquiring | Standing::Bound | Standing::Remembered => {
+                    format!("it keeps a lease of {name}, and there is no record of such an attachment")
+                }
+            };
+            let why = "a native plugin may have asked for it; the service ends it when its namespace is gone";
+            examination.found(Severity::Note, socket, what, why, Remedy::None);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! `dhcp`: the lease that the node's DHCP service keeps for this attachment.
+//!
+//! What a server says comes from strangers. It was read in a sandbox, and is checked here before it counts.
+
+use crate::capability::facts::{Facts, Needed};
+use crate::collect;
+use crate::effect::{Dhcp, Effect};
+use crate::errors::kernel_error;
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::session::{OwnAddress, Session};
+use ipnet::IpNet;
+use postern_cni::Verb;
+use postern_dhcp_channel::{Answer, Ask, INFINITE, Lease};
+pub use postern_policy::capability::dhcp::{DEFAULT_SOCKET, socket};
+use postern_types::{DhcpLease, Dns, ErrorCode, LeaseGrant, OpError, Reply, Route, ops};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The most routes of a lease. A packet of 4 KiB has room for more, but no honest server needs them.
+const MOST_ROUTES: usize = 128;
+
+/// The shortest prefix of a network with a lease. A shorter one would be most of the Internet.
+const SHORTEST_PREFIX: u8 = 8;
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts {
+    needed: Needed::Always,
+    keeps: |request, granted| {
+        let socket = socket(&request.conf);
+        let is_allowed = granted.is_some_and(|granted| granted.allows_dhcp_socket(&socket));
+        let gives_up = request.verb == Verb::Del && request.conf.ipam_type == "dhcp";
+        (gives_up || is_allowed).then(|| Need::Dhcp(socket.into()))
+    },
+    unrecorded: None,
+};
+
+/// Carries out one operation that policy allows.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn execute(gate: &mut Gate<'_>, operation: &ops::Dhcp) -> Result<Reply, OpError> {
+    match operation {
+        ops::Dhcp::Acquire => acquire(gate),
+        ops::Dhcp::Check => check(gate),
+        ops::Dhcp::Release => release(gate),
+        ops::Dhcp::Status => status(gate),
+    }
+}
+
+/// `dhcp.acquire`.
+fn acquire(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    if gate.session.undo.iter().any(|undo| Dhcp::of(&undo.effect).is_some()) {
+        return Err(OpError::new(ErrorCode::Exists, "lease", "this run has a DHCP lease already"));
+    }
+    let socket = socket(&gate.session.request.conf);
+    // A second ADD without a DEL between gets the same lease. It must not give that back if it fails.
+    if !listed(gate.session).iter().any(|dhcp| dhcp.socket == socket) {
+        gate.session.intend(Dhcp { socket: socket.clone(), addresses: Vec::new() })?;
+    }
+    // The answer may take as long as the run: what was done so far is written down before.
+    gate.session.audit.flush();
+    let lease = checked(lease_of(gate.session.ask_dhcp(&socket, Ask::Acquire)?)?)?;
+    for grant in &lease.addresses {
+        if !gate.front.granted().allows_dhcp_address(&grant.address) {
+            let message = format!("the DHCP server offers {}, and policy does not have it", grant.address);
+            return Err(OpError::new(ErrorCode::Denied, grant.address.to_string(), message)
+                .hint(gate.front.granted().dhcp_address_hint(&grant.address)));
+        }
+    }
+    // The record has the addresses before others are asked for them. So of two attachments that are offered one address,
+    // each sees the other.
+    let addresses = lease.addresses.iter().map(|grant| grant.address).collect();
+    gate.session.intend(Dhcp { socket: socket.clone(), addresses })?;
+    gate.session.gone(|effect| Dhcp::of(effect).is_some_and(|dhcp| dhcp.socket == socket && dhcp.addresses.is_empty()));
+    for grant in &lease.addresses {
+        is_free(gate.session, grant.address)?;
+    }
+    let own = lease.addresses.iter().map(|grant| OwnAddress { net: grant.address, gateway: grant.gateway });
+    gate.session.own.extend(own);
+    Ok(Reply::Lease(lease))
+}
+
+/// Returns the leases of the record.
+fn listed(session: &Session) -> Vec<Dhcp> {
+    let listed = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    listed.iter().filter_map(|noted| Dhcp::of(&noted.effect).cloned()).collect()
+}
+
+/// Returns the addresses of the attachment that a DHCP server gave.
+pub fn leased(session: &Session) -> Vec<IpNet> {
+    listed(session).into_iter().flat_map(|dhcp| dhcp.addresses).collect()
+}
+
+/// `dhcp.check`.
+fn check(gate: &Gate<'_>) -> Result<Reply, OpError> {
+    let socket = socket(&gate.session.request.conf);
+    checked(lease_of(gate.session.ask_dhcp(&socket, Ask::Check)?)?).map(Reply::Lease)
+}
+
+/// `dhcp.release`.
+fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    collect::before_release(gate.session)?;
+    let socket = socket(&gate.session.request.conf);
+    Effect::from(Dhcp { socket: socket.clone(), addresses: Vec::new() }).remove(gate.session, None)?;
+    gate.session.gone(|effect| Dhcp::of(effect).is_some_and(|dhcp| dhcp.socket == socket));
+    Ok(Reply::Done)
+}
+
+/// `dhcp.status`.
+fn status(gate: &Gate<'_>) -> Result<Reply, OpError> {
+    let socket = socket(&gate.session.request.conf);
+    gate.session.ask_dhcp(&socket, |_| Ask::Alive).map(|_| Reply::Done)
+}
+
+fn lease_of(answer: Answer) -> Result<Lease, OpError> {
+    match answer {
+        Answer::Lease(lease) => Ok(lease),
+        Answer::Done | Answer::Leases(_) | Answer::Refused { .. } => {
+            Err(OpError::new(ErrorCode::Io, "lease", "the DHCP service gave an answer of the wrong kind"))
+        }
+    }
+}
+
+/// Checks that neither the node nor another attachment has an address.
+fn is_free(session: &Session, address: IpNet) -> Result<(), OpError> {
+    let host = session.host()?;
+    let own = address.addr();
+    let is_nodes = host.is_local(own).map_err(kernel_error)? || host.has_address(own).map_err(kernel_error)?;
+    if is_nodes {
+        let what = "the node itself has it";
+        return Err(refused(address, what)
+            .hint("the DHCP server of this network must not give out addresses of its nodes: exclude them there"));
+    }
+    match session.holder(own)? {
+        Some(other) => Err(refused(address, &format!("attachment {other} has it, by its record")).hint(
+            "an attachment that is gone is removed by `postern gc`; networks with the same addresses need two nodes",
+        )),
+        None => Ok(()),
+    }
+}
+
+fn refused(address: IpNet, why: &str) -> OpError {
+    OpError::new(
+        ErrorCode::InvalidArgument,
+        address.to_string(),
+        format!("the DHCP server offers {address}, which the container can't have: {why}"),
+    )
+}
+
+/// Converts a lease, and checks all of it that can be checked without the node.
+///
+/// # Errors
+/// [`ErrorCode::InvalidArgument`]: what the server must not offer.
+fn checked(lease: Lease) -> Result<DhcpLease, OpError> {
+    if lease.addresses.is_empty() || lease.addresses.len() > 2 {
+        let message = format!("the DHCP server offers {} addresses instead of one", lease.addresses.len());
+        return Err(OpError::new(ErrorCode::InvalidArgument, "lease", message));
+    }
+    let mut addresses = Vec::new();
+    for leased in lease.addresses {
+        let address = leased.address;
+        if let Some(why) = not_a_containers(&address) {
+            return Err(refused(address, why));
+        }
+        if let Some(gateway) = leased.gateway {
+            hop(gateway, &address)?;
+        }
+        addresses.push(LeaseGrant { address, gateway: leased.gateway });
+    }
+    if lease.routes.len() > MOST_ROUTES {
+        let message = format!("the DHCP server names {} routes, and {MOST_ROUTES} are the most", lease.routes.len());
+        return Err(OpError::new(ErrorCode::InvalidArgument, "routes", message));
+    }
+    let mut routes = Vec::new();
+    for route in lease.routes {
+        let of_family = |grant: &&LeaseGrant| grant.address.addr().is_ipv4() == route.dst.addr().is_ipv4();
+        let Some(own) = addresses.iter().find(of_family).map(|grant| grant.address) else {
+            let message = format!("the DHCP server names a route to {} without an address for it", route.dst);
+            return Err(OpError::new(ErrorCode::InvalidArgument, route.dst.to_string(), message));
+        };
+        if let Some(gateway) = route.gw {
+            hop(gateway, &own)?;
+        }
+        routes.push(Route {
+            dst: route.dst.trunc(),
+            gateway: route.gw,
+            source: None,
+            mtu: None,
+            advmss: None,
+            priority: route.priority,
+            table: None,
+            scope: route.scope,
+        });
+    }
+    let name = |name: &String| is_name(name);
+    Ok(DhcpLease {
+        addresses,
+        routes,
+        dns: Dns {
+            nameservers: lease.dns.nameservers.iter().map(IpAddr::to_string).collect(),
+            // A name that could be more than a name in a resolver's file is left out.
+            domain: lease.dns.domain.filter(name).unwrap_or_default(),
+            search: lease.dns.search.into_iter().filter(name).collect(),
+            options: Vec::new(),
+        },
+        // The least that IPv4 can have.
+        mtu: lease.mtu.filter(|mtu| (68..=65535).contains(mtu)),
+        server: lease.server,
+        seconds: Some(lease.seconds).filter(|seconds| *seconds != INFINITE),
+    })
+}
+
+/// Returns the reason why no container can have an address from a server.
+fn not_a_containers(net: &IpNet) -> Option<&'static str> {
+    let address = net.addr();
+    let (is_link_local, is_no_hosts, has_ends) = match net {
+        IpNet::V4(net) => {
+            let is_no_hosts = net.addr().is_broadcast() || net.addr().octets().starts_with(&[0]);
+            (net.addr().is_link_local(), is_no_hosts, net.prefix_len() < 31)
+        }
+        IpNet::V6(net) => (net.addr().is_unicast_link_local(), net.addr().to_ipv4_mapped().is_some(), false),
+    };
+    let reasons = [
+        (address.is_loopback(), "it is a loopback address"),
+        (address.is_unspecified(), "it is no address"),
+        (address.is_multicast(), "it is a multicast address"),
+        (is_no_hosts, "it is no address of a host"),
+        (is_link_local, "it is a link-local address"),
+        (net.prefix_len() < SHORTEST_PREFIX, "its network is most of the Internet"),
+        (
+            has_ends && (address == net.network() || address == net.broadcast()),
+            "it is the network's own address, or its broadcast address",
+        ),
+    ];
+    reasons.into_iter().find(|(is_so, _)| *is_so).map(|(_, why)| why)
+}
+
+/// Checks a next hop.
+fn hop(gateway: IpAddr, own: &IpNet) -> Result<(), OpError> {
+    let ends_own = own.addr().is_ipv4() && own.prefix_len() < 31 && own.broadcast() == gateway;
+    let is_broadcast = ends_own || gateway == IpAddr::V4(Ipv4Addr::BROADCAST);
+    let is_none = gateway.is_loopback() || gateway.is_unspecified() || gateway.is_multicast() || is_broadcast;
+    let reasons = [
+        (gateway.is_ipv4() != own.addr().is_ipv4(), "it has the other IP version"),
+        (gateway == own.addr(), "it is the container's own address"),
+        (is_none, "no router has that address"),
+    ];
+    let Some((_, why)) = reasons.into_iter().find(|(is_so, _)| *is_so) else { return Ok(()) };
+    let message = format!("the DHCP server names router {gateway} for {own}: {why}");
+    Err(OpError::new(ErrorCode::InvalidArgument, gateway.to_string(), message))
+}
+
+/// True for the name of a domain, as far as a file of a resolver can have it.
+fn is_name(name: &str) -> bool {
+    let is_own = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    !name.is_empty() && name.len() <= 253 && name.bytes().all(is_own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_dhcp_channel::{LeaseAddress, LeaseDns, LeaseRoute};
+
+    fn lease(address: &str, gateway: Option<&str>) -> Lease {
+        let gateway = gateway.map(|gateway| gateway.parse().unwrap());
+        Lease {
+            addresses: vec![LeaseAddress { address: address.parse().unwrap(), gateway }],
+            seconds: 60,
+            ..Lease::default()
+        }
+    }
+
+    fn words(lease: Lease) -> String {
+        checked(lease).map_or_else(|error| error.message, |_| String::new())
+    }
+
+    #[test]
+    fn addresses_that_no_server_may_give() {
+        for (address, why) in [
+            ("127.0.0.2/8", "loopback"),
+            ("224.0.0.9/24", "multicast"),
+            ("169.254.169.254/16", "link-local"),
+            ("0.0.0.0/8", "no address"),
+            ("0.1.2.3/8", "of a host"),
+            ("255.255.255.255/24", "of a host"),
+            ("10.0.0.2/0", "most of the Internet"),
+            ("10.0.0.2/7", "most of the Internet"),
+            ("10.0.0.0/24", "the network's own"),
+            ("10.0.0.255/24", "broadcast"),
+            ("::1/128", "loopback"),
+            ("fe80::2/64", "link-local"),
+            ("ff02::1/64", "multicast"),
+            ("::ffff:10.0.0.2/128", "of a host"),
+        ] {
+            let words = words(lease(address, None));
+            assert!(words.contains(why) && words.contains("can't have"), "{address}: {words}");
+        }
+        for address in
+            ["10.0.0.2/24", "192.168.0.255/16", "10.0.0.0/31", "10.0.0.255/32", "100.64.0.9/10", "fd00::2/64"]
+        {
+            assert_eq!(words(lease(address, None)), "", "{address}");
+        }
+        assert!(words(Lease::default()).contains("0 addresses"));
+    }
+
+    #[test]
+    fn routers_that_no_server_may_name() {
+        for gateway in ["10.0.0.2", "127.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "10.0.0.255", "fd00::1"] {
+            assert!(words(lease("10.0.0.2/24", Some(gateway))).contains("names router"), "{gateway}");
+            let route =
+                LeaseRoute { dst: "0.0.0.0/0".parse().unwrap(), gw: gateway.parse().ok(), scope: None, priority: None };
+            let routed = Lease { routes: vec![route], ..lease("10.0.0.2/24", None) };
+            assert!(words(routed).contains("names router"), "{gateway}");
+        }
+        // As natively: a router may lie elsewhere.
+        assert_eq!(words(lease("10.0.0.2/24", Some("10.0.1.1"))), "");
+        let many = LeaseRoute { dst: "10.9.0.0/16".parse().unwrap(), gw: None, scope: Some(253), priority: None };
+        assert!(words(Lease { routes: vec![many; 129], ..lease("10.0.0.2/24", None) }).contains("129 routes"));
+    }
+
+    #[test]
+    fn what_counts_of_a_lease() {
+        let given = Lease {
+            dns: LeaseDns {
+                nameservers: vec!["10.0.0.53".parse().unwrap()],
+                domain: Some("example.net\nnameserver 192.0.2.66".to_owned()),
+                search: vec!["a.example".to_owned(), "b c".to_owned(), String::new()],
+            },
+            mtu: Some(67),
+            seconds: INFINITE,
+            ..lease("10.0.0.2/24", Some("10.0.0.1"))
+        };
+        let lease = checked(given.clone()).unwrap();
+        assert_eq!((lease.dns.domain.as_str(), lease.mtu, lease.seconds), ("", None, None));
+        assert_eq!(
+            (lease.dns.nameservers, lease.dns.search),
+            (vec!["10.0.0.53".to_owned()], vec!["a.example".to_owned()])
+        );
+        let lease = checked(Lease { mtu: Some(1400), seconds: 60, ..given }).unwrap();
+        assert_eq!((lease.mtu, lease.seconds), (Some(1400), Some(60)));
+    }
+}

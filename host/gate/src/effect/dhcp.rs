@@ -1,0 +1,57 @@
+//! A lease that the node's DHCP service keeps.
+
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::need::Need;
+use crate::session::Session;
+use ipnet::IpNet;
+use postern_types::OpError;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// A lease that the service at a socket keeps for this attachment. The service knows it by container, network and interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dhcp {
+    /// The socket of the service.
+    pub socket: String,
+    /// The addresses of the lease. There are none before the service was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpNet>,
+}
+
+impl Leaves for Dhcp {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        session.release_dhcp(&self.socket)
+    }
+
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
+
+    fn words(&self) -> String {
+        match self.addresses.first() {
+            Some(address) => format!("DHCP lease of {address}"),
+            None => "DHCP lease".to_owned(),
+        }
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::LentBy(&self.socket)
+    }
+
+    fn record_timing(&self) -> RecordTiming {
+        RecordTiming::Once
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
+    }
+
+    fn outlives_boot(&self) -> bool {
+        true
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Dhcp(Cow::from(&self.socket))
+    }
+}

@@ -1,0 +1,213 @@
+//! The connections of a run to DHCP services.
+//!
+//! A confined process can open none. So a run opens them before: one to ask, and one to give back what a failed ADD got.
+//! The first one may still wait for an answer then.
+
+use super::Session;
+use postern_cni::Verb;
+use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, ChannelError};
+use postern_kernel::Namespace;
+use postern_types::{DelegateError, ErrorCode, OpError};
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The longest time to wait for a connection, and for an answer that needs no server.
+const SOON: Duration = Duration::from_secs(10);
+
+/// The time that a guest has to end after a service gave no answer.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// All that a plugin asks.
+    Plugin,
+    /// Giving leases back.
+    Release,
+}
+
+/// The reason why a service was not asked, or did not answer.
+#[derive(Clone, Debug)]
+struct Unanswered {
+    /// True if it is not there: nothing was asked, or the connection broke.
+    is_absent: bool,
+    error: OpError,
+}
+
+struct Connection {
+    socket: String,
+    of: Use,
+    channel: Result<Channel, Unanswered>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct DhcpConnections {
+    open: RefCell<Vec<Connection>>,
+    /// The container's namespace, for the service to look at.
+    namespace: RefCell<Option<OwnedFd>>,
+    /// True if no further connection can be opened.
+    is_sealed: Cell<bool>,
+}
+
+impl DhcpConnections {
+    /// Opens the connections that a run may need, and lets no other be opened later. Where a service does not answer, the
+    /// operation that needs it says so.
+    pub fn open(&self, sockets: &[String], uses: &[Use], deadline: Instant) {
+        for socket in sockets {
+            for of in uses {
+                self.connect(socket, *of, deadline);
+            }
+        }
+        self.is_sealed.set(true);
+    }
+
+    /// Keeps a descriptor of the container's namespace.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor.
+    pub fn keep(&self, namespace: &Namespace) -> std::io::Result<()> {
+        *self.namespace.borrow_mut() = Some(namespace.fd().try_clone_to_owned()?);
+        Ok(())
+    }
+
+    fn connect(&self, socket: &str, of: Use, deadline: Instant) {
+        let deadline = deadline.min(Instant::now() + SOON);
+        let channel = Channel::connect(Path::new(socket), deadline).map_err(|error| Unanswered {
+            // Nothing was asked, and a DEL has nothing to wait for.
+            is_absent: error != ChannelError::Deadline,
+            ..unanswered(socket, &error)
+        });
+        self.open.borrow_mut().push(Connection { socket: socket.to_owned(), of, channel });
+    }
+
+    fn has(&self, socket: &str, of: Use) -> bool {
+        self.open.borrow().iter().any(|open| open.socket == socket && open.of == of)
+    }
+
+    /// Asks the service at a socket.
+    fn ask(&self, socket: &str, of: Use, ask: &Ask, deadline: Instant) -> Result<Answer, Unanswered> {
+        // A run that opened one for a use has it for all, unless it may have two asks at a time.
+        let of =
+            if of == Use::Release && !self.has(socket, of) && self.has(socket, Use::Plugin) { Use::Plugin } else { of };
+        if !self.has(socket, of) && !self.is_sealed.get() {
+            self.connect(socket, of, deadline);
+        }
+        let mut open = self.open.borrow_mut();
+        let Some(connection) = open.iter_mut().find(|open| open.socket == socket && open.of == of) else {
+            let message = format!("no connection to the DHCP service at {socket} was opened before this run began");
+            return Err(Unanswered { is_absent: true, error: OpError::new(ErrorCode::Unsupported, socket, message) });
+        };
+        let channel = connection.channel.as_mut().map_err(|unanswered| unanswered.clone())?;
+        let namespace = self.namespace.borrow();
+        // Leases are given back by their names alone: the path of a namespace may lead elsewhere by now.
+        let namespace = namespace.as_ref().filter(|_| !matches!(ask, Ask::Release(_))).map(AsFd::as_fd);
+        let answer = channel.ask(ask, namespace, deadline).map_err(|error| unanswered(socket, &error));
+        if let Err(unanswered) = &answer {
+            // An answer that comes late would be taken for that of the next question.
+            connection.channel = Err(unanswered.clone());
+        }
+        answer
+    }
+}
+
+/// The way out if no service answers.
+const START: &str = "start it: `systemctl enable --now postern-dhcp.socket`, or `postern dhcp serve`";
+
+fn unanswered(socket: &str, error: &ChannelError) -> Unanswered {
+    match error {
+        ChannelError::Deadline => {
+            let message = format!("the DHCP service at {socket} gave no answer in the time of this run");
+            Unanswered { is_absent: false, error: OpError::new(ErrorCode::Deadline, socket, message) }
+        }
+        ChannelError::Absent(why) => {
+            // The native plugin's words.
+            let message = format!("error dialing DHCP daemon: dial unix {socket}: connect: {}", why.to_lowercase());
+            Unanswered { is_absent: true, error: OpError::new(ErrorCode::Unsupported, socket, message).hint(START) }
+        }
+        ChannelError::Closed | ChannelError::Untrusted(_) | ChannelError::Malformed(_) | ChannelError::Io(_) => {
+            let message = format!("the DHCP service at {socket} {error}");
+            // One that was killed can't be asked again by this run.
+            let is_absent = *error == ChannelError::Closed;
+            Unanswered { is_absent, error: OpError::new(ErrorCode::Io, socket, message) }
+        }
+    }
+}
+
+/// Converts the refusal of a service to the form that a guest gets: unchanged, as that of a delegate.
+pub fn refused(socket: &str, code: u32, words: String, details: String) -> OpError {
+    let mut error = OpError::new(ErrorCode::Delegate, socket, words.clone());
+    error.delegate = Some(DelegateError { code, msg: words, details });
+    error
+}
+
+impl Session {
+    /// Asks the DHCP service at a socket about this attachment, as `about` says.
+    ///
+    /// # Errors
+    /// No service answers, or the service refuses.
+    pub fn ask_dhcp(&self, socket: &str, about: impl FnOnce(Attachment) -> Ask) -> Result<Answer, OpError> {
+        let ask = about(self.dhcp_attachment());
+        let deadline = match &ask {
+            // The guest gets the error, and ends, before the deadline of the run.
+            Ask::Acquire(_) => {
+                let left = self.deadline.saturating_duration_since(Instant::now());
+                self.deadline.checked_sub(MARGIN.min(left / 4)).unwrap_or(self.deadline)
+            }
+            Ask::Check(_) | Ask::Release(_) | Ask::Leases | Ask::Alive => self.deadline.min(Instant::now() + SOON),
+        };
+        match self.dhcp.ask(socket, Use::Plugin, &ask, deadline).map_err(|unanswered| unanswered.error)? {
+            Answer::Refused { code, words, details } => Err(refused(socket, code, words, details)),
+            answer @ (Answer::Lease(_) | Answer::Done | Answer::Leases(_)) => Ok(answer),
+        }
+    }
+
+    /// Gives the attachment's lease back. Without a service it is success: the service ends the leases of namespaces that
+    /// are gone, and the server ends each when its time is over.
+    ///
+    /// # Errors
+    /// The service refuses, or does not answer in time.
+    pub fn release_dhcp(&self, socket: &str) -> Result<(), OpError> {
+        let deadline = self.deadline.min(Instant::now() + SOON);
+        match self.dhcp.ask(socket, Use::Release, &Ask::Release(self.dhcp_attachment()), deadline) {
+            Ok(Answer::Refused { code, words, details }) => Err(refused(socket, code, words, details)),
+            Ok(Answer::Lease(_) | Answer::Done | Answer::Leases(_)) => Ok(()),
+            Err(Unanswered { is_absent: true, error }) => {
+                let request = &self.request;
+                crate::say!(
+                    "postern: {}/{}/{}: the DHCP lease is not given back, and ends with its time: {}",
+                    request.conf.name,
+                    request.container_id,
+                    request.ifname,
+                    error.message
+                );
+                Ok(())
+            }
+            Err(Unanswered { is_absent: false, error }) => Err(error),
+        }
+    }
+
+    /// Opens the connections to these services that this run may need.
+    pub fn connect_dhcp(&self, sockets: &[String]) {
+        let uses: &[Use] = match self.request.verb {
+            Verb::Add => &[Use::Plugin, Use::Release],
+            Verb::Del | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => &[Use::Plugin],
+        };
+        self.dhcp.open(sockets, uses, self.deadline);
+    }
+
+    fn dhcp_attachment(&self) -> Attachment {
+        let request = &self.request;
+        Attachment {
+            container_id: request.container_id.clone(),
+            network: request.conf.name.clone(),
+            ifname: request.ifname.clone(),
+            netns: request.netns.clone(),
+            args: request.args().to_owned(),
+            path: request.path.clone(),
+            configuration: request.stdin.to_string(),
+        }
+    }
+}

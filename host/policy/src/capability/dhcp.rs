@@ -1,0 +1,75 @@
+//! `dhcp`: the sockets of the services that may be asked, and the networks that leases may lie in.
+
+use super::Decide;
+use crate::grammar::{Count, Key, Kind, key, required};
+use crate::granted::{Grant, Granted, is_address};
+use crate::line::{self, Change};
+use crate::rules::RuleInput;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ipnet::IpNet;
+use postern_cni::NetConf;
+use postern_types::{Capability, OpError, ops};
+
+/// The keys of its table.
+pub const KEYS: &[Key] = &[
+    required("sockets", Kind::File, "${config.ipam.daemonSocketPath | /run/cni/dhcp.sock}"),
+    key("addresses", Kind::Address, Count::Some),
+];
+
+/// The socket of the native daemon, and of Postern's service, by default.
+pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
+
+/// The socket of the service that a network names: `ipam.daemonSocketPath`, or the default.
+pub fn socket(conf: &NetConf) -> String {
+    let fields = conf.fields();
+    let ipam = fields.object("ipam").ok().flatten();
+    let socket = ipam.and_then(|ipam| ipam.string("daemonSocketPath").ok().flatten()).filter(|path| !path.is_empty());
+    socket.unwrap_or_else(|| DEFAULT_SOCKET.to_owned())
+}
+
+impl Decide for ops::Dhcp {
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Acquire | Self::Check | Self::Release | Self::Status => {
+                input.one_of(grant, "sockets", Kind::File, &socket(input.question.conf), "dhcp.sockets")
+            }
+        }
+    }
+
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
+        match self {
+            Self::Acquire | Self::Check | Self::Release | Self::Status => {
+                line::object("sockets", &socket(input.question.conf))
+            }
+        }
+    }
+
+    fn gives_up(&self, input: &RuleInput<'_>) -> bool {
+        match self {
+            // Only the plugin that the network names for its addresses gives them back.
+            Self::Release => input.question.conf.ipam_type == input.granted.plugin(),
+            Self::Acquire | Self::Check | Self::Status => false,
+        }
+    }
+}
+
+impl Granted {
+    /// True if policy lets the service at this socket be asked.
+    pub fn allows_dhcp_socket(&self, socket: &str) -> bool {
+        self.grant(Capability::Dhcp).is_some_and(|grant| grant.matches("sockets", socket))
+    }
+
+    /// True if policy lets a server give this address: any, unless `addresses` names networks.
+    pub fn allows_dhcp_address(&self, address: &IpNet) -> bool {
+        self.grant(Capability::Dhcp).is_some_and(|grant| {
+            !grant.sets("addresses") || grant.patterns("addresses").any(|pattern| is_address(pattern, address))
+        })
+    }
+
+    /// The way out if a server gave an address that policy does not have.
+    pub fn dhcp_address_hint(&self, address: &IpNet) -> String {
+        self.hint(Capability::Dhcp, vec![line::text("addresses", address.trunc().to_string())])
+    }
+}

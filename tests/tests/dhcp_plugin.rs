@@ -1,0 +1,383 @@
+//! The IPAM plugin dhcp in front of a service that this test plays: what the host asks, what it believes, what it gives
+//! back. `dhcp_service` has the real service and real servers.
+
+mod common;
+
+use anyhow::{Context, Result, ensure};
+use common::Refusal;
+use postern_tests::{Answer, Call, Names, Node, compare, copy_bin, flat, merge, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A separate CNI bin directory of the node: a copy, so that its policies can be changed.
+const BIN: &str = "/run/cni-bin";
+
+const SOCKET: &str = "/run/cni/dhcp.sock";
+
+/// What the service answers to `acquire` and `check`; `None` is no answer at all.
+type Script = Arc<Mutex<Option<Value>>>;
+
+/// A service that answers as it is told, and notes what it is asked.
+struct Service {
+    script: Script,
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+fn lease(address: &str, gateway: &str) -> Value {
+    json!({"lease": {
+        "addresses": [{"address": address, "gateway": gateway}],
+        "routes": [{"dst": "0.0.0.0/0", "gw": gateway}],
+        "seconds": 3600, "t1": 1800, "t2": 3150,
+    }})
+}
+
+impl Service {
+    fn start(node: &Node, answer: Value) -> Result<Self> {
+        node.sh("mkdir -p -m 700 /run/cni; rm -f /run/cni/dhcp.sock")?;
+        let listener = UnixListener::bind(node.path(SOCKET))?;
+        let own = Self { script: Arc::new(Mutex::new(Some(answer))), asked: Arc::default() };
+        let (script, asked) = (Arc::clone(&own.script), Arc::clone(&own.asked));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (script, asked) = (Arc::clone(&script), Arc::clone(&asked));
+                std::thread::spawn(move || serve(stream, &script, &asked));
+            }
+        });
+        Ok(own)
+    }
+
+    fn says(&self, answer: Option<Value>) {
+        if let Ok(mut script) = self.script.lock() {
+            *script = answer;
+        }
+    }
+
+    /// The kinds of asks since the last call.
+    fn asked(&self) -> Vec<String> {
+        self.asks().iter().map(|(kind, _)| kind.clone()).collect()
+    }
+
+    fn asks(&self) -> Vec<(String, Value)> {
+        let asked = self.asked.lock().map(|mut asked| std::mem::take(&mut *asked)).unwrap_or_default();
+        let kind = |ask: Value| match ask {
+            Value::Object(map) => map.into_iter().next().unwrap_or_default(),
+            other => (other.as_str().unwrap_or_default().to_owned(), Value::Null),
+        };
+        asked.into_iter().map(kind).collect()
+    }
+}
+
+/// One connection. An error is its end.
+fn serve(mut stream: UnixStream, script: &Script, asked: &Mutex<Vec<Value>>) -> Option<()> {
+    let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
+    while !lines.next()?.ok()?.is_empty() {}
+    stream.write_all(b"HTTP/1.0 200 Connected to Postern\r\n\r\n").ok()?;
+    for line in lines {
+        let ask: Value = serde_json::from_str(&line.ok()?).ok()?;
+        asked.lock().ok()?.push(ask.clone());
+        let wants_lease = ask.get("acquire").or(ask.get("check")).is_some();
+        let answer = if wants_lease { script.lock().ok()?.clone() } else { Some(json!("done")) };
+        match answer {
+            Some(answer) => stream.write_all(format!("{answer}\n").as_bytes()).ok()?,
+            None => std::thread::sleep(Duration::from_secs(60)),
+        }
+    }
+    Some(())
+}
+
+struct Place {
+    node: Node,
+    service: Service,
+    config: Value,
+}
+
+impl Place {
+    fn new(patch: &Value) -> Result<Self> {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        node.sh(&format!("{}; ip link add up0 type veth peer name up1; ip address add 192.0.2.77/24 dev up0; ip link set up0 up; ip link set up1 up", copy_bin(&plugin_bin()?, BIN)))?;
+        let service = Service::start(&node, lease("10.9.0.42/24", "10.9.0.1"))?;
+        let mut config =
+            json!({"cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "ipam": {"type": "dhcp"}});
+        merge(&mut config, patch);
+        Ok(Self { node, service, config })
+    }
+
+    fn call_with(&self, verb: &str, container: &str, config: &Value) -> Result<Answer> {
+        let plugin = config.get("type").and_then(Value::as_str).unwrap_or_default();
+        let call = Call::new(Path::new(BIN), plugin, verb, config.to_string());
+        self.node.call(&call.attachment(container, &self.node.netns("c1"), "eth0"))
+    }
+
+    fn call(&self, verb: &str) -> Result<Answer> {
+        self.call_with(verb, "c1", &self.config)
+    }
+
+    /// Fails unless an ADD is refused so, the lease given back, and nothing left.
+    fn refused(&self, code: u64, words: &str) -> Result<()> {
+        self.service.asked();
+        Refusal::of(&self.call("ADD")?)?.expect(code, words)?;
+        let asked = self.service.asked();
+        ensure!(asked == ["acquire", "release"], "{asked:?}");
+        let left = self.left()?;
+        ensure!(left.is_empty(), "{left}");
+        Ok(())
+    }
+
+    fn left(&self) -> Result<String> {
+        self.node.sh("ip -o link | grep -o 'veth[0-9a-f]*' || true
+            ls /run/postern/attachments 2>/dev/null || true; ip -n c1 -o link | grep -v ' lo:' || true")
+    }
+}
+
+#[test]
+fn a_lease_is_taken_looked_at_and_given_back() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    let result = place.call("ADD")?.success()?;
+    ensure!(
+        result.pointer("/ips/0") == Some(&json!({"address": "10.9.0.42/24", "gateway": "10.9.0.1", "interface": 2})),
+        "{result}"
+    );
+    ensure!(result.get("routes") == Some(&json!([{"dst": "0.0.0.0/0", "gw": "10.9.0.1"}])), "{result}");
+    let shown = place.node.sh("ip -n c1 -4 -o address show dev eth0; ip -n c1 route")?;
+    ensure!(shown.contains("10.9.0.42/24") && shown.contains("default via 10.9.0.1"), "{shown}");
+    // The service gets all of the attachment from the host.
+    let asks = place.service.asks();
+    let [(kind, ask)] = asks.as_slice() else { anyhow::bail!("{asks:?}") };
+    let text = |key: &str| ask.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    ensure!(kind == "acquire", "{asks:?}");
+    let names = [text("container_id"), text("network"), text("ifname"), text("netns")];
+    ensure!(names == ["c1", "net", "eth0", "/run/netns/c1"], "{ask}");
+    ensure!(serde_json::from_str::<Value>(&text("configuration"))? == place.config, "{ask}");
+
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"prevResult": result}));
+    place.call_with("CHECK", "c1", &config)?.success()?;
+    ensure!(place.service.asked() == ["check"]);
+    place.service.says(Some(lease("10.9.0.43/24", "10.9.0.1")));
+    let other = place.call_with("CHECK", "c1", &config)?;
+    Refusal::of(&other)?.expect(999, "the lease is of 10.9.0.43/24 now")?;
+    let lost = json!({"refused": {"code": 999, "words": "the lease has expired", "details": "no server renewed it"}});
+    place.service.says(Some(lost));
+    Refusal::of(&place.call_with("CHECK", "c1", &config)?)?
+        .expect(999, "the lease has expired…no server renewed it")?;
+
+    let shown = place.node.sh(&format!("{BIN}/postern show c1; {BIN}/postern ls"))?;
+    ensure!(shown.contains("10.9.0.42/24"), "{shown}");
+    place.service.asked();
+    place.call("DEL")?.success()?;
+    ensure!(place.service.asked() == ["release"]);
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    place.call("DEL")?.success()?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    let log = place.node.sh("cat /var/log/postern/audit.jsonl")?;
+    ensure!(log.contains(r#""dhcp.acquire""#) && log.contains(r#""dhcp.release""#), "{log}");
+    Ok(())
+}
+
+#[test]
+fn without_a_service_add_fails_and_del_succeeds() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    let result = place.call("ADD")?.success()?;
+    place.node.sh("rm /run/cni/dhcp.sock")?;
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"prevResult": result}));
+    let check = Refusal::of(&place.call_with("CHECK", "c1", &config)?)?;
+    check.expect(999, "error dialing DHCP daemon: dial unix /run/cni/dhcp.sock: connect: no such file or directory…postern dhcp serve")?;
+    let del = place.call("DEL")?;
+    ensure!(del.stderr.contains("the DHCP lease is not given back"), "{del:?}");
+    del.success()?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Refusal::of(&place.call("ADD")?)?
+        .expect(999, "error dialing DHCP daemon…start it: `systemctl enable --now postern-dhcp.socket`")?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Refusal::of(&place.call("STATUS")?)?.expect(50, "error dialing DHCP daemon")?;
+    // Another path, which policy grants because the network names it.
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"ipam": {"daemonSocketPath": "/run/other.sock"}}));
+    Refusal::of(&place.call_with("ADD", "c1", &config)?)?.expect(999, "dial unix /run/other.sock")?;
+    let doctor = place.node.command(format!("{BIN}/postern")).arg("doctor").arg("--json").output()?;
+    ensure!(!doctor.stdout.is_empty());
+    Ok(())
+}
+
+#[test]
+fn status_asks_the_service() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("STATUS")?.success()?;
+    ensure!(place.service.asked() == ["alive"]);
+    Ok(())
+}
+
+/// What a server on the network can do to a node.
+#[test]
+fn leases_that_no_container_may_have() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.add_container("c2")?;
+    let bystander = json!({"cniVersion": "1.1.0", "name": "other", "type": "bridge", "bridge": "br8", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.8.0.0/24"}]]}});
+    let call = Call::new(Path::new(BIN), "bridge", "ADD", bystander.to_string());
+    place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()?;
+    place.call("ADD")?.success()?;
+    place.call("DEL")?.success()?;
+    place.node.sh("ip link set br9 down; ip link del br9; ip link add br9 type bridge; ip link set br9 up")?;
+    let before = place.node.snapshot(&["c1", "c2"], &mut Names::new(""))?;
+    for (address, gateway, words) in [
+        ("127.0.0.2/8", "127.0.0.1", "offers 127.0.0.2/8, which the container can't have: it is a loopback address"),
+        ("169.254.169.254/16", "169.254.0.1", "link-local"),
+        ("224.0.0.5/24", "224.0.0.1", "multicast"),
+        ("10.9.0.42/1", "10.9.0.1", "most of the Internet"),
+        ("192.0.2.77/24", "192.0.2.1", "the node itself has it"),
+        ("10.8.0.1/24", "10.8.0.9", "the node itself has it"),
+        ("10.8.0.2/24", "10.8.0.9", "attachment other/c2/eth0 has it, by its record"),
+        ("10.9.0.42/24", "10.9.0.42", "names router 10.9.0.42 for 10.9.0.42/24: it is the container's own address"),
+        ("10.9.0.42/24", "127.0.0.1", "no router has that address"),
+    ] {
+        place.service.says(Some(lease(address, gateway)));
+        let left = place.left()?;
+        place.service.asked();
+        Refusal::of(&place.call("ADD")?)?.expect(999, words).with_context(|| address.to_owned())?;
+        let asked = place.service.asked();
+        ensure!(asked == ["acquire", "release"], "{address}: {asked:?}");
+        ensure!(place.left()? == left, "{address}: {}", place.left()?);
+    }
+    let after = place.node.snapshot(&["c1", "c2"], &mut Names::new(""))?;
+    let differences = compare(&before, &after);
+    ensure!(differences.iter().all(|mismatch| mismatch.path.contains("br9")), "{differences:?}");
+    Ok(())
+}
+
+/// The server would choose an address and a route of the node.
+#[test]
+fn a_server_chooses_no_address_of_the_node() -> Result<()> {
+    let place = Place::new(&json!({"isGateway": true}))?;
+    place.refused(999, "\"br9\" does not get 10.9.0.1/24, because a DHCP server chose it")?;
+    ensure!(!place.node.sh("ip -o -4 address")?.contains("10.9.0.1"));
+    // Where the operator has put it there, nothing is made.
+    place.node.sh("ip address add 10.9.0.1/24 dev br9")?;
+    place.call("ADD")?.success()?;
+    place.call("DEL")?.success().map(drop)
+}
+
+#[test]
+fn an_operator_can_name_the_networks_of_leases() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.sh(&format!(
+        "echo 'addresses = [\"10.7.0.0/16\"]' > /run/line; sed -i '/^sockets/r /run/line' {BIN}/postern.d/dhcp.toml"
+    ))?;
+    place.refused(110, "offers 10.9.0.42/24, and policy does not have it")?;
+    place.service.says(Some(lease("10.7.3.4/24", "10.7.3.1")));
+    place.call("ADD")?.success()?;
+    place.call("DEL")?.success().map(drop)
+}
+
+#[test]
+fn a_failed_add_gives_the_lease_back() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    // A router that can't be reached: the route fails after all else was made.
+    place.service.says(Some(lease("10.9.0.42/24", "10.5.0.1")));
+    place.refused(999, "10.5.0.1")?;
+    // The service's own error is handed on.
+    place
+        .service
+        .says(Some(json!({"refused": {"code": 999, "words": "no more tries", "details": "no server answered"}})));
+    place.refused(999, "no more tries…no server answered")
+}
+
+/// The runtime hears of it before it gives up, and the lease that may still come is given back.
+#[test]
+fn a_wait_without_end_ends_in_time() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.sh(&format!("printf '[limits]\\nseconds = 4\\n' >> {BIN}/postern.d/bridge.toml"))?;
+    place.service.says(None);
+    let start = Instant::now();
+    place.refused(11, "the DHCP service at /run/cni/dhcp.sock gave no answer in the time of this run")?;
+    ensure!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    Ok(())
+}
+
+#[test]
+fn a_killed_add_is_cleared_by_del_and_by_the_next_add() -> Result<()> {
+    for by_del in [true, false] {
+        let place = Place::new(&json!({}))?;
+        place.service.says(None);
+        let call = Call::new(Path::new(BIN), "bridge", "ADD", place.config.to_string());
+        let mut run = place.node.start(&call.attachment("c1", &place.node.netns("c1"), "eth0"))?;
+        let end = Instant::now() + Duration::from_secs(20);
+        while !place.service.asked().contains(&"acquire".to_owned()) {
+            ensure!(Instant::now() < end, "it never asked");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        run.kill()?;
+        run.wait()?;
+        place.service.says(Some(lease("10.9.0.42/24", "10.9.0.1")));
+        if by_del {
+            place.call("DEL")?.success()?;
+            ensure!(place.service.asked() == ["release"]);
+        } else {
+            place.call("ADD")?.success()?;
+            ensure!(place.service.asked() == ["release", "acquire"]);
+            place.call("DEL")?.success()?;
+        }
+        ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    }
+    Ok(())
+}
+
+#[test]
+fn collections_give_leases_back() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.call("ADD")?.success()?;
+    place.service.asked();
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}]}));
+    place.call_with("GC", "", &config)?.success()?;
+    ensure!(place.service.asked().is_empty(), "a valid attachment's lease");
+    merge(&mut config, &json!({"cni.dev/valid-attachments": []}));
+    place.call_with("GC", "", &config)?.success()?;
+    ensure!(place.service.asked() == ["release"]);
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    // People's collection, when the container is gone.
+    place.call("ADD")?.success()?;
+    place.node.remove_container("c1")?;
+    place.service.asked();
+    place.node.sh(&format!("{BIN}/postern gc --yes"))?;
+    let asked = place.service.asked();
+    ensure!(asked.contains(&"release".to_owned()), "{asked:?}");
+    let left = place.node.sh("ls /run/postern/attachments")?;
+    ensure!(left.is_empty(), "{left}");
+    Ok(())
+}
+
+/// Others could have put the socket there: nothing is sent to it.
+#[test]
+fn a_socket_that_others_could_have_made_is_not_used() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.sh("chmod 777 /run/cni")?;
+    Refusal::of(&place.call("ADD")?)?.expect(5, "the DHCP service at /run/cni/dhcp.sock is not to be trusted")?;
+    ensure!(place.service.asked().is_empty());
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
+
+/// A main plugin that makes its link after it has the addresses (ptp) has none to ask for.
+#[test]
+fn plans_say_what_only_a_server_knows() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    let list = json!({"cniVersion": "1.1.0", "name": "net", "plugins": [{"type": "bridge", "bridge": "br9", "ipam": {"type": "dhcp"}}]});
+    place.node.sh(&format!("echo '{list}' > /run/net.conflist"))?;
+    let plan = place.node.sh(&format!("{BIN}/postern plan /run/net.conflist 2>&1 || true"))?;
+    ensure!(
+        flat(&plan).contains("have the DHCP service at /run/cni/dhcp.sock get an address")
+            && flat(&plan).contains("no DHCP server was asked"),
+        "{plan}"
+    );
+    ensure!(place.service.asked().is_empty());
+    let inspect = place.node.sh(&format!("{BIN}/postern inspect dhcp"))?;
+    ensure!(flat(&inspect).contains("get an address for this attachment, and keep it alive"), "{inspect}");
+    Ok(())
+}
