@@ -1,8 +1,9 @@
 //! What both families share: the search for a lease, transactions, and what follows of an event.
 
 use crate::config::Options;
-use crate::timing::wait;
-use crate::{Client, Outcome, Send};
+use crate::timing::{SHORTEST, wait};
+use crate::{Client, INFINITE, Input, Outcome, Send};
+use postern_cni::Error;
 use serde::{Deserialize, Serialize};
 
 /// The search for a lease.
@@ -49,12 +50,61 @@ pub struct Exchange {
     pub sent: u32,
 }
 
+/// A lease: `N` is the address with its network, `S` says who gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held<N, S> {
+    /// The address on the link.
+    pub address: N,
+    /// Who gave it.
+    pub server: S,
+    /// When it began.
+    pub since: u64,
+    /// Its length and its times, in seconds from its beginning.
+    pub seconds: u32,
+    pub t1: u32,
+    pub t2: u32,
+}
+
+impl<N, S> Held<N, S> {
+    /// Returns when a time of this lease comes; never, for a lease without end.
+    pub fn at(&self, seconds: u32) -> u64 {
+        if self.is_endless() {
+            return u64::MAX;
+        }
+        self.since.saturating_add(u64::from(seconds) * 1000)
+    }
+
+    /// True if the lease has no end.
+    pub fn is_endless(&self) -> bool {
+        self.seconds == INFINITE
+    }
+
+    /// True if its times can be those of a lease.
+    pub fn is_ordered(&self) -> bool {
+        self.t1 > 0 && self.t1 <= self.t2 && self.t2 <= self.seconds && self.seconds >= SHORTEST
+    }
+}
+
 /// What a step needs to know.
 pub struct Context<'a> {
     pub client: &'a Client,
     pub options: Options,
     pub now: u64,
     pub random: u64,
+}
+
+impl<'a> Context<'a> {
+    /// Returns what a step needs to know. The error says what is wrong with the configuration: a lease that is held is
+    /// kept all the same.
+    pub fn new(input: &'a Input) -> (Self, Option<Error>) {
+        let client = &input.client;
+        let (options, refusal) = match Options::read(&client.configuration, &client.args) {
+            Ok(options) => (options, None),
+            Err(error) => (Options::none(), Some(error)),
+        };
+        (Self { client, options, now: input.now_ms, random: input.random }, refusal)
+    }
 }
 
 impl Context<'_> {

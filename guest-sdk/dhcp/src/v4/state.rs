@@ -4,9 +4,8 @@
 //! be read, or that contradicts itself, is refused: a lease that nobody knows must not look alive.
 
 use super::is_usable;
+use crate::State;
 use crate::exchange::{Acquisition, Exchange};
-use crate::timing::SHORTEST;
-use crate::{INFINITE, State};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -37,40 +36,7 @@ pub enum Phase {
 }
 
 /// A lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Held {
-    /// The address on the link.
-    pub address: Ipv4Net,
-    /// Who gave it.
-    pub server: Ipv4Addr,
-    /// When it began.
-    pub since: u64,
-    /// Its length and its times, in seconds from its beginning.
-    pub seconds: u32,
-    pub t1: u32,
-    pub t2: u32,
-}
-
-impl Held {
-    /// Returns when a time of this lease comes; never, for a lease without end.
-    pub fn at(&self, seconds: u32) -> u64 {
-        if self.is_endless() {
-            return u64::MAX;
-        }
-        self.since.saturating_add(u64::from(seconds) * 1000)
-    }
-
-    /// True if the lease has no end.
-    pub fn is_endless(&self) -> bool {
-        self.seconds == INFINITE
-    }
-
-    fn is_sound(&self) -> bool {
-        let ordered = self.t1 <= self.t2 && self.t2 <= self.seconds && self.seconds >= SHORTEST && self.t1 > 0;
-        ordered && is_usable(self.address.addr()) && is_usable(self.server)
-    }
-}
+pub type Held = crate::exchange::Held<Ipv4Net, Ipv4Addr>;
 
 #[derive(Serialize, Deserialize)]
 struct Saved {
@@ -111,7 +77,9 @@ impl Phase {
 
     fn is_sound(&self) -> bool {
         match self {
-            Self::Bound { held, .. } | Self::Renewing { held, .. } | Self::Rebinding { held, .. } => held.is_sound(),
+            Self::Bound { held, .. } | Self::Renewing { held, .. } | Self::Rebinding { held, .. } => {
+                held.is_ordered() && is_usable(held.address.addr()) && is_usable(held.server)
+            }
             Self::Rebooting { address, .. } => is_usable(*address),
             Self::Requesting { address, server, .. } => is_usable(*address) && is_usable(*server),
             Self::Selecting { .. } | Self::Waiting { .. } | Self::Ended => true,

@@ -3,18 +3,12 @@
 use super::packet::Packet;
 use super::state::Phase;
 use super::{acquire, keep};
-use crate::config::Options;
 use crate::exchange::{Context, Next};
 use crate::{Event, Input, Outcome, Output};
 
 /// Takes one step.
 pub fn step(input: &Input) -> Output {
-    let client = &input.client;
-    let (options, refusal) = match Options::read(&client.configuration, &client.args) {
-        Ok(options) => (options, None),
-        Err(error) => (Options::none(), Some(error)),
-    };
-    let context = Context { client, options, now: input.now_ms, random: input.random };
+    let (context, refusal) = Context::new(input);
     let next = match (&input.event, refusal) {
         // A lease that is held is kept, whatever has become of its configuration.
         (Event::Start { .. }, Some(error)) => ended(Outcome::Failed { reason: error.msg }),

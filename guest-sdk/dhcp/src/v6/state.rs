@@ -3,8 +3,7 @@
 use super::is_usable;
 use super::router::Link;
 use crate::exchange::{Acquisition, Exchange};
-use crate::timing::SHORTEST;
-use crate::{Hex, INFINITE, State};
+use crate::{Hex, State};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
@@ -33,40 +32,7 @@ pub enum Phase {
 }
 
 /// A lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Held {
-    /// The address on the link.
-    pub address: Ipv6Net,
-    /// Who gave it.
-    pub server: Hex,
-    /// When it began.
-    pub since: u64,
-    /// Its valid lifetime and its times, in seconds from its beginning.
-    pub seconds: u32,
-    pub t1: u32,
-    pub t2: u32,
-}
-
-impl Held {
-    /// Returns when a time of this lease comes; never, for a lease without end.
-    pub fn at(&self, seconds: u32) -> u64 {
-        if self.is_endless() {
-            return u64::MAX;
-        }
-        self.since.saturating_add(u64::from(seconds) * 1000)
-    }
-
-    /// True if the lease has no end.
-    pub fn is_endless(&self) -> bool {
-        self.seconds == INFINITE
-    }
-
-    fn is_sound(&self) -> bool {
-        let ordered = self.t1 <= self.t2 && self.t2 <= self.seconds && self.seconds >= SHORTEST && self.t1 > 0;
-        ordered && is_usable(self.address.addr()) && !self.server.0.is_empty()
-    }
-}
+pub type Held = crate::exchange::Held<Ipv6Net, Hex>;
 
 /// The whole state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +63,8 @@ impl Saved {
         }
         let damaged = |error| format!("dhcp: the state of this lease is damaged: {error}");
         let saved: Self = serde_json::from_value(json.clone()).map_err(damaged)?;
-        if saved.phase.held().is_some_and(|held| !held.is_sound()) {
+        let is_sound = |held: &Held| held.is_ordered() && is_usable(held.address.addr()) && !held.server.0.is_empty();
+        if saved.phase.held().is_some_and(|held| !is_sound(held)) {
             return Err("dhcp: the state of this lease is damaged: its times or addresses can't be".into());
         }
         Ok(saved)

@@ -5,7 +5,6 @@ use super::request::{Kind, Request};
 use super::router::{ADVERTISEMENT, Link};
 use super::state::{Held, Phase, Saved};
 use super::{is_usable, lease};
-use crate::config::Options;
 use crate::exchange::{Acquisition, Context, Exchange, Next, plain};
 use crate::timing::{SHORTEST, Times, renewal_wait, wait};
 use crate::{Event, Hex, Input, Outcome, Output, Send};
@@ -19,12 +18,7 @@ const PAUSE_MS: u64 = 10_000;
 
 /// Takes one step.
 pub fn step(input: &Input) -> Output {
-    let client = &input.client;
-    let (options, refusal) = match Options::read(&client.configuration, &client.args) {
-        Ok(options) => (options, None),
-        Err(error) => (Options::none(), Some(error)),
-    };
-    let context = Context { client, options, now: input.now_ms, random: input.random };
+    let (context, refusal) = Context::new(input);
     let saved = Saved::read(input.state.as_ref());
     let (link, next) = match (&input.event, refusal, saved) {
         (Event::Start { .. }, Some(error), _) => (Link::default(), ended(Outcome::Failed { reason: error.msg })),
