@@ -60,14 +60,20 @@ fn install_and_uninstall() -> Result<()> {
     let modes = node.sh("cd /run/root; find usr opt ! -name 'bridge.native' ! -name other -printf '%M %u %p\n'")?;
     for line in modes.lines() {
         let (mode, expected) = match line {
-            line if ["-directories", "/postern.d/", "/schemas/"].iter().any(|part| line.contains(part)) => {
+            line if ["-directories", "/postern.d/", "/schemas/", "/postern-dhcp."]
+                .iter()
+                .any(|part| line.contains(part)) =>
+            {
                 (line, "-rw-r--r-- root ")
             }
             line if line.starts_with('l') => (line, "lrwxrwxrwx root "),
             line if line.ends_with("/postern") && line.contains("-x") && !line.starts_with('d') => {
                 (line, "-rwxr-xr-x root ")
             }
-            line if ["/postern-admin", "/postern-wasi", "opt/cni/bin/"].iter().any(|part| line.contains(part)) => {
+            line if ["/postern-admin", "/postern-dhcpd", "/postern-wasi", "opt/cni/bin/"]
+                .iter()
+                .any(|part| line.contains(part)) =>
+            {
                 (line, "-rwxr-xr-x root ")
             }
             line => (line, "drwxr-xr-x root "),
@@ -85,6 +91,10 @@ fn install_and_uninstall() -> Result<()> {
     for plugin in schemas.lines() {
         node.sh(&format!("{command} {plugin} | cmp - {library}/schemas/{plugin}.json"))?;
     }
+
+    let units = "/run/root/usr/local/lib/systemd/system/postern-dhcp";
+    let unit = node.sh(&format!("cat {units}.service; test -s {units}.socket"))?;
+    ensure!(unit.contains("ExecStart=/usr/local/lib/postern/postern dhcp serve\n"), "{unit}");
 
     make(&node, "uninstall", "/run/root")?;
     let after = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +; find . -type d | sort")?;

@@ -6,6 +6,7 @@ mod bundle;
 pub mod files;
 pub mod layout;
 mod remove;
+mod units;
 
 pub use remove::uninstall;
 
@@ -59,7 +60,9 @@ impl InstallPaths {
             path.ancestors().take(missing).filter(|path| path.parent().is_some()).map(Path::to_owned).collect()
         };
         let (library, command) = (self.library(), self.command());
-        let paths = [library.as_path(), self.cni_bin.as_path(), command.parent().unwrap_or(Path::new("/"))];
+        let units = units::directory(&self.prefix);
+        let command = command.parent().unwrap_or(Path::new("/"));
+        let paths = [library.as_path(), self.cni_bin.as_path(), command, units.as_path()];
         paths.into_iter().flat_map(way).collect()
     }
 
@@ -120,6 +123,7 @@ pub fn run(build: &Path, place: &InstallPaths) -> Result<()> {
     switch(&layout, &version)?;
     files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
     Ready::link(&command, &host)?.commit()?;
+    units::place(place)?;
     layout.note_bin(&place.cni_bin)?;
     let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
     tidy(&versions, &version)?;

@@ -4,6 +4,7 @@ use super::InstallPaths;
 use super::bin_dir::{self, Found};
 use super::files;
 use super::layout::{InstallLayout, VERSIONS};
+use super::units;
 use crate::output;
 use anyhow::{Context, Result};
 use postern_gate::places::INSTALLED;
@@ -31,6 +32,7 @@ pub fn uninstall(place: &InstallPaths) -> Result<()> {
     if fs::read_link(&command).is_ok_and(|target| target == host) {
         files::remove_all(&command)?;
     }
+    units::remove(place)?;
     for part in layout.parts() {
         files::remove_all(&part)?;
     }

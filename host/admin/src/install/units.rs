@@ -1,0 +1,43 @@
+//! The units of the DHCP service. They are placed, and not enabled: an operator who has networks with dhcp does that.
+
+use super::InstallPaths;
+use super::files::{self, Ready};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+/// The directory of the host executable in the texts of the units.
+const WRITTEN: &str = "/usr/local/lib/postern";
+
+/// Each unit with its text.
+const UNITS: [(&str, &str); 2] = [
+    ("postern-dhcp.service", include_str!("../../../dhcp/units/postern-dhcp.service")),
+    ("postern-dhcp.socket", include_str!("../../../dhcp/units/postern-dhcp.socket")),
+];
+
+/// Returns the directory of units below a prefix. systemd looks for them below `/usr/local` and `/usr`.
+pub fn directory(prefix: &Path) -> PathBuf {
+    prefix.join("lib/systemd/system")
+}
+
+/// Writes the units, with the directory of this installation.
+///
+/// # Errors
+/// They can't be written.
+pub fn place(place: &InstallPaths) -> Result<()> {
+    let directory = place.real(&directory(&place.prefix));
+    files::make_directory(&directory)?;
+    for (name, text) in UNITS {
+        let text = text.replace(WRITTEN, &place.library().display().to_string());
+        Ready::write(&directory.join(name), text.as_bytes(), 0o644)?.commit()?;
+    }
+    Ok(())
+}
+
+/// Removes the units. A missing one is no error.
+///
+/// # Errors
+/// One can't be removed.
+pub fn remove(place: &InstallPaths) -> Result<()> {
+    let directory = place.real(&directory(&place.prefix));
+    UNITS.iter().try_for_each(|(name, _)| files::remove_all(&directory.join(name)))
+}
