@@ -92,7 +92,10 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         .inspect_err(refused)?;
     // This is for people who find this run hanging. The environment, which has the verb, is overwritten soon.
     process::introduce(&env.command, name);
-    launcher.save_sandboxes(env.verb()?);
+    // An unknown verb is refused after the configuration is read, as natively.
+    if let Ok(verb) = env.verb() {
+        launcher.save_sandboxes(verb);
+    }
     launcher.warm(name);
     let stdin = streams::read_input(STDIN_LIMIT, started + REQUEST_WITHIN)
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
