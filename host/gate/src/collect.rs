@@ -38,6 +38,47 @@ pub fn undo(session: &mut Session, before: usize) {
     session.set_deadline(before_cleanup);
 }
 
+/// Prepares the deletion of the attachment's link: what uses its DHCP leases goes, and then the leases are given back.
+///
+/// # Errors
+/// A rule stays, or the kernel does not show the link.
+pub fn before_deletion(session: &mut Session) -> Result<(), OpError> {
+    if session.dhcp_leases().is_empty() {
+        return Ok(());
+    }
+    remove_listed(session, None, |effect| effect.addresses() == Addresses::Used && !effect.is_link())?;
+    leave_dhcp(session)
+}
+
+/// Gives the attachment's DHCP leases back while its link is still there: DHCPRELEASE can leave by no other link.
+///
+/// No address is given back while something uses it. Rules have gone before, the address is taken from the link here,
+/// and the link goes next. Where the link is gone already, the lease's own removal tells the service.
+///
+/// # Errors
+/// The kernel does not show the link.
+fn leave_dhcp(session: &Session) -> Result<(), OpError> {
+    let leases = session.dhcp_leases();
+    if leases.is_empty() {
+        return Ok(());
+    }
+    let Some(container) = session.container() else { return Ok(()) };
+    let netlink = container.netlink().map_err(kernel_error)?;
+    let Some(link) = netlink.link_by_name(&session.request.ifname).map_err(kernel_error)? else { return Ok(()) };
+    for lease in &leases {
+        for address in &lease.addresses {
+            // It may be gone already.
+            let _ = netlink.delete_address(link.index, *address);
+        }
+        let left = netlink.addresses(link.index).map_err(kernel_error)?;
+        // A lease whose address stays is given back when the link is gone. So is one that the service refuses to end.
+        if !left.iter().any(|left| lease.addresses.contains(&left.net)) {
+            let _ = session.release_dhcp(&lease.socket);
+        }
+    }
+    Ok(())
+}
+
 /// Removes all listed effects that use the attachment's addresses, whichever plugin made them.
 ///
 /// It runs before a plugin's DEL gives the addresses back, because the plugin could stop there. The record, and not the
@@ -328,6 +369,11 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
 /// Removes one effect, and writes the outcome down.
 fn remove_noted(session: &mut Session, effect: &Effect, leases_of_run: Option<&[IpAddr]>) -> Result<(), OpError> {
     let start = Instant::now();
+    if effect.is_link()
+        && let Err(error) = leave_dhcp(session)
+    {
+        crate::say!("postern: no DHCPRELEASE is sent: {error}");
+    }
     let outcome = effect.remove(session, leases_of_run);
     let verb = session.request.verb.as_str();
     session.audit.note_removal(verb, effect, &outcome, start.elapsed());

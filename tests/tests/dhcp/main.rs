@@ -5,6 +5,7 @@ mod differential;
 mod keeping;
 mod lab;
 mod native;
+mod plugin;
 
 use anyhow::{Result, ensure};
 use lab::{Lab, address, attachment, refused};

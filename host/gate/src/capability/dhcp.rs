@@ -54,7 +54,7 @@ fn acquire(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     }
     let socket = socket(&gate.session.request.conf);
     // A second ADD without a DEL between gets the same lease. It must not give that back if it fails.
-    if !listed(gate.session).iter().any(|dhcp| dhcp.socket == socket) {
+    if !gate.session.dhcp_leases().iter().any(|dhcp| dhcp.socket == socket) {
         gate.session.intend(Dhcp { socket: socket.clone(), addresses: Vec::new() })?;
     }
     // The answer may take as long as the run: what was done so far is written down before.
@@ -80,15 +80,9 @@ fn acquire(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     Ok(Reply::Lease(lease))
 }
 
-/// Returns the leases of the record.
-fn listed(session: &Session) -> Vec<Dhcp> {
-    let listed = session.record().map(|record| record.effects(None)).unwrap_or_default();
-    listed.iter().filter_map(|noted| Dhcp::of(&noted.effect).cloned()).collect()
-}
-
 /// Returns the addresses of the attachment that a DHCP server gave.
 pub fn leased(session: &Session) -> Vec<IpNet> {
-    listed(session).into_iter().flat_map(|dhcp| dhcp.addresses).collect()
+    session.dhcp_leases().into_iter().flat_map(|dhcp| dhcp.addresses).collect()
 }
 
 /// `dhcp.check`.

@@ -2,6 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
+use crate::collect;
 use crate::effect::{Effect, Veth, inner_link};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
@@ -105,6 +106,9 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     if is_add {
         gate.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;
         gate.session.only_of_this_run(Effect::is_link, "link")?;
+    }
+    if gate.session.request.verb == Verb::Del {
+        collect::before_deletion(gate.session)?;
     }
     gate.session.container_required()?.netlink().map_err(kernel_error)?.delete_link(index).map_err(about(&name))?;
     // The record keeps the pair until its host end is gone: the container may have put another link in its place. DEL

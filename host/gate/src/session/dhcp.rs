@@ -4,6 +4,7 @@
 //! The first one may still wait for an answer then.
 
 use super::Session;
+use crate::effect::Dhcp;
 use postern_cni::Verb;
 use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, ChannelError};
 use postern_kernel::Namespace;
@@ -50,6 +51,8 @@ pub struct DhcpConnections {
     namespace: RefCell<Option<OwnedFd>>,
     /// True if no further connection can be opened.
     is_sealed: Cell<bool>,
+    /// Services that have given this attachment's lease back in this run. They are not asked again.
+    released: RefCell<Vec<String>>,
 }
 
 impl DhcpConnections {
@@ -164,16 +167,28 @@ impl Session {
         }
     }
 
-    /// Gives the attachment's lease back. Without a service it is success: the service ends the leases of namespaces that
+    /// Returns the leases of the record.
+    pub fn dhcp_leases(&self) -> Vec<Dhcp> {
+        let listed = self.record().map(|record| record.effects(None)).unwrap_or_default();
+        listed.iter().filter_map(|noted| Dhcp::of(&noted.effect).cloned()).collect()
+    }
+
+    /// Gives the attachment's lease back, once in a run. Without a service it is success: the service ends the leases of namespaces that
     /// are gone, and the server ends each when its time is over.
     ///
     /// # Errors
     /// The service refuses, or does not answer in time.
     pub fn release_dhcp(&self, socket: &str) -> Result<(), OpError> {
+        if self.dhcp.released.borrow().iter().any(|released| released == socket) {
+            return Ok(());
+        }
         let deadline = self.deadline.min(Instant::now() + SOON);
         match self.dhcp.ask(socket, Use::Release, &Ask::Release(self.dhcp_attachment()), deadline) {
             Ok(Answer::Refused { code, words, details }) => Err(refused(socket, code, words, details)),
-            Ok(Answer::Lease(_) | Answer::Done | Answer::Leases(_)) => Ok(()),
+            Ok(Answer::Lease(_) | Answer::Done | Answer::Leases(_)) => {
+                self.dhcp.released.borrow_mut().push(socket.to_owned());
+                Ok(())
+            }
             Err(Unanswered { is_absent: true, error }) => {
                 let request = &self.request;
                 crate::say!(

@@ -1,0 +1,100 @@
+//! The plugin dhcp, the service and a real server together.
+
+use crate::lab::Lab;
+use anyhow::{Result, ensure};
+use postern_dhcp_channel::Standing;
+use postern_tests::{Answer, Call, merge, plugin_bin};
+use serde_json::{Value, json};
+
+/// A lab whose service is the one of the built plugins, with a container that has no link yet.
+fn lab() -> Result<Lab> {
+    let lab = Lab::with_client(&[], plugin_bin()?)?;
+    lab.node.add_container("c1")?;
+    lab.dnsmasq("--dhcp-authoritative")?;
+    lab.serve("")?;
+    Ok(lab)
+}
+
+/// A network of this main plugin.
+fn network(lab: &Lab, main: &Value) -> Value {
+    let ipam = json!({"type": "dhcp", "daemonSocketPath": lab.socket()});
+    let mut network = json!({"cniVersion": "1.1.0", "name": "net", "ipam": ipam});
+    merge(&mut network, main);
+    network
+}
+
+fn call(lab: &Lab, verb: &str, network: &Value) -> Result<Answer> {
+    let plugin = network.get("type").and_then(Value::as_str).unwrap_or_default();
+    let call = Call::new(&plugin_bin()?, plugin, verb, network.to_string());
+    lab.node.call(&call.attachment("c1", &lab.node.netns("c1"), "eth0"))
+}
+
+/// An attachment from ADD to DEL. The server gets its address back.
+fn whole_life(main: &Value) -> Result<()> {
+    let lab = lab()?;
+    let mut network = network(&lab, main);
+    let result = call(&lab, "ADD", &network)?.success()?;
+    let address = result.pointer("/ips/0/address").and_then(Value::as_str).unwrap_or_default();
+    ensure!(address.starts_with("10.5.0.") && address.ends_with("/24"), "{result}");
+    lab.node.sh_in("c1", "ping -c1 -W2 10.5.0.1")?;
+    let held = lab.leases()?;
+    ensure!(held.len() == 1 && held.iter().all(|one| one.standing == Standing::Bound), "{held:?}");
+    merge(&mut network, &json!({"prevResult": result}));
+    call(&lab, "CHECK", &network)?.success()?;
+    ensure!(!lab.log("dnsmasq").contains("DHCPRELEASE"));
+    call(&lab, "DEL", &network)?.success()?;
+    lab.until_said("dnsmasq", "DHCPRELEASE")?;
+    let links = lab.node.sh_in("c1", "ip -o link show | grep -v ' lo:' || true")?;
+    ensure!(links.is_empty() && lab.leases()?.is_empty(), "{links} {:?}", lab.leases()?);
+    call(&lab, "DEL", &network)?.success()?;
+    Ok(())
+}
+
+#[test]
+fn a_bridge_has_a_lease_and_gives_it_back() -> Result<()> {
+    whole_life(&json!({"type": "bridge", "bridge": "br0"}))
+}
+
+#[test]
+fn a_macvlan_has_a_lease_and_gives_it_back() -> Result<()> {
+    whole_life(&json!({"type": "macvlan", "master": "br0"}))
+}
+
+/// ptp asks before it has a link, so that no server can be asked.
+#[test]
+fn a_ptp_has_no_lease_and_says_why() -> Result<()> {
+    let lab = lab()?;
+    let network = network(&lab, &json!({"type": "ptp"}));
+    let answer = call(&lab, "ADD", &network)?;
+    ensure!(answer.status != 0 && answer.stdout.contains("has no link"), "{answer:?}");
+    ensure!(lab.leases()?.is_empty());
+    call(&lab, "DEL", &network)?.success()?;
+    Ok(())
+}
+
+/// An ADD that fails after it has a lease gives it back, too.
+#[test]
+fn a_failed_add_gives_its_lease_back() -> Result<()> {
+    let lab = lab()?;
+    // A server may choose no address of the node, so the bridge must have the gateway already. It has another one.
+    lab.node.sh("ip address add 10.77.0.1/24 dev br0")?;
+    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0", "isGateway": true}));
+    let answer = call(&lab, "ADD", &network)?;
+    ensure!(answer.status != 0, "{answer:?}");
+    lab.until_said("dnsmasq", "DHCPRELEASE")?;
+    let links = lab.node.sh_in("c1", "ip -o link show | grep -v ' lo:' || true")?;
+    ensure!(links.is_empty() && lab.leases()?.is_empty(), "{links} {answer:?}");
+    Ok(())
+}
+
+/// The record alone ends a lease as well: its plugin is gone.
+#[test]
+fn a_del_by_the_record_gives_its_lease_back() -> Result<()> {
+    let lab = lab()?;
+    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0"}));
+    call(&lab, "ADD", &network)?.success()?;
+    let mut broken = network.clone();
+    merge(&mut broken, &json!({"ipam": {"type": "nowhere"}}));
+    let _ = call(&lab, "DEL", &broken)?;
+    lab.until_said("dnsmasq", "DHCPRELEASE")
+}
