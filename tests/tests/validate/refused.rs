@@ -26,7 +26,7 @@ const OURS_ALONE: &[(&str, &str)] = &[
 /// Keys whose good value needs hardware: a network card of a PCI bus. `tests/vm/pci` has some.
 const NEEDS_MORE: &[(&str, &str)] = &[("host-device", "pciBusID"), ("host-device", "deviceID")];
 
-/// Keys that need VLANs of a bridge. Not every kernel has them: `tests/vm/kernel` runs this test for bridge, too.
+/// Keys that need VLANs of a bridge. Not every kernel has them. Where it has not, they are counted as skipped.
 const NEEDS_VLANS: &[(&str, &str)] = &[("bridge", "vlan"), ("bridge", "vlanTrunk")];
 
 /// What the configurations of the tables refer to: links of the node, a default route, the file of flanneld, a chain.
