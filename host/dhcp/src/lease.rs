@@ -5,7 +5,7 @@ use crate::connections::Id;
 use crate::frame::Mac;
 use crate::namespace::Identity;
 use crate::packet::PacketSocket;
-use crate::store::{Kept, Parts};
+use crate::store::Parts;
 use postern_dhcp::{Client, Event, Hex, Lease, State, Timeouts, client_id, provided_id};
 use postern_dhcp_channel::{Attachment, Held, Standing};
 use postern_kernel::Netlink;
@@ -156,7 +156,7 @@ impl Entry {
     }
 
     /// Makes one of a file.
-    pub fn of_file(kept: Kept, is_of_before: bool) -> Self {
+    pub fn of_file(kept: Parts, is_of_before: bool) -> Self {
         let phase = match (is_of_before, kept.lost) {
             (true, _) => Phase::Remembered,
             (false, Some(reason)) => Phase::Lost(reason),

@@ -81,7 +81,7 @@ impl Service {
         };
         let loaded = service.store.load().map_err(|error| format!("cannot list the leases: {error}"))?;
         for one in loaded {
-            let entry = Entry::of_file(one.kept, one.is_of_before);
+            let entry = Entry::of_file(one.parts, one.is_of_before);
             let key = crate::store::name(&entry.attachment);
             let is_gone = !one.is_of_before && service.find_namespace(&entry) == Err(NotOpened::Gone);
             if is_gone {

@@ -21,10 +21,9 @@ const VERSION: u32 = 1;
 /// The longest file, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// A lease as it is on disk.
+/// A lease, as the service has it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Kept {
-    version: u32,
+pub struct Parts {
     /// The attachment, with all that the client needs.
     pub attachment: Attachment,
     /// Its network namespace.
@@ -47,44 +46,25 @@ pub struct Kept {
     pub expires_at: Option<u64>,
     /// What goes on top of this boot's clock for the client's time.
     pub offset: u64,
+}
+
+/// A lease as it is on disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    #[serde(flatten)]
+    parts: Parts,
     /// The boot that these times are of.
     boot: String,
     /// Both clocks, when the file was written.
     written: (u64, u64),
 }
 
-/// The parts of a [`Kept`] that the caller has.
-#[derive(Debug)]
-pub struct Parts {
-    /// See [`Kept::attachment`].
-    pub attachment: Attachment,
-    /// See [`Kept::namespace`].
-    pub namespace: Identity,
-    /// See [`Kept::index`].
-    pub index: u32,
-    /// See [`Kept::mac`].
-    pub mac: Mac,
-    /// See [`Kept::hop`].
-    pub hop: Option<Mac>,
-    /// See [`Kept::state`].
-    pub state: State,
-    /// See [`Kept::lease`].
-    pub lease: Lease,
-    /// See [`Kept::lost`].
-    pub lost: Option<String>,
-    /// See [`Kept::wake_at`].
-    pub wake_at: Option<u64>,
-    /// See [`Kept::expires_at`].
-    pub expires_at: Option<u64>,
-    /// See [`Kept::offset`].
-    pub offset: u64,
-}
-
 /// A lease that was read.
 #[derive(Debug)]
 pub struct Loaded {
     /// The lease, with its times by this boot's clock.
-    pub kept: Kept,
+    pub parts: Parts,
     /// True if it is of a boot before this one.
     pub is_of_before: bool,
 }
@@ -131,24 +111,9 @@ impl Store {
     /// # Errors
     /// The disk is full, or can't be written.
     pub fn write(&self, parts: Parts) -> io::Result<()> {
-        let Parts { attachment, namespace, index, mac, hop, state, lease, lost, wake_at, expires_at, offset } = parts;
-        let name = name(&attachment);
-        let kept = Kept {
-            version: VERSION,
-            attachment,
-            namespace,
-            index,
-            mac,
-            hop,
-            state,
-            lease,
-            lost,
-            wake_at,
-            expires_at,
-            offset,
-            boot: self.boot.clone(),
-            written: (clock::since_boot(), clock::wall()),
-        };
+        let name = name(&parts.attachment);
+        let kept =
+            Kept { version: VERSION, parts, boot: self.boot.clone(), written: (clock::since_boot(), clock::wall()) };
         let text = serde_json::to_vec(&kept)?;
         let new = format!("{name}.new");
         let mut file = self.dir.file(&new, OpenMode::Rewrite(0o600))?;
@@ -193,14 +158,14 @@ impl Store {
         let mut text = Vec::new();
         file.take(LONGEST).read_to_end(&mut text).map_err(words)?;
         let mut kept: Kept = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-        if kept.version != VERSION || self::name(&kept.attachment) != name {
+        if kept.version != VERSION || self::name(&kept.parts.attachment) != name {
             return Err("it is not of this version, or of another lease".to_owned());
         }
         let is_of_before = kept.boot != self.boot;
         if is_of_before {
             kept.carry_over(clock::since_boot(), clock::wall());
         }
-        Ok(Loaded { kept, is_of_before })
+        Ok(Loaded { parts: kept.parts, is_of_before })
     }
 }
 
@@ -211,10 +176,11 @@ impl Kept {
         let (then, then_wall) = self.written;
         let at = then.saturating_add(wall.saturating_sub(then_wall));
         let convert = |time: u64| now.saturating_add(time.saturating_sub(at));
-        self.expires_at = self.expires_at.map(convert);
-        self.wake_at = self.wake_at.map(convert);
+        let parts = &mut self.parts;
+        parts.expires_at = parts.expires_at.map(convert);
+        parts.wake_at = parts.wake_at.map(convert);
         // The client's time goes on.
-        self.offset = self.offset.saturating_add(at).saturating_sub(now);
+        parts.offset = parts.offset.saturating_add(at).saturating_sub(now);
     }
 }
 
@@ -262,10 +228,10 @@ mod tests {
         let open = store.path().join(name(&parts("c2").attachment));
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o666)).unwrap();
         let loaded = store.load().unwrap();
-        let names: Vec<&str> = loaded.iter().map(|loaded| loaded.kept.attachment.container_id.as_str()).collect();
+        let names: Vec<&str> = loaded.iter().map(|loaded| loaded.parts.attachment.container_id.as_str()).collect();
         assert_eq!(names, ["c1"]);
         assert!(!loaded[0].is_of_before);
-        assert_eq!((loaded[0].kept.wake_at, loaded[0].kept.expires_at), (Some(1000), Some(2000)));
+        assert_eq!((loaded[0].parts.wake_at, loaded[0].parts.expires_at), (Some(1000), Some(2000)));
         store.remove(&parts("c1").attachment).unwrap();
         store.remove(&parts("c1").attachment).unwrap();
         assert!(store.load().unwrap().is_empty());
@@ -279,16 +245,17 @@ mod tests {
         let mut parts = parts("c1");
         let now = clock::since_boot();
         parts.expires_at = Some(now + 100_000);
+        let file = store.path().join(name(&parts.attachment));
         store.write(parts).unwrap();
-        let kept = store.load().unwrap().remove(0).kept;
+        let kept: Kept = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
         let (then, wall) = kept.written;
         for (elapsed, left) in [(0, 100_000), (40_000, 60_000), (200_000, 0), (-500_000, 100_000)] {
             let mut kept = kept.clone();
             kept.carry_over(5000, wall.saturating_add_signed(elapsed));
-            let until = kept.expires_at.unwrap() - 5000;
+            let until = kept.parts.expires_at.unwrap() - 5000;
             assert!(until.abs_diff(left) < 1000, "{elapsed}: {until}");
             // The client's clock has not gone back.
-            assert!(kept.offset + 5000 >= then, "{elapsed}");
+            assert!(kept.parts.offset + 5000 >= then, "{elapsed}");
         }
         std::fs::remove_dir_all(library).unwrap();
     }
