@@ -119,6 +119,10 @@ fn native_plugins_refuse_what_is_called_an_error() -> Result<()> {
     let (mut accepted, mut unsound, mut count) = (Vec::new(), Vec::new(), 0);
     let plugins = plugins(&native)?;
     for plugin in &plugins {
+        // Its client reads next to nothing: the daemon does, and needs a server. `--test dhcp` (differential.rs) asks it.
+        if plugin.name == "dhcp" {
+            continue;
+        }
         let cases: Vec<_> = sample::broken(plugin).into_iter().filter(|broken| !is_excused(plugin, broken)).collect();
         for same in cases.chunk_by(|one, next| one.sound == next.sound) {
             let Some(first) = same.first() else { continue };
