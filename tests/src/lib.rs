@@ -9,6 +9,7 @@ mod case;
 mod difference;
 mod inside;
 pub mod kernel;
+pub mod measure;
 mod names;
 mod node;
 mod paths;

@@ -1,12 +1,11 @@
 //! The floor: the netlink messages of an ADD and of a DEL, sent by a program that does nothing else. Their time is the
 //! kernel's, on a node that is equally full.
 
-use crate::Sample;
 use crate::nft::{Behind, Guard, Masquerade, Nft};
 use anyhow::{Context, Result, bail, ensure};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use nix::sys::resource::UsageWho;
 use postern_kernel::{Namespace, Netlink, Sysctl, VethSpec, Worker, random_mac, sysctl};
+use postern_tests::measure::{Sample, usage};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -24,51 +23,44 @@ pub struct Features {
     pub behind: Option<(String, String)>,
 }
 
-/// Measures both verbs once, each in its own process, as plugins are.
-pub fn measure(features: &Features) -> Result<[Sample; 2]> {
-    let own = std::env::current_exe()?;
+/// Measures a verb once, in a process of its own, as plugins are.
+pub fn measure(verb: &str, features: &Features) -> Result<Sample> {
     let (plugin, backend) = features.behind.clone().unwrap_or_default();
     let flags = [features.masquerade.to_string(), features.guard.to_string(), plugin, backend];
-    let call = |verb: &str| -> Result<Sample> {
-        std::thread::sleep(crate::REST);
-        let output = Command::new(&own).arg("floor").arg(verb).args(&flags).output()?;
-        ensure!(output.status.success(), "floor {verb}: {}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(output.stdout)?;
-        let (wall, cpu) = text.trim().split_once(' ').with_context(|| text.clone())?;
-        Ok(Sample { wall: wall.parse()?, cpu: cpu.parse()? })
-    };
-    Ok([call("add")?, call("del")?])
+    let output = Command::new(std::env::current_exe()?).arg("floor").arg(verb).args(&flags).output()?;
+    ensure!(output.status.success(), "floor {verb}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout)?;
+    let numbers: Vec<i64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+    let [wall, cpu, faults] = numbers[..] else { bail!("floor {verb}: {text}") };
+    Ok(Sample { wall, cpu, faults })
 }
 
-/// Runs `floor add|del MASQUERADE GUARD PLUGIN BACKEND`. It prints microseconds of wall time and of CPU time.
+/// Runs `floor add|del MASQUERADE GUARD PLUGIN BACKEND`. It prints microseconds of wall time and of CPU time, and page faults.
 pub fn run(arguments: &[String]) -> Result<()> {
     let [verb, masquerade, guard, plugin, backend] = arguments else {
         bail!("floor add|del MASQUERADE GUARD PLUGIN BACKEND")
     };
     let features = Features { masquerade: masquerade.parse()?, guard: guard.parse()?, behind: None };
     if let Some(behind) = Behind::of(plugin, backend) {
-        let (before, start) = (cpu()?, Instant::now());
+        let meter = Meter::start()?;
         let mut nft = Nft::open()?;
         match verb.as_str() {
             "add" => nft.add_behind(&behind)?,
             _ => nft.delete_behind(&behind)?,
         }
         drop(nft);
-        println!("{} {}", start.elapsed().as_micros(), cpu()? - before);
-        return Ok(());
+        return meter.print();
     }
     // The namespace is entered before: the cost is the same on any node.
     let worker = Worker::start(&Namespace::open("/run/netns/probe")?, || Ok(()))?;
     worker.netlink()?;
     let home = Namespace::current()?;
-    let before = cpu()?;
-    let start = Instant::now();
+    let meter = Meter::start()?;
     match verb.as_str() {
         "add" => add(&worker, &home, &features)?,
         _ => delete(&features)?,
     }
-    println!("{} {}", start.elapsed().as_micros(), cpu()? - before);
-    Ok(())
+    meter.print()
 }
 
 fn add(worker: &Worker, home: &Namespace, features: &Features) -> Result<()> {
@@ -125,7 +117,21 @@ fn delete(features: &Features) -> Result<()> {
     Ok(())
 }
 
-fn cpu() -> Result<u64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-    Ok(u64::try_from(usage.user_time().num_microseconds() + usage.system_time().num_microseconds())?)
+/// What this process has used since some instant.
+struct Meter {
+    start: Instant,
+    before: Sample,
+}
+
+impl Meter {
+    fn start() -> Result<Self> {
+        Ok(Self { before: usage(UsageWho::RUSAGE_SELF)?, start: Instant::now() })
+    }
+
+    fn print(&self) -> Result<()> {
+        let wall = self.start.elapsed().as_micros();
+        let used = usage(UsageWho::RUSAGE_SELF)?.beyond(self.before);
+        println!("{wall} {} {}", used.cpu, used.faults);
+        Ok(())
+    }
 }

@@ -5,6 +5,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, connect, recv, send, socket,
 };
+use serde_json::Value;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
@@ -49,6 +50,12 @@ pub struct Behind {
 }
 
 impl Behind {
+    /// Returns the rules of a plugin with this configuration.
+    pub fn of_config(config: &Value) -> Option<Self> {
+        let word = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default();
+        Self::of(word("type"), word("backend"))
+    }
+
     /// Returns the rules of a plugin with a packet filter, for one address and one port.
     pub fn of(plugin: &str, backend: &str) -> Option<Self> {
         let (table, own, entries): (_, _, &[&str]) = match (plugin, backend) {

@@ -1,0 +1,145 @@
+//! One round on one node: the floor, the witness, and each set of plugins.
+
+use crate::floor::{self, Features};
+use crate::stand::{PER_BRIDGE, Stand, behind, call, filler, network};
+use crate::{Options, Side};
+use anyhow::{Result, ensure};
+use postern_tests::measure::Sample;
+use postern_tests::merge;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The number of the attachment that is measured.
+const PROBE: usize = 50_000;
+/// The rest before each measured call. After a DEL the kernel's workers still hold the lock of all links for a while,
+/// the longer the more ports there are. A run that waits for that lock would count it as its own time.
+const REST: Duration = Duration::from_millis(60);
+/// The verbs of a round.
+pub const VERBS: [&str; 4] = ["ADD", "CHECK", "DEL", "GC"];
+
+/// The samples of one round, by verb. What failed has none.
+#[derive(Clone, Debug, Serialize)]
+pub struct Round {
+    pub floor: [Option<Sample>; 4],
+    /// The witness after the floor's ADD and after its DEL.
+    pub witness: [Option<Sample>; 4],
+    pub sides: Vec<[Option<Sample>; 4]>,
+}
+
+/// What is measured on a node.
+pub struct Task {
+    /// The bridge, and the plugin behind it if there is one.
+    base: Value,
+    behind: Option<String>,
+    collection: Value,
+    features: Features,
+}
+
+impl Task {
+    pub fn new(stand: &Stand, options: &Options) -> Result<Self> {
+        let base = network(0, &options.patch);
+        let mut valid: Vec<Value> = (0..stand.count.min(PER_BRIDGE))
+            .map(filler)
+            .map(|(container, _, ifname)| json!({"containerID": container, "ifname": ifname}))
+            .collect();
+        valid.push(json!({"containerID": "probe", "ifname": "eth0"}));
+        let mut collection = match &options.behind {
+            Some(text) => behind(text, 0, PROBE, &Value::Null)?,
+            None => base.clone(),
+        };
+        merge(&mut collection, &json!({"cni.dev/valid-attachments": valid}));
+        let is_on = |key: &str| base.get(key) == Some(&json!(true));
+        // The floor's rules are those of nftables. With iptables it has none.
+        let in_nftables = base.get("ipMasqBackend") == Some(&json!("nftables"));
+        let word = |key: &str| collection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let of_behind = options.behind.as_ref().map(|_| (word("type"), word("backend")));
+        let features =
+            Features { masquerade: is_on("ipMasq") && in_nftables, guard: is_on("macspoofchk"), behind: of_behind };
+        Ok(Self { base, behind: options.behind.clone(), collection, features })
+    }
+
+    /// The plugin that is measured.
+    pub fn plugin(&self) -> &str {
+        self.collection.get("type").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Makes what is in front of the measured plugin. Returns the plugin's configuration.
+    pub fn prepare(&self, side: &Side) -> Result<Value> {
+        let Some(text) = &self.behind else { return Ok(self.base.clone()) };
+        let made = call(&side.bin, "ADD", "probe", "probe", "eth0", &self.base)?;
+        ensure!(made.succeeded, "{}: {}", side.label, made.stdout);
+        behind(text, 0, PROBE, &serde_json::from_str(&made.stdout)?)
+    }
+
+    /// Removes what is in front of the measured plugin.
+    pub fn clear(&self, side: &Side) -> Result<()> {
+        if self.behind.is_some() {
+            call(&side.bin, "DEL", "probe", "probe", "eth0", &self.base)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the input of a verb.
+    pub fn input(&self, verb: &str, config: &Value, previous: &Value) -> Value {
+        let mut given = if verb == "GC" { self.collection.clone() } else { config.clone() };
+        if previous.is_object() && verb != "GC" {
+            merge(&mut given, &json!({"prevResult": previous}));
+        }
+        given
+    }
+
+    /// The witness: a plugin that uses no netlink, and whose work is the same on every node.
+    fn witness(side: &Side) -> Result<Option<Sample>> {
+        let config = json!({
+            "cniVersion": "1.1.0", "name": "witness", "type": "static",
+            "ipam": {"type": "static", "addresses": [{"address": "10.99.0.2/24"}]},
+        });
+        let made = call(&side.bin, "ADD", "probe", "probe", "eth9", &config)?;
+        call(&side.bin, "DEL", "probe", "probe", "eth9", &config)?;
+        Ok(made.succeeded.then_some(made.sample))
+    }
+
+    fn round(&self, options: &Options, number: usize) -> Result<Round> {
+        let mut round =
+            Round { floor: [None; 4], witness: [None; 4], sides: options.sides.iter().map(|_| [None; 4]).collect() };
+        let [floor_add, _, floor_del, _] = &mut round.floor;
+        let [witness_add, _, witness_del, _] = &mut round.witness;
+        for (verb, floor, witness) in [("add", floor_add, witness_add), ("del", floor_del, witness_del)] {
+            std::thread::sleep(REST);
+            *floor = Some(floor::measure(verb, &self.features)?);
+            if let Some(side) = options.sides.first() {
+                *witness = Self::witness(side)?;
+            }
+        }
+        for turn in 0..options.sides.len() {
+            let index = (turn + number) % options.sides.len();
+            let (Some(side), Some(samples)) = (options.sides.get(index), round.sides.get_mut(index)) else { continue };
+            let config = self.prepare(side)?;
+            let mut previous = Value::Null;
+            for (verb, slot) in VERBS.iter().zip(samples) {
+                let given = self.input(verb, &config, &previous);
+                std::thread::sleep(REST);
+                let made = call(&side.bin, verb, "probe", "probe", "eth0", &given)?;
+                if made.succeeded {
+                    *slot = Some(made.sample);
+                } else {
+                    let text: Vec<&str> = made.stdout.split_whitespace().collect();
+                    println!("    {} {verb} failed: {}", side.label, text.join(" "));
+                    call(&side.bin, "DEL", "probe", "probe", "eth0", &given)?;
+                }
+                if *verb == "ADD" {
+                    previous = serde_json::from_str(&made.stdout).unwrap_or_default();
+                }
+            }
+            self.clear(side)?;
+        }
+        Ok(round)
+    }
+}
+
+/// Measures one round on a node.
+pub fn measure(stand: &Stand, options: &Options, number: usize) -> Result<Round> {
+    let task = Task::new(stand, options)?;
+    stand.within(|| task.round(options, number))
+}

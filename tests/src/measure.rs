@@ -1,0 +1,101 @@
+//! What benchmarks measure: a call from its start until it is reaped, and figures of many calls.
+
+use crate::Random;
+use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use serde::Serialize;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What one call took, with everything that it started and waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// Wall time, in µs.
+    pub wall: i64,
+    /// Processor time, in µs.
+    pub cpu: i64,
+    /// Page faults that read no disk.
+    pub faults: i64,
+}
+
+impl Sample {
+    /// The difference of two calls.
+    #[must_use]
+    pub fn beyond(self, other: Self) -> Self {
+        Self { wall: self.wall - other.wall, cpu: self.cpu - other.cpu, faults: self.faults - other.faults }
+    }
+}
+
+/// A call that was measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What it took.
+    pub sample: Sample,
+    /// Its standard output.
+    pub stdout: String,
+    /// True if its exit status was 0.
+    pub succeeded: bool,
+}
+
+/// Starts a program, gives it its input, and waits for its end. Its standard error is thrown away.
+///
+/// Processor time is that of all children of this process: nothing else may be waited for meanwhile.
+///
+/// # Errors
+/// It can't be started.
+pub fn timed(command: &mut Command, input: &[u8]) -> Result<Measured> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let before = children()?;
+    let start = Instant::now();
+    let mut child = command.spawn().with_context(|| command.get_program().to_string_lossy().into_owned())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A plugin may end without reading (VERSION).
+        let _ = stdin.write_all(input);
+    }
+    let mut stdout = String::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        pipe.read_to_string(&mut stdout)?;
+    }
+    let status = child.wait()?;
+    let wall = i64::try_from(start.elapsed().as_micros())?;
+    Ok(Measured { sample: Sample { wall, ..children()?.beyond(before) }, stdout, succeeded: status.success() })
+}
+
+/// Returns what all children that were waited for so far have used, with their children.
+fn children() -> Result<Sample> {
+    usage(UsageWho::RUSAGE_CHILDREN)
+}
+
+/// Returns what a process, or its children, have used. There is no wall time in it.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn usage(who: UsageWho) -> Result<Sample> {
+    let usage = getrusage(who)?;
+    let cpu = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Sample { wall: 0, cpu, faults: usage.minor_page_faults() })
+}
+
+/// Returns a percentile, or NaN of nothing.
+#[must_use]
+pub fn percentile(values: &[f64], percent: usize) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
+}
+
+/// Returns the 95 % interval of a figure of rounds: the figure of many random choices of as many rounds (bootstrap).
+pub fn interval<T: Clone>(rounds: &[T], figure: impl Fn(&[T]) -> f64) -> [f64; 2] {
+    /// How often rounds are chosen.
+    const CHOICES: usize = 1000;
+    let mut random = Random::new(1);
+    let figures: Vec<f64> = (0..CHOICES)
+        .map(|_| {
+            let choose = |_| rounds.get(random.index(rounds.len())).cloned();
+            figure(&(0..rounds.len()).filter_map(choose).collect::<Vec<_>>())
+        })
+        .collect();
+    [percentile(&figures, 2), percentile(&figures, 97)]
+}
