@@ -3,6 +3,8 @@
 //!
 //! Each operation passes the gate as a guest's would: policy, budget, audit line and errors are the same.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new capability has to be thought of here")]
+
 use crate::call::call;
 use crate::gate::Gate;
 use crate::session::Request;
@@ -10,25 +12,62 @@ use postern_cni::Error;
 use postern_policy::Policy;
 use postern_types::{Capability, Operation, ops};
 
-/// The operations of GC by the capability that they belong to, in their order. The delegate comes last: rules go before
-/// addresses.
-fn all() -> [(Capability, Operation); 4] {
-    [
-        (Capability::Attachments, ops::Attachments::Collect.into()),
-        (Capability::Leases, ops::Leases::Retain.into()),
-        (Capability::Delegate, ops::Delegate::Gc.into()),
-        (Capability::Ipam, ops::Ipam::Gc.into()),
-    ]
+/// When an operation of GC has its turn: rules go before the addresses that they serve.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Attachments,
+    Leases,
+    Delegate,
+    Ipam,
+}
+
+/// Returns what GC asks of a capability, and when. The capabilities without such an operation leave only what a record
+/// lists, and [`Turn::Attachments`] removes that.
+fn asked(capability: Capability) -> Option<(Turn, Operation)> {
+    match capability {
+        Capability::Attachments => Some((Turn::Attachments, ops::Attachments::Collect.into())),
+        Capability::Leases => Some((Turn::Leases, ops::Leases::Retain.into())),
+        Capability::Delegate => Some((Turn::Delegate, ops::Delegate::Gc.into())),
+        Capability::Ipam => Some((Turn::Ipam, ops::Ipam::Gc.into())),
+        Capability::Link
+        | Capability::Veth
+        | Capability::Addresses
+        | Capability::Routes
+        | Capability::LinkSysctl
+        | Capability::Bridge
+        | Capability::PointToPoint
+        | Capability::Forwarding
+        | Capability::Masquerade
+        | Capability::MacGuard
+        | Capability::ResolvConf
+        | Capability::Loopback
+        | Capability::Parent
+        | Capability::Macvlan
+        | Capability::Vlan
+        | Capability::Ipvlan
+        | Capability::Dummy
+        | Capability::Tap
+        | Capability::Device
+        | Capability::PortMappings
+        | Capability::Firewall
+        | Capability::Bandwidth
+        | Capability::NamespaceSysctl
+        | Capability::LinkSettings
+        | Capability::SourceRoutes
+        | Capability::Vrf
+        | Capability::Dhcp => None,
+    }
 }
 
 /// Returns the operations that a plugin needs for GC of this network. A capability that policy takes away counts as
 /// well: the refusal is then the answer, and the log has it.
 pub fn operations(policy: &Policy, request: &Request) -> Vec<Operation> {
-    let is_needed = |capability| match capability {
-        Capability::Ipam => policy.knows(capability) && !request.conf.ipam_type.is_empty(),
-        other => policy.knows(other),
-    };
-    all().into_iter().filter(|(capability, _)| is_needed(*capability)).map(|(_, operation)| operation).collect()
+    let has_delegate = !request.conf.ipam_type.is_empty();
+    let known = Capability::ALL.iter().filter(|capability| policy.knows(**capability));
+    let mut asked: Vec<_> = known.filter_map(|capability| asked(*capability)).collect();
+    asked.retain(|(turn, _)| *turn != Turn::Ipam || has_delegate);
+    asked.sort_by_key(|(turn, _)| *turn);
+    asked.into_iter().map(|(_, operation)| operation).collect()
 }
 
 /// Carries them out. All are tried.
@@ -65,6 +104,16 @@ mod tests {
             version: Version::LATEST,
         };
         operations(&policy, &request).iter().map(Operation::name).collect()
+    }
+
+    #[test]
+    fn every_operation_that_collects_is_asked_for() {
+        for capability in Capability::ALL {
+            let collects = |row: &&postern_types::Row| row.lasting == postern_types::Lasting::Collection;
+            let rows: Vec<_> = capability.rows().iter().filter(collects).map(|row| row.name).collect();
+            let asked: Vec<_> = asked(*capability).iter().map(|(_, operation)| operation.name()).collect();
+            assert_eq!(asked, rows, "{capability}");
+        }
     }
 
     #[test]
