@@ -256,6 +256,14 @@ fn where_flannel_looks_is_shown() -> Result<()> {
     let shown = flat(&shown);
     ensure!(shown.contains(&format!("what flannel delegates to, in {}", plugin_bin()?.display())), "{shown}");
     ensure!(shown.contains(&format!("or {OWN} or")), "{shown}");
+    // Scripts and the log get the same.
+    let directories = json!([plugin_bin()?, OWN, native_bin()?]);
+    let (printed, _) = place.gc("--json")?;
+    let report: Value = serde_json::from_str(&printed)?;
+    ensure!(report["garbage"][0]["delegates_in"] == directories, "{report}");
+    place.gc("--yes")?;
+    let line: Value = serde_json::from_str(&place.node.sh("grep list.delete /var/log/postern/audit.jsonl")?)?;
+    ensure!(line.to_string().contains(&format!("\"delegates_in\":{directories}")), "{line}");
     Ok(())
 }
 

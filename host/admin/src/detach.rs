@@ -65,9 +65,10 @@ impl Detachment {
         lines
     }
 
-    /// Returns the same for scripts.
-    pub fn json(&self) -> Value {
-        self.programs.iter().map(|(plugin, path)| json!({"plugin": plugin, "program": path})).collect()
+    /// Returns the same for scripts: the programs, and the directories for what the list delegates to.
+    pub fn json(&self) -> (Value, Value) {
+        let program = |(plugin, path): &(String, PathBuf)| json!({"plugin": plugin, "program": path});
+        (self.programs.iter().map(program).collect(), json!(self.delegates_in))
     }
 
     /// Returns its name for people: `NETWORK/CONTAINER/INTERFACE`.
@@ -209,7 +210,8 @@ impl<'a> Detacher<'a> {
         let runtime = Runtime { plugins: Shown { detacher: self, shown }, cache: self.cache.clone() };
         let begun = Instant::now();
         let outcome = runtime.delete(list, &attachment).map_err(|error| error.to_string());
-        let object = json!({"programs": detachment.json()});
+        let (programs, delegates_in) = detachment.json();
+        let object = json!({"programs": programs, "delegates_in": delegates_in});
         Audit::new(logs, detachment.name()).note_own("GC", "list.delete", &object, "gone", &outcome, begun.elapsed());
         outcome
     }

@@ -280,10 +280,11 @@ fn as_json(
 ) -> Value {
     let garbage = |(item, list): (&Garbage, &Option<Detachment>)| {
         let header = &item.header;
+        let (programs, delegates_in) = list.as_ref().map(Detachment::json).unzip();
         json!({
             "network": header.network, "container": header.container_id, "interface": header.ifname,
             "plugin": item.section.as_deref().map(plugin_of), "reason": item.reason.to_string(), "removes": item.words(),
-            "programs": list.as_ref().map(Detachment::json),
+            "programs": programs, "delegates_in": delegates_in,
         })
     };
     let kept = |(header, reason): &(Header, String)| {
@@ -300,9 +301,10 @@ fn as_json(
     let stays = |(object, reason): &(String, String)| json!({"object": object, "reason": reason});
     let of_cache = |list: &Detachment| {
         let attachment = &list.attachment;
+        let (programs, delegates_in) = list.json();
         json!({
             "network": list.network(), "container": attachment.container_id, "interface": attachment.ifname,
-            "programs": list.json(),
+            "programs": programs, "delegates_in": delegates_in,
         })
     };
     let problems: Vec<&String> = problems(report, native).chain(failed).collect();
