@@ -32,7 +32,14 @@ fn is_guarded(node: &Node, of: (&str, &str), netns: &str, config: &Value) -> Res
     let ping = format!("busybox ping -c1 -W1 -I {} 10.9.0.1", of.1);
     let ping_for_some_time = format!("for i in 1 2 3 4 5; do {ping} && exit; done; exit 1");
     node.sh_in(netns, &ping_for_some_time).with_context(|| format!("{of:?} does not reach the gateway"))?;
-    let change = |mac: &str| format!("ip link set {0} down; ip link set {0} address {mac}; ip link set {0} up", of.1);
+    // The kernel lets packets pass some time after a link was set up. A ping before that would prove nothing.
+    let change = |mac: &str| {
+        format!(
+            "ip link set {0} down; ip link set {0} address {mac}; ip link set {0} up; \
+             until ip -o link show {0} | grep -q 'state UP'; do sleep .01; done",
+            of.1
+        )
+    };
     let own = node.sh_in(netns, &format!("ip -o link show dev {} | sed 's/.*ether //; s/ .*//'", of.1))?;
     node.sh_in(netns, &change("02:00:00:00:00:99"))?;
     ensure!(node.sh_in(netns, &ping).is_err(), "{of:?} sends under another address");
