@@ -2,15 +2,16 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
-use crate::effect::{Addresses, Effect};
+use crate::effect::{Addresses, Dhcp, Effect};
 use crate::errors::{kernel_error, state_error};
 use crate::session::{Leftover, Session};
+use nix::errno::Errno;
 use postern_cni::Attachment;
-use postern_kernel::Link;
+use postern_kernel::{KernelError, Link};
 use postern_state::{NetworkKey, Record, RecordKey, StateError, Summary, Valid};
 use postern_types::{ErrorCode, OpError};
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Undoes the effects of this run since `before`; the last one goes first. Effects that can't be undone stay in the
 /// record for DEL, and standard error names them. The runtime gets the error that made the ADD fail.
@@ -57,26 +58,46 @@ pub fn before_deletion(session: &mut Session) -> Result<(), OpError> {
 ///
 /// # Errors
 /// The kernel does not show the link.
-fn leave_dhcp(session: &Session) -> Result<(), OpError> {
-    let leases = session.dhcp_leases();
-    if leases.is_empty() {
-        return Ok(());
-    }
-    let Some(container) = session.container() else { return Ok(()) };
-    let netlink = container.netlink().map_err(kernel_error)?;
-    let Some(link) = netlink.link_by_name(&session.request.ifname).map_err(kernel_error)? else { return Ok(()) };
-    for lease in &leases {
-        for address in &lease.addresses {
-            // It may be gone already.
-            let _ = netlink.delete_address(link.index, *address);
+fn leave_dhcp(session: &mut Session) -> Result<(), OpError> {
+    for lease in session.dhcp_leases() {
+        let Some(Taken { acts, is_free }) = take_addresses(session, &lease)? else { return Ok(()) };
+        for (object, outcome, took) in acts {
+            let verb = session.request.verb.as_str();
+            session.audit.note_own(verb, "address.remove", &object, "record", &outcome, took);
         }
-        let left = netlink.addresses(link.index).map_err(kernel_error)?;
         // A lease whose address stays is given back when the link is gone. So is one that the service refuses to end.
-        if !left.iter().any(|left| lease.addresses.contains(&left.net)) {
+        if is_free {
             let _ = session.release_dhcp(&lease.socket);
         }
     }
     Ok(())
+}
+
+/// What was done to take the addresses of a lease from the attachment's link.
+struct Taken {
+    /// The acts, for the audit log.
+    acts: Vec<(serde_json::Value, Result<(), KernelError>, Duration)>,
+    /// True if the link has none of the addresses any more.
+    is_free: bool,
+}
+
+/// Takes the addresses of a lease from the attachment's link; `None` if there is no such link.
+fn take_addresses(session: &Session, lease: &Dhcp) -> Result<Option<Taken>, OpError> {
+    let Some(container) = session.container() else { return Ok(None) };
+    let netlink = container.netlink().map_err(kernel_error)?;
+    let name = &session.request.ifname;
+    let Some(link) = netlink.link_by_name(name).map_err(kernel_error)? else { return Ok(None) };
+    let mut acts = Vec::new();
+    for address in &lease.addresses {
+        let start = Instant::now();
+        let outcome = netlink.delete_address(link.index, *address);
+        // One that was not there is no change.
+        if !outcome.as_ref().is_err_and(|error| error.is(Errno::EADDRNOTAVAIL)) {
+            acts.push((serde_json::json!({"link": name, "address": address}), outcome, start.elapsed()));
+        }
+    }
+    let left = netlink.addresses(link.index).map_err(kernel_error)?;
+    Ok(Some(Taken { acts, is_free: !left.iter().any(|left| lease.addresses.contains(&left.net)) }))
 }
 
 /// Removes all listed effects that use the attachment's addresses, whichever plugin made them.
