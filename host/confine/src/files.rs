@@ -24,6 +24,8 @@ pub enum Access {
     Own,
     /// Remove empty directories, and nothing else.
     RemoveEmpty,
+    /// Remove files that are no directories, and nothing else.
+    RemoveFiles,
 }
 
 impl Access {
@@ -38,6 +40,7 @@ impl Access {
                 change | make | AccessFs::RemoveFile | AccessFs::RemoveDir | AccessFs::Refer
             }
             Self::RemoveEmpty => AccessFs::RemoveDir.into(),
+            Self::RemoveFiles => AccessFs::RemoveFile.into(),
         }
     }
 }

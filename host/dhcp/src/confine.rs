@@ -1,8 +1,11 @@
-//! What the service keeps. It reads frames of strangers only after this.
+//! What each process of the service keeps. The service itself reads frames of strangers only after this.
+
+#[cfg(test)]
+mod tests;
 
 use libc::c_long;
-use postern_confine::{Access, Capability, ConfineError, Confinement, Files, Filter, Refusal, Rule};
-use std::path::Path;
+use postern_confine::{Access, Capability, Condition, ConfineError, Confinement, Files, Filter, Refusal, Rule};
+use std::path::{Path, PathBuf};
 
 /// Confines the service: to its leases, the audit log, and what leases need of the kernel.
 ///
@@ -19,6 +22,7 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
     let capabilities = vec![Capability::CAP_SYS_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_NET_ADMIN];
     let mut rules: Vec<Rule> = COMMON.iter().chain(&SERVICE).copied().map(Rule::Any).collect();
     rules.extend(memory());
+    rules.extend(flags_of_descriptors());
     // Network namespaces, and no others.
     rules.push(Rule::Equal(libc::SYS_setns, 1, libc::CLONE_NEWNET as u32));
     rules.push(Rule::Both(libc::SYS_socket, [(0, libc::AF_NETLINK as u32), (2, libc::NETLINK_ROUTE as u32)]));
@@ -28,8 +32,9 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
     Confinement { capabilities, files, filter: Filter::new(&rules, Refusal::Absent) }.apply()
 }
 
-/// Confines the process that opens namespaces. Files stay in reach, because a namespace's path may be anywhere: it
-/// hands out namespaces only. Landlock would also forbid the way below `/proc/PID`.
+/// Confines the process that opens namespaces. A namespace's path may be anywhere, and Landlock would forbid the way
+/// below `/proc/PID`. So it is the filter that makes files useless to it: it can open them for reading, and has no call
+/// that reads, maps, changes or removes one.
 ///
 /// # Errors
 /// The step that failed.
@@ -38,33 +43,95 @@ pub fn opener() -> Result<(), ConfineError> {
     postern_confine::keep_capabilities(&[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH])?;
     let mut rules: Vec<Rule> = COMMON.iter().copied().map(Rule::Any).collect();
     rules.extend([libc::SYS_statfs, libc::SYS_fstatfs].map(Rule::Any));
-    rules.extend(memory());
-    #[cfg(target_arch = "x86_64")]
-    rules.extend([libc::SYS_poll, libc::SYS_unlink, libc::SYS_lstat].map(Rule::Any));
+    rules.push(Rule::Lacks(libc::SYS_openat, 2, CHANGING));
+    rules.push(Rule::Where(libc::SYS_mmap, NO_FILE));
+    rules.push(Rule::Lacks(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32));
     Filter::new(&rules, Refusal::Absent).install()
 }
 
-/// Memory is allowed, but no new code. Descriptors may be asked for their flags.
-fn memory() -> Vec<Rule> {
-    let executable = libc::PROT_EXEC as u32;
-    let mut rules = vec![Rule::Lacks(libc::SYS_mmap, 2, executable), Rule::Lacks(libc::SYS_mprotect, 2, executable)];
-    let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
-    rules.extend(commands.map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32)));
-    rules
+/// Confines the process that removes the service's own files: to those directories, where it can remove files.
+///
+/// # Errors
+/// The step that failed.
+pub fn remover<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<(), ConfineError> {
+    let files = Files::new(directories.into_iter().map(|directory| (directory, Access::RemoveFiles)))?;
+    let mut rules: Vec<Rule> = COMMON.iter().copied().map(Rule::Any).collect();
+    rules.push(Rule::Any(libc::SYS_unlinkat));
+    rules.push(Rule::Where(libc::SYS_mmap, NO_FILE));
+    #[cfg(target_arch = "x86_64")]
+    rules.extend([libc::SYS_unlink, libc::SYS_lstat].map(Rule::Any));
+    Confinement { capabilities: Vec::new(), files, filter: Filter::new(&rules, Refusal::Absent) }.apply()
 }
 
-/// What both processes call.
-const COMMON: [c_long; 30] = [
-    libc::SYS_read,            // streams, the timer, signals
-    libc::SYS_write,           // files, words for people
-    libc::SYS_writev,          // words for people
+/// Confines a process that runs steps: to code and policies, which it reads, and to notes about verified code. Its
+/// children become sandboxes, so that it keeps what these give up by themselves, and the calls that do it.
+///
+/// # Errors
+/// The step that failed.
+pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
+    let read = read.iter().map(|path| (path.as_path(), Access::Read));
+    let files = Files::new(read.chain([(notes, Access::Own)]))?;
+    let capabilities =
+        vec![Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_SETPCAP, Capability::CAP_KILL];
+    let mut rules: Vec<Rule> = COMMON.iter().chain(&STEPS).copied().map(Rule::Any).collect();
+    rules.extend(flags_of_descriptors());
+    // One process for each step, in the namespaces of this one, and with no memory of it.
+    rules.push(Rule::Lacks(libc::SYS_clone, 0, SHARING));
+    // Between the two of them.
+    rules.push(Rule::Both(libc::SYS_socketpair, [(0, libc::AF_UNIX as u32), (2, 0)]));
+    // The end of a step.
+    rules.push(Rule::Equal(libc::SYS_kill, 1, libc::SIGKILL as u32));
+    #[cfg(target_arch = "x86_64")]
+    rules.extend(
+        [libc::SYS_poll, libc::SYS_readlink, libc::SYS_rename, libc::SYS_unlink, libc::SYS_mkdir].map(Rule::Any),
+    );
+    Confinement { capabilities, files, filter: Filter::new(&rules, Refusal::Absent) }.apply()
+}
+
+/// Memory is allowed, but no new code.
+fn memory() -> Vec<Rule> {
+    let executable = libc::PROT_EXEC as u32;
+    vec![Rule::Lacks(libc::SYS_mmap, 2, executable), Rule::Lacks(libc::SYS_mprotect, 2, executable)]
+}
+
+/// Descriptors may be asked for their flags.
+fn flags_of_descriptors() -> impl Iterator<Item = Rule> {
+    let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
+    commands.into_iter().map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32))
+}
+
+/// The flags of openat(2) by which a file is made or changed.
+const CHANGING: u32 = (libc::O_WRONLY
+    | libc::O_RDWR
+    | libc::O_CREAT
+    | libc::O_TRUNC
+    | libc::O_APPEND
+    | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
+
+/// The memory of no file, and no new code.
+const NO_FILE: &[Condition] = &[Condition::Lacks(2, libc::PROT_EXEC as u32), Condition::Equal(4, u32::MAX)];
+
+/// The flags of clone(2) that share memory, or make namespaces.
+const SHARING: u32 = (libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_PTRACE
+    | libc::CLONE_THREAD
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+
+/// What each process calls. None of it makes or opens anything.
+const COMMON: [c_long; 26] = [
+    libc::SYS_write,           // words for people
+    libc::SYS_writev,          // the same
     libc::SYS_close,           // any descriptor
-    libc::SYS_openat,          // files, within Landlock's rules; namespaces
-    libc::SYS_openat2,         // the same, of cap-std
-    libc::SYS_newfstatat,      // owner and mode of what is opened
+    libc::SYS_newfstatat,      // device and inode of what is opened; owner and mode
     libc::SYS_fstat,           // the same, of older C libraries
-    libc::SYS_statx,           // the same, of the standard library
-    libc::SYS_unlinkat,        // leases that have ended; the socket at the end
     libc::SYS_munmap,          // memory
     libc::SYS_mremap,          // memory
     libc::SYS_madvise,         // memory
@@ -74,7 +141,7 @@ const COMMON: [c_long; 30] = [
     libc::SYS_rt_sigaction,    // around a panic
     libc::SYS_sigaltstack,     // the stack for overflows
     libc::SYS_futex,           // locks of the standard library
-    libc::SYS_getrandom,       // random numbers for steps
+    libc::SYS_getrandom,       // random numbers for steps, and for maps
     libc::SYS_clock_gettime,   // the clock, if the vDSO has none
     libc::SYS_restart_syscall, // a wait that was interrupted
     libc::SYS_ppoll,           // waiting
@@ -83,12 +150,18 @@ const COMMON: [c_long; 30] = [
     libc::SYS_sendto,          // messages, frames
     libc::SYS_recvfrom,        // messages
     libc::SYS_getpid,          // names of temporary files
+    libc::SYS_gettid,          // names in messages of a panic
     libc::SYS_exit,            // the end
     libc::SYS_exit_group,      // the end
 ];
 
-/// What only the service calls.
-const SERVICE: [c_long; 22] = [
+/// What the service calls besides.
+const SERVICE: [c_long; 25] = [
+    libc::SYS_read,            // files, the timer, signals
+    libc::SYS_openat,          // files, within Landlock's rules
+    libc::SYS_openat2,         // the same, of cap-std
+    libc::SYS_statx,           // owner and mode, of the standard library
+    libc::SYS_unlinkat,        // leases that have ended
     libc::SYS_lseek,           // the length of the log
     libc::SYS_getdents64,      // listing leases
     libc::SYS_renameat,        // files appear whole
@@ -107,8 +180,43 @@ const SERVICE: [c_long; 22] = [
     libc::SYS_accept4,         // connections
     libc::SYS_shutdown,        // the end of the process that opens namespaces
     libc::SYS_timerfd_settime, // timers
-    libc::SYS_gettid,          // names in messages of a panic
     libc::SYS_geteuid,         // the user with trusted files
-    libc::SYS_wait4,           // the end of that process
-    libc::SYS_faccessat,       // the log's directory
+    libc::SYS_wait4,           // the end of the other processes
+];
+
+/// What a process for steps calls besides, and its children until they are sealed.
+const STEPS: [c_long; 33] = [
+    libc::SYS_read,            // code, manifest and policy
+    libc::SYS_pread64,         // code that is proven
+    libc::SYS_openat,          // the same, within Landlock's rules
+    libc::SYS_openat2,         // the same, of cap-std
+    libc::SYS_statx,           // their owners, of the standard library
+    libc::SYS_lseek,           // their length
+    libc::SYS_readlinkat,      // where they lie
+    libc::SYS_getdents64,      // the directories on the way
+    libc::SYS_getcwd,          // the same
+    libc::SYS_unlinkat,        // notes about verified code
+    libc::SYS_renameat,        // the same
+    libc::SYS_renameat2,       // the same
+    libc::SYS_mkdirat,         // the same
+    libc::SYS_ftruncate,       // the same
+    libc::SYS_geteuid,         // the user with trusted files
+    libc::SYS_setsockopt,      // the deadline of a step
+    libc::SYS_wait4,           // the end of a step
+    libc::SYS_mmap,            // a child maps the client's code
+    libc::SYS_mprotect,        // and makes it executable
+    libc::SYS_close_range,     // a child closes all but its line and the code
+    libc::SYS_prlimit64,       // a child limits its resources
+    libc::SYS_prctl,           // a child gives up capabilities, and filters its calls
+    libc::SYS_capget,          // the same
+    libc::SYS_capset,          // the same
+    libc::SYS_setgroups,       // a child becomes a user that owns nothing
+    libc::SYS_setresgid,       // the same
+    libc::SYS_setresuid,       // the same
+    libc::SYS_getuid,          // the same
+    libc::SYS_getgid,          // the same
+    libc::SYS_set_robust_list, // a child's own thread
+    libc::SYS_set_tid_address, // the same
+    libc::SYS_rseq,            // the same
+    libc::SYS_membarrier,      // code was written
 ];

@@ -1,12 +1,13 @@
 //! The DHCP service. It keeps the leases of attachments alive, and lends the client in the sandbox what it needs: frames
 //! of one link, timers, and a place for its state.
 //!
-//! Four processes, all forked from one:
+//! Its processes are all forked from one:
 //!
 //! - The service ([`service`]) has the sockets, the timers and the files of leases. It writes and reads headers of
 //!   frames ([`frame`]), and reads of a payload only what it sends ([`payload`]).
 //! - Two processes run steps of the client, each step in a sandbox of its own ([`steps`]).
 //! - One opens network namespaces by their paths ([`opener`]).
+//! - One removes the service's own socket at the end ([`leaving`]), where systemd has not made it.
 //!
 //! Between two events nothing is open for a lease.
 
@@ -21,6 +22,7 @@ mod connections;
 mod events;
 mod frame;
 mod lease;
+mod leaving;
 mod listen;
 mod namespace;
 mod opener;
@@ -80,14 +82,16 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let store = store::Store::open(&places.library)?;
     let home = namespace::Home::open()?;
     let listener = listen::open(&options)?;
+    let remover = leaving::Remover::start(&listener.own)
+        .map_err(|error| format!("no process can be started that removes the socket at the end: {error}"))?;
     // Each is forked before this process has anything of a lease, and while it has one thread.
     let mut runners = Vec::new();
     for _ in 0..RUNNERS {
         let runner = steps::Runner::start(engine, &places.state);
         runners.push(runner.map_err(|error| format!("no process for steps can be started: {error}"))?);
     }
-    let opener = opener::Opener::start(listener.own)
-        .map_err(|error| format!("no process can be started that opens namespaces: {error}"))?;
+    let opener =
+        opener::Opener::start().map_err(|error| format!("no process can be started that opens namespaces: {error}"))?;
     let mut stops = SigSet::empty();
     stops.add(Signal::SIGTERM);
     stops.add(Signal::SIGINT);
@@ -105,5 +109,8 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let ended = service.run(&listener.socket, &signals, &timer);
     drop(listener.socket);
     service.end();
+    if let Some(remover) = remover {
+        remover.end();
+    }
     ended
 }

@@ -1,10 +1,12 @@
 //! The socket of the service: one that systemd gives, or its own.
 
-use crate::opener::Own;
+use crate::leaving::Own;
 use crate::options::Options;
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, socket, sockopt,
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockname, getsockopt, listen, socket,
+    sockopt,
 };
 use nix::sys::stat::{Mode, SFlag, fstat, lstat, umask};
 use nix::unistd::unlink;
@@ -67,8 +69,18 @@ fn given() -> Result<Option<OwnedFd>, String> {
     let socket = unsafe { OwnedFd::from_raw_fd(FIRST) };
     let is_socket = fstat(&socket).is_ok_and(|stat| kind(&stat) == SFlag::S_IFSOCK);
     if !is_socket || getsockopt(&socket, sockopt::AcceptConn) != Ok(true) {
-        return Err("what systemd gives is no listening socket".to_owned());
+        return Err("what systemd gives is no listening socket: see postern-dhcp.socket".to_owned());
     }
+    // Who asks is known by the credentials of a UNIX socket's other end, and by nothing else.
+    let is_local = getsockname::<UnixAddr>(socket.as_raw_fd()).is_ok();
+    if !is_local || getsockopt(&socket, sockopt::SockType) != Ok(SockType::Stream) {
+        return Err("what systemd gives is no UNIX stream socket: see postern-dhcp.socket".to_owned());
+    }
+    // systemd gives a blocking one. A wait for a client that has gone meanwhile would stop all leases.
+    let flags = fcntl(&socket, FcntlArg::F_GETFL).map(OFlag::from_bits_retain);
+    flags
+        .and_then(|flags| fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)))
+        .map_err(|errno| format!("the socket that systemd gives can't be used: {}", errno.desc()))?;
     Ok(Some(socket))
 }
 

@@ -1,7 +1,7 @@
 //! The process that opens namespaces by their paths. The service itself can open no file but its own: a path of a
 //! namespace may be anywhere, and one below `/proc/PID` needs rights over that process.
 //!
-//! When the service has ended, this process removes its socket and its file with the process ID.
+//! It opens, and hands out. It has no system call that reads a file, changes one, or maps one.
 #![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
 
 use crate::confine;
@@ -13,15 +13,13 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, Shutdown, SockFlag, SockType, recv, recvmsg, send,
     sendmsg, shutdown, socketpair,
 };
-use nix::sys::stat::lstat;
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, fork, unlink};
+use nix::unistd::{ForkResult, Pid, fork};
 use postern_confine::close_all_but;
 use postern_kernel::{Namespace, OpenError};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::path::PathBuf;
 
 /// The longest path, as the kernel's.
 const LONGEST: usize = 4096;
@@ -40,29 +38,6 @@ pub enum NotOpened {
     Refused(String),
 }
 
-/// A file that belongs to the service, and goes with it.
-#[derive(Clone, Debug)]
-pub struct Own {
-    path: PathBuf,
-    identity: Identity,
-}
-
-impl Own {
-    /// Remembers a file by its inode: another service may have put its own there later.
-    pub fn new(path: PathBuf) -> Option<Self> {
-        let stat = lstat(&path).ok()?;
-        Some(Self { path, identity: Identity { device: stat.st_dev, inode: stat.st_ino } })
-    }
-
-    fn remove(&self) {
-        let still = lstat(&self.path)
-            .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (self.identity.device, self.identity.inode));
-        if still {
-            let _ = unlink(&self.path);
-        }
-    }
-}
-
 /// The process, seen from the service.
 #[derive(Debug)]
 pub struct Opener {
@@ -75,7 +50,7 @@ impl Opener {
     ///
     /// # Errors
     /// The kernel gives no process or no socket.
-    pub fn start(own: Vec<Own>) -> Result<Self, String> {
+    pub fn start() -> Result<Self, String> {
         let words = |errno: Errno| errno.desc().to_owned();
         let (ours, theirs) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(words)?;
@@ -84,7 +59,7 @@ impl Opener {
             ForkResult::Parent { child } => Ok(Self { socket: ours, pid: child }),
             ForkResult::Child => {
                 drop(ours);
-                run(&theirs, &own)
+                run(&theirs)
             }
         }
     }
@@ -121,7 +96,7 @@ impl Opener {
         }
     }
 
-    /// Ends the process, and waits until it has removed what belongs to the service.
+    /// Ends the process, and waits for that.
     pub fn end(self) {
         let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
         drop(self.socket);
@@ -129,7 +104,7 @@ impl Opener {
     }
 }
 
-fn run(socket: &OwnedFd, own: &[Own]) -> ! {
+fn run(socket: &OwnedFd) -> ! {
     let prepared = prepare(socket);
     if let Err(error) = &prepared {
         postern_gate::say!("postern dhcp: the process that opens namespaces cannot be confined: {error}");
@@ -147,7 +122,6 @@ fn run(socket: &OwnedFd, own: &[Own]) -> ! {
             }
         }
     }
-    own.iter().for_each(Own::remove);
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(0) }
 }

@@ -5,10 +5,11 @@
 //! A guest that hangs is killed at its deadline. Meanwhile the other of these processes serves the other leases.
 #![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
 
+use crate::confine;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::{ForkResult, fork};
-use postern_confine::{Access, Capability, Files, close_all_but, keep_capabilities};
+use postern_confine::close_all_but;
 use postern_dhcp::{Input, Output};
 use postern_gate::rehearsal::{BadEnd, Launcher, reap, serve};
 use postern_gate::{Engine, places};
@@ -99,25 +100,17 @@ fn run(stream: &UnixStream, engine: Engine, state: &Path) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Gives up what it takes no part in: all descriptors, and all capabilities but those that a sandbox has to give up
-/// itself, and the one to kill it.
+/// Gives up what it takes no part in: all descriptors, and what [`confine::steps`] does not keep.
 fn prepare(stream: &UnixStream, state: &Path) -> Result<(), String> {
     close_all_but(&[0, 1, 2, stream.as_raw_fd()]).map_err(|error| error.to_string())?;
     outlive_signals();
     let _ = prctl::set_name(c"dhcp steps");
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
-    prctl::set_no_new_privs().map_err(|error| error.to_string())?;
-    let verified = state.join("verified");
-    let _ = postern_state::Dir::make(&verified, 0o700);
-    let mut paths: Vec<(PathBuf, Access)> = ["/usr/local/lib/postern", "/usr/lib/postern", "/etc/postern"]
-        .map(|path| (PathBuf::from(path), Access::Read))
-        .to_vec();
-    paths.extend(places::catalog().ok().map(|catalog| (catalog, Access::Read)));
-    paths.push((verified, Access::Own));
-    let files = Files::new(paths.iter().map(|(path, access)| (path.as_path(), *access)));
-    files.and_then(|files| files.restrict()).map_err(|error| error.to_string())?;
-    let kept = [Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_SETPCAP, Capability::CAP_KILL];
-    keep_capabilities(&kept).map_err(|error| error.to_string())
+    let notes = state.join("verified");
+    let _ = postern_state::Dir::make(&notes, 0o700);
+    let mut read = ["/usr/local/lib/postern", "/usr/lib/postern", "/etc/postern"].map(PathBuf::from).to_vec();
+    read.extend(places::catalog().ok());
+    confine::steps(&read, &notes).map_err(|error| error.to_string())
 }
 
 /// A stop is for the service, which ends these processes when it is done.

@@ -284,9 +284,10 @@ fn the_service_keeps_what_leases_need() -> Result<()> {
         // CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN.
         (("dhcp service".to_owned(), bit(12) | bit(13) | bit(21), "2".to_owned()), 1),
         // CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP.
-        (("dhcp steps".to_owned(), bit(5) | bit(6) | bit(7) | bit(8), "0".to_owned()), 2),
+        (("dhcp steps".to_owned(), bit(5) | bit(6) | bit(7) | bit(8), "2".to_owned()), 2),
         // CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE.
         (("dhcp namespaces".to_owned(), bit(2) | bit(19), "2".to_owned()), 1),
+        (("dhcp files".to_owned(), 0, "2".to_owned()), 1),
     ]);
     ensure!(seen == expected, "{seen:#?}");
     Ok(())

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod differential;
+mod handover;
 mod keeping;
 mod lab;
 mod native;
