@@ -43,6 +43,7 @@ impl Service {
         match ask {
             Ask::Alive => Some(Answer::Done),
             Ask::Leases => {
+                self.look_at_all();
                 let now = clock::since_boot();
                 Some(Answer::Leases(self.leases.values().map(|entry| entry.held(now)).collect()))
             }
@@ -54,6 +55,7 @@ impl Service {
 
     fn acquire(&mut self, id: Id, attachment: Attachment, given: Option<OwnedFd>) -> Result<(), Answer> {
         checked(&attachment)?;
+        self.look_at_some();
         let key = name(&attachment);
         let (namespace, identity) = self.namespace_of(&attachment, given)?;
         let link = self.link(&attachment, &namespace)?;

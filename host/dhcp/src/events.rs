@@ -477,23 +477,6 @@ impl Service {
             }
         }
     }
-
-    /// Ends a lease whose container is gone, before anything is sent for it. Nobody is told: there is no link to do it.
-    fn look_before_renewal(&mut self, key: &str) {
-        let Some(entry) = self.leases.get(key) else { return };
-        let gone = match self.open_namespace(entry) {
-            Err(NotOpened::Gone) => true,
-            Err(NotOpened::Refused(_)) => false,
-            Ok(namespace) => {
-                let link = self.home.visit(&namespace, || Netlink::open()?.link_by_index(entry.index));
-                matches!(link, Ok(Ok(link)) if link.as_ref().and_then(|link| link.mac) != Some(entry.mac))
-            }
-        };
-        if gone {
-            self.note(entry, "dhcp.forget", &entry.lease, &Ok::<(), String>(()));
-            self.finish(key);
-        }
-    }
 }
 
 /// Returns where a packet goes. One server is reached over the hop that its last answer came from.

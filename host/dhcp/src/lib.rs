@@ -21,6 +21,7 @@ mod confine;
 mod connections;
 mod events;
 mod frame;
+mod gone;
 mod lease;
 mod leaving;
 mod listen;

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::connections::{Connection, Id};
+use crate::gone::REMEMBERED_MS;
 use crate::lease::{Entry, Phase};
 use crate::namespace::{Home, Identity};
 use crate::opener::{NotOpened, Opener};
@@ -42,6 +43,8 @@ pub struct Service {
     pub runners: Vec<(Runner, Option<String>)>,
     connections: BTreeMap<Id, Connection>,
     next_id: u64,
+    /// The last lease that was looked at without a timer.
+    pub looked_at: String,
 }
 
 /// What a descriptor that can be read belongs to.
@@ -78,10 +81,14 @@ impl Service {
             runners: runners.into_iter().map(|runner| (runner, None)).collect(),
             connections: BTreeMap::new(),
             next_id: 0,
+            looked_at: String::new(),
         };
         let loaded = service.store.load().map_err(|error| format!("cannot list the leases: {error}"))?;
         for one in loaded {
-            let entry = Entry::of_file(one.parts, one.is_of_before);
+            let mut entry = Entry::of_file(one.parts, one.is_of_before);
+            if one.is_of_before && entry.expires_at.is_none() {
+                entry.expires_at = Some(REMEMBERED_MS);
+            }
             let key = crate::store::name(&entry.attachment);
             let is_gone = !one.is_of_before && service.find_namespace(&entry) == Err(NotOpened::Gone);
             if is_gone {

@@ -1,6 +1,6 @@
 //! What becomes of leases with time.
 
-use crate::lab::{Lab, address, attachment, refused, wait};
+use crate::lab::{Lab, address, attachment, refused, scripted_bin, wait};
 use anyhow::{Context, Result, ensure};
 use postern_dhcp_channel::{Answer, Ask, Lease, Standing};
 use serde_json::json;
@@ -76,7 +76,48 @@ fn a_lease_that_is_taken_back_sets_the_link_down() -> Result<()> {
     lab.kea("10.5.0.70-10.5.0.79", 9)?;
     wait(seconds(12), || Ok(!lab.is_up("c1")?))
         .with_context(|| format!("{}\n{}", lab.log("service"), lab.log("kea")))?;
-    refused(&lab.ask(&Ask::Check(attachment("c1", &json!({}))))?, "is lost")
+    refused(&lab.ask(&Ask::Check(attachment("c1", &json!({}))))?, "is lost")?;
+    // It has no timer any more. Its container dies without DEL, and then nobody is told of it.
+    lab.node.remove_container("c1")?;
+    ensure!(lab.leases()?.is_empty(), "{:?}", lab.leases()?);
+    let files = lab.node.sh("ls /var/lib/postern/dhcp")?;
+    ensure!(files.is_empty(), "{files}");
+    Ok(())
+}
+
+/// Leases without end have no timer. Those of containers that are gone end when leases are listed, or others asked for.
+#[test]
+fn endless_leases_of_containers_that_are_gone_do_not_pile_up() -> Result<()> {
+    let lab = Lab::with_client(&["c1", "c2", "c3", "c4"], scripted_bin()?)?;
+    lab.serve("")?;
+    let endless = |container: &str, address: &str| {
+        let lease = json!({"addresses": [{"address": address}], "seconds": u32::MAX, "t1": u32::MAX, "t2": u32::MAX});
+        attachment(container, &json!({"script": {"state": {}, "outcome": {"bound": {"lease": lease, "probe": false}}}}))
+    };
+    let files = || lab.node.sh("ls /var/lib/postern/dhcp | wc -l").map(|text| text.trim().to_owned());
+    for (container, address) in [("c1", "10.5.0.7/24"), ("c2", "10.5.0.8/24"), ("c3", "10.5.0.9/24")] {
+        lab.acquire(&endless(container, address))?;
+    }
+    lab.node.remove_container("c1")?;
+    // The link alone is gone, and the container lives.
+    lab.node.sh_in("c2", "ip link delete eth0")?;
+    ensure!(files()? == "3", "nothing wakes an idle service");
+    lab.acquire(&endless("c4", "10.5.0.10/24"))?;
+    ensure!(files()? == "2", "{}", files()?);
+    lab.node.remove_container("c3")?;
+    let left = lab.leases()?;
+    ensure!(matches!(left.as_slice(), [one] if one.container_id == "c4"), "{left:?}");
+    let log = lab.node.sh("grep -c dhcp.forget /var/log/postern/audit.jsonl")?;
+    ensure!(log.trim() == "3", "{log}");
+    // Those of a boot before this one are remembered for a day.
+    lab.kill("service", "TERM")?;
+    lab.node.sh("sed -i 's/\"boot\":\"[^\"]*\"/\"boot\":\"another\"/' /var/lib/postern/dhcp/*.json")?;
+    lab.serve("")?;
+    let remembered = lab.leases()?;
+    ensure!(matches!(remembered.as_slice(), [one] if one.standing == Standing::Remembered), "{remembered:?}");
+    lab.kill("service", "TERM")?;
+    lab.serve_after(24 * 60 * 60)?;
+    wait(seconds(5), || Ok(lab.leases()?.is_empty()))
 }
 
 /// Another station has the address that the server offers first.

@@ -54,7 +54,7 @@ impl Lab {
     }
 
     /// Starts a program, and returns when it has begun.
-    fn background(&self, name: &str, command: &str) -> Result<()> {
+    pub fn background(&self, name: &str, command: &str) -> Result<()> {
         let path = self.dir.join(name);
         let pid = path.with_extension("pid");
         let _ = std::fs::remove_file(&pid);
@@ -149,10 +149,20 @@ impl Lab {
 
     /// Starts the service.
     pub fn serve(&self, options: &str) -> Result<()> {
+        self.serve_under("", options)
+    }
+
+    /// Starts the service with the clock of the machine's time since its start so many seconds later, or earlier.
+    pub fn serve_after(&self, seconds: i64) -> Result<()> {
+        self.serve_under(&format!("unshare --time --boottime {seconds}"), "")
+    }
+
+    /// Starts the service through another program.
+    fn serve_under(&self, wrapper: &str, options: &str) -> Result<()> {
         let program = self.bin.join("postern-dhcpd");
         self.background(
             "service",
-            &format!("{} serve --socketpath {} {options}", program.display(), self.socket().display()),
+            &format!("{wrapper} {} serve --socketpath {} {options}", program.display(), self.socket().display()),
         )?;
         wait(Duration::from_secs(10), || Ok(self.ask(&Ask::Alive).is_ok()))
             .with_context(|| format!("the service does not answer: {}", self.log("service")))

@@ -1,0 +1,84 @@
+//! Leases that nobody needs any more, because their container or its link is gone. They end without a word to the
+//! server: there is no link for it.
+//!
+//! A lease that is renewed is looked at before each renewal. One that is lost, or has no end, has no such time, and a
+//! timer of its own would wake an idle node. So it is looked at when somebody asks for anything: all before they are
+//! listed, and a few whenever a lease is asked for. Leases of gone containers then can't pile up.
+
+use crate::lease::{Entry, Phase};
+use crate::opener::NotOpened;
+use crate::service::Service;
+use postern_kernel::Netlink;
+use std::ops::Bound;
+
+/// The leases that are looked at when another one is asked for.
+const SOME: usize = 8;
+
+/// The time after a start of the machine for which a lease without end is remembered, in milliseconds: a day. Its
+/// container has come back by then, or will not.
+pub const REMEMBERED_MS: u64 = 24 * 60 * 60 * 1000;
+
+impl Service {
+    /// Ends all leases whose container is gone. For one that will be renewed the namespace alone is looked at.
+    pub fn look_at_all(&mut self) {
+        let keys: Vec<String> =
+            self.leases.iter().filter(|(_, entry)| rests(entry)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            let Some(entry) = self.leases.get(&key) else { continue };
+            let is_gone = if entry.wake_at.is_some() {
+                self.find_namespace(entry) == Err(NotOpened::Gone)
+            } else {
+                self.is_gone(entry)
+            };
+            if is_gone {
+                self.forget_gone(&key);
+            }
+        }
+    }
+
+    /// Looks at the next few leases that no timer looks at, and ends those whose container is gone.
+    pub fn look_at_some(&mut self) {
+        let unwatched = |(_, entry): &(&String, &Entry)| rests(entry) && entry.wake_at.is_none();
+        let from = (Bound::Excluded(self.looked_at.clone()), Bound::Unbounded);
+        let behind = self.leases.range::<String, _>(from).filter(unwatched);
+        let first = self.leases.range(..=self.looked_at.clone()).filter(unwatched);
+        let keys: Vec<String> = behind.chain(first).take(SOME).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            if self.leases.get(&key).is_some_and(|entry| self.is_gone(entry)) {
+                self.forget_gone(&key);
+            }
+            self.looked_at = key;
+        }
+    }
+
+    /// Ends a lease whose container is gone, before anything is sent for it.
+    pub fn look_before_renewal(&mut self, key: &str) {
+        if self.leases.get(key).is_some_and(|entry| self.is_gone(entry)) {
+            self.forget_gone(key);
+        }
+    }
+
+    /// True if the namespace of a lease, or its link, is gone.
+    fn is_gone(&self, entry: &Entry) -> bool {
+        match self.open_namespace(entry) {
+            Err(NotOpened::Gone) => true,
+            Err(NotOpened::Refused(_)) => false,
+            Ok(namespace) => {
+                let link = self.home.visit(&namespace, || Netlink::open()?.link_by_index(entry.index));
+                matches!(link, Ok(Ok(link)) if link.as_ref().and_then(|link| link.mac) != Some(entry.mac))
+            }
+        }
+    }
+
+    fn forget_gone(&mut self, key: &str) {
+        if let Some(entry) = self.leases.get(key) {
+            self.note(entry, "dhcp.forget", &entry.lease, &Ok::<(), String>(()));
+            self.finish(key);
+        }
+    }
+}
+
+/// True if nothing happens for a lease at the moment.
+fn rests(entry: &Entry) -> bool {
+    matches!(entry.phase, Phase::Bound | Phase::Lost(_)) && entry.running.is_none() && entry.events.is_empty()
+}
