@@ -4,7 +4,7 @@
 #                files and caches of results, each for a tenth of that time
 # make faults    every operation, system call and instant of every plugin goes wrong, one after the other (an hour)
 # make kills     random SIGKILLs while many containers come and go (POSTERN_KILLS=5000, POSTERN_KILL_SEED)
-# make bench     latency beside the native plugins, in one run (RUNS=50)
+# make bench     times, memory and sizes beside the native plugins, in one run (RUNS=50); tests/bench draw puts them into the pages
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern
 # make install   what is built, as root: DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin; make uninstall takes it away again
 

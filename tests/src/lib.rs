@@ -7,6 +7,7 @@
 mod call;
 mod case;
 mod difference;
+pub mod floor;
 mod inside;
 pub mod kernel;
 pub mod measure;
@@ -14,6 +15,7 @@ mod names;
 mod node;
 mod paths;
 mod random;
+pub mod report;
 mod snapshot;
 pub mod tour;
 mod tree;

@@ -63,8 +63,26 @@ pub fn timed(command: &mut Command, input: &[u8]) -> Result<Measured> {
     Ok(Measured { sample: Sample { wall, ..children()?.beyond(before) }, stdout, succeeded: status.success() })
 }
 
+/// Runs a program without input, and returns its standard error as well.
+///
+/// # Errors
+/// As [`timed`].
+pub fn timed_with_errors(command: &mut Command) -> Result<(Measured, String)> {
+    let before = children()?;
+    let start = Instant::now();
+    let output = command.stdin(Stdio::null()).output().context("a program that is measured")?;
+    let wall = i64::try_from(start.elapsed().as_micros())?;
+    let sample = Sample { wall, ..children()?.beyond(before) };
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let measured = Measured { sample, stdout, succeeded: output.status.success() };
+    Ok((measured, String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
 /// Returns what all children that were waited for so far have used, with their children.
-fn children() -> Result<Sample> {
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn children() -> Result<Sample> {
     usage(UsageWho::RUSAGE_CHILDREN)
 }
 

@@ -48,7 +48,7 @@ pub fn plugin_bin() -> Result<PathBuf> {
 /// plugins' files start the copied host, and not the original.
 pub fn copy_bin(from: &Path, to: &str) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("lib/relocate.sh");
-    format!("cp -a {} {to}; . {}; relocate {to}", from.display(), script.display())
+    format!("cp -a --sparse=never {} {to}; . {}; relocate {to}", from.display(), script.display())
 }
 
 fn directory(path: &Path, remedy: &str) -> Result<PathBuf> {

@@ -1,12 +1,13 @@
 //! Whole lists: native by cnitool, and ours by `postern net`, with a process for each plugin and with one for all.
 
-use crate::{PluginSet, Sample, WARM_UP, children_cpu, row};
-use anyhow::{Context, Result};
+use crate::{Options, PluginSet, WARM_UP};
+use anyhow::Result;
+use postern_tests::measure::timed_with_errors;
+use postern_tests::report::{NATIVE, OURS, Row};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
 /// The first port of the node that a chain leads from. Each way has its own.
 const PORT: u16 = 8090;
@@ -38,66 +39,73 @@ fn chains() -> Vec<(&'static str, Vec<Value>)> {
     vec![("chain of 3", kubernetes), ("chain of 5", all)]
 }
 
-/// Measures the lists whose names have one of these patterns. The rows of the two ways share the native runs.
-pub fn measure(native: &PluginSet, ours: &PluginSet, patterns: &[String], runs: usize) -> Result<Vec<Value>> {
+/// Measures the lists that are asked for. The rows of the two ways share the native runs.
+pub fn measure(native: &PluginSet, ours: &PluginSet, options: &Options) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, plugins) in chains() {
-        if patterns.is_empty() || patterns.iter().any(|pattern| name.contains(pattern.as_str())) {
-            rows.extend(measure_one(name, &plugins, native, ours, runs)?);
+        if options.wants(name) {
+            rows.extend(measure_one(name, &plugins, native, ours, options.runs)?);
         }
     }
     Ok(rows)
 }
 
-fn measure_one(name: &str, plugins: &[Value], native: &PluginSet, ours: &PluginSet, runs: usize) -> Result<Vec<Value>> {
+fn measure_one(name: &str, plugins: &[Value], native: &PluginSet, ours: &PluginSet, runs: usize) -> Result<Vec<Row>> {
     let cnitool = PathBuf::from(std::env::var_os("POSTERN_CNITOOL").unwrap_or_else(|| "target/cnitool".into()));
     let cnitool = cnitool.join("cnitool");
     if !cnitool.is_file() {
         println!("SKIPPED: {name}: no cnitool to compare with: tests/fetch-cnitool fetches it");
         return Ok(Vec::new());
     }
+    // The runtime too lies where the plugins lie.
+    let copied = native.bin.join("cnitool");
+    fs::copy(&cnitool, &copied)?;
     let postern = ours.bin.join("postern");
     let ways = [
-        way("native", cnitool, &[], native, 0, plugins)?,
+        way("native", copied, &[], native, 0, plugins)?,
         way("a process each", postern.clone(), &["net", "--separate"], ours, 1, plugins)?,
         way("one process", postern, &["net"], ours, 2, plugins)?,
     ];
     let verbs = ["add", "check", "del"];
-    let mut samples = [const { [const { Vec::new() }; 3] }; 3];
-    let mut failures = [const { (0, String::new()) }; 3];
+    let mut rows: Vec<Row> = Vec::new();
+    for way in ["a process each", "one process"] {
+        rows.extend(verbs.map(|verb| Row::new(format!("{name}, {way}, {}", verb.to_uppercase()))));
+    }
+    let mut said = [const { String::new() }; 3];
     for run in 0..WARM_UP + runs {
         // Each begins a third of the rounds.
         for at in (0..ways.len()).map(|at| (at + run) % ways.len()) {
-            for (verb, of_verb) in verbs.iter().zip(&mut samples) {
-                let (Some(way), Some(slot), Some(failed)) = (ways.get(at), of_verb.get_mut(at), failures.get_mut(at))
-                else {
+            for (verb, name) in verbs.iter().enumerate() {
+                let (Some(way), Some(said)) = (ways.get(at), said.get_mut(at)) else { continue };
+                let (made, errors) = timed_with_errors(&mut command(way, name))?;
+                if run < WARM_UP {
                     continue;
-                };
-                let (sample, failure) = call(way, verb)?;
-                if run >= WARM_UP {
-                    slot.push(sample);
                 }
-                if let Some(failure) = failure {
-                    *failed = (failed.0 + 1, failure);
+                let side = if at == 0 { NATIVE } else { OURS };
+                let of = |row: usize| row % verbs.len() == verb && (at == 0 || row / verbs.len() == at - 1);
+                for (_, row) in rows.iter_mut().enumerate().filter(|(row, _)| of(*row)) {
+                    row.sample(side, made.sample);
+                    if !made.succeeded {
+                        *row.failures.entry(side.to_owned()).or_default() += 1;
+                    }
+                }
+                if !made.succeeded {
+                    *said = errors;
                     // As in the other rows: the native DEL may fail the first time.
-                    if *verb == "del" {
-                        call(way, verb)?;
+                    if *name == "del" {
+                        timed_with_errors(&mut command(way, name))?;
                     }
                 }
             }
         }
     }
-    let mut rows = Vec::new();
-    for (verb, [native, separate, together]) in verbs.iter().zip(samples) {
-        rows.push(row(&format!("{name}, a process each, {}", verb.to_uppercase()), native.clone(), separate));
-        rows.push(row(&format!("{name}, one process, {}", verb.to_uppercase()), native, together));
+    for row in &rows {
+        crate::print(row);
     }
-    for (way, (count, text)) in ways.iter().zip(failures) {
-        if count > 0 {
-            let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(150).collect();
-            println!("    {} failed {count} of {} times: {text}", way.name, 3 * (WARM_UP + runs));
-        }
+    for (way, text) in ways.iter().zip(said).filter(|(_, text)| !text.is_empty()) {
+        println!("    {} failed: {}", way.name, crate::short(&text));
     }
+    fs::remove_file(native.bin.join("cnitool"))?;
     Ok(rows)
 }
 
@@ -128,16 +136,10 @@ fn way(
     Ok(Way { name, program, arguments, bin: set.bin.clone(), netns, network, capabilities: capabilities.to_string() })
 }
 
-fn call(way: &Way, verb: &str) -> Result<(Sample, Option<String>)> {
+fn command(way: &Way, verb: &str) -> Command {
     let mut command = Command::new(&way.program);
     command.args(way.arguments).args([verb, &way.network, &way.netns]);
     command.env("CNI_PATH", &way.bin).env("NETCONFPATH", format!("/run/{}", way.network));
-    command.env("CAP_ARGS", &way.capabilities).stdin(Stdio::null());
-    let cpu_before = children_cpu()?;
-    let start = Instant::now();
-    let output = command.output().with_context(|| way.program.display().to_string())?;
-    let wall = i64::try_from(start.elapsed().as_micros())?;
-    let sample = Sample { wall, cpu: children_cpu()? - cpu_before };
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok((sample, (!output.status.success()).then_some(said)))
+    command.env("CAP_ARGS", &way.capabilities);
+    command
 }

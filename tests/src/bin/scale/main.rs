@@ -25,8 +25,6 @@
 
 #![allow(clippy::print_stdout, reason = "its output is a table")]
 
-mod floor;
-mod nft;
 mod report;
 mod rounds;
 mod stand;
@@ -64,7 +62,6 @@ struct Options {
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
-        Some((first, rest)) if first == "floor" => return floor::run(rest),
         Some((first, rest)) if first == "steps" => return steps::run(rest),
         _ => {}
     }

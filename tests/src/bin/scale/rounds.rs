@@ -1,9 +1,9 @@
 //! One round on one node: the floor, the witness, and each set of plugins.
 
-use crate::floor::{self, Features};
 use crate::stand::{PER_BRIDGE, Stand, behind, call, filler, network};
 use crate::{Options, Side};
 use anyhow::{Result, ensure};
+use postern_tests::floor::{self, Behind};
 use postern_tests::measure::Sample;
 use postern_tests::merge;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub struct Task {
     base: Value,
     behind: Option<String>,
     collection: Value,
-    features: Features,
+    floor: floor::Task,
 }
 
 impl Task {
@@ -52,11 +52,20 @@ impl Task {
         let is_on = |key: &str| base.get(key) == Some(&json!(true));
         // The floor's rules are those of nftables. With iptables it has none.
         let in_nftables = base.get("ipMasqBackend") == Some(&json!("nftables"));
-        let word = |key: &str| collection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let of_behind = options.behind.as_ref().map(|_| (word("type"), word("backend")));
-        let features =
-            Features { masquerade: is_on("ipMasq") && in_nftables, guard: is_on("macspoofchk"), behind: of_behind };
-        Ok(Self { base, behind: options.behind.clone(), collection, features })
+        let mut parts = vec!["bridge"];
+        parts.extend((is_on("ipMasq") && in_nftables).then_some("masquerade"));
+        parts.extend(is_on("macspoofchk").then_some("guard"));
+        let floor = floor::Task {
+            parts: match options.behind {
+                Some(_) => Behind::part(&collection),
+                None => parts.join("+"),
+            },
+            netns: "/run/netns/probe".to_owned(),
+            bridge: "scale0".to_owned(),
+            address: "10.100.255.250/16".parse()?,
+            name: "floor0".to_owned(),
+        };
+        Ok(Self { base, behind: options.behind.clone(), collection, floor })
     }
 
     /// The plugin that is measured.
@@ -107,7 +116,7 @@ impl Task {
         let [witness_add, _, witness_del, _] = &mut round.witness;
         for (verb, floor, witness) in [("add", floor_add, witness_add), ("del", floor_del, witness_del)] {
             std::thread::sleep(REST);
-            *floor = Some(floor::measure(verb, &self.features)?);
+            *floor = Some(self.floor.measure(verb)?);
             if let Some(side) = options.sides.first() {
                 *witness = Self::witness(side)?;
             }

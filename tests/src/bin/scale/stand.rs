@@ -1,8 +1,8 @@
 //! A node with a number of attachments, which real runs have made.
 
-use crate::nft::Behind;
 use crate::{Options, Side};
 use anyhow::{Context, Result, ensure};
+use postern_tests::floor::Behind;
 use postern_tests::measure::{Measured, timed};
 use postern_tests::{Node, merge};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ impl Stand {
             node.within(None, stop_flooding)?;
         }
         let of_behind = options.behind.as_ref().map(|text| behind(text, 0, 0, &Value::Null)).transpose()?;
-        let chains = of_behind.as_ref().and_then(Behind::of_config);
+        let chains = of_behind.and_then(|config| Behind::of(&Behind::part(&config)));
         let census = Census::of(&node, chains.as_ref())?;
         ensure!(census.links == count && census.leases == count, "{count} attachments were made: {census:?}");
         for rules in &census.rules {

@@ -1,6 +1,7 @@
 //! Rules in the native plugins' form. Each transaction is one message to the kernel, without a look before.
 
 use anyhow::{Context, Result, bail};
+use ipnet::Ipv4Net;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, connect, recv, send, socket,
@@ -30,8 +31,8 @@ const COMMENT: &str = "dnat name: \"scale0\" id: \"floor\"";
 const HANDLES: &str = "/run/floor-handles";
 
 pub struct Masquerade<'a> {
-    pub source: [u8; 4],
-    pub comment: &'a str,
+    pub address: Ipv4Net,
+    pub name: &'a str,
 }
 
 pub struct Guard<'a> {
@@ -41,27 +42,32 @@ pub struct Guard<'a> {
 }
 
 /// The rules of a plugin behind the bridge.
+#[derive(Clone, Copy, Debug)]
 pub struct Behind {
+    /// The table.
     pub table: &'static str,
     /// Its own chain, with the number of rules in it.
     pub own: Option<(&'static str, usize)>,
-    /// The chains with one rule each.
+    /// The chains that all attachments share, with one rule of this one in each.
     pub entries: &'static [&'static str],
 }
 
 impl Behind {
-    /// Returns the rules of a plugin with this configuration.
-    pub fn of_config(config: &Value) -> Option<Self> {
+    /// Returns the part that is the floor of a plugin with this configuration.
+    pub fn part(config: &Value) -> String {
         let word = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default();
-        Self::of(word("type"), word("backend"))
+        match (word("type"), word("backend")) {
+            ("portmap", "nftables") => "portmap-nftables".to_owned(),
+            (plugin, _) => plugin.to_owned(),
+        }
     }
 
-    /// Returns the rules of a plugin with a packet filter, for one address and one port.
-    pub fn of(plugin: &str, backend: &str) -> Option<Self> {
-        let (table, own, entries): (_, _, &[&str]) = match (plugin, backend) {
-            ("portmap", "nftables") => ("cni_hostport", None, &["hostports", "masquerading", "masquerading"]),
-            ("portmap", _) => ("nat", Some(("CNI-DN-floor", 3)), &["CNI-HOSTPORT-DNAT"]),
-            ("firewall", _) => ("filter", None, &["CNI-FORWARD", "CNI-FORWARD"]),
+    /// Returns the rules of such a part, for one address and one port.
+    pub fn of(part: &str) -> Option<Self> {
+        let (table, own, entries): (_, _, &[&str]) = match part {
+            "portmap-nftables" => ("cni_hostport", None, &["hostports", "masquerading", "masquerading"]),
+            "portmap" => ("nat", Some(("CNI-DN-floor", 3)), &["CNI-HOSTPORT-DNAT"]),
+            "firewall" => ("filter", None, &["CNI-FORWARD", "CNI-FORWARD"]),
             _ => return None,
         };
         Some(Self { table, own, entries })
@@ -86,18 +92,19 @@ impl Nft {
             meta(15),
             compare(0, &[2]),
             payload(1, 12, 4),
-            compare(0, &rule.source),
+            compare(0, &rule.address.addr().octets()),
             payload(1, 16, 2),
-            compare(1, &rule.source[..2]),
+            compare(1, &rule.address.network().octets()[..2]),
             expression("masq", &[]),
         ];
-        let rule = new_rule(INET, "cni_plugins_masquerade", "masq_checks", &expressions, rule.comment);
-        let [handle] = self.commit(&[rule])?[..] else { bail!("the kernel told no handle") };
-        Ok(std::fs::write(HANDLES, handle.to_string())?)
+        let comment = format!("ffffffffffffffff-ffffffffffffffff, net: floor, if: eth0, id: {}", rule.name);
+        let new = new_rule(INET, "cni_plugins_masquerade", "masq_checks", &expressions, &comment);
+        let [handle] = self.commit(&[new])?[..] else { bail!("the kernel told no handle") };
+        Ok(std::fs::write(format!("{HANDLES}-{}", rule.name), handle.to_string())?)
     }
 
-    pub fn delete_masquerade(&mut self) -> Result<()> {
-        let handle = std::fs::read_to_string(HANDLES)?.parse()?;
+    pub fn delete_masquerade(&mut self, name: &str) -> Result<()> {
+        let handle = std::fs::read_to_string(format!("{HANDLES}-{name}"))?.parse()?;
         self.commit(&[delete_rule(INET, "cni_plugins_masquerade", "masq_checks", Some(handle))]).map(drop)
     }
 

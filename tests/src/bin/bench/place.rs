@@ -1,0 +1,60 @@
+//! Where the plugins of both sides lie while they are measured: in fresh copies, in one directory.
+//!
+//! The kernel keeps a file in larger or smaller pieces of memory, as it was written or read before. A program in larger
+//! pieces has fewer page faults, and starts up to 280 µs earlier. So both sides are written anew by the same program into
+//! the same file system, right before they are measured. Then all of their pages are in memory.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::copy_bin;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Both directories of plugins, and how their files are in memory.
+pub struct Place {
+    pub native: PathBuf,
+    pub ours: PathBuf,
+    pub state: String,
+}
+
+/// Copies both sides into a directory, which may be there from an earlier time.
+pub fn copy(native: &Path, ours: &Path, directory: &Path) -> Result<Place> {
+    if directory.exists() {
+        std::fs::remove_dir_all(directory)?;
+    }
+    std::fs::create_dir_all(directory)?;
+    let directory = directory.canonicalize()?;
+    let [to_native, to_ours] = ["native", "ours"].map(|side| directory.join(side));
+    // What other programs map would keep its pages, if a copy shared blocks with the original.
+    let script = format!(
+        "umask 022; cp -a --reflink=never --sparse=never {} {}; {}; sync -f {}",
+        native.display(),
+        to_native.display(),
+        copy_bin(ours, &to_ours.display().to_string()),
+        directory.display()
+    );
+    ensure!(Command::new("sh").args(["-ec", &script]).status()?.success(), "the plugins can't be copied: {script}");
+    [&to_native, &to_ours].into_iter().try_for_each(|directory| are_in_memory(directory))?;
+    let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(&directory).output()?;
+    let kind = String::from_utf8_lossy(&kind.stdout).trim().to_owned();
+    let state = format!("both sides copied afresh into one directory ({kind}), all pages in memory");
+    Ok(Place { native: to_native, ours: to_ours, state })
+}
+
+/// Fails if a page of a file is not in memory.
+fn are_in_memory(directory: &Path) -> Result<()> {
+    let find = Command::new("find")
+        .arg(directory)
+        .args(["-type", "f", "-size", "+0", "-exec", "fincore", "--noheadings", "--raw", "--output", "PAGES,SIZE,FILE"])
+        .args(["--bytes", "{}", "+"])
+        .output()?;
+    ensure!(find.status.success(), "fincore (package util-linux): {}", String::from_utf8_lossy(&find.stderr));
+    let text = String::from_utf8(find.stdout)?;
+    ensure!(!text.is_empty(), "{} is empty", directory.display());
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let mut number = || words.next()?.parse::<u64>().ok();
+        let (pages, size) = number().zip(number()).with_context(|| line.to_owned())?;
+        ensure!(pages == size.div_ceil(4096), "not all pages of a fresh copy are in memory: {line}");
+    }
+    Ok(())
+}

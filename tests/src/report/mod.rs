@@ -1,0 +1,172 @@
+//! The results of a benchmark: raw figures of each row, their summary, and what is drawn from it.
+
+mod chart;
+mod goals;
+mod table;
+
+pub use chart::chart;
+pub use goals::{GOALS, Goal};
+pub use table::{all_rows, first_page, goal_rows, goals_as_text, replace_part};
+
+use crate::measure::{Sample, percentile};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The sides of a row.
+pub const NATIVE: &str = "native";
+/// Our plugins.
+pub const OURS: &str = "ours";
+/// The program that does only what nobody can do without.
+pub const FLOOR: &str = "floor";
+
+/// What is measured of a call: wall and processor time in µs, page faults, resident memory and size in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quantity {
+    /// From the start until the process is reaped.
+    Wall,
+    /// Of the process, and of all that it waited for.
+    Cpu,
+    /// Those that read no disk.
+    Faults,
+    /// The most that all processes of a run have at one time; a page that several share counts once.
+    Memory,
+    /// Of files.
+    Size,
+}
+
+impl Quantity {
+    /// Returns the unit that people read, and what one of it is.
+    #[must_use]
+    pub fn unit(self) -> (&'static str, f64) {
+        match self {
+            Self::Wall | Self::Cpu => ("ms", 1e3),
+            Self::Faults => ("page faults", 1.0),
+            Self::Memory => ("MiB", 1024.0 * 1024.0),
+            Self::Size => ("MB", 1e6),
+        }
+    }
+}
+
+/// All figures of one row: by quantity, then by side.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Row {
+    /// What was called.
+    pub name: String,
+    /// The figures.
+    pub values: BTreeMap<Quantity, BTreeMap<String, Vec<f64>>>,
+    /// How often a side failed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, usize>,
+}
+
+impl Row {
+    /// Makes an empty row.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Adds a figure of a side.
+    pub fn push(&mut self, quantity: Quantity, side: &str, value: f64) {
+        self.values.entry(quantity).or_default().entry(side.to_owned()).or_default().push(value);
+    }
+
+    /// Adds what a call of a side has taken.
+    #[allow(clippy::cast_precision_loss, reason = "microseconds of one call")]
+    pub fn sample(&mut self, side: &str, sample: Sample) {
+        let figures = [(Quantity::Wall, sample.wall), (Quantity::Cpu, sample.cpu), (Quantity::Faults, sample.faults)];
+        figures.into_iter().for_each(|(quantity, value)| self.push(quantity, side, value as f64));
+    }
+}
+
+/// What a row's figures of one side come to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// The lowest tenth ends here.
+    pub tenth: f64,
+    /// Half of all are below.
+    pub median: f64,
+    /// 95 of 100 are below.
+    pub p95: f64,
+}
+
+impl Figures {
+    fn of(values: &[f64]) -> Self {
+        let at = |percent| (percentile(values, percent) * 10.0).round() / 10.0;
+        Self { tenth: at(10), median: at(50), p95: at(95) }
+    }
+}
+
+/// One row and quantity of a summary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// What was called.
+    pub name: String,
+    /// What was measured.
+    pub quantity: Quantity,
+    /// The number of calls of ours.
+    pub runs: usize,
+    /// The figures by side.
+    pub sides: BTreeMap<String, Figures>,
+    /// How often a side failed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, usize>,
+}
+
+impl Line {
+    /// Returns a side's figures.
+    #[must_use]
+    pub fn side(&self, side: &str) -> Option<Figures> {
+        self.sides.get(side).copied()
+    }
+
+    /// Returns a side's median as a part of the native one.
+    #[must_use]
+    pub fn ratio(&self, side: &str) -> Option<f64> {
+        let native = self.side(NATIVE)?.median;
+        Some(self.side(side)?.median / native).filter(|ratio| native > 0.0 && ratio.is_finite())
+    }
+}
+
+/// The summary of a benchmark: `docs/performance.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Date, machine, and the state of the files.
+    pub conditions: BTreeMap<String, String>,
+    /// All rows.
+    pub lines: Vec<Line>,
+}
+
+impl Summary {
+    /// Makes it from the raw figures.
+    #[must_use]
+    pub fn of(conditions: BTreeMap<String, String>, rows: &[Row]) -> Self {
+        let lines = rows.iter().flat_map(|row| {
+            row.values.iter().map(|(quantity, sides)| Line {
+                name: row.name.clone(),
+                quantity: *quantity,
+                runs: sides.get(OURS).map_or(0, Vec::len),
+                sides: sides.iter().map(|(side, values)| (side.clone(), Figures::of(values))).collect(),
+                failures: row.failures.clone(),
+            })
+        });
+        Self { conditions, lines: lines.collect() }
+    }
+
+    /// Finds a line.
+    #[must_use]
+    pub fn line(&self, name: &str, quantity: Quantity) -> Option<&Line> {
+        self.lines.iter().find(|line| line.name == name && line.quantity == quantity)
+    }
+
+    /// Returns it as JSON with one line for each of its lines, so that a change can be read.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        let lines: Vec<String> = self.lines.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+        let conditions = serde_json::to_string(&self.conditions)?;
+        Ok(format!("{{\"conditions\":{conditions},\n\"lines\":[\n{}\n]}}\n", lines.join(",\n")))
+    }
+}
