@@ -10,6 +10,7 @@ use crate::store::name;
 use postern_dhcp::Event;
 use postern_dhcp_channel::{Answer, Ask, Attachment, INTERNAL};
 use postern_kernel::{Link, Netlink};
+use postern_types::IpvlanMode;
 use std::os::fd::OwnedFd;
 
 /// CNI's "try again later".
@@ -59,6 +60,7 @@ impl Service {
         let key = name(&attachment);
         let (namespace, identity) = self.namespace_of(&attachment, given)?;
         let link = self.link(&attachment, &namespace)?;
+        carries_broadcasts(&attachment, &link)?;
         let mut previous = None;
         if let Some(entry) = self.leases.get(&key) {
             let is_same = entry.namespace == identity;
@@ -249,7 +251,7 @@ impl Service {
             refused(
                 CONFIGURATION,
                 words,
-                "the plugin \"dhcp\" needs one that makes its link first: bridge, macvlan, vlan",
+                "the plugin \"dhcp\" needs one that makes its link first: bridge, macvlan, vlan, ipvlan",
             )
         })
     }
@@ -280,6 +282,20 @@ fn checked(attachment: &Attachment) -> Result<(), Answer> {
         return Err(refused(CONFIGURATION, words, ""));
     }
     Ok(())
+}
+
+/// Refuses a link over which no server can be found. An ipvlan that routes has neither broadcasts nor ARP.
+fn carries_broadcasts(attachment: &Attachment, link: &Link) -> Result<(), Answer> {
+    let mode = match link.ipvlan_mode {
+        Some(IpvlanMode::L3) => "l3",
+        Some(IpvlanMode::L3s) => "l3s",
+        Some(IpvlanMode::L2) | None => return Ok(()),
+    };
+    let words = format!(
+        "link \"{}\" is an ipvlan in mode {mode}, which carries no broadcasts, and DHCP needs them",
+        attachment.ifname
+    );
+    Err(refused(CONFIGURATION, words, "mode \"l2\" has them; or take another IPAM plugin, such as host-local"))
 }
 
 /// Makes a refusal.

@@ -130,15 +130,24 @@ impl Store {
         self.dir.unlink(&name(attachment)).map(drop)
     }
 
-    /// Reads all leases. One that can't be read is left where it is, and said.
+    /// Reads all leases. One that can't be read is left where it is, and said. What a kill or a power cut has left of a
+    /// file is removed: nothing is synced to disk (docs/decisions.md).
     ///
     /// # Errors
     /// The directory can't be listed.
     pub fn load(&self) -> io::Result<Vec<Loaded>> {
         let mut leases = Vec::new();
+        for unfinished in self.dir.names_that(|name| name.ends_with(".json.new"))? {
+            let _ = self.dir.unlink(&unfinished);
+        }
         for name in self.dir.names_that(|name| name.ends_with(".json"))? {
             match self.read(&name) {
-                Ok(loaded) => leases.push(loaded),
+                Ok(Some(loaded)) => leases.push(loaded),
+                Ok(None) => {
+                    let path = self.path.join(&name);
+                    postern_gate::say!("postern dhcp: {}: it was never written to disk, and is removed", path.display());
+                    let _ = self.dir.unlink(&name);
+                }
                 Err(words) => {
                     postern_gate::say!("postern dhcp: {}: {words}; it is left alone", self.path.join(&name).display());
                 }
@@ -147,7 +156,8 @@ impl Store {
         Ok(leases)
     }
 
-    fn read(&self, name: &str) -> Result<Loaded, String> {
+    /// Reads a lease; `None` if its bytes never reached the disk.
+    fn read(&self, name: &str) -> Result<Option<Loaded>, String> {
         let words = |error: io::Error| error.to_string();
         let file = self.dir.file(name, OpenMode::Read).map_err(words)?;
         let stat = fstat(&file).map_err(|errno| errno.desc().to_owned())?;
@@ -157,15 +167,20 @@ impl Store {
         trust_stat(&self.path.join(name), &stat, false).map_err(|error| error.to_string())?;
         let mut text = Vec::new();
         file.take(LONGEST).read_to_end(&mut text).map_err(words)?;
+        if text.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
         let mut kept: Kept = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
         if kept.version != VERSION || self::name(&kept.parts.attachment) != name {
             return Err("it is not of this version, or of another lease".to_owned());
         }
         let is_of_before = kept.boot != self.boot;
-        if is_of_before {
-            kept.carry_over(clock::since_boot(), clock::wall());
+        let now = clock::since_boot();
+        // This boot's clock is behind as well if the service was moved to another time namespace.
+        if is_of_before || now < kept.written.0 {
+            kept.carry_over(now, clock::wall());
         }
-        Ok(Loaded { parts: kept.parts, is_of_before })
+        Ok(Some(Loaded { parts: kept.parts, is_of_before }))
     }
 }
 
@@ -235,6 +250,25 @@ mod tests {
         store.remove(&parts("c1").attachment).unwrap();
         store.remove(&parts("c1").attachment).unwrap();
         assert!(store.load().unwrap().is_empty());
+        std::fs::remove_dir_all(library).unwrap();
+    }
+
+    #[test]
+    fn what_a_power_cut_leaves_is_removed() {
+        let library = scratch("cut");
+        let store = Store::open(&library).unwrap();
+        store.write(parts("c1")).unwrap();
+        let own = store.path().join(name(&parts("c1").attachment));
+        let empty = [("0.json", &[][..]), ("1.json", &[0; 4096]), ("2.json.new", b"{")];
+        for (name, text) in empty {
+            std::fs::write(store.path().join(name), text).unwrap();
+            std::fs::set_permissions(store.path().join(name), std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        assert_eq!(store.load().unwrap().len(), 1);
+        for (name, _) in empty {
+            assert!(!store.path().join(name).exists(), "{name}");
+        }
+        assert!(own.exists());
         std::fs::remove_dir_all(library).unwrap();
     }
 

@@ -210,3 +210,38 @@ fn over_a_relay_and_by_unicast() -> Result<()> {
     ensure!(matches!(lab.ask(&Ask::Check(c1))?, Answer::Lease(_)));
     Ok(())
 }
+
+/// The clock of the lease stands still, jumps ahead, and goes back. That happens to a machine that sleeps, and to a
+/// service that is moved. A jump renews or ends a lease; none makes one longer.
+#[test]
+fn a_clock_that_jumps_makes_no_lease_longer() -> Result<()> {
+    let lab = Lab::new(&["c1"])?;
+    if lab.node.sh("unshare --time --boottime 1 true").is_err() {
+        println!("SKIPPED: this kernel has no time namespaces");
+        return Ok(());
+    }
+    lab.dnsmasq("--dhcp-authoritative")?;
+    lab.serve("")?;
+    let c1 = attachment("c1", &json!({}));
+    let lease = lab.acquire(&c1)?;
+    lab.configure("c1", &lease)?;
+    let asked = || lab.log("dnsmasq").matches("DHCPACK(").count();
+    let left = || -> Result<u64> { Ok(lab.leases()?.first().and_then(|one| one.seconds_left).unwrap_or(0)) };
+    let after = |jump: i64| -> Result<()> {
+        lab.kill("service", "KILL")?;
+        lab.serve_after(jump)
+    };
+    // Half of the two minutes is over: it is renewed at once.
+    after(70)?;
+    wait(seconds(10), || Ok(asked() == 2)).with_context(|| lab.log("dnsmasq"))?;
+    wait(seconds(5), || Ok(left()? > 100))?;
+    ensure!(address(&lab.acquire(&c1)?) == address(&lease));
+    // The clock is behind that of the file.
+    after(0)?;
+    let now = left()?;
+    ensure!((90..=120).contains(&now), "{now} s");
+    // A night has passed.
+    after(8 * 60 * 60)?;
+    wait(seconds(10), || Ok(!lab.is_up("c1")?)).with_context(|| lab.log("service"))?;
+    refused(&lab.ask(&Ask::Check(c1))?, "is lost")
+}

@@ -5,6 +5,7 @@ mod differential;
 mod handover;
 mod keeping;
 mod lab;
+mod links;
 mod native;
 mod plugin;
 

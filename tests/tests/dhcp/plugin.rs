@@ -7,26 +7,37 @@ use postern_tests::{Answer, Call, merge, plugin_bin};
 use serde_json::{Value, json};
 
 /// A lab whose service is the one of the built plugins, with a container that has no link yet.
-fn lab() -> Result<Lab> {
+pub fn lab() -> Result<Lab> {
+    lab_with("--dhcp-authoritative", "")
+}
+
+/// The same, with options of the server, and with what `script` makes of the node.
+pub fn lab_with(options: &str, script: &str) -> Result<Lab> {
     let lab = Lab::with_client(&[], plugin_bin()?)?;
     lab.node.add_container("c1")?;
-    lab.dnsmasq("--dhcp-authoritative")?;
+    lab.node.sh(script)?;
+    lab.dnsmasq(options)?;
     lab.serve("")?;
     Ok(lab)
 }
 
 /// A network of this main plugin.
-fn network(lab: &Lab, main: &Value) -> Value {
+pub fn network(lab: &Lab, main: &Value) -> Value {
     let ipam = json!({"type": "dhcp", "daemonSocketPath": lab.socket()});
     let mut network = json!({"cniVersion": "1.1.0", "name": "net", "ipam": ipam});
     merge(&mut network, main);
     network
 }
 
-fn call(lab: &Lab, verb: &str, network: &Value) -> Result<Answer> {
+pub fn call(lab: &Lab, verb: &str, network: &Value) -> Result<Answer> {
+    call_for(lab, "c1", verb, network)
+}
+
+/// The same for another container.
+pub fn call_for(lab: &Lab, container: &str, verb: &str, network: &Value) -> Result<Answer> {
     let plugin = network.get("type").and_then(Value::as_str).unwrap_or_default();
     let call = Call::new(&plugin_bin()?, plugin, verb, network.to_string());
-    lab.node.call(&call.attachment("c1", &lab.node.netns("c1"), "eth0"))
+    lab.node.call(&call.attachment(container, &lab.node.netns(container), "eth0"))
 }
 
 /// An attachment from ADD to DEL. The server gets its address back.

@@ -1,0 +1,126 @@
+//! DHCP over links that this kernel may lack; `tests/vm/kernel` runs these tests where it has them.
+
+use crate::lab::{Lab, wait};
+use crate::plugin::{call, call_for, lab_with, network};
+use anyhow::{Context, Result, ensure};
+use postern_dhcp_channel::Standing;
+use postern_tests::kernel::has_or_says;
+use postern_tests::merge;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A link of the node to the switch.
+const MASTER: &str =
+    "ip link add m0 type veth peer name m1 && ip link set m1 master br0 up && ip link set m0 up; ip netns add c2";
+
+/// Leases are renewed after 3 s, by unicast.
+const SOON: &str = "--dhcp-authoritative --dhcp-option-force=58,3 --dhcp-option-force=59,100";
+
+fn acknowledged(lab: &Lab) -> usize {
+    lab.log("dnsmasq").matches("DHCPACK(").count()
+}
+
+/// Two containers have their leases, keep them over a renewal, and give them back.
+fn lives_of_two(lab: &Lab, main: &Value) -> Result<()> {
+    let mut network = network(lab, main);
+    let mut addresses = Vec::new();
+    for container in ["c1", "c2"] {
+        // A master has each VLAN once.
+        if container == "c2" && network["type"] == "vlan" {
+            merge(&mut network, &json!({"master": "m2"}));
+        }
+        let result = call_for(lab, container, "ADD", &network)?.success()?;
+        let address = result.pointer("/ips/0/address").and_then(Value::as_str).unwrap_or_default().to_owned();
+        ensure!(address.starts_with("10.5.0."), "{result}");
+        lab.node.sh_in(container, "ping -c1 -W2 10.5.0.1")?;
+        addresses.push((container, address, network.clone(), result));
+    }
+    ensure!(addresses[0].1 != addresses[1].1, "one address for both: {addresses:?}");
+    let before = acknowledged(lab);
+    wait(Duration::from_secs(20), || Ok(acknowledged(lab) >= before + 2))
+        .with_context(|| format!("not renewed: {}", lab.log("dnsmasq")))?;
+    for (container, _, mut network, result) in addresses {
+        merge(&mut network, &json!({"prevResult": result}));
+        call_for(lab, container, "CHECK", &network)?.success()?;
+        call_for(lab, container, "DEL", &network)?.success()?;
+    }
+    wait(Duration::from_secs(5), || Ok(lab.log("dnsmasq").matches("DHCPRELEASE(").count() == 2))?;
+    ensure!(lab.leases()?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn vlans_have_leases_of_their_servers() -> Result<()> {
+    if !has_or_says("vlan")? {
+        return Ok(());
+    }
+    // The server is in VLAN 5 alone.
+    let script = format!(
+        "{MASTER}; ip link add m2 type veth peer name m3 && ip link set m3 master br0 up && ip link set m2 up
+         ip -n srv link set s0 down; ip -n srv link set s0 name t0; ip -n srv addr flush dev t0; ip -n srv link set t0 up
+         ip -n srv link add link t0 name s0 type vlan id 5
+         ip -n srv addr add 10.5.0.1/24 dev s0; ip -n srv link set s0 up"
+    );
+    let lab = lab_with(SOON, &script)?;
+    lives_of_two(&lab, &json!({"type": "vlan", "master": "m0", "vlanId": 5}))
+}
+
+/// Links of one master have one hardware address: servers tell them apart by their identifiers, and broadcast answers.
+#[test]
+fn ipvlans_have_leases_of_their_own() -> Result<()> {
+    if !has_or_says("ipvlan")? {
+        return Ok(());
+    }
+    let lab = lab_with(SOON, MASTER)?;
+    lives_of_two(&lab, &json!({"type": "ipvlan", "master": "m0"}))
+}
+
+/// In these modes no broadcast leaves, so that no server could be found: that is said at once.
+#[test]
+fn ipvlans_that_route_have_no_lease_and_say_why() -> Result<()> {
+    if !has_or_says("ipvlan")? {
+        return Ok(());
+    }
+    for mode in ["l3", "l3s"] {
+        let lab = lab_with(SOON, MASTER)?;
+        let network = network(&lab, &json!({"type": "ipvlan", "master": "m0", "mode": mode}));
+        let answer = call(&lab, "ADD", &network)?;
+        let words = format!("is an ipvlan in mode {mode}, which carries no broadcasts");
+        ensure!(answer.status != 0 && answer.stdout.contains(&words), "{answer:?}");
+        ensure!(answer.stdout.contains("\"code\": 7"), "{answer:?}");
+        let links = lab.node.sh_in("c1", "ip -o link show | grep -v ' lo:' || true")?;
+        ensure!(links.is_empty() && lab.leases()?.is_empty(), "{links} {:?}", lab.leases()?);
+    }
+    Ok(())
+}
+
+/// The wall clock is set, by days, again and again. `tests/vm/kernel` does that: nobody can on this machine.
+#[test]
+fn a_clock_that_is_set_changes_no_lease() -> Result<()> {
+    if std::env::var_os("POSTERN_CLOCK_IS_SET").is_none() {
+        println!("SKIPPED: nobody sets the clock here: tests/vm/kernel does in a virtual machine");
+        return Ok(());
+    }
+    let lab = lab_with("--dhcp-authoritative", "true")?;
+    let network = network(&lab, &json!({"type": "bridge", "bridge": "br0"}));
+    let result = call(&lab, "ADD", &network)?.success()?;
+    let (begun, mut days, mut before) = (Instant::now(), 0, SystemTime::now());
+    while days < 3 {
+        ensure!(begun.elapsed() < Duration::from_secs(30), "nobody sets the clock");
+        std::thread::sleep(Duration::from_millis(50));
+        let now = SystemTime::now();
+        let jump = now.duration_since(before).unwrap_or_else(|error| error.duration());
+        days += usize::from(jump > Duration::from_secs(60 * 60));
+        before = now;
+    }
+    let held = lab.leases()?;
+    let left = held.first().and_then(|one| one.seconds_left).unwrap_or_default();
+    let passed = begun.elapsed().as_secs();
+    ensure!(held.iter().all(|one| one.standing == Standing::Bound), "{held:?}");
+    ensure!((117..=121).contains(&(left + passed)), "{left} s after {passed} s");
+    ensure!(acknowledged(&lab) == 1, "it was asked for once: {}", lab.log("dnsmasq"));
+    let mut network = network;
+    merge(&mut network, &json!({"prevResult": result}));
+    call(&lab, "CHECK", &network)?.success()?;
+    call(&lab, "DEL", &network)?.success().map(drop)
+}
