@@ -1,6 +1,8 @@
 //! nf_tables of one network namespace: read, then make the missing changes in one transaction.
 
 pub(crate) mod batch;
+mod expression;
+mod read;
 pub(crate) mod rule;
 pub(crate) mod set;
 pub(crate) mod shared;
@@ -9,16 +11,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use netlink_packet_netfilter::NetfilterProtoFamily;
-use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainMessage, GenMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
-};
+use netlink_packet_netfilter::nftables::NfTablesMessage;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
 use postern_netlink::{Attributes, Connection, Error, Refusal, Request};
 
 use crate::FirewallError;
 use crate::error::errno_of;
-use batch::{Batch, Part, Table, following, message};
+use batch::{Batch, Part, following, message};
 use rule::Rule;
 use set::{CompleteSet, Owner};
 
@@ -28,23 +28,8 @@ const RETRIES: u32 = 3;
 /// The most objects of one answer that are kept for the next question.
 const MOST_KEPT: usize = 256;
 
-/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
-/// (linux/netfilter/nf_tables.h).
-const GEN_ID: u16 = 1;
-const TABLE_USE: u16 = 3;
-const TABLE_HANDLE: u16 = 4;
-const CHAIN_TABLE: u16 = 1;
-const CHAIN_NAME: u16 = 3;
-const CHAIN_HOOK: u16 = 4;
-const CHAIN_POLICY: u16 = 5;
-const CHAIN_USE: u16 = 6;
-const CHAIN_TYPE: u16 = 7;
-const RULE_CHAIN: u16 = 2;
+/// `NFTA_RULE_EXPRESSIONS` (linux/netfilter/nf_tables.h).
 const RULE_EXPRESSIONS: u16 = 4;
-/// `NFTA_HOOK_HOOKNUM`, with the hook and the policy that we look for (linux/netfilter.h).
-const HOOK_NUMBER: u16 = 1;
-const NF_INET_FORWARD: u32 = 2;
-const NF_DROP: u32 = 0;
 
 /// A connection to nf_tables, in the network namespace of the thread that opened it. One deadline covers all its
 /// requests.
@@ -128,22 +113,6 @@ pub fn is_absence(errno: i32) -> bool {
         .contains(&Errno::from_raw(errno))
 }
 
-/// A table as the kernel reported it.
-pub(crate) struct TableState {
-    /// The number of chains, sets, objects and flow tables in it.
-    pub(crate) uses: u32,
-    /// Its number. No other table of this boot has it.
-    pub(crate) handle: Option<u64>,
-}
-
-/// A chain as the kernel reported it.
-pub(crate) struct ChainState {
-    /// "nat", "filter", …; only base chains have a type.
-    pub(crate) kind: Option<String>,
-    /// The number of rules in it, and of rules that lead to it.
-    pub(crate) uses: u32,
-}
-
 impl Nft {
     /// Opens a connection. Every operation fails with a timeout once `deadline` has passed. A transaction that the
     /// kernel is working on is not interrupted.
@@ -182,101 +151,6 @@ impl Nft {
         let absent =
             |error: FirewallError| error.errno.is_some_and(|errno| errno == Errno::EINVAL as i32 || is_absence(errno));
         self.generation().is_err_and(absent)
-    }
-
-    /// Returns the rule set's generation. Every change in the namespace increments it, whoever makes the change.
-    pub(crate) fn generation(&mut self) -> Result<u32, FirewallError> {
-        let request = NfTablesMessage::GetGen(GenMessage { attributes: Vec::new() });
-        self.ask(Request::new(&message(NetfilterProtoFamily::Unspec, 0, request), 0))
-            .and_then(|reply| number(Attributes(&reply), GEN_ID).ok_or(Errno::EBADMSG))
-            .map_err(|errno| FirewallError::errno("read", "the nftables generation", errno))
-    }
-
-    /// Returns the table, if it exists.
-    pub(crate) fn table(&mut self, table: Table) -> Result<Option<TableState>, FirewallError> {
-        let attributes = vec![TableAttribute::Name(table.name.to_owned())];
-        match self.get(table.family, NfTablesMessage::GetTable(TableMessage { attributes })) {
-            Ok(reply) => Ok(Some(TableState {
-                uses: number(Attributes(&reply), TABLE_USE).unwrap_or(u32::MAX),
-                handle: Attributes(&reply).first(TABLE_HANDLE).and_then(|handle| handle.be64()),
-            })),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(FirewallError::errno("read table", table.to_string(), errno)),
-        }
-    }
-
-    /// Returns the chain, if it and its table exist.
-    pub(crate) fn chain(&mut self, table: Table, name: &str) -> Result<Option<ChainState>, FirewallError> {
-        let attributes = vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(name.to_owned())];
-        match self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes })) {
-            Ok(reply) => Ok(Some(ChainState {
-                kind: text(Attributes(&reply), CHAIN_TYPE),
-                uses: number(Attributes(&reply), CHAIN_USE).unwrap_or(u32::MAX),
-            })),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(FirewallError::errno("read chain", format!("{table} {name}"), errno)),
-        }
-    }
-
-    /// Returns the names of all chains of a table: none if there is no such table.
-    pub(crate) fn chain_names(&mut self, table: Table) -> Result<Vec<String>, FirewallError> {
-        let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
-        self.dump(table.family, request, |chain| {
-            text(chain, CHAIN_NAME).filter(|_| text(chain, CHAIN_TABLE).as_deref() == Some(table.name))
-        })
-        .map_err(|errno| FirewallError::errno("list chains of", table.to_string(), errno))
-    }
-
-    /// Returns a family's chains for forwarded packets, each with its table. The flag is true if the chain's policy is
-    /// to drop.
-    pub(crate) fn forward_chains(
-        &mut self,
-        family: NetfilterProtoFamily,
-    ) -> Result<Vec<(String, String, bool)>, FirewallError> {
-        let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
-        self.dump(family, request, |chain| {
-            let hook = number(chain.first(CHAIN_HOOK)?.nested(), HOOK_NUMBER)?;
-            let drops = number(chain, CHAIN_POLICY) == Some(NF_DROP);
-            let names = (text(chain, CHAIN_TABLE)?, text(chain, CHAIN_NAME)?, drops);
-            (hook == NF_INET_FORWARD).then_some(names)
-        })
-        .map_err(|errno| FirewallError::errno("list", "chains", errno))
-    }
-
-    /// Returns the rules of a chain in their order: none if there is no such chain.
-    pub(crate) fn rules(&mut self, table: Table, chain: &str) -> Result<Vec<Rule>, FirewallError> {
-        let attributes = vec![RuleAttribute::Table(table.name.to_owned()), RuleAttribute::Chain(chain.to_owned())];
-        let request = NfTablesMessage::GetRule(RuleMessage { attributes });
-        self.dump(table.family, request, |rule| Some(Rule::read(rule)))
-            .map_err(|errno| FirewallError::errno("list rules of", format!("{table} {chain}"), errno))
-    }
-
-    /// Returns the rule with this handle, without reading the others of its chain; `None` if there is none.
-    pub(crate) fn rule(&mut self, table: Table, chain: &str, handle: u64) -> Result<Option<Rule>, FirewallError> {
-        let attributes = vec![
-            RuleAttribute::Table(table.name.to_owned()),
-            RuleAttribute::Chain(chain.to_owned()),
-            RuleAttribute::Handle(handle),
-        ];
-        match self.get(table.family, NfTablesMessage::GetRule(RuleMessage { attributes })) {
-            Ok(reply) => Ok(Some(Rule::read(Attributes(&reply)))),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(FirewallError::errno("read rule of", format!("{table} {chain}"), errno)),
-        }
-    }
-
-    /// Returns the rules of all chains of a table, by chain, in one request: none if there is no such table.
-    pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<Rule>>, FirewallError> {
-        let attributes = vec![RuleAttribute::Table(table.name.to_owned())];
-        let request = NfTablesMessage::GetRule(RuleMessage { attributes });
-        let rules = self
-            .dump(table.family, request, |rule| Some((text(rule, RULE_CHAIN)?, Rule::read(rule))))
-            .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))?;
-        let mut chains: HashMap<String, Vec<Rule>> = HashMap::new();
-        for (chain, rule) in rules {
-            chains.entry(chain).or_default().push(rule);
-        }
-        Ok(chains)
     }
 
     /// Runs `plan`, then makes the changes that it put into the batch. `plan` reads the rule set first. If another
@@ -507,249 +381,5 @@ fn attributes(answer: &[u8]) -> Attributes<'_> {
     Attributes(answer.get(4..).unwrap_or_default())
 }
 
-fn number(object: Attributes<'_>, kind: u16) -> Option<u32> {
-    object.first(kind)?.be32()
-}
-
-fn text(object: Attributes<'_>, kind: u16) -> Option<String> {
-    Some(object.first(kind)?.text_lossy().into_owned())
-}
-
 #[cfg(test)]
-mod tests {
-    use netlink_packet_netfilter::nftables::Verdict;
-    use nix::sched::{CloneFlags, unshare};
-
-    use super::rule::verdict;
-    use super::set::{Entry, Look, Mark, RuleSet};
-    use super::shared::{SharedChain, SharedTable};
-    use super::*;
-
-    const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "t" };
-
-    fn open() -> Nft {
-        Nft::open(Instant::now() + Duration::from_secs(5)).unwrap()
-    }
-
-    /// Makes the table with one rule.
-    fn make(nft: &mut Nft, comment: &[u8]) {
-        nft.change(|_, batch| {
-            batch.add_table(TABLE, None);
-            batch.add_chain(TABLE, "c", None, None);
-            batch.append_rule(TABLE, "c", &[verdict(Verdict::Return)], Some(comment));
-            Ok(())
-        })
-        .unwrap();
-    }
-
-    #[test]
-    fn a_handle_is_not_used_once_the_rules_have_changed() {
-        assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let mut nft = open();
-        make(&mut nft, b"ours");
-        let handle = nft.rules(TABLE, "c").unwrap()[0].handle;
-        let mut plans = 0;
-        nft.change(|nft, batch| {
-            plans += 1;
-            for rule in nft.rules(TABLE, "c")?.iter().filter(|rule| rule.commented(b"ours")) {
-                batch.delete_rule(TABLE, "c", rule.handle);
-            }
-            if plans == 1 {
-                // Between look and change, a foreign rule takes the place and the handle of ours.
-                let mut foreign = open();
-                foreign.change(|_, batch| {
-                    batch.delete_table(TABLE);
-                    Ok(())
-                })?;
-                make(&mut foreign, b"theirs");
-            }
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(plans, 2);
-        let rules = nft.rules(TABLE, "c").unwrap();
-        assert_eq!(rules.len(), 1);
-        assert_eq!(rules[0].handle, handle, "the case that this is about");
-        assert!(rules[0].commented(b"theirs"));
-    }
-
-    #[test]
-    fn errors_name_the_change_that_failed() {
-        assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let mut nft = open();
-        let error = nft.change(|_, batch| {
-            batch.add_table(TABLE, None);
-            batch.add_chain(TABLE, "c", None, None);
-            batch.flush_chain(TABLE, "missing");
-            batch.add_chain(TABLE, "d", None, None);
-            Ok(())
-        });
-        let error = error.unwrap_err();
-        assert_eq!((error.operation, &*error.object), ("flush chain", "inet t missing"));
-        assert_eq!(error.errno, Some(Errno::ENOENT as i32));
-        assert!(nft.table(TABLE).unwrap().is_none(), "all or nothing");
-    }
-
-    /// Returns shared chains of a table, with a rule that leads to the owners' chains.
-    fn shared() -> SharedTable {
-        let chain = |name, has_entries, rules| SharedChain {
-            name,
-            base: None,
-            wrong_kind: None,
-            comment: None,
-            rules,
-            has_entries,
-        };
-        let lead = (shared::Place::Last, vec![rule::to_chain(Verdict::Jump, "ours")]);
-        let chains =
-            vec![chain("ours", true, Vec::new()), chain("theirs", true, Vec::new()), chain("top", false, vec![lead])];
-        SharedTable { table: TABLE, comment: None, chains, kind: "kind-", is_named_for_plugins: true }
-    }
-
-    fn set<'a>(shared: &'a SharedTable, owner: &str, chains: &[&str]) -> RuleSet<'a> {
-        let entry = |chain, target: Option<&&str>| {
-            let verdict = match target {
-                Some(target) => rule::to_chain(Verdict::Jump, target),
-                None => verdict(Verdict::Return),
-            };
-            Entry { chain, rule: vec![verdict] }
-        };
-        RuleSet {
-            owner: Owner {
-                shared,
-                mark: Mark { comment: format!("kind-{owner}").into_bytes(), identifying: None },
-                chains: chains.iter().map(|chain| (*chain).to_owned()).collect(),
-                outer: None,
-            },
-            entries: vec![entry("ours", chains.first()), entry("theirs", None)],
-            contents: chains.iter().map(|_| vec![vec![verdict(Verdict::Return)]]).collect(),
-        }
-    }
-
-    fn private() {
-        assert_eq!(std::env::var("POSTERN_PRIVATE").as_deref(), Ok("1"), "run by cargo, for its runner");
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-    }
-
-    /// A set in several shared chains, with its own chains and without. It is made, compared, listed, found by handles
-    /// and removed.
-    #[test]
-    fn a_set_may_lie_in_any_chains() {
-        private();
-        let mut nft = open();
-        let shared = shared();
-        for (chains, others) in [(&["own"][..], &["other"][..]), (&[], &[])] {
-            let (mine, other) = (set(&shared, "mine", chains), set(&shared, "other", others));
-            let handles = mine.ensure(&mut nft, Look::All, |_| false).unwrap().unwrap();
-            assert_eq!(handles.len(), 2);
-            assert!(mine.check(&mut nft, &[]).unwrap() && !other.check(&mut nft, &[]).unwrap());
-            other.ensure(&mut nft, Look::None, |_| false).unwrap();
-            assert!(mine.check(&mut open(), &handles).unwrap() && other.check(&mut open(), &[]).unwrap());
-            assert_eq!(mine.ensure(&mut nft, Look::All, |_| false).unwrap(), Some(Vec::new()), "all there");
-            assert_eq!(shared.list(&mut nft, |rule| rule.comment.clone()).unwrap().len(), 4);
-            assert!(!shared.is_unused(&mut nft).unwrap());
-            let removed = mine.owner.remove(&mut nft, &handles, |_| true).unwrap();
-            assert_eq!((removed.entries, removed.chains), (2, chains.len()));
-            assert!(!mine.check(&mut nft, &[]).unwrap() && other.check(&mut nft, &[]).unwrap());
-            let gone = shared.retain(&mut nft, |rule| rule.commented(b"kind-other"), |_| Ok(())).unwrap();
-            assert_eq!(gone.len(), 2);
-            assert_eq!(shared.is_unused(&mut nft).unwrap(), others.is_empty(), "a chain that nothing leads to");
-            other.owner.remove(&mut nft, &[], |_| true).unwrap();
-            assert!(shared.is_unused(&mut nft).unwrap());
-            nft.change(|_, batch| {
-                batch.delete_table(TABLE);
-                Ok(())
-            })
-            .unwrap();
-        }
-    }
-
-    /// Makes a chain of 1000 rules, each with its number as comment.
-    fn make_many(nft: &mut Nft) {
-        nft.change(|_, batch| {
-            batch.add_table(TABLE, None);
-            batch.add_chain(TABLE, "c", None, None);
-            for number in 0..1000 {
-                let comment = number.to_string();
-                batch.append_rule(TABLE, "c", &[verdict(Verdict::Return)], Some(comment.as_bytes()));
-            }
-            Ok(())
-        })
-        .unwrap();
-    }
-
-    fn all_of_c() -> NfTablesMessage {
-        let attributes = vec![RuleAttribute::Table(TABLE.name.to_owned()), RuleAttribute::Chain("c".to_owned())];
-        NfTablesMessage::GetRule(RuleMessage { attributes })
-    }
-
-    /// A list is left where enough of it was read. The next question is answered as any.
-    #[test]
-    fn a_list_is_read_as_far_as_needed() {
-        private();
-        let mut nft = open();
-        make_many(&mut nft);
-        let some = |nft: &mut Nft, wanted: &[u8]| {
-            let has = |rules: &[Rule]| rules.iter().any(|rule| rule.commented(wanted));
-            nft.dump_until(TABLE.family, all_of_c(), |rule| Some(Rule::read(rule)), has).unwrap().len()
-        };
-        let first = some(&mut nft, b"0");
-        assert!((1..300).contains(&first), "{first}");
-        assert_eq!(nft.retired.len(), 1);
-        assert_eq!(nft.rules(TABLE, "c").unwrap().len(), 1000);
-        assert_eq!((some(&mut nft, b"none"), nft.retired.len()), (1000, 1));
-        assert!(some(&mut nft, b"0") < 300);
-    }
-
-    /// An answer is remembered while the rules are the same, and no longer.
-    #[test]
-    fn an_answer_is_as_old_as_the_rules() {
-        private();
-        let (mut nft, mut other) = (open(), open());
-        make(&mut nft, b"ours");
-        let count = |nft: &mut Nft| nft.look(|nft| Ok::<_, FirewallError>(nft.rules(TABLE, "c")?.len())).unwrap();
-        assert_eq!((count(&mut nft), nft.memory.answers.len()), (1, 1));
-        // The kernel is not asked again: this answer is not its own.
-        let answer = nft.memory.answers.values_mut().next().unwrap();
-        answer.as_mut().unwrap().clear();
-        assert_eq!(count(&mut nft), 0);
-        // Nor is it where no generation is known.
-        assert_eq!(nft.rules(TABLE, "c").unwrap().len(), 1);
-        other
-            .change(|_, batch| {
-                batch.append_rule(TABLE, "c", &[verdict(Verdict::Return)], Some(b"theirs"));
-                Ok(())
-            })
-            .unwrap();
-        assert_eq!(count(&mut nft), 2, "another program changed the rules");
-        nft.change(|nft, batch| {
-            let rules = nft.rules(TABLE, "c")?;
-            batch.delete_rule(TABLE, "c", rules[0].handle);
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(count(&mut nft), 1, "this connection changed them");
-    }
-
-    /// A refused change does not count as made.
-    #[test]
-    fn a_refused_change_completes_nothing() {
-        private();
-        let mut nft = open();
-        let shared = shared();
-        let mine = set(&shared, "mine", &[]);
-        mine.ensure(&mut nft, Look::All, |_| false).unwrap();
-        let complete = nft.complete.0.first().cloned().unwrap();
-        assert!(nft.is_still_complete(&complete).unwrap());
-        mine.owner.remove(&mut nft, &[], |_| true).unwrap();
-        assert!(!nft.is_still_complete(&complete).unwrap());
-        let refused = nft.change(|nft, batch| {
-            nft.note_complete(complete.clone(), batch);
-            batch.flush_chain(TABLE, "missing");
-            Ok(())
-        });
-        assert!(refused.is_err() && !nft.is_still_complete(&complete).unwrap());
-    }
-}
+mod tests;

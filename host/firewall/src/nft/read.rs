@@ -1,0 +1,153 @@
+//! Tables, chains and rules as the kernel reports them.
+
+use std::collections::HashMap;
+
+use netlink_packet_netfilter::NetfilterProtoFamily;
+use netlink_packet_netfilter::nftables::{
+    ChainAttribute, ChainMessage, GenMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
+};
+use nix::errno::Errno;
+use postern_netlink::{Attributes, Request};
+
+use super::Nft;
+use super::batch::{Table, message};
+use super::rule::Rule;
+use crate::FirewallError;
+
+/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
+/// (linux/netfilter/nf_tables.h).
+const GEN_ID: u16 = 1;
+const TABLE_USE: u16 = 3;
+const TABLE_HANDLE: u16 = 4;
+const CHAIN_TABLE: u16 = 1;
+const CHAIN_NAME: u16 = 3;
+const CHAIN_HOOK: u16 = 4;
+const CHAIN_POLICY: u16 = 5;
+const CHAIN_USE: u16 = 6;
+const CHAIN_TYPE: u16 = 7;
+const RULE_CHAIN: u16 = 2;
+/// `NFTA_HOOK_HOOKNUM`, with the hook and the policy that we look for (linux/netfilter.h).
+const HOOK_NUMBER: u16 = 1;
+const NF_INET_FORWARD: u32 = 2;
+const NF_DROP: u32 = 0;
+
+/// A table as the kernel reported it.
+pub(crate) struct TableState {
+    /// The number of chains, sets, objects and flow tables in it.
+    pub(crate) uses: u32,
+    /// Its number. No other table of this boot has it.
+    pub(crate) handle: Option<u64>,
+}
+
+/// A chain as the kernel reported it.
+pub(crate) struct ChainState {
+    /// "nat", "filter", …; only base chains have a type.
+    pub(crate) kind: Option<String>,
+    /// The number of rules in it, and of rules that lead to it.
+    pub(crate) uses: u32,
+}
+
+impl Nft {
+    /// Returns the rule set's generation. Every change in the namespace increments it, whoever makes the change.
+    pub(crate) fn generation(&mut self) -> Result<u32, FirewallError> {
+        let request = NfTablesMessage::GetGen(GenMessage { attributes: Vec::new() });
+        self.ask(Request::new(&message(NetfilterProtoFamily::Unspec, 0, request), 0))
+            .and_then(|reply| number(Attributes(&reply), GEN_ID).ok_or(Errno::EBADMSG))
+            .map_err(|errno| FirewallError::errno("read", "the nftables generation", errno))
+    }
+
+    /// Returns the table, if it exists.
+    pub(crate) fn table(&mut self, table: Table) -> Result<Option<TableState>, FirewallError> {
+        let attributes = vec![TableAttribute::Name(table.name.to_owned())];
+        match self.get(table.family, NfTablesMessage::GetTable(TableMessage { attributes })) {
+            Ok(reply) => Ok(Some(TableState {
+                uses: number(Attributes(&reply), TABLE_USE).unwrap_or(u32::MAX),
+                handle: Attributes(&reply).first(TABLE_HANDLE).and_then(|handle| handle.be64()),
+            })),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(FirewallError::errno("read table", table.to_string(), errno)),
+        }
+    }
+
+    /// Returns the chain, if it and its table exist.
+    pub(crate) fn chain(&mut self, table: Table, name: &str) -> Result<Option<ChainState>, FirewallError> {
+        let attributes = vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(name.to_owned())];
+        match self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes })) {
+            Ok(reply) => Ok(Some(ChainState {
+                kind: text(Attributes(&reply), CHAIN_TYPE),
+                uses: number(Attributes(&reply), CHAIN_USE).unwrap_or(u32::MAX),
+            })),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(FirewallError::errno("read chain", format!("{table} {name}"), errno)),
+        }
+    }
+
+    /// Returns the names of all chains of a table: none if there is no such table.
+    pub(crate) fn chain_names(&mut self, table: Table) -> Result<Vec<String>, FirewallError> {
+        let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
+        self.dump(table.family, request, |chain| {
+            text(chain, CHAIN_NAME).filter(|_| text(chain, CHAIN_TABLE).as_deref() == Some(table.name))
+        })
+        .map_err(|errno| FirewallError::errno("list chains of", table.to_string(), errno))
+    }
+
+    /// Returns a family's chains for forwarded packets, each with its table. The flag is true if the chain's policy is
+    /// to drop.
+    pub(crate) fn forward_chains(
+        &mut self,
+        family: NetfilterProtoFamily,
+    ) -> Result<Vec<(String, String, bool)>, FirewallError> {
+        let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
+        self.dump(family, request, |chain| {
+            let hook = number(chain.first(CHAIN_HOOK)?.nested(), HOOK_NUMBER)?;
+            let drops = number(chain, CHAIN_POLICY) == Some(NF_DROP);
+            let names = (text(chain, CHAIN_TABLE)?, text(chain, CHAIN_NAME)?, drops);
+            (hook == NF_INET_FORWARD).then_some(names)
+        })
+        .map_err(|errno| FirewallError::errno("list", "chains", errno))
+    }
+
+    /// Returns the rules of a chain in their order: none if there is no such chain.
+    pub(crate) fn rules(&mut self, table: Table, chain: &str) -> Result<Vec<Rule>, FirewallError> {
+        let attributes = vec![RuleAttribute::Table(table.name.to_owned()), RuleAttribute::Chain(chain.to_owned())];
+        let request = NfTablesMessage::GetRule(RuleMessage { attributes });
+        self.dump(table.family, request, |rule| Some(Rule::read(rule)))
+            .map_err(|errno| FirewallError::errno("list rules of", format!("{table} {chain}"), errno))
+    }
+
+    /// Returns the rule with this handle, without reading the others of its chain; `None` if there is none.
+    pub(crate) fn rule(&mut self, table: Table, chain: &str, handle: u64) -> Result<Option<Rule>, FirewallError> {
+        let attributes = vec![
+            RuleAttribute::Table(table.name.to_owned()),
+            RuleAttribute::Chain(chain.to_owned()),
+            RuleAttribute::Handle(handle),
+        ];
+        match self.get(table.family, NfTablesMessage::GetRule(RuleMessage { attributes })) {
+            Ok(reply) => Ok(Some(Rule::read(Attributes(&reply)))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(FirewallError::errno("read rule of", format!("{table} {chain}"), errno)),
+        }
+    }
+
+    /// Returns the rules of all chains of a table, by chain, in one request: none if there is no such table.
+    pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<Rule>>, FirewallError> {
+        let attributes = vec![RuleAttribute::Table(table.name.to_owned())];
+        let request = NfTablesMessage::GetRule(RuleMessage { attributes });
+        let rules = self
+            .dump(table.family, request, |rule| Some((text(rule, RULE_CHAIN)?, Rule::read(rule))))
+            .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))?;
+        let mut chains: HashMap<String, Vec<Rule>> = HashMap::new();
+        for (chain, rule) in rules {
+            chains.entry(chain).or_default().push(rule);
+        }
+        Ok(chains)
+    }
+}
+
+fn number(object: Attributes<'_>, kind: u16) -> Option<u32> {
+    object.first(kind)?.be32()
+}
+
+fn text(object: Attributes<'_>, kind: u16) -> Option<String> {
+    Some(object.first(kind)?.text_lossy().into_owned())
+}
