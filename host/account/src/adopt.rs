@@ -12,28 +12,30 @@
 
 mod cache;
 mod judge;
+mod leftover;
+mod removal;
 
 pub use judge::YOUNG;
+pub use leftover::{Kind, Leftover, Reason};
+pub use removal::remove;
 
 use crate::namespaces::Namespaces;
 use crate::{places, results};
 use cache::Cache;
 use ipnet::IpNet;
-use judge::{Cached, Claim, Facts, Names, Verdict, judge};
+use judge::{Facts, Verdict, judge};
+use leftover::LeftoverObject;
 use nix::errno::Errno;
 use postern_cni::flannel::DATA_DIRECTORY;
 use postern_confine::Direct;
-use postern_firewall::hostport::{self, Protocol};
 use postern_firewall::iptables::{self, ProgramRunner};
-use postern_firewall::{AttachmentKey, FirewallError, Nft, macguard, masquerade};
+use postern_firewall::{AttachmentKey, FirewallError, Nft, hostport, macguard, masquerade};
 use postern_gate::capability::leases::DEFAULT_DIRECTORY;
 use postern_gate::capability::link_settings;
 use postern_gate::effect::{Bandwidth, Effect, Firewall, PortMappings};
 use postern_gate::places::Places;
-use postern_gate::upkeep::{Audit, guard_ids};
 use postern_kernel::{KernelError, Link, Netlink};
 use postern_state::{Backups, Header, Held, Owner, Summary};
-use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -43,292 +45,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// The longest time for one step (a look, or the removal of one kind).
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// The kind of the object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// An address that host-local gave out.
-    Lease,
-    /// A rule of `ipMasq` in nftables.
-    MasqueradeNftables,
-    /// A rule of `ipMasq` in iptables, with its chain.
-    MasqueradeIptables,
-    /// Rules and chains of `macspoofchk`.
-    MacGuard,
-    /// A rule of `portMappings` in nftables.
-    ForwardNftables,
-    /// A chain of `portMappings` in iptables, with the rules that lead to it.
-    ForwardIptables,
-    /// Rules that let an address be forwarded.
-    Forwarding,
-    /// A link of `bandwidth`, which limits what a container sends.
-    Ifb,
-    /// A file of `flannel` or `tuning` about a container.
-    StateFile,
-}
-
-impl Kind {
-    /// Returns its name, for scripts.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Lease => "lease",
-            Self::MasqueradeNftables => "masquerade-nftables",
-            Self::MasqueradeIptables => "masquerade-iptables",
-            Self::MacGuard => "mac-guard",
-            Self::ForwardNftables => "forward-nftables",
-            Self::ForwardIptables => "forward-iptables",
-            Self::Forwarding => "forwarding",
-            Self::Ifb => "ifb",
-            Self::StateFile => "state-file",
-        }
-    }
-}
-
-/// The reason why it is not in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// No live namespace has its address.
-    NoNamespace,
-    /// Its bridge port is gone.
-    NoPort,
-    /// No link of the host is redirected to it.
-    NoRedirect,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoNamespace => "no live namespace has its address",
-            Self::NoPort => "its bridge port is gone",
-            Self::NoRedirect => "no link is redirected to it",
-        })
-    }
-}
-
-/// An object of a native plugin that is not in use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leftover {
-    /// Its kind.
-    pub kind: Kind,
-    /// The reason why it is not in use.
-    pub reason: Reason,
-    object: LeftoverObject,
-}
-
-/// The data for finding it again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum LeftoverObject {
-    Lease {
-        directory: PathBuf,
-        network: String,
-        owner: Owner,
-        lease: Held,
-    },
-    Nftables(masquerade::Seen),
-    Iptables(iptables::Seen),
-    MacGuard {
-        id: String,
-        ports: Vec<String>,
-    },
-    ForwardNftables(hostport::nft::Seen),
-    ForwardIptables(iptables::hostport::Seen),
-    Forwarding(IpAddr),
-    Ifb {
-        index: u32,
-        name: String,
-        sources: Vec<String>,
-    },
-    /// The addresses are those of the container's leases. flannel's file names no interface.
-    StateFile {
-        directory: &'static str,
-        name: String,
-        owner: Owner,
-        addresses: Vec<IpAddr>,
-        changed: SystemTime,
-    },
-}
-
 /// The directories of the native plugins' files about containers, and the end of the files' names.
 const STATE_FILES: [(&str, &str); 2] = [(DATA_DIRECTORY, ""), (link_settings::DEFAULT_DIRECTORY, ".json")];
-
-impl LeftoverObject {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Lease { .. } => Kind::Lease,
-            Self::Nftables(_) => Kind::MasqueradeNftables,
-            Self::Iptables(_) => Kind::MasqueradeIptables,
-            Self::MacGuard { .. } => Kind::MacGuard,
-            Self::ForwardNftables(_) => Kind::ForwardNftables,
-            Self::ForwardIptables(_) => Kind::ForwardIptables,
-            Self::Forwarding(_) => Kind::Forwarding,
-            Self::Ifb { .. } => Kind::Ifb,
-            Self::StateFile { .. } => Kind::StateFile,
-        }
-    }
-
-    /// Returns the names in it. `None` for spoofing protection, whose names don't separate container from interface; for
-    /// rules without a name; for ifbs, whose names are hashes.
-    fn names(&self) -> Option<Names<'_>> {
-        Some(match self {
-            Self::Lease { network, owner: Owner { container_id: container, ifname }, .. } => {
-                let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
-                Names { network: Some(network), container, cut: false, ifname }
-            }
-            Self::StateFile { owner: Owner { container_id: container, ifname }, .. } => {
-                let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
-                Names { network: None, container, cut: false, ifname }
-            }
-            Self::Nftables(seen) => Names {
-                network: Some(&seen.key.network),
-                container: &seen.key.container_id,
-                cut: !seen.whole,
-                ifname: Some(&seen.key.ifname),
-            },
-            Self::Iptables(seen) => Names::of_key(&seen.key),
-            Self::ForwardNftables(seen) => {
-                Names { network: None, container: &seen.container_id, cut: seen.is_cut(), ifname: None }
-            }
-            Self::ForwardIptables(seen) => Names::of_key(seen.key.as_ref()?),
-            Self::MacGuard { .. } | Self::Forwarding(_) | Self::Ifb { .. } => return None,
-        })
-    }
-
-    fn is_of(&self, header: &Header) -> bool {
-        match (self, self.names()) {
-            (Self::MacGuard { id, .. }, _) => guard_ids(header).contains(id),
-            (_, names) => names.is_some_and(|names| names.are_of(header)),
-        }
-    }
-
-    /// True if a record's attachment has one of its addresses. The names of forwards don't always tell the attachment.
-    fn has_recorded_address(&self, recorded: &HashSet<IpAddr>) -> bool {
-        match self {
-            Self::ForwardNftables(seen) => recorded.contains(&seen.target),
-            Self::ForwardIptables(seen) => seen.targets.iter().any(|target| recorded.contains(target)),
-            Self::Forwarding(address) => recorded.contains(address),
-            Self::StateFile { addresses, .. } => addresses.iter().any(|address| recorded.contains(address)),
-            Self::Lease { .. } | Self::Nftables(_) | Self::Iptables(_) | Self::MacGuard { .. } | Self::Ifb { .. } => {
-                false
-            }
-        }
-    }
-
-    fn claim(&self, records: &Recorded, cache: &Cache, now: SystemTime) -> Claim<'_> {
-        let (addresses, ports, age) = match self {
-            Self::Lease { lease, .. } => {
-                // A time in the future is no age.
-                let age = lease.taken().and_then(|taken| now.duration_since(taken).ok()).unwrap_or_default();
-                (vec![lease.address.into()], vec![], Some(age))
-            }
-            Self::Nftables(seen) => (vec![IpNet::from(seen.source)], vec![], None),
-            Self::Iptables(seen) => (vec![seen.source], vec![], None),
-            Self::MacGuard { ports, .. } => (vec![], ports.iter().map(String::as_str).collect(), None),
-            Self::ForwardNftables(seen) => (vec![seen.target.into()], vec![], None),
-            Self::ForwardIptables(seen) => (seen.targets.iter().map(|target| (*target).into()).collect(), vec![], None),
-            Self::Forwarding(address) => (vec![(*address).into()], vec![], None),
-            Self::Ifb { sources, .. } => (vec![], sources.iter().map(String::as_str).collect(), None),
-            Self::StateFile { addresses, changed, .. } => {
-                let age = now.duration_since(*changed).unwrap_or_default();
-                (addresses.iter().map(|address| (*address).into()).collect(), vec![], Some(age))
-            }
-        };
-        Claim {
-            kind: self.kind(),
-            addresses,
-            ports,
-            age,
-            recorded: records.headers.iter().any(|header| self.is_of(header))
-                || self.has_recorded_address(&records.addresses)
-                || matches!(self, Self::Ifb { name, .. } if records.ifbs.contains(name)),
-            cached: self.names().map_or(Cached::Gone, |names| cache.of(&names)),
-        }
-    }
-}
-
-impl fmt::Display for LeftoverObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lease { lease, .. } => write!(f, "lease {}", lease.path.display()),
-            Self::Nftables(seen) => write!(f, "masquerading of {} (nftables)", seen.source),
-            Self::Iptables(seen) => write!(f, "masquerading of {} (iptables)", seen.source),
-            Self::ForwardNftables(hostport::nft::Seen { port: Some((protocol, port)), target, .. }) => {
-                let name =
-                    Protocol::ALL.iter().find(|known| known.number() == *protocol).map_or("?", |known| known.name());
-                write!(f, "forward of {name} port {port} to {target} (nftables)")
-            }
-            Self::ForwardNftables(seen) => write!(f, "masquerading of forwards to {} (nftables)", seen.target),
-            Self::ForwardIptables(seen) => {
-                let targets: Vec<String> = seen.targets.iter().map(ToString::to_string).collect();
-                write!(f, "forwards to {} (iptables, {})", targets.join(", "), seen.chain)
-            }
-            Self::Forwarding(address) => write!(f, "forwarding of {address} (iptables)"),
-            Self::Ifb { name, .. } => write!(f, "ifb {name}"),
-            Self::StateFile { directory, name, .. } => write!(f, "file {directory}/{name}"),
-            Self::MacGuard { id, ports } => write!(f, "spoofing protection {id} of port {}", ports.join(", ")),
-        }
-    }
-}
-
-impl Leftover {
-    /// Returns the network's name, if known.
-    pub fn network(&self) -> Option<&str> {
-        self.object.names().and_then(|names| names.network)
-    }
-
-    /// Returns the container ID, if the complete ID is known.
-    pub fn container(&self) -> Option<&str> {
-        match &self.object {
-            LeftoverObject::MacGuard { .. } => self.split_id().map(|(container, _)| container),
-            object => object.names().filter(|names| !names.cut).map(|names| names.container),
-        }
-    }
-
-    /// Returns the interface in the container, if known.
-    pub fn interface(&self) -> Option<&str> {
-        match &self.object {
-            LeftoverObject::MacGuard { .. } => self.split_id().map(|(_, interface)| interface),
-            object => object.names().and_then(|names| names.ifname),
-        }
-    }
-
-    /// Splits the ID at a hyphen; each part may contain further hyphens.
-    fn split_id(&self) -> Option<(&str, &str)> {
-        let LeftoverObject::MacGuard { id, .. } = &self.object else { return None };
-        id.split_once('-').filter(|(_, interface)| !interface.contains('-'))
-    }
-
-    /// Returns its name at its place: the lease's file, or the comment or ID of its rules, as in
-    /// [`postern_firewall::account::Marked::mark`]; for forwards their address, for an ifb its name.
-    pub fn mark(&self) -> String {
-        match &self.object {
-            LeftoverObject::Lease { lease, .. } => lease.path.display().to_string(),
-            LeftoverObject::Nftables(seen) => seen.mark(),
-            LeftoverObject::Iptables(seen) => seen.mark(),
-            LeftoverObject::MacGuard { id, .. } => id.clone(),
-            LeftoverObject::ForwardNftables(seen) => seen.target.to_string(),
-            LeftoverObject::ForwardIptables(seen) => {
-                seen.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-            }
-            LeftoverObject::Forwarding(address) => address.to_string(),
-            LeftoverObject::Ifb { name, .. } => name.clone(),
-            LeftoverObject::StateFile { directory, name, .. } => format!("{directory}/{name}"),
-        }
-    }
-
-    /// Returns the object in words.
-    pub fn object(&self) -> String {
-        self.object.to_string()
-    }
-
-    /// Returns its attachment, as far as it is known: `network/container/interface`.
-    pub fn attachment(&self) -> String {
-        let container = match (&self.object, self.object.names()) {
-            (_, Some(names)) if names.cut => format!("{}…", names.container),
-            (LeftoverObject::MacGuard { id, .. }, _) if self.split_id().is_none() => return format!("?/{id}"),
-            _ => self.container().unwrap_or("?").to_owned(),
-        };
-        format!("{}/{container}/{}", self.network().unwrap_or("?"), self.interface().unwrap_or("?"))
-    }
-}
 
 /// The result of [`find`].
 #[derive(Clone, Debug, Default)]
@@ -567,110 +285,6 @@ fn rules() -> Result<Vec<LeftoverObject>, FirewallError> {
 
 fn program_runner() -> ProgramRunner<'static> {
     ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None }
-}
-
-/// Removes the leftovers that were found and still are leftovers, each with a line in the audit log. Returns the number
-/// of objects removed, and a text for people for each that could not be removed.
-///
-/// # Errors
-/// As [`find`].
-pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String>), String> {
-    let again = find(scope)?.leftovers;
-    let still: Vec<&Leftover> = found.iter().filter(|leftover| again.contains(leftover)).collect();
-    let host = Netlink::open().map_err(|e| e.to_string())?;
-    // One socket for all: closing it takes milliseconds after a deletion.
-    let mut nft = Nft::open(Instant::now() + WITHIN).map_err(|e| e.to_string())?;
-    let mut removal = Removal { places: scope.places, removed: 0, failed: Vec::new() };
-    let (mut nftables, mut tables) = (Vec::new(), Vec::new());
-    let (mut forwards, mut chains, mut forwarding) = (Vec::new(), Vec::new(), Vec::new());
-    for leftover in &still {
-        match &leftover.object {
-            LeftoverObject::Nftables(seen) => nftables.push((*leftover, seen.clone())),
-            LeftoverObject::Iptables(seen) => tables.push((*leftover, seen.clone())),
-            LeftoverObject::ForwardNftables(seen) => forwards.push((*leftover, seen.clone())),
-            LeftoverObject::ForwardIptables(seen) => chains.push((*leftover, seen.clone())),
-            LeftoverObject::Forwarding(address) => forwarding.push((*leftover, IpNet::from(*address))),
-            LeftoverObject::Lease { .. }
-            | LeftoverObject::MacGuard { .. }
-            | LeftoverObject::Ifb { .. }
-            | LeftoverObject::StateFile { .. } => {}
-        }
-    }
-    // Forwards go before leases: they would reach the next container that gets the address. All of a kind go together,
-    // because each look at the rules reads all of them.
-    removal.together(&forwards, |seen| hostport::nft::remove_seen(&mut nft, seen).map(drop));
-    removal.together(&chains, |seen| iptables::hostport::remove_seen(seen, program_runner()).map(drop));
-    removal.together(&forwarding, |seen| iptables::forward::withdraw(seen, &[], program_runner()).map(drop));
-    for leftover in &still {
-        let start = Instant::now();
-        let outcome = match &leftover.object {
-            LeftoverObject::Lease { directory, network, lease, .. } => remove_lease(scope, directory, network, lease),
-            LeftoverObject::MacGuard { id, .. } => remove_guard(&host, &mut nft, id),
-            LeftoverObject::Ifb { index, .. } => host.delete_link(*index).map_err(|error| error.to_string()),
-            LeftoverObject::StateFile { directory, name, .. } => remove_state_file(directory, name),
-            LeftoverObject::Nftables(_)
-            | LeftoverObject::Iptables(_)
-            | LeftoverObject::ForwardNftables(_)
-            | LeftoverObject::ForwardIptables(_)
-            | LeftoverObject::Forwarding(_) => continue,
-        };
-        removal.note(leftover, &outcome, start.elapsed());
-    }
-    nft.set_deadline(Instant::now() + WITHIN);
-    removal.together(&nftables, |seen| masquerade::nft_remove_seen(&mut nft, seen).map(drop));
-    removal.together(&tables, |seen| iptables::remove_seen(seen, program_runner()).map(drop));
-    Ok((removal.removed, removal.failed))
-}
-
-fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &Held) -> Result<bool, String> {
-    let Some(leases) = places::leases(scope.places, directory, network)? else { return Ok(false) };
-    leases.remove(lease, Instant::now() + WITHIN).map_err(|e| e.to_string())
-}
-
-fn remove_state_file(directory: &str, name: &str) -> Result<bool, String> {
-    let files = Backups::open(Path::new(directory)).map_err(|e| e.to_string())?;
-    files.map_or(Ok(false), |files| files.unlink(name)).map_err(|e| e.to_string())
-}
-
-fn remove_guard(host: &Netlink, nft: &mut Nft, id: &str) -> Result<bool, String> {
-    // An unknown answer counts as "exists".
-    let exists = |port: &str| host.link_by_name(port).map_or(true, |link| link.is_some());
-    nft.set_deadline(Instant::now() + WITHIN);
-    macguard::remove_unused(nft, id, exists).map_err(|e| e.to_string())
-}
-
-/// A removal under way.
-struct Removal<'a> {
-    places: &'a Places,
-    removed: usize,
-    failed: Vec<String>,
-}
-
-impl Removal<'_> {
-    fn together<T: Clone>(&mut self, some: &[(&Leftover, T)], act: impl FnOnce(&[T]) -> Result<(), FirewallError>) {
-        let seen: Vec<T> = some.iter().map(|(_, seen)| seen.clone()).collect();
-        if seen.is_empty() {
-            return;
-        }
-        let start = Instant::now();
-        let outcome = act(&seen).map(|()| true).map_err(|error| error.to_string());
-        for (leftover, _) in some {
-            self.note(leftover, &outcome, start.elapsed());
-        }
-    }
-
-    /// Notes an outcome. `Ok(false)`: the object was gone, or in use again.
-    fn note(&mut self, leftover: &Leftover, outcome: &Result<bool, String>, took: Duration) {
-        match outcome {
-            Ok(false) => return,
-            Ok(true) => self.removed += 1,
-            Err(error) => self.failed.push(format!("{}: {error}", leftover.object())),
-        }
-        let object = json!({"kind": leftover.kind.as_str(), "object": leftover.object()});
-        let outcome = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
-        let mut audit = Audit::new(&self.places.logs, leftover.attachment());
-        audit.note_own("GC", "native.remove", &object, "unused", &outcome, took);
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,299 @@
+//! A leftover: its kind, whose it was, and where it is.
+
+use super::Recorded;
+use super::cache::Cache;
+use super::judge::{Cached, Claim, Names};
+use ipnet::IpNet;
+use postern_firewall::hostport::{self, Protocol};
+use postern_firewall::{iptables, masquerade};
+use postern_gate::upkeep::guard_ids;
+use postern_state::{Header, Held, Owner};
+use std::collections::HashSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// The kind of the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An address that host-local gave out.
+    Lease,
+    /// A rule of `ipMasq` in nftables.
+    MasqueradeNftables,
+    /// A rule of `ipMasq` in iptables, with its chain.
+    MasqueradeIptables,
+    /// Rules and chains of `macspoofchk`.
+    MacGuard,
+    /// A rule of `portMappings` in nftables.
+    ForwardNftables,
+    /// A chain of `portMappings` in iptables, with the rules that lead to it.
+    ForwardIptables,
+    /// Rules that let an address be forwarded.
+    Forwarding,
+    /// A link of `bandwidth`, which limits what a container sends.
+    Ifb,
+    /// A file of `flannel` or `tuning` about a container.
+    StateFile,
+}
+
+impl Kind {
+    /// Returns its name, for scripts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lease => "lease",
+            Self::MasqueradeNftables => "masquerade-nftables",
+            Self::MasqueradeIptables => "masquerade-iptables",
+            Self::MacGuard => "mac-guard",
+            Self::ForwardNftables => "forward-nftables",
+            Self::ForwardIptables => "forward-iptables",
+            Self::Forwarding => "forwarding",
+            Self::Ifb => "ifb",
+            Self::StateFile => "state-file",
+        }
+    }
+}
+
+/// The reason why it is not in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No live namespace has its address.
+    NoNamespace,
+    /// Its bridge port is gone.
+    NoPort,
+    /// No link of the host is redirected to it.
+    NoRedirect,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoNamespace => "no live namespace has its address",
+            Self::NoPort => "its bridge port is gone",
+            Self::NoRedirect => "no link is redirected to it",
+        })
+    }
+}
+
+/// An object of a native plugin that is not in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// Its kind.
+    pub kind: Kind,
+    /// The reason why it is not in use.
+    pub reason: Reason,
+    pub(super) object: LeftoverObject,
+}
+
+/// The data for finding it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LeftoverObject {
+    Lease {
+        directory: PathBuf,
+        network: String,
+        owner: Owner,
+        lease: Held,
+    },
+    Nftables(masquerade::Seen),
+    Iptables(iptables::Seen),
+    MacGuard {
+        id: String,
+        ports: Vec<String>,
+    },
+    ForwardNftables(hostport::nft::Seen),
+    ForwardIptables(iptables::hostport::Seen),
+    Forwarding(IpAddr),
+    Ifb {
+        index: u32,
+        name: String,
+        sources: Vec<String>,
+    },
+    /// The addresses are those of the container's leases. flannel's file names no interface.
+    StateFile {
+        directory: &'static str,
+        name: String,
+        owner: Owner,
+        addresses: Vec<IpAddr>,
+        changed: SystemTime,
+    },
+}
+
+impl LeftoverObject {
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Lease { .. } => Kind::Lease,
+            Self::Nftables(_) => Kind::MasqueradeNftables,
+            Self::Iptables(_) => Kind::MasqueradeIptables,
+            Self::MacGuard { .. } => Kind::MacGuard,
+            Self::ForwardNftables(_) => Kind::ForwardNftables,
+            Self::ForwardIptables(_) => Kind::ForwardIptables,
+            Self::Forwarding(_) => Kind::Forwarding,
+            Self::Ifb { .. } => Kind::Ifb,
+            Self::StateFile { .. } => Kind::StateFile,
+        }
+    }
+
+    /// Returns the names in it. `None` for spoofing protection, whose names don't separate container from interface; for
+    /// rules without a name; for ifbs, whose names are hashes.
+    fn names(&self) -> Option<Names<'_>> {
+        Some(match self {
+            Self::Lease { network, owner: Owner { container_id: container, ifname }, .. } => {
+                let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
+                Names { network: Some(network), container, cut: false, ifname }
+            }
+            Self::StateFile { owner: Owner { container_id: container, ifname }, .. } => {
+                let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
+                Names { network: None, container, cut: false, ifname }
+            }
+            Self::Nftables(seen) => Names {
+                network: Some(&seen.key.network),
+                container: &seen.key.container_id,
+                cut: !seen.whole,
+                ifname: Some(&seen.key.ifname),
+            },
+            Self::Iptables(seen) => Names::of_key(&seen.key),
+            Self::ForwardNftables(seen) => {
+                Names { network: None, container: &seen.container_id, cut: seen.is_cut(), ifname: None }
+            }
+            Self::ForwardIptables(seen) => Names::of_key(seen.key.as_ref()?),
+            Self::MacGuard { .. } | Self::Forwarding(_) | Self::Ifb { .. } => return None,
+        })
+    }
+
+    fn is_of(&self, header: &Header) -> bool {
+        match (self, self.names()) {
+            (Self::MacGuard { id, .. }, _) => guard_ids(header).contains(id),
+            (_, names) => names.is_some_and(|names| names.are_of(header)),
+        }
+    }
+
+    /// True if a record's attachment has one of its addresses. The names of forwards don't always tell the attachment.
+    fn has_recorded_address(&self, recorded: &HashSet<IpAddr>) -> bool {
+        match self {
+            Self::ForwardNftables(seen) => recorded.contains(&seen.target),
+            Self::ForwardIptables(seen) => seen.targets.iter().any(|target| recorded.contains(target)),
+            Self::Forwarding(address) => recorded.contains(address),
+            Self::StateFile { addresses, .. } => addresses.iter().any(|address| recorded.contains(address)),
+            Self::Lease { .. } | Self::Nftables(_) | Self::Iptables(_) | Self::MacGuard { .. } | Self::Ifb { .. } => {
+                false
+            }
+        }
+    }
+
+    pub(super) fn claim(&self, records: &Recorded, cache: &Cache, now: SystemTime) -> Claim<'_> {
+        let (addresses, ports, age) = match self {
+            Self::Lease { lease, .. } => {
+                // A time in the future is no age.
+                let age = lease.taken().and_then(|taken| now.duration_since(taken).ok()).unwrap_or_default();
+                (vec![lease.address.into()], vec![], Some(age))
+            }
+            Self::Nftables(seen) => (vec![IpNet::from(seen.source)], vec![], None),
+            Self::Iptables(seen) => (vec![seen.source], vec![], None),
+            Self::MacGuard { ports, .. } => (vec![], ports.iter().map(String::as_str).collect(), None),
+            Self::ForwardNftables(seen) => (vec![seen.target.into()], vec![], None),
+            Self::ForwardIptables(seen) => (seen.targets.iter().map(|target| (*target).into()).collect(), vec![], None),
+            Self::Forwarding(address) => (vec![(*address).into()], vec![], None),
+            Self::Ifb { sources, .. } => (vec![], sources.iter().map(String::as_str).collect(), None),
+            Self::StateFile { addresses, changed, .. } => {
+                let age = now.duration_since(*changed).unwrap_or_default();
+                (addresses.iter().map(|address| (*address).into()).collect(), vec![], Some(age))
+            }
+        };
+        Claim {
+            kind: self.kind(),
+            addresses,
+            ports,
+            age,
+            recorded: records.headers.iter().any(|header| self.is_of(header))
+                || self.has_recorded_address(&records.addresses)
+                || matches!(self, Self::Ifb { name, .. } if records.ifbs.contains(name)),
+            cached: self.names().map_or(Cached::Gone, |names| cache.of(&names)),
+        }
+    }
+}
+
+impl fmt::Display for LeftoverObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lease { lease, .. } => write!(f, "lease {}", lease.path.display()),
+            Self::Nftables(seen) => write!(f, "masquerading of {} (nftables)", seen.source),
+            Self::Iptables(seen) => write!(f, "masquerading of {} (iptables)", seen.source),
+            Self::ForwardNftables(hostport::nft::Seen { port: Some((protocol, port)), target, .. }) => {
+                let name =
+                    Protocol::ALL.iter().find(|known| known.number() == *protocol).map_or("?", |known| known.name());
+                write!(f, "forward of {name} port {port} to {target} (nftables)")
+            }
+            Self::ForwardNftables(seen) => write!(f, "masquerading of forwards to {} (nftables)", seen.target),
+            Self::ForwardIptables(seen) => {
+                let targets: Vec<String> = seen.targets.iter().map(ToString::to_string).collect();
+                write!(f, "forwards to {} (iptables, {})", targets.join(", "), seen.chain)
+            }
+            Self::Forwarding(address) => write!(f, "forwarding of {address} (iptables)"),
+            Self::Ifb { name, .. } => write!(f, "ifb {name}"),
+            Self::StateFile { directory, name, .. } => write!(f, "file {directory}/{name}"),
+            Self::MacGuard { id, ports } => write!(f, "spoofing protection {id} of port {}", ports.join(", ")),
+        }
+    }
+}
+
+impl Leftover {
+    /// Returns the network's name, if known.
+    pub fn network(&self) -> Option<&str> {
+        self.object.names().and_then(|names| names.network)
+    }
+
+    /// Returns the container ID, if the complete ID is known.
+    pub fn container(&self) -> Option<&str> {
+        match &self.object {
+            LeftoverObject::MacGuard { .. } => self.split_id().map(|(container, _)| container),
+            object => object.names().filter(|names| !names.cut).map(|names| names.container),
+        }
+    }
+
+    /// Returns the interface in the container, if known.
+    pub fn interface(&self) -> Option<&str> {
+        match &self.object {
+            LeftoverObject::MacGuard { .. } => self.split_id().map(|(_, interface)| interface),
+            object => object.names().and_then(|names| names.ifname),
+        }
+    }
+
+    /// Splits the ID at a hyphen; each part may contain further hyphens.
+    fn split_id(&self) -> Option<(&str, &str)> {
+        let LeftoverObject::MacGuard { id, .. } = &self.object else { return None };
+        id.split_once('-').filter(|(_, interface)| !interface.contains('-'))
+    }
+
+    /// Returns its name at its place: the lease's file, or the comment or ID of its rules, as in
+    /// [`postern_firewall::account::Marked::mark`]; for forwards their address, for an ifb its name.
+    pub fn mark(&self) -> String {
+        match &self.object {
+            LeftoverObject::Lease { lease, .. } => lease.path.display().to_string(),
+            LeftoverObject::Nftables(seen) => seen.mark(),
+            LeftoverObject::Iptables(seen) => seen.mark(),
+            LeftoverObject::MacGuard { id, .. } => id.clone(),
+            LeftoverObject::ForwardNftables(seen) => seen.target.to_string(),
+            LeftoverObject::ForwardIptables(seen) => {
+                seen.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            }
+            LeftoverObject::Forwarding(address) => address.to_string(),
+            LeftoverObject::Ifb { name, .. } => name.clone(),
+            LeftoverObject::StateFile { directory, name, .. } => format!("{directory}/{name}"),
+        }
+    }
+
+    /// Returns the object in words.
+    pub fn object(&self) -> String {
+        self.object.to_string()
+    }
+
+    /// Returns its attachment, as far as it is known: `network/container/interface`.
+    pub fn attachment(&self) -> String {
+        let container = match (&self.object, self.object.names()) {
+            (_, Some(names)) if names.cut => format!("{}…", names.container),
+            (LeftoverObject::MacGuard { id, .. }, _) if self.split_id().is_none() => return format!("?/{id}"),
+            _ => self.container().unwrap_or("?").to_owned(),
+        };
+        format!("{}/{container}/{}", self.network().unwrap_or("?"), self.interface().unwrap_or("?"))
+    }
+}
