@@ -145,7 +145,10 @@ impl Store {
                 Ok(Some(loaded)) => leases.push(loaded),
                 Ok(None) => {
                     let path = self.path.join(&name);
-                    postern_gate::say!("postern dhcp: {}: it was never written to disk, and is removed", path.display());
+                    postern_gate::say!(
+                        "postern dhcp: {}: it was never written to disk, and is removed",
+                        path.display()
+                    );
                     let _ = self.dir.unlink(&name);
                 }
                 Err(words) => {
