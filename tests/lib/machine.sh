@@ -50,7 +50,7 @@ machine_run() {
   shift 2
   cp "$init" "$root/init"
   (cd "$root" && find . | busybox cpio -o -H newc -R 0:0 2> /dev/null | gzip -1) > "$work/initrd"
-  timeout --kill-after 5 "${VM_TIMEOUT:-240}" "$tree/tests/vm/machine" -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1024 \
+  timeout --kill-after 5 "${VM_TIMEOUT:-480}" "$tree/tests/vm/machine" -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1024 \
     -nodefaults -no-user-config -display none -no-reboot -serial "file:$work/said" -kernel "$machine/vmlinuz" \
     -initrd "$work/initrd" -append "console=ttyS0 quiet panic=-1 reboot=k mitigations=off $arguments" "$@" < /dev/null || true
   sed 's/\r$//' "$work/said"
