@@ -25,6 +25,8 @@ type Script = Arc<Mutex<Option<Value>>>;
 struct Service {
     script: Script,
     asked: Arc<Mutex<Vec<Value>>>,
+    /// What it says when it is asked for all leases.
+    listed: Arc<Mutex<Vec<Value>>>,
 }
 
 fn lease(address: &str, gateway: &str) -> Value {
@@ -39,12 +41,12 @@ impl Service {
     fn start(node: &Node, answer: Value) -> Result<Self> {
         node.sh("mkdir -p -m 700 /run/cni; rm -f /run/cni/dhcp.sock")?;
         let listener = UnixListener::bind(node.path(SOCKET))?;
-        let own = Self { script: Arc::new(Mutex::new(Some(answer))), asked: Arc::default() };
-        let (script, asked) = (Arc::clone(&own.script), Arc::clone(&own.asked));
+        let own = Self { script: Arc::new(Mutex::new(Some(answer))), asked: Arc::default(), listed: Arc::default() };
+        let (script, asked, listed) = (Arc::clone(&own.script), Arc::clone(&own.asked), Arc::clone(&own.listed));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (script, asked) = (Arc::clone(&script), Arc::clone(&asked));
-                std::thread::spawn(move || serve(stream, &script, &asked));
+                let (script, asked, listed) = (Arc::clone(&script), Arc::clone(&asked), Arc::clone(&listed));
+                std::thread::spawn(move || serve(stream, &script, &asked, &listed));
             }
         });
         Ok(own)
@@ -53,6 +55,12 @@ impl Service {
     fn says(&self, answer: Option<Value>) {
         if let Ok(mut script) = self.script.lock() {
             *script = answer;
+        }
+    }
+
+    fn lists(&self, leases: Vec<Value>) {
+        if let Ok(mut listed) = self.listed.lock() {
+            *listed = leases;
         }
     }
 
@@ -72,7 +80,7 @@ impl Service {
 }
 
 /// One connection. An error is its end.
-fn serve(mut stream: UnixStream, script: &Script, asked: &Mutex<Vec<Value>>) -> Option<()> {
+fn serve(mut stream: UnixStream, script: &Script, asked: &Mutex<Vec<Value>>, listed: &Mutex<Vec<Value>>) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
     while !lines.next()?.ok()?.is_empty() {}
     stream.write_all(b"HTTP/1.0 200 Connected to Postern\r\n\r\n").ok()?;
@@ -80,7 +88,11 @@ fn serve(mut stream: UnixStream, script: &Script, asked: &Mutex<Vec<Value>>) -> 
         let ask: Value = serde_json::from_str(&line.ok()?).ok()?;
         asked.lock().ok()?.push(ask.clone());
         let wants_lease = ask.get("acquire").or(ask.get("check")).is_some();
-        let answer = if wants_lease { script.lock().ok()?.clone() } else { Some(json!("done")) };
+        let answer = match ask.as_str() {
+            Some("leases") => Some(json!({"leases": *listed.lock().ok()?})),
+            _ if wants_lease => script.lock().ok()?.clone(),
+            _ => Some(json!("done")),
+        };
         match answer {
             Some(answer) => stream.write_all(format!("{answer}\n").as_bytes()).ok()?,
             None => std::thread::sleep(Duration::from_secs(60)),
@@ -384,4 +396,55 @@ fn plans_say_what_only_a_server_knows() -> Result<()> {
     let inspect = place.node.sh(&format!("{BIN}/postern inspect dhcp"))?;
     ensure!(flat(&inspect).contains("get an address for this attachment, and keep it alive"), "{inspect}");
     Ok(())
+}
+
+/// What `show`, `doctor` and `validate` say about leases and their service.
+#[test]
+fn people_see_how_leases_stand() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place.node.sh(common::PRIVATE_ETC)?;
+    let list = |ipam: Value| json!({"cniVersion": "1.1.0", "name": "net", "plugins": [{"type": "bridge", "bridge": "br9", "ipam": ipam}]});
+    let file = "/etc/cni/net.d/10-net.conflist";
+    place.node.sh("mkdir -p /etc/cni/net.d")?;
+    std::fs::write(place.node.path(file), list(json!({"type": "dhcp"})).to_string())?;
+    place.call("ADD")?.success()?;
+    let say =
+        |words: &str| -> Result<String> { Ok(flat(&place.node.sh(&format!("{BIN}/postern {words} 2>&1 || true"))?)) };
+    let held = |container: &str, standing: Value| {
+        let lease = lease("10.9.0.42/24", "10.9.0.1").get("lease").cloned();
+        json!({"container_id": container, "network": "net", "ifname": "eth0", "netns": "/run/netns/c1",
+            "standing": standing, "lease": lease, "seconds_left": 3600})
+    };
+    let expect = |verb: &str, words: &str| -> Result<()> {
+        let said = say(verb)?;
+        for part in words.split('…') {
+            ensure!(said.contains(part), "{verb}: not \"{part}\": {said}");
+        }
+        Ok(())
+    };
+    place.service.lists(vec![held("c1", json!("bound"))]);
+    expect("show c1", "10.9.0.42/24, for 1h more, by the service at /run/cni/dhcp.sock")?;
+    let sound = say("doctor")?;
+    ensure!(!sound.contains("DHCP lease of") && !sound.contains("no DHCP service"), "{sound}");
+    // A lease that is lost, and one that no record knows.
+    let lost = json!({"lost": "no server renewed it"});
+    place.service.lists(vec![held("c1", lost.clone()), held("c7", json!("bound")), held("c8", lost)]);
+    expect("show c1", "lost: no server renewed it")?;
+    expect("doctor", "the DHCP lease of 10.9.0.42/24 is lost: no server renewed it")?;
+    expect("doctor", "it keeps a lease of net/c7/eth0, and there is no record of such an attachment")?;
+    expect("doctor", "it keeps a lease of net/c8/eth0 that is lost (no server renewed it)")?;
+    place.service.lists(Vec::new());
+    expect("doctor", "the DHCP service at /run/cni/dhcp.sock has no lease of 10.9.0.42/24")?;
+    // A network whose keys make no sense, and no service.
+    expect(&format!("net validate {file}"), "10-net.conflist")?;
+    std::fs::write(place.node.path(file), list(json!({"type": "dhcp", "daemonSocketPath": 7})).to_string())?;
+    expect(&format!("net validate {file}"), "daemonSocketPath")?;
+    std::fs::write(place.node.path(file), list(json!({"type": "dhcp"})).to_string())?;
+    place.node.sh("rm /run/cni/dhcp.sock")?;
+    expect("show c1", "by the service at /run/cni/dhcp.sock, which is not there")?;
+    expect(
+        "doctor",
+        "no DHCP service answers…every ADD of network \"net\" fails…systemctl enable --now postern-dhcp.socket",
+    )?;
+    place.call("DEL")?.success().map(drop)
 }

@@ -22,19 +22,21 @@ use std::path::PathBuf;
 pub struct Own {
     path: PathBuf,
     identity: Identity,
+    /// The time of its last change, which a later file of the same inode does not have.
+    changed: (i64, i64),
 }
 
 impl Own {
     /// Remembers a file by its inode: another service may have put its own there later.
     pub fn new(path: PathBuf) -> Option<Self> {
         let stat = lstat(&path).ok()?;
-        Some(Self { path, identity: Identity { device: stat.st_dev, inode: stat.st_ino } })
+        let identity = Identity { device: stat.st_dev, inode: stat.st_ino };
+        Some(Self { path, identity, changed: (stat.st_mtime, stat.st_mtime_nsec) })
     }
 
     fn remove(&self) {
-        let still = lstat(&self.path)
-            .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (self.identity.device, self.identity.inode));
-        if still {
+        let now = Self::new(self.path.clone());
+        if now.is_some_and(|now| (now.identity, now.changed) == (self.identity, self.changed)) {
             let _ = unlink(&self.path);
         }
     }
@@ -94,4 +96,29 @@ fn prepare(line: &OwnedFd, own: &[Own]) -> Result<(), String> {
     let _ = prctl::set_name(c"dhcp files");
     let directories = own.iter().filter_map(|own| own.path.parent());
     confine::remover(directories).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A service that was started again has its socket there already, perhaps with the inode of the one before.
+    #[test]
+    fn the_file_of_a_later_service_stays() {
+        let directory = std::env::temp_dir().join(format!("postern-dhcp-leaving-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("file");
+        std::fs::write(&path, "one").unwrap();
+        let own = Own::new(path.clone()).unwrap();
+        for _ in 0..20 {
+            std::fs::remove_file(&path).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::fs::write(&path, "other").unwrap();
+            own.remove();
+            assert!(path.exists());
+        }
+        Own::new(path.clone()).unwrap().remove();
+        assert!(!path.exists());
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 }

@@ -4,6 +4,7 @@ mod attacks;
 mod differential;
 mod handover;
 mod keeping;
+mod kills;
 mod lab;
 mod links;
 mod native;
