@@ -267,6 +267,92 @@ fn leases_that_no_container_may_have() -> Result<()> {
     Ok(())
 }
 
+/// The same of DHCPv6, and what a router says.
+#[test]
+fn ipv6_leases_that_no_container_may_have() -> Result<()> {
+    let place = Place::new(&json!({"ipam": {"families": ["ipv6"]}}))?;
+    place.node.sh("ip address add 2001:db8:7::77/64 dev up0 nodad")?;
+    place.node.add_container("c2")?;
+    let bystander = json!({"cniVersion": "1.1.0", "name": "other", "type": "bridge", "bridge": "br8", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "2001:db8:8::/64"}]]}});
+    let call = Call::new(Path::new(BIN), "bridge", "ADD", bystander.to_string());
+    place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()?;
+    let six = |address: &str, gateway: &str| {
+        let mut lease = lease(address, gateway);
+        merge(&mut lease, &json!({"lease": {"routes": [{"dst": "::/0", "gw": gateway}]}}));
+        lease
+    };
+    for (address, gateway, words) in [
+        ("::1/128", "fe80::1", "offers ::1/128, which the container can't have: it is a loopback address"),
+        ("fe80::7/64", "fe80::1", "link-local"),
+        ("ff02::1/64", "fe80::1", "multicast"),
+        ("2001:db8:9::7/16", "fe80::1", "most of the Internet"),
+        ("2001:db8:7::77/64", "fe80::1", "the node itself has it"),
+        ("2001:db8:8::1/64", "fe80::1", "the node itself has it"),
+        ("2001:db8:8::2/64", "fe80::1", "attachment other/c2/eth0 has it, by its record"),
+        ("2001:db8:9::7/64", "2001:db8:9::1", "a router advertises itself by its link-local address"),
+        ("2001:db8:9::7/64", "10.9.0.1", "it has the other IP version"),
+        ("10.9.0.42/24", "10.9.0.1", "has 1 IPv4 addresses for the attachment, and not 0"),
+    ] {
+        place.service.says(Some(six(address, gateway)));
+        let left = place.left()?;
+        place.service.asked();
+        Refusal::of(&place.call("ADD")?)?.expect(999, words).with_context(|| address.to_owned())?;
+        let asked = place.service.asked();
+        ensure!(asked == ["acquire", "release"], "{address}: {asked:?}");
+        ensure!(place.left()? == left, "{address}: {}", place.left()?);
+    }
+    // A server that gives what it may. It chooses no address of the node here, either.
+    place.service.says(Some(six("2001:db8:9::7/64", "fe80::1")));
+    place.service.asks();
+    place.call("ADD")?.success()?;
+    let asks = place.service.asks();
+    ensure!(asks.iter().any(|(kind, ask)| kind == "acquire" && ask["families"] == json!(["ipv6"])), "{asks:?}");
+    place.call("DEL")?.success()?;
+    let mut config = place.config.clone();
+    merge(&mut config, &json!({"isGateway": true}));
+    Refusal::of(&place.call_with("ADD", "c1", &config)?)?
+        .expect(999, "the gateway of 2001:db8:9::7/64 would be fe80::1…leave isGateway out")?;
+    // A service of an older version knows IPv4 alone.
+    merge(&mut config, &json!({"isGateway": false, "ipam": {"families": ["ipv4", "ipv6"]}}));
+    place.service.says(Some(lease("10.9.0.42/24", "10.9.0.1")));
+    Refusal::of(&place.call_with("ADD", "c1", &config)?)?
+        .expect(999, "has 0 IPv6 addresses for the attachment, and not 1…older version")
+}
+
+/// A native daemon has no DHCPv6. It is not asked for what it would not give.
+#[test]
+fn a_native_daemon_has_no_ipv6() -> Result<()> {
+    let place =
+        Place::new(&json!({"ipam": {"daemonSocketPath": "/run/cni/native.sock", "families": ["ipv4", "ipv6"]}}))?;
+    let listener = UnixListener::bind(place.node.path("/run/cni/native.sock"))?;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let hears = Arc::clone(&hears);
+            std::thread::spawn(move || -> Option<()> {
+                let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
+                let is_go = lines.next()?.ok()?.contains("/_goRPC_");
+                while !lines.next()?.ok()?.is_empty() {}
+                let answer =
+                    if is_go { "HTTP/1.0 200 Connected to Go RPC\n\n" } else { "HTTP/1.0 404 Not Found\r\n\r\n" };
+                stream.write_all(answer.as_bytes()).ok()?;
+                let more = lines.next().and_then(Result::ok);
+                hears.lock().ok()?.extend(more);
+                Some(())
+            });
+        }
+    });
+    for (verb, code) in [("ADD", 999), ("STATUS", 50)] {
+        Refusal::of(&place.call(verb)?)?
+            .expect(code, "is a native daemon, which has no DHCPv6…leave \"ipv6\" out of ipam.families")?;
+    }
+    ensure!(heard.lock().is_ok_and(|heard| heard.is_empty()));
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
+
 /// The server would choose an address and a route of the node.
 #[test]
 fn a_server_chooses_no_address_of_the_node() -> Result<()> {
@@ -393,6 +479,10 @@ fn plans_say_what_only_a_server_knows() -> Result<()> {
         "{plan}"
     );
     ensure!(place.service.asked().is_empty());
+    let list = list.to_string().replace(r#""type":"dhcp""#, r#""type":"dhcp","families":["ipv6"]"#);
+    place.node.sh(&format!("echo '{list}' > /run/net.conflist"))?;
+    let plan = place.node.sh(&format!("{BIN}/postern plan /run/net.conflist 2>&1 || true"))?;
+    ensure!(flat(&plan).contains("2001:db8::2/64") && !plan.contains("192.0.2.2"), "{plan}");
     let inspect = place.node.sh(&format!("{BIN}/postern inspect dhcp"))?;
     ensure!(flat(&inspect).contains("get an address for this attachment, and keep it alive"), "{inspect}");
     Ok(())

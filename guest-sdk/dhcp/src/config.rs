@@ -6,6 +6,8 @@
 //! | `provide` | list of `{option, value, fromArg}`: options to send; the value of the key `fromArg` of `CNI_ARGS` wins |
 //! | `priority` | metric of all routes of the lease |
 //!
+//! `families` is read by [`crate::families`].
+//!
 //! An option is a name of [`NAMES`] or a decimal number. Messages are those of the native daemon where it has one.
 
 use postern_cni::{Error, Fields, Json, quote};

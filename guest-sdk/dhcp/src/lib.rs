@@ -12,6 +12,7 @@ pub mod config;
 mod dispatch;
 #[cfg(feature = "client")]
 mod exchange;
+mod family;
 mod id;
 mod step;
 #[cfg(feature = "client")]
@@ -23,5 +24,6 @@ mod v6;
 
 #[cfg(feature = "client")]
 pub use dispatch::{answer, step};
+pub use family::{Family, families};
 pub use id::{client_id, duid, provided_id};
 pub use step::*;

@@ -177,7 +177,7 @@ impl Default for Kernel {
             ifb_name: None,
             previous_link: None,
             leases: Vec::new(),
-            dhcp: Some(capability::dhcp::example()),
+            dhcp: Some(capability::dhcp::example(true, false)),
             leased: false,
             resolv_conf: None,
             settings: BTreeMap::new(),

@@ -13,5 +13,6 @@ mod kernel;
 mod links;
 mod services;
 
+pub use capability::dhcp::example as dhcp_example;
 pub use kernel::{Kernel, Link, Place};
 pub use services::{Ipam, Lease};

@@ -3,10 +3,11 @@
 //! | key | meaning |
 //! |---|---|
 //! | `ipam.daemonSocketPath` | socket of the service; only the host uses it |
+//! | `ipam.families` | `"ipv4"`, `"ipv6"` or both; the host and the service use it |
 //! | `ipam.request`, `ipam.provide`, `ipam.priority` | read here to refuse wrong ones early; the client in the service's sandbox uses them ([`postern_dhcp::config`]) |
 //! | `CNI_ARGS` | any key, for `provide[].fromArg` |
 //!
-//! * ADD: address, gateway and routes of the lease. DNS and MTU only if they are requested. The MTU becomes that of all
+//! * ADD: address, gateway and routes of the lease, for each family. DNS and MTU only if they are requested. The MTU becomes that of all
 //!   routes: a result of IPAM has no link to which it could belong.
 //! * DEL: gives the lease back. It needs nothing of the configuration, and succeeds without a service.
 //! * CHECK: the service must have the lease, and `prevResult` its addresses.
@@ -14,6 +15,7 @@
 //! * GC: gives back the leases of attachments that the runtime no longer has.
 
 use postern_dhcp::config::Options;
+use postern_dhcp::families;
 use postern_guest::cni::{CniResult, Dns, IpConfig, Route};
 use postern_guest::types::{DhcpLease, ErrorCode, Route as LeasedRoute};
 use postern_guest::{Error, Plugin, Request, attachments, dhcp};
@@ -82,7 +84,9 @@ fn read(request: &Request) -> Result<(), Error> {
         let message = format!("dhcp: ipam.daemonSocketPath {path:?} does not begin with `/`: give an absolute path");
         return Err(Error::config(message));
     }
-    Options::read(&String::from_utf8_lossy(&request.stdin), &request.env.args)?;
+    let configuration = String::from_utf8_lossy(&request.stdin);
+    families(&configuration)?;
+    Options::read(&configuration, &request.env.args)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::drift::{AGAIN, Account};
 use crate::node_state::{DhcpListed, NodeState};
 use ipnet::IpNet;
-use postern_dhcp_channel::{Answer, Ask, Channel, ChannelError, Held, Standing};
+use postern_dhcp_channel::{Answer, Ask, Channel, ChannelError, Family, Held, Standing};
 use postern_gate::effect::Dhcp;
 use postern_state::Header;
 use std::path::Path;
@@ -68,8 +68,8 @@ impl NodeState {
         };
         let socket = &lease.socket;
         let leases = self.dhcp_leases(socket);
-        let held = match leases.as_ref() {
-            Ok(leases) => leases.iter().find(|held| is_of(held, header)),
+        let held: Vec<&Held> = match leases.as_ref() {
+            Ok(leases) => leases.iter().filter(|held| is_of(held, header)).collect(),
             Err(untold) => {
                 let found = match untold {
                     Untold::Absent(_) => {
@@ -85,27 +85,44 @@ impl NodeState {
                 return account.fact(plugin, "DHCP lease", found);
             }
         };
-        account.count(held.is_some());
-        let Some(held) = held else {
+        // An attachment with both families has two leases.
+        let has = |address: &IpNet| held.iter().any(|held| addresses(held).any(|have| have == *address));
+        let missing: Vec<&IpNet> = lease.addresses.iter().filter(|address| !has(address)).collect();
+        account.count(!held.is_empty() && missing.is_empty());
+        if held.is_empty() {
             account.differs(format!("the DHCP service at {socket} has no lease of {given}"), AGAIN, false);
             return account.fact(plugin, "DHCP lease", format!("{given}, unknown to the service at {socket}"));
-        };
-        let found = match &held.standing {
-            Standing::Acquiring => "no server has given it yet".to_owned(),
-            Standing::Remembered => "of an earlier boot".to_owned(),
-            Standing::Lost(why) => {
-                account.differs(format!("the DHCP lease of {given} is lost: {why}"), AGAIN, false);
-                format!("lost: {why}")
-            }
-            Standing::Bound => match held.seconds_left {
-                Some(seconds) => format!("for {} more", humantime::format_duration(Duration::from_secs(seconds))),
-                None => "for ever".to_owned(),
-            },
-        };
-        let now = held.lease.iter().flat_map(|lease| &lease.addresses).map(|leased| leased.address);
-        if let Some(other) = now.into_iter().find(|address| !lease.addresses.contains(address)) {
-            account.differs(format!("the DHCP service has {other} for it, and not {given}"), AGAIN, false);
         }
-        account.fact(plugin, "DHCP lease", format!("{given}, {found}, by the service at {socket}"));
+        for held in &held {
+            let now = addresses(held).map(|address| address.to_string()).collect::<Vec<_>>();
+            let own = if now.is_empty() { given.clone() } else { now.join(", ") };
+            let found = match &held.standing {
+                Standing::Acquiring => "no server has given it yet".to_owned(),
+                Standing::Remembered => "of an earlier boot".to_owned(),
+                Standing::Lost(why) => {
+                    account.differs(format!("the DHCP lease of {own} is lost: {why}"), AGAIN, false);
+                    format!("lost: {why}")
+                }
+                Standing::Bound => match held.seconds_left {
+                    Some(seconds) => format!("for {} more", humantime::format_duration(Duration::from_secs(seconds))),
+                    None => "for ever".to_owned(),
+                },
+            };
+            if let Some(other) = addresses(held).find(|address| !lease.addresses.contains(address)) {
+                account.differs(format!("the DHCP service has {other} for it, and not {given}"), AGAIN, false);
+            }
+            account.fact(plugin, "DHCP lease", format!("{own}, {found}, by the service at {socket}"));
+        }
+        // One that has another address is told of above.
+        let of_family = |held: &Held, address: &IpNet| (held.family == Family::Ipv4) == address.addr().is_ipv4();
+        for address in missing {
+            if !held.iter().any(|held| of_family(held, address)) {
+                account.differs(format!("the DHCP service at {socket} has no lease of {address}"), AGAIN, false);
+            }
+        }
     }
+}
+
+fn addresses(held: &Held) -> impl Iterator<Item = IpNet> {
+    held.lease.iter().flat_map(|lease| &lease.addresses).map(|leased| leased.address)
 }

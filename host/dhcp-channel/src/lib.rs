@@ -18,7 +18,7 @@ pub mod rpc;
 pub use connect::{Channel, ChannelError, DEFAULT_SOCKET};
 pub use line::{LONGEST_ANSWER, LONGEST_ASK};
 pub use message::{Answer, Ask, Attachment, Held, Standing};
-pub use postern_dhcp::{INFINITE, Lease, LeaseAddress, LeaseDns, LeaseRoute};
+pub use postern_dhcp::{Family, INFINITE, Lease, LeaseAddress, LeaseDns, LeaseRoute, families};
 
 /// The CNI error code of a refusal that has no better one, as the native plugin's.
 pub const INTERNAL: u32 = 999;

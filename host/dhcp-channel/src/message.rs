@@ -1,6 +1,6 @@
 //! The messages of `CONNECT /postern/1`.
 
-use postern_dhcp::Lease;
+use postern_dhcp::{Family, Lease};
 use serde::{Deserialize, Serialize};
 
 /// What the gate, or a command of people, asks for.
@@ -37,6 +37,18 @@ pub struct Attachment {
     pub path: String,
     /// The configuration that the plugin got on standard input.
     pub configuration: String,
+    /// The families of addresses; none counts as IPv4 alone. A native client names none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub families: Vec<Family>,
+}
+
+impl Attachment {
+    /// Returns the families of addresses that are wanted, each once.
+    pub fn wanted(&self) -> Vec<Family> {
+        let is_wanted =
+            |family: &Family| self.families.contains(family) || self.families.is_empty() && *family == Family::Ipv4;
+        Family::ALL.into_iter().filter(is_wanted).collect()
+    }
 }
 
 /// What the service answers.
@@ -71,6 +83,9 @@ pub struct Held {
     pub ifname: String,
     /// The path of the network namespace.
     pub netns: String,
+    /// The family of its address. An attachment with two families has two leases.
+    #[serde(default)]
+    pub family: Family,
     /// How it stands.
     pub standing: Standing,
     /// The lease; none while it is being acquired.

@@ -132,6 +132,7 @@ impl Server {
             args: word("Args")?,
             path: word("Path")?,
             configuration,
+            families: Vec::new(),
         };
         Ok(Some(Call { header, attachment }))
     }
@@ -270,6 +271,7 @@ mod tests {
             path: "/opt/cni/bin".to_owned(),
             configuration: r#"{"name":"n"}"#.to_owned(),
             network: String::new(),
+            families: Vec::new(),
         }
     }
 

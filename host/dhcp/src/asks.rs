@@ -7,10 +7,11 @@ use crate::namespace::{Identity, identity};
 use crate::opener::NotOpened;
 use crate::service::Service;
 use crate::store::name;
-use postern_dhcp::Event;
+use postern_dhcp::{Event, Family, Lease, State};
 use postern_dhcp_channel::{Answer, Ask, Attachment, INTERNAL};
 use postern_kernel::{Link, Netlink};
 use postern_types::IpvlanMode;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 /// CNI's "try again later".
@@ -34,8 +35,21 @@ const MOST: usize = 16 << 10;
 /// The time for a link to become able to send, in milliseconds. After it, packets are sent all the same.
 const SETTLES_WITHIN_MS: u64 = 2000;
 
+/// The time, beside that, for the kernel to make sure that no other station has the link's own IPv6 address: a pause of up
+/// to a second, and a second of waiting (RFC 4862, 5.4.2).
+const DAD_WITHIN_MS: u64 = 4000;
+
 /// The time between two looks at it.
 pub const LOOK_MS: u64 = 20;
+
+/// What an attachment had before a lease.
+#[derive(Debug, Default)]
+struct Before {
+    /// The address, which is asked for first.
+    address: Option<IpAddr>,
+    /// The client's state.
+    state: Option<State>,
+}
 
 impl Service {
     /// Answers a question; `None` if the answer comes later.
@@ -48,58 +62,131 @@ impl Service {
                 let now = clock::since_boot();
                 Some(Answer::Leases(self.leases.values().map(|entry| entry.held(now)).collect()))
             }
-            Ask::Acquire(attachment) => self.acquire(id, attachment, namespace).err(),
+            Ask::Acquire(attachment) => self.acquire(id, &attachment, namespace).err(),
             Ask::Check(attachment) => Some(self.check(&attachment, namespace)),
             Ask::Release(attachment) => self.release(id, &attachment, namespace),
         }
     }
 
-    fn acquire(&mut self, id: Id, attachment: Attachment, given: Option<OwnedFd>) -> Result<(), Answer> {
-        checked(&attachment)?;
+    fn acquire(&mut self, id: Id, attachment: &Attachment, given: Option<OwnedFd>) -> Result<(), Answer> {
+        checked(attachment)?;
         self.look_at_some();
-        let key = name(&attachment);
-        let (namespace, identity) = self.namespace_of(&attachment, given)?;
-        let link = self.link(&attachment, &namespace)?;
-        carries_broadcasts(&attachment, &link)?;
-        let mut previous = None;
-        if let Some(entry) = self.leases.get(&key) {
-            let is_same = entry.namespace == identity;
-            if !is_same && entry.is_live() && self.find_namespace(entry).is_ok() {
-                return Err(other_namespace(entry));
+        let (namespace, identity) = self.namespace_of(attachment, given)?;
+        let link = self.link(attachment, &namespace)?;
+        carries_broadcasts(attachment, &link)?;
+        let wanted = attachment.wanted();
+        let mut starts = Vec::new();
+        for family in &wanted {
+            if let Some(before) = self.standing(attachment, *family, identity, &link)? {
+                starts.push((*family, before));
             }
-            match entry.phase {
-                Phase::Bound if is_same && (entry.index, Some(entry.mac)) == (link.index, link.mac) => {
-                    let lease = entry.lease.clone().map(Answer::Lease);
-                    return Err(lease.unwrap_or(Answer::Done));
-                }
-                Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_) | Phase::Releasing if is_same => {
-                    let words = format!("the DHCP lease of {} is being acquired or released", subject(&attachment));
-                    return Err(refused(AGAIN, words, "try again when that has ended"));
-                }
-                Phase::Bound | Phase::Remembered => previous = entry.address(),
-                _ => {}
-            }
-        } else if self.leases.len() >= MOST {
+        }
+        if self.leases.len() + starts.len() > MOST {
             return Err(refused(INTERNAL, format!("the service keeps {MOST} leases, and takes no more"), ""));
         }
+        // A family that the network no longer names.
+        for family in Family::ALL.into_iter().filter(|family| !wanted.contains(family)) {
+            let key = name(attachment, family);
+            match self.leases.get(&key) {
+                Some(entry) if entry.namespace != identity => {}
+                Some(entry) if entry.is_live() => self.abandon(&key),
+                _ => self.finish(&key),
+            }
+        }
+        // Those that are there are a part of the answer.
+        let starts_anew = |family: &Family| starts.iter().any(|(start, _)| start == family);
+        for family in wanted.iter().filter(|family| !starts_anew(family)) {
+            if let Some(entry) = self.leases.get_mut(&name(attachment, *family)) {
+                entry.acquirer = Some(id);
+            }
+        }
+        for (family, before) in starts {
+            if let Err(answer) = self.start(id, attachment, family, identity, &namespace, &link, before) {
+                self.abandon_for(id);
+                return Err(answer);
+            }
+        }
+        // An attachment that has all its leases keeps them.
+        self.answer_acquirer(id);
+        Ok(())
+    }
+
+    /// Returns what a new lease of an attachment and family begins with; `None` if there is one to be kept.
+    fn standing(
+        &self,
+        attachment: &Attachment,
+        family: Family,
+        identity: Identity,
+        link: &Link,
+    ) -> Result<Option<Before>, Answer> {
+        let Some(entry) = self.leases.get(&name(attachment, family)) else { return Ok(Some(Before::default())) };
+        let is_same = entry.namespace == identity;
+        if !is_same && entry.is_live() && self.find_namespace(entry).is_ok() {
+            return Err(other_namespace(entry));
+        }
+        let is_changing = match entry.phase {
+            Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_) | Phase::Releasing => true,
+            // Its other family is still being acquired, for somebody else.
+            Phase::Bound => entry.acquirer.is_some(),
+            Phase::Lost(_) | Phase::Remembered => false,
+        };
+        if is_same && is_changing {
+            let words = format!("the DHCP lease of {} is being acquired or released", subject(attachment));
+            return Err(refused(AGAIN, words, "try again when that has ended"));
+        }
+        match entry.phase {
+            Phase::Bound if is_same && (entry.index, Some(entry.mac)) == (link.index, link.mac) => Ok(None),
+            Phase::Bound | Phase::Remembered => {
+                Ok(Some(Before { address: entry.address(), state: entry.state.clone() }))
+            }
+            _ => Ok(Some(Before::default())),
+        }
+    }
+
+    /// Begins to acquire one lease.
+    #[expect(clippy::too_many_arguments, reason = "what is known of the attachment by now")]
+    fn start(
+        &mut self,
+        id: Id,
+        attachment: &Attachment,
+        family: Family,
+        identity: Identity,
+        namespace: &OwnedFd,
+        link: &Link,
+        before: Before,
+    ) -> Result<(), Answer> {
         let mac = link.mac.ok_or_else(|| {
             let words =
                 format!("link \"{}\" has no hardware address of six bytes, and DHCP needs one", attachment.ifname);
             refused(CONFIGURATION, words, "")
         })?;
         let now = clock::since_boot();
-        let phase = Phase::Settling { until: now.saturating_add(SETTLES_WITHIN_MS), next: now };
-        let mut entry = Entry::new(attachment, identity, link.index, mac, phase);
+        let within = match family {
+            Family::Ipv4 => SETTLES_WITHIN_MS,
+            Family::Ipv6 => SETTLES_WITHIN_MS + DAD_WITHIN_MS,
+        };
+        let phase = Phase::Settling { until: now.saturating_add(within), next: now };
+        let mut entry = Entry::new(attachment.clone(), family, identity, link.index, mac, phase);
         // Links of one parent share its hardware address, so an answer must be for all of them.
         entry.broadcast = self.options.broadcast || link.kind == "ipvlan";
         entry.acquirer = Some(id);
+        let previous = match (family, before.address) {
+            (Family::Ipv4, Some(IpAddr::V4(address))) => Some(address),
+            // The client of DHCPv6 finds it in its state.
+            (Family::Ipv6, Some(_)) => {
+                entry.state = before.state;
+                None
+            }
+            _ => None,
+        };
+        let key = entry.key();
         if let Some(before) = self.leases.remove(&key) {
             // The client's time never goes back.
             entry.offset = before.offset;
             self.forget(&before);
-            self.tell_all(&before, &Answer::Done);
+            self.tell_releasers(&before);
         }
-        if let Err(words) = self.open_for(&mut entry, &namespace) {
+        if let Err(words) = self.open_for(&mut entry, namespace) {
             return Err(refused(INTERNAL, words, ""));
         }
         entry.events.push_back(Event::Start { previous });
@@ -107,49 +194,117 @@ impl Service {
         Ok(())
     }
 
-    fn check(&mut self, attachment: &Attachment, given: Option<OwnedFd>) -> Answer {
-        let Some(entry) = self.leases.get(&name(attachment)) else {
-            let words = format!("the DHCP service keeps no lease for {}", subject(attachment));
-            return refused(UNKNOWN, words, "a new container gets one with ADD");
-        };
-        if let Ok(Some(other)) = self.differs(entry, attachment, given) {
-            return other;
+    /// Answers who waits for leases, once all of them are there. Nobody has a lease that nobody was told of.
+    pub fn answer_acquirer(&mut self, id: Id) {
+        let own = || self.leases.values().filter(|entry| entry.acquirer == Some(id));
+        if own().any(|entry| !matches!(entry.phase, Phase::Bound)) {
+            return;
         }
-        match &entry.phase {
-            Phase::Lost(reason) => {
-                let words = format!("the DHCP lease of {} is lost: {reason}", subject(attachment));
-                refused(INTERNAL, words, "the link was set down; start the container again")
-            }
-            Phase::Bound => match self.look_at(entry) {
-                Ok(true) => entry.lease.clone().map_or(Answer::Done, Answer::Lease),
-                Ok(false) => {
-                    let words =
-                        format!("link \"{}\" of the DHCP lease of {} is down", attachment.ifname, subject(attachment));
-                    refused(INTERNAL, words, "")
-                }
-                Err(words) => refused(INTERNAL, words, ""),
-            },
-            _ => refused(AGAIN, format!("the DHCP lease of {} is not there yet", subject(attachment)), ""),
+        // IPv4 first, as the network may have it in either order.
+        let mut parts: Vec<&Entry> = own().collect();
+        parts.sort_by_key(|entry| entry.family);
+        let leases = parts.into_iter().filter_map(|entry| entry.lease.clone());
+        let Some(lease) = leases.reduce(Lease::joined_with) else { return };
+        if !self.tell(id, &Answer::Lease(lease)) {
+            return self.abandon_for(id);
+        }
+        for entry in self.leases.values_mut().filter(|entry| entry.acquirer == Some(id)) {
+            entry.acquirer = None;
         }
     }
 
-    fn release(&mut self, id: Id, attachment: &Attachment, given: Option<OwnedFd>) -> Option<Answer> {
-        let key = name(attachment);
-        let Some(entry) = self.leases.get(&key) else { return Some(Answer::Done) };
-        // By the record alone there may be no namespace to compare: the three names count then.
+    /// Gives back all leases that were acquired for somebody who will not have them.
+    pub fn abandon_for(&mut self, id: Id) {
+        let waiting = self.leases.iter().filter(|(_, entry)| entry.acquirer == Some(id));
+        let waiting: Vec<String> = waiting.map(|(key, _)| key.clone()).collect();
+        for key in waiting {
+            if let Some(entry) = self.leases.get_mut(&key) {
+                entry.acquirer = None;
+            }
+            self.abandon(&key);
+        }
+    }
+
+    /// True if the attachment has a lease of its other family.
+    pub fn has_other_lease(&self, entry: &Entry) -> bool {
+        let others = Family::ALL.into_iter().filter(|family| *family != entry.family);
+        let mut found = others.filter_map(|family| self.leases.get(&name(&entry.attachment, family)));
+        found.any(Entry::is_live)
+    }
+
+    fn check(&self, attachment: &Attachment, given: Option<OwnedFd>) -> Answer {
+        let mut joined: Option<Lease> = None;
+        let given = given.as_ref();
+        for family in attachment.wanted() {
+            let lease = match self.check_one(attachment, family, given) {
+                Ok(lease) => lease,
+                Err(answer) => return answer,
+            };
+            joined = Some(match joined {
+                Some(other) => other.joined_with(lease),
+                None => lease,
+            });
+        }
+        joined.map_or(Answer::Done, Answer::Lease)
+    }
+
+    fn check_one(&self, attachment: &Attachment, family: Family, given: Option<&OwnedFd>) -> Result<Lease, Answer> {
+        let Some(entry) = self.leases.get(&name(attachment, family)) else {
+            let family = family.name();
+            let words = format!("the DHCP service keeps no lease for {} ({family})", subject(attachment));
+            return Err(refused(UNKNOWN, words, "a new container gets one with ADD"));
+        };
         if let Ok(Some(other)) = self.differs(entry, attachment, given) {
-            return Some(other);
+            return Err(other);
         }
-        if !entry.is_live() {
-            self.finish(&key);
-            return Some(Answer::Done);
+        let protocol = entry.protocol();
+        match &entry.phase {
+            Phase::Lost(reason) => {
+                let words = format!("the {protocol} lease of {} is lost: {reason}", subject(attachment));
+                let what = if self.has_other_lease(entry) {
+                    "the address was taken from the link; start the container again"
+                } else {
+                    "the link was set down; start the container again"
+                };
+                Err(refused(INTERNAL, words, what))
+            }
+            Phase::Bound => match self.look_at(entry) {
+                Ok(true) => Ok(entry.lease.clone().unwrap_or_default()),
+                Ok(false) => {
+                    let (ifname, subject) = (&attachment.ifname, subject(attachment));
+                    let words = format!("link \"{ifname}\" of the {protocol} lease of {subject} is down");
+                    Err(refused(INTERNAL, words, ""))
+                }
+                Err(words) => Err(refused(INTERNAL, words, "")),
+            },
+            _ => Err(refused(AGAIN, format!("the {protocol} lease of {} is not there yet", subject(attachment)), "")),
         }
-        if let Some(entry) = self.leases.get_mut(&key) {
-            entry.releasers.push(id);
+    }
+
+    /// Gives all leases of an attachment back, whatever the network names by now.
+    fn release(&mut self, id: Id, attachment: &Attachment, given: Option<OwnedFd>) -> Option<Answer> {
+        let mut held = Vec::new();
+        for key in Family::ALL.map(|family| name(attachment, family)) {
+            let Some(entry) = self.leases.get(&key) else { continue };
+            // By the record alone there may be no namespace to compare: the three names count then.
+            if let Ok(Some(other)) = self.differs(entry, attachment, given.as_ref()) {
+                return Some(other);
+            }
+            held.push((key, entry.is_live()));
         }
-        // It may end at once, and the answer is given then.
-        self.abandon(&key);
-        None
+        // All are noted first: the first end is not the answer for all.
+        let mut is_awaited = false;
+        for (key, _) in held.iter().filter(|(_, is_live)| *is_live) {
+            if let Some(entry) = self.leases.get_mut(key) {
+                entry.releasers.push(id);
+                is_awaited = true;
+            }
+        }
+        for (key, is_live) in &held {
+            // A live one may end at once, and the answer is given then.
+            if *is_live { self.abandon(key) } else { self.finish(key) }
+        }
+        (!is_awaited).then_some(Answer::Done)
     }
 
     /// Gives a lease back, or stops acquiring it.
@@ -178,15 +333,24 @@ impl Service {
 
     /// Ends a lease: nothing is left of it, and all who wait are told.
     pub fn finish(&mut self, key: &str) {
-        if let Some(entry) = self.leases.remove(key) {
-            self.forget(&entry);
-            self.tell_all(&entry, &Answer::Done);
+        let Some(entry) = self.leases.remove(key) else { return };
+        self.forget(&entry);
+        if let Some(id) = entry.acquirer {
+            // It was there, and the lease of the other family was still waited for.
+            let words = format!("the DHCP lease of {} ended while it was being acquired", subject(&entry.attachment));
+            self.tell(id, &refused(AGAIN, words, ""));
+            self.abandon_for(id);
         }
+        self.tell_releasers(&entry);
     }
 
-    fn tell_all(&mut self, entry: &Entry, answer: &Answer) {
-        for id in &entry.releasers {
-            self.tell(*id, answer);
+    /// Tells who waits for the end of a lease that has ended, unless they wait for another one too.
+    pub fn tell_releasers(&mut self, ended: &Entry) {
+        for id in &ended.releasers {
+            let waits = self.leases.values().any(|entry| entry.releasers.contains(id));
+            if !waits {
+                self.tell(*id, &Answer::Done);
+            }
         }
     }
 
@@ -218,10 +382,10 @@ impl Service {
         &self,
         entry: &Entry,
         attachment: &Attachment,
-        given: Option<OwnedFd>,
+        given: Option<&OwnedFd>,
     ) -> Result<Option<Answer>, NotOpened> {
         let asked = match given {
-            Some(given) => identity(&given).map_err(|errno| NotOpened::Refused(errno.to_string()))?,
+            Some(given) => identity(given).map_err(|errno| NotOpened::Refused(errno.to_string()))?,
             None => self.open_path(&attachment.netns)?.1,
         };
         let is_other = asked != entry.namespace && self.find_namespace(entry).is_ok();

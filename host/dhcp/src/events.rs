@@ -1,22 +1,14 @@
-//! What happens to leases: frames, timers, and the steps of the client.
+//! What happens to leases: timers, and the steps of the client.
 
 use crate::asks::{LOOK_MS, refused, subject};
 use crate::clock;
-use crate::frame::{self, ALL, Ends, Mac, Received};
-use crate::lease::{Entry, Open, Phase, Probe, Running, WAITING, address};
+use crate::lease::{Entry, Open, Phase, Running, address};
 use crate::opener::NotOpened;
-use crate::packet::PacketSocket;
-use crate::payload::{self, Client};
 use crate::service::Service;
-use postern_dhcp::{Event, INFINITE, Input, Lease, Outcome, Output, Payload, To};
-use postern_dhcp_channel::{Answer, INTERNAL};
+use postern_dhcp::{Event, Family, INFINITE, Input, Lease, Outcome, Output};
+use postern_dhcp_channel::INTERNAL;
 use postern_kernel::{KernelError, Netlink};
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::OwnedFd;
-
-/// The time that sockets stay open for an answer to a lease that is bound, in milliseconds.
-const LISTEN_MS: u64 = 10_000;
 
 /// The least time until a step, while a lease is acquired and when it is bound. A server's times may be zero.
 const LEAST_MS: u64 = 50;
@@ -24,13 +16,6 @@ const LEAST_BOUND_MS: u64 = 1000;
 
 /// The time after which a step is tried again that failed.
 const AGAIN_MS: u64 = 10_000;
-
-/// The questions who has an address, and the time for each to be answered.
-const PROBES: u32 = 2;
-const PROBE_MS: u64 = 200;
-
-/// The frames that are read at once from one socket. Others have their turn then.
-const FRAMES: usize = 32;
 
 impl Service {
     /// Starts steps, as many as there are free processes for them.
@@ -54,6 +39,10 @@ impl Service {
             let Some(event) = entry.events.pop_front() else { continue };
             let sender = if matches!(event, Event::Packet { .. }) { entry.senders.pop_front() } else { None };
             entry.running = Some(Running { sender, is_timer: matches!(event, Event::Timer) });
+            let asks_routers = matches!(event, Event::Start { .. } | Event::Timer);
+            if entry.family == Family::Ipv6 && asks_routers && matches!(entry.phase, Phase::Acquiring) {
+                entry.ask_routers(now);
+            }
             let input = Input {
                 client: entry.client(self.options.timeouts),
                 state: entry.state.clone(),
@@ -123,8 +112,11 @@ impl Service {
             }
             Outcome::Bound { lease, probe } if is_acquiring => {
                 entry.hop = running.sender.or(entry.hop);
-                match address(&lease) {
-                    None => self.fail_to_acquire(key, "the client found a lease without an IPv4 address"),
+                match address(&lease, entry.family) {
+                    None => {
+                        let words = format!("the client found a lease without an {} address", entry.family.name());
+                        self.fail_to_acquire(key, &words);
+                    }
                     Some(address) if probe => self.probe(key, lease, address),
                     Some(_) => self.bind(key, lease),
                 }
@@ -166,64 +158,29 @@ impl Service {
         }
     }
 
-    fn fail_to_acquire(&mut self, key: &str, reason: &str) {
+    /// Ends a lease that can't be had. Its other family's is of no use to who waits, and is given back.
+    pub fn fail_to_acquire(&mut self, key: &str, reason: &str) {
         let Some(entry) = self.leases.remove(key) else { return };
         self.forget(&entry);
-        let words = format!("no DHCP lease for {}: {reason}", subject(&entry.attachment));
+        let protocol = entry.protocol();
+        let words = format!("no {protocol} lease for {}: {reason}", subject(&entry.attachment));
         if let Some(id) = entry.acquirer {
             self.tell(id, &refused(INTERNAL, words, ""));
+            self.abandon_for(id);
         }
-        for id in &entry.releasers {
-            self.tell(*id, &Answer::Done);
-        }
-    }
-
-    /// Asks the link who has the address.
-    fn probe(&mut self, key: &str, lease: Lease, address: Ipv4Addr) {
-        let Some(entry) = self.leases.get(key) else { return };
-        let socket = self.open_namespace(entry).map_err(|error| format!("{error:?}")).and_then(|namespace| {
-            let opened = self.home.visit(&namespace, || PacketSocket::arp(entry.index));
-            opened.and_then(|opened| opened).map_err(|errno| errno.to_string())
-        });
-        let now = clock::since_boot();
-        match socket {
-            Ok(socket) => {
-                let Some(entry) = self.leases.get_mut(key) else { return };
-                entry.phase = Phase::Probing(Probe { lease, address, socket, left: PROBES, next: now });
-                self.ask_link(key);
-            }
-            Err(words) => self.fail_to_acquire(key, &format!("its link can't be asked who has {address}: {words}")),
-        }
-    }
-
-    /// Asks once more who has the address, or takes the lease.
-    fn ask_link(&mut self, key: &str) {
-        let now = clock::since_boot();
-        let Some(entry) = self.leases.get_mut(key) else { return };
-        let mac = entry.mac;
-        let Phase::Probing(probe) = &mut entry.phase else { return };
-        if probe.left > 0 {
-            probe.left -= 1;
-            probe.next = now.saturating_add(PROBE_MS);
-            // A probe that is lost is as one that nobody answers.
-            let _ = probe.socket.send(&frame::arp_probe(mac, probe.address));
-        } else {
-            let lease = probe.lease.clone();
-            self.bind(key, lease);
-        }
+        self.tell_releasers(&entry);
     }
 
     /// A server has given the lease, and nobody else has its address.
-    fn bind(&mut self, key: &str, lease: Lease) {
+    pub fn bind(&mut self, key: &str, lease: Lease) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         entry.phase = Phase::Bound;
-        self.hold(key, lease.clone());
-        let Some(entry) = self.leases.get_mut(key) else { return };
-        let acquirer = entry.acquirer.take();
+        let acquirer = entry.acquirer;
+        self.hold(key, lease);
         self.note_lease(key, "dhcp.bound");
-        let is_told = acquirer.is_some_and(|id| self.tell(id, &Answer::Lease(lease)));
-        if !is_told {
-            self.abandon(key);
+        match acquirer {
+            Some(id) => self.answer_acquirer(id),
+            None => self.abandon(key),
         }
     }
 
@@ -249,180 +206,47 @@ impl Service {
         }
     }
 
-    /// The address may no longer be used: the link is set down, as the native daemon does.
+    /// The address may no longer be used: the link is set down, as the native daemon does. Where the other family has a
+    /// lease, the link stays up for that, and only the address is taken from it.
     fn lose(&mut self, key: &str, reason: &str) {
         let Some(entry) = self.leases.get_mut(key) else { return };
+        if entry.acquirer.is_some() {
+            // Who asked for both families has no answer yet.
+            return self.fail_to_acquire(key, reason);
+        }
         entry.wake_at = None;
         entry.open = None;
         entry.events.clear();
         entry.senders.clear();
         entry.phase = Phase::Lost(reason.to_owned());
-        postern_gate::say!("postern dhcp: {}: the lease is lost: {reason}", subject(&entry.attachment));
+        let protocol = entry.protocol();
+        postern_gate::say!("postern dhcp: {}: the {protocol} lease is lost: {reason}", subject(&entry.attachment));
         let Some(entry) = self.leases.get(key) else { return };
-        let down = match self.open_namespace(entry) {
+        let is_shared = self.has_other_lease(entry);
+        let done = match self.open_namespace(entry) {
             Ok(namespace) => {
                 let visited = self.home.visit(&namespace, || -> Result<(), KernelError> {
                     let netlink = Netlink::open()?;
                     let link = netlink.link_by_index(entry.index)?;
                     // Another link may have the number by now.
-                    if link.is_some_and(|link| link.mac == Some(entry.mac)) {
-                        netlink.set_down(entry.index)
-                    } else {
-                        Ok(())
+                    if link.is_none_or(|link| link.mac != Some(entry.mac)) {
+                        return Ok(());
                     }
+                    if is_shared { entry.take_addresses(&netlink) } else { netlink.set_down(entry.index) }
                 });
-                visited.map_err(|errno| errno.to_string()).and_then(|down| down.map_err(|error| error.to_string()))
+                visited.map_err(|errno| errno.to_string()).and_then(|done| done.map_err(|error| error.to_string()))
             }
             Err(NotOpened::Gone) => return self.finish(key),
             Err(NotOpened::Refused(words)) => Err(words),
         };
-        self.note(entry, "dhcp.link-down", &serde_json::json!({"reason": reason, "lease": entry.lease}), &down);
+        let operation = if is_shared { "dhcp.address-gone" } else { "dhcp.link-down" };
+        self.note(entry, operation, &serde_json::json!({"reason": reason, "lease": entry.lease}), &done);
         self.keep(key);
     }
 
     fn note_lease(&self, key: &str, operation: &str) {
         if let Some(entry) = self.leases.get(key) {
             self.note(entry, operation, &entry.lease, &Ok::<(), String>(()));
-        }
-    }
-
-    /// Sends packets of the client, those that pass the checks.
-    fn send(&mut self, key: &str, packets: &[postern_dhcp::Send]) {
-        if let Err(words) = self.ensure_open(key) {
-            let Some(entry) = self.leases.get(key) else { return };
-            postern_gate::say!("postern dhcp: {}: cannot send: {words}", subject(&entry.attachment));
-            return;
-        }
-        let now = clock::since_boot();
-        let Some(entry) = self.leases.get_mut(key) else { return };
-        let id = entry.id();
-        let client = Client { mac: entry.mac, id: &id, address: entry.address() };
-        let mut refusal = None;
-        for packet in packets {
-            let checked = payload::check(&packet.payload.0, &client).and_then(|checked| {
-                receiver(packet.to, entry.hop).map(|(to_mac, to)| Ends {
-                    from_mac: entry.mac,
-                    to_mac,
-                    from: checked.from,
-                    to,
-                })
-            });
-            let ends = match checked {
-                Ok(ends) if entry.sends.take(now) => ends,
-                Ok(_) => {
-                    refusal = Some("it sends more than a client does");
-                    continue;
-                }
-                Err(words) => {
-                    refusal = Some(words);
-                    continue;
-                }
-            };
-            if let Some(open) = &mut entry.open {
-                open.until = now.saturating_add(LISTEN_MS);
-                // A packet that is lost is sent again by the client.
-                let _ = open.packets.send(&frame::udp(&ends, &packet.payload.0));
-            }
-        }
-        if let Some(words) = refusal
-            && !entry.is_warned
-        {
-            entry.is_warned = true;
-            postern_gate::say!(
-                "postern dhcp: {}: a packet of the client is not sent: {words}",
-                subject(&entry.attachment)
-            );
-            if let Some(entry) = self.leases.get(key) {
-                self.note(entry, "dhcp.send", &words, &Err::<(), _>("refused"));
-            }
-        }
-    }
-
-    /// Opens what a lease needs to speak with servers, if it is not open.
-    ///
-    /// # Errors
-    /// The namespace or the link is gone, or the kernel refuses.
-    fn ensure_open(&mut self, key: &str) -> Result<(), String> {
-        let Some(mut entry) = self.leases.remove(key) else { return Ok(()) };
-        let opened = if entry.open.is_some() {
-            Ok(())
-        } else {
-            let namespace = self.open_namespace(&entry).map_err(|error| match error {
-                NotOpened::Gone => "its network namespace is gone".to_owned(),
-                NotOpened::Refused(words) => words,
-            });
-            namespace.and_then(|namespace| self.open_for(&mut entry, &namespace))
-        };
-        self.leases.insert(key.to_owned(), entry);
-        opened
-    }
-
-    /// Opens sockets in a namespace.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn open_for(&self, entry: &mut Entry, namespace: &OwnedFd) -> Result<(), String> {
-        let opened = self.home.visit(namespace, || -> Result<Open, String> {
-            let netlink = Netlink::open().map_err(|error| error.to_string())?;
-            let link = netlink.link_by_index(entry.index).map_err(|error| error.to_string())?;
-            if link.and_then(|link| link.mac) != Some(entry.mac) {
-                return Err(format!(
-                    "its link \"{}\" is gone, or has another hardware address",
-                    entry.attachment.ifname
-                ));
-            }
-            let packets = PacketSocket::dhcp(entry.index, entry.mac).map_err(|errno| errno.to_string())?;
-            Ok(Open { netlink, packets, until: clock::since_boot().saturating_add(LISTEN_MS) })
-        });
-        entry.open = Some(opened.map_err(|errno| errno.to_string())??);
-        Ok(())
-    }
-
-    /// Takes the frames that wait for a lease.
-    pub fn take_packets(&mut self, key: &str) {
-        let now = clock::since_boot();
-        let Some(entry) = self.leases.get_mut(key) else { return };
-        for _ in 0..FRAMES {
-            let Some(open) = &entry.open else { return };
-            let frame = match open.packets.receive() {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return,
-                Err(errno) => {
-                    // The link is down or gone. A step that sends will find out which.
-                    if errno != nix::errno::Errno::ENETDOWN || matches!(entry.phase, Phase::Bound) {
-                        entry.open = None;
-                    }
-                    return;
-                }
-            };
-            let Some(Received { from_mac, from, payload }) = frame::read_udp(&frame.bytes, frame.is_summed) else {
-                continue;
-            };
-            let waits = matches!(entry.phase, Phase::Acquiring | Phase::Bound);
-            if waits && entry.events.len() < WAITING && entry.packets.take(now) {
-                entry.events.push_back(Event::Packet { payload: Payload(payload), from: IpAddr::V4(from) });
-                entry.senders.push_back(from_mac);
-            }
-        }
-    }
-
-    /// Takes the ARP frames that wait, while the link is asked who has the address.
-    pub fn take_arp(&mut self, key: &str) {
-        let Some(entry) = self.leases.get_mut(key) else { return };
-        let Phase::Probing(probe) = &entry.phase else { return };
-        for _ in 0..FRAMES {
-            let Ok(Some(frame)) = probe.socket.receive() else { return };
-            if frame::arp_conflicts(&frame.bytes, entry.mac, probe.address) {
-                postern_gate::say!(
-                    "postern dhcp: {}: another station has {}, which a server offers",
-                    subject(&entry.attachment),
-                    probe.address
-                );
-                entry.phase = Phase::Acquiring;
-                entry.wake_at = None;
-                entry.events.push_back(Event::Conflict);
-                return;
-            }
         }
     }
 
@@ -439,17 +263,7 @@ impl Service {
     fn keep_time_of(&mut self, key: &str, now: u64) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         match &mut entry.phase {
-            Phase::Settling { until, next } => {
-                let link = entry.open.as_ref().map(|open| open.netlink.link_by_index(entry.index));
-                // The state of some links is never known, such as that of a dummy.
-                let can_send =
-                    matches!(&link, Some(Ok(Some(link))) if link.running || link.up && link.operstate == "unknown");
-                if can_send || *until <= now {
-                    entry.phase = Phase::Acquiring;
-                } else {
-                    *next = now.saturating_add(LOOK_MS);
-                }
-            }
+            Phase::Settling { .. } => self.settle(key, now),
             Phase::Probing(probe) if probe.next <= now => self.ask_link(key),
             Phase::Remembered => self.finish(key),
             Phase::Bound => {
@@ -477,17 +291,33 @@ impl Service {
             }
         }
     }
-}
 
-/// Returns where a packet goes. One server is reached over the hop that its last answer came from.
-fn receiver(to: To, hop: Option<Mac>) -> Result<(Mac, Ipv4Addr), &'static str> {
-    match to {
-        To::Broadcast => Ok((ALL, Ipv4Addr::BROADCAST)),
-        To::Unicast(IpAddr::V4(server)) if is_server(server) => Ok((hop.unwrap_or(ALL), server)),
-        To::Unicast(_) => Err("it is for an address that no server has"),
+    /// Begins to look for servers, once the link can send.
+    fn settle(&mut self, key: &str, now: u64) {
+        let Some(entry) = self.leases.get_mut(key) else { return };
+        let Phase::Settling { until, .. } = entry.phase else { return };
+        // The state of some links is never known, such as that of a dummy.
+        let is_ready = |open: &Open| {
+            let link = open.netlink.link_by_index(entry.index);
+            matches!(&link, Ok(Some(link)) if link.running || link.up && link.operstate == "unknown")
+        };
+        let ready = entry.open.as_ref().filter(|open| is_ready(open));
+        // DHCPv6 is sent from an address of the link, and the kernel first makes sure that nobody else has that.
+        let source = ready.and_then(|open| entry.source(&open.netlink));
+        let can_send = ready.is_some() && (entry.family == Family::Ipv4 || source.is_some());
+        if let Some(open) = &mut entry.open {
+            open.source = source;
+        }
+        if can_send || until <= now && entry.family == Family::Ipv4 {
+            entry.phase = Phase::Acquiring;
+        } else if until <= now {
+            let words = format!(
+                "its link \"{}\" has no IPv6 link-local address: IPv6 is off there, or another station has that address",
+                entry.attachment.ifname
+            );
+            self.fail_to_acquire(key, &words);
+        } else {
+            entry.phase = Phase::Settling { until, next: now.saturating_add(LOOK_MS) };
+        }
     }
-}
-
-fn is_server(address: Ipv4Addr) -> bool {
-    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || address.is_broadcast())
 }

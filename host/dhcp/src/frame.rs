@@ -1,7 +1,7 @@
-//! Ethernet frames of DHCP and ARP. The service writes all headers, so a guest can't send to other ports, from another
+//! Ethernet frames of DHCP and ARP (`frame6` has those of IPv6). The service writes all headers, so a guest can't send to other ports, from another
 //! address or with another protocol. Of what comes in, only headers are read here.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// A hardware address.
 pub type Mac = [u8; 6];
@@ -12,7 +12,8 @@ pub const ALL: Mac = [0xff; 6];
 /// The longest payload that is given to a guest, in bytes.
 pub const LONGEST_RECEIVED: usize = 4096;
 
-const ETHERNET: usize = 14;
+/// The length of an Ethernet header.
+pub const ETHERNET: usize = 14;
 const UDP: usize = 8;
 const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const TYPE_ARP: [u8; 2] = [0x08, 0x06];
@@ -66,7 +67,7 @@ pub struct Received {
     /// The hardware address of the sender or of a router.
     pub from_mac: Mac,
     /// The sender's address. Nothing proves it.
-    pub from: Ipv4Addr,
+    pub from: IpAddr,
     /// The UDP payload.
     pub payload: Vec<u8>,
 }
@@ -104,7 +105,7 @@ pub fn read_udp(frame: &[u8], is_summed: bool) -> Option<Received> {
         return None;
     }
     let payload = segment.get(UDP..).filter(|payload| payload.len() <= LONGEST_RECEIVED)?.to_vec();
-    Some(Received { from_mac, from, payload })
+    Some(Received { from_mac, from: IpAddr::V4(from), payload })
 }
 
 /// Returns the frame that asks who has an address, without saying that the sender has one (RFC 5227, an ARP probe).
@@ -129,7 +130,8 @@ pub fn arp_conflicts(frame: &[u8], own: Mac, address: Ipv4Addr) -> bool {
     is_arp && sender.is_some() && sender != Some(&own) && (source == Some(&address) || is_probe)
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u16> {
+/// Returns the number of two bytes at a place.
+pub fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
@@ -138,7 +140,7 @@ fn pseudo_header(from: Ipv4Addr, to: Ipv4Addr, length: [u8; 2]) -> Vec<u8> {
 }
 
 /// The checksum of RFC 1071 over parts of even length, but for the last.
-fn checksum(parts: &[&[u8]]) -> u16 {
+pub fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for pair in parts.iter().flat_map(|part| part.chunks(2)) {
         let (high, low) = (pair.first().copied().unwrap_or(0), pair.get(1).copied().unwrap_or(0));
@@ -177,7 +179,10 @@ mod tests {
         assert_eq!(frame[42..], [1, 2, 3]);
         assert_eq!(read_udp(&frame, true), None, "it is for the server's port");
         let received = read_udp(&answer(b"abc"), true).unwrap();
-        assert_eq!(received, Received { from_mac: OWN, from: Ipv4Addr::new(10, 5, 0, 1), payload: b"abc".to_vec() });
+        assert_eq!(
+            received,
+            Received { from_mac: OWN, from: Ipv4Addr::new(10, 5, 0, 1).into(), payload: b"abc".to_vec() }
+        );
     }
 
     #[test]

@@ -5,12 +5,13 @@ use crate::connections::Id;
 use crate::frame::Mac;
 use crate::namespace::Identity;
 use crate::packet::PacketSocket;
-use crate::store::Parts;
-use postern_dhcp::{Client, Event, Hex, Lease, State, Timeouts, client_id, provided_id};
+use crate::probe::Probe;
+use crate::store::{Parts, name};
+use postern_dhcp::{Client, Event, Family, Hex, Lease, State, Timeouts, client_id, duid, provided_id};
 use postern_dhcp_channel::{Attachment, Held, Standing};
-use postern_kernel::Netlink;
+use postern_kernel::{KernelError, Netlink};
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The events that may wait for a step. More packets are dropped: a server sends again.
 pub const WAITING: usize = 8;
@@ -45,37 +46,26 @@ pub enum Phase {
     Remembered,
 }
 
-/// The question who has an address (RFC 5227).
-#[derive(Debug)]
-pub struct Probe {
-    /// The lease, if nobody answers.
-    pub lease: Lease,
-    /// Its address.
-    pub address: Ipv4Addr,
-    /// The socket for ARP.
-    pub socket: PacketSocket,
-    /// The questions that are still to be asked.
-    pub left: u32,
-    /// The time of the next one, or of the end.
-    pub next: u64,
-}
-
 /// What is open for a lease while it speaks with servers. All of it keeps the container's namespace alive.
 #[derive(Debug)]
 pub struct Open {
     /// For the link.
     pub netlink: Netlink,
-    /// For DHCP.
+    /// For DHCP, or for DHCPv6 and router advertisements.
     pub packets: PacketSocket,
+    /// The link-local address that DHCPv6 is sent from.
+    pub source: Option<Ipv6Addr>,
     /// When it is closed, for a lease that is bound.
     pub until: u64,
 }
 
-/// A lease.
+/// A lease. An attachment with addresses of both families has two.
 #[derive(Debug)]
 pub struct Entry {
     /// The attachment.
     pub attachment: Attachment,
+    /// The family of its address.
+    pub family: Family,
     /// Its network namespace.
     pub namespace: Identity,
     /// The index of its link.
@@ -112,6 +102,8 @@ pub struct Entry {
     pub sends: Budget,
     /// What it may be given.
     pub packets: Budget,
+    /// How often routers were asked to advertise themselves.
+    pub solicitations: u8,
     /// The senders of the packets that wait, in their order.
     pub senders: VecDeque<Mac>,
     /// What the client was refused, so that it is said once.
@@ -129,9 +121,17 @@ pub struct Running {
 
 impl Entry {
     /// Makes one for an attachment that has none.
-    pub fn new(attachment: Attachment, namespace: Identity, index: u32, mac: Mac, phase: Phase) -> Self {
+    pub fn new(
+        attachment: Attachment,
+        family: Family,
+        namespace: Identity,
+        index: u32,
+        mac: Mac,
+        phase: Phase,
+    ) -> Self {
         Self {
             attachment,
+            family,
             namespace,
             index,
             mac,
@@ -150,6 +150,7 @@ impl Entry {
             releasers: Vec::new(),
             sends: SENDS,
             packets: PACKETS,
+            solicitations: 0,
             senders: VecDeque::new(),
             is_warned: false,
         }
@@ -170,7 +171,7 @@ impl Entry {
             offset: kept.offset,
             wake_at: kept.wake_at.filter(|_| is_bound),
             expires_at: kept.expires_at,
-            ..Self::new(kept.attachment, kept.namespace, kept.index, kept.mac, phase)
+            ..Self::new(kept.attachment, kept.family, kept.namespace, kept.index, kept.mac, phase)
         }
     }
 
@@ -178,6 +179,7 @@ impl Entry {
     pub fn parts(&self) -> Option<Parts> {
         Some(Parts {
             attachment: self.attachment.clone(),
+            family: self.family,
             namespace: self.namespace,
             index: self.index,
             mac: self.mac,
@@ -191,16 +193,34 @@ impl Entry {
         })
     }
 
-    /// Returns the client's identifier, as option 61 has it.
+    /// Returns the name of its file, which no other lease has.
+    pub fn key(&self) -> String {
+        name(&self.attachment, self.family)
+    }
+
+    /// Returns the protocol's name, for messages.
+    pub fn protocol(&self) -> &'static str {
+        match self.family {
+            Family::Ipv4 => "DHCP",
+            Family::Ipv6 => "DHCPv6",
+        }
+    }
+
+    /// Returns the client's identifier, as option 61 has it; for DHCPv6 its DUID.
     pub fn id(&self) -> Vec<u8> {
         let Attachment { container_id, network, ifname, configuration, args, .. } = &self.attachment;
-        provided_id(configuration, args).unwrap_or_else(|| client_id(container_id, network, ifname))
+        match self.family {
+            Family::Ipv4 => {
+                provided_id(configuration, args).unwrap_or_else(|| client_id(container_id, network, ifname))
+            }
+            Family::Ipv6 => duid(container_id, network, ifname),
+        }
     }
 
     /// Returns who the client is, for a step.
     pub fn client(&self, timeouts: Timeouts) -> Client {
         Client {
-            family: 4,
+            family: self.family.number(),
             id: Hex(self.id()),
             mac: self.mac,
             configuration: self.attachment.configuration.clone(),
@@ -211,11 +231,27 @@ impl Entry {
     }
 
     /// Returns the address of the lease, or of the one that is being probed.
-    pub fn address(&self) -> Option<Ipv4Addr> {
+    pub fn address(&self) -> Option<IpAddr> {
         if let Phase::Probing(probe) = &self.phase {
             return Some(probe.address);
         }
-        self.lease.as_ref().and_then(address)
+        self.lease.as_ref().and_then(|lease| address(lease, self.family))
+    }
+
+    /// Takes the addresses of the lease from the link. They may be gone already.
+    ///
+    /// # Errors
+    /// One of them stays.
+    pub fn take_addresses(&self, netlink: &Netlink) -> Result<(), KernelError> {
+        for leased in self.lease.iter().flat_map(|lease| &lease.addresses) {
+            let taken = netlink.delete_address(self.index, leased.address);
+            if let Err(error) = taken
+                && netlink.addresses(self.index)?.iter().any(|have| have.net == leased.address)
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// True if the lease is held, or about to be.
@@ -237,6 +273,7 @@ impl Entry {
             network: self.attachment.network.clone(),
             ifname: self.attachment.ifname.clone(),
             netns: self.attachment.netns.clone(),
+            family: self.family,
             seconds_left: left.filter(|_| !matches!(standing, Standing::Lost(_))),
             standing,
             lease: self.lease.clone(),
@@ -266,10 +303,8 @@ impl Entry {
 /// The time that the client has, after the end of a lease, to say so itself.
 pub const GRACE_MS: u64 = 3000;
 
-/// Returns the address of a lease.
-pub fn address(lease: &Lease) -> Option<Ipv4Addr> {
-    match lease.addresses.first()?.address.addr() {
-        IpAddr::V4(address) => Some(address),
-        IpAddr::V6(_) => None,
-    }
+/// Returns the address of a lease, if it is of that family.
+pub fn address(lease: &Lease, family: Family) -> Option<IpAddr> {
+    let address = lease.addresses.first()?.address.addr();
+    Some(address).filter(|address| address.is_ipv4() == (family == Family::Ipv4))
 }

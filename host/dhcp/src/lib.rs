@@ -4,7 +4,7 @@
 //! Its processes are all forked from one:
 //!
 //! - The service ([`service`]) has the sockets, the timers and the files of leases. It writes and reads headers of
-//!   frames ([`frame`]), and reads of a payload only what it sends ([`payload`]).
+//!   frames ([`frame`], [`frame6`]), and reads of a payload only what it sends ([`payload`], [`payload6`]).
 //! - Two processes run steps of the client, each step in a sandbox of its own ([`steps`]).
 //! - One opens network namespaces by their paths ([`opener`]).
 //! - One removes the service's own socket at the end ([`leaving`]), where systemd has not made it.
@@ -21,6 +21,7 @@ mod confine;
 mod connections;
 mod events;
 mod frame;
+mod frame6;
 mod gone;
 mod lease;
 mod leaving;
@@ -30,9 +31,12 @@ mod opener;
 mod options;
 mod packet;
 mod payload;
+mod payload6;
+mod probe;
 mod service;
 mod steps;
 mod store;
+mod wire;
 
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

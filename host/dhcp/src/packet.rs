@@ -1,4 +1,4 @@
-//! Packet sockets on one link (packet(7)): one for DHCP, one for ARP. A filter in the kernel lets only those frames in
+//! Packet sockets on one link (packet(7)): one for DHCP or DHCPv6, one for ARP or neighbours. A filter in the kernel lets only those frames in
 //! that can be an answer to this client.
 #![allow(unsafe_code, reason = "bind(2), setsockopt(2) and recvmsg(2) with structures that nix lacks")]
 
@@ -72,6 +72,65 @@ impl PacketSocket {
     /// As [`PacketSocket::dhcp`].
     pub fn arp(index: u32) -> nix::Result<Self> {
         Self::open(index, libc::ETH_P_ARP, &[filter(BPF_RET | BPF_K, 0, 0, 64)])
+    }
+
+    /// Opens a socket for answers of DHCPv6 servers, and for router advertisements, on that link. `frame6` checks more.
+    ///
+    /// # Errors
+    /// As [`PacketSocket::dhcp`].
+    pub fn dhcpv6(index: u32) -> nix::Result<Self> {
+        // Distances to the last instruction, which drops the frame.
+        let program = [
+            load(BPF_H | BPF_ABS, 12),
+            unless_equal(0x86dd, 13),
+            // Neither has extension headers.
+            load(BPF_B | BPF_ABS, 20),
+            unless_equal(17, 5),
+            // UDP for the client's port: ADVERTISE or REPLY.
+            load(BPF_H | BPF_ABS, 56),
+            unless_equal(546, 9),
+            load(BPF_B | BPF_ABS, 62),
+            filter(BPF_JMP | BPF_JEQ | BPF_K, 6, 0, 2),
+            filter(BPF_JMP | BPF_JEQ | BPF_K, 5, 6, 7),
+            // Or ICMPv6 that has passed no router: a router advertisement.
+            unless_equal(58, 5),
+            load(BPF_B | BPF_ABS, 21),
+            unless_equal(255, 3),
+            load(BPF_B | BPF_ABS, 54),
+            unless_equal(134, 1),
+            filter(BPF_RET | BPF_K, 0, 0, ROOM as u32),
+            filter(BPF_RET | BPF_K, 0, 0, 0),
+        ];
+        Self::open(index, libc::ETH_P_IPV6, &program)
+    }
+
+    /// Opens a socket for what neighbours say and ask, on that link. Questions for an address come to `group`.
+    ///
+    /// # Errors
+    /// As [`PacketSocket::dhcp`].
+    pub fn neighbours(index: u32, group: Mac) -> nix::Result<Self> {
+        let program = [
+            load(BPF_H | BPF_ABS, 12),
+            unless_equal(0x86dd, 8),
+            load(BPF_B | BPF_ABS, 20),
+            unless_equal(58, 6),
+            load(BPF_B | BPF_ABS, 21),
+            unless_equal(255, 4),
+            load(BPF_B | BPF_ABS, 54),
+            filter(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 135),
+            unless_equal(136, 1),
+            filter(BPF_RET | BPF_K, 0, 0, ROOM as u32),
+            filter(BPF_RET | BPF_K, 0, 0, 0),
+        ];
+        let socket = Self::open(index, libc::ETH_P_IPV6, &program)?;
+        // SAFETY: all-zero bytes are a valid value of this structure of numbers.
+        let mut member: libc::packet_mreq = unsafe { std::mem::zeroed() };
+        member.mr_ifindex = i32::try_from(index).map_err(|_| Errno::ENODEV)?;
+        member.mr_type = libc::PACKET_MR_MULTICAST as u16;
+        member.mr_alen = 6;
+        member.mr_address.iter_mut().zip(group).for_each(|(to, from)| *to = from);
+        set(&socket.0, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &member)?;
+        Ok(socket)
     }
 
     fn open(index: u32, protocol: c_int, program: &[sock_filter]) -> nix::Result<Self> {

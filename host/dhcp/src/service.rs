@@ -89,7 +89,7 @@ impl Service {
             if one.is_of_before && entry.expires_at.is_none() {
                 entry.expires_at = Some(REMEMBERED_MS);
             }
-            let key = crate::store::name(&entry.attachment);
+            let key = entry.key();
             let is_gone = !one.is_of_before && service.find_namespace(&entry) == Err(NotOpened::Gone);
             if is_gone {
                 service.forget(&entry);
@@ -153,7 +153,7 @@ impl Service {
                     Source::Connection(id) => self.hear(id),
                     Source::Runner(at) => self.end_step(at)?,
                     Source::Packets(key) => self.take_packets(&key),
-                    Source::Probe(key) => self.take_arp(&key),
+                    Source::Probe(key) => self.take_claims(&key),
                 }
             }
             self.keep_time();
@@ -212,11 +212,7 @@ impl Service {
     /// Ends a connection. Who waits for a lease and is gone gets none.
     fn part(&mut self, id: Id) {
         self.connections.remove(&id);
-        let waiting: Vec<String> =
-            self.leases.iter().filter(|(_, entry)| entry.acquirer == Some(id)).map(|(key, _)| key.clone()).collect();
-        for key in waiting {
-            self.abandon(&key);
-        }
+        self.abandon_for(id);
     }
 
     /// Writes answers, and closes connections that are silent for long.
@@ -283,7 +279,7 @@ impl Service {
 
     /// Removes a lease's file.
     pub fn forget(&self, entry: &Entry) {
-        if let Err(error) = self.store.remove(&entry.attachment) {
+        if let Err(error) = self.store.remove(&entry.attachment, entry.family) {
             postern_gate::say!("postern dhcp: cannot remove a lease's file: {error}");
         }
     }

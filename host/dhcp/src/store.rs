@@ -4,7 +4,7 @@ use crate::clock;
 use crate::frame::Mac;
 use crate::namespace::Identity;
 use nix::sys::stat::{SFlag, fstat};
-use postern_dhcp::{Lease, State};
+use postern_dhcp::{Family, Lease, State};
 use postern_dhcp_channel::Attachment;
 use postern_state::{Dir, OpenMode, StateError, boot_id, kind, trust_stat};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,9 @@ const LONGEST: u64 = 4 << 20;
 pub struct Parts {
     /// The attachment, with all that the client needs.
     pub attachment: Attachment,
+    /// The family of its address.
+    #[serde(default)]
+    pub family: Family,
     /// Its network namespace.
     pub namespace: Identity,
     /// The index of its link.
@@ -78,12 +81,15 @@ pub struct Store {
 }
 
 /// Returns the name of a lease's file.
-pub fn name(attachment: &Attachment) -> String {
+pub fn name(attachment: &Attachment, family: Family) -> String {
     let mut hasher = Sha256::new();
     for part in [&attachment.container_id, &attachment.network, &attachment.ifname] {
         // The length keeps the parts apart.
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
+    }
+    if family == Family::Ipv6 {
+        hasher.update("ipv6");
     }
     hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>() + ".json"
 }
@@ -111,7 +117,7 @@ impl Store {
     /// # Errors
     /// The disk is full, or can't be written.
     pub fn write(&self, parts: Parts) -> io::Result<()> {
-        let name = name(&parts.attachment);
+        let name = name(&parts.attachment, parts.family);
         let kept =
             Kept { version: VERSION, parts, boot: self.boot.clone(), written: (clock::since_boot(), clock::wall()) };
         let text = serde_json::to_vec(&kept)?;
@@ -126,8 +132,8 @@ impl Store {
     ///
     /// # Errors
     /// The disk can't be written.
-    pub fn remove(&self, attachment: &Attachment) -> io::Result<()> {
-        self.dir.unlink(&name(attachment)).map(drop)
+    pub fn remove(&self, attachment: &Attachment, family: Family) -> io::Result<()> {
+        self.dir.unlink(&name(attachment, family)).map(drop)
     }
 
     /// Reads all leases. One that can't be read is left where it is, and said. What a kill or a power cut has left of a
@@ -174,7 +180,7 @@ impl Store {
             return Ok(None);
         }
         let mut kept: Kept = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-        if kept.version != VERSION || self::name(&kept.parts.attachment) != name {
+        if kept.version != VERSION || self::name(&kept.parts.attachment, kept.parts.family) != name {
             return Err("it is not of this version, or of another lease".to_owned());
         }
         let is_of_before = kept.boot != self.boot;
@@ -218,6 +224,7 @@ mod tests {
     fn parts(container: &str) -> Parts {
         Parts {
             attachment: Attachment { container_id: container.to_owned(), ..Attachment::default() },
+            family: Family::Ipv4,
             namespace: Identity { device: 4, inode: 5 },
             index: 2,
             mac: [2, 0, 0, 0, 0, 1],
@@ -241,17 +248,17 @@ mod tests {
         store.write(parts("c1")).unwrap();
         // One that is damaged, one of another name, and one that another user could have written.
         std::fs::write(store.path().join("damaged.json"), "{").unwrap();
-        let own = name(&parts("c1").attachment);
+        let own = name(&parts("c1").attachment, Family::Ipv4);
         std::fs::copy(store.path().join(&own), store.path().join("other.json")).unwrap();
-        let open = store.path().join(name(&parts("c2").attachment));
+        let open = store.path().join(name(&parts("c2").attachment, Family::Ipv4));
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o666)).unwrap();
         let loaded = store.load().unwrap();
         let names: Vec<&str> = loaded.iter().map(|loaded| loaded.parts.attachment.container_id.as_str()).collect();
         assert_eq!(names, ["c1"]);
         assert!(!loaded[0].is_of_before);
         assert_eq!((loaded[0].parts.wake_at, loaded[0].parts.expires_at), (Some(1000), Some(2000)));
-        store.remove(&parts("c1").attachment).unwrap();
-        store.remove(&parts("c1").attachment).unwrap();
+        store.remove(&parts("c1").attachment, Family::Ipv4).unwrap();
+        store.remove(&parts("c1").attachment, Family::Ipv4).unwrap();
         assert!(store.load().unwrap().is_empty());
         std::fs::remove_dir_all(library).unwrap();
     }
@@ -261,7 +268,7 @@ mod tests {
         let library = scratch("cut");
         let store = Store::open(&library).unwrap();
         store.write(parts("c1")).unwrap();
-        let own = store.path().join(name(&parts("c1").attachment));
+        let own = store.path().join(name(&parts("c1").attachment, Family::Ipv4));
         let empty = [("0.json", &[][..]), ("1.json", &[0; 4096]), ("2.json.new", b"{")];
         for (name, text) in empty {
             std::fs::write(store.path().join(name), text).unwrap();
@@ -282,7 +289,7 @@ mod tests {
         let mut parts = parts("c1");
         let now = clock::since_boot();
         parts.expires_at = Some(now + 100_000);
-        let file = store.path().join(name(&parts.attachment));
+        let file = store.path().join(name(&parts.attachment, Family::Ipv4));
         store.write(parts).unwrap();
         let kept: Kept = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
         let (then, wall) = kept.written;
@@ -299,13 +306,11 @@ mod tests {
 
     #[test]
     fn names_do_not_run_together() {
-        let of = |container: &str, network: &str| {
-            name(&Attachment {
-                container_id: container.to_owned(),
-                network: network.to_owned(),
-                ..Attachment::default()
-            })
+        let of = |container: &str, network: &str, family| {
+            let (container_id, network) = (container.to_owned(), network.to_owned());
+            name(&Attachment { container_id, network, ..Attachment::default() }, family)
         };
-        assert_ne!(of("a", "bc"), of("ab", "c"));
+        assert_ne!(of("a", "bc", Family::Ipv4), of("ab", "c", Family::Ipv4));
+        assert_ne!(of("a", "bc", Family::Ipv4), of("a", "bc", Family::Ipv6));
     }
 }

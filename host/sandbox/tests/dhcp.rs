@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "loads what it has just compiled")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
-use postern_dhcp::{Client, Event, Hex, Input, Outcome, Output, Payload, State, Timeouts, client_id};
+use postern_dhcp::{Client, Event, Hex, Input, Outcome, Output, Payload, State, Timeouts, client_id, duid};
 use postern_sandbox::compile::precompile;
 use postern_sandbox::{Gate, Guest};
 use postern_types::{Limits, OpError, Operation, Reply, Start};
@@ -44,6 +44,7 @@ fn component(name: &str) -> Guest {
 /// The client, a lease and a clock.
 struct Lab {
     guest: Guest,
+    family: u8,
     random: u64,
     now_ms: u64,
 }
@@ -65,8 +66,8 @@ impl Lab {
         let configuration =
             r#"{"name":"n","ipam":{"request":[{"option":"6"},{"option":"15"},{"option":"119"},{"option":"26"}]}}"#;
         let client = Client {
-            family: 4,
-            id: Hex(client_id("c", "n", "eth0")),
+            family: self.family,
+            id: Hex(if self.family == 4 { client_id("c", "n", "eth0") } else { duid("c", "n", "eth0") }),
             mac: MAC,
             configuration: configuration.into(),
             args: String::new(),
@@ -86,7 +87,33 @@ impl Lab {
     }
 
     fn packet(&mut self, state: &State, payload: Vec<u8>) -> Output {
-        self.step(Some(state), Event::Packet { payload: Payload(payload), from: "10.5.0.1".parse().unwrap() })
+        let from = if self.family == 4 { "10.5.0.1" } else { "fe80::1" };
+        self.step(Some(state), Event::Packet { payload: Payload(payload), from: from.parse().unwrap() })
+    }
+
+    /// Makes a DHCPv6 message, or a router advertisement, whose options are of any form.
+    fn hostile_v6(&mut self, xid: u32) -> Vec<u8> {
+        let is_router = self.below(4) == 0;
+        let mut bytes = if is_router { advertisement() } else { reply_v6(7, xid) };
+        for _ in 0..self.below(12) {
+            let known: [u8; 14] = [1, 2, 3, 4, 5, 6, 12, 13, 14, 20, 23, 24, 25, 82];
+            let code = if self.below(3) == 0 { self.byte() } else { known[self.below(known.len())] };
+            let length = if self.below(4) == 0 { self.byte() } else { [0, 1, 4, 12, 16, 24, 28, 30][self.below(8)] };
+            // An advertisement counts in units of 8 bytes.
+            let header = if is_router { vec![code, length / 8] } else { vec![0, code, self.byte() & 1, length] };
+            bytes.extend(header);
+            let there = if self.below(8) == 0 { self.below(256) } else { usize::from(length) };
+            bytes.extend((0..there).map(|_| self.byte()).collect::<Vec<_>>());
+        }
+        for _ in 0..self.below(4) {
+            let at = self.below(bytes.len());
+            bytes[at] = self.byte();
+        }
+        let length = if self.below(5) == 0 { self.below(bytes.len()) } else { bytes.len() };
+        bytes.truncate(length);
+        // No more than the host hands on.
+        bytes.truncate(4096);
+        bytes
     }
 
     /// Makes a packet of a server whose options are of any form: cut off, too long, repeated, in any field.
@@ -127,6 +154,28 @@ fn reply(kind: u8, xid: u32) -> Vec<u8> {
     bytes
 }
 
+/// A message of a server: 2001:db8:5::50 for 120 s.
+fn reply_v6(kind: u8, xid: u32) -> Vec<u8> {
+    let option = |code: u8, data: &[u8]| [&[0, code, 0, u8::try_from(data.len()).unwrap()], data].concat();
+    let address =
+        [&[0x20, 1, 0xd, 0xb8, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x50][..], &[0, 0, 0, 100, 0, 0, 0, 120]].concat();
+    let association = [&[0, 0, 0, 1, 0, 0, 0, 50, 0, 0, 0, 80][..], &option(5, &address)].concat();
+    let [_, x, y, z] = xid.to_be_bytes();
+    let options =
+        [option(1, &duid("c", "n", "eth0")), option(2, &[0, 3, 0, 1, 2, 0, 0, 0, 0, 1]), option(3, &association)];
+    [&[kind, x, y, z][..], &options.concat()].concat()
+}
+
+/// A router advertisement without options.
+fn advertisement() -> Vec<u8> {
+    vec![134, 0, 0, 0, 64, 0x80, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0]
+}
+
+fn xid_v6(output: &Output) -> u32 {
+    let payload = &output.send[0].payload.0;
+    u32::from_be_bytes([0, payload[1], payload[2], payload[3]])
+}
+
 fn xid(output: &Output) -> u32 {
     u32::from_be_bytes(output.send[0].payload.0[4..8].try_into().unwrap())
 }
@@ -135,7 +184,7 @@ fn xid(output: &Output) -> u32 {
 fn no_packet_stops_the_client_or_hurts_a_lease() {
     let seed = std::env::var("POSTERN_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_0016);
     let runs = std::env::var("POSTERN_FUZZ_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(600);
-    let mut lab = Lab { guest: component("packets"), random: seed, now_ms: 1_000 };
+    let mut lab = Lab { guest: component("packets"), family: 4, random: seed, now_ms: 1_000 };
     let selecting = lab.step(None, Event::Start { previous: None });
     let xid_of_offer = xid(&selecting);
     let requesting = lab.packet(&selecting.state, reply(2, xid_of_offer));
@@ -178,10 +227,58 @@ fn no_packet_stops_the_client_or_hurts_a_lease() {
     assert!(outcomes.iter().all(|count| *count > 0), "the packets are too much alike: {outcomes:?}");
 }
 
+/// The same for DHCPv6 and router advertisements.
+#[test]
+fn no_ipv6_packet_stops_the_client_or_hurts_a_lease() {
+    let seed = std::env::var("POSTERN_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed_0046);
+    let runs = std::env::var("POSTERN_FUZZ_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(600);
+    let mut lab = Lab { guest: component("ipv6"), family: 6, random: seed, now_ms: 1_000 };
+    let waiting = lab.step(None, Event::Start { previous: None });
+    let soliciting = lab.packet(&waiting.state, advertisement());
+    let xid_of_offer = xid_v6(&soliciting);
+    let requesting = lab.packet(&soliciting.state, reply_v6(2, xid_of_offer));
+    let xid_of_request = xid_v6(&requesting);
+    let bound = lab.packet(&requesting.state, reply_v6(7, xid_of_request));
+    assert!(matches!(bound.outcome, Some(Outcome::Bound { .. })), "{bound:?}");
+    lab.now_ms += 60_000;
+    let renewing = lab.step(Some(&bound.state), Event::Timer);
+    let xid_of_renewal = xid_v6(&renewing);
+    let mut outcomes = [0_usize; 3];
+    for run in 0..runs {
+        let (state, xid) = match run % 4 {
+            0 => (&soliciting.state, xid_of_offer),
+            1 => (&requesting.state, xid_of_request),
+            2 => (&bound.state, xid_of_renewal),
+            _ => (&renewing.state, xid_of_renewal),
+        };
+        let payload = lab.hostile_v6(xid);
+        let output = lab.packet(state, payload.clone());
+        let is_over = matches!(output.outcome, Some(Outcome::Failed { .. } | Outcome::Lost { .. }));
+        match (run % 4, output.outcome) {
+            (_, None) => outcomes[0] += 1,
+            (1, Some(Outcome::Bound { lease, .. })) | (3, Some(Outcome::Kept { lease })) => {
+                let [one] = lease.addresses.as_slice() else { panic!("{lease:?}") };
+                // A router is one that has advertised itself from this link.
+                assert!(one.gateway.is_none_or(|it| it.to_string() == "fe80::1"), "{lease:?}");
+                outcomes[1] += 1;
+            }
+            (1, Some(Outcome::Failed { .. })) | (3, Some(Outcome::Lost { .. })) => outcomes[2] += 1,
+            (phase, other) => panic!("{other:?} in phase {phase}, seed {seed}, run {run}: {payload:?}"),
+        }
+        let is_endless = output.state.0.pointer("/held/seconds") == Some(&u32::MAX.into());
+        assert_eq!(output.wake_ms.is_none(), is_over || is_endless, "run {run}: {payload:?}");
+    }
+    println!(
+        "{runs} packets: {} ignored or only an offer, {} leases, {} refusals",
+        outcomes[0], outcomes[1], outcomes[2]
+    );
+    assert!(outcomes.iter().all(|count| *count > 0), "the packets are too much alike: {outcomes:?}");
+}
+
 /// A lease's state comes from a file. Another one than the client has written is refused with words.
 #[test]
 fn a_damaged_state_is_refused_in_words() {
-    let mut lab = Lab { guest: component("states"), random: 7, now_ms: 1_000 };
+    let mut lab = Lab { guest: component("states"), family: 4, random: 7, now_ms: 1_000 };
     for state in
         [serde_json::json!(null), serde_json::json!({"version": 99}), serde_json::json!({"version": 1, "is": "bound"})]
     {

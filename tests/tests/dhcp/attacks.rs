@@ -25,28 +25,34 @@ fn message(mac: [u8; 6], id: &[u8], kind: u8) -> Vec<u8> {
 }
 
 /// The output of a step that sends this, and waits.
-fn sends(packets: &[(&[u8], Value)]) -> Value {
+pub fn sends(packets: &[(&[u8], Value)]) -> Value {
     let text = |payload: &[u8]| base64::engine::general_purpose::STANDARD.encode(payload);
     let send: Vec<Value> = packets.iter().map(|(payload, to)| json!({"payload": text(payload), "to": to})).collect();
     json!({"script": {"state": {}, "send": send, "wake_ms": 60_000}})
 }
 
+/// Does something in the server's namespace: what it opens stays there.
+pub fn in_server<T: Send + 'static>(lab: &Lab, open: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let namespace = File::open(lab.node.path("/run/netns/srv"))?;
+    let opened = std::thread::spawn(move || -> Result<T> {
+        setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+        open()
+    });
+    opened.join().map_err(|_| anyhow::anyhow!("the thread failed"))?
+}
+
 /// Opens a UDP socket in the server's namespace.
 fn server_socket(lab: &Lab, port: u16) -> Result<UdpSocket> {
-    let namespace = File::open(lab.node.path("/run/netns/srv"))?;
-    std::thread::spawn(move || -> Result<UdpSocket> {
-        setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+    in_server(lab, move || {
         let socket = UdpSocket::bind(("0.0.0.0", port))?;
         socket.set_broadcast(true)?;
         socket.set_read_timeout(Some(Duration::from_millis(700)))?;
         Ok(socket)
     })
-    .join()
-    .map_err(|_| anyhow::anyhow!("the thread failed"))?
 }
 
 /// Acquires in another thread: the answer comes late, or never.
-fn ask_aside(lab: &Lab, ask: Ask) -> std::thread::JoinHandle<Result<Answer>> {
+pub fn ask_aside(lab: &Lab, ask: Ask) -> std::thread::JoinHandle<Result<Answer>> {
     let socket = lab.socket();
     std::thread::spawn(move || {
         let until = Instant::now() + Duration::from_secs(8);

@@ -121,6 +121,60 @@ impl Lab {
         self.until_said("kea", "DHCP4_STARTED")
     }
 
+    /// Gives the server's network IPv6: 2001:db8:5::/64, where it is 2001:db8:5::1.
+    pub fn ipv6(&self) -> Result<()> {
+        self.node
+            .sh("ip netns exec srv sysctl -qw net.ipv6.conf.s0.accept_dad=0 net.ipv6.conf.all.forwarding=1
+             ip -n srv link set s0 down && ip -n srv link set s0 up
+             ip -n srv addr add 2001:db8:5::1/64 dev s0 nodad")
+            .map(drop)
+    }
+
+    /// Starts a router that advertises itself and the prefix of its network. It gives no addresses.
+    pub fn router(&self) -> Result<()> {
+        self.background(
+            "router",
+            "ip netns exec srv dnsmasq --no-daemon --conf-file=/dev/null --port=0 --interface=s0 --bind-interfaces \
+             --enable-ra --dhcp-range=2001:db8:5::,ra-only,64 --pid-file= --user=root --log-dhcp",
+        )?;
+        self.until_said("router", "router advertisement on 2001:db8:5::")
+    }
+
+    /// Returns the server's link-local address, which is that of the router.
+    pub fn router_address(&self) -> Result<std::net::IpAddr> {
+        let text = self.node.sh("ip -n srv -6 -o addr show dev s0 scope link | sed 's,.*inet6 \\([^/]*\\)/.*,\\1,'")?;
+        text.trim().parse().with_context(|| text.clone())
+    }
+
+    /// Starts Kea for these IPv6 addresses, with leases of so many seconds: renewed after a third of the time. It has
+    /// the identity of its last start, or another one.
+    pub fn kea6(&self, pool: &str, seconds: u32) -> Result<()> {
+        let options = json!([{"name": "dns-servers", "data": "2001:db8:5::53"},
+            {"name": "domain-search", "data": "one.example, two.example"}]);
+        let config = json!({"Dhcp6": {
+            "interfaces-config": {"interfaces": ["s0"]},
+            "lease-database": {"type": "memfile", "persist": false},
+            "data-directory": self.dir,
+            "valid-lifetime": seconds, "preferred-lifetime": seconds,
+            "renew-timer": seconds / 3, "rebind-timer": seconds / 2,
+            "subnet6": [{"id": 1, "subnet": "2001:db8:5::/64", "interface": "s0", "pools": [{"pool": pool}],
+                "option-data": options}],
+            "loggers": [{"name": "kea-dhcp6", "output_options": [{"output": "stdout"}], "severity": "INFO"}],
+        }});
+        let path = self.dir.join("kea6.conf");
+        std::fs::write(&path, config.to_string())?;
+        let _ = std::fs::remove_file(self.dir.join("kea6.log"));
+        let dir = self.dir.display();
+        self.background(
+            "kea6",
+            &format!(
+                "ip netns exec srv env KEA_PIDFILE_DIR={dir} KEA_LOCKFILE_DIR={dir} KEA_LOGGER_DESTINATION=stdout kea-dhcp6 -c {}",
+                path.display()
+            ),
+        )?;
+        self.until_said("kea6", "DHCP6_STARTED")
+    }
+
     /// Starts the DHCP server of busybox, with leases of a minute.
     pub fn udhcpd(&self) -> Result<()> {
         let path = self.dir.join("udhcpd.conf");

@@ -9,6 +9,7 @@ mod lab;
 mod links;
 mod native;
 mod plugin;
+mod v6;
 
 use anyhow::{Result, ensure};
 use lab::{Lab, address, attachment, refused};

@@ -1,10 +1,11 @@
 //! The plugin dhcp, the service and a real server together.
 
-use crate::lab::Lab;
+use crate::lab::{Lab, wait};
 use anyhow::{Result, ensure};
 use postern_dhcp_channel::Standing;
 use postern_tests::{Answer, Call, merge, plugin_bin};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// A lab whose service is the one of the built plugins, with a container that has no link yet.
 pub fn lab() -> Result<Lab> {
@@ -69,6 +70,63 @@ fn a_bridge_has_a_lease_and_gives_it_back() -> Result<()> {
 #[test]
 fn a_macvlan_has_a_lease_and_gives_it_back() -> Result<()> {
     whole_life(&json!({"type": "macvlan", "master": "br0"}))
+}
+
+/// A lab whose server has both families and advertises itself as the router.
+fn lab_of_both() -> Result<Lab> {
+    let lab = Lab::with_client(&[], plugin_bin()?)?;
+    lab.node.add_container("c1")?;
+    lab.ipv6()?;
+    lab.dnsmasq("--dhcp-authoritative --enable-ra --dhcp-range=2001:db8:5::50,2001:db8:5::99,64,2m")?;
+    lab.serve("")?;
+    // As runtimes do that leave IPv6 to the plugins.
+    lab.node.sh_in("c1", "sysctl -qw net.ipv6.conf.default.disable_ipv6=1")?;
+    Ok(lab)
+}
+
+/// An attachment of both families, or of IPv6 alone, from ADD to DEL.
+fn whole_life_with_ipv6(main: &Value, families: &[&str]) -> Result<()> {
+    let lab = lab_of_both()?;
+    let mut network = network(&lab, main);
+    merge(&mut network, &json!({"ipam": {"families": families}}));
+    let result = call(&lab, "ADD", &network)?.success()?;
+    let router = lab.router_address()?.to_string();
+    let last = families.len() - 1;
+    let six = &result["ips"][last];
+    ensure!(result["ips"].as_array().map(Vec::len) == Some(families.len()), "{result}");
+    ensure!(
+        six["address"].as_str().is_some_and(|it| it.starts_with("2001:db8:5::") && it.ends_with("/64")),
+        "{result}"
+    );
+    ensure!(six["gateway"] == json!(router) && result["routes"][last]["dst"] == json!("::/0"), "{result}");
+    lab.node.sh_in("c1", "ping -6 -c1 -W2 2001:db8:5::1")?;
+    // The kernel takes nothing of router advertisements: the only address and the only default route are the lease's.
+    let shown = lab.node.sh_in("c1", "ip -6 -o addr show dev eth0 scope global; ip -6 route show default")?;
+    ensure!(shown.lines().count() == 2 && shown.contains(&format!("default via {router}")), "{shown}");
+    ensure!(lab.node.sh_in("c1", "sysctl -n net.ipv6.conf.eth0.accept_ra")?.trim() == "0");
+    merge(&mut network, &json!({"prevResult": result}));
+    call(&lab, "CHECK", &network)?.success()?;
+    ensure!(lab.leases()?.len() == families.len());
+    let shown = lab.node.sh(&format!("{}/postern show c1", plugin_bin()?.display()))?;
+    ensure!(
+        shown.contains("2001:db8:5::") && shown.matches("more, by the service").count() == families.len(),
+        "{shown}"
+    );
+    call(&lab, "DEL", &network)?.success()?;
+    wait(Duration::from_secs(5), || Ok(lab.log("dnsmasq").matches("DHCPRELEASE(s0)").count() == families.len()))?;
+    let links = lab.node.sh_in("c1", "ip -o link show | grep -v ' lo:' || true")?;
+    ensure!(links.is_empty() && lab.leases()?.is_empty(), "{links} {:?}", lab.leases()?);
+    Ok(())
+}
+
+#[test]
+fn a_bridge_has_both_families() -> Result<()> {
+    whole_life_with_ipv6(&json!({"type": "bridge", "bridge": "br0"}), &["ipv4", "ipv6"])
+}
+
+#[test]
+fn a_macvlan_has_ipv6_alone() -> Result<()> {
+    whole_life_with_ipv6(&json!({"type": "macvlan", "master": "br0"}), &["ipv6"])
 }
 
 /// ptp asks before it has a link, so that no server can be asked.

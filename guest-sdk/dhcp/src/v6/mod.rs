@@ -1,7 +1,5 @@
 //! DHCPv6 (RFC 8415): one address, and the router from router advertisements (RFC 4861).
 //!
-//! **The service does not speak IPv6 yet, so no network can ask for it.** What it would need is in `docs/dhcp.md`.
-//!
 //! The shape is that of DHCP. What differs:
 //!
 //! * All packets go to the multicast address of servers, those for one server too. Its identifier says which it is.

@@ -13,6 +13,13 @@ pub const PLUGIN: Plugin = Plugin {
         Key::new("daemonSocketPath", Kind::Text(Form::Path), "Socket of the DHCP service")
             .default("\"/run/cni/dhcp.sock\"")
             .sample("\"/run/cni/dhcp.sock\""),
+        Key::new(
+            "families",
+            Kind::List(&Kind::Text(Form::OneOf(&["ipv4", "ipv6"]))),
+            "Families of addresses: by DHCP, by DHCPv6",
+        )
+        .default(r#"["ipv4"]"#)
+        .sample(r#"["ipv4", "ipv6"]"#),
         Key::new("provide", Kind::List(&Kind::Object(PROVIDE)), "Options that are sent to the server")
             .sample(r#"[{"option": "host-name", "value": "c1", "fromArg": "K8S_POD_NAME"}]"#),
         Key::new("request", Kind::List(&Kind::Object(REQUEST)), "Options that the server is asked for")

@@ -1,7 +1,7 @@
 //! `dhcp`, simulated.
 
 use crate::kernel::Kernel;
-use postern_types::{DhcpLease, Dns, ErrorCode, LeaseGrant, OpError, Reply, Route, ops};
+use postern_types::{DhcpLease, ErrorCode, LeaseGrant, OpError, Reply, Route, ops};
 
 /// Answers one operation.
 ///
@@ -36,17 +36,26 @@ impl Kernel {
     }
 }
 
-/// Returns a lease as a server could give it: addresses for documentation (RFC 5737).
-pub fn example() -> DhcpLease {
-    let gateway = "192.0.2.1".parse().ok();
-    let route =
-        |dst| Route { dst, gateway, source: None, mtu: None, advmss: None, priority: None, table: None, scope: None };
-    DhcpLease {
-        addresses: "192.0.2.2/24".parse().map(|address| LeaseGrant { address, gateway }).into_iter().collect(),
-        routes: "0.0.0.0/0".parse().map(route).into_iter().collect(),
-        dns: Dns::default(),
+/// Returns a lease as a server could give it, for IPv4, IPv6 or both: addresses for documentation (RFC 5737, RFC 3849).
+pub fn example(has_ipv4: bool, has_ipv6: bool) -> DhcpLease {
+    let route = |dst, gateway| Route {
+        dst,
+        gateway,
+        source: None,
         mtu: None,
-        server: gateway,
-        seconds: Some(3600),
+        advmss: None,
+        priority: None,
+        table: None,
+        scope: None,
+    };
+    let mut lease = DhcpLease { seconds: Some(3600), ..DhcpLease::default() };
+    let four = has_ipv4.then_some(("192.0.2.2/24", "192.0.2.1", "0.0.0.0/0"));
+    let six = has_ipv6.then_some(("2001:db8::2/64", "fe80::1", "::/0"));
+    for (address, gateway, all) in four.into_iter().chain(six) {
+        let gateway = gateway.parse().ok();
+        lease.addresses.extend(address.parse().map(|address| LeaseGrant { address, gateway }));
+        lease.routes.extend(all.parse().map(|all| route(all, gateway)));
     }
+    lease.server = lease.addresses.iter().find_map(|grant| grant.gateway).filter(|_| has_ipv4);
+    lease
 }

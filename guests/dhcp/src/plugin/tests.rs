@@ -59,6 +59,21 @@ fn a_lease_becomes_a_result() {
     );
 }
 
+/// Both families of one lease: an address, a gateway and a default route for each.
+#[test]
+fn a_lease_of_both_families_becomes_one_result() {
+    let mut both = DhcpLease { routes: lease().routes.into_iter().take(1).collect(), ..lease() };
+    let gateway = "fe80::1".parse().ok();
+    both.addresses.push(LeaseGrant { address: "2001:db8::7/64".parse().unwrap(), gateway });
+    let by_default = both.routes[0].clone();
+    both.routes.push(LeasedRoute { dst: "::/0".parse().unwrap(), gateway, ..by_default });
+    offer(both);
+    assert_eq!(
+        add(),
+        r#"{,"ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"},{"address":"2001:db8::7/64","gateway":"fe80::1"}],"routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1","priority":7},{"dst":"::/0","gw":"fe80::1","priority":7}]}"#
+    );
+}
+
 #[test]
 fn del_reads_nothing_and_needs_no_service() {
     offer(lease());
@@ -112,6 +127,11 @@ fn wrong_keys_are_refused_before_anything_is_asked() {
             r#"{"type":"dhcp","request":[{"option":"dns"}]}"#,
             999,
             r#"Can not parse option "dns": Can not parse option: strconv.ParseUint: parsing "dns": invalid syntax"#,
+        ),
+        (
+            r#"{"type":"dhcp","families":["ipv6","ip"]}"#,
+            7,
+            r#"dhcp: ipam.families has "ip": a family is "ipv4" or "ipv6""#,
         ),
         (r#"{"type":"dhcp","priority":-1}"#, 7, "dhcp: ipam.priority is -1: a metric is 0 to 4294967295"),
     ] {

@@ -48,12 +48,13 @@ pub fn examine(examination: &mut Examination, node: &Node) {
             if is_known {
                 continue;
             }
+            let family = held.family.name();
             let what = match &held.standing {
                 Standing::Lost(why) => format!(
-                    "it keeps a lease of {name} that is lost ({why}), and there is no record of such an attachment"
+                    "it keeps an {family} lease of {name} that is lost ({why}), and there is no record of such an attachment"
                 ),
                 Standing::Acquiring | Standing::Bound | Standing::Remembered => {
-                    format!("it keeps a lease of {name}, and there is no record of such an attachment")
+                    format!("it keeps an {family} lease of {name}, and there is no record of such an attachment")
                 }
             };
             let why = "a native plugin may have asked for it; the service ends it when its namespace is gone";

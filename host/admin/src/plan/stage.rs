@@ -8,6 +8,7 @@ use crate::capability::operation_texts;
 use crate::lists;
 use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
+use postern_dhcp_channel::{Family, families};
 use postern_gate::capability::{bridge, delegate, device, ipam, leases, resolv_conf};
 use postern_gate::delegation::{self, Delegation};
 use postern_gate::rehearsal::{
@@ -18,7 +19,7 @@ use postern_gate::{Engine, PlaceError, PluginError, catalog, places};
 use postern_kernel::Netlink;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, Policy, allows};
-use postern_sim::{Kernel, Place};
+use postern_sim::{Kernel, Place, dhcp_example};
 use postern_state::{LeaseStore, StateError};
 use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseGrant, LeaseRange, OpError, Operation, Reply, ops};
 use std::collections::BTreeMap;
@@ -49,10 +50,6 @@ pub struct Stage {
     /// Policies that count in place of those on disk, by plugin.
     pub policies: Vec<(String, Policy)>,
 }
-
-/// What a plan can't foretell of a lease.
-const LEASED: &str = "no DHCP server was asked: only it knows address, gateway and routes; 192.0.2.2/24, 192.0.2.1 and a \
-                      default route stand for them";
 
 /// One plugin that the runtime calls, with those that it delegates to.
 struct Run {
@@ -379,11 +376,22 @@ impl Stage {
             | Operation::Vrf(_)
             | Operation::Attachments(_) => self.simulate(run, front, operation),
             Operation::Dhcp(asked) => {
+                // The plugin refuses a configuration that can't be read.
+                let families = families(&run.request.stdin).unwrap_or_default();
+                let has = |family| families.contains(&family);
+                self.kernel.dhcp = Some(dhcp_example(has(Family::Ipv4), has(Family::Ipv6)));
                 let reply = self.simulate(run, front, operation)?;
                 if let (ops::Dhcp::Acquire, Reply::Lease(lease)) = (asked, &reply) {
                     let own = |grant: &LeaseGrant| OwnAddress { net: grant.address, gateway: grant.gateway };
                     run.own.extend(lease.addresses.iter().map(own));
-                    self.notes.push(LEASED.to_owned());
+                    let gateways = lease.addresses.iter().filter_map(|grant| grant.gateway);
+                    let addresses = lease.addresses.iter().map(|grant| grant.address.to_string());
+                    let stand: Vec<String> = addresses.chain(gateways.map(|gateway| gateway.to_string())).collect();
+                    self.notes.push(format!(
+                        "no DHCP server was asked: only it knows address, gateway and routes; {} and a default route \
+                         stand for them",
+                        stand.join(", ")
+                    ));
                 }
                 Ok(reply)
             }

@@ -8,10 +8,12 @@ use crate::effect::{Dhcp, Effect};
 use crate::errors::kernel_error;
 use crate::gate::Gate;
 use crate::need::Need;
+use crate::session::dhcp::no_ipv6;
 use crate::session::{OwnAddress, Session};
 use ipnet::IpNet;
 use postern_cni::Verb;
-use postern_dhcp_channel::{Answer, Ask, INFINITE, Lease};
+use postern_dhcp_channel::{Answer, Ask, Family, INFINITE, Lease, families};
+use postern_kernel::Sysctl;
 pub use postern_policy::capability::dhcp::{DEFAULT_SOCKET, socket};
 use postern_types::{DhcpLease, Dns, ErrorCode, LeaseGrant, OpError, Reply, Route, ops};
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,8 +21,14 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The most routes of a lease. A packet of 4 KiB has room for more, but no honest server needs them.
 const MOST_ROUTES: usize = 128;
 
-/// The shortest prefix of a network with a lease. A shorter one would be most of the Internet.
+/// The shortest prefix of a network with a lease. A shorter one would be most of the Internet. For IPv6 a router says
+/// which it is, and providers of networks have 32 bits.
 const SHORTEST_PREFIX: u8 = 8;
+const SHORTEST_PREFIX_V6: u8 = 32;
+
+/// The least MTU of IPv4, and of IPv6.
+const LEAST_MTU: u32 = 68;
+const LEAST_MTU_V6: u32 = 1280;
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts {
@@ -53,13 +61,20 @@ fn acquire(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
         return Err(OpError::new(ErrorCode::Exists, "lease", "this run has a DHCP lease already"));
     }
     let socket = socket(&gate.session.request.conf);
+    let wanted = wanted(gate.session)?;
+    if wanted.contains(&Family::Ipv6) && gate.session.is_native_dhcp(&socket) {
+        return Err(no_ipv6(&socket));
+    }
     // A second ADD without a DEL between gets the same lease. It must not give that back if it fails.
     if !gate.session.dhcp_leases().iter().any(|dhcp| dhcp.socket == socket) {
         gate.session.intend(Dhcp { socket: socket.clone(), addresses: Vec::new() })?;
     }
+    if wanted.contains(&Family::Ipv6) {
+        prepare_link(gate.session)?;
+    }
     // The answer may take as long as the run: what was done so far is written down before.
     gate.session.audit.flush();
-    let lease = checked(lease_of(gate.session.ask_dhcp(&socket, Ask::Acquire)?)?)?;
+    let lease = checked(lease_of(gate.session.ask_dhcp(&socket, Ask::Acquire)?)?, &wanted)?;
     for grant in &lease.addresses {
         if !gate.front.granted().allows_dhcp_address(&grant.address) {
             let message = format!("the DHCP server offers {}, and policy does not have it", grant.address);
@@ -80,6 +95,28 @@ fn acquire(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     Ok(Reply::Lease(lease))
 }
 
+/// Returns the families that the network asks for.
+fn wanted(session: &Session) -> Result<Vec<Family>, OpError> {
+    families(&session.request.stdin)
+        .map_err(|error| OpError::new(ErrorCode::InvalidArgument, "ipam.families", error.msg))
+}
+
+/// Prepares the attachment's link for DHCPv6: it has IPv6, and its kernel takes no address and no route from router
+/// advertisements. The lease has both, and they can be seen in the result. All of it goes with the link.
+fn prepare_link(session: &Session) -> Result<(), OpError> {
+    let container = session.container_required()?;
+    let link = &session.request.ifname;
+    for (key, value) in [("accept_ra", "0"), ("disable_ipv6", "0")] {
+        match container.sysctl_set(&Sysctl::Ipv6Conf { link: link.clone(), key }, value) {
+            Ok(_) => {}
+            // Without the link, or without IPv6 in the kernel, the service says what is missing.
+            Err(error) if error.is(nix::errno::Errno::ENOENT) => {}
+            Err(error) => return Err(kernel_error(error)),
+        }
+    }
+    Ok(())
+}
+
 /// Returns the addresses of the attachment that a DHCP server gave.
 pub fn leased(session: &Session) -> Vec<IpNet> {
     session.dhcp_leases().into_iter().flat_map(|dhcp| dhcp.addresses).collect()
@@ -88,7 +125,8 @@ pub fn leased(session: &Session) -> Vec<IpNet> {
 /// `dhcp.check`.
 fn check(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let socket = socket(&gate.session.request.conf);
-    checked(lease_of(gate.session.ask_dhcp(&socket, Ask::Check)?)?).map(Reply::Lease)
+    let wanted = wanted(gate.session)?;
+    checked(lease_of(gate.session.ask_dhcp(&socket, Ask::Check)?)?, &wanted).map(Reply::Lease)
 }
 
 /// `dhcp.release`.
@@ -103,7 +141,11 @@ fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 /// `dhcp.status`.
 fn status(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let socket = socket(&gate.session.request.conf);
-    gate.session.ask_dhcp(&socket, |_| Ask::Alive).map(|_| Reply::Done)
+    gate.session.ask_dhcp(&socket, |_| Ask::Alive)?;
+    if gate.session.is_native_dhcp(&socket) && wanted(gate.session)?.contains(&Family::Ipv6) {
+        return Err(no_ipv6(&socket));
+    }
+    Ok(Reply::Done)
 }
 
 fn lease_of(answer: Answer) -> Result<Lease, OpError> {
@@ -145,11 +187,24 @@ fn refused(address: IpNet, why: &str) -> OpError {
 ///
 /// # Errors
 /// [`ErrorCode::InvalidArgument`]: what the server must not offer.
-fn checked(lease: Lease) -> Result<DhcpLease, OpError> {
-    if lease.addresses.is_empty() || lease.addresses.len() > 2 {
-        let message = format!("the DHCP server offers {} addresses instead of one", lease.addresses.len());
-        return Err(OpError::new(ErrorCode::InvalidArgument, "lease", message));
+fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
+    let of = |family: Family| {
+        lease.addresses.iter().filter(|leased| leased.address.addr().is_ipv4() == (family == Family::Ipv4)).count()
+    };
+    for family in Family::ALL {
+        let (name, found) = (family.name(), of(family));
+        let expected = usize::from(wanted.contains(&family));
+        if found != expected {
+            let message =
+                format!("the DHCP service has {found} {name} addresses for the attachment, and not {expected}");
+            let error = OpError::new(ErrorCode::InvalidArgument, "lease", message);
+            return Err(match (family, found) {
+                (Family::Ipv6, 0) => error.hint("the service is of an older version: restart it"),
+                _ => error,
+            });
+        }
     }
+    let has_ipv6 = wanted.contains(&Family::Ipv6);
     let mut addresses = Vec::new();
     for leased in lease.addresses {
         let address = leased.address;
@@ -197,8 +252,7 @@ fn checked(lease: Lease) -> Result<DhcpLease, OpError> {
             search: lease.dns.search.into_iter().filter(name).collect(),
             options: Vec::new(),
         },
-        // The least that IPv4 can have.
-        mtu: lease.mtu.filter(|mtu| (68..=65535).contains(mtu)),
+        mtu: lease.mtu.filter(|mtu| (if has_ipv6 { LEAST_MTU_V6 } else { LEAST_MTU }..=65535).contains(mtu)),
         server: lease.server,
         seconds: Some(lease.seconds).filter(|seconds| *seconds != INFINITE),
     })
@@ -207,12 +261,15 @@ fn checked(lease: Lease) -> Result<DhcpLease, OpError> {
 /// Returns the reason why no container can have an address from a server.
 fn not_a_containers(net: &IpNet) -> Option<&'static str> {
     let address = net.addr();
-    let (is_link_local, is_no_hosts, has_ends) = match net {
+    let (is_link_local, is_no_hosts, has_ends, shortest) = match net {
         IpNet::V4(net) => {
             let is_no_hosts = net.addr().is_broadcast() || net.addr().octets().starts_with(&[0]);
-            (net.addr().is_link_local(), is_no_hosts, net.prefix_len() < 31)
+            (net.addr().is_link_local(), is_no_hosts, net.prefix_len() < 31, SHORTEST_PREFIX)
         }
-        IpNet::V6(net) => (net.addr().is_unicast_link_local(), net.addr().to_ipv4_mapped().is_some(), false),
+        IpNet::V6(net) => {
+            let is_no_hosts = net.addr().to_ipv4_mapped().is_some();
+            (net.addr().is_unicast_link_local(), is_no_hosts, false, SHORTEST_PREFIX_V6)
+        }
     };
     let reasons = [
         (address.is_loopback(), "it is a loopback address"),
@@ -220,7 +277,7 @@ fn not_a_containers(net: &IpNet) -> Option<&'static str> {
         (address.is_multicast(), "it is a multicast address"),
         (is_no_hosts, "it is no address of a host"),
         (is_link_local, "it is a link-local address"),
-        (net.prefix_len() < SHORTEST_PREFIX, "its network is most of the Internet"),
+        (net.prefix_len() < shortest, "its network is most of the Internet"),
         (
             has_ends && (address == net.network() || address == net.broadcast()),
             "it is the network's own address, or its broadcast address",
@@ -234,10 +291,13 @@ fn hop(gateway: IpAddr, own: &IpNet) -> Result<(), OpError> {
     let ends_own = own.addr().is_ipv4() && own.prefix_len() < 31 && own.broadcast() == gateway;
     let is_broadcast = ends_own || gateway == IpAddr::V4(Ipv4Addr::BROADCAST);
     let is_none = gateway.is_loopback() || gateway.is_unspecified() || gateway.is_multicast() || is_broadcast;
+    // Of an IPv6 router nothing else is known.
+    let is_on_link = if let IpAddr::V6(gateway) = gateway { gateway.is_unicast_link_local() } else { true };
     let reasons = [
         (gateway.is_ipv4() != own.addr().is_ipv4(), "it has the other IP version"),
         (gateway == own.addr(), "it is the container's own address"),
         (is_none, "no router has that address"),
+        (!is_on_link, "a router advertises itself by its link-local address"),
     ];
     let Some((_, why)) = reasons.into_iter().find(|(is_so, _)| *is_so) else { return Ok(()) };
     let message = format!("the DHCP server names router {gateway} for {own}: {why}");
@@ -264,8 +324,15 @@ mod tests {
         }
     }
 
+    /// The families of a lease.
+    fn families_of(lease: &Lease) -> Vec<Family> {
+        let of = |leased: &LeaseAddress| if leased.address.addr().is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+        lease.addresses.iter().map(of).collect()
+    }
+
     fn words(lease: Lease) -> String {
-        checked(lease).map_or_else(|error| error.message, |_| String::new())
+        let wanted = families_of(&lease);
+        checked(lease, &wanted).map_or_else(|error| error.message, |_| String::new())
     }
 
     #[test]
@@ -285,6 +352,7 @@ mod tests {
             ("fe80::2/64", "link-local"),
             ("ff02::1/64", "multicast"),
             ("::ffff:10.0.0.2/128", "of a host"),
+            ("2001:db8::2/31", "most of the Internet"),
         ] {
             let words = words(lease(address, None));
             assert!(words.contains(why) && words.contains("can't have"), "{address}: {words}");
@@ -294,7 +362,30 @@ mod tests {
         {
             assert_eq!(words(lease(address, None)), "", "{address}");
         }
-        assert!(words(Lease::default()).contains("0 addresses"));
+    }
+
+    #[test]
+    fn a_lease_has_one_address_of_each_family_that_is_wanted() {
+        use Family::{Ipv4, Ipv6};
+        let dual = Lease {
+            addresses: [lease("10.0.0.2/24", None), lease("fd00::2/64", None)]
+                .into_iter()
+                .flat_map(|it| it.addresses)
+                .collect(),
+            ..lease("10.0.0.2/24", None)
+        };
+        for (given, wanted, expected) in [
+            (Lease::default(), vec![Ipv4], "has 0 IPv4 addresses for the attachment, and not 1"),
+            (lease("10.0.0.2/24", None), vec![Ipv6], "has 1 IPv4 addresses for the attachment, and not 0"),
+            (lease("10.0.0.2/24", None), vec![Ipv4, Ipv6], "has 0 IPv6 addresses for the attachment, and not 1"),
+            (dual.clone(), vec![Ipv4], "has 1 IPv6 addresses for the attachment, and not 0"),
+            (dual.clone(), vec![Ipv4, Ipv6], ""),
+        ] {
+            let found = checked(given, &wanted).map_or_else(|error| error.message, |_| String::new());
+            assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{wanted:?}: {found}");
+        }
+        let of_mtu = |mtu| checked(Lease { mtu: Some(mtu), ..dual.clone() }, &[Ipv4, Ipv6]).unwrap().mtu;
+        assert_eq!((of_mtu(1279), of_mtu(1280)), (None, Some(1280)));
     }
 
     #[test]
@@ -306,6 +397,16 @@ mod tests {
             let routed = Lease { routes: vec![route], ..lease("10.0.0.2/24", None) };
             assert!(words(routed).contains("names router"), "{gateway}");
         }
+        for (gateway, why) in [
+            ("2001:db8::1", "advertises itself by its link-local address"),
+            ("fd00::2", "own address"),
+            ("ff02::2", "no router has"),
+            ("10.0.0.1", "other IP version"),
+        ] {
+            let found = words(lease("fd00::2/64", Some(gateway)));
+            assert!(found.contains("names router") && found.contains(why), "{gateway}: {found}");
+        }
+        assert_eq!(words(lease("fd00::2/64", Some("fe80::1"))), "");
         // As natively: a router may lie elsewhere.
         assert_eq!(words(lease("10.0.0.2/24", Some("10.0.1.1"))), "");
         let many = LeaseRoute { dst: "10.9.0.0/16".parse().unwrap(), gw: None, scope: Some(253), priority: None };
@@ -324,13 +425,13 @@ mod tests {
             seconds: INFINITE,
             ..lease("10.0.0.2/24", Some("10.0.0.1"))
         };
-        let lease = checked(given.clone()).unwrap();
+        let lease = checked(given.clone(), &[Family::Ipv4]).unwrap();
         assert_eq!((lease.dns.domain.as_str(), lease.mtu, lease.seconds), ("", None, None));
         assert_eq!(
             (lease.dns.nameservers, lease.dns.search),
             (vec!["10.0.0.53".to_owned()], vec!["a.example".to_owned()])
         );
-        let lease = checked(Lease { mtu: Some(1400), seconds: 60, ..given }).unwrap();
+        let lease = checked(Lease { mtu: Some(1400), seconds: 60, ..given }, &[Family::Ipv4]).unwrap();
         assert_eq!((lease.mtu, lease.seconds), (Some(1400), Some(60)));
     }
 }

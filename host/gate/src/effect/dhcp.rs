@@ -29,9 +29,10 @@ impl Leaves for Dhcp {
     }
 
     fn words(&self) -> String {
-        match self.addresses.first() {
-            Some(address) => format!("DHCP lease of {address}"),
-            None => "DHCP lease".to_owned(),
+        let addresses: Vec<String> = self.addresses.iter().map(IpNet::to_string).collect();
+        match addresses.as_slice() {
+            [] => "DHCP lease".to_owned(),
+            some => format!("DHCP lease of {}", some.join(" and ")),
         }
     }
 

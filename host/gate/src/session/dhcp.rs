@@ -6,7 +6,7 @@
 use super::Session;
 use crate::effect::Dhcp;
 use postern_cni::Verb;
-use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, ChannelError};
+use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, ChannelError, Family, families};
 use postern_kernel::Namespace;
 use postern_types::{DelegateError, ErrorCode, OpError};
 use std::cell::{Cell, RefCell};
@@ -104,6 +104,12 @@ impl DhcpConnections {
             return Err(Unanswered { is_absent: true, error: OpError::new(ErrorCode::Unsupported, socket, message) });
         };
         let channel = connection.channel.as_mut().map_err(|unanswered| unanswered.clone())?;
+        if let Ask::Acquire(attachment) | Ask::Check(attachment) = ask
+            && channel.is_native()
+            && attachment.families.contains(&Family::Ipv6)
+        {
+            return Err(Unanswered { is_absent: false, error: no_ipv6(socket) });
+        }
         let namespace = self.namespace.borrow();
         // Leases are given back by their names alone: the path of a namespace may lead elsewhere by now.
         let namespace = namespace.as_ref().filter(|_| !matches!(ask, Ask::Release(_))).map(AsFd::as_fd);
@@ -114,6 +120,13 @@ impl DhcpConnections {
         }
         answer
     }
+}
+
+/// The error of a network with IPv6 and the native daemon.
+pub fn no_ipv6(socket: &str) -> OpError {
+    let message = format!("the DHCP service at {socket} is a native daemon, which has no DHCPv6");
+    OpError::new(ErrorCode::Unsupported, socket, message)
+        .hint("stop it and start `postern dhcp serve` there, or leave \"ipv6\" out of ipam.families")
 }
 
 /// The way out if no service answers.
@@ -165,6 +178,13 @@ impl Session {
             Answer::Refused { code, words, details } => Err(refused(socket, code, words, details)),
             answer @ (Answer::Lease(_) | Answer::Done | Answer::Leases(_)) => Ok(answer),
         }
+    }
+
+    /// True if a native daemon serves at this socket, as far as this run has asked there.
+    pub fn is_native_dhcp(&self, socket: &str) -> bool {
+        let open = self.dhcp.open.borrow();
+        let mut of_socket = open.iter().filter(|open| open.socket == socket);
+        of_socket.any(|open| open.channel.as_ref().is_ok_and(Channel::is_native))
     }
 
     /// Returns the leases of the record.
@@ -223,6 +243,8 @@ impl Session {
             args: request.args().to_owned(),
             path: request.path.clone(),
             configuration: request.stdin.to_string(),
+            // A lease is given back whatever they are. One that begins has them from a configuration that can be read.
+            families: families(&request.stdin).unwrap_or_default(),
         }
     }
 }

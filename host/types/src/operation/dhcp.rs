@@ -23,7 +23,7 @@ pub enum Dhcp {
 
 table! {
     Dhcp;
-    Acquire {} => "dhcp.acquire", Nowhere, Attachment;
+    Acquire {} => "dhcp.acquire", Both, Attachment;
     Check {} => "dhcp.check", Nowhere, Nothing;
     Release {} => "dhcp.release", Nowhere, Release;
     Status {} => "dhcp.status", Nowhere, Nothing;

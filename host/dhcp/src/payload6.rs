@@ -1,0 +1,205 @@
+//! The checks of a DHCPv6 message that a guest wants to send: it must be one of this client, and nothing else.
+
+use crate::payload::LONGEST;
+use std::net::Ipv6Addr;
+
+const SOLICIT: u8 = 1;
+const REQUEST: u8 = 3;
+const RENEW: u8 = 5;
+const REBIND: u8 = 6;
+const RELEASE: u8 = 8;
+const DECLINE: u8 = 9;
+
+const CLIENT_ID: u16 = 1;
+const SERVER_ID: u16 = 2;
+const ASSOCIATION: u16 = 3;
+const ADDRESS: u16 = 5;
+const WANTED: u16 = 6;
+const ELAPSED: u16 = 8;
+
+/// The longest identifier of a server (RFC 8415, 11.1), with its type.
+const LONGEST_DUID: usize = 130;
+
+/// The identifier of the one association of a client: each attachment is a client of its own.
+const IAID: [u8; 4] = [0, 0, 0, 1];
+
+/// What the lease's messages must say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client<'a> {
+    /// Its identifier.
+    pub id: &'a [u8],
+    /// The address of the lease, if there is one.
+    pub address: Option<Ipv6Addr>,
+}
+
+/// Checks a payload.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(payload: &[u8], client: &Client<'_>) -> Result<(), &'static str> {
+    if payload.len() > LONGEST {
+        return Err("it is longer than a frame may be");
+    }
+    let (header, options) = payload.split_at_checked(4).ok_or("it is shorter than a message is")?;
+    let kind = header.first().copied().unwrap_or_default();
+    if ![SOLICIT, REQUEST, RENEW, REBIND, RELEASE, DECLINE].contains(&kind) {
+        return Err("it is no message of a DHCPv6 client");
+    }
+    let mut association = None;
+    let mut seen = Vec::new();
+    for (code, value) in Options(options) {
+        let value = value?;
+        // Whatever is there twice could be read in two ways.
+        if seen.contains(&code) {
+            return Err("it has an option twice");
+        }
+        seen.push(code);
+        match code {
+            CLIENT_ID if value == client.id => {}
+            CLIENT_ID => return Err("it has another client's identifier"),
+            SERVER_ID if (1..=LONGEST_DUID).contains(&value.len()) => {}
+            ASSOCIATION => association = Some(address_of(value)?),
+            WANTED if value.len().is_multiple_of(2) => {}
+            ELAPSED if value.len() == 2 => {}
+            _ => return Err("it has an option that a client does not send"),
+        }
+    }
+    if !seen.contains(&CLIENT_ID) {
+        return Err("it has no identifier");
+    }
+    let named = association.ok_or("it has no association")?;
+    match kind {
+        // Looking for an address, or saying that another station has it: that asks nothing of a lease.
+        SOLICIT | REQUEST | DECLINE => Ok(()),
+        _ if named.is_some() && named == client.address => Ok(()),
+        _ => Err("it names an address that is not this lease's"),
+    }
+}
+
+/// Reads an association: this client's, without times, with one address or none.
+fn address_of(association: &[u8]) -> Result<Option<Ipv6Addr>, &'static str> {
+    let (header, options) = association.split_at_checked(12).ok_or("its association is cut off")?;
+    if !header.starts_with(&IAID) {
+        return Err("it has another association than the lease");
+    }
+    let mut found = None;
+    for (code, value) in Options(options) {
+        let value: &[u8; 24] = value?.try_into().map_err(|_| "its association has what a client does not send")?;
+        if code != ADDRESS || found.is_some() {
+            return Err("its association has what a client does not send");
+        }
+        found = value.first_chunk::<16>().map(|bytes| Ipv6Addr::from(*bytes));
+    }
+    Ok(found)
+}
+
+/// The options of a message. The last one is an error if it is cut off.
+struct Options<'a>(&'a [u8]);
+
+impl<'a> Iterator for Options<'a> {
+    type Item = (u16, Result<&'a [u8], &'static str>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = std::mem::take(&mut self.0);
+        if rest.is_empty() {
+            return None;
+        }
+        let Some(([a, b, c, d], after)) = rest.split_first_chunk::<4>() else {
+            return Some((0, Err("an option is cut off")));
+        };
+        let (code, length) = (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
+        let Some((value, after)) = after.split_at_checked(usize::from(length)) else {
+            return Some((code, Err("an option is cut off")));
+        };
+        self.0 = after;
+        Some((code, Ok(value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &[u8] = b"\0\x04sixteen bytes....";
+    const ADDRESS_OF_LEASE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
+    const OWN: Client<'_> = Client { id: ID, address: Some(ADDRESS_OF_LEASE) };
+
+    fn option(code: u16, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(value.len()).unwrap();
+        [&code.to_be_bytes(), &length.to_be_bytes(), value].concat()
+    }
+
+    fn association(id: u8, address: Option<Ipv6Addr>) -> Vec<u8> {
+        let inner = address.map(|address| option(5, &[&address.octets()[..], &[0; 8]].concat())).unwrap_or_default();
+        option(3, &[&[0, 0, 0, id], &[0; 8][..], &inner].concat())
+    }
+
+    fn message(kind: u8, options: &[Vec<u8>]) -> Vec<u8> {
+        [&[kind, 1, 2, 3][..], &options.concat()].concat()
+    }
+
+    #[test]
+    fn a_clients_messages_pass() {
+        for kind in [SOLICIT, REQUEST, RENEW, REBIND, RELEASE, DECLINE] {
+            let options = [
+                option(1, ID),
+                option(2, b"\0\x03\0\x01server"),
+                association(1, OWN.address),
+                option(6, &[0, 23, 0, 24]),
+                option(8, &[0, 0]),
+            ];
+            assert_eq!(check(&message(kind, &options), &OWN), Ok(()), "{kind}");
+        }
+        let first = message(SOLICIT, &[option(1, ID), association(1, None)]);
+        assert_eq!(check(&first, &Client { address: None, ..OWN }), Ok(()));
+    }
+
+    #[test]
+    fn nothing_else_does() {
+        let (id, own) = (|| option(1, ID), || association(1, OWN.address));
+        let other = Some("2001:db8::8".parse().unwrap());
+        let twice = option(3, &[&[0, 0, 0, 1], &[0; 8][..], &own()[16..], &own()[16..]].concat());
+        let prefix = option(3, &[&[0, 0, 0, 1], &[0; 8][..], &option(26, &[0; 25])].concat());
+        let cases: Vec<(&str, Vec<u8>)> = vec![
+            ("nothing", Vec::new()),
+            ("less than a message", vec![1, 2, 3]),
+            ("an advertisement", message(2, &[id(), own()])),
+            ("a reply", message(7, &[id(), own()])),
+            ("a message of a relay", message(12, &[id(), own()])),
+            ("an advertisement of a router", message(134, &[id(), own()])),
+            ("a confirmation, which the client has none of", message(4, &[id(), own()])),
+            ("no identifier", message(1, &[own()])),
+            ("another's identifier", message(1, &[option(1, b"\0\x04another"), own()])),
+            ("two identifiers", message(1, &[id(), id(), own()])),
+            ("no association", message(1, &[id()])),
+            ("another association", message(1, &[id(), association(2, None)])),
+            ("two associations", message(1, &[id(), own(), own()])),
+            ("two addresses", message(3, &[id(), twice])),
+            ("a prefix", message(3, &[id(), prefix])),
+            ("a delegated prefix", message(3, &[id(), own(), option(25, &[0; 12])])),
+            ("a relay's option", message(1, &[id(), own(), option(9, b"x")])),
+            ("a vendor's option", message(1, &[id(), own(), option(16, b"x")])),
+            ("an empty server", message(3, &[id(), own(), option(2, b"")])),
+            ("half a number", message(1, &[id(), own(), option(6, &[0, 23, 0])])),
+            ("renewing another's address", message(RENEW, &[id(), association(1, other)])),
+            ("giving back another's address", message(RELEASE, &[id(), association(1, other)])),
+            ("giving back nothing", message(RELEASE, &[id(), association(1, None)])),
+            ("an option that is cut off", {
+                let mut cut = message(1, &[id(), own()]);
+                cut.pop();
+                cut
+            }),
+            ("bytes behind the options", {
+                let mut more = message(1, &[id(), own()]);
+                more.extend([0, 8]);
+                more
+            }),
+            ("too long", message(1, &[id(), own(), option(6, &[0; LONGEST])])),
+        ];
+        for (what, payload) in cases {
+            assert!(check(&payload, &OWN).is_err(), "{what}");
+        }
+        let nobody = Client { address: None, ..OWN };
+        assert!(check(&message(RENEW, &[id(), own()]), &nobody).is_err(), "an address without a lease");
+    }
+}

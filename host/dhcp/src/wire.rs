@@ -1,0 +1,210 @@
+//! What leases send and receive: sockets on their links, and the checks of what goes through them.
+
+use crate::asks::subject;
+use crate::clock;
+use crate::frame::{self, ALL, Ends, Mac};
+use crate::frame6;
+use crate::lease::{Entry, Open, Phase, WAITING};
+use crate::opener::NotOpened;
+use crate::packet::PacketSocket;
+use crate::payload;
+use crate::payload6;
+use crate::service::Service;
+use postern_dhcp::{Event, Family, Payload, Send, To};
+use postern_kernel::Netlink;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
+
+/// The time that sockets stay open for an answer to a lease that is bound, in milliseconds.
+const LISTEN_MS: u64 = 10_000;
+
+/// The frames that are read at once from one socket. Others have their turn then.
+const FRAMES: usize = 32;
+
+/// How often routers are asked to advertise themselves (RFC 4861, 6.3.7).
+const SOLICITATIONS: u8 = 3;
+
+impl Service {
+    /// Sends packets of the client, those that pass the checks.
+    pub fn send(&mut self, key: &str, packets: &[Send]) {
+        if let Err(words) = self.ensure_open(key) {
+            let Some(entry) = self.leases.get(key) else { return };
+            postern_gate::say!("postern dhcp: {}: cannot send: {words}", subject(&entry.attachment));
+            return;
+        }
+        let now = clock::since_boot();
+        let Some(entry) = self.leases.get_mut(key) else { return };
+        let mut refusal = None;
+        for packet in packets {
+            let frame = match entry.framed(packet) {
+                Ok(frame) if entry.sends.take(now) => frame,
+                Ok(_) => {
+                    refusal = Some("it sends more than a client does");
+                    continue;
+                }
+                Err(words) => {
+                    refusal = Some(words);
+                    continue;
+                }
+            };
+            if let Some(open) = &mut entry.open {
+                open.until = now.saturating_add(LISTEN_MS);
+                // A packet that is lost is sent again by the client.
+                let _ = open.packets.send(&frame);
+            }
+        }
+        if let Some(words) = refusal
+            && !entry.is_warned
+        {
+            entry.is_warned = true;
+            postern_gate::say!(
+                "postern dhcp: {}: a packet of the client is not sent: {words}",
+                subject(&entry.attachment)
+            );
+            if let Some(entry) = self.leases.get(key) {
+                self.note(entry, "dhcp.send", &words, &Err::<(), _>("refused"));
+            }
+        }
+    }
+
+    /// Opens what a lease needs to speak with servers, if it is not open.
+    ///
+    /// # Errors
+    /// The namespace or the link is gone, or the kernel refuses.
+    fn ensure_open(&mut self, key: &str) -> Result<(), String> {
+        let Some(mut entry) = self.leases.remove(key) else { return Ok(()) };
+        let opened = if entry.open.is_some() {
+            Ok(())
+        } else {
+            let namespace = self.open_namespace(&entry).map_err(|error| match error {
+                NotOpened::Gone => "its network namespace is gone".to_owned(),
+                NotOpened::Refused(words) => words,
+            });
+            namespace.and_then(|namespace| self.open_for(&mut entry, &namespace))
+        };
+        self.leases.insert(key.to_owned(), entry);
+        opened
+    }
+
+    /// Opens sockets in a namespace.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn open_for(&self, entry: &mut Entry, namespace: &OwnedFd) -> Result<(), String> {
+        let opened = self.home.visit(namespace, || -> Result<Open, String> {
+            let netlink = Netlink::open().map_err(|error| error.to_string())?;
+            let link = netlink.link_by_index(entry.index).map_err(|error| error.to_string())?;
+            if link.and_then(|link| link.mac) != Some(entry.mac) {
+                return Err(format!(
+                    "its link \"{}\" is gone, or has another hardware address",
+                    entry.attachment.ifname
+                ));
+            }
+            let packets = match entry.family {
+                Family::Ipv4 => PacketSocket::dhcp(entry.index, entry.mac),
+                Family::Ipv6 => PacketSocket::dhcpv6(entry.index),
+            };
+            let packets = packets.map_err(|errno| errno.to_string())?;
+            let until = clock::since_boot().saturating_add(LISTEN_MS);
+            Ok(Open { source: entry.source(&netlink), netlink, packets, until })
+        });
+        entry.open = Some(opened.map_err(|errno| errno.to_string())??);
+        Ok(())
+    }
+
+    /// Takes the frames that wait for a lease.
+    pub fn take_packets(&mut self, key: &str) {
+        let now = clock::since_boot();
+        let Some(entry) = self.leases.get_mut(key) else { return };
+        for _ in 0..FRAMES {
+            let Some(open) = &entry.open else { return };
+            let frame = match open.packets.receive() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return,
+                Err(errno) => {
+                    // The link is down or gone. A step that sends will find out which.
+                    if errno != nix::errno::Errno::ENETDOWN || matches!(entry.phase, Phase::Bound) {
+                        entry.open = None;
+                    }
+                    return;
+                }
+            };
+            let received = match (entry.family, open.source) {
+                (Family::Ipv4, _) => frame::read_udp(&frame.bytes, frame.is_summed),
+                (Family::Ipv6, Some(own)) => frame6::read(&frame.bytes, frame.is_summed, own),
+                (Family::Ipv6, None) => None,
+            };
+            let Some(frame::Received { from_mac, from, payload }) = received else { continue };
+            let waits = matches!(entry.phase, Phase::Acquiring | Phase::Bound);
+            if waits && entry.events.len() < WAITING && entry.packets.take(now) {
+                if entry.family == Family::Ipv6 && frame6::is_advertisement(&payload) {
+                    entry.solicitations = SOLICITATIONS;
+                }
+                entry.events.push_back(Event::Packet { payload: Payload(payload), from });
+                entry.senders.push_back(from_mac);
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Checks a packet of the client, and puts it into a frame.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn framed(&self, packet: &Send) -> Result<Vec<u8>, &'static str> {
+        let (id, payload) = (self.id(), &packet.payload.0);
+        match self.family {
+            Family::Ipv4 => {
+                let address = if let Some(IpAddr::V4(address)) = self.address() { Some(address) } else { None };
+                let checked = payload::check(payload, &payload::Client { mac: self.mac, id: &id, address })?;
+                let (to_mac, to) = receiver(packet.to, self.hop)?;
+                Ok(frame::udp(&Ends { from_mac: self.mac, to_mac, from: checked.from, to }, payload))
+            }
+            Family::Ipv6 => {
+                let address = if let Some(IpAddr::V6(address)) = self.address() { Some(address) } else { None };
+                payload6::check(payload, &payload6::Client { id: &id, address })?;
+                if packet.to != To::Broadcast {
+                    return Err("it is for one server, and not for the multicast address of all");
+                }
+                let source = self.open.as_ref().and_then(|open| open.source);
+                let source = source.ok_or("its link has no IPv6 link-local address")?;
+                Ok(frame6::udp(self.mac, source, payload))
+            }
+        }
+    }
+
+    /// Returns the link's own link-local address, once no other station has it. DHCP needs none.
+    pub fn source(&self, netlink: &Netlink) -> Option<Ipv6Addr> {
+        if self.family == Family::Ipv4 {
+            return None;
+        }
+        let addresses = netlink.addresses(self.index).ok()?;
+        addresses.iter().filter(|one| !one.tentative && !one.dad_failed).find_map(|one| match one.net.addr() {
+            IpAddr::V6(address) if address.is_unicast_link_local() => Some(address),
+            _ => None,
+        })
+    }
+
+    /// Asks routers to advertise themselves, some times until one does.
+    pub fn ask_routers(&mut self, now: u64) {
+        let Some(open) = self.open.as_ref().filter(|_| self.solicitations < SOLICITATIONS) else { return };
+        let Some(source) = open.source.filter(|_| self.sends.take(now)) else { return };
+        self.solicitations += 1;
+        // One that is lost is as one that no router answers.
+        let _ = open.packets.send(&frame6::router_solicitation(self.mac, source));
+    }
+}
+
+/// Returns where a packet goes. One server is reached over the hop that its last answer came from.
+fn receiver(to: To, hop: Option<Mac>) -> Result<(Mac, Ipv4Addr), &'static str> {
+    match to {
+        To::Broadcast => Ok((ALL, Ipv4Addr::BROADCAST)),
+        To::Unicast(IpAddr::V4(server)) if is_server(server) => Ok((hop.unwrap_or(ALL), server)),
+        To::Unicast(_) => Err("it is for an address that no server has"),
+    }
+}
+
+fn is_server(address: Ipv4Addr) -> bool {
+    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || address.is_broadcast())
+}
