@@ -138,6 +138,7 @@ fn test() -> Result<()> {
     };
     println!("differential: {} of {total} cases, {} against {}", cases.len(), ours.display(), native.display());
 
+    validated::are_seen(&ours)?;
     let observed = if itself || options.fresh { None } else { Some(Observed::new(&native)?) };
     let start = Instant::now();
     let (complete, calls) = (is_complete, cases.iter().map(Case::calls).sum::<usize>());

@@ -1,6 +1,6 @@
 //! No false alarms: where an ADD succeeds, `postern net validate` finds no error in its configuration.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use postern_tests::Case;
 use serde_json::Value;
 use std::fs::OpenOptions;
@@ -20,25 +20,52 @@ pub fn alarms(ours: &Path, case: &Case, tree: &Value) -> Result<Vec<String>> {
     }
     for config in case.added(tree)? {
         let Some(config) = as_file(&config, case.plugin()) else { continue };
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let file = std::env::temp_dir().join(format!("postern-validated-{}-{number}.conf", std::process::id()));
-        std::fs::write(&file, &config)?;
-        let output = Command::new(&host).args(["net", "validate", "--file-only", "--json"]).arg(&file).output()?;
-        std::fs::remove_file(&file)?;
-        let report: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{config}: {}", String::from_utf8_lossy(&output.stderr)))?;
-        let found = report.get("findings").and_then(Value::as_array).cloned().unwrap_or_default();
-        let text = |one: &Value, key: &str| one.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let errors = found.iter().filter(|one| text(one, "severity") == "error");
-        alarms.extend(errors.map(|one| format!("{}: {} in {config}", text(one, "path"), text(one, "message"))));
+        let findings = findings(&host, &config)?;
+        alarms.extend(errors(&findings).map(|error| format!("{error} in {config}")));
         // Warnings about the network as a whole are no business of a schema.
-        let about_keys =
-            |one: &&Value| !["chain", "runtime-key", "unused-capability"].contains(&text(one, "code").as_str());
-        if found.iter().filter(about_keys).count() == 0 {
+        let about_keys = |one: &&Value| !["chain", "runtime-key", "unused-capability"].contains(&text(one, "code"));
+        if findings.iter().filter(about_keys).count() == 0 {
             keep(&config)?;
         }
     }
     Ok(alarms)
+}
+
+/// Fails if an alarm would not be seen here: of two configurations, only one has a fault.
+pub fn are_seen(ours: &Path) -> Result<()> {
+    let host = ours.join("postern");
+    if !host.is_file() {
+        return Ok(());
+    }
+    for (mtu, expected) in [("1400", 0), ("\"1400\"", 1)] {
+        let config = format!(r#"{{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "mtu": {mtu}}}"#);
+        let findings = findings(&host, &config)?;
+        let seen = errors(&findings).count();
+        ensure!(seen == expected, "{seen} alarms of `postern net validate` are seen, and not {expected}: {config}");
+    }
+    Ok(())
+}
+
+/// Returns what `postern net validate` finds in a configuration by itself.
+fn findings(host: &Path, config: &str) -> Result<Vec<Value>> {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let file = std::env::temp_dir().join(format!("postern-validated-{}-{number}.conf", std::process::id()));
+    std::fs::write(&file, config)?;
+    let output = Command::new(host).args(["net", "validate", "--file-only", "--json"]).arg(&file).output()?;
+    std::fs::remove_file(&file)?;
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{config}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    report.get("findings").and_then(Value::as_array).cloned().with_context(|| format!("{config}: {report}"))
+}
+
+/// Returns the errors among findings, each with its place.
+fn errors(findings: &[Value]) -> impl Iterator<Item = String> {
+    let errors = findings.iter().filter(|one| text(one, "severity") == "error");
+    errors.map(|one| format!("{}: {}", text(one, "path"), text(one, "message")))
+}
+
+fn text<'a>(finding: &'a Value, key: &str) -> &'a str {
+    finding.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Adds a configuration without findings to the file `POSTERN_CORPUS`, for `tests/schemas`: the schemas must accept it.

@@ -29,13 +29,12 @@ const NEEDS_MORE: &[(&str, &str)] = &[("host-device", "pciBusID"), ("host-device
 /// Keys that need VLANs of a bridge. Not every kernel has them. Where it has not, they are counted as skipped.
 const NEEDS_VLANS: &[(&str, &str)] = &[("bridge", "vlan"), ("bridge", "vlanTrunk")];
 
-/// What the configurations of the tables refer to: links of the node, a default route, the file of flanneld, a chain.
+/// What the configurations of the tables refer to: links of the node, a default route, the file of flanneld.
 const NODE: &str = "ip link add eth1 type veth peer name wire1; ip link set eth1 up; ip link set wire1 up
     ip link add eno1 address 02:00:00:00:00:01 type veth peer name wire2
     ip addr add 192.168.9.1/24 dev eth1; ip route add default via 192.168.9.254 dev eth1
     mkdir -p /run/flannel
-    printf 'FLANNEL_NETWORK=10.63.0.0/16\\nFLANNEL_SUBNET=10.63.1.1/24\\nFLANNEL_MTU=1400\\nFLANNEL_IPMASQ=true\\n' > /run/flannel/subnet.env
-    iptables -t nat -N KUBE-MARK-MASQ";
+    printf 'FLANNEL_NETWORK=10.63.0.0/16\\nFLANNEL_SUBNET=10.63.1.1/24\\nFLANNEL_MTU=1400\\nFLANNEL_IPMASQ=true\\n' > /run/flannel/subnet.env";
 
 /// The link that the `prevResult` of the tables names, for a plugin that comes after another one.
 const CHAINED: &str =
@@ -47,6 +46,10 @@ fn node(plugin: &Plugin) -> Result<Node> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh(NODE)?;
+    // The chain that the network names for marks. A kernel without tables of one IP version has none.
+    if plugin.name == "portmap" {
+        node.sh("iptables -t nat -N KUBE-MARK-MASQ")?;
+    }
     if plugin.role == Role::Chained {
         node.sh(CHAINED)?;
     }
