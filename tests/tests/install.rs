@@ -46,6 +46,7 @@ fn install_and_uninstall() -> Result<()> {
     make(&node, "install", "/run/root")?;
     let printed = make(&node, "install", "/run/root")?;
     ensure!(!printed.contains("is kept as"), "{printed}");
+    ensure!(flat(&printed).contains("systemctl enable --now postern-dhcp.service"), "{printed}");
 
     let kept = node.sh("cd /run/root/opt/cni/bin; cat bridge.native other")?;
     ensure!(kept == "native\nother\n", "the native plugins: {kept}");
@@ -96,7 +97,9 @@ fn install_and_uninstall() -> Result<()> {
     let unit = node.sh(&format!("cat {units}.service; test -s {units}.socket"))?;
     ensure!(unit.contains("ExecStart=/usr/local/lib/postern/postern dhcp serve\n"), "{unit}");
 
-    make(&node, "uninstall", "/run/root")?;
+    let printed = flat(&make(&node, "uninstall", "/run/root")?);
+    let said = "postern is removed from /run/root/usr/local/lib/postern, and its plugins from /run/root/opt/cni/bin";
+    ensure!(printed.contains(said), "{printed}");
     let after = node.sh("cd /run/root; find . ! -type d -exec ls -l {} +; find . -type d | sort")?;
     ensure!(before == after, "before:\n{before}\nafter:\n{after}");
 
@@ -115,7 +118,8 @@ fn install_and_uninstall() -> Result<()> {
 fn uninstalling_what_is_not_installed_is_no_error() -> Result<()> {
     let node = Node::new()?;
     node.sh("mkdir -p /run/root/opt/cni/bin; echo native > /run/root/opt/cni/bin/bridge")?;
-    make(&node, "uninstall", "/run/root")?;
+    let printed = flat(&make(&node, "uninstall", "/run/root")?);
+    ensure!(printed.contains("there was no postern in /run/root/usr/local/lib/postern"), "{printed}");
     ensure!(node.sh("cat /run/root/opt/cni/bin/bridge")? == "native\n");
     Ok(())
 }

@@ -135,7 +135,7 @@ pub fn run(build: &Path, place: &InstallPaths) -> Result<()> {
         layout.directory().display(),
         bin.display()
     ))?;
-    Ok(())
+    output::text("networks with `dhcp` need the DHCP service: systemctl enable --now postern-dhcp.service")
 }
 
 /// Checks all conditions that can be known before anything is changed.

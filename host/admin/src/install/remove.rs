@@ -44,6 +44,13 @@ pub fn uninstall(place: &InstallPaths) -> Result<()> {
         output::say(format!("{} has files that were not installed, and stays", layout.directory().display()));
     }
     give_back(place, made);
+    let library = layout.directory().display();
+    if was_there {
+        let bins: Vec<_> = bins.iter().map(|bin| place.real(bin).display().to_string()).collect();
+        output::text(&format!("postern is removed from {library}, and its plugins from {}", bins.join(" and ")))?;
+    } else {
+        output::text(&format!("there was no postern in {library}"))?;
+    }
     let is_last = !INSTALLED.iter().any(|catalog| Path::new(catalog).exists());
     if place.destdir.is_empty() && was_there && is_last {
         forget()?;
