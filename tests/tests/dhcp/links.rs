@@ -26,7 +26,7 @@ fn lives_of_two(lab: &Lab, main: &Value) -> Result<()> {
     let mut addresses = Vec::new();
     for container in ["c1", "c2"] {
         // A master has each VLAN once.
-        if container == "c2" && network["type"] == "vlan" {
+        if container == "c2" && network.get("type").is_some_and(|kind| kind == "vlan") {
             merge(&mut network, &json!({"master": "m2"}));
         }
         let result = call_for(lab, container, "ADD", &network)?.success()?;
@@ -35,7 +35,8 @@ fn lives_of_two(lab: &Lab, main: &Value) -> Result<()> {
         lab.node.sh_in(container, "ping -c1 -W2 10.5.0.1")?;
         addresses.push((container, address, network.clone(), result));
     }
-    ensure!(addresses[0].1 != addresses[1].1, "one address for both: {addresses:?}");
+    let differ = |pair: &[(&str, String, Value, Value)]| matches!(pair, [one, other] if one.1 != other.1);
+    ensure!(differ(&addresses), "one address for both: {addresses:?}");
     let before = acknowledged(lab);
     wait(Duration::from_secs(20), || Ok(acknowledged(lab) >= before + 2))
         .with_context(|| format!("not renewed: {}", lab.log("dnsmasq")))?;
