@@ -521,8 +521,8 @@ fn people_see_how_leases_stand() -> Result<()> {
     place.service.lists(vec![held("c1", lost.clone()), held("c7", json!("bound")), held("c8", lost)]);
     expect("show c1", "lost: no server renewed it")?;
     expect("doctor", "the DHCP lease of 10.9.0.42/24 is lost: no server renewed it")?;
-    expect("doctor", "it keeps a lease of net/c7/eth0, and there is no record of such an attachment")?;
-    expect("doctor", "it keeps a lease of net/c8/eth0 that is lost (no server renewed it)")?;
+    expect("doctor", "it keeps an IPv4 lease of net/c7/eth0, and there is no record of such an attachment")?;
+    expect("doctor", "it keeps an IPv4 lease of net/c8/eth0 that is lost (no server renewed it)")?;
     place.service.lists(Vec::new());
     expect("doctor", "the DHCP service at /run/cni/dhcp.sock has no lease of 10.9.0.42/24")?;
     // A network whose keys make no sense, and no service.
