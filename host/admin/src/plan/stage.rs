@@ -1,27 +1,24 @@
 //! Runs of installed guests against the simulation: each in its sandbox, each operation decided by its policy.
 
+mod delegates;
+mod lookups;
+
 use super::handles;
 use super::names::{self, Names};
 use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
 use crate::capability::operation_texts;
-use crate::lists;
 use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
 use postern_dhcp_channel::{Family, families};
-use postern_gate::capability::{bridge, delegate, device, ipam, leases, resolv_conf};
-use postern_gate::delegation::{self, Delegation};
+use postern_gate::capability::{device, ipam, resolv_conf};
 use postern_gate::rehearsal::{
     self, BadEnd, Common, Front, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
-    state_error,
 };
 use postern_gate::{Engine, PlaceError, PluginError, catalog, places};
-use postern_kernel::Netlink;
-use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_policy::{Granted, Policy, allows};
 use postern_sim::{Kernel, Place, dhcp_example};
-use postern_state::{LeaseStore, StateError};
-use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseGrant, LeaseRange, OpError, Operation, Reply, ops};
+use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseGrant, OpError, Operation, Reply, ops};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -398,93 +395,6 @@ impl Stage {
         }
     }
 
-    /// Returns the missing policy line, if the node itself uses the taken device.
-    fn needed_device(&self, before: &Kernel, granted: &Granted) -> Option<String> {
-        let taken = before.links.get(&self.kernel.own()?.info.handle)?;
-        let is_default = before.default_link.as_ref() == Some(&taken.info.name);
-        let used_as = [(taken.master.is_some(), PORTS), (is_default, DEFAULT_LINK)];
-        let mut missing = used_as.into_iter().filter(|(is_used, key)| *is_used && !granted.may_take(key));
-        missing.next().map(|(_, key)| granted.take_hint(key))
-    }
-
-    fn lease(
-        &mut self,
-        run: &mut Run,
-        front: &mut Front<'_>,
-        operation: &Operation,
-        asked: &ops::Leases,
-    ) -> Result<Reply, OpError> {
-        match asked {
-            ops::Leases::Reserve { sets, requested } => self.reserve(run, sets, requested),
-            ops::Leases::Held => Ok(leases::held_by(self.leases(&run.request, 0)?.held(&run.request.owner()))),
-            ops::Leases::Available { sets } => {
-                let sets = leases::range_sets(sets)?;
-                Ok(Reply::Available(self.leases(&run.request, sets.len())?.exhausted(&sets).is_none()))
-            }
-            ops::Leases::Release | ops::Leases::Retain => self.simulate(run, front, operation),
-        }
-    }
-
-    fn bridge(
-        &mut self,
-        run: &mut Run,
-        front: &mut Front<'_>,
-        operation: &Operation,
-        asked: &ops::Bridge,
-    ) -> Result<Reply, OpError> {
-        match asked {
-            ops::Bridge::Ensure { name, .. } if front.granted().has_vlans() && self.is_unfiltered(name) => {
-                Err(bridge::unfiltered(name))
-            }
-            ops::Bridge::PreviousLink => {
-                let given = &self.given;
-                let counts = |name: &str| {
-                    front.granted().may_take_over_link(name) || given.links.iter().any(|given| given == name)
-                };
-                let named = rehearsal::named(&run.request.conf, front.granted(), counts)?;
-                self.kernel.previous_link = named.map(|link| link.name);
-                self.must_be_free()?;
-                self.simulate(run, front, operation)
-            }
-            ops::Bridge::EnsureGateways { port, .. } => {
-                front.has_joined(port)?;
-                self.simulate(run, front, operation)
-            }
-            ops::Bridge::Attach { port, .. } => {
-                let reply = self.simulate(run, front, operation)?;
-                front.join(port);
-                Ok(reply)
-            }
-            ops::Bridge::Ensure { .. } | ops::Bridge::Find { .. } => self.simulate(run, front, operation),
-        }
-    }
-
-    /// True if a link of the node has this address.
-    fn is_nodes(&self, address: IpAddr) -> bool {
-        let mut links = self.kernel.links.values().filter(|link| link.place == Place::Host);
-        links.any(|link| link.addresses.iter().any(|have| have.net.addr() == address))
-    }
-
-    /// Fails unless the link of an earlier plugin exists and is not in use.
-    fn must_be_free(&self) -> Result<(), OpError> {
-        let Some(name) = &self.kernel.previous_link else { return Ok(()) };
-        let refuse = |code, what: &str| Err(OpError::new(code, name, format!("\"{name}\" {what}")));
-        match self.kernel.find(Place::Host, name) {
-            None => refuse(ErrorCode::InvalidHandle, "is gone"),
-            Some(link) if link.master.is_some() => refuse(ErrorCode::Exists, "is a port of a bridge already"),
-            Some(link) if link.info.kind == "bridge" || link.addresses.iter().any(|have| have.scope == 0) => {
-                refuse(ErrorCode::Exists, "is the node's own: it can't be attached")
-            }
-            Some(_) => Ok(()),
-        }
-    }
-
-    /// True if there is a bridge of this name that doesn't separate VLANs.
-    fn is_unfiltered(&self, name: &str) -> bool {
-        let bridge = self.kernel.find(Place::Host, name).filter(|link| link.info.kind == "bridge");
-        bridge.is_some_and(|bridge| !bridge.vlan_filtering)
-    }
-
     fn simulate(&mut self, run: &mut Run, front: &mut Front<'_>, operation: &Operation) -> Result<Reply, OpError> {
         let resolved = handles::resolve(front, operation)?;
         if let Operation::Routes(ops::Routes::Add { routes, .. }) = operation {
@@ -501,134 +411,4 @@ impl Stage {
         // Nothing is made if no handle can be given for it.
         handles::show(front, &mut run.common, operation, reply).inspect_err(|_| self.kernel = before)
     }
-
-    /// Runs the delegate's guest under its own policy. A failed one has made nothing.
-    fn delegate(
-        &mut self,
-        run: &mut Run,
-        front: &Front<'_>,
-        verb: Verb,
-        native: &mut Option<String>,
-    ) -> Result<Reply, OpError> {
-        let name = front.delegate(&run.request)?;
-        let granted = front.granted();
-        let may = (granted.allows_native(&name), || granted.native_hint(&name));
-        self.is_component(run, &name, may, native).map_err(|error| ipam::delegate(&name, error))?;
-        let outcome = self.play_delegate(run, front.depth, &name, verb);
-        ipam::answer(&name, verb, outcome, &mut run.own)
-    }
-
-    /// Runs the main plugin that a network of flannel names, with the configuration that the host makes.
-    fn delegate_main(
-        &mut self,
-        run: &mut Run,
-        front: &Front<'_>,
-        asked: &ops::Delegate,
-        native: &mut Option<String>,
-    ) -> Result<Reply, OpError> {
-        let mut made = Delegation::make(&run.request)?;
-        let Some(verb) = delegate::verb(asked) else {
-            let subnet = made.subnet.as_ref().map(delegation::shown);
-            return subnet.map(Reply::Subnet).ok_or_else(|| OpError::new(ErrorCode::NotFound, "", "no subnet file"));
-        };
-        front.delegate_main(&made.plugin)?;
-        if let ops::Delegate::Add { config } = asked {
-            made.compare(config)?;
-            if let Some(subnet) = &made.subnet {
-                let netlink = Netlink::open().map_err(|e| OpError::new(ErrorCode::Kernel, "links", e.to_string()))?;
-                delegate::spares_node(&netlink, subnet)?;
-            }
-        }
-        let (name, granted) = (made.plugin.clone(), front.granted());
-        let may = (granted.allows_native_delegate(&name), || granted.native_delegate_hint(&name));
-        self.is_component(run, &name, may, native).map_err(|error| delegate::failed(&name, error))?;
-        made.exchange(&mut run.request);
-        let outcome = self.play_delegate(run, front.depth, &name, verb);
-        made.exchange(&mut run.request);
-        let (reply, result) = delegate::shown(&name, verb, outcome)?;
-        result.iter().for_each(|result| rehearsal::adopt(&mut run.own, result));
-        Ok(reply)
-    }
-
-    /// Fails unless a delegate is a component. `may` tells whether policy lets it be a native program, and the way out.
-    fn is_component(
-        &self,
-        run: &Run,
-        name: &str,
-        may: (bool, impl Fn() -> String),
-        native: &mut Option<String>,
-    ) -> Result<(), Error> {
-        if self.launcher.has(name) {
-            return Ok(());
-        }
-        if !lists::is_in(&run.request.path, name) {
-            let message = format!(
-                "there is no plugin \"{name}\": it is not in Postern's catalog, nor a program in {}",
-                run.request.path
-            );
-            return Err(Error::internal(message));
-        }
-        let (is_allowed, hint) = may;
-        *native = (!is_allowed)
-            .then(|| format!("it would run as a native program with all of the host's privileges; {}", hint()));
-        let message = format!("\"{name}\" is a native program, which plan does not run: what follows can't be known");
-        Err(Error::internal(message))
-    }
-
-    /// Runs the guest of a delegate.
-    fn play_delegate(&mut self, run: &mut Run, depth: u32, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
-        let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
-        let outer = std::mem::replace(&mut run.request.verb, verb);
-        let outcome = self.take(name).and_then(|ready| {
-            let (plugin, digest) = (name.to_owned(), ready.digest.clone());
-            let delegate = Delegate { policy: self.policy_files(name), plugin, digest };
-            if !self.delegates.contains(&delegate) {
-                self.delegates.push(delegate);
-            }
-            self.run(run, ready, name, depth + 1)
-        });
-        run.request.verb = outer;
-        if outcome.is_err() {
-            (self.kernel, self.leases, run.own, run.leased) = (kernel, leases, own, leased);
-        }
-        outcome
-    }
-
-    fn reserve(&mut self, run: &mut Run, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
-        if run.leased {
-            return Err(leases::taken_already());
-        }
-        let sets = leases::range_sets(sets)?;
-        let owner = run.request.owner();
-        let taken = self.leases(&run.request, sets.len())?.reserve(&owner, &sets, requested).map_err(state_error)?;
-        run.leased = true;
-        Ok(leases::taken_by(&mut run.own, taken))
-    }
-
-    /// Returns the leases of the request's network, read once.
-    fn leases(&mut self, request: &Request, sets: usize) -> Result<&mut LeaseSnapshot, OpError> {
-        let directory = PathBuf::from(leases::directory(&request.conf));
-        if !self.leases.contains_key(&directory) {
-            let store = LeaseStore {
-                data_dir: directory.clone(),
-                network: request.conf.name.clone(),
-                index_root: Path::new(places::LIBRARY).join("leases"),
-                boot_id: postern_state::boot_id().map_err(state_error)?,
-            };
-            // All sets that a later call may have.
-            let read = match LeaseSnapshot::read(&store, sets.max(MOST_SETS)) {
-                Err(StateError::Io { .. }) => {
-                    let directory = directory.join(&store.network);
-                    self.notes.push(format!("{} can't be read: no address counts as taken", directory.display()));
-                    LeaseSnapshot::default()
-                }
-                other => other.map_err(state_error)?,
-            };
-            self.leases.insert(directory.clone(), read);
-        }
-        self.leases.get_mut(&directory).ok_or_else(|| OpError::new(ErrorCode::Io, "leases", "the leases are not open"))
-    }
 }
-
-/// The largest number of range sets whose last address is looked for.
-const MOST_SETS: usize = 16;

@@ -1,0 +1,141 @@
+//! What the gate would look up on the node: leases, bridges, and who uses a device.
+
+use super::{Run, Stage};
+use postern_account::lease_snapshot::LeaseSnapshot;
+use postern_gate::capability::{bridge, leases};
+use postern_gate::places;
+use postern_gate::rehearsal::{self, Front, Request, state_error};
+use postern_policy::Granted;
+use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
+use postern_sim::{Kernel, Place};
+use postern_state::{LeaseStore, StateError};
+use postern_types::{ErrorCode, LeaseRange, OpError, Operation, Reply, ops};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// The largest number of range sets whose last address is looked for.
+const MOST_SETS: usize = 16;
+
+impl Stage {
+    /// Returns the missing policy line, if the node itself uses the taken device.
+    pub(super) fn needed_device(&self, before: &Kernel, granted: &Granted) -> Option<String> {
+        let taken = before.links.get(&self.kernel.own()?.info.handle)?;
+        let is_default = before.default_link.as_ref() == Some(&taken.info.name);
+        let used_as = [(taken.master.is_some(), PORTS), (is_default, DEFAULT_LINK)];
+        let mut missing = used_as.into_iter().filter(|(is_used, key)| *is_used && !granted.may_take(key));
+        missing.next().map(|(_, key)| granted.take_hint(key))
+    }
+
+    pub(super) fn lease(
+        &mut self,
+        run: &mut Run,
+        front: &mut Front<'_>,
+        operation: &Operation,
+        asked: &ops::Leases,
+    ) -> Result<Reply, OpError> {
+        match asked {
+            ops::Leases::Reserve { sets, requested } => self.reserve(run, sets, requested),
+            ops::Leases::Held => Ok(leases::held_by(self.leases(&run.request, 0)?.held(&run.request.owner()))),
+            ops::Leases::Available { sets } => {
+                let sets = leases::range_sets(sets)?;
+                Ok(Reply::Available(self.leases(&run.request, sets.len())?.exhausted(&sets).is_none()))
+            }
+            ops::Leases::Release | ops::Leases::Retain => self.simulate(run, front, operation),
+        }
+    }
+
+    pub(super) fn bridge(
+        &mut self,
+        run: &mut Run,
+        front: &mut Front<'_>,
+        operation: &Operation,
+        asked: &ops::Bridge,
+    ) -> Result<Reply, OpError> {
+        match asked {
+            ops::Bridge::Ensure { name, .. } if front.granted().has_vlans() && self.is_unfiltered(name) => {
+                Err(bridge::unfiltered(name))
+            }
+            ops::Bridge::PreviousLink => {
+                let given = &self.given;
+                let counts = |name: &str| {
+                    front.granted().may_take_over_link(name) || given.links.iter().any(|given| given == name)
+                };
+                let named = rehearsal::named(&run.request.conf, front.granted(), counts)?;
+                self.kernel.previous_link = named.map(|link| link.name);
+                self.must_be_free()?;
+                self.simulate(run, front, operation)
+            }
+            ops::Bridge::EnsureGateways { port, .. } => {
+                front.has_joined(port)?;
+                self.simulate(run, front, operation)
+            }
+            ops::Bridge::Attach { port, .. } => {
+                let reply = self.simulate(run, front, operation)?;
+                front.join(port);
+                Ok(reply)
+            }
+            ops::Bridge::Ensure { .. } | ops::Bridge::Find { .. } => self.simulate(run, front, operation),
+        }
+    }
+
+    /// True if a link of the node has this address.
+    pub(super) fn is_nodes(&self, address: IpAddr) -> bool {
+        let mut links = self.kernel.links.values().filter(|link| link.place == Place::Host);
+        links.any(|link| link.addresses.iter().any(|have| have.net.addr() == address))
+    }
+
+    /// Fails unless the link of an earlier plugin exists and is not in use.
+    fn must_be_free(&self) -> Result<(), OpError> {
+        let Some(name) = &self.kernel.previous_link else { return Ok(()) };
+        let refuse = |code, what: &str| Err(OpError::new(code, name, format!("\"{name}\" {what}")));
+        match self.kernel.find(Place::Host, name) {
+            None => refuse(ErrorCode::InvalidHandle, "is gone"),
+            Some(link) if link.master.is_some() => refuse(ErrorCode::Exists, "is a port of a bridge already"),
+            Some(link) if link.info.kind == "bridge" || link.addresses.iter().any(|have| have.scope == 0) => {
+                refuse(ErrorCode::Exists, "is the node's own: it can't be attached")
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// True if there is a bridge of this name that doesn't separate VLANs.
+    fn is_unfiltered(&self, name: &str) -> bool {
+        let bridge = self.kernel.find(Place::Host, name).filter(|link| link.info.kind == "bridge");
+        bridge.is_some_and(|bridge| !bridge.vlan_filtering)
+    }
+
+    fn reserve(&mut self, run: &mut Run, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
+        if run.leased {
+            return Err(leases::taken_already());
+        }
+        let sets = leases::range_sets(sets)?;
+        let owner = run.request.owner();
+        let taken = self.leases(&run.request, sets.len())?.reserve(&owner, &sets, requested).map_err(state_error)?;
+        run.leased = true;
+        Ok(leases::taken_by(&mut run.own, taken))
+    }
+
+    /// Returns the leases of the request's network, read once.
+    fn leases(&mut self, request: &Request, sets: usize) -> Result<&mut LeaseSnapshot, OpError> {
+        let directory = PathBuf::from(leases::directory(&request.conf));
+        if !self.leases.contains_key(&directory) {
+            let store = LeaseStore {
+                data_dir: directory.clone(),
+                network: request.conf.name.clone(),
+                index_root: Path::new(places::LIBRARY).join("leases"),
+                boot_id: postern_state::boot_id().map_err(state_error)?,
+            };
+            // All sets that a later call may have.
+            let read = match LeaseSnapshot::read(&store, sets.max(MOST_SETS)) {
+                Err(StateError::Io { .. }) => {
+                    let directory = directory.join(&store.network);
+                    self.notes.push(format!("{} can't be read: no address counts as taken", directory.display()));
+                    LeaseSnapshot::default()
+                }
+                other => other.map_err(state_error)?,
+            };
+            self.leases.insert(directory.clone(), read);
+        }
+        self.leases.get_mut(&directory).ok_or_else(|| OpError::new(ErrorCode::Io, "leases", "the leases are not open"))
+    }
+}
