@@ -18,6 +18,8 @@ GUESTS  := $(patsubst guests/%/policy.toml,%,$(sort $(wildcard guests/*/policy.t
 # Their packages; each has a program `postern-PLUGIN`.
 PACKAGES := $(foreach guest,$(GUESTS),$(shell sed -n 's/^name = "\(.*\)"/\1/p;T;q' guests/$(guest)/Cargo.toml))
 HOST     = $(shell rustc -vV | sed -n 's/^host: //p')
+# What runtimes start is linked with musl: it starts sooner. Where Rust has no musl target, it is linked with this machine's C library.
+RUN     ?= $(shell tests/run-target)
 BIN     := target/cni/bin
 LIB      = $(DESTDIR)$(PREFIX)/lib/postern
 
@@ -34,18 +36,18 @@ setup:
 	@tests/setup build
 
 build: setup
-	@echo "==> the executable that runtimes start, and the DHCP service (no compiler in them)"
-	cargo build --release -p postern -p postern-dhcp-service
-	@echo "==> what runs components that import all of WASI"
-	cargo build --profile admin -p postern-wasi
+	@echo "==> the executable that runtimes start (no compiler in it)"
+	cargo build --release --target $(RUN) -p postern
+	@echo "==> what runs components that import all of WASI, and the DHCP service (no compiler in them)"
+	cargo build --profile admin -p postern-wasi -p postern-dhcp-service
 	@echo "==> the plugins, as WASI components"
 	cargo build --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
 	@echo "==> postern-admin, with the compiler: what installs plugins"
 	cargo build --profile admin -p postern-admin
 	@mkdir -p $(BIN) target/release
-	@for program in release/postern release/postern-dhcpd admin/postern-wasi admin/postern-admin; do \
-		install -m 755 target/$(HOST)/$$program $(BIN)/; \
-		ln -sf ../cni/bin/$${program#*/} target/release/$${program#*/}; \
+	@for program in $(RUN)/release/postern $(HOST)/admin/postern-dhcpd $(HOST)/admin/postern-wasi $(HOST)/admin/postern-admin; do \
+		install -m 755 target/$$program $(BIN)/; \
+		ln -sf ../cni/bin/$${program##*/} target/release/$${program##*/}; \
 	done
 	@for guest in $(GUESTS); do \
 		rm -f $(BIN)/$$guest; \

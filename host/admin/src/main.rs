@@ -37,6 +37,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// A sealed sandbox can map no memory.
+#[global_allocator]
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+
 /// The exit status for a command line that can't be parsed.
 const USAGE: u8 = 2;
 

@@ -77,7 +77,10 @@ fn confine(channel: &UnixStream, directories: &[PathBuf]) -> Result<(), ConfineE
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|e| ConfineError::new("setrlimit", e))?;
     let parents = directories.iter().filter_map(|directory| directory.parent());
     let files = Files::new(parents.map(|parent: &Path| (parent, Access::RemoveEmpty)))?;
-    let filter = Filter::new(&CALLS.map(Rule::Any), Refusal::Absent);
+    let mut calls = CALLS.map(Rule::Any).to_vec();
+    // Memory for a path.
+    calls.push(Rule::Lacks(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32));
+    let filter = Filter::new(&calls, Refusal::Absent);
     Confinement { capabilities: Vec::new(), files, filter }.apply()
 }
 
@@ -90,7 +93,7 @@ const CALLS: [libc::c_long; 6] = [
     libc::SYS_read,       // the word
     libc::SYS_recvfrom,   // the same, of other standard libraries
     REMOVE,               // directories
-    libc::SYS_brk,        // memory for a path
+    libc::SYS_brk,        // memory, where the C library has the heap
     libc::SYS_close,      // rules
     libc::SYS_exit_group, // the end
 ];

@@ -58,6 +58,7 @@ pub fn remover<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<()
     let mut rules: Vec<Rule> = COMMON.iter().copied().map(Rule::Any).collect();
     rules.push(Rule::Any(libc::SYS_unlinkat));
     rules.push(Rule::Where(libc::SYS_mmap, NO_FILE));
+    rules.push(Rule::Lacks(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32));
     #[cfg(target_arch = "x86_64")]
     rules.extend([libc::SYS_unlink, libc::SYS_lstat].map(Rule::Any));
     Confinement { capabilities: Vec::new(), files, filter: Filter::new(&rules, Refusal::Absent) }.apply()

@@ -3,6 +3,10 @@
 use postern_gate::Engine;
 use postern_gate::streams::say;
 
+/// A sealed sandbox can map no memory.
+#[global_allocator]
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+
 fn main() {
     let arguments: Result<Vec<String>, _> = std::env::args_os().skip(1).map(std::ffi::OsString::into_string).collect();
     let Ok(arguments) = arguments else {

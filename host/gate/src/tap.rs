@@ -33,7 +33,7 @@ fn confine() -> Option<()> {
     close_all_but(&[0, 1, 2]).ok()?;
     let mut calls: Vec<Rule> = CALLS.iter().copied().map(Rule::Any).collect();
     calls.push(Rule::Equal(libc::SYS_ioctl, 1, libc::TUNSETIFF as u32));
-    calls.push(Rule::Lacks(libc::SYS_mmap, 2, libc::PROT_EXEC as u32));
+    calls.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| Rule::Lacks(call, 2, libc::PROT_EXEC as u32)));
     let confinement = Confinement {
         capabilities: vec![Capability::CAP_NET_ADMIN],
         files: Files::new([]).ok()?,

@@ -70,7 +70,9 @@ impl Namespace {
             Err(errno) => return Err(io("failed to Statfs", Some(errno as i32), describe(errno as i32))),
         };
         if magic != NSFS_MAGIC && magic != PROC_SUPER_MAGIC {
-            return Err(OpenError::NotNamespace { path: path.to_owned(), magic: magic.0 });
+            #[allow(clippy::unnecessary_cast, reason = "each C library has a type of its own for it")]
+            let magic = magic.0 as i64;
+            return Err(OpenError::NotNamespace { path: path.to_owned(), magic });
         }
         let file = File::open(path).map_err(|error| {
             let errno = error.raw_os_error();

@@ -18,6 +18,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// A sealed sandbox can map no memory.
+#[global_allocator]
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+
 /// The sibling that carries out the commands of people.
 const ADMIN: &str = "postern-admin";
 

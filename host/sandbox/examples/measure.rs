@@ -20,6 +20,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[global_allocator]
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+
 struct Mock;
 
 impl Gate for Mock {

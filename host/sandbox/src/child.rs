@@ -2,8 +2,7 @@
 #![allow(unsafe_code, reason = "_exit(2), getrandom(2)")]
 
 use crate::confine::confine;
-use crate::memory::allocate_from_the_heap;
-use crate::{Gate, Guest, Outcome, seal};
+use crate::{Gate, Guest, Outcome, heap, seal};
 use postern_types::channel::{ChannelError, receive_in_sandbox, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
 use std::fmt::Display;
@@ -66,7 +65,9 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
 fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, FromSandbox> {
     let unconfined = |error: &dyn Display| FromSandbox::Failed(format!("cannot confine the sandbox: {error}"));
     confine(channel.as_fd(), code.as_fd()).map_err(|error| unconfined(&error))?;
-    allocate_from_the_heap();
+    if !heap::is_used() {
+        return Err(unconfined(&"this executable does not allocate from postern_sandbox::Heap"));
+    }
     // Newer C libraries map something for their random numbers when they are first asked.
     // SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };

@@ -14,10 +14,20 @@ const PACKAGE: &str = "postern:cni";
 /// Its version, as in `wit/`.
 const VERSION: &str = "0.1.0";
 
+/// This platform, if the compiler can be told its name.
+const TARGET: Option<&str> =
+    match (cfg!(target_arch = "x86_64"), cfg!(target_arch = "aarch64"), cfg!(target_env = "musl")) {
+        (true, _, false) => Some("x86_64-unknown-linux-gnu"),
+        (true, _, true) => Some("x86_64-unknown-linux-musl"),
+        (_, true, false) => Some("aarch64-unknown-linux-gnu"),
+        (_, true, true) => Some("aarch64-unknown-linux-musl"),
+        _ => None,
+    };
+
 /// A component that a sandbox can load.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// Machine code for this CPU and [`crate::engine::fingerprint`].
+    /// Machine code for this architecture and [`crate::engine::fingerprint`].
     pub cwasm: Vec<u8>,
     /// The component's imports, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`. They are its ceiling.
     pub imports: Vec<String>,
@@ -63,6 +73,11 @@ pub fn precompile(wasm: &[u8]) -> Result<Compiled, Error> {
     check_header(wasm)?;
     let mut config = config().map_err(Error::Engine)?;
     config.with_custom_code_memory(Some(Arc::new(NeverRun)));
+    // For any processor of the architecture. A target that is named has no features beyond that. So the code outlives a
+    // move of the machine, and no run has to ask the processor, which takes long in a virtual machine.
+    if let Some(target) = TARGET {
+        config.target(target).map_err(Error::Engine)?;
+    }
     let engine = Engine::new(&config).map_err(Error::Engine)?;
     let component = Component::new(&engine, wasm).map_err(Error::Engine)?;
     let shape = component.component_type();

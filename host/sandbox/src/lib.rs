@@ -23,6 +23,7 @@ pub mod compile;
 #[cfg(feature = "wasi")]
 mod full_wasi;
 mod guest;
+mod heap;
 mod imports;
 mod limits;
 mod memory;
@@ -33,6 +34,7 @@ mod state;
 mod wasi;
 
 pub use guest::{Ended, Guest, Outcome};
+pub use heap::Heap;
 #[cfg(feature = "compiler")]
 pub use imports::needs_all_of_wasi;
 pub use seal::seal;

@@ -9,7 +9,6 @@
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::ffi::c_void;
-use std::hint::black_box;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -177,28 +176,6 @@ impl Drop for Memory {
             self.reserve.give_back(slot);
         }
     }
-}
-
-/// The heap that a process has before it is sealed, in bytes. It is address space until it is used.
-const HEAP: usize = 16 << 20;
-
-/// Makes the C library take memory only from the heap: a sealed process can't map any, even for a large buffer.
-///
-/// The heap grows here, and never shrinks. Where brk(2) can't extend it, the C library maps memory instead. A sealed
-/// process would be killed for that.
-pub fn allocate_from_the_heap() {
-    #[cfg(not(target_env = "gnu"))]
-    compile_error!("a sealed sandbox can map no memory: another C library than glibc must be told to use brk(2) alone");
-    // SAFETY: sets numbers of the allocator; this can't fail for these numbers.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_MAX, 0);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
-    }
-    let mut heap = Vec::<u8>::new();
-    // Under a lower limit of the process, the heap stays as small as that wants it.
-    let _ = heap.try_reserve_exact(HEAP);
-    // Without `black_box` the compiler leaves both calls out.
-    drop(black_box(heap));
 }
 
 #[cfg(test)]

@@ -14,10 +14,11 @@ use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
 use crate::trust::{is_system, trust_way};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2};
+use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, futimens};
 use nix::sys::time::TimeSpec;
 use nix::unistd::linkat;
+use rustix::fs::{RenameFlags, renameat_with};
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -340,9 +341,10 @@ impl LeaseDir {
 
     fn publish_named<'a>(&self, draft: Draft<'a>, name: &str) -> Result<(Draft<'a>, bool)> {
         let directory = &self.directory.dir;
-        match renameat2(directory, TEMPORARY_LEASE, directory, name, RenameFlags::RENAME_NOREPLACE) {
+        // nix has this call for glibc only.
+        match renameat_with(directory, TEMPORARY_LEASE, directory, name, RenameFlags::NOREPLACE) {
             Ok(()) => Ok((draft, true)),
-            Err(Errno::EEXIST) => Ok((draft, false)),
+            Err(rustix::io::Errno::EXIST) => Ok((draft, false)),
             Err(errno) => Err(StateError::io("rename to", self.directory.path_of(name), errno)),
         }
     }

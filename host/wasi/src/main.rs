@@ -7,6 +7,10 @@
 use postern_sandbox::child;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+/// A sealed sandbox can map no memory.
+#[global_allocator]
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut next = || arguments.next().and_then(|number| number.parse::<RawFd>().ok()).and_then(open);

@@ -99,7 +99,10 @@ const CALLS: [libc::c_long; 55] = [
 
 /// System calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
-const OLD_CALLS: [libc::c_long; 7] = [
+const OLD_CALLS: [libc::c_long; 10] = [
+    libc::SYS_open,     // as openat
+    libc::SYS_stat,     // as newfstatat
+    libc::SYS_lstat,    // as newfstatat
     libc::SYS_poll,     // as ppoll
     libc::SYS_access,   // as faccessat
     libc::SYS_readlink, // as readlinkat

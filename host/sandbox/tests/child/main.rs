@@ -10,6 +10,11 @@ mod ceiling;
 mod guests;
 
 #[cfg(feature = "compiler")]
+/// A sealed sandbox can map no memory.
+#[global_allocator]
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+
+#[cfg(feature = "compiler")]
 fn main() {
     cases::run();
 }
