@@ -2,11 +2,12 @@
 
 use crate::ConfineError;
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr,
 };
-use nix::sys::stat::{SFlag, fstat};
-use std::io::ErrorKind;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, SFlag, fstat};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -67,17 +68,11 @@ impl Files {
             .create()
             .map_err(failed)?;
         for (path, access) in paths {
-            let file = match PathFd::new(path) {
+            // Not by the standard library, which takes `O_PATH` out with musl: then the right to read would be needed.
+            let file = match open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
                 Ok(file) => file,
                 // The path is missing, or out of reach already.
-                Err(PathFdError::OpenCall { source, .. })
-                    if matches!(
-                        source.kind(),
-                        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied
-                    ) =>
-                {
-                    continue;
-                }
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::EPERM) => continue,
                 Err(error) => return Err(ConfineError::new("landlock", error)),
             };
             let stat = fstat(&file).map_err(|errno| ConfineError::new("landlock", errno))?;

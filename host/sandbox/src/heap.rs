@@ -231,9 +231,9 @@ mod tests {
     /// Each child allocates, whatever the other threads of its parent were doing.
     #[test]
     fn a_child_of_a_process_with_threads_can_allocate() {
+        let done = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             let until = Instant::now() + Duration::from_secs(20);
-            let done = &AtomicBool::new(false);
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     drop(black_box(vec![0_u8; 100]));

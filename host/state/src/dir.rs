@@ -6,7 +6,7 @@
 //! without another end), and the file lies in this directory. The caller must check its owner, and that it is a regular
 //! file.
 //!
-//! Three things are done by nix, on single names or on descriptors. Attributes: cap-std 4.0.3 panics if a file's time
+//! rustix opens directories by their paths. Three things are done by nix, on single names or on descriptors. Attributes: cap-std 4.0.3 panics if a file's time
 //! is the smallest that the kernel keeps, and a panic ends a run. Listings: cap-std copies each name, even unwanted
 //! ones, and opens the directory once more. Times of the directory itself: cap-std sets them only by name.
 
@@ -17,6 +17,7 @@ use nix::dir::Dir as Listing;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, fstat, fstatat};
+use rustix::fs::{Mode, OFlags};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -67,9 +68,11 @@ impl Dir {
     ///
     /// # Errors
     /// As open(2).
-    #[expect(clippy::disallowed_methods, reason = "the one place where a path becomes a directory")]
     pub fn open(path: &Path) -> io::Result<Self> {
-        cap_std::fs::Dir::open_ambient_dir(path, ambient_authority()).map(Self)
+        // Not by the standard library, which takes `O_PATH` out with musl: then the right to read would be needed.
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self(cap_std::fs::Dir::from_std_file(opened.into())))
     }
 
     /// Does the same for the directory itself, never for the target of a link.
