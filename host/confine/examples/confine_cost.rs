@@ -5,8 +5,7 @@
 
 use nix::unistd::{ForkResult, fork};
 use postern_confine::{
-    Access, Capability, Confinement, Files, Filter, Refusal, Rule, empty_bounding_set, forget_environment,
-    keep_capabilities,
+    Access, Capability, Confinement, Files, Filter, Refusal, Rule, forget_environment, keep_capabilities,
 };
 use std::io::{Read, Write};
 use std::path::Path;
@@ -67,7 +66,7 @@ fn median(prepare: fn() -> Box<dyn FnOnce()>) -> f64 {
 }
 
 fn main() {
-    let steps: [Step; 8] = [
+    let steps: [Step; 7] = [
         ("forget the environment", || Box::new(forget_environment)),
         ("build the filter", || Box::new(|| drop(filter()))),
         ("install the filter", || {
@@ -75,7 +74,6 @@ fn main() {
             let filter = filter();
             Box::new(move || filter.install().unwrap())
         }),
-        ("empty the bounding set", || Box::new(|| empty_bounding_set().unwrap())),
         ("drop capabilities", || Box::new(|| keep_capabilities(&KEPT).unwrap())),
         ("make Landlock rules", || Box::new(|| std::mem::forget(files()))),
         ("enforce them, and drop capabilities, and filter", || {

@@ -1,12 +1,33 @@
 //! Capabilities (capabilities(7)).
-#![allow(unsafe_code, reason = "prctl(2) with a number")]
+#![allow(unsafe_code, reason = "capget(2) and capset(2)")]
 
 use crate::ConfineError;
-use caps::{CapSet, Capability, CapsHashSet};
+use caps::Capability;
 use nix::errno::Errno;
+
+/// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
+const VERSION: u32 = 0x2008_0522;
+
+/// `struct __user_cap_header_struct` of linux/capability.h, for the calling thread.
+#[repr(C)]
+struct Header {
+    version: u32,
+    thread: i32,
+}
+
+/// `struct __user_cap_data_struct` of linux/capability.h: 32 of the capabilities.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Sets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
 
 /// Keeps these capabilities in the permitted and effective sets, as far as the thread has them. The inheritable and
 /// ambient sets become empty.
+///
+/// All sets change in one call. The crate `caps` needs nine, and a table for each set: ten times as long.
 ///
 /// The bounding set stays. Under `no_new_privs` no program can gain from it: execve(2) keeps the permitted set as it
 /// is. To empty it takes forty calls.
@@ -14,37 +35,21 @@ use nix::errno::Errno;
 /// # Errors
 /// The kernel refuses to take one away.
 pub fn keep_capabilities(kept: &[Capability]) -> Result<(), ConfineError> {
-    let failed = |error: caps::errors::CapsError| ConfineError::new("capset", error);
-    let permitted = caps::read(None, CapSet::Permitted).map_err(failed)?;
-    let left: CapsHashSet = kept.iter().copied().filter(|capability| permitted.contains(capability)).collect();
-    caps::clear(None, CapSet::Ambient).map_err(failed)?;
-    caps::set(None, CapSet::Inheritable, &CapsHashSet::new()).map_err(failed)?;
-    // The effective set must be a part of the permitted set, so it shrinks first.
-    caps::set(None, CapSet::Effective, &left).map_err(failed)?;
-    caps::set(None, CapSet::Permitted, &left).map_err(failed)
-}
-
-/// True if the thread can use this capability.
-///
-/// # Errors
-/// The kernel doesn't say.
-pub fn has_capability(capability: Capability) -> Result<bool, ConfineError> {
-    caps::has_cap(None, CapSet::Effective, capability).map_err(|error| ConfineError::new("capget", error))
-}
-
-/// Empties the bounding set, one capability at a time, up to the last that this kernel knows. The kernel may know more
-/// than any list here. Needs `CAP_SETPCAP`.
-///
-/// # Errors
-/// The kernel refuses.
-pub fn empty_bounding_set() -> Result<(), ConfineError> {
-    for capability in 0..=63 {
-        // SAFETY: takes a number and touches no memory.
-        match Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
-            Ok(_) => {}
-            Err(Errno::EINVAL) => break,
-            Err(error) => return Err(ConfineError::new("PR_CAPBSET_DROP", error)),
-        }
+    let header = Header { version: VERSION, thread: 0 };
+    let mut sets = [Sets::default(); 2];
+    // SAFETY: this version has two structures, which the call fills.
+    Errno::result(unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) })
+        .map_err(|e| ConfineError::new("capget", e))?;
+    let wanted = kept.iter().fold(0_u64, |wanted, capability| wanted | capability.bitmask());
+    let [low, high] = &mut sets;
+    for (set, wanted) in [(low, wanted as u32), (high, (wanted >> 32) as u32)] {
+        set.permitted &= wanted;
+        set.effective = set.permitted;
+        // The ambient set is always a part of this one (capabilities(7)).
+        set.inheritable = 0;
     }
-    Ok(())
+    // SAFETY: as above; the call reads both.
+    Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) })
+        .map(drop)
+        .map_err(|e| ConfineError::new("capset", e))
 }

@@ -3,7 +3,8 @@
 
 use crate::ConfineError;
 use libc::{
-    BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter, sock_fprog,
+    BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter,
+    sock_fprog,
 };
 use nix::errno::Errno;
 
@@ -19,7 +20,7 @@ pub enum Rule {
     Both(c_long, [(u8, u32); 2]),
     /// Allowed if the argument of this number has none of these bits.
     Lacks(c_long, u8, u32),
-    /// Allowed if all of these conditions hold; 100 at most.
+    /// Allowed if all of these conditions hold.
     Where(c_long, &'static [Condition]),
 }
 
@@ -85,15 +86,16 @@ impl Filter {
         let mut rules = rules.to_vec();
         rules.sort_by_key(|rule| rule.call());
         let groups: Vec<&[Rule]> = rules.chunk_by(|one, other| one.call() == other.call()).collect();
-        let mut program = vec![
-            statement(BPF_LD | BPF_W | BPF_ABS, ARCHITECTURE_AT),
-            jump(BPF_JEQ, ARCHITECTURE, 1, 0),
-            // A library never makes calls of another architecture by mistake.
-            statement(BPF_RET | BPF_K, libc::SECCOMP_RET_KILL_PROCESS),
-            statement(BPF_LD | BPF_W | BPF_ABS, NUMBER),
-        ];
-        program.extend(search(&groups, refusal));
-        Self(program)
+        let mut program = Builder { reversed: Vec::with_capacity(256), refusal, allows: None, refuses: None };
+        let search = program.search(&groups);
+        // Without rules there is no search.
+        program.place(search);
+        program.push(statement(BPF_LD | BPF_W | BPF_ABS, NUMBER));
+        // A library never makes calls of another architecture by mistake.
+        program.push(statement(BPF_RET | BPF_K, libc::SECCOMP_RET_KILL_PROCESS));
+        program.push(jump(BPF_JEQ, ARCHITECTURE, 1, 0));
+        program.push(statement(BPF_LD | BPF_W | BPF_ABS, ARCHITECTURE_AT));
+        Self(program.finish())
     }
 
     /// Filters the calling thread from now on, and all that it starts. Needs `PR_SET_NO_NEW_PRIVS`.
@@ -109,59 +111,146 @@ impl Filter {
     }
 }
 
-/// Builds a binary search for the call's number. The kernel runs the filter once for every number when it is installed.
-/// It runs it again at every call with compared arguments.
-fn search(groups: &[&[Rule]], refusal: u32) -> Vec<sock_filter> {
-    if let [_, _, _, _, ..] = groups {
-        let (low, high) = groups.split_at(groups.len() / 2);
-        let first = high.first().and_then(|group| group.first()).map_or(0, |rule| rule.call());
-        let (low, high) = (search(low, refusal), search(high, refusal));
-        // Half of a list of a hundred calls is well below the 255 instructions that a jump can skip.
-        let mut program = vec![jump(BPF_JGE, first as u32, low.len() as u8, 0)];
-        program.extend(low);
-        program.extend(high);
-        return program;
-    }
-    let mut program: Vec<sock_filter> = groups.iter().flat_map(|group| decide(group, refusal)).collect();
-    program.push(statement(BPF_RET | BPF_K, refusal));
-    program
+/// Builds a program from its end, so that a jump knows how far it goes. All jumps share two verdicts: the kernel takes
+/// less time to compile a short program.
+///
+/// A place is the length of the program that begins there.
+struct Builder {
+    /// The last instruction comes first.
+    reversed: Vec<sock_filter>,
+    /// The verdict on calls that no rule allows.
+    refusal: u32,
+    /// The nearest place of this verdict.
+    allows: Option<usize>,
+    /// The nearest place of this verdict.
+    refuses: Option<usize>,
 }
 
-/// Allows or refuses one call; any other call continues after this part.
-fn decide(group: &[Rule], refusal: u32) -> Vec<sock_filter> {
-    let allow = statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW);
-    let Some(first) = group.first() else { return Vec::new() };
-    let mut body = Vec::new();
-    let load = |argument: u8| statement(BPF_LD | BPF_W | BPF_ABS, ARGUMENTS + 8 * u32::from(argument));
-    let high = |argument: u8| statement(BPF_LD | BPF_W | BPF_ABS, ARGUMENTS + 8 * u32::from(argument) + 4);
-    for rule in group {
-        match *rule {
-            Rule::Any(_) => return vec![jump(BPF_JEQ, first.call() as u32, 0, 1), allow],
-            Rule::Equal(_, argument, value) => body.extend([load(argument), jump(BPF_JEQ, value, 0, 1), allow]),
-            Rule::Lacks(_, argument, bits) => body.extend([load(argument), jump(BPF_JSET, bits, 1, 0), allow]),
-            Rule::Both(_, [(one, first), (other, second)]) => {
-                body.extend([load(one), jump(BPF_JEQ, first, 0, 3)]);
-                body.extend([load(other), jump(BPF_JEQ, second, 0, 1), allow]);
-            }
-            Rule::Where(_, conditions) => {
-                for (at, condition) in conditions.iter().enumerate() {
-                    // The number of instructions to skip if it does not hold: two for each later condition, and the
-                    // last one.
-                    let rest = (2 * (conditions.len() - at - 1) + 1) as u8;
-                    body.extend(match *condition {
-                        Condition::Equal(argument, value) => [load(argument), jump(BPF_JEQ, value, 0, rest)],
-                        Condition::Lacks(argument, bits) => [load(argument), jump(BPF_JSET, bits, rest, 0)],
-                        Condition::HighEqual(argument, value) => [high(argument), jump(BPF_JEQ, value, 0, rest)],
-                    });
-                }
-                body.push(allow);
-            }
-        }
+/// The aim of a jump.
+#[derive(Clone, Copy)]
+enum Aim {
+    Allow,
+    Refuse,
+    At(usize),
+}
+
+/// The instructions that a conditional jump may skip. It has 8 bits, and the other aim may need an instruction in between.
+const NEAR: usize = 250;
+
+impl Builder {
+    fn push(&mut self, instruction: sock_filter) {
+        self.reversed.push(instruction);
     }
-    body.push(statement(BPF_RET | BPF_K, refusal));
-    let mut program = vec![jump(BPF_JEQ, first.call() as u32, 0, body.len() as u8)];
-    program.extend(body);
-    program
+
+    fn finish(mut self) -> Vec<sock_filter> {
+        self.reversed.reverse();
+        self.reversed
+    }
+
+    fn here(&self) -> Aim {
+        Aim::At(self.reversed.len())
+    }
+
+    /// Returns a near place that leads to this aim. If there is none yet, it makes one.
+    fn place(&mut self, aim: Aim) -> usize {
+        let known = match aim {
+            Aim::Allow => self.allows,
+            Aim::Refuse => self.refuses,
+            Aim::At(place) => Some(place),
+        };
+        let end = self.reversed.len();
+        if let Some(place) = known.filter(|place| end - place <= NEAR) {
+            return place;
+        }
+        match aim {
+            Aim::Allow => {
+                self.push(statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW));
+                self.allows = Some(end + 1);
+            }
+            Aim::Refuse => {
+                self.push(statement(BPF_RET | BPF_K, self.refusal));
+                self.refuses = Some(end + 1);
+            }
+            // This jump has 32 bits.
+            Aim::At(place) => self.push(statement(BPF_JMP | BPF_JA, (end - place) as u32)),
+        }
+        end + 1
+    }
+
+    fn branch(&mut self, comparison: u32, k: u32, yes: Aim, no: Aim) {
+        let (yes, no) = (self.place(yes), self.place(no));
+        let end = self.reversed.len();
+        self.push(jump(comparison, k, (end - yes) as u8, (end - no) as u8));
+    }
+
+    /// Compares a word of the call's data.
+    fn compare(&mut self, at: u32, comparison: u32, k: u32, yes: Aim, no: Aim) {
+        self.branch(comparison, k, yes, no);
+        self.push(statement(BPF_LD | BPF_W | BPF_ABS, at));
+    }
+
+    /// A binary search for the call's number. The kernel runs the filter once for every number when it is installed. It
+    /// runs it again at every call with compared arguments.
+    fn search(&mut self, groups: &[&[Rule]]) -> Aim {
+        if let [_, _, _, _, ..] = groups {
+            let (low, high) = groups.split_at(groups.len() / 2);
+            let first = high.first().and_then(|group| group.first()).map_or(0, |rule| rule.call());
+            let high = self.search(high);
+            let low = self.search(low);
+            self.branch(BPF_JGE, first as u32, high, low);
+            return self.here();
+        }
+        let mut next = Aim::Refuse;
+        for group in groups.iter().rev() {
+            let Some(first) = group.first() else { continue };
+            let verdict = self.decide(group);
+            self.branch(BPF_JEQ, first.call() as u32, verdict, next);
+            next = self.here();
+        }
+        next
+    }
+
+    /// Allows or refuses one call.
+    fn decide(&mut self, group: &[Rule]) -> Aim {
+        if group.iter().any(|rule| matches!(rule, Rule::Any(_))) {
+            return Aim::Allow;
+        }
+        let mut next = Aim::Refuse;
+        for rule in group.iter().rev() {
+            let argument = |number: u8| ARGUMENTS + 8 * u32::from(number);
+            match *rule {
+                Rule::Any(_) => {}
+                Rule::Equal(_, number, value) => self.compare(argument(number), BPF_JEQ, value, Aim::Allow, next),
+                Rule::Lacks(_, number, bits) => self.compare(argument(number), BPF_JSET, bits, next, Aim::Allow),
+                Rule::Both(_, [(one, first), (other, second)]) => {
+                    self.compare(argument(other), BPF_JEQ, second, Aim::Allow, next);
+                    let both = self.here();
+                    self.compare(argument(one), BPF_JEQ, first, both, next);
+                }
+                Rule::Where(_, conditions) => {
+                    let mut holds = Aim::Allow;
+                    for condition in conditions.iter().rev() {
+                        match *condition {
+                            Condition::Equal(number, value) => {
+                                self.compare(argument(number), BPF_JEQ, value, holds, next);
+                            }
+                            Condition::Lacks(number, bits) => {
+                                self.compare(argument(number), BPF_JSET, bits, next, holds);
+                            }
+                            Condition::HighEqual(number, value) => {
+                                self.compare(argument(number) + 4, BPF_JEQ, value, holds, next);
+                            }
+                        }
+                        holds = self.here();
+                    }
+                    next = holds;
+                    continue;
+                }
+            }
+            next = self.here();
+        }
+        next
+    }
 }
 
 fn statement(code: u32, k: u32) -> sock_filter {
@@ -200,6 +289,10 @@ mod tests {
                     continue;
                 }
                 code if code == BPF_RET | BPF_K => return k,
+                code if code == BPF_JMP | BPF_JA => {
+                    at += 1 + k as usize;
+                    continue;
+                }
                 code if code == BPF_JMP | BPF_JEQ | BPF_K => word == k,
                 code if code == BPF_JMP | BPF_JGE | BPF_K => word >= k,
                 code if code == BPF_JMP | BPF_JSET | BPF_K => word & k != 0,
@@ -225,6 +318,31 @@ mod tests {
             for call in listed {
                 assert_eq!(verdict(&filter, ARCHITECTURE, call | 0x4000_0000, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
             }
+        }
+    }
+
+    /// Far more than a conditional jump can skip.
+    #[test]
+    fn a_long_list_is_decided_as_a_short_one() {
+        let rules: Vec<Rule> =
+            (0..900).map(|call| if call % 3 == 0 { Rule::Any(call) } else { Rule::Equal(call, 1, 7) }).collect();
+        let rules = [rules, (0..900).map(|value| Rule::Equal(1000, 2, value)).collect()].concat();
+        let filter = Filter::new(&rules, Refusal::Kill);
+        for call in 0..1100 {
+            for second in [7, 8] {
+                let third = if call % 2 == 0 { 899 } else { 900 };
+                let allowed = match call {
+                    0..900 => call % 3 == 0 || second == 7,
+                    1000 => third < 900,
+                    _ => false,
+                };
+                let expected = if allowed { libc::SECCOMP_RET_ALLOW } else { libc::SECCOMP_RET_KILL_PROCESS };
+                assert_eq!(verdict(&filter, ARCHITECTURE, call, [0, second, third, 0, 0, 0]), expected, "call {call}");
+            }
+        }
+        // The first values of the long list are as far away as possible.
+        for value in 0..900 {
+            assert_eq!(verdict(&filter, ARCHITECTURE, 1000, [0, 0, value, 0, 0, 0]), libc::SECCOMP_RET_ALLOW);
         }
     }
 

@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::{ForkResult, Pid, fork};
-use postern_types::channel::{ChannelError, receive, send};
+use postern_types::channel::{ChannelError, pair, receive, send};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt;
@@ -126,7 +126,7 @@ impl Helper {
     /// # Errors
     /// As [`Helper::start`].
     pub fn start_with(programs: Vec<Allowed>, bus: Option<Bus>, lock: Option<BorrowedFd<'_>>) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
+        let (ours, theirs) = pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => {

@@ -13,11 +13,12 @@ mod environment;
 mod files;
 mod filter;
 mod helper;
+pub mod processor;
 pub mod program;
 mod tree;
 
 pub use bus::Bus;
-pub use capabilities::{empty_bounding_set, has_capability, keep_capabilities};
+pub use capabilities::keep_capabilities;
 pub use caps::Capability;
 pub use descriptors::close_all_but;
 pub use directory_remover::DirectoryRemover;

@@ -13,7 +13,7 @@ use postern_confine::close_all_but;
 use postern_dhcp::{Input, Output};
 use postern_gate::rehearsal::{BadEnd, Launcher, reap, serve};
 use postern_gate::{Engine, places};
-use postern_types::channel::{receive_text, send_text};
+use postern_types::channel::{pair, receive_text, send_text};
 use postern_types::{Limits, OpError, Operation, Reply, Start};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -41,7 +41,7 @@ impl Runner {
     /// # Errors
     /// The kernel gives no process or no socket.
     pub fn start(engine: Engine, state: &Path) -> Result<Self, String> {
-        let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
+        let (ours, theirs) = pair().map_err(|error| error.to_string())?;
         // SAFETY: the process has one thread, and the child never returns.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { .. }) => Ok(Self { stream: ours }),

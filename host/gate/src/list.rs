@@ -19,7 +19,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, pipe2, read};
 use postern_cni::{Env, Error, code, read_conf};
 use postern_confine::close_all_but;
-use postern_types::channel::{ChannelError, receive, receive_text, send, send_text};
+use postern_types::channel::{ChannelError, pair, receive, receive_text, send, send_text};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -80,7 +80,7 @@ impl ListProcess {
     /// # Errors
     /// The kernel gives no process, no channel or no pipe.
     pub fn start(plan: Vec<Planned>, env: Env, network: &str, engine: Engine) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
+        let (ours, theirs) = pair()?;
         let (stderr, writer) = pipe2(OFlag::O_CLOEXEC)?;
         fcntl(&stderr, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.

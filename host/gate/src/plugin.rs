@@ -77,7 +77,9 @@ fn run_once(
         // It is read as a guest's output is: a native program's error may have no code.
         return outcome::read(session, &granted, plugin, verb, &error.to_json(), 1, loopback);
     };
-    let ended = serve(plugin, &mut sandbox, start, deadline, |operation| {
+    // Only the processes of delegates are used again.
+    let first: fn(Start) -> ToSandbox = if depth == 0 { ToSandbox::StartLast } else { ToSandbox::Start };
+    let ended = serve_from(first, plugin, &mut sandbox, start, deadline, |operation| {
         let reply = call(&mut gate, operation);
         gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
     });
@@ -155,11 +157,23 @@ pub fn serve(
     sandbox: &mut Sandbox,
     start: Start,
     deadline: Instant,
+    call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, BadEnd>,
+) -> Result<(String, u8), BadEnd> {
+    serve_from(ToSandbox::Start, plugin, sandbox, start, deadline, call)
+}
+
+/// Does the same. `first` makes the first message.
+fn serve_from(
+    first: fn(Start) -> ToSandbox,
+    plugin: &str,
+    sandbox: &mut Sandbox,
+    start: Start,
+    deadline: Instant,
     mut call: impl FnMut(&Operation) -> Result<Result<Reply, OpError>, BadEnd>,
 ) -> Result<(String, u8), BadEnd> {
     let mut stderr = Stderr { plugin, left: start.limits.stderr };
     let mut last = None;
-    let mut answer = ToSandbox::Start(start);
+    let mut answer = first(start);
     loop {
         // A sandbox that has ended can't be sent to, but may have sent the reason. That is received then.
         let sent = match sandbox.send(&answer, deadline) {

@@ -66,7 +66,7 @@ impl Sandbox {
     /// The kernel gives no process or no channel, or a limit is too low.
     pub fn start(code: OwnedFd, main: ChildMain, program: Option<File>) -> Result<Self, PluginError> {
         inherited::engine_limits()?;
-        let (ours, theirs) = UnixStream::pair().map_err(|e| PluginError::NoChannel(e.to_string()))?;
+        let (ours, theirs) = channel::pair().map_err(|e| PluginError::NoChannel(e.to_string()))?;
         // SAFETY: the child never returns here. It may allocate. This process starts its one helper thread after the
         // first fork, and glibc keeps its allocator usable in the child of a threaded process.
         match unsafe { fork() } {

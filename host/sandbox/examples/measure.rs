@@ -10,13 +10,12 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::{ForkResult, fork};
 use postern_sandbox::{Gate, Guest, Outcome, child};
-use postern_types::channel::{receive, send_to_sandbox};
+use postern_types::channel::{pair, receive, send_to_sandbox};
 use postern_types::{
     BridgeInfo, FromSandbox, Limits, LinkInfo, OpError, Operation, Reply, Start, ToSandbox, VethPair, ops,
 };
 use std::env;
 use std::fs::File;
-use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -85,7 +84,7 @@ fn inside(busy: &str, code: &str) {
 
 fn forked(busy: &str, code: &str) {
     let code = File::open(code).unwrap();
-    let (gate, sandbox) = UnixStream::pair().unwrap();
+    let (gate, sandbox) = pair().unwrap();
     // SAFETY: this process has one thread.
     if let ForkResult::Child = unsafe { fork() }.unwrap() {
         child::run(sandbox.into(), code.into());

@@ -3,6 +3,7 @@
 
 use crate::confine::confine;
 use crate::{Gate, Guest, Outcome, heap, seal};
+use postern_confine::processor;
 use postern_types::channel::{ChannelError, receive_in_sandbox, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
 use std::fmt::Display;
@@ -18,8 +19,9 @@ use std::sync::Arc;
 /// user that the process runs as) can have written it.
 ///
 /// The process first gives up all privileges, loads the plugin, waits for [`Start`], runs the plugin and sends the
-/// outcome. Then it waits for the next [`Start`], because a confined gate can't make another process. If the channel
-/// breaks, it exits without a message. It measures no time: the gate kills it at the deadline.
+/// outcome. Then it waits for the next [`Start`], because a confined gate can't make another process. It ends at once if
+/// it was told that none follows. If the channel breaks, it exits without a message. It measures no time: the gate kills
+/// it at the deadline.
 pub fn run(channel: OwnedFd, code: OwnedFd) -> ! {
     serve(channel, code, || {}, Guest::load)
 }
@@ -42,8 +44,9 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
         Err(last) => finish(&channel, &last),
     };
     loop {
-        let start = match receive_in_sandbox(&channel, None) {
-            Ok(ToSandbox::Start(start)) => start,
+        let (start, is_last) = match receive_in_sandbox(&channel, None) {
+            Ok(ToSandbox::Start(start)) => (start, false),
+            Ok(ToSandbox::StartLast(start)) => (start, true),
             Ok(ToSandbox::Answer(_)) => finish(&channel, &FromSandbox::Failed("answered unasked".to_owned())),
             Err(_) => exit(),
         };
@@ -58,6 +61,9 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
                 Outcome::Failed(reason) => FromSandbox::Failed(reason.clone()),
             },
         );
+        if is_last {
+            exit();
+        }
     }
 }
 
@@ -72,6 +78,7 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
     // SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };
     let guest = load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
+    processor::meet();
     seal().map_err(|error| unconfined(&error))?;
     Ok(guest)
 }
@@ -93,7 +100,7 @@ impl Gate for Line {
         }
         match receive_in_sandbox(&self.0, None) {
             Ok(ToSandbox::Answer(answer)) => answer,
-            Ok(ToSandbox::Start(_)) | Err(_) => exit(),
+            Ok(ToSandbox::Start(_) | ToSandbox::StartLast(_)) | Err(_) => exit(),
         }
     }
 

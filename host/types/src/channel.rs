@@ -4,13 +4,20 @@
 //! follows the message that starts it, as a length and a text. As a string of JSON, its escaping and parsing would cost
 //! more than all the rest.
 //!
+//! The socket keeps the borders of what was sent (`SOCK_SEQPACKET`). A message begins a packet of its own, and a long one
+//! has several. The reader of a `SOCK_STREAM` wakes the other side each time, although there is nothing for it: half of
+//! all wake-ups of a run (docs/decisions.md).
+//!
 //! Neither side trusts the other. A length is checked before anything is allocated. A deadline covers the whole message
 //! and not a single byte: a peer that sends slowly can't block the channel.
 
 use crate::ToSandbox;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send as transmit, socketpair};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -23,6 +30,9 @@ pub const MAX_INPUT: usize = 4 << 20;
 
 /// The size of the length in front of a message, in bytes.
 const HEADER: usize = 4;
+
+/// The greatest length of one packet, in bytes. Nearly all messages fit into one.
+pub const PACKET: usize = 8 << 10;
 
 /// The reason why a message did not get through. The channel can be used again only after [`ChannelError::TooLarge`]
 /// from [`send`], because nothing was sent.
@@ -40,22 +50,32 @@ pub enum ChannelError {
     /// The message is not the expected JSON.
     #[error("malformed message: {0}")]
     Malformed(#[source] serde_json::Error),
+    /// The packets of a message don't have the length that it announced.
+    #[error("malformed message: a packet of {0} bytes does not fit in")]
+    Misfit(usize),
     /// The socket failed for another reason.
     #[error("channel: {0}")]
     Io(#[source] io::Error),
 }
 
-impl From<io::Error> for ChannelError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::WriteZero => {
-                Self::Closed
-            }
+impl From<Errno> for ChannelError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN => Self::Closed,
             // Linux reports a socket's timeout as EAGAIN.
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Timeout,
-            _ => Self::Io(error),
+            Errno::EAGAIN => Self::Timeout,
+            other => Self::Io(other.into()),
         }
     }
+}
+
+/// Makes the two ends of a channel. They close on exec.
+///
+/// # Errors
+/// The kernel gives no sockets.
+pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
+    let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+    Ok((one.into(), other.into()))
 }
 
 /// Sends one message. Blocks until the socket has taken it or the deadline has passed. `None` means no deadline.
@@ -79,13 +99,14 @@ pub fn send_to_sandbox(
     message: &ToSandbox,
     deadline: Option<Instant>,
 ) -> Result<(), ChannelError> {
-    let ToSandbox::Start(start) = message else { return send(stream, message, deadline) };
+    let (ToSandbox::Start(start) | ToSandbox::StartLast(start)) = message else {
+        return send(stream, message, deadline);
+    };
     // After a start without its input, the next answer would be taken for it.
     if start.stdin.len() > MAX_INPUT {
         return Err(ChannelError::TooLarge(start.stdin.len()));
     }
     send(stream, message, deadline)?;
-    // It may be long, and is not copied behind its length. One message of both needs a call that a sandbox has not.
     send_text(stream, &start.stdin, deadline)
 }
 
@@ -94,8 +115,10 @@ pub fn send_to_sandbox(
 /// # Errors
 /// See [`ChannelError`].
 pub fn send_text(stream: &UnixStream, text: &str, deadline: Option<Instant>) -> Result<(), ChannelError> {
-    write(stream, &length(text.len(), MAX_INPUT)?, deadline)?;
-    write(stream, text.as_bytes(), deadline)
+    let length = length(text.len(), MAX_INPUT)?;
+    let (first, rest) = text.as_bytes().split_at(text.len().min(PACKET - HEADER));
+    write(stream, &[&length, first].concat(), deadline)?;
+    write(stream, rest, deadline)
 }
 
 /// Receives what [`send_text`] sends.
@@ -114,17 +137,21 @@ fn length(size: usize, most: usize) -> Result<[u8; HEADER], ChannelError> {
 }
 
 /// Sends all these bytes.
-fn write(mut stream: &UnixStream, bytes: &[u8], deadline: Option<Instant>) -> Result<(), ChannelError> {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        if let Some(deadline) = deadline {
-            stream.set_write_timeout(Some(remaining(deadline)?))?;
-        }
-        match stream.write(rest) {
-            Ok(0) => return Err(ChannelError::Closed),
-            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
+fn write(stream: &UnixStream, bytes: &[u8], deadline: Option<Instant>) -> Result<(), ChannelError> {
+    for packet in bytes.chunks(PACKET) {
+        let mut flags = MsgFlags::MSG_NOSIGNAL;
+        // The socket mostly has room: only a wait needs a timeout.
+        flags.set(MsgFlags::MSG_DONTWAIT, deadline.is_some());
+        loop {
+            match transmit(stream.as_raw_fd(), packet, flags) {
+                Ok(_) => break,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) if flags.contains(MsgFlags::MSG_DONTWAIT) => flags.remove(MsgFlags::MSG_DONTWAIT),
+                Err(errno) => return Err(errno.into()),
+            }
+            if let Some(deadline) = deadline {
+                stream.set_write_timeout(Some(remaining(deadline)?)).map_err(ChannelError::Io)?;
+            }
         }
     }
     Ok(())
@@ -144,7 +171,7 @@ pub fn receive<T: DeserializeOwned>(stream: &UnixStream, deadline: Option<Instan
 /// See [`ChannelError`].
 pub fn receive_in_sandbox(stream: &UnixStream, deadline: Option<Instant>) -> Result<ToSandbox, ChannelError> {
     let mut message = receive(stream, deadline)?;
-    if let ToSandbox::Start(start) = &mut message {
+    if let ToSandbox::Start(start) | ToSandbox::StartLast(start) = &mut message {
         start.stdin = receive_text(stream, deadline)?.into();
     }
     Ok(message)
@@ -152,32 +179,42 @@ pub fn receive_in_sandbox(stream: &UnixStream, deadline: Option<Instant>) -> Res
 
 /// Receives a length of at most `most`, and as many bytes.
 fn read(stream: &UnixStream, most: usize, deadline: Option<Instant>) -> Result<Vec<u8>, ChannelError> {
-    let mut header = [0; HEADER];
-    fill(stream, &mut header, deadline)?;
-    let size = usize::try_from(u32::from_le_bytes(header)).unwrap_or(usize::MAX);
+    let mut packet = [0; PACKET];
+    let arrived = receive_packet(stream, &mut packet, deadline)?;
+    let misfit = || ChannelError::Misfit(arrived);
+    let (header, first) = packet.get(..arrived).and_then(|packet| packet.split_first_chunk()).ok_or_else(misfit)?;
+    let size = usize::try_from(u32::from_le_bytes(*header)).unwrap_or(usize::MAX);
     if size > most {
         return Err(ChannelError::TooLarge(size));
     }
     let mut body = vec![0; size];
-    fill(stream, &mut body, deadline)?;
+    body.get_mut(..first.len()).ok_or_else(misfit)?.copy_from_slice(first);
+    let mut filled = first.len();
+    while let Some(rest) = body.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let room = rest.len();
+        match receive_packet(stream, rest, deadline)? {
+            arrived if arrived > room => return Err(ChannelError::Misfit(arrived)),
+            arrived => filled += arrived,
+        }
+    }
     Ok(body)
 }
 
-/// Like `Read::read_exact`, with one deadline for all bytes.
-fn fill(mut stream: &UnixStream, buffer: &mut [u8], deadline: Option<Instant>) -> Result<(), ChannelError> {
-    let mut rest = buffer;
-    while !rest.is_empty() {
+/// Receives one packet, and returns its length. It is more than the buffer's if the packet did not fit.
+fn receive_packet(stream: &UnixStream, buffer: &mut [u8], deadline: Option<Instant>) -> Result<usize, ChannelError> {
+    loop {
         if let Some(deadline) = deadline {
-            stream.set_read_timeout(Some(remaining(deadline)?))?;
+            stream.set_read_timeout(Some(remaining(deadline)?)).map_err(ChannelError::Io)?;
         }
-        match stream.read(rest) {
+        match recv(stream.as_raw_fd(), buffer, MsgFlags::MSG_TRUNC) {
+            // A peer that sends an empty packet has nothing more to say either.
             Ok(0) => return Err(ChannelError::Closed),
-            Ok(count) => rest = rest.get_mut(count..).unwrap_or_default(),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
+            Ok(length) => return Ok(length),
+            // The peer ended without having read all. That is said once, and before what it has sent.
+            Err(Errno::EINTR | Errno::ECONNRESET) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
-    Ok(())
 }
 
 /// Returns the time until the deadline. It is never zero: a socket would take zero for "no timeout".
@@ -190,6 +227,7 @@ fn remaining(deadline: Instant) -> Result<Duration, ChannelError> {
 mod tests {
     use super::*;
     use crate::{ErrorCode, FromSandbox, Limits, OpError, Reply, Start};
+    use std::io::Write;
     use std::thread;
 
     fn soon() -> Option<Instant> {
@@ -202,7 +240,7 @@ mod tests {
 
     #[test]
     fn carries_messages_both_ways() {
-        let (gate, sandbox) = UnixStream::pair().unwrap();
+        let (gate, sandbox) = pair().unwrap();
         let call = FromSandbox::Call(crate::ops::Bridge::Find { name: "cni0".into() }.into());
         send(&sandbox, &call, None).unwrap();
         send(&sandbox, &FromSandbox::Stderr("x".into()), None).unwrap();
@@ -235,7 +273,7 @@ mod tests {
 
     #[test]
     fn tells_how_a_message_failed() {
-        let (gate, mut sandbox) = UnixStream::pair().unwrap();
+        let (gate, mut sandbox) = pair().unwrap();
         assert!(matches!(receive::<FromSandbox>(&gate, soon()), Err(ChannelError::Timeout)));
 
         sandbox.write_all(&5u32.to_le_bytes()).unwrap();
@@ -252,8 +290,50 @@ mod tests {
     }
 
     #[test]
+    fn packets_that_fit_no_message_end_the_channel() {
+        let malformed = |packets: &[&[u8]]| {
+            let (gate, mut sandbox) = pair().unwrap();
+            for packet in packets {
+                assert_eq!(sandbox.write(packet).unwrap(), packet.len());
+            }
+            receive::<FromSandbox>(&gate, soon()).unwrap_err().to_string()
+        };
+        let header = 10_u32.to_le_bytes();
+        let too_long = [&header[..], &[b' '; PACKET]].concat();
+        for packets in [
+            // Less than a length, more than was announced, in the first packet and later, and more than a buffer has.
+            &[&header[..3]][..],
+            &[&[&header[..], b"12345678901"].concat()],
+            &[&header, b"12345678901"],
+            &[&header, b"123456789", b"12"],
+            &[&too_long],
+            &[&header, &too_long],
+        ] {
+            let words = malformed(packets);
+            assert!(words.starts_with("malformed message"), "{packets:?}: {words}");
+        }
+        // In pieces, as a long one is.
+        assert!(malformed(&[&header, b"\"1234", b"567", b"\" "]).contains("unknown variant"));
+        // An empty packet ends it too.
+        let (gate, sandbox) = pair().unwrap();
+        assert_eq!(transmit(sandbox.as_raw_fd(), &[], MsgFlags::empty()).unwrap(), 0);
+        assert!(matches!(receive::<FromSandbox>(&gate, later()), Err(ChannelError::Closed)));
+    }
+
+    /// A sandbox that could not load its code has not read what the gate asks of it.
+    #[test]
+    fn last_words_arrive_although_something_was_not_read() {
+        let (gate, sandbox) = pair().unwrap();
+        send(&gate, &1, soon()).unwrap();
+        send(&sandbox, &FromSandbox::Failed("x".into()), None).unwrap();
+        drop(sandbox);
+        assert_eq!(receive::<FromSandbox>(&gate, soon()).unwrap(), FromSandbox::Failed("x".into()));
+        assert!(matches!(receive::<FromSandbox>(&gate, soon()), Err(ChannelError::Closed)));
+    }
+
+    #[test]
     fn a_message_too_large_is_not_sent_at_all() {
-        let (gate, sandbox) = UnixStream::pair().unwrap();
+        let (gate, sandbox) = pair().unwrap();
         let flood = FromSandbox::Stderr("x".repeat(MAX_MESSAGE));
         assert!(matches!(send(&sandbox, &flood, None), Err(ChannelError::TooLarge(_))));
         send(&sandbox, &1, None).unwrap();
@@ -262,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_drips_or_never_reads_meets_the_deadline() {
-        let (gate, mut sandbox) = UnixStream::pair().unwrap();
+        let (gate, mut sandbox) = pair().unwrap();
         let dripping = thread::spawn(move || {
             sandbox.write_all(&1000u32.to_le_bytes()).unwrap();
             while sandbox.write_all(b" ").is_ok() {
@@ -273,7 +353,7 @@ mod tests {
         drop(gate);
         dripping.join().unwrap();
 
-        let (gate, _sandbox) = UnixStream::pair().unwrap();
+        let (gate, _sandbox) = pair().unwrap();
         let large = "x".repeat(MAX_MESSAGE / 2);
         let blocked = (0..100).find_map(|_| send(&gate, &large, soon()).err());
         assert!(matches!(blocked, Some(ChannelError::Timeout)), "{blocked:?}");

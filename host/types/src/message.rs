@@ -48,6 +48,8 @@ impl Default for Limits {
 pub enum ToSandbox {
     /// Run the guest with fresh memory, whatever ran before.
     Start(Start),
+    /// The same, and end with it: nothing follows.
+    StartLast(Start),
     /// The answer to the one outstanding call.
     Answer(Result<Reply, OpError>),
 }

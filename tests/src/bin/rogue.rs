@@ -24,7 +24,7 @@
 
 use postern_gate::list::{Answer, ListProcess};
 use postern_gate::{Engine, Planned};
-use postern_types::channel::{MAX_MESSAGE, receive_in_sandbox, send};
+use postern_types::channel::{MAX_MESSAGE, PACKET, receive_in_sandbox, send};
 use postern_types::{ErrorCode, OpError, Start, ToSandbox};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -88,7 +88,7 @@ fn child(channel: OwnedFd) -> ! {
     if std::env::var_os("ROGUE_EARLY").is_some() {
         finish(&line, &finished("{\"cniVersion\": \"1.1.0\", \"ips\": [{\"address\": \"10.66.6.6/24\"}]}", 0));
     }
-    while let Ok(ToSandbox::Start(start)) = receive_in_sandbox(&line, None) {
+    while let Ok(ToSandbox::Start(start) | ToSandbox::StartLast(start)) = receive_in_sandbox(&line, None) {
         let last = play(&line, &start);
         if send(&line, &last, None).is_err() {
             break;
@@ -195,7 +195,7 @@ fn ask(line: &UnixStream, message: &str) -> NextStep {
             let delegate = delegate.map(|error| format!("; {}: {}", error.msg, error.details)).unwrap_or_default();
             NextStep::End(failed(code, &format!("{operation}: {message}{delegate}"), &hint))
         }
-        Ok(ToSandbox::Start(_)) => NextStep::End(failed(999, "started twice", "")),
+        Ok(ToSandbox::Start(_) | ToSandbox::StartLast(_)) => NextStep::End(failed(999, "started twice", "")),
         Err(_) => std::process::exit(0),
     }
 }
@@ -214,9 +214,12 @@ fn frame(line: &UnixStream, length: Option<u32>, text: &str) {
     write(line, text.as_bytes());
 }
 
+/// Sends each piece as a packet of its own. The kernel refuses packets that are much longer.
 fn write(mut line: &UnixStream, bytes: &[u8]) {
-    if line.write_all(bytes).is_err() {
-        std::process::exit(0);
+    for piece in bytes.chunks(PACKET) {
+        if line.write_all(piece).is_err() {
+            std::process::exit(0);
+        }
     }
 }
 
