@@ -96,8 +96,9 @@ fn watched(node: &Node, config: &Value) -> Result<Watched> {
         }
         Ok(line)
     };
-    // A thread is no process.
-    let forks = trace.lines().filter(|line| line.contains("SIGCHLD") && line.contains("clone")).count();
+    // A thread is no process. musl calls fork(2), glibc clone(2).
+    let forked = |line: &&str| line.contains("SIGCHLD") && line.contains("clone") || line.contains(" fork(");
+    let forks = trace.lines().filter(forked).count();
     Ok(Watched { forks, answer, log: log.lines().map(line).collect::<Result<_>>()? })
 }
 

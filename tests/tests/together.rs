@@ -537,7 +537,7 @@ fn kills_leave_nothing() -> Result<()> {
 /// sandboxes. A DEL puts everything back.
 #[test]
 fn faults_leave_nothing() -> Result<()> {
-    const CALLS: [(&str, &str); 14] = [
+    const CALLS: [(&str, &str); 15] = [
         ("sendto", "ENOBUFS"),
         ("recvfrom", "ENOBUFS"),
         ("sendmsg", "ENOBUFS"),
@@ -550,6 +550,7 @@ fn faults_leave_nothing() -> Result<()> {
         ("unlinkat", "EIO"),
         ("socket", "EMFILE"),
         ("clone", "EAGAIN"),
+        ("fork", "EAGAIN"),
         ("poll", "EINTR"),
         ("landlock_restrict_self", "EPERM"),
     ];

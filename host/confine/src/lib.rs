@@ -13,7 +13,6 @@ mod environment;
 mod files;
 mod filter;
 mod helper;
-pub mod processor;
 pub mod program;
 mod tree;
 

@@ -98,6 +98,7 @@ impl Service {
         for family in wanted.iter().filter(|family| !starts_anew(family)) {
             if let Some(entry) = self.leases.get_mut(&name(attachment, *family)) {
                 entry.acquirer = Some(id);
+                entry.is_kept = true;
             }
         }
         for (family, before) in starts {
@@ -210,18 +211,21 @@ impl Service {
         }
         for entry in self.leases.values_mut().filter(|entry| entry.acquirer == Some(id)) {
             entry.acquirer = None;
+            entry.is_kept = false;
         }
     }
 
-    /// Gives back all leases that were acquired for somebody who will not have them.
+    /// Gives back all leases that were acquired for somebody who will not have them. Those that the attachment had before
+    /// stay: their addresses are in use.
     pub fn abandon_for(&mut self, id: Id) {
         let waiting = self.leases.iter().filter(|(_, entry)| entry.acquirer == Some(id));
         let waiting: Vec<String> = waiting.map(|(key, _)| key.clone()).collect();
         for key in waiting {
-            if let Some(entry) = self.leases.get_mut(&key) {
-                entry.acquirer = None;
+            let Some(entry) = self.leases.get_mut(&key) else { continue };
+            entry.acquirer = None;
+            if !std::mem::take(&mut entry.is_kept) {
+                self.abandon(&key);
             }
-            self.abandon(&key);
         }
     }
 

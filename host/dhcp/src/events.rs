@@ -210,10 +210,18 @@ impl Service {
     /// lease, the link stays up for that, and only the address is taken from it.
     fn lose(&mut self, key: &str, reason: &str) {
         let Some(entry) = self.leases.get_mut(key) else { return };
-        if entry.acquirer.is_some() {
+        match entry.acquirer {
+            // Its address is in use, unlike that of a new lease.
+            Some(id) if entry.is_kept => {
+                let words = format!("no {} lease for {}: {reason}", entry.protocol(), subject(&entry.attachment));
+                self.tell(id, &refused(INTERNAL, words, ""));
+                self.abandon_for(id);
+            }
             // Who asked for both families has no answer yet.
-            return self.fail_to_acquire(key, reason);
+            Some(_) => return self.fail_to_acquire(key, reason),
+            None => {}
         }
+        let Some(entry) = self.leases.get_mut(key) else { return };
         entry.wake_at = None;
         entry.open = None;
         entry.events.clear();

@@ -96,6 +96,8 @@ pub struct Entry {
     pub open: Option<Open>,
     /// Who waits for the lease.
     pub acquirer: Option<Id>,
+    /// It is there already, and who waits has asked for it together with another one. So it stays if that fails.
+    pub is_kept: bool,
     /// Who waits for its end.
     pub releasers: Vec<Id>,
     /// What it may send.
@@ -147,6 +149,7 @@ impl Entry {
             running: None,
             open: None,
             acquirer: None,
+            is_kept: false,
             releasers: Vec::new(),
             sends: SENDS,
             packets: PACKETS,

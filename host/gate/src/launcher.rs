@@ -7,7 +7,6 @@ use crate::process::{Engine, Sandbox};
 use crate::{plugin_file, policies};
 use nix::unistd::Pid;
 use postern_cni::Verb;
-use postern_confine::processor;
 use postern_policy::Policy;
 use std::path::{Path, PathBuf};
 
@@ -206,7 +205,6 @@ impl Launcher {
 
     fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, PluginError> {
         let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
-        processor::choose_meeting_place();
         let start = || Sandbox::start(code.code()?, self.engine.main, code.program()?);
         if self.saves_sandboxes {
             let policy = policies::load(catalog, plugin)?;

@@ -80,10 +80,13 @@ impl Subject<'_> {
     }
 }
 
-/// Returns the text of an error number with a small first letter (`strerror(3)`). It has the form that Go's programs
-/// print, because people search for that.
+/// Returns the text of an error number, as Go's programs print it, because people search for that. It is strerror(3) of
+/// glibc with a small first letter.
 #[must_use]
 pub fn describe(errno: i32) -> String {
+    if let Some(text) = other_in_musl(Errno::from_raw(errno)) {
+        return text.to_owned();
+    }
     let text = io::Error::from_raw_os_error(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
@@ -96,9 +99,63 @@ pub fn describe(errno: i32) -> String {
     }
 }
 
+/// The text for a number that musl has other words for (its `strerror(3)`), if the kernel can answer with it here.
+fn other_in_musl(errno: Errno) -> Option<&'static str> {
+    Some(match errno {
+        Errno::EIO => "input/output error",
+        Errno::ECHILD => "no child processes",
+        Errno::ENOMEM => "cannot allocate memory",
+        Errno::EBUSY => "device or resource busy",
+        Errno::EXDEV => "invalid cross-device link",
+        Errno::EMFILE => "too many open files",
+        Errno::ENOTTY => "inappropriate ioctl for device",
+        Errno::ESPIPE => "illegal seek",
+        Errno::EDOM => "numerical argument out of domain",
+        Errno::ERANGE => "numerical result out of range",
+        Errno::EDEADLK => "resource deadlock avoided",
+        Errno::ENAMETOOLONG => "file name too long",
+        Errno::ELOOP => "too many levels of symbolic links",
+        Errno::ETIME => "timer expired",
+        Errno::ENONET => "machine is not on the network",
+        Errno::ENOPKG => "package not installed",
+        Errno::EOVERFLOW => "value too large for defined data type",
+        Errno::EUSERS => "too many users",
+        Errno::ENOTSOCK => "socket operation on non-socket",
+        Errno::EMSGSIZE => "message too long",
+        Errno::EOPNOTSUPP => "operation not supported",
+        Errno::EADDRINUSE => "address already in use",
+        Errno::EADDRNOTAVAIL => "cannot assign requested address",
+        Errno::ENETUNREACH => "network is unreachable",
+        Errno::ECONNABORTED => "software caused connection abort",
+        Errno::EISCONN => "transport endpoint is already connected",
+        Errno::ENOTCONN => "transport endpoint is not connected",
+        Errno::ESHUTDOWN => "cannot send after transport endpoint shutdown",
+        Errno::ETIMEDOUT => "connection timed out",
+        Errno::EHOSTUNREACH => "no route to host",
+        Errno::EINPROGRESS => "operation now in progress",
+        Errno::EUCLEAN => "structure needs cleaning",
+        Errno::EDQUOT => "disk quota exceeded",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The tests are built with glibc, and so its words decide.
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn words_beside_musls_are_those_of_glibc() {
+        let mut known = 0;
+        for errno in 1..=133 {
+            let Some(text) = other_in_musl(Errno::from_raw(errno)) else { continue };
+            let glibc = io::Error::from_raw_os_error(errno).to_string().to_lowercase();
+            assert_eq!(format!("{text} (os error {errno})"), glibc);
+            known += 1;
+        }
+        assert_eq!(known, 33);
+    }
 
     #[test]
     fn texts_are_those_of_the_c_library_in_lower_case() {

@@ -3,7 +3,6 @@
 
 use crate::confine::confine;
 use crate::{Gate, Guest, Outcome, heap, seal};
-use postern_confine::processor;
 use postern_types::channel::{ChannelError, receive_in_sandbox, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
 use std::fmt::Display;
@@ -78,7 +77,6 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
     // SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };
     let guest = load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
-    processor::meet();
     seal().map_err(|error| unconfined(&error))?;
     Ok(guest)
 }

@@ -6,9 +6,10 @@
 //! without another end), and the file lies in this directory. The caller must check its owner, and that it is a regular
 //! file.
 //!
-//! rustix opens directories by their paths. Three things are done by nix, on single names or on descriptors. Attributes: cap-std 4.0.3 panics if a file's time
-//! is the smallest that the kernel keeps, and a panic ends a run. Listings: cap-std copies each name, even unwanted
-//! ones, and opens the directory once more. Times of the directory itself: cap-std sets them only by name.
+//! rustix opens directories by their paths. Three things are done by nix, on single names or on descriptors. Attributes:
+//! cap-std 4.0.3 panics if a file's time is the smallest that the kernel keeps, and a panic ends a run. Listings: cap-std
+//! copies each name, even unwanted ones, and opens the directory once more. Times of the directory itself: cap-std sets
+//! them only by name.
 
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::ambient_authority;
@@ -17,7 +18,7 @@ use nix::dir::Dir as Listing;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, fstat, fstatat};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -71,7 +72,7 @@ impl Dir {
     pub fn open(path: &Path) -> io::Result<Self> {
         // Not by the standard library, which takes `O_PATH` out with musl: then the right to read would be needed.
         let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(path, flags, Mode::empty())?;
+        let opened = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         Ok(Self(cap_std::fs::Dir::from_std_file(opened.into())))
     }
 

@@ -7,7 +7,7 @@
 //! This crate has no side effects. It is shared by the gate, the sandbox and the guest SDK, and compiles for
 //! `wasm32-wasip2`. The fake host of the guest SDK answers the same operations in unit tests.
 
-#[cfg(unix)]
+#[cfg(feature = "channel")]
 pub mod channel;
 mod error;
 mod forward;

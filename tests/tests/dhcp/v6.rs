@@ -90,10 +90,17 @@ fn an_attachment_has_a_lease_of_each_family() -> Result<()> {
     lab.kill("service", "KILL")?;
     lab.dnsmasq("--dhcp-authoritative")?;
     lab.serve("-resendtimeout 3s -resendmax 1s")?;
-    refused(&lab.ask(&Ask::Acquire(both))?, "no DHCPv6 lease for container c1")?;
+    refused(&lab.ask(&Ask::Acquire(both.clone()))?, "no DHCPv6 lease for container c1")?;
     wait(seconds(5), || Ok(lab.leases()?.is_empty()))?;
     wait(seconds(5), || Ok(lab.log("dnsmasq").matches("DHCPRELEASE(s0)").count() == 3))
-        .with_context(|| lab.log("dnsmasq"))
+        .with_context(|| lab.log("dnsmasq"))?;
+    // A lease that the attachment has had before stays: its address is in use.
+    let four = with("c1", &[Family::Ipv4]);
+    let lease = lab.acquire(&four)?;
+    refused(&lab.ask(&Ask::Acquire(both))?, "no DHCPv6 lease for container c1")?;
+    ensure!(lab.ask(&Ask::Check(four))? == Answer::Lease(lease));
+    ensure!(lab.log("dnsmasq").matches("DHCPRELEASE(s0)").count() == 3, "{}", lab.log("dnsmasq"));
+    Ok(())
 }
 
 /// Over more than two lease times, with the service killed: the lease is renewed, and nothing keeps the namespace.

@@ -8,7 +8,7 @@ pub const TRACE: &str = "/var/log/trace";
 
 /// System calls that may fail, with their errors. The first error is always tried, the others only if all faults are
 /// asked for. A missing answer (recvfrom) stands for the failure of an act that the kernel has done.
-const ERRORS: [(&str, &[&str]); 28] = [
+const ERRORS: [(&str, &[&str]); 29] = [
     ("sendto", &["ENOBUFS", "ENOMEM", "EINTR"]),
     ("sendmsg", &["ENOBUFS", "ENOMEM", "EINTR"]),
     ("recvfrom", &["ENOBUFS", "EINTR"]),
@@ -34,6 +34,7 @@ const ERRORS: [(&str, &[&str]); 28] = [
     ("socket", &["EMFILE", "ENOBUFS"]),
     ("socketpair", &["EMFILE"]),
     ("clone", &["EAGAIN"]),
+    ("fork", &["EAGAIN"]),
     ("clone3", &["EAGAIN"]),
     ("poll", &["EINTR"]),
     ("landlock_restrict_self", &["EPERM"]),
