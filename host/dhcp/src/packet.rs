@@ -4,7 +4,8 @@
 
 use crate::frame::Mac;
 use libc::{
-    BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET, BPF_W, c_int,
+    BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET, BPF_W,
+    PACKET_BROADCAST, PACKET_HOST, PACKET_MULTICAST, SKF_AD_OFF, SKF_AD_PKTTYPE, SKF_AD_VLAN_TAG_PRESENT, c_int,
     sock_filter, sock_fprog,
 };
 use nix::errno::Errno;
@@ -63,7 +64,7 @@ impl PacketSocket {
             filter(BPF_RET | BPF_K, 0, 0, ROOM as u32),
             filter(BPF_RET | BPF_K, 0, 0, 0),
         ];
-        Self::open(index, libc::ETH_P_IP, &program)
+        Self::open(index, libc::ETH_P_IP, PACKET_BROADCAST, &program)
     }
 
     /// Opens a socket for ARP on that link.
@@ -71,7 +72,7 @@ impl PacketSocket {
     /// # Errors
     /// As [`PacketSocket::dhcp`].
     pub fn arp(index: u32) -> nix::Result<Self> {
-        Self::open(index, libc::ETH_P_ARP, &[filter(BPF_RET | BPF_K, 0, 0, 64)])
+        Self::open(index, libc::ETH_P_ARP, PACKET_BROADCAST, &[filter(BPF_RET | BPF_K, 0, 0, 64)])
     }
 
     /// Opens a socket for answers of DHCPv6 servers, and for router advertisements, on that link. `frame6` checks more.
@@ -101,7 +102,7 @@ impl PacketSocket {
             filter(BPF_RET | BPF_K, 0, 0, ROOM as u32),
             filter(BPF_RET | BPF_K, 0, 0, 0),
         ];
-        Self::open(index, libc::ETH_P_IPV6, &program)
+        Self::open(index, libc::ETH_P_IPV6, PACKET_MULTICAST, &program)
     }
 
     /// Opens a socket for what neighbours say and ask, on that link. Questions for an address come to `group`.
@@ -122,7 +123,7 @@ impl PacketSocket {
             filter(BPF_RET | BPF_K, 0, 0, ROOM as u32),
             filter(BPF_RET | BPF_K, 0, 0, 0),
         ];
-        let socket = Self::open(index, libc::ETH_P_IPV6, &program)?;
+        let socket = Self::open(index, libc::ETH_P_IPV6, PACKET_MULTICAST, &program)?;
         // SAFETY: all-zero bytes are a valid value of this structure of numbers.
         let mut member: libc::packet_mreq = unsafe { std::mem::zeroed() };
         member.mr_ifindex = i32::try_from(index).map_err(|_| Errno::ENODEV)?;
@@ -133,11 +134,12 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    fn open(index: u32, protocol: c_int, program: &[sock_filter]) -> nix::Result<Self> {
+    /// Opens a socket whose frames pass that filter. They must be for this link, or for `all`.
+    fn open(index: u32, protocol: c_int, all: u8, program: &[sock_filter]) -> nix::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         // Without a protocol nothing comes in before the filter is there.
         let descriptor = socket(AddressFamily::Packet, SockType::Raw, flags, None::<SockProtocol>)?;
-        let mut program = program.to_vec();
+        let mut program = [&for_us(all)[..], program].concat();
         let filter = sock_fprog { len: u16::try_from(program.len()).unwrap_or(0), filter: program.as_mut_ptr() };
         set(&descriptor, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
         set(&descriptor, libc::SOL_SOCKET, libc::SO_RCVBUF, &WAITING)?;
@@ -221,6 +223,20 @@ fn set<T>(descriptor: &OwnedFd, level: c_int, option: c_int, value: &T) -> nix::
     Errno::result(result).map(drop)
 }
 
+/// Drops what is not for this link. The kernel has taken an 802.1Q tag off, so the bytes do not show it. It says that a
+/// frame is for another host where no link has its VLAN.
+fn for_us(all: u8) -> [sock_filter; 6] {
+    let about = |what: c_int| load(BPF_W | BPF_ABS, (SKF_AD_OFF + what) as u32);
+    [
+        about(SKF_AD_VLAN_TAG_PRESENT),
+        unless_equal(0, 3),
+        about(SKF_AD_PKTTYPE),
+        filter(BPF_JMP | BPF_JEQ | BPF_K, 2, 0, PACKET_HOST.into()),
+        filter(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, all.into()),
+        filter(BPF_RET | BPF_K, 0, 0, 0),
+    ]
+}
+
 fn load(how: u32, at: u32) -> sock_filter {
     filter(BPF_LD | how, 0, 0, at)
 }
@@ -233,3 +249,6 @@ fn unless_equal(value: u32, skipped: u8) -> sock_filter {
 fn filter(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt, jf, k }
 }
+
+#[cfg(test)]
+mod tests;
