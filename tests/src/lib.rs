@@ -6,6 +6,7 @@
 
 mod call;
 mod case;
+pub mod dhcp;
 mod difference;
 pub mod floor;
 mod inside;

@@ -5,18 +5,17 @@ mod common;
 
 use anyhow::{Context, Result, ensure};
 use common::Refusal;
+use postern_tests::dhcp::{lease, play};
 use postern_tests::{Answer, Call, Names, Node, compare, copy_bin, flat, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A separate CNI bin directory of the node: a copy, so that its policies can be changed.
 const BIN: &str = "/run/cni-bin";
-
-const SOCKET: &str = "/run/cni/dhcp.sock";
 
 /// What the service answers to `acquire` and `check`; `None` is no answer at all.
 type Script = Arc<Mutex<Option<Value>>>;
@@ -29,26 +28,11 @@ struct Service {
     listed: Arc<Mutex<Vec<Value>>>,
 }
 
-fn lease(address: &str, gateway: &str) -> Value {
-    json!({"lease": {
-        "addresses": [{"address": address, "gateway": gateway}],
-        "routes": [{"dst": "0.0.0.0/0", "gw": gateway}],
-        "seconds": 3600, "t1": 1800, "t2": 3150,
-    }})
-}
-
 impl Service {
     fn start(node: &Node, answer: Value) -> Result<Self> {
-        node.sh("mkdir -p -m 700 /run/cni; rm -f /run/cni/dhcp.sock")?;
-        let listener = UnixListener::bind(node.path(SOCKET))?;
         let own = Self { script: Arc::new(Mutex::new(Some(answer))), asked: Arc::default(), listed: Arc::default() };
         let (script, asked, listed) = (Arc::clone(&own.script), Arc::clone(&own.asked), Arc::clone(&own.listed));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (script, asked, listed) = (Arc::clone(&script), Arc::clone(&asked), Arc::clone(&listed));
-                std::thread::spawn(move || serve(stream, &script, &asked, &listed));
-            }
-        });
+        play(node, move |ask| answer_to(ask, &script, &asked, &listed).unwrap_or_default())?;
         Ok(own)
     }
 
@@ -79,26 +63,21 @@ impl Service {
     }
 }
 
-/// One connection. An error is its end.
-fn serve(mut stream: UnixStream, script: &Script, asked: &Mutex<Vec<Value>>, listed: &Mutex<Vec<Value>>) -> Option<()> {
-    let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
-    while !lines.next()?.ok()?.is_empty() {}
-    stream.write_all(b"HTTP/1.0 200 Connected to Postern\r\n\r\n").ok()?;
-    for line in lines {
-        let ask: Value = serde_json::from_str(&line.ok()?).ok()?;
-        asked.lock().ok()?.push(ask.clone());
-        let wants_lease = ask.get("acquire").or(ask.get("check")).is_some();
-        let answer = match ask.as_str() {
-            Some("leases") => Some(json!({"leases": *listed.lock().ok()?})),
-            _ if wants_lease => script.lock().ok()?.clone(),
-            _ => Some(json!("done")),
-        };
-        match answer {
-            Some(answer) => stream.write_all(format!("{answer}\n").as_bytes()).ok()?,
-            None => std::thread::sleep(Duration::from_secs(60)),
+/// The answer to one ask, or to none for a minute.
+fn answer_to(ask: Value, script: &Script, asked: &Mutex<Vec<Value>>, listed: &Mutex<Vec<Value>>) -> Option<Value> {
+    asked.lock().ok()?.push(ask.clone());
+    let wants_lease = ask.get("acquire").or(ask.get("check")).is_some();
+    match ask.as_str() {
+        Some("leases") => Some(json!({"leases": *listed.lock().ok()?})),
+        _ if wants_lease => {
+            let answer = script.lock().ok()?.clone();
+            if answer.is_none() {
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            answer
         }
+        _ => Some(json!("done")),
     }
-    Some(())
 }
 
 struct Place {

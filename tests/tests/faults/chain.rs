@@ -2,7 +2,7 @@
 //! do, and calls DEL for the list. Nothing is left then.
 
 use crate::common::{PRIVATE_ETC, Refusal, picture, same_picture};
-use crate::fault::{Fault, KINDS, TRACE, of_run, tracing};
+use crate::fault::{Fault, KINDS, TRACE, of_run, tracing, unlisted};
 use crate::{ENOUGH, THREADS};
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin, shipped};
@@ -156,6 +156,8 @@ impl Place {
             }
         }
         let trace = fs::read_to_string(self.node.path(TRACE))?;
+        let unlisted = unlisted(&trace);
+        ensure!(unlisted.is_empty(), "the lists of `fault.rs` lack system calls: {unlisted:?}");
         self.del(&result)?;
         same_picture(&self.before, &self.picture()?).context("after a list without a fault")?;
         Ok(of_run(&trace, &operations, all))

@@ -1,6 +1,6 @@
 //! The faults of a run, and all the places of a run where they can occur.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The file of strace's trace, in a separate directory of the node that is no part of its picture.
@@ -8,11 +8,13 @@ pub const TRACE: &str = "/var/log/trace";
 
 /// System calls that may fail, with their errors. The first error is always tried, the others only if all faults are
 /// asked for. A missing answer (recvfrom) stands for the failure of an act that the kernel has done.
-const ERRORS: [(&str, &[&str]); 29] = [
+const ERRORS: &[(&str, &[&str])] = &[
     ("sendto", &["ENOBUFS", "ENOMEM", "EINTR"]),
     ("sendmsg", &["ENOBUFS", "ENOMEM", "EINTR"]),
     ("recvfrom", &["ENOBUFS", "EINTR"]),
     ("recvmsg", &["ENOBUFS", "EINTR"]),
+    // musl opens and looks by path alone where glibc names a directory.
+    ("open", &["EIO", "EMFILE", "EROFS", "ENOSPC"]),
     ("openat", &["EIO", "EMFILE", "EROFS", "ENOSPC"]),
     ("openat2", &["EIO", "EMFILE", "EROFS", "ENOSPC", "ENOSYS"]),
     ("read", &["EIO", "EINTR"]),
@@ -28,17 +30,74 @@ const ERRORS: [(&str, &[&str]); 29] = [
     ("mkdirat", &["ENOSPC", "EROFS"]),
     ("mkdir", &["ENOSPC", "EROFS"]),
     ("utimensat", &["EIO"]),
+    ("stat", &["EIO"]),
+    ("lstat", &["EIO"]),
+    ("fstat", &["EIO"]),
     ("newfstatat", &["EIO"]),
     ("statx", &["EIO"]),
+    ("statfs", &["EIO"]),
+    ("readlink", &["EIO"]),
+    ("getdents64", &["EIO"]),
     ("flock", &["ENOLCK", "EINTR"]),
     ("socket", &["EMFILE", "ENOBUFS"]),
     ("socketpair", &["EMFILE"]),
+    ("connect", &["ENOMEM", "EINTR", "EAGAIN"]),
+    ("setsockopt", &["ENOMEM"]),
+    ("fcntl", &["EMFILE"]),
+    ("bpf", &["EPERM", "ENOMEM"]),
     ("clone", &["EAGAIN"]),
     ("fork", &["EAGAIN"]),
     ("clone3", &["EAGAIN"]),
     ("poll", &["EINTR"]),
+    ("capget", &["EPERM"]),
+    ("capset", &["EPERM"]),
+    ("prctl", &["EPERM"]),
+    ("landlock_create_ruleset", &["EMFILE"]),
+    ("landlock_add_rule", &["ENOMEM"]),
     ("landlock_restrict_self", &["EPERM"]),
 ];
+
+/// The other system calls of runs. They have no error that a node could cause, or nothing follows from it.
+const HARMLESS: &[&str] = &[
+    // Of the process itself. Without memory it ends, as by a kill.
+    "arch_prctl",
+    "brk",
+    "execve",
+    "exit_group",
+    "futex",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "prlimit64",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "set_tid_address",
+    "sigaltstack",
+    "umask",
+    // They succeed wherever the kernel lets a run begin. The tests of confinement have what they forbid.
+    "getrandom",
+    "getsockopt",
+    // Whatever they say, the run goes on.
+    "access",
+    "clock_nanosleep",
+    "close",
+    "close_range",
+    "kill",
+    "lseek",
+    "wait4",
+];
+
+/// Returns the system calls of a trace that neither list has: another C library makes other calls.
+pub fn unlisted(trace: &str) -> BTreeSet<&str> {
+    let is_listed = |call: &str| ERRORS.iter().any(|(name, _)| *name == call) || HARMLESS.contains(&call);
+    trace.lines().filter_map(call_of).filter(|call| !is_listed(call)).collect()
+}
+
+/// Returns the name of the system call of a line.
+fn call_of(line: &str) -> Option<&str> {
+    let (call, _) = line.split_once('(')?;
+    call.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then_some(call)
+}
 
 /// One fault in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,10 +152,7 @@ pub fn of_run(trace: &str, operations: &BTreeMap<String, usize>, all: bool) -> [
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     // The first is the start of the program itself.
     for line in trace.lines().skip(1) {
-        let Some((call, _)) = line.split_once('(') else { continue };
-        if !call.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            continue;
-        }
+        let Some(call) = call_of(line) else { continue };
         let at = seen.entry(call).or_default();
         *at += 1;
         let (call, at) = (call.to_owned(), *at);

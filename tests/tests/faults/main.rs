@@ -232,3 +232,19 @@ fn faults_do_come() -> Result<()> {
     ensure!(place.run(&refused, Restoration::Del)? == Outcome::Failed, "nothing was refused");
     Ok(())
 }
+
+/// A run that has no descriptor for its way to the DHCP service says nothing about that service: the lease stays on record,
+/// and a collection gives it back.
+#[test]
+fn a_lease_is_not_forgotten_for_want_of_a_socket() -> Result<()> {
+    let scenario =
+        scenarios::all().into_iter().find(|scenario| scenario.name == "bridge + dhcp").ok_or(anyhow!("none"))?;
+    let mut place = Place::new(&scenario, "DEL")?;
+    let mut complained = 0;
+    for at in 1..=4 {
+        let fault = Fault::Error { call: "socket".to_owned(), errno: "EMFILE", at };
+        complained += usize::from(place.run(&fault, Restoration::Gc).context(fault)? == Outcome::Complained);
+    }
+    ensure!(complained > 0, "no DEL was without a socket");
+    Ok(())
+}

@@ -1,13 +1,15 @@
 //! One scenario on a separate node: the required state after a run with a fault, and the ways to restore the node.
 
 use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, is_whole, picture, same_picture};
-use crate::fault::{Fault, TRACE, of_run, tracing};
+use crate::fault::{Fault, TRACE, of_run, tracing, unlisted};
 use crate::scenarios::{MASTER, NATIVE, SCRIPT, Scenario};
 use anyhow::{Context, Result, ensure};
+use postern_tests::dhcp::Leases;
 use postern_tests::{Answer, Call, Node, merge, plugin_bin, shipped};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The deadline of a run. A run that reaches it has waited for an event that can't come.
@@ -58,6 +60,11 @@ fn had_vrf(node: &Node, scenario: &Scenario, container: &str) -> Result<()> {
     }
 }
 
+/// The plugin that gives the addresses of a scenario.
+fn ipam_type(scenario: &Scenario) -> &str {
+    scenario.config.pointer("/ipam/type").and_then(Value::as_str).unwrap_or_default()
+}
+
 /// In turn.
 pub const RESTORATIONS: [Restoration; 3] = [Restoration::Del, Restoration::Gc, Restoration::Add];
 
@@ -75,6 +82,8 @@ pub struct Place {
     previous: Value,
     /// The output of bridge's last ADD for a container.
     of_bridge: BTreeMap<String, Value>,
+    /// The leases of the DHCP service, where the scenario has one.
+    leases: Option<Arc<Leases>>,
     /// The kinds of effect of an ADD.
     pub kinds: BTreeSet<String>,
 }
@@ -106,6 +115,7 @@ impl Place {
         if scenario.joins {
             node.sh("for c in c1 c2; do ip link add tap-$c type veth peer name vm-$c; ip link set vm-$c up; done")?;
         }
+        let leases = (ipam_type(scenario) == "dhcp").then(|| Leases::serve(&node)).transpose()?;
         // The configuration with which `postern gc` runs a native program.
         node.sh("mkdir -p /etc/cni/net.d")?;
         std::fs::write(node.path("/etc/cni/net.d/10-net.conf"), scenario.config.to_string())?;
@@ -117,6 +127,7 @@ impl Place {
             between: Value::Null,
             previous: Value::Null,
             of_bridge: BTreeMap::new(),
+            leases,
             kinds: BTreeSet::new(),
         };
         place.policy(None)?;
@@ -236,7 +247,11 @@ impl Place {
     }
 
     fn picture(&self, containers: &[&str]) -> Result<Value> {
-        picture(&self.node, containers)
+        let mut tree = picture(&self.node, containers)?;
+        if let Some(leases) = &self.leases {
+            merge(&mut tree, &json!({"leases": leases.held()}));
+        }
+        Ok(tree)
     }
 
     /// Returns the container of a run of this verb.
@@ -285,6 +300,8 @@ impl Place {
             }
         }
         let trace = fs::read_to_string(self.node.path(TRACE))?;
+        let unlisted = unlisted(&trace);
+        ensure!(unlisted.is_empty(), "the lists of `fault.rs` lack system calls: {unlisted:?}");
         if self.verb == "ADD" {
             self.call("DEL", "c1")?.success()?;
         }
@@ -348,9 +365,12 @@ impl Place {
     /// At every instant at which a kill can stop a run, two things hold. An address in the container has a lease for
     /// it, and a port that is up has the guard that the network asks for.
     fn no_address_is_free_and_used(&self) -> Result<()> {
-        if self.scenario.config.pointer("/ipam/type").and_then(Value::as_str) == Some("static") {
+        if ipam_type(&self.scenario) == "static" {
             return Ok(());
         }
+        let leased = self.leases.as_ref().map(|leases| leases.held()).unwrap_or_default();
+        let early = self.leases.as_ref().map(|leases| leases.given_back_early()).unwrap_or_default();
+        ensure!(early.is_empty(), "the service had the lease back while a link had the address: {early:?}");
         let used = self.node.sh(
             "for c in c1 c2; do ip -n $c -o addr show dev eth0 scope global 2>/dev/null | awk -v c=$c '{print c, $4}'; done || true",
         )?;
@@ -361,7 +381,8 @@ impl Place {
                  ls {}/leases/{container} 2>/dev/null || true",
                 NATIVE.0, NATIVE.0
             ))?;
-            ensure!(!held.is_empty(), "{container} has {address}, which is free");
+            let is_leased = leased.get(container).is_some_and(|leased| leased == address);
+            ensure!(is_leased || !held.is_empty(), "{container} has {address}, which is free");
         }
         if self.verb == "DEL" && self.scenario.config.get("macspoofchk").is_some() {
             let up = self.node.sh(

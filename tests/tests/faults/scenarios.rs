@@ -69,6 +69,8 @@ pub fn all() -> Vec<Scenario> {
     };
     let joins = |scenario: Scenario| Scenario { joins: true, ..scenario };
     let behind = json!({"isGateway": false, "macspoofchk": true, "args": {"cni": {"mac": "02:00:00:00:01:01"}}});
+    // The gateway of a server's network is no address of the node. Rules and spoofing protection have to go in time.
+    let behind_server = json!({"isGateway": false, "macspoofchk": true, "ipMasq": true, "ipMasqBackend": "nftables"});
     let masquerade = |backend: &str| json!({"ipMasq": true, "ipMasqBackend": backend});
     let everything = json!({
         "ipMasq": true, "ipMasqBackend": "nftables", "macspoofchk": true, "isDefaultGateway": true, "hairpinMode": true,
@@ -84,6 +86,7 @@ pub fn all() -> Vec<Scenario> {
         scenario("bridge everything", "bridge", &dual, everything),
         scenario("bridge + static", "bridge", &fixed, masquerade("nftables")),
         scenario("bridge + native", "bridge", &json!({"type": NATIVE.1}), json!({})),
+        scenario("bridge + dhcp", "bridge", &json!({"type": "dhcp"}), behind_server),
         joins(scenario("bridge joins L2", "bridge", &json!({}), behind)),
         joins(scenario("bridge joins", "bridge", &single, masquerade("nftables"))),
         scenario(

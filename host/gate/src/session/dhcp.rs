@@ -79,8 +79,9 @@ impl DhcpConnections {
     fn connect(&self, socket: &str, of: Use, deadline: Instant) {
         let deadline = deadline.min(Instant::now() + SOON);
         let channel = Channel::connect(Path::new(socket), deadline).map_err(|error| Unanswered {
-            // Nothing was asked, and a DEL has nothing to wait for.
-            is_absent: error != ChannelError::Deadline,
+            // Nothing was asked, and a DEL has nothing to wait for. A service that this process could not reach may have the
+            // lease, and is asked by the next run.
+            is_absent: !matches!(error, ChannelError::Deadline | ChannelError::NotNow(_)),
             ..unanswered(socket, &error)
         });
         self.open.borrow_mut().push(Connection { socket: socket.to_owned(), of, channel });
@@ -143,7 +144,11 @@ fn unanswered(socket: &str, error: &ChannelError) -> Unanswered {
             let message = format!("error dialing DHCP daemon: dial unix {socket}: connect: {}", why.to_lowercase());
             Unanswered { is_absent: true, error: OpError::new(ErrorCode::Unsupported, socket, message).hint(START) }
         }
-        ChannelError::Closed | ChannelError::Untrusted(_) | ChannelError::Malformed(_) | ChannelError::Io(_) => {
+        ChannelError::Closed
+        | ChannelError::Untrusted(_)
+        | ChannelError::Malformed(_)
+        | ChannelError::NotNow(_)
+        | ChannelError::Io(_) => {
             let message = format!("the DHCP service at {socket} {error}");
             // One that was killed can't be asked again by this run.
             let is_absent = *error == ChannelError::Closed;
