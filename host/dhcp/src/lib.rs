@@ -5,7 +5,8 @@
 //!
 //! - The service ([`service`]) has the sockets, the timers and the files of leases. It writes and reads headers of
 //!   frames ([`frame`], [`frame6`]), and reads of a payload only what it sends ([`payload`], [`payload6`]).
-//! - Two processes run steps of the client, each step in a sandbox of its own ([`steps`]).
+//! - Two processes run steps of the client, each step in a sandbox of its own ([`steps`]). What a step gives back has
+//!   bounds ([`output`]).
 //! - One opens network namespaces by their paths ([`opener`]).
 //! - One removes the service's own socket at the end ([`leaving`]), where systemd has not made it.
 //!
@@ -29,6 +30,7 @@ mod listen;
 mod namespace;
 mod opener;
 mod options;
+mod output;
 mod packet;
 mod payload;
 mod payload6;

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
 
 use crate::confine;
+use crate::output;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::{ForkResult, fork};
@@ -28,6 +29,9 @@ const WITHIN: Duration = Duration::from_secs(2);
 
 /// The time for such a process to answer: a step, and the proof of changed code.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// The most bytes of a step's standard error that are shown. The client writes nothing there.
+const LONGEST_STDERR: usize = 1 << 10;
 
 /// A process that runs steps, one after the other.
 #[derive(Debug)]
@@ -69,10 +73,8 @@ impl Runner {
     pub fn finish(&self) -> Result<Result<Output, String>, String> {
         let text = receive_text(&self.stream, Some(Instant::now() + ANSWER_WITHIN));
         let text = text.map_err(|error| error.to_string())?;
-        serde_json::from_str::<Result<String, String>>(&text).map_err(|error| error.to_string()).map(|answer| {
-            let output = answer?;
-            serde_json::from_str(&output).map_err(|error| format!("printed what makes no sense: {error}"))
-        })
+        let answer: Result<String, String> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        Ok(answer.map_err(|words| output::cut(&words)).and_then(|text| output::read(&text)))
     }
 }
 
@@ -125,7 +127,8 @@ pub fn outlive_signals() {
 fn step(engine: Engine, state: &Path, input: String) -> Result<String, String> {
     let mut launcher = Launcher::new(engine);
     let mut plugin = launcher.take(PLUGIN, state).map_err(|error| error.to_string())?;
-    let limits = Limits { stdout: 4 << 20, ..Limits::default() };
+    // The service looks at the length too: a sandbox that was taken over is bound by nothing here.
+    let limits = Limits { stdout: output::LONGEST, stderr: LONGEST_STDERR, ..Limits::default() };
     let start = Start { env: vec![("CNI_COMMAND".to_owned(), "STEP".to_owned())], stdin: input.into(), limits };
     let refuse = |operation: &Operation| -> Result<Result<Reply, OpError>, BadEnd> {
         Err(BadEnd::from(format!("asked for {}, and the client of a lease has no operation", operation.name())))

@@ -85,7 +85,7 @@ fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
         (with(24, 10), broadcast.clone()),
         (message(mac, b"\0c2/net/eth0", 1), broadcast.clone()),
         (message(mac, id, 2), broadcast.clone()),
-        (vec![0; 60_000], broadcast.clone()),
+        (vec![0; 20_000], broadcast.clone()),
         (own.clone(), unicast("127.0.0.1")),
         (own.clone(), unicast("224.0.0.1")),
         (own.clone(), unicast("::1")),
@@ -111,7 +111,7 @@ fn a_client_that_floods_is_cut_off() -> Result<()> {
     lab.serve("")?;
     let server = server_socket(&lab, 67)?;
     let own = message(lab.mac("c1")?, b"\0c1/net/eth0", 1);
-    let mut script = sends(&vec![(own.as_slice(), json!("broadcast")); 500]);
+    let mut script = sends(&vec![(own.as_slice(), json!("broadcast")); 100]);
     script["script"]["wake_ms"] = json!(0);
     let asked = ask_aside(&lab, Ask::Acquire(attachment("c1", &script)));
     let (mut count, until) = (0, Instant::now() + Duration::from_secs(2));
@@ -150,6 +150,35 @@ fn a_client_that_fails_harms_no_other_lease() -> Result<()> {
     }
     ensure!(matches!(lab.ask(&Ask::Check(c5))?, Answer::Lease(_)));
     ensure!(lab.leases()?.len() == 1);
+    Ok(())
+}
+
+/// The service keeps what a step gives back, for each lease: it takes no more than a lease needs.
+#[test]
+fn what_a_client_gives_back_is_bounded() -> Result<()> {
+    let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
+    lab.serve("")?;
+    let script = |output: Value| attachment("c1", &json!({"script": output}));
+    let bound = |state: Value, more: Value| {
+        let mut lease = json!({"addresses": [{"address": "10.5.0.7/24"}], "seconds": 600, "t1": 300, "t2": 500});
+        postern_tests::merge(&mut lease, &more);
+        json!({"state": state, "outcome": {"bound": {"lease": lease, "probe": false}}})
+    };
+    let cases = [
+        (bound(json!("x".repeat(100_000)), json!({})), "wrote too much to standard output"),
+        (bound(json!("x".repeat(3000)), json!({})), "gave a state of 3002 bytes"),
+        (bound(json!({}), json!({"dns": {"domain": "x".repeat(20_000)}})), "gave a lease of"),
+        (bound(json!({}), json!({"routes": vec![json!({"dst": "0.0.0.0/0"}); 500]})), "gave a lease with 500 routes"),
+        (json!({"state": {}, "outcome": {"failed": {"reason": "x".repeat(50_000)}}}), "xxx"),
+        (json!("x".repeat(50_000)), "makes no sense"),
+    ];
+    for (output, words) in cases {
+        let answer = lab.ask(&Ask::Acquire(script(output)))?;
+        refused(&answer, words)?;
+        ensure!(serde_json::to_vec(&answer)?.len() < 2000, "{answer:?}");
+        ensure!(lab.leases()?.is_empty() && lab.node.sh("ls /var/lib/postern/dhcp")?.is_empty());
+    }
+    ensure!(lab.log("service").len() < 20_000, "{}", lab.log("service").len());
     Ok(())
 }
 
