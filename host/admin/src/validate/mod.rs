@@ -3,6 +3,7 @@
 
 mod addresses;
 mod change;
+mod dhcp;
 mod finding;
 mod keys;
 mod network;

@@ -3,7 +3,7 @@
 use super::finding::{Sheet, below};
 use super::keys::{self, Case, Unknown};
 use super::text::{Node, Tree};
-use super::{addresses, rules};
+use super::{addresses, dhcp, rules};
 use postern_cni::Version;
 use postern_keys::{Delegation, Plugin, Role, common, nearest};
 
@@ -110,17 +110,13 @@ fn ipam(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str, delegation: 
         );
         return;
     }
-    if kind == "dhcp"
-        && let Some(why) = without_wire(name, node)
-    {
-        let at = ipam.get("type").map_or(ipam.at, |node| node.at);
-        let help = "use bridge, macvlan, vlan or ipvlan in mode l2, or other addresses";
-        sheet.error("chain", at, &below(&here, "type"), format!("no DHCP server can be asked: {why}"), help);
-    }
     const TYPE: &[postern_keys::Key] = &[postern_keys::Key::text("type", "Name of the plugin's program")];
     let unknown = Unknown::Reported { whose: table.name };
     keys::object(sheet, &here, ipam, &[table.keys, TYPE], unknown, Case::Ignored);
     addresses::check(sheet, node, ipam, &here, table, version, delegation);
+    if kind == "dhcp" {
+        dhcp::check(sheet, name, node, ipam, path);
+    }
 }
 
 /// Checks what the runtime gives: the keys of `runtimeConfig` and `args.cni` that these plugins read.
@@ -217,15 +213,5 @@ pub fn check_delegate(sheet: &mut Sheet<'_>, node: &Node, path: &str, name: &str
             keys::object(sheet, path, node, &[&optional], unknown, Case::Ignored);
         }
         None => sheet.note(format!("{name} is not shipped with Postern: the keys of `delegate` were not checked")),
-    }
-}
-
-/// Returns the reason why a container of this plugin has no link over which a DHCP server could be asked.
-fn without_wire(plugin: &str, node: &Node) -> Option<&'static str> {
-    match plugin {
-        "ptp" => Some("ptp makes its link after it has addresses"),
-        "dummy" => Some("a dummy leads nowhere"),
-        "ipvlan" if ["l3", "l3s"].contains(&node.word("mode")) => Some("an ipvlan in this mode takes no broadcasts"),
-        _ => None,
     }
 }

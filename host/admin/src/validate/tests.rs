@@ -180,6 +180,85 @@ fn networks_that_make_no_sense() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What each ADD with `ipam.type: dhcp` would be refused for.
+#[test]
+fn networks_with_dhcp_that_no_container_joins() {
+    let long = "x".repeat(256);
+    let some = "y".repeat(200);
+    let socket = format!("/run/{}", "s".repeat(103));
+    let many: Vec<Value> = (100..104).map(|code| json!({"option": code.to_string(), "value": some})).collect();
+    let mut wrong = Vec::new();
+    for (plugin, ipam, expected) in [
+        (json!({"type": "ptp"}), json!({}), "error chain ipam.type: no DHCP server…makes its link after"),
+        (json!({"type": "dummy"}), json!({}), "error chain ipam.type: …leads nowhere"),
+        (json!({"type": "tap"}), json!({}), "error chain ipam.type: …opened the tap"),
+        (json!({"type": "ipvlan", "mode": "l3s"}), json!({}), "error chain ipam.type: …takes no broadcasts"),
+        (json!({"type": "ipvlan", "mode": "l2"}), json!({}), ""),
+        (json!({"type": "bridge"}), json!({"families": ["ipv6"]}), ""),
+        (
+            json!({"type": "bridge", "isGateway": true}),
+            json!({"families": ["ipv4", "ipv6"]}),
+            "error contradiction isGateway: …link-local address",
+        ),
+        (
+            json!({"type": "bridge", "isDefaultGateway": true}),
+            json!({"families": ["ipv6"]}),
+            "error contradiction isDefaultGateway: …link-local address",
+        ),
+        (
+            json!({"type": "bridge", "isGateway": true}),
+            json!({}),
+            "warning contradiction isGateway: …a DHCP server chose",
+        ),
+        (json!({"type": "bridge", "isGateway": false}), json!({}), ""),
+        (
+            json!({"type": "macvlan"}),
+            json!({"daemonSocketPath": socket}),
+            "error bad-value ipam.daemonSocketPath: …it has 108 bytes, and 107",
+        ),
+        (json!({"type": "macvlan"}), json!({"daemonSocketPath": &socket[..107]}), ""),
+        (
+            json!({"type": "macvlan"}),
+            json!({"request": [{"option": "6"}, {"option": "dns"}]}),
+            "error bad-value ipam.request[1].option: Can not parse option \"dns\"",
+        ),
+        (
+            json!({"type": "macvlan"}),
+            json!({"provide": [{"value": "c1"}]}),
+            "error missing-key ipam.provide[0]: …is missing",
+        ),
+        (
+            json!({"type": "macvlan"}),
+            json!({"provide": [{"option": "53", "value": "1"}]}),
+            "error bad-value ipam.provide[0].option: …the message type, which the client sets itself",
+        ),
+        (
+            json!({"type": "macvlan"}),
+            json!({"provide": [{"option": "12", "value": long}]}),
+            "error bad-value ipam.provide[0].value: value too long",
+        ),
+        (json!({"type": "macvlan"}), json!({"provide": many}), "error bad-value ipam.provide: …take 808 bytes"),
+        (json!({"type": "macvlan"}), json!({"provide": many[..2]}), ""),
+    ] {
+        let mut config = json!({"cniVersion": "1.0.0", "name": "n", "ipam": {"type": "dhcp"}});
+        for (at, more) in [("", plugin), ("/ipam", ipam)] {
+            let at = config.pointer_mut(at).and_then(Value::as_object_mut).unwrap();
+            at.extend(more.as_object().unwrap().clone());
+        }
+        let found = check(&config.to_string());
+        let told: Vec<String> =
+            words(&found).iter().zip(&found).map(|(words, one)| format!("{words}: {}", one.message)).collect();
+        let is_as_expected = match expected {
+            "" => told.is_empty(),
+            _ => told.iter().any(|one| expected.split('…').all(|part| one.contains(part))),
+        };
+        if !is_as_expected || found.iter().any(|one| one.help.is_empty()) {
+            wrong.push(format!("{config}: {told:?} lacks {expected}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn cases_that_only_look_odd() {
     for config in [
