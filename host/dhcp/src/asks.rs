@@ -185,6 +185,12 @@ impl Service {
             // The client's time never goes back.
             entry.offset = before.offset;
             self.forget(&before);
+            if let Some(other) = before.acquirer {
+                let names = subject(&before.attachment);
+                let words = format!("the DHCP lease of {names} is acquired anew, for another namespace or link");
+                self.tell(other, &refused(AGAIN, words, "try again"));
+                self.abandon_for(other);
+            }
             self.tell_releasers(&before);
         }
         if let Err(words) = self.open_for(&mut entry, namespace) {
@@ -229,11 +235,11 @@ impl Service {
         }
     }
 
-    /// True if the attachment has a lease of its other family.
+    /// True if the link of a lease has another one: that of the other family. Names don't tell: an attachment of these
+    /// names may have another namespace by now.
     pub fn has_other_lease(&self, entry: &Entry) -> bool {
-        let others = Family::ALL.into_iter().filter(|family| *family != entry.family);
-        let mut found = others.filter_map(|family| self.leases.get(&name(&entry.attachment, family)));
-        found.any(Entry::is_live)
+        let link = |entry: &Entry| (entry.namespace, entry.index, entry.mac);
+        self.leases.values().any(|other| other.serial != entry.serial && other.is_live() && link(other) == link(entry))
     }
 
     fn check(&self, attachment: &Attachment, given: Option<OwnedFd>) -> Answer {

@@ -51,7 +51,7 @@ impl Service {
                 random: RandomState::new().hash_one(now),
             };
             runner.begin(&input)?;
-            *slot = Some(key);
+            *slot = Some((key, entry.serial));
         }
         Ok(())
     }
@@ -62,9 +62,10 @@ impl Service {
     /// The process has ended, or answers no more.
     pub fn end_step(&mut self, at: usize) -> Result<(), String> {
         let Some((runner, slot)) = self.runners.get_mut(at) else { return Ok(()) };
-        let key = slot.take().ok_or("a process for steps has ended")?;
+        let (key, serial) = slot.take().ok_or("a process for steps has ended")?;
         let result = runner.finish()?;
-        let Some(entry) = self.leases.get_mut(&key) else { return Ok(()) };
+        // The lease may have ended meanwhile, and another one may have its name.
+        let Some(entry) = self.leases.get_mut(&key).filter(|entry| entry.serial == serial) else { return Ok(()) };
         let Some(running) = entry.running.take() else { return Ok(()) };
         match result {
             Ok(output) => self.apply(&key, output, running),

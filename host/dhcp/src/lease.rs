@@ -12,6 +12,7 @@ use postern_dhcp_channel::{Attachment, Held, Standing};
 use postern_kernel::{KernelError, Netlink};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The events that may wait for a step. More packets are dropped: a server sends again.
 pub const WAITING: usize = 8;
@@ -62,6 +63,8 @@ pub struct Open {
 /// A lease. An attachment with addresses of both families has two.
 #[derive(Debug)]
 pub struct Entry {
+    /// Which one: the number is never used again. A lease may replace another one of the same name.
+    pub serial: u64,
     /// The attachment.
     pub attachment: Attachment,
     /// The family of its address.
@@ -132,6 +135,7 @@ impl Entry {
         phase: Phase,
     ) -> Self {
         Self {
+            serial: next_serial(),
             attachment,
             family,
             namespace,
@@ -301,6 +305,11 @@ impl Entry {
         let close = self.open.as_ref().filter(|_| matches!(self.phase, Phase::Bound)).map(|open| open.until);
         [phase, wake, end, close].into_iter().flatten().min()
     }
+}
+
+fn next_serial() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The time that the client has, after the end of a lease, to say so itself.

@@ -39,8 +39,8 @@ pub struct Service {
     pub logs: PathBuf,
     /// The leases, by the names of their files.
     pub leases: BTreeMap<String, Entry>,
-    /// What runs steps, and the lease whose step it runs.
-    pub runners: Vec<(Runner, Option<String>)>,
+    /// What runs steps, and the lease whose step it runs, with its serial number.
+    pub runners: Vec<(Runner, Option<(String, u64)>)>,
     connections: BTreeMap<Id, Connection>,
     next_id: u64,
     /// The last lease that was looked at without a timer.

@@ -182,6 +182,31 @@ fn what_a_client_gives_back_is_bounded() -> Result<()> {
     Ok(())
 }
 
+/// A container dies while its lease is acquired, and comes back with the same names. The step of the first lease says
+/// nothing of the second one, and who waits for the first one is told to try again.
+#[test]
+fn a_lease_that_is_replaced_says_nothing_of_its_successor() -> Result<()> {
+    let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
+    lab.serve("")?;
+    let c1 = attachment("c1", &json!({"script": "loop"}));
+    let first = ask_aside(&lab, Ask::Acquire(c1.clone()));
+    std::thread::sleep(Duration::from_millis(700));
+    // The service still has sockets in the namespace.
+    lab.node.sh("ip link delete hc1eth0")?;
+    lab.node.remove_container("c1")?;
+    lab.node.add_container("c1")?;
+    lab.link("c1", "eth0")?;
+    let began = Instant::now();
+    refused(&lab.ask(&Ask::Acquire(c1))?, "ran past its deadline")?;
+    // A step has two seconds. That of the first lease ended before.
+    ensure!(began.elapsed() > Duration::from_millis(1900), "{:?}", began.elapsed());
+    let first = first.join().map_err(|_| anyhow::anyhow!("the thread failed"))??;
+    refused(&first, "is acquired anew, for another namespace or link")?;
+    ensure!(matches!(first, Answer::Refused { code: 11, .. }), "{first:?}");
+    ensure!(lab.leases()?.is_empty());
+    Ok(())
+}
+
 /// Frames of a stranger, ten thousand of them, while a client asks: malformed ones, and answers that are not its own.
 #[test]
 fn a_stranger_on_the_link_keeps_no_client_from_its_lease() -> Result<()> {

@@ -161,6 +161,27 @@ fn one_family_that_is_lost_leaves_the_other() -> Result<()> {
     Ok(())
 }
 
+/// A container came back in another namespace, with IPv4 alone, while the one of its DHCPv6 lease is still there. That
+/// lease is no reason to leave the new link up.
+#[test]
+fn a_lease_in_another_namespace_keeps_no_link_up() -> Result<()> {
+    let lab = Lab::new(&["c1", "c2"])?;
+    lab.ipv6()?;
+    lab.kea6("2001:db8:5::50-2001:db8:5::59", 60)?;
+    lab.kea("10.5.0.50-10.5.0.59", 6)?;
+    lab.serve("")?;
+    lab.acquire(&six("c1"))?;
+    let mut again = with("c1", &[Family::Ipv4]);
+    again.netns = "/run/netns/c2".to_owned();
+    lab.acquire(&again)?;
+    lab.kill("kea", "KILL")?;
+    wait(seconds(12), || Ok(!lab.is_up("c2")?)).with_context(|| lab.log("service"))?;
+    ensure!(lab.is_up("c1")? && matches!(lab.ask(&Ask::Check(six("c1")))?, Answer::Lease(_)));
+    let lost = lab.ask(&Ask::Check(again))?;
+    ensure!(matches!(&lost, Answer::Refused { details, .. } if details.contains("the link was set down")), "{lost:?}");
+    Ok(())
+}
+
 /// A server that is gone for good: the link is set down at the end of the lease.
 #[test]
 fn a_lease_that_expires_sets_the_link_down() -> Result<()> {
