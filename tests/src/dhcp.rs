@@ -56,6 +56,8 @@ pub fn lease(address: &str, gateway: &str) -> Value {
 pub struct Leases {
     held: Mutex<BTreeMap<String, String>>,
     early: Mutex<Vec<String>>,
+    /// The directory of the containers' namespaces.
+    watched: Option<PathBuf>,
 }
 
 impl Leases {
@@ -64,9 +66,21 @@ impl Leases {
     /// # Errors
     /// As [`play`].
     pub fn serve(node: &Node) -> Result<Arc<Self>> {
-        let own = Arc::new(Self::default());
-        let (leases, namespaces) = (Arc::clone(&own), node.path("/run/netns"));
-        play(node, move |ask| leases.answer(&ask, &namespaces).unwrap_or_else(|| refused("the ask is malformed")))?;
+        Self::start(node, Self::default())
+    }
+
+    /// As [`Leases::serve`]. When a lease is given back, it looks whether a link has the address still.
+    ///
+    /// # Errors
+    /// As [`play`].
+    pub fn serve_watching(node: &Node) -> Result<Arc<Self>> {
+        Self::start(node, Self { watched: Some(node.path("/run/netns")), ..Self::default() })
+    }
+
+    fn start(node: &Node, leases: Self) -> Result<Arc<Self>> {
+        let own = Arc::new(leases);
+        let leases = Arc::clone(&own);
+        play(node, move |ask| leases.answer(&ask).unwrap_or_else(|| refused("the ask is malformed")))?;
         Ok(own)
     }
 
@@ -80,7 +94,7 @@ impl Leases {
         self.early.lock().map(|mut early| std::mem::take(&mut *early)).unwrap_or_default()
     }
 
-    fn answer(&self, ask: &Value, namespaces: &std::path::Path) -> Option<Value> {
+    fn answer(&self, ask: &Value) -> Option<Value> {
         let mut held = self.held.lock().ok()?;
         let Some((kind, attachment)) = ask.as_object().and_then(|ask| ask.iter().next()) else {
             let listed = held.iter().map(|(container, address)| {
@@ -97,7 +111,7 @@ impl Leases {
         Some(match kind.as_str() {
             "release" => {
                 if let Some(address) = held.remove(&container)
-                    && uses(&namespaces.join(&container), &address)
+                    && self.watched.as_ref().is_some_and(|watched| uses(&watched.join(&container), &address))
                 {
                     self.early.lock().ok()?.push(format!("{address} of {container}"));
                 }

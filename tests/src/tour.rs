@@ -1,7 +1,7 @@
 //! A tour: every shipped plugin with all its verbs, on networks that take it through most of its work. The order of
 //! functions is traced on it, and what a run costs is counted on it.
 
-use crate::{Answer, Call, Node, kernel, merge, shipped};
+use crate::{Answer, Call, Node, dhcp, kernel, merge, shipped};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -57,6 +57,7 @@ pub fn legs(plugin: &str) -> Result<Vec<Leg>> {
                     "iptables",
                     json!({"bridge": "tour0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", "hairpinMode": true}),
                 ),
+                ("dhcp", json!({"bridge": "tour0", "ipam": {"type": "dhcp", "ranges": null}})),
             ],
         ),
         "ptp" => (
@@ -68,6 +69,7 @@ pub fn legs(plugin: &str) -> Result<Vec<Leg>> {
         ),
         "macvlan" | "ipvlan" => (false, vec![("", json!({"master": "parent0"}))]),
         "vlan" => (false, vec![("", json!({"master": "parent0", "vlanId": 5}))]),
+        "dummy" => (false, vec![("", json!({}))]),
         "tap" => (false, vec![("", json!({"owner": 0, "group": 0, "mtu": 1400}))]),
         "host-device" => (false, vec![("", json!({"device": "spare0"}))]),
         "flannel" => {
@@ -88,7 +90,8 @@ pub fn legs(plugin: &str) -> Result<Vec<Leg>> {
         "vrf" => (true, vec![("", json!({"vrfname": "tour0"}))]),
         "sbr" => (true, vec![("", json!({}))]),
         "host-local" => (false, vec![("", json!({}))]),
-        // It needs more than a node has: dhcp a server.
+        // Its service gives a lease without a look at the link.
+        "dhcp" => (false, vec![("", json!({"ipam": {"type": "dhcp", "ranges": null}}))]),
         _ => return Ok(Vec::new()),
     };
     let leg = |(kind, variant): &(&str, Value)| {
@@ -143,6 +146,9 @@ impl Leg {
              ip link add spare0 type veth peer name spare1; \
              printf 'FLANNEL_NETWORK=10.9.0.0/16\\nFLANNEL_SUBNET=10.9.0.1/24\\nFLANNEL_MTU=1450\\nFLANNEL_IPMASQ=false\\n' \
              > /run/subnet.env")?;
+        if self.config.pointer("/ipam/type").and_then(Value::as_str) == Some("dhcp") {
+            dhcp::Leases::serve(node)?;
+        }
         let interface = if self.plugin == "loopback" { "lo" } else { "eth0" };
         let mut before = json!({});
         if self.is_chained {

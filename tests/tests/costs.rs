@@ -1,7 +1,9 @@
 //! What a run costs, in figures that noise can't fool: system calls, page faults, and calls from guest to gate. They are
 //! counted for each plugin and verb, and may not be beyond the figures in `tests/costs.txt` by more than a tolerance.
 //!
-//! `POSTERN_WRITE_COSTS=1` writes that file anew. A change that costs more has to say so, by a new file.
+//! `POSTERN_WRITE_COSTS=1` writes that file anew. A change that costs more has to say so, by a new file. Links that this
+//! kernel lacks are counted in a virtual machine, against lines of their own: `tests/vm/kernel` names their plugins in
+//! `POSTERN_COSTS_OF`. There the lines are printed instead, because the machine keeps no file.
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -13,6 +15,8 @@ use std::path::Path;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/costs.txt");
 const TRACE: &str = "/var/log/trace";
+/// What the names of lines of the virtual machine end with.
+const IN_VM: &str = " in the VM";
 /// A run may have to wait for the kernel, and looks again and again meanwhile. What is beyond is counted once more.
 const ATTEMPTS: usize = 4;
 
@@ -26,12 +30,17 @@ struct Cost {
     calls: u64,
 }
 
+/// How far a run may be beyond the file: by so many of a hundred, and so many more. Counts of the same run differ by up to
+/// nine system calls and twelve page faults. The percents are for another kernel.
+const SYSTEM_CALLS: (u64, u64) = (2, 12);
+const PAGE_FAULTS: (u64, u64) = (10, 24);
+
 impl Cost {
-    /// True if no figure is beyond the one that is expected: by 4 % and 12 for system calls, and by 25 % and 40 for page
-    /// faults.
+    /// True if no figure is beyond the one that is expected.
     fn is_within(self, expected: Self) -> bool {
-        self.system_calls <= expected.system_calls * 104 / 100 + 12
-            && self.page_faults <= expected.page_faults * 125 / 100 + 40
+        let most = |expected: u64, (percent, more): (u64, u64)| expected * (100 + percent) / 100 + more;
+        self.system_calls <= most(expected.system_calls, SYSTEM_CALLS)
+            && self.page_faults <= most(expected.page_faults, PAGE_FAULTS)
             && self.calls <= expected.calls
     }
 
@@ -85,7 +94,8 @@ fn count(bin: &Path, leg: &Leg) -> Result<Vec<(String, Cost)>> {
             let Some((_, line)) = line.trim_start().split_once(' ') else { continue };
             let line = line.trim_start();
             // A call that was interrupted has a second line.
-            system_calls += u64::from(!line.starts_with("<..."));
+            // Where the kernel has no vDSO, the clock is a call.
+            system_calls += u64::from(!line.starts_with("<...") && !line.starts_with("clock_gettime("));
             calls += u64::from(line.starts_with("sendto(") && line.contains(r#"{\"call\":"#));
         }
         costs.push((verb.to_owned(), Cost { system_calls, page_faults: 0, calls }));
@@ -103,50 +113,78 @@ fn count(bin: &Path, leg: &Leg) -> Result<Vec<(String, Cost)>> {
     Ok(complete)
 }
 
+/// Counts a leg, several times if it is beyond the file, or if the file is to be written.
+fn least_of(bin: &Path, leg: &Leg, is_enough: impl Fn(&[(String, Cost)]) -> bool) -> Result<Vec<(String, Cost)>> {
+    let mut counted = count(bin, leg)?;
+    for _ in 1..ATTEMPTS {
+        if is_enough(&counted) {
+            break;
+        }
+        for ((_, least), (_, cost)) in counted.iter_mut().zip(count(bin, leg)?) {
+            *least = least.least(cost);
+        }
+    }
+    Ok(counted)
+}
+
+/// The first lines of the file.
+fn head() -> String {
+    let (calls, faults) = (SYSTEM_CALLS, PAGE_FAULTS);
+    format!(
+        "# What a run of each plugin and verb costs: system calls, page faults, calls from guest to gate. tests/tests/costs.rs\n\
+         # compares runs with it. It fails beyond {} % and {} more system calls, beyond {} % and {} more page faults, or at one\n\
+         # more call. POSTERN_WRITE_COSTS=1 writes it anew. Lines of the VM: POSTERN_WRITE_COSTS=1 tests/vm/kernel prints them.\n\
+         # Page faults depend on the build. These are of one that is optimised less (opt-level 1), and has the most.\n",
+        calls.0, calls.1, faults.0, faults.1
+    )
+}
+
 #[test]
 fn no_run_costs_more_than_it_did() -> Result<()> {
     let bin = plugin_bin()?;
-    let is_writing = std::env::var_os("POSTERN_WRITE_COSTS").is_some();
-    let expected = if is_writing { Costs::new() } else { expected()? };
-    let mut written = vec![
-        "# What a run of each plugin and verb costs: system calls, page faults, calls from guest to gate. tests/tests/costs.rs".to_owned(),
-        "# compares runs with it, and writes it anew with POSTERN_WRITE_COSTS=1.".to_owned(),
-    ];
-    let mut beyond = Vec::new();
-    for plugin in shipped()? {
+    let of = |variable| std::env::var(variable).unwrap_or_default();
+    let (is_writing, in_vm) = (!of("POSTERN_WRITE_COSTS").is_empty(), of("POSTERN_COSTS_OF"));
+    let place = if in_vm.is_empty() { "" } else { IN_VM };
+    let expected = expected()?;
+    let (mut written, mut beyond) = (Vec::new(), Vec::new());
+    for plugin in shipped()?.into_iter().filter(|plugin| in_vm.is_empty() || in_vm.split(' ').any(|one| one == plugin))
+    {
         let legs = legs(&plugin)?;
         if legs.is_empty() {
-            println!("SKIPPED: {plugin}: this kernel has no such links, or the tour (src/tour.rs) no network for it");
+            println!("SKIPPED: {plugin}: this kernel has no such links: tests/vm/kernel counts them");
         }
         for leg in legs {
-            let key = |verb: &str| (leg.name.clone(), verb.to_owned());
-            let mut counted = count(&bin, &leg)?;
-            let is_beyond = |counted: &[(String, Cost)]| {
-                counted.iter().any(|(verb, cost)| expected.get(&key(verb)).is_some_and(|known| !cost.is_within(*known)))
-            };
-            for _ in 1..ATTEMPTS {
-                if !is_writing && !is_beyond(&counted) {
-                    break;
-                }
-                for ((_, least), (_, cost)) in counted.iter_mut().zip(count(&bin, &leg)?) {
-                    *least = least.least(cost);
-                }
+            let key = |verb: &str| (leg.name.clone() + place, verb.to_owned());
+            let has_lines = |place: &str| expected.keys().any(|(name, _)| *name == leg.name.clone() + place);
+            if place.is_empty() && !has_lines("") && has_lines(IN_VM) {
+                println!("SKIPPED: {plugin}: {FILE} has its figures of the VM alone: tests/vm/kernel counts it");
+                continue;
             }
-            for (verb, cost) in counted {
-                written.push(format!("{}: {verb:<8}{cost}", leg.name));
-                match expected.get(&key(&verb)) {
+            let is_within =
+                |(verb, cost): &(String, Cost)| expected.get(&key(verb)).is_some_and(|known| cost.is_within(*known));
+            for (verb, cost) in least_of(&bin, &leg, |counted| !is_writing && counted.iter().all(is_within))? {
+                let (name, verb) = key(&verb);
+                match expected.get(&(name.clone(), verb.clone())) {
+                    _ if is_writing => {}
                     Some(known) if cost.is_within(*known) => {}
-                    Some(known) => {
-                        beyond.push(format!("{} {verb}: {known} was expected, and it costs {cost}", leg.name))
-                    }
-                    None if is_writing => {}
-                    None => beyond.push(format!("{} {verb}: {FILE} does not know it: {cost}", leg.name)),
+                    Some(known) => beyond.push(format!("{name} {verb}: {known} was expected, and it costs {cost}")),
+                    None => beyond.push(format!("{name} {verb}: {FILE} does not know it: {cost}")),
                 }
+                written.push(((name, verb), cost));
             }
         }
     }
     if is_writing {
-        std::fs::write(FILE, written.join("\n") + "\n").with_context(|| FILE.to_owned())?;
+        let is_other =
+            |key: &(String, String)| key.0.ends_with(IN_VM) && !written.iter().any(|(counted, _)| counted == key);
+        let others: Vec<_> = expected.into_iter().filter(|(key, _)| is_other(key)).collect();
+        let lines = |costs: &[((String, String), Cost)]| {
+            costs.iter().map(|((name, verb), cost)| format!("{name}: {verb:<8}{cost}\n")).collect::<String>()
+        };
+        match place {
+            "" => std::fs::write(FILE, head() + &lines(&written) + &lines(&others)).with_context(|| FILE.to_owned())?,
+            _ => println!("lines of {FILE}:\n{}", lines(&written)),
+        }
     }
     ensure!(
         beyond.is_empty(),
@@ -154,5 +192,28 @@ fn no_run_costs_more_than_it_did() -> Result<()> {
          POSTERN_WRITE_COSTS=1, and say in the commit why",
         beyond.join("\n")
     );
+    Ok(())
+}
+
+/// A count finds the work of one table of rules more: the same network with the other backend is beyond its bound.
+#[test]
+fn a_costlier_run_is_beyond_its_bound() -> Result<()> {
+    let (bin, legs, expected) = (plugin_bin()?, legs("bridge")?, expected()?);
+    let leg = legs.iter().find(|leg| leg.name == "bridge iptables").context("no such leg")?;
+    let counted = count(&bin, leg)?;
+    for verb in ["ADD", "CHECK", "DEL"] {
+        let (_, cost) = counted.iter().find(|(counted, _)| counted == verb).context("not counted")?;
+        let cheaper = expected.get(&("bridge nftables".to_owned(), verb.to_owned())).context("no line")?;
+        ensure!(!cost.is_within(*cheaper), "{verb}: {cost} counts as {cheaper}");
+    }
+    let expected = Cost { system_calls: 500, page_faults: 400, calls: 9 };
+    for (cost, is_within) in [
+        (Cost { system_calls: 522, page_faults: 464, ..expected }, true),
+        (Cost { system_calls: 523, ..expected }, false),
+        (Cost { page_faults: 465, ..expected }, false),
+        (Cost { calls: 10, ..expected }, false),
+    ] {
+        ensure!(cost.is_within(expected) == is_within, "{cost}");
+    }
     Ok(())
 }

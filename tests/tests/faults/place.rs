@@ -115,7 +115,7 @@ impl Place {
         if scenario.joins {
             node.sh("for c in c1 c2; do ip link add tap-$c type veth peer name vm-$c; ip link set vm-$c up; done")?;
         }
-        let leases = (ipam_type(scenario) == "dhcp").then(|| Leases::serve(&node)).transpose()?;
+        let leases = (ipam_type(scenario) == "dhcp").then(|| Leases::serve_watching(&node)).transpose()?;
         // The configuration with which `postern gc` runs a native program.
         node.sh("mkdir -p /etc/cni/net.d")?;
         std::fs::write(node.path("/etc/cni/net.d/10-net.conf"), scenario.config.to_string())?;
