@@ -36,6 +36,36 @@ fn make(node: &Node, what: &str, root: &str) -> Result<String> {
     node.sh(&format!("umask 000; make -C {source} -o build {what} DESTDIR={root} BIN={}", bin.display()))
 }
 
+/// What musl needs may be missing in a distribution's Rust, each part of it.
+#[test]
+fn without_a_part_of_musl_the_machines_c_library_is_taken() -> Result<()> {
+    let node = Node::new()?;
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let tree = tree.display();
+    let usual = node.sh(&format!("{tree}/tests/run-target; {tree}/tests/run-target --why"))?;
+    if !usual.ends_with("-musl\n") {
+        println!("SKIPPED: {usual}");
+        return Ok(());
+    }
+    let host = usual.replace("-musl", "-gnu");
+    let libraries = "$(rustc --print target-libdir --target ${TARGET})";
+    for (hidden, words) in [
+        ("$(rustc --print sysroot)/lib/rustlib/${HOST}/bin/rust-lld", "Rust's linker, rust-lld, is missing"),
+        (&format!("{libraries}/self-contained/libc.a"), "has no libc.a"),
+        (&format!("{libraries}/self-contained/rcrt1.o"), "has no rcrt1.o"),
+        (libraries, "target is missing"),
+    ] {
+        let found = node.sh(&format!(
+            "TARGET={}; HOST={}; hidden={hidden}; if [ -d $hidden ]; then mount -t tmpfs empty $hidden; else mount --bind /dev/null $hidden; fi
+            {tree}/tests/run-target; {tree}/tests/run-target --why; umount $hidden",
+            usual.trim(), host.trim()
+        ))?;
+        let (target, why) = found.split_once('\n').unwrap_or_default();
+        ensure!(target == host.trim() && why.contains(words), "{hidden}: {found}");
+    }
+    Ok(())
+}
+
 #[test]
 fn install_and_uninstall() -> Result<()> {
     let node = Node::new()?;
