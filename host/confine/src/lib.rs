@@ -17,7 +17,7 @@ pub mod program;
 mod tree;
 
 pub use bus::Bus;
-pub use capabilities::keep_capabilities;
+pub use capabilities::{empty_bounding_set, keep_capabilities};
 pub use caps::Capability;
 pub use descriptors::close_all_but;
 pub use directory_remover::DirectoryRemover;

@@ -10,7 +10,7 @@ use nix::sys::prctl;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use postern_confine::{close_all_but, forget_environment, keep_capabilities};
+use postern_confine::{close_all_but, empty_bounding_set, forget_environment, keep_capabilities};
 use std::error::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -104,10 +104,9 @@ fn default_signals() -> nix::Result<()> {
 }
 
 /// Drops Linux capabilities and user. The order matters: each step needs a capability that a later one removes.
-///
-/// The bounding set stays. It limits what execve(2) can give, and what a process with `CAP_SETPCAP` can make inheritable.
-/// This process has no such capability; `no_new_privs` comes next, and the filter allows no execve(2).
 fn drop_privileges() -> Result<(), Box<dyn Error>> {
+    // Nothing could gain from the set: the filter allows no execve(2). But it is one more wall, if another one breaks.
+    empty_bounding_set()?;
     // EPERM: not privileged in the first place, or a user namespace that denies setgroups(2). EINVAL: not mapped.
     match setgroups(&[]) {
         Ok(()) | Err(Errno::EPERM) => {}

@@ -55,7 +55,7 @@ END
 #[test]
 fn denied_calls_do_not_fill_the_log() -> Result<()> {
     let attacked = AttackedNode::new()?;
-    attacked.operator_policy("rogue", "[limits]\noperations = 1000000\nseconds = 60")?;
+    attacked.operator_policy("rogue", "[limits]\noperations = 1000000\nseconds = 20")?;
     let name = "😀".repeat(2000);
     let steps = format!(r#"[{{"times": 4000, "step": {{"try": {{"op": "bridge-find", "name": "{name}"}}}}}}]"#);
     let before = attacked.audit()?.len();
