@@ -28,7 +28,10 @@ type Condition = (&'static str, &'static str, [End; 3]);
 
 const LIMIT_OF_STACK: &str = "the runtime limits its stack to 64, and it needs 128";
 
-const ODD: [Condition; 24] = [
+const LIMIT_OF_DATA: &str = "the runtime limits its data to 8192, and it needs 16384";
+const NO_DATA: &str = "(`ulimit -d";
+
+const ODD: [Condition; 31] = [
     ("SIGCHLD is ignored", "exec env --ignore-signal=CHLD \"$@\"", [Works, Works, Works]),
     ("all signals are ignored", "exec env --ignore-signal \"$@\"", [Works, Works, Works]),
     ("all signals are blocked", "exec env --block-signal \"$@\"", [Works, Works, Works]),
@@ -63,6 +66,18 @@ const ODD: [Condition; 24] = [
     ),
     ("4 GiB of addresses, which may be raised", "ulimit -S -v 4194304; exec \"$@\"", [Works, Works, Works]),
     ("6 GiB of addresses", "ulimit -v 6291456; exec \"$@\"", [Works, Works, Works]),
+    (
+        "64 MiB of addresses",
+        "ulimit -v 65536; exec \"$@\"",
+        [Works, Fails("the runtime limits its address space to 65536, and it needs 6291456"), Works],
+    ),
+    ("16 MiB of addresses, which may be raised", "ulimit -S -v 16384; exec \"$@\"", [Works, Works, Works]),
+    // The heap gets nothing, or nearly nothing: nothing can be put together then, not even an error.
+    ("512 KiB of data", "ulimit -d 512; exec \"$@\"", [Either(NO_DATA), Fails(NO_DATA), Fails(NO_DATA)]),
+    ("8 MiB of data", "ulimit -d 8192; exec \"$@\"", [Works, Fails(LIMIT_OF_DATA), Fails(LIMIT_OF_DATA)]),
+    ("8 MiB of data, which may be raised", "ulimit -S -d 8192; exec \"$@\"", [Works, Works, Works]),
+    ("16 MiB of data", "ulimit -d 16384; exec \"$@\"", [Works, Works, Works]),
+    ("no data, which may be raised", "ulimit -S -d 0; exec \"$@\"", [Works, Works, Works]),
     ("one process", "exec prlimit --nproc=1 \"$@\"", [Works, Either("cannot start"), Either("Try again")]),
     ("nothing on standard input", "exec \"$@\" <&-", [Works, Fails("unexpected end"), Fails("unexpected end")]),
     ("no standard output", "exec \"$@\" >&-", [Unheard, Unheard, Unheard]),

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 /// A sealed sandbox can map no memory.
 #[global_allocator]
-static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::new();
 
 /// The exit status for a command line that can't be parsed.
 const USAGE: u8 = 2;

@@ -5,7 +5,7 @@ use postern_gate::streams::say;
 
 /// A sealed sandbox can map no memory.
 #[global_allocator]
-static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::new();
 
 fn main() {
     let arguments: Result<Vec<String>, _> = std::env::args_os().skip(1).map(std::ffi::OsString::into_string).collect();

@@ -67,6 +67,16 @@ const FILES: Limit = Limit {
     unit: 1,
 };
 
+/// Private writable memory. A run of the shipped plugins needs 3 MiB of it.
+const DATA: Limit = Limit {
+    resource: Resource::RLIMIT_DATA,
+    wanted: 512 << 20,
+    least: 16 << 20,
+    name: "data",
+    option: "-d",
+    unit: 1 << 10,
+};
+
 /// The address space. The sandbox reserves 4 GiB of it for a guest's memory, and uses very little. It checks that a
 /// guest's limit is left beside it.
 const ADDRESSES: Limit = Limit {
@@ -101,7 +111,7 @@ pub fn put_right() {
 /// # Errors
 /// The limit that is too low and may not be raised.
 pub fn limits() -> Result<(), LimitError> {
-    [STACK, FILES].iter().try_for_each(Limit::raise)
+    [STACK, FILES, DATA].iter().try_for_each(Limit::raise)
 }
 
 /// Checks the limits that the engine needs in the process of a guest, and no other process.

@@ -67,8 +67,8 @@ impl Sandbox {
     pub fn start(code: OwnedFd, main: ChildMain, program: Option<File>) -> Result<Self, PluginError> {
         inherited::engine_limits()?;
         let (ours, theirs) = channel::pair().map_err(|e| PluginError::NoChannel(e.to_string()))?;
-        // SAFETY: the child never returns here. It may allocate. This process starts its one helper thread after the
-        // first fork, and glibc keeps its allocator usable in the child of a threaded process.
+        // SAFETY: the child never returns here. It may allocate, although this process may have a thread by now: the heap
+        // of the executable (`postern_sandbox::Heap`) keeps its lock usable in a child.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => Ok(Self { pid: child, channel: ours }),
             Ok(ForkResult::Child) => {

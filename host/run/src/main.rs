@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// A sealed sandbox can map no memory.
 #[global_allocator]
-static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::of_a_run();
 
 /// The sibling that carries out the commands of people.
 const ADMIN: &str = "postern-admin";

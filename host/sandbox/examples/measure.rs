@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[global_allocator]
-static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::new();
 
 struct Mock;
 

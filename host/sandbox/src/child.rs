@@ -1,7 +1,7 @@
 //! The sandbox process, from fork to exit.
 #![allow(unsafe_code, reason = "_exit(2), getrandom(2)")]
 
-use crate::confine::confine;
+use crate::confine::{DATA, confine};
 use crate::{Gate, Guest, Outcome, heap, seal};
 use postern_types::channel::{ChannelError, receive_in_sandbox, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Runs one plugin in this process, and ends the process. It must be a fresh fork of a process with a single thread.
 ///
-/// `channel` is one end of a pair of stream sockets. The gate holds the other end, and uses the protocol of
+/// `channel` is one end of a pair of sockets (`postern_types::channel::pair`). The gate holds the other end, and uses the protocol of
 /// `postern_types::channel`. `code` is an open file of precompiled code. The caller has verified that only root (or the
 /// user that the process runs as) can have written it.
 ///
@@ -73,6 +73,7 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
     if !heap::is_used() {
         return Err(unconfined(&"this executable does not allocate from postern_sandbox::Heap"));
     }
+    heap::prepare_for_sealing(DATA as usize).map_err(|error| unconfined(&error))?;
     // Newer C libraries map something for their random numbers when they are first asked.
     // SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };

@@ -54,7 +54,7 @@ pub fn imports(wasm: &[u8]) -> Result<Vec<String>, String> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Returns the machine code of a component for this CPU and [`crate::engine::fingerprint`].
+/// Returns the machine code of a component, for any CPU of this architecture and [`crate::engine::fingerprint`].
 ///
 /// # Errors
 /// As [`imports`].
@@ -86,8 +86,8 @@ fn work(
     act: fn(&[u8]) -> Result<Vec<u8>, String>,
 ) -> Result<Vec<u8>, String> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| format!("{doing} the component: socketpair: {e}"))?;
-    // SAFETY: the child runs `child`, which never returns. It may allocate: glibc keeps its allocator usable in the child
-    // of a process with threads.
+    // SAFETY: the child runs `child`, which never returns. It may allocate: the heap keeps its lock usable in the child of
+    // a process with threads.
     let child = match unsafe { fork() } {
         Ok(ForkResult::Child) => {
             drop(ours);
@@ -269,6 +269,32 @@ mod tests {
         let hungry = work("x", b"", SMALL, 100, |_| Ok([vec![1_u8; 256 << 20]].concat()));
         let words = hungry.unwrap_err();
         assert!(words.contains("64 MiB") && words.contains("opt-level"), "{words}");
+    }
+
+    /// Shared memory is no data, and the heap has reserved space before. Both count as one.
+    #[test]
+    fn the_limit_of_memory_is_one_for_all_kinds() {
+        let taken = work("x", b"", SMALL, 100, |_| {
+            let mut taken = 0_usize;
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            let writable = libc::PROT_READ | libc::PROT_WRITE;
+            while unsafe { libc::mmap(std::ptr::null_mut(), 1 << 20, writable, flags, -1, 0) } != libc::MAP_FAILED {
+                taken += 1;
+            }
+            let mut blocks = Vec::new();
+            loop {
+                let mut block: Vec<u8> = Vec::new();
+                if blocks.len() == 1000 || block.try_reserve_exact(1 << 20).is_err() {
+                    break;
+                }
+                blocks.push(block);
+            }
+            Ok(format!("{taken} {}", blocks.len()).into_bytes())
+        });
+        let text = String::from_utf8(taken.unwrap()).unwrap();
+        let pieces: Vec<usize> = text.split(' ').map(|number| number.parse().unwrap()).collect();
+        // Some blocks come from what its parent has used and freed.
+        assert!((48..80).contains(&pieces.iter().sum::<usize>()), "shared and private MiB: {text}");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! loaded. All of this is valid for one thread only: a sandbox never has a second one.
 #![allow(unsafe_code, reason = "sigaction(2) with constants")]
 
+#[cfg(feature = "compiler")]
+use crate::heap;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -22,7 +24,7 @@ const NOBODY: u32 = 0x7fff_0000;
 /// Private writable memory in bytes. A guest's own limit is 256 MiB at most; the rest is for allocations of the host's
 /// side. With [`STACK`], the page tables of eight reserved memories and the kernel's own data about them, the whole
 /// process stays below 512 MiB.
-const DATA: u64 = 384 << 20;
+pub(crate) const DATA: u64 = 384 << 20;
 
 /// The stack in bytes. It grows automatically, and doesn't count as data.
 const STACK: u64 = 8 << 20;
@@ -55,13 +57,15 @@ pub(crate) struct Bounds {
 /// As [`confine`].
 #[cfg(feature = "compiler")]
 pub(crate) fn confine_to(line: BorrowedFd<'_>, bounds: Bounds) -> Result<(), Box<dyn Error>> {
-    // The kernel has no limit for the additional memory, so the limit is the sum.
+    // The kernel has no limit for the additional memory, so the limit is the sum. What the heap has only reserved is a part
+    // of what the process may still get.
     let mapped = std::fs::read_to_string("/proc/self/statm")
         .ok()
         .and_then(|pages| pages.split_whitespace().next()?.parse::<u64>().ok())
         .ok_or("cannot read /proc/self/statm")?;
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.and_then(|size| u64::try_from(size).ok());
-    let space = mapped.saturating_mul(page.unwrap_or(4096)).saturating_add(bounds.memory);
+    let mapped = mapped.saturating_mul(page.unwrap_or(4096)).saturating_sub(heap::give_back());
+    let space = mapped.saturating_add(bounds.memory);
     give_up(line, &[line.as_raw_fd()])?;
     let limited = limit_resources(bounds.memory).and_then(|()| lower(Resource::RLIMIT_AS, space)).and_then(|()| {
         // The soft limit kills with a separate signal, which shows the reason.

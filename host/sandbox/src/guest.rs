@@ -54,7 +54,7 @@ impl Guest {
     /// code of any other origin would be executed too.
     ///
     /// # Errors
-    /// The file is not code for this engine ([`crate::engine::fingerprint`]) or this CPU. The component imports
+    /// The file is not code for this engine ([`crate::engine::fingerprint`]) or this architecture. The component imports
     /// something that is not linked. There is no address space for its memories.
     pub fn load(code: OwnedFd) -> Result<Self> {
         Self::load_on(WasiExtent::Small, code)

@@ -1,4 +1,4 @@
-//! The heap of every executable that has a sandbox: `#[global_allocator] static HEAP: Heap = Heap;`.
+//! The heap of every executable that has a sandbox: `#[global_allocator] static HEAP: Heap = Heap::new();`.
 //!
 //! A sealed sandbox can map no memory, and C libraries allocate by mapping. So the whole executable allocates from
 //! address space that is reserved at its first allocation. Pieces of it become writable as they are needed, which the
@@ -6,12 +6,13 @@
 #![allow(unsafe_code, reason = "it is the allocator")]
 
 use dlmalloc::{Allocator, Dlmalloc};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
 use std::num::NonZeroUsize;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// The address space that is reserved at once, in bytes. A sandbox may have less memory than that, so it never needs a
 /// second piece. A gate needs some MiB, and the compiler more.
@@ -29,27 +30,49 @@ struct Space {
     left: Cell<usize>,
 }
 
-// SAFETY: the pointer leads to a mapping that nothing else uses, and that is never undone.
+// SAFETY: the pointer leads to a mapping that nothing else uses.
 unsafe impl Send for Space {}
 
 impl Space {
-    /// Reserves address space for this many bytes, with room for more if no limit is in the way.
+    /// Reserves address space for this many bytes, with room for more if no limit is in the way. What was left of an
+    /// earlier reservation is given back.
     fn reserve(&self, size: usize) -> Option<()> {
         let least = size.max(LEAST);
         let mut length = size.max(SPACE);
-        loop {
-            let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
-            // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-            match unsafe { mmap_anonymous(None, NonZeroUsize::new(length)?, ProtFlags::PROT_NONE, flags) } {
-                Ok(start) => {
-                    self.next.set(start.as_ptr().cast());
-                    self.left.set(length);
-                    return Some(());
-                }
-                Err(_) if length > least => length = least.max(length / 2),
-                Err(_) => return None,
+        let mut start = map(length);
+        if start.is_none() && raise_address_space() {
+            start = map(length);
+        }
+        if start.is_none() {
+            while start.is_none() && length > least {
+                length = least.max(length / 2);
+                start = map(length);
+            }
+            // Stacks of threads and the plugin's code need some of what is left, too.
+            let half = length / 2;
+            if half >= least && half.is_multiple_of(PIECE) {
+                // SAFETY: the second half of the new mapping, which nothing uses yet.
+                unsafe { munmap(start?.byte_add(half).cast(), length - half) }.ok()?;
+                length = half;
             }
         }
+        let start = start?;
+        self.give_back();
+        self.next.set(start.as_ptr());
+        self.left.set(length);
+        Some(())
+    }
+
+    /// Gives back what is left of the reservation.
+    fn give_back(&self) {
+        if let Some(start) = NonNull::new(self.next.get())
+            && self.left.get() > 0
+        {
+            // SAFETY: this part of the reservation has been inaccessible, so nothing refers to it. An error leaves it
+            // there, and it is not used any more.
+            let _ = unsafe { munmap(start.cast(), self.left.get()) };
+        }
+        self.left.set(0);
     }
 
     /// Makes the next bytes writable.
@@ -66,6 +89,22 @@ impl Space {
         // SAFETY: `size` bytes from there are in the reservation.
         self.next.set(unsafe { start.as_ptr().add(size) });
         Some(start)
+    }
+}
+
+/// Maps address space without memory.
+fn map(length: usize) -> Option<NonNull<u8>> {
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(length)?, ProtFlags::PROT_NONE, flags) };
+    start.ok().map(NonNull::cast)
+}
+
+/// Raises the limit of the address space as far as the runtime allows. A reservation is no memory.
+fn raise_address_space() -> bool {
+    match getrlimit(Resource::RLIMIT_AS) {
+        Ok((soft, hard)) => soft < hard && setrlimit(Resource::RLIMIT_AS, hard, hard).is_ok(),
+        Err(_) => false,
     }
 }
 
@@ -101,9 +140,18 @@ unsafe impl Allocator for Space {
     }
 }
 
+/// The states of the lock: a futex (futex(2)). A lock of the C library costs more than the block itself.
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and perhaps another thread sleeps.
+const AWAITED: u32 = 2;
+
+const FUTEX_WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+const FUTEX_WAKE: i32 = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+
 /// dlmalloc's bookkeeping, and its lock.
 struct State {
-    lock: UnsafeCell<libc::pthread_mutex_t>,
+    lock: AtomicU32,
     /// For the owner of the lock alone.
     blocks: UnsafeCell<Dlmalloc<Space>>,
 }
@@ -112,29 +160,112 @@ struct State {
 unsafe impl Sync for State {}
 
 static STATE: State = State {
-    lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+    lock: AtomicU32::new(FREE),
     blocks: UnsafeCell::new(Dlmalloc::new_with_allocator(Space { next: Cell::new(null_mut()), left: Cell::new(0) })),
 };
 
 /// True once an executable allocates from the heap.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
+/// True in a process whose last words are an error of CNI.
+static ANSWERS: AtomicBool = AtomicBool::new(false);
+
+/// The thread that has the lock, or 0.
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+
 /// True if this executable allocates from the heap. Any other allocator would map memory.
 pub(crate) fn is_used() -> bool {
     IS_USED.load(Ordering::Relaxed)
 }
 
+/// Prepares the heap of a sandbox: it has address space for this many bytes, as it can map none later. From now on the
+/// heap says nothing.
+///
+/// A gate that was started under a low limit, or that has allocated much, has less than that.
+pub(crate) fn prepare_for_sealing(size: usize) -> Result<(), &'static str> {
+    ANSWERS.store(false, Ordering::Relaxed);
+    with(|blocks| {
+        let space = blocks.allocator();
+        if space.left.get() < size {
+            space.reserve(size)?;
+        }
+        Some(())
+    })
+    .ok_or("there is no address space for its heap")
+}
+
+/// Gives back the address space that the heap does not use yet, and returns its size in bytes. A limit on what a process
+/// may map counts all of it.
+#[cfg(feature = "compiler")]
+pub(crate) fn give_back() -> u64 {
+    with(|blocks| {
+        let space = blocks.allocator();
+        let unused = space.left.get();
+        space.give_back();
+        unused as u64
+    })
+}
+
 /// See the module.
-#[derive(Clone, Copy, Debug)]
-pub struct Heap;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heap {
+    answers: bool,
+}
+
+impl Heap {
+    /// The heap of an executable. If no memory is left, the process ends as other programs of Rust do: by a signal.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { answers: false }
+    }
+
+    /// The heap of the executable that runtimes start. If no memory is left, it answers with an error of CNI, and ends
+    /// with status 1. Its sandboxes end by a signal, which their gate reports.
+    #[must_use]
+    pub const fn of_a_run() -> Self {
+        Self { answers: true }
+    }
+
+    fn with<T>(self, act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
+        if !is_used() && !IS_USED.swap(true, Ordering::Relaxed) {
+            ANSWERS.store(self.answers, Ordering::Relaxed);
+            keep_after_fork();
+        }
+        with(act)
+    }
+}
+
+/// Returns the block, or ends a process that has to answer.
+fn answered(block: *mut u8) -> *mut u8 {
+    if block.is_null() && ANSWERS.load(Ordering::Relaxed) {
+        end(
+            "the runtime leaves this process no memory: raise its limits of data and of address space (`ulimit -d`, `ulimit \
+             -v`), or in its service",
+        );
+    }
+    block
+}
+
+/// Ends the process with these words, without any allocation.
+fn end(words: &str) -> ! {
+    let answers = ANSWERS.load(Ordering::Relaxed);
+    let (stream, parts) =
+        if answers { (1, ["{\"code\": 999, \"msg\": \"", words, "\"}\n"]) } else { (2, ["postern: ", words, "\n"]) };
+    for part in parts {
+        // SAFETY: the bytes are those of a text. If nobody reads them, the process ends all the same.
+        unsafe { libc::write(stream, part.as_ptr().cast(), part.len()) };
+    }
+    if answers {
+        // SAFETY: `_exit` has no preconditions.
+        unsafe { libc::_exit(1) }
+    }
+    // SAFETY: `abort` has no preconditions.
+    unsafe { libc::abort() }
+}
 
 /// Does something with the blocks, under the lock.
 fn with<T>(act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
     acquire();
-    if !is_used() {
-        IS_USED.store(true, Ordering::Relaxed);
-        keep_after_fork();
-    }
     // SAFETY: this thread has the lock.
     let done = act(unsafe { &mut *STATE.blocks.get() });
     release();
@@ -142,13 +273,35 @@ fn with<T>(act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
 }
 
 extern "C" fn acquire() {
-    // SAFETY: the lock was initialised, and has its place for ever. A normal lock gives no error.
-    unsafe { libc::pthread_mutex_lock(STATE.lock.get()) };
+    // SAFETY: it has no preconditions.
+    let own = unsafe { libc::pthread_self() } as usize;
+    if STATE.lock.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        wait(own);
+    }
+    OWNER.store(own, Ordering::Relaxed);
+}
+
+/// Waits for the lock, as the standard library does. A thread that has it already would wait for itself. That is a fault
+/// in the heap, which panics: the panic's words are an allocation.
+#[cold]
+fn wait(own: usize) {
+    // Only this thread can have stored its own number.
+    if OWNER.load(Ordering::Relaxed) == own {
+        end("the heap failed, and was used inside of itself: this is a bug of Postern");
+    }
+    while STATE.lock.swap(AWAITED, Ordering::Acquire) != FREE {
+        let none = std::ptr::null::<libc::timespec>();
+        // SAFETY: the lock has its place for ever. An error only leads to another look.
+        unsafe { libc::syscall(libc::SYS_futex, STATE.lock.as_ptr(), FUTEX_WAIT, AWAITED, none) };
+    }
 }
 
 extern "C" fn release() {
-    // SAFETY: as above; this thread has the lock.
-    unsafe { libc::pthread_mutex_unlock(STATE.lock.get()) };
+    OWNER.store(0, Ordering::Relaxed);
+    if STATE.lock.swap(FREE, Ordering::Release) == AWAITED {
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_futex, STATE.lock.as_ptr(), FUTEX_WAKE, 1) };
+    }
 }
 
 /// Holds the lock across each fork: a child must be able to allocate, although another thread allocates meanwhile.
@@ -161,12 +314,12 @@ fn keep_after_fork() {
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: dlmalloc takes any layout.
-        with(|blocks| unsafe { blocks.malloc(layout.size(), layout.align()) })
+        answered(self.with(|blocks| unsafe { blocks.malloc(layout.size(), layout.align()) }))
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        with(|blocks| unsafe { blocks.calloc(layout.size(), layout.align()) })
+        answered(self.with(|blocks| unsafe { blocks.calloc(layout.size(), layout.align()) }))
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
@@ -176,87 +329,9 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: as above.
-        with(|blocks| unsafe { blocks.realloc(ptr, layout.size(), layout.align(), new_size) })
+        answered(self.with(|blocks| unsafe { blocks.realloc(ptr, layout.size(), layout.align(), new_size) }))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nix::sys::signal::{Signal, kill};
-    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-    use nix::unistd::{ForkResult, fork};
-    use std::hint::black_box;
-    use std::time::{Duration, Instant};
-
-    #[global_allocator]
-    static HEAP: Heap = Heap;
-
-    #[test]
-    fn blocks_have_their_size_and_alignment_and_are_used_again() {
-        for align in [1, 16, 4096, 1 << 20] {
-            for size in [1, 100, 5000, 3 << 20] {
-                let layout = Layout::from_size_align(size, align).unwrap();
-                unsafe {
-                    let block = HEAP.alloc_zeroed(layout);
-                    assert_eq!(block.addr() % align, 0);
-                    assert!((0..size).all(|at| block.add(at).read() == 0));
-                    block.write_bytes(7, size);
-                    let larger = HEAP.realloc(block, layout, size * 2);
-                    assert!((0..size).all(|at| larger.add(at).read() == 7));
-                    HEAP.dealloc(larger, Layout::from_size_align(size * 2, align).unwrap());
-                }
-            }
-        }
-        let before = unsafe { (*STATE.blocks.get()).allocator().left.get() };
-        for _ in 0..1000 {
-            drop(black_box(vec![1_u8; 8 << 20]));
-        }
-        let after = unsafe { (*STATE.blocks.get()).allocator().left.get() };
-        assert!(before - after < 100 << 20, "{before} {after}");
-    }
-
-    #[test]
-    fn a_space_that_is_used_up_is_followed_by_another() {
-        let space = Space { next: Cell::new(null_mut()), left: Cell::new(0) };
-        let first = space.grow(PIECE).unwrap();
-        let second = space.grow(PIECE).unwrap();
-        assert_eq!(first.addr().get() + PIECE, second.addr().get());
-        let large = space.grow(SPACE).unwrap();
-        unsafe { large.as_ptr().add(SPACE - 1).write(1) };
-        assert!(space.grow(PIECE).is_some());
-        assert!(space.grow(usize::MAX / 2).is_none());
-    }
-
-    /// Each child allocates, whatever the other threads of its parent were doing.
-    #[test]
-    fn a_child_of_a_process_with_threads_can_allocate() {
-        let done = &AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let until = Instant::now() + Duration::from_secs(20);
-            scope.spawn(move || {
-                while !done.load(Ordering::Relaxed) {
-                    drop(black_box(vec![0_u8; 100]));
-                }
-            });
-            for _ in 0..200 {
-                let child = match unsafe { fork() }.unwrap() {
-                    ForkResult::Child => {
-                        drop(black_box(vec![0_u8; 100]));
-                        unsafe { libc::_exit(0) }
-                    }
-                    ForkResult::Parent { child } => child,
-                };
-                while matches!(waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap(), WaitStatus::StillAlive) {
-                    if Instant::now() > until {
-                        done.store(true, Ordering::Relaxed);
-                        kill(child, Signal::SIGKILL).unwrap();
-                        panic!("a child hangs");
-                    }
-                    std::thread::yield_now();
-                }
-            }
-            done.store(true, Ordering::Relaxed);
-        });
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 //! runs it and exits. The same code runs a guest in the calling process, through [`Guest`] and any [`Gate`]. Tests,
 //! measurements and hosts without privileges use that.
 //!
-//! The feature `compiler` adds `aside` and `compile`: reading and compiling components at install. The executable that
+//! The feature `compiler` adds `compile_process` and `compile`: reading and compiling components at install. The executable that
 //! runtimes start is built without it.
 //!
 //! With the feature `wasi` a guest can have all of WASI, with nothing behind it. The executable `postern-wasi` is built

@@ -78,7 +78,8 @@ pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
     Ok((one.into(), other.into()))
 }
 
-/// Sends one message. Blocks until the socket has taken it or the deadline has passed. `None` means no deadline.
+/// Sends one message. Blocks until the socket has taken it or the deadline has passed. `None` sets no timeout: the last
+/// one of this socket stays, if an earlier call had a deadline. A side has deadlines always or never.
 ///
 /// # Errors
 /// See [`ChannelError`].
@@ -157,7 +158,7 @@ fn write(stream: &UnixStream, bytes: &[u8], deadline: Option<Instant>) -> Result
     Ok(())
 }
 
-/// Receives one message. Blocks until it is complete or the deadline has passed. `None` means no deadline.
+/// Receives one message. Blocks until it is complete or the deadline has passed. `None` is as in [`send`].
 ///
 /// # Errors
 /// See [`ChannelError`].

@@ -9,7 +9,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// A sealed sandbox can map no memory.
 #[global_allocator]
-static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::new();
 
 fn main() {
     let mut arguments = std::env::args().skip(1);

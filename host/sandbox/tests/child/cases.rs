@@ -9,6 +9,7 @@
 
 use crate::{ceiling, guests};
 use nix::sys::prctl::set_child_subreaper;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, wait, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
@@ -21,6 +22,8 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::ptr::null_mut;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -52,21 +55,6 @@ impl Sandbox {
             ForkResult::Child => child::run(other.into(), code),
             ForkResult::Parent { child } => Self { child, channel },
         }
-    }
-
-    /// Starts a guest in a process whose heap meets another mapping when it grows.
-    fn with_a_full_heap(guest: &str) -> Self {
-        let code = code(&precompile(&wat::parse_str(guest).unwrap()).unwrap().cwasm);
-        let (channel, other) = pair().unwrap();
-        let sandbox = match unsafe { fork() }.unwrap() {
-            ForkResult::Child => {
-                stop_the_heap();
-                child::run(other.into(), code)
-            }
-            ForkResult::Parent { child } => Self { child, channel },
-        };
-        sandbox.begin();
-        sandbox
     }
 
     fn next(&self) -> Result<FromSandbox, ChannelError> {
@@ -159,7 +147,7 @@ fn it_owns_nothing_while_the_guest_runs() {
 }
 
 fn another_system_call_kills_it() {
-    let calls = ["open", "execute", "execve", "execveat", "capset", "prctl"];
+    let calls = ["open", "execute", "execve", "execveat", "capset", "prctl", "mmap", "munmap", "mremap", "brk", "hide"];
     for (call, expected) in [("none", None)].into_iter().chain(calls.map(|call| (call, Some(Signal::SIGSYS)))) {
         let child = match unsafe { fork() }.unwrap() {
             ForkResult::Child => in_a_sealed_process(call),
@@ -183,6 +171,22 @@ fn in_a_sealed_process(call: &str) -> ! {
             let flags = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
             let length = std::num::NonZeroUsize::new(4096).unwrap();
             let _ = unsafe { mmap_anonymous(None, length, flags, MapFlags::MAP_PRIVATE) };
+        }
+        "mmap" => {
+            unsafe { libc::mmap(null_mut(), 4096, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+        }
+        "munmap" => {
+            unsafe { libc::munmap(null_mut(), 4096) };
+        }
+        "mremap" => {
+            unsafe { libc::mremap(null_mut(), 4096, 8192, libc::MREMAP_MAYMOVE) };
+        }
+        "brk" => {
+            unsafe { libc::syscall(libc::SYS_brk, 0) };
+        }
+        // Memory that can't be written any more does not count as data.
+        "hide" => {
+            unsafe { libc::mprotect(null_mut(), 4096, libc::PROT_NONE) };
         }
         "execve" => {
             let nothing: [&std::ffi::CStr; 0] = [];
@@ -263,17 +267,35 @@ fn a_flood_of_complaints_is_cut() {
     assert_eq!(sandbox.end(), finished("", 0));
 }
 
-/// Maps a page where the heap would grow to.
-fn stop_the_heap() {
-    let end = usize::try_from(unsafe { libc::syscall(libc::SYS_brk, 0) }).unwrap();
-    let page = std::ptr::with_exposed_provenance_mut(end.next_multiple_of(4096));
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    assert_eq!(unsafe { libc::mmap(page, 4096, libc::PROT_NONE, flags, -1, 0) }, page);
+/// The option with which this program is started again, under a low limit.
+pub const LITTLE_HEAP: &str = "--with-a-little-heap";
+
+/// A process that was started under a low limit has reserved little for its heap. Its sandboxes have as much as others.
+fn a_process_with_a_little_heap_has_whole_sandboxes() {
+    let code = code(&precompile(&wat::parse_str(guests::writing("stdout", 4096)).unwrap()).unwrap().cwasm);
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.arg(LITTLE_HEAP).stdin(code);
+    unsafe {
+        again.pre_exec(|| {
+            let (_, hard) = getrlimit(Resource::RLIMIT_AS)?;
+            Ok(setrlimit(Resource::RLIMIT_AS, 64 << 20, hard)?)
+        })
+    };
+    let output = again.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn a_heap_that_cannot_grow_is_large_enough() {
-    let sandbox = Sandbox::with_a_full_heap(&guests::writing("stdout", 250));
-    assert_eq!(sandbox.end(), finished(&"x".repeat(250 * 4096), 0));
+/// The same program under that limit. It raises the limit, as a gate does, and starts a guest. This one has an output of
+/// 16 MiB, of which its process makes several copies.
+pub fn with_a_little_heap() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
+    setrlimit(Resource::RLIMIT_AS, hard, hard).unwrap();
+    let sandbox = Sandbox::fork(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+    let limits = Limits { stdout: 32 << 20, call: 64 << 20, ..LIMITS };
+    let start = Start { env: Vec::new(), stdin: String::new().into(), limits };
+    send_to_sandbox(&sandbox.channel, &ToSandbox::Start(start), deadline()).unwrap();
+    let reason = sandbox.failed();
+    assert!(reason.starts_with("wrote too much to standard output: 1677"), "{reason}");
 }
 
 fn an_endless_loop_can_be_killed() {
@@ -332,7 +354,7 @@ pub fn run() {
         ("it runs again, with a new memory", it_runs_again_with_a_new_memory),
         ("a memory bomb meets its limit", a_memory_bomb_meets_its_limit),
         ("a flood of output ends the guest", a_flood_of_output_ends_the_guest),
-        ("a heap that can't grow is large enough", a_heap_that_cannot_grow_is_large_enough),
+        ("a process with a little heap has whole sandboxes", a_process_with_a_little_heap_has_whole_sandboxes),
         ("a flood of complaints is cut", a_flood_of_complaints_is_cut),
         ("an endless loop can be killed", an_endless_loop_can_be_killed),
         ("an endless loop dies with the gate", an_endless_loop_dies_with_the_gate),

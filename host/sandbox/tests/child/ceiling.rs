@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The limit in `docs/threat-model.md`: pages, page tables and shared memory together, in bytes.
@@ -35,7 +36,7 @@ type Attempt = (&'static str, fn(*mut u8));
 /// A limit from outside: the soft and the hard one, as far as the test itself may set them.
 type Limit = (Resource, u64, u64);
 
-const ATTEMPTS: [Attempt; 16] = [
+const ATTEMPTS: [Attempt; 19] = [
     ("private memory", |_| mapped(PRIVATE, RW)),
     ("shared memory", |_| mapped(libc::MAP_SHARED | libc::MAP_ANONYMOUS, RW)),
     ("memory that grows downwards", |_| mapped(PRIVATE | libc::MAP_GROWSDOWN, RW)),
@@ -48,6 +49,12 @@ const ATTEMPTS: [Attempt; 16] = [
     ("the reservation, hidden again", the_reservation_hidden_again),
     ("memory that is moved", moved),
     ("the heap", |_| the_heap()),
+    ("what the heap has reserved", |_| what_the_heap_has_reserved()),
+    ("what the heap has reserved, and the reservation", |reserved| {
+        what_the_heap_has_reserved();
+        the_reservation(reserved);
+    }),
+    ("the program break", |_| the_program_break()),
     ("the stack", |_| the_stack()),
     ("page tables of the zero page", |_| page_tables()),
     ("page tables that outlive their pages", page_tables_that_stay),
@@ -114,6 +121,7 @@ fn sealed(mut line: UnixStream, attempt: fn(*mut u8), limits: &[Limit]) -> ! {
         let (_, most) = getrlimit(*resource).unwrap();
         setrlimit(*resource, *soft.min(&most), *hard.min(&most)).unwrap();
     }
+    find_the_heap();
     let other = line.try_clone().unwrap();
     confine::confine(line.as_fd(), other.as_fd()).unwrap();
     drop(other);
@@ -202,7 +210,55 @@ fn moved(reserved: *mut u8) {
     }
 }
 
+/// Takes blocks from the heap, as the host's side of the process does. There is no limit but the kernel's.
 fn the_heap() {
+    let layout = std::alloc::Layout::from_size_align(STEP, PAGE).unwrap();
+    for _ in 0..WANTED / STEP {
+        let block = unsafe { std::alloc::alloc(layout) };
+        if block.is_null() {
+            return;
+        }
+        touch(block, STEP);
+    }
+}
+
+/// The rest of the heap's reservation. An intruder knows where it is, by the heap's own data.
+static HEAP_BEGIN: AtomicUsize = AtomicUsize::new(0);
+static HEAP_END: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds the rest of the heap's reservation: what can't be used yet, behind the last block.
+fn find_the_heap() {
+    let block = Box::new(0_u8);
+    let at = (&raw const *block).addr();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let regions = maps.lines().filter_map(|line| {
+        let (begin, end) = line.split(' ').next()?.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).unwrap();
+        Some((number(begin)..number(end), line.contains(" ---p ")))
+    });
+    let mut rest = regions.skip_while(|(range, _)| !range.contains(&at));
+    let (heap, _) = rest.next().unwrap();
+    let (reserved, is_hidden) = rest.next().unwrap();
+    assert!(is_hidden && heap.end == reserved.start && reserved.len() > CEILING as usize / 2, "{maps}");
+    HEAP_BEGIN.store(reserved.start, Ordering::Relaxed);
+    HEAP_END.store(reserved.end, Ordering::Relaxed);
+}
+
+fn what_the_heap_has_reserved() {
+    let (begin, end) = (HEAP_BEGIN.load(Ordering::Relaxed), HEAP_END.load(Ordering::Relaxed));
+    let start = std::ptr::with_exposed_provenance_mut::<u8>(begin);
+    if protected(start, end - begin, RW) {
+        touch(start, end - begin);
+    }
+    for at in (0..end - begin - STEP).step_by(STEP) {
+        let start = unsafe { start.add(at) };
+        if protected(start, STEP, RW) {
+            touch(start, STEP);
+        }
+    }
+}
+
+fn the_program_break() {
     let begin = unsafe { libc::syscall(libc::SYS_brk, 0) };
     for size in (STEP..=WANTED).step_by(STEP) {
         let end = begin + i64::try_from(size).unwrap();

@@ -12,11 +12,15 @@ mod guests;
 #[cfg(feature = "compiler")]
 /// A sealed sandbox can map no memory.
 #[global_allocator]
-static HEAP: postern_sandbox::Heap = postern_sandbox::Heap;
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::new();
 
 #[cfg(feature = "compiler")]
 fn main() {
-    cases::run();
+    if std::env::args().nth(1).is_some_and(|option| option == cases::LITTLE_HEAP) {
+        cases::with_a_little_heap();
+    } else {
+        cases::run();
+    }
 }
 
 #[cfg(not(feature = "compiler"))]
