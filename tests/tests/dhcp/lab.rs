@@ -266,7 +266,8 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        let pids = format!("for f in {}/*.pid; do kill -9 $(cat $f) 2>/dev/null; done; true", self.dir.display());
+        // The shell ends at a command that fails. One that has ended already keeps none of the others.
+        let pids = format!("for f in {}/*.pid; do kill -9 $(cat $f) 2>/dev/null || true; done", self.dir.display());
         let _ = self.node.sh(&pids);
         let _ = std::fs::remove_dir_all(&self.dir);
     }
