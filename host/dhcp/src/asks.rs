@@ -171,6 +171,7 @@ impl Service {
         // Links of one parent share its hardware address, so an answer must be for all of them.
         entry.broadcast = self.options.broadcast || link.kind == "ipvlan";
         entry.acquirer = Some(id);
+        entry.previous = before.address;
         let previous = match (family, before.address) {
             (Family::Ipv4, Some(IpAddr::V4(address))) => Some(address),
             // The client of DHCPv6 finds it in its state.

@@ -109,13 +109,20 @@ impl Service {
         match outcome {
             // The lease was given while it is being released: its address is known for that.
             Outcome::Bound { lease, .. } | Outcome::Kept { lease } if matches!(entry.phase, Phase::Releasing) => {
-                entry.lease = Some(lease);
+                if entry.is_given(&lease) {
+                    entry.lease = Some(lease);
+                }
             }
             Outcome::Bound { lease, probe } if is_acquiring => {
                 entry.hop = running.sender.or(entry.hop);
                 match address(&lease, entry.family) {
                     None => {
                         let words = format!("the client found a lease without an {} address", entry.family.name());
+                        self.fail_to_acquire(key, &words);
+                    }
+                    // A client that was taken over may name any: it could have another's declined, or given back.
+                    Some(address) if !entry.is_given(&lease) => {
+                        let words = format!("the client found a lease of {address}, which no server has offered");
                         self.fail_to_acquire(key, &words);
                     }
                     Some(address) if probe => self.probe(key, lease, address),
@@ -176,6 +183,7 @@ impl Service {
     pub fn bind(&mut self, key: &str, lease: Lease) {
         let Some(entry) = self.leases.get_mut(key) else { return };
         entry.phase = Phase::Bound;
+        entry.offered.clear();
         let acquirer = entry.acquirer;
         self.hold(key, lease);
         self.note_lease(key, "dhcp.bound");

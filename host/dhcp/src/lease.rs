@@ -23,6 +23,9 @@ const SENDS: Budget = Budget::new(16, 1000);
 /// How many packets may be given to the client at once, and the milliseconds until one more.
 const PACKETS: Budget = Budget::new(64, 125);
 
+/// The offered addresses that are remembered: more than packets can wait for a step.
+const MOST_OFFERED: usize = 2 * WAITING;
+
 /// What a lease waits for.
 #[derive(Debug)]
 pub enum Phase {
@@ -85,6 +88,10 @@ pub struct Entry {
     pub state: Option<State>,
     /// The lease, once a server has given it.
     pub lease: Option<Lease>,
+    /// The addresses that servers have offered, the last of them. The client can ask for no others.
+    pub offered: VecDeque<IpAddr>,
+    /// The address of an earlier lease, which is asked for first.
+    pub previous: Option<IpAddr>,
     /// What goes on top of the clock for the client's time.
     pub offset: u64,
     /// The time of the next step.
@@ -146,6 +153,8 @@ impl Entry {
             phase,
             state: None,
             lease: None,
+            offered: VecDeque::new(),
+            previous: None,
             offset: 0,
             wake_at: None,
             expires_at: None,
@@ -243,6 +252,22 @@ impl Entry {
             return Some(probe.address);
         }
         self.lease.as_ref().and_then(|lease| address(lease, self.family))
+    }
+
+    /// Remembers an address that a server has offered.
+    pub fn note_offer(&mut self, address: IpAddr) {
+        if !self.offered.contains(&address) {
+            self.offered.push_back(address);
+        }
+        if self.offered.len() > MOST_OFFERED {
+            self.offered.pop_front();
+        }
+    }
+
+    /// True if a server has given the address of that lease, as far as the host can see.
+    pub fn is_given(&self, lease: &Lease) -> bool {
+        let given = address(lease, self.family);
+        given.is_some_and(|given| self.offered.contains(&given)) || given.is_some() && given == self.address()
     }
 
     /// Takes the addresses of the lease from the link. They may be gone already.

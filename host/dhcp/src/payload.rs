@@ -12,8 +12,11 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 /// The place of the first option.
 const OPTIONS: usize = 240;
 
+const DECLINE: u8 = 4;
+
 const PAD: u8 = 0;
 const END: u8 = 255;
+const WANTED: u8 = 50;
 const OVERLOAD: u8 = 52;
 const MESSAGE_TYPE: u8 = 53;
 const CLIENT_ID: u8 = 61;
@@ -28,6 +31,8 @@ pub struct Client<'a> {
     pub id: &'a [u8],
     /// The address of the lease, if there is one.
     pub address: Option<Ipv4Addr>,
+    /// The other addresses that it may name: those that servers have offered, and that of an earlier lease.
+    pub offered: &'a [Ipv4Addr],
 }
 
 /// What a payload is.
@@ -68,8 +73,15 @@ pub fn check(payload: &[u8], client: &Client<'_>) -> Result<Checked, &'static st
     Ok(Checked { from })
 }
 
+/// Returns the address that a server's message offers (`yiaddr`), if it offers one.
+pub fn offered(payload: &[u8]) -> Option<Ipv4Addr> {
+    let address: [u8; 4] = payload.get(16..20)?.try_into().ok()?;
+    Some(Ipv4Addr::from(address)).filter(|address| !address.is_unspecified())
+}
+
 fn check_options(options: &[u8], client: &Client<'_>) -> Result<(), &'static str> {
-    let (mut rest, mut kinds, mut ids) = (options, 0, 0);
+    let (mut rest, mut kinds, mut ids, mut wanted) = (options, 0, 0, 0);
+    let mut is_decline = false;
     loop {
         let (code, after) = rest.split_first().ok_or("its options have no end")?;
         match *code {
@@ -84,19 +96,31 @@ fn check_options(options: &[u8], client: &Client<'_>) -> Result<(), &'static str
         let (length, after) = after.split_first().ok_or("an option has no length")?;
         let (value, after) = after.split_at_checked(usize::from(*length)).ok_or("an option is cut off")?;
         match *code {
-            // DISCOVER, REQUEST, DECLINE, RELEASE and INFORM are a client's.
-            MESSAGE_TYPE if matches!(value, [1 | 3 | 4 | 7 | 8]) => kinds += 1,
+            // DISCOVER, REQUEST, DECLINE and RELEASE.
+            MESSAGE_TYPE if matches!(value, [1 | 3 | 4 | 7]) => {
+                kinds += 1;
+                is_decline = value == [DECLINE];
+            }
             MESSAGE_TYPE => return Err("it is not of a client's type"),
             CLIENT_ID if value == client.id => ids += 1,
             CLIENT_ID => return Err("it has another client's identifier"),
+            WANTED => {
+                let named = <[u8; 4]>::try_from(value).map(Ipv4Addr::from).map_err(|_| "it wants half an address")?;
+                if Some(named) != client.address && !client.offered.contains(&named) {
+                    return Err("it wants an address that no server has offered");
+                }
+                wanted += 1;
+            }
             OVERLOAD | RELAY => return Err("it has an option that a client does not send"),
             _ => {}
         }
         rest = after;
     }
-    match (kinds, ids) {
-        (1, 1) => Ok(()),
-        (_, 1) => Err("it has no type, or two"),
+    match (kinds, ids, wanted) {
+        (1, 1, 0) if is_decline => Err("it declines no address"),
+        (1, 1, 0 | 1) => Ok(()),
+        (1, 1, _) => Err("it wants two addresses"),
+        (_, 1, _) => Err("it has no type, or two"),
         _ => Err("it has no identifier, or two"),
     }
 }
@@ -106,7 +130,9 @@ mod tests {
     use super::*;
 
     const MAC: Mac = [2, 0, 0, 0, 0, 1];
-    const OWN: Client<'_> = Client { mac: MAC, id: b"\0c1/n/eth0", address: Some(Ipv4Addr::new(10, 5, 0, 7)) };
+    const OFFERED: Ipv4Addr = Ipv4Addr::new(10, 5, 0, 8);
+    const OWN: Client<'_> =
+        Client { mac: MAC, id: b"\0c1/n/eth0", address: Some(Ipv4Addr::new(10, 5, 0, 7)), offered: &[OFFERED] };
 
     fn message(options: &[(u8, &[u8])]) -> Vec<u8> {
         let mut message = vec![0; OPTIONS];
@@ -129,9 +155,11 @@ mod tests {
 
     #[test]
     fn a_clients_messages_pass() {
-        for kind in [1, 3, 4, 7, 8] {
-            let payload = message(&[(53, &[kind]), (61, OWN.id), (50, &[10, 5, 0, 7])]);
-            assert_eq!(check(&payload, &OWN), Ok(Checked { from: Ipv4Addr::UNSPECIFIED }), "{kind}");
+        for kind in [1, 3, 4, 7] {
+            for wanted in [[10, 5, 0, 7], OFFERED.octets()] {
+                let payload = message(&[(53, &[kind]), (61, OWN.id), (50, &wanted)]);
+                assert_eq!(check(&payload, &OWN), Ok(Checked { from: Ipv4Addr::UNSPECIFIED }), "{kind}");
+            }
         }
         let mut renewal = discover();
         renewal[12..16].copy_from_slice(&[10, 5, 0, 7]);
@@ -163,6 +191,13 @@ mod tests {
             ("less than a message", discover()[..100].to_vec()),
             ("nothing", Vec::new()),
             ("an offer", message(&[(53, &[2]), (61, OWN.id)])),
+            ("a question for settings", message(&[(53, &[8]), (61, OWN.id)])),
+            ("a request for another's address", message(&[(53, &[3]), (61, OWN.id), (50, &[10, 5, 0, 9])])),
+            ("a search for another's address", message(&[(53, &[1]), (61, OWN.id), (50, &[10, 5, 0, 9])])),
+            ("another's address as taken", message(&[(53, &[4]), (61, OWN.id), (50, &[10, 5, 0, 9])])),
+            ("no address as taken", message(&[(53, &[4]), (61, OWN.id)])),
+            ("two addresses", message(&[(53, &[3]), (61, OWN.id), (50, &[10, 5, 0, 7]), (50, &[10, 5, 0, 7])])),
+            ("half an address", message(&[(53, &[3]), (61, OWN.id), (50, &[10, 5])])),
             ("a type of two bytes", message(&[(53, &[1, 1]), (61, OWN.id)])),
             ("two types", message(&[(53, &[1]), (53, &[3]), (61, OWN.id)])),
             ("no type", message(&[(61, OWN.id)])),
@@ -201,5 +236,14 @@ mod tests {
         let mut renewal = discover();
         renewal[12..16].copy_from_slice(&[10, 5, 0, 7]);
         assert!(check(&renewal, &nobody).is_err(), "an address without a lease");
+    }
+
+    #[test]
+    fn an_offer_has_an_address() {
+        let mut offer = discover();
+        assert_eq!(offered(&offer), None);
+        offer[16..20].copy_from_slice(&OFFERED.octets());
+        assert_eq!(offered(&offer), Some(OFFERED));
+        assert_eq!(offered(&offer[..19]), None);
     }
 }

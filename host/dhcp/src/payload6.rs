@@ -23,6 +23,9 @@ const LONGEST_DUID: usize = 130;
 /// The identifier of the one association of a client: each attachment is a client of its own.
 const IAID: [u8; 4] = [0, 0, 0, 1];
 
+/// The most addresses of one offer that are looked at. A client wants one.
+const MOST: usize = 4;
+
 /// What the lease's messages must say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client<'a> {
@@ -30,6 +33,8 @@ pub struct Client<'a> {
     pub id: &'a [u8],
     /// The address of the lease, if there is one.
     pub address: Option<Ipv6Addr>,
+    /// The other addresses that it may name: those that servers have offered, and that of an earlier lease.
+    pub offered: &'a [Ipv6Addr],
 }
 
 /// Checks a payload.
@@ -68,12 +73,23 @@ pub fn check(payload: &[u8], client: &Client<'_>) -> Result<(), &'static str> {
         return Err("it has no identifier");
     }
     let named = association.ok_or("it has no association")?;
-    match kind {
-        // Looking for an address, or saying that another station has it: that asks nothing of a lease.
-        SOLICIT | REQUEST | DECLINE => Ok(()),
+    let is_offered = |named| Some(named) == client.address || client.offered.contains(&named);
+    match (kind, named) {
+        (SOLICIT | REQUEST, None) => Ok(()),
+        (SOLICIT | REQUEST | DECLINE, Some(named)) if is_offered(named) => Ok(()),
+        (SOLICIT | REQUEST | DECLINE, _) => Err("it names an address that no server has offered"),
         _ if named.is_some() && named == client.address => Ok(()),
         _ => Err("it names an address that is not this lease's"),
     }
+}
+
+/// Returns the addresses that a server's message offers, the first few of them.
+pub fn offered(payload: &[u8]) -> Vec<Ipv6Addr> {
+    let inside =
+        |options, code| Options(options).filter_map(move |(found, value)| value.ok().filter(|_| found == code));
+    let associations = inside(payload.get(4..).unwrap_or_default(), ASSOCIATION);
+    let addresses = associations.filter_map(|one| one.get(12..)).flat_map(|options| inside(options, ADDRESS));
+    addresses.filter_map(|value| value.first_chunk::<16>()).map(|bytes| Ipv6Addr::from(*bytes)).take(MOST).collect()
 }
 
 /// Reads an association: this client's, without times, with one address or none.
@@ -122,7 +138,8 @@ mod tests {
 
     const ID: &[u8] = b"\0\x04sixteen bytes....";
     const ADDRESS_OF_LEASE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
-    const OWN: Client<'_> = Client { id: ID, address: Some(ADDRESS_OF_LEASE) };
+    const OFFERED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9);
+    const OWN: Client<'_> = Client { id: ID, address: Some(ADDRESS_OF_LEASE), offered: &[OFFERED] };
 
     fn option(code: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(value.len()).unwrap();
@@ -149,6 +166,10 @@ mod tests {
                 option(8, &[0, 0]),
             ];
             assert_eq!(check(&message(kind, &options), &OWN), Ok(()), "{kind}");
+        }
+        for kind in [SOLICIT, REQUEST, DECLINE] {
+            let offered = message(kind, &[option(1, ID), association(1, Some(OFFERED))]);
+            assert_eq!(check(&offered, &OWN), Ok(()), "{kind}");
         }
         let first = message(SOLICIT, &[option(1, ID), association(1, None)]);
         assert_eq!(check(&first, &Client { address: None, ..OWN }), Ok(()));
@@ -181,6 +202,11 @@ mod tests {
             ("a vendor's option", message(1, &[id(), own(), option(16, b"x")])),
             ("an empty server", message(3, &[id(), own(), option(2, b"")])),
             ("half a number", message(1, &[id(), own(), option(6, &[0, 23, 0])])),
+            ("looking for another's address", message(SOLICIT, &[id(), association(1, other)])),
+            ("requesting another's address", message(REQUEST, &[id(), association(1, other)])),
+            ("saying that another's address is taken", message(DECLINE, &[id(), association(1, other)])),
+            ("saying that no address is taken", message(DECLINE, &[id(), association(1, None)])),
+            ("renewing an offer", message(RENEW, &[id(), association(1, Some(OFFERED))])),
             ("renewing another's address", message(RENEW, &[id(), association(1, other)])),
             ("giving back another's address", message(RELEASE, &[id(), association(1, other)])),
             ("giving back nothing", message(RELEASE, &[id(), association(1, None)])),
@@ -201,5 +227,18 @@ mod tests {
         }
         let nobody = Client { address: None, ..OWN };
         assert!(check(&message(RENEW, &[id(), own()]), &nobody).is_err(), "an address without a lease");
+    }
+
+    #[test]
+    fn an_offer_has_addresses() {
+        let address = |last: u8| option(5, &[&[0; 15], &[last][..], &[0; 8], &option(13, &[0, 0])].concat());
+        let inner = |count: u8| (1..=count).map(address).collect::<Vec<_>>().concat();
+        let association = |inner: &[u8]| option(3, &[&[0, 0, 0, 1], &[0; 8][..], inner].concat());
+        let found =
+            |options: &[Vec<u8>]| offered(&message(2, options)).iter().map(|one| one.octets()[15]).collect::<Vec<_>>();
+        assert_eq!(found(&[option(1, ID), association(&inner(2)), association(&inner(1))]), [1, 2, 1]);
+        assert_eq!(found(&[association(&inner(100))]), [1, 2, 3, 4]);
+        assert_eq!(found(&[association(&[]), option(3, &[0; 11]), association(&option(5, &[0; 15]))]), [0; 0]);
+        assert!(offered(&[]).is_empty() && offered(&[2, 1, 2, 3, 0, 3, 9, 9]).is_empty());
     }
 }

@@ -140,6 +140,9 @@ impl Service {
                 if entry.family == Family::Ipv6 && frame6::is_advertisement(&payload) {
                     entry.solicitations = SOLICITATIONS;
                 }
+                if matches!(entry.phase, Phase::Acquiring) {
+                    entry.note_offers(&payload);
+                }
                 entry.events.push_back(Event::Packet { payload: Payload(payload), from });
                 entry.senders.push_back(from_mac);
             }
@@ -154,16 +157,22 @@ impl Entry {
     /// What is wrong with it.
     fn framed(&self, packet: &Send) -> Result<Vec<u8>, &'static str> {
         let (id, payload) = (self.id(), &packet.payload.0);
+        let offered = self.offered.iter().chain(&self.previous);
         match self.family {
             Family::Ipv4 => {
-                let address = if let Some(IpAddr::V4(address)) = self.address() { Some(address) } else { None };
-                let checked = payload::check(payload, &payload::Client { mac: self.mac, id: &id, address })?;
+                let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
+                let (address, offered) =
+                    (self.address().and_then(v4), offered.copied().filter_map(v4).collect::<Vec<_>>());
+                let client = payload::Client { mac: self.mac, id: &id, address, offered: &offered };
+                let checked = payload::check(payload, &client)?;
                 let (to_mac, to) = receiver(packet.to, self.hop)?;
                 Ok(frame::udp(&Ends { from_mac: self.mac, to_mac, from: checked.from, to }, payload))
             }
             Family::Ipv6 => {
-                let address = if let Some(IpAddr::V6(address)) = self.address() { Some(address) } else { None };
-                payload6::check(payload, &payload6::Client { id: &id, address })?;
+                let v6 = |address| if let IpAddr::V6(address) = address { Some(address) } else { None };
+                let (address, offered) =
+                    (self.address().and_then(v6), offered.copied().filter_map(v6).collect::<Vec<_>>());
+                payload6::check(payload, &payload6::Client { id: &id, address, offered: &offered })?;
                 if packet.to != To::Broadcast {
                     return Err("it is for one server, and not for the multicast address of all");
                 }
@@ -171,6 +180,18 @@ impl Entry {
                 let source = source.ok_or("its link has no IPv6 link-local address")?;
                 Ok(frame6::udp(self.mac, source, payload))
             }
+        }
+    }
+
+    /// Remembers which addresses a packet offers to the client. The host reads nothing else of it.
+    fn note_offers(&mut self, payload: &[u8]) {
+        let offered: Vec<IpAddr> = match self.family {
+            Family::Ipv4 => payload::offered(payload).map(IpAddr::V4).into_iter().collect(),
+            Family::Ipv6 if frame6::is_advertisement(payload) => Vec::new(),
+            Family::Ipv6 => payload6::offered(payload).into_iter().map(IpAddr::V6).collect(),
+        };
+        for address in offered {
+            self.note_offer(address);
         }
     }
 

@@ -4,7 +4,8 @@ use crate::lab::{Lab, attachment, refused, scripted_bin, wait};
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use nix::sched::{CloneFlags, setns};
-use postern_dhcp_channel::{Answer, Ask, Channel};
+use nix::sys::socket::{setsockopt, sockopt};
+use postern_dhcp_channel::{Answer, Ask, Attachment, Channel};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,6 +23,25 @@ fn message(mac: [u8; 6], id: &[u8], kind: u8) -> Vec<u8> {
     message.push(255);
     message.resize(300, 0);
     message
+}
+
+/// A script that takes a lease when a packet comes.
+pub fn binds(lease: &Value) -> Value {
+    json!({"script": {"packet": {"state": {"is": "bound"}, "outcome": {"bound": {"lease": lease, "probe": false}}}}})
+}
+
+/// Asks for a lease while a server offers an address.
+pub fn ask_with_offer(lab: &Lab, attachment: &Attachment, offered: [u8; 4]) -> Result<Answer> {
+    let server = server_socket(lab, 0)?;
+    let mut offer = message(lab.mac(&attachment.container_id)?, b"", 2);
+    offer[0] = 2;
+    offer[16..20].copy_from_slice(&offered);
+    let asked = ask_aside(lab, Ask::Acquire(attachment.clone()));
+    while !asked.is_finished() {
+        server.send_to(&offer, "255.255.255.255:68")?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    asked.join().map_err(|_| anyhow::anyhow!("the thread failed"))?
 }
 
 /// The output of a step that sends this, and waits.
@@ -46,6 +66,8 @@ fn server_socket(lab: &Lab, port: u16) -> Result<UdpSocket> {
     in_server(lab, move || {
         let socket = UdpSocket::bind(("0.0.0.0", port))?;
         socket.set_broadcast(true)?;
+        // The namespace has no default route, and a broadcast needs one or a link.
+        setsockopt(&socket, sockopt::BindToDevice, &"s0".into())?;
         socket.set_read_timeout(Some(Duration::from_millis(700)))?;
         Ok(socket)
     })
@@ -75,6 +97,12 @@ fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
         changed[at] = byte;
         changed
     };
+    let wanting = |kind: u8| {
+        let mut changed = message(mac, id, kind);
+        let end = changed.iter().rposition(|byte| *byte == 255).unwrap_or_default();
+        changed.splice(end..end + 7, [50, 4, 10, 5, 0, 99, 255]);
+        changed
+    };
     let broadcast = json!("broadcast");
     let unicast = |address: &str| json!({"unicast": address});
     let cases: Vec<(Vec<u8>, Value)> = vec![
@@ -85,6 +113,10 @@ fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
         (with(24, 10), broadcast.clone()),
         (message(mac, b"\0c2/net/eth0", 1), broadcast.clone()),
         (message(mac, id, 2), broadcast.clone()),
+        (wanting(1), broadcast.clone()),
+        (wanting(3), broadcast.clone()),
+        (wanting(4), broadcast.clone()),
+        (message(mac, id, 8), broadcast.clone()),
         (vec![0; 20_000], broadcast.clone()),
         (own.clone(), unicast("127.0.0.1")),
         (own.clone(), unicast("224.0.0.1")),
@@ -94,7 +126,9 @@ fn a_client_sends_its_own_messages_and_nothing_else() -> Result<()> {
     let cases: Vec<(&[u8], Value)> = cases.iter().map(|(payload, to)| (payload.as_slice(), to.clone())).collect();
     let asked = ask_aside(&lab, Ask::Acquire(attachment("c1", &sends(&cases))));
     let mut got = vec![0; 70_000];
+    server.set_read_timeout(Some(Duration::from_secs(8)))?;
     let (length, from) = server.recv_from(&mut got).with_context(|| lab.log("service"))?;
+    server.set_read_timeout(Some(Duration::from_millis(700)))?;
     ensure!(got[..length] == own && from.port() == 68, "{length} bytes from {from}");
     ensure!(server.recv_from(&mut got).is_err(), "nothing else arrives");
     ensure!(lab.ask(&Ask::Release(attachment("c1", &json!({}))))? == Answer::Done);
@@ -131,8 +165,6 @@ fn a_client_that_fails_harms_no_other_lease() -> Result<()> {
     let lab = Lab::with_client(&["c1", "c2", "c3", "c4", "c5"], scripted_bin()?)?;
     lab.serve("")?;
     let lease = json!({"addresses": [{"address": "10.5.0.7/24"}], "seconds": 600, "t1": 300, "t2": 500});
-    let bound =
-        json!({"script": {"state": {}, "wake_ms": 300_000, "outcome": {"bound": {"lease": lease, "probe": false}}}});
     let scripts = [
         ("c1", json!("trap"), "trapped"),
         ("c2", json!("loop"), "ran past its deadline"),
@@ -143,13 +175,32 @@ fn a_client_that_fails_harms_no_other_lease() -> Result<()> {
     for (container, script, words) in scripts {
         asked.push((ask_aside(&lab, Ask::Acquire(attachment(container, &json!({"script": script})))), words));
     }
-    let c5 = attachment("c5", &bound);
-    ensure!(matches!(lab.ask(&Ask::Acquire(c5.clone()))?, Answer::Lease(_)));
+    let c5 = attachment("c5", &binds(&lease));
+    ensure!(matches!(ask_with_offer(&lab, &c5, [10, 5, 0, 7])?, Answer::Lease(_)));
     for (answer, words) in asked {
         refused(&answer.join().map_err(|_| anyhow::anyhow!("the thread failed"))??, words)?;
     }
     ensure!(matches!(lab.ask(&Ask::Check(c5))?, Answer::Lease(_)));
     ensure!(lab.leases()?.len() == 1);
+    Ok(())
+}
+
+/// A client has no lease of an address that no server has offered: it could have another's declined, or given back.
+#[test]
+fn a_lease_that_no_server_has_offered_is_none() -> Result<()> {
+    let lab = Lab::with_client(&["c1"], scripted_bin()?)?;
+    lab.serve("")?;
+    for probe in [true, false] {
+        let lease = json!({"addresses": [{"address": "10.5.0.7/24"}], "seconds": 600, "t1": 300, "t2": 500});
+        let output = json!({"state": {"is": "bound"}, "outcome": {"bound": {"lease": lease, "probe": probe}}});
+        let at_once = attachment("c1", &json!({"script": output}));
+        refused(&lab.ask(&Ask::Acquire(at_once))?, "a lease of 10.5.0.7, which no server has offered")?;
+        let later = attachment("c1", &json!({"script": {"packet": output}}));
+        refused(&ask_with_offer(&lab, &later, [10, 5, 0, 8])?, "a lease of 10.5.0.7, which no server has offered")?;
+        ensure!(lab.leases()?.is_empty());
+        ensure!(matches!(ask_with_offer(&lab, &later, [10, 5, 0, 7])?, Answer::Lease(_)));
+        ensure!(lab.ask(&Ask::Release(later))? == Answer::Done);
+    }
     Ok(())
 }
 
@@ -218,7 +269,7 @@ fn a_stranger_on_the_link_keeps_no_client_from_its_lease() -> Result<()> {
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let flood = {
         let stop = std::sync::Arc::clone(&stop);
-        std::thread::spawn(move || {
+        std::thread::spawn(move || -> Result<u32> {
             let mut offer = message(mac, b"", 2);
             offer[0] = 2;
             for number in 0u32..10_000 {
@@ -228,19 +279,25 @@ fn a_stranger_on_the_link_keeps_no_client_from_its_lease() -> Result<()> {
                     frame[at] = frame[at].wrapping_add(1 + (number / 300) as u8);
                 }
                 frame.truncate(if number % 7 == 0 { 40 + number as usize % 260 } else { 300 });
-                let _ = socket.send_to(&frame, "255.255.255.255:68");
+                // A full queue is what a flood meets.
+                match socket.send_to(&frame, "255.255.255.255:68") {
+                    Err(error) if error.raw_os_error() != Some(105) => return Err(error.into()),
+                    _ => {}
+                }
                 if stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    break;
+                    return Ok(number);
                 }
                 std::thread::sleep(Duration::from_micros(300));
             }
+            Ok(10_000)
         })
     };
     let c1 = attachment("c1", &json!({}));
     let lease = lab.acquire(&c1);
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    let _ = flood.join();
-    let lease = lease?;
+    let sent = flood.join().map_err(|_| anyhow::anyhow!("the thread failed"))??;
+    let lease = lease.with_context(|| format!("{sent} frames"))?;
+    ensure!(sent > 0, "nothing was sent");
     ensure!(lab.ask(&Ask::Check(c1))? == Answer::Lease(lease));
     Ok(())
 }

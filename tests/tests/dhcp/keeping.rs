@@ -1,5 +1,6 @@
 //! What becomes of leases with time.
 
+use crate::attacks::{ask_with_offer, binds};
 use crate::lab::{Lab, address, attachment, refused, scripted_bin, wait};
 use anyhow::{Context, Result, ensure};
 use postern_dhcp_channel::{Answer, Ask, Lease, Standing};
@@ -90,19 +91,22 @@ fn a_lease_that_is_taken_back_sets_the_link_down() -> Result<()> {
 fn endless_leases_of_containers_that_are_gone_do_not_pile_up() -> Result<()> {
     let lab = Lab::with_client(&["c1", "c2", "c3", "c4"], scripted_bin()?)?;
     lab.serve("")?;
-    let endless = |container: &str, address: &str| {
+    let acquire = |container: &str, last: u8| -> Result<()> {
+        let address = format!("10.5.0.{last}/24");
         let lease = json!({"addresses": [{"address": address}], "seconds": u32::MAX, "t1": u32::MAX, "t2": u32::MAX});
-        attachment(container, &json!({"script": {"state": {}, "outcome": {"bound": {"lease": lease, "probe": false}}}}))
+        let answer = ask_with_offer(&lab, &attachment(container, &binds(&lease)), [10, 5, 0, last])?;
+        ensure!(matches!(answer, Answer::Lease(_)), "{answer:?}");
+        Ok(())
     };
     let files = || lab.node.sh("ls /var/lib/postern/dhcp | wc -l").map(|text| text.trim().to_owned());
-    for (container, address) in [("c1", "10.5.0.7/24"), ("c2", "10.5.0.8/24"), ("c3", "10.5.0.9/24")] {
-        lab.acquire(&endless(container, address))?;
+    for (container, last) in [("c1", 7), ("c2", 8), ("c3", 9)] {
+        acquire(container, last)?;
     }
     lab.node.remove_container("c1")?;
     // The link alone is gone, and the container lives.
     lab.node.sh_in("c2", "ip link delete eth0")?;
     ensure!(files()? == "3", "nothing wakes an idle service");
-    lab.acquire(&endless("c4", "10.5.0.10/24"))?;
+    acquire("c4", 10)?;
     ensure!(files()? == "2", "{}", files()?);
     lab.node.remove_container("c3")?;
     let left = lab.leases()?;

@@ -1,8 +1,9 @@
 //! A client of the DHCP service that says what the network's configuration tells it to (`script`), whatever a client
-//! should say.
+//! should say. With `packet` in it, that is said at the first packet: its state is
+//! another one than `{}`.
 
-use postern_dhcp::Input;
-use serde_json::Value;
+use postern_dhcp::{Event, Input};
+use serde_json::{Value, json};
 use std::io::Read;
 use std::process::ExitCode;
 
@@ -22,7 +23,14 @@ fn main() -> ExitCode {
             println!("{}", found.is_ok());
         }
         Some(Value::String(word)) => println!("{word}"),
-        Some(output) => println!("{output}"),
+        Some(script) => {
+            let state = input.state.map_or_else(|| json!({}), |state| state.0);
+            match (script.get("packet"), &input.event) {
+                (None, _) => println!("{script}"),
+                (Some(output), Event::Packet { .. }) if output.get("state") != Some(&state) => println!("{output}"),
+                (Some(_), _) => println!("{}", json!({"state": state, "wake_ms": 60_000})),
+            }
+        }
         None => return ExitCode::FAILURE,
     }
     ExitCode::SUCCESS
