@@ -16,12 +16,14 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The system calls that a plain process needs to report its result.
-const CALLS: [libc::c_long; 20] = [
+/// The system calls that a plain process needs to report its result, with glibc and with musl.
+const CALLS: [libc::c_long; 22] = [
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_close,
+    libc::SYS_open,
     libc::SYS_openat,
+    libc::SYS_fcntl,
     libc::SYS_statx,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
