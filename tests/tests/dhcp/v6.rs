@@ -221,6 +221,28 @@ fn a_container_that_comes_back_after_a_reboot_has_its_address() -> Result<()> {
     Ok(())
 }
 
+/// A container that is gone: its lease goes at the next look, and nobody holds its namespace. The one of the other family
+/// of an attachment goes too.
+#[test]
+fn leases_of_a_container_that_is_gone_end() -> Result<()> {
+    let lab = Lab::new(&["c1", "c2"])?;
+    lab.ipv6()?;
+    lab.kea6("2001:db8:5::50-2001:db8:5::59", 6)?;
+    lab.kea("10.5.0.50-10.5.0.59", 6)?;
+    lab.serve("")?;
+    lab.acquire(&six("c1"))?;
+    lab.acquire(&with("c2", &Family::ALL))?;
+    let files = || Ok(lab.node.sh("ls /var/lib/postern/dhcp")?.lines().count());
+    ensure!(files()? == 3);
+    for container in ["c1", "c2"] {
+        lab.node.remove_container(container)?;
+    }
+    // The files alone are looked at: a question would be a look of its own.
+    wait(seconds(10), || files().map(|count| count == 0)).with_context(|| lab.log("service"))?;
+    ensure!(lab.leases()?.is_empty());
+    Ok(())
+}
+
 #[test]
 fn a_link_without_ipv6_is_told_so() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
