@@ -65,7 +65,7 @@ pub enum Error {
 }
 
 /// Compiles a component, if a sandbox of this version can load and run it. Takes seconds for each megabyte. For an
-/// untrusted component call it through [`crate::aside`].
+/// untrusted component call it through [`crate::compile_process`].
 ///
 /// # Errors
 /// See [`Error`].
