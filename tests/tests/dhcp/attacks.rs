@@ -34,8 +34,9 @@ pub fn binds(lease: &Value) -> Value {
 pub fn ask_with_offer(lab: &Lab, attachment: &Attachment, offered: [u8; 4]) -> Result<Answer> {
     let server = server_socket(lab, 0)?;
     let mut offer = message(lab.mac(&attachment.container_id)?, b"", 2);
-    offer[0] = 2;
-    offer[16..20].copy_from_slice(&offered);
+    // A reply (`op`), with the address in `yiaddr`.
+    offer.iter_mut().take(1).for_each(|op| *op = 2);
+    offer.iter_mut().skip(16).zip(offered).for_each(|(to, from)| *to = from);
     let asked = ask_aside(lab, Ask::Acquire(attachment.clone()));
     while !asked.is_finished() {
         server.send_to(&offer, "255.255.255.255:68")?;
