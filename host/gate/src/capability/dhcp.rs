@@ -74,7 +74,12 @@ fn acquire(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     }
     // The answer may take as long as the run: what was done so far is written down before.
     gate.session.audit.flush();
-    let lease = checked(lease_of(gate.session.ask_dhcp(&socket, Ask::Acquire)?)?, &wanted)?;
+    let given = lease_of(gate.session.ask_dhcp(&socket, Ask::Acquire)?)?;
+    let mtu = given.mtu;
+    let lease = checked(given, &wanted)?;
+    if let Some(words) = mtu_left_out(mtu, &lease) {
+        crate::say!("postern: {words}");
+    }
     for grant in &lease.addresses {
         if !gate.front.granted().allows_dhcp_address(&grant.address) {
             let message = format!("the DHCP server offers {}, and policy does not have it", grant.address);
@@ -258,6 +263,14 @@ fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
     })
 }
 
+/// Says that the MTU of a server is not used.
+fn mtu_left_out(given: Option<u32>, lease: &DhcpLease) -> Option<String> {
+    let mtu = given.filter(|_| lease.mtu.is_none())?;
+    let has_ipv6 = lease.addresses.iter().any(|grant| grant.address.addr().is_ipv6());
+    let (least, family) = if has_ipv6 { (LEAST_MTU_V6, "IPv6") } else { (LEAST_MTU, "IPv4") };
+    Some(format!("the DHCP server names an MTU of {mtu}, and {family} needs {least} to 65535: the link keeps its own"))
+}
+
 /// Returns the reason why no container can have an address from a server.
 fn not_a_containers(net: &IpNet) -> Option<&'static str> {
     let address = net.addr();
@@ -386,6 +399,14 @@ mod tests {
         }
         let of_mtu = |mtu| checked(Lease { mtu: Some(mtu), ..dual.clone() }, &[Ipv4, Ipv6]).unwrap().mtu;
         assert_eq!((of_mtu(1279), of_mtu(1280)), (None, Some(1280)));
+        let said = |lease: Lease, families: &[Family], mtu| {
+            mtu_left_out(mtu, &checked(Lease { mtu, ..lease }, families).unwrap()).unwrap_or_default()
+        };
+        let both = said(dual.clone(), &[Ipv4, Ipv6], Some(1279));
+        assert!(both.contains("an MTU of 1279, and IPv6 needs 1280"), "{both}");
+        let four = said(lease("10.0.0.2/24", None), &[Ipv4], Some(67));
+        assert!(four.contains("an MTU of 67, and IPv4 needs 68"), "{four}");
+        assert_eq!(said(dual.clone(), &[Ipv4, Ipv6], Some(1280)) + &said(dual.clone(), &[Ipv4, Ipv6], None), "");
     }
 
     #[test]
