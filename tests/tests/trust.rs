@@ -182,6 +182,26 @@ fn a_policy_can_pin_the_component() -> Result<()> {
     refused(&mut watched, 999, &text)
 }
 
+/// The manifest has the policy as `postern add` read it. A run takes that for exactly the text that it was made from.
+#[test]
+fn a_policy_that_was_changed_after_installation_is_followed() -> Result<()> {
+    let mut watched = installed("sed -i '1i versions = [\"0.4.0\"]' ptp.toml")?;
+    refused(&mut watched, 1, "0.4.0")?;
+    change(&mut watched, "sed -i 1d ptp.toml")?;
+    add_and_delete(&watched)
+}
+
+#[test]
+fn a_manifest_with_a_policy_of_its_own_is_found() -> Result<()> {
+    let watched = installed("jq '.policy.tables.versions = [\"0.4.0\"]' ptp.json > /mnt/new; cat /mnt/new > ptp.json")?;
+    let doctor = watched.node.command(format!("{COPY}/postern")).arg("doctor").output()?;
+    let said = String::from_utf8(doctor.stdout)?;
+    let said: Vec<&str> = said.split_whitespace().collect();
+    let text = "it has other tables than the policy that it was made from";
+    ensure!(said.join(" ").contains(text) && doctor.status.code() != Some(0), "{said:?}");
+    Ok(())
+}
+
 /// Directories that another user has prepared before the first run of the host executable.
 const PREPARED: [(&str, &str); 10] = [
     ("mkdir -m 777 /run/postern", "/run/postern can be written by others…(mode 777)…`chmod go-w /run/postern`"),

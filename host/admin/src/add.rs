@@ -10,7 +10,7 @@ use crate::versions::{self, Answer};
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{self, Manifest, WasiExtent};
 use postern_gate::{PROGRAM, places, policies};
-use postern_policy::Policy;
+use postern_policy::{Form, Policy};
 use postern_sandbox::{engine, needs_all_of_wasi};
 use std::path::{Path, PathBuf};
 
@@ -139,6 +139,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         wasi,
         imports,
         versions,
+        policy: Form::of(&text),
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // If the catalog can't be replaced at one instant, the code goes last. Until then a new plugin isn't run, and the

@@ -125,7 +125,7 @@ pub fn supported(policy: &Policy, named: Option<&[String]>) -> Option<Vec<String
     if named.is_none() && policy.versions().is_none() {
         return None;
     }
-    rehearsal::supported(policy, named).ok().map(|versions| texts(&versions))
+    rehearsal::supported(policy.versions(), named).ok().map(|versions| texts(&versions))
 }
 
 #[cfg(test)]

@@ -230,7 +230,7 @@ pub fn admit(
         // the component does not support, its record removes.
         Verb::Del if Version::parse(&version).is_some() => Version::ALL.to_vec(),
         Verb::Del => own_versions(named),
-        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => supported(&ready.policy, named)?,
+        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => supported(ready.policy.versions(), named)?,
     };
     let version = check_version(verb, &version, &spoken)?;
     let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());

@@ -13,6 +13,7 @@ use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
 use crate::program;
 use nix::sys::stat::fstat;
+use postern_policy::Form;
 use postern_state::{Dir, OpenMode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -93,6 +94,11 @@ impl Unverified {
     /// This process may open no more files.
     pub fn code(&self) -> Result<OwnedFd, PluginError> {
         self.file.try_clone().map(Into::into).map_err(|e| self.unreadable(e))
+    }
+
+    /// Takes the form of the policy that the manifest has.
+    pub fn take_policy(&mut self) -> Option<Form> {
+        self.manifest.policy.take()
     }
 
     /// The program that its process becomes, if its component imports more of WASI than this one has.

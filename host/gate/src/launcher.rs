@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// The most times that a catalog may be replaced while a plugin is being started.
 const REPLACED: u32 = 20;
 
+/// The versions of CNI that a file names. `None` means all.
+type Named = Option<Vec<String>>;
+
 /// Finds plugins and starts them. One for each run.
 pub struct Launcher {
     catalog: Result<PathBuf, PlaceError>,
@@ -109,15 +112,18 @@ impl Launcher {
         policies::load(self.catalog.as_ref().map_err(Clone::clone)?, plugin)
     }
 
-    /// Reads the policy of a plugin, and the versions of CNI that its component named. No guest is run.
+    /// Reads the versions of CNI in the policy of a plugin, and those that its component named. No guest is run.
     ///
     /// # Errors
     /// As [`Launcher::policy`]; and there is no manifest, or it makes no sense.
-    pub fn versions(&self, plugin: &str) -> Result<(Policy, Option<Vec<String>>), PluginError> {
+    pub fn versions(&self, plugin: &str) -> Result<(Named, Named), PluginError> {
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
         of_one_catalog(catalog, || {
-            let policy = policies::load(catalog, plugin)?;
-            Ok((policy, Manifest::read(catalog, plugin)?.versions))
+            // A missing policy is the first thing to tell.
+            let mut manifest = Manifest::read(catalog, plugin);
+            let form = manifest.as_mut().ok().and_then(|manifest| manifest.policy.take());
+            let policy = policies::versions_with(form, catalog, plugin)?;
+            Ok((policy, manifest?.versions))
         })
     }
 
@@ -204,16 +210,17 @@ impl Launcher {
     }
 
     fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, PluginError> {
-        let code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
+        let mut code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
+        let form = code.take_policy();
         let start = || Sandbox::start(code.code()?, self.engine.main, code.program()?);
         if self.saves_sandboxes {
-            let policy = policies::load(catalog, plugin)?;
+            let policy = policies::load_with(form, catalog, plugin)?;
             let sandbox = if policy.collects_by_host() { None } else { Some(start()?) };
             return Ok(Started { code, policy, sandbox });
         }
         let sandbox = Some(start()?);
         // The policy is read while the new process maps its code.
-        let policy = policies::load(catalog, plugin)?;
+        let policy = policies::load_with(form, catalog, plugin)?;
         Ok(Started { code, policy, sandbox })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
+use postern_policy::Form;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 const LONGEST: u64 = 256 << 10;
 
 /// `<catalog>/<plugin>.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The plugin's name. A plugin that is installed under another name is not run.
     pub plugin: String,
@@ -32,6 +33,10 @@ pub struct Manifest {
     /// postern, and for a component that names none: then policy alone tells them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Vec<String>>,
+    /// The policy that the plugin was added with, as it was read. Left out by earlier versions of postern. A run takes it
+    /// only for a policy file with the same text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Form>,
     /// The version of postern that compiled it.
     pub postern: String,
 }

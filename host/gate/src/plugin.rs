@@ -105,7 +105,7 @@ fn run_once(
 /// Code 1, as by the plugin itself.
 fn spoken(request: &Request, ready: &Plugin, verb: Verb) -> Result<(), Error> {
     let named = ready.versions.as_deref();
-    let versions = if verb == Verb::Del { own_versions(named) } else { supported(&ready.policy, named)? };
+    let versions = if verb == Verb::Del { own_versions(named) } else { supported(ready.policy.versions(), named)? };
     check_version(verb, &config_version(&request.conf.raw)?, &versions).map(drop)
 }
 

@@ -3,24 +3,48 @@
 
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
-use postern_policy::{NODE_FILE, NodeSettings, OPERATOR_DIRECTORY, Policy, Text};
+use postern_policy::{Form, NODE_FILE, NodeSettings, OPERATOR_DIRECTORY, Policy, Text};
 use postern_state::{Dir, OpenMode};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Reads `<catalog>/<plugin>.toml` and, if there is one, the operator's file of the same name.
+/// Reads `<catalog>/<plugin>.toml` and, if there is one, the operator's file of the same name. `form` is what the
+/// plugin's manifest has of the first one.
 ///
 /// # Errors
 /// The policy is missing (a plugin without one is not run), not trusted, or can't be understood.
-pub fn load(catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
-    let path = catalog.join(format!("{plugin}.toml"));
-    let Some(open) = places::open_trusted(&path)? else {
-        return Err(PluginError::NoPolicy { plugin: plugin.to_owned(), file: path });
-    };
-    let shipped = read(&path, open)?;
+pub fn load_with(form: Option<Form>, catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
     // Errors of the shipped file are reported before the operator's file is read.
-    Policy::of_both(shipped, || Ok(operators(Path::new(OPERATOR_DIRECTORY), &format!("{plugin}.toml"))?))
+    Policy::of_both(shipped(catalog, plugin)?, form, || operators_of(plugin))
+}
+
+/// Reads the CNI versions of the same files, and no more of them than that takes.
+///
+/// # Errors
+/// As [`load_with`].
+pub fn versions_with(form: Option<Form>, catalog: &Path, plugin: &str) -> Result<Option<Vec<String>>, PluginError> {
+    Policy::versions_of_both(shipped(catalog, plugin)?, form, || operators_of(plugin))
+}
+
+fn shipped(catalog: &Path, plugin: &str) -> Result<Text, PluginError> {
+    let path = catalog.join(format!("{plugin}.toml"));
+    match places::open_trusted(&path)? {
+        Some(open) => Ok(read(&path, open)?),
+        None => Err(PluginError::NoPolicy { plugin: plugin.to_owned(), file: path }),
+    }
+}
+
+fn operators_of(plugin: &str) -> Result<Option<Text>, PluginError> {
+    Ok(operators(Path::new(OPERATOR_DIRECTORY), &format!("{plugin}.toml"))?)
+}
+
+/// As [`load_with`], without a manifest.
+///
+/// # Errors
+/// As [`load_with`].
+pub fn load(catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
+    load_with(None, catalog, plugin)
 }
 
 /// Reads the operator's settings for the whole node: all are absent if there is no file.

@@ -77,7 +77,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     let refused = |error: &Error| refused(name, &env, b"", started, error);
     let versions = |launcher: &Launcher| {
         let (policy, named) = launcher.versions(name).map_err(obstacle)?;
-        supported(&policy, named.as_deref())
+        supported(policy.as_deref(), named.as_deref())
     };
     if env.command.is_empty() {
         let about = about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?);
@@ -322,9 +322,9 @@ pub(crate) fn del_without_plugin(
 ///
 /// # Errors
 /// Code 999: the policy names an unknown version.
-pub fn supported(policy: &Policy, named: Option<&[String]>) -> Result<Vec<Version>, Error> {
+pub fn supported(policy: Option<&[String]>, named: Option<&[String]>) -> Result<Vec<Version>, Error> {
     let own = own_versions(named);
-    let Some(versions) = policy.versions() else { return Ok(own) };
+    let Some(versions) = policy else { return Ok(own) };
     let parsed = versions.iter().map(|text| {
         Version::parse(text).ok_or_else(|| Error::internal(format!("policy: \"{text}\" is no version of CNI")))
     });

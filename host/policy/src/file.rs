@@ -72,9 +72,17 @@ impl File {
     /// # Errors
     /// The fault, its table and key, and the possible values.
     pub fn parse(text: &str, from: Origin) -> Result<Self, FileError> {
-        let table: Table = toml::from_str(text).map_err(|e| FileError::Toml(e.to_string().trim_end().to_owned()))?;
+        let tables = toml::from_str(text).map_err(|e| FileError::Toml(e.to_string().trim_end().to_owned()))?;
+        Self::of(tables, from)
+    }
+
+    /// As [`File::parse`], of a text that was read.
+    ///
+    /// # Errors
+    /// As [`File::parse`].
+    pub fn of(tables: Table, from: Origin) -> Result<Self, FileError> {
         let mut file = Self::default();
-        for (key, value) in table {
+        for (key, value) in tables {
             match key.as_str() {
                 "digest" => file.digest = Some(digest(&string("digest", &value)?)?),
                 "versions" => file.versions = Some(versions(&value)?),
@@ -168,7 +176,8 @@ fn collector(text: &str) -> Result<Collector, FileError> {
     }
 }
 
-fn versions(value: &Value) -> Result<Vec<String>, FileError> {
+/// Returns the versions of CNI that a policy names.
+pub(crate) fn versions(value: &Value) -> Result<Vec<String>, FileError> {
     let versions = strings("versions", value)?;
     if versions.is_empty() {
         return Err(FileError::NoVersions);

@@ -42,6 +42,7 @@ extern crate alloc;
 pub mod capability;
 mod error;
 mod file;
+mod form;
 mod grammar;
 mod granted;
 mod limits;
@@ -55,6 +56,7 @@ mod template;
 mod view;
 
 pub use error::{Ambiguous, FileError, LimitError, ValueError};
+pub use form::Form;
 pub use granted::{Granted, limit_hint};
 pub use limits::Limits;
 pub use node::{NODE_FILE, NodeSettings};
@@ -110,19 +112,48 @@ pub struct Policy {
 
 impl Policy {
     /// Combines the shipped file and the operator's file. The operator's file is requested only after the shipped one
-    /// is understood.
+    /// is understood. `form` spares the reading of the shipped text, if it is that text's.
     ///
     /// # Errors
     /// One of them can't be read or understood.
     pub fn of_both<E: From<PolicyError>>(
         shipped: Text,
+        form: Option<Form>,
         operator: impl FnOnce() -> Result<Option<Text>, E>,
     ) -> Result<Self, E> {
-        let mut policy = Self::of(parse(&shipped.path, &shipped.text, Origin::Shipped)?, shipped.path);
+        let file = match form.and_then(|form| form.tables_of(&shipped.text)) {
+            Some(tables) => File::of(tables, Origin::Shipped)
+                .map_err(|reason| PolicyError::File { path: shipped.path.clone(), reason })?,
+            None => parse(&shipped.path, &shipped.text, Origin::Shipped)?,
+        };
+        let mut policy = Self::of(file, shipped.path);
         if let Some(own) = operator()? {
             policy.replace_with(parse(&own.path, &own.text, Origin::Operator)?, own.path);
         }
         Ok(policy.without_withdrawn())
+    }
+
+    /// Returns the CNI versions of both files, as [`Policy::versions`] of the combined ones. VERSION needs nothing else. So
+    /// if there is no operator's file, and `form` is that of the shipped text, the rest is not read once more.
+    ///
+    /// # Errors
+    /// As [`Policy::of_both`].
+    pub fn versions_of_both<E: From<PolicyError>>(
+        shipped: Text,
+        form: Option<Form>,
+        operator: impl FnOnce() -> Result<Option<Text>, E>,
+    ) -> Result<Option<Vec<String>>, E> {
+        let whole = match form.filter(|form| form.is_of(&shipped.text)) {
+            None => Self::of_both(shipped, None, operator)?,
+            Some(form) => match operator()? {
+                None => {
+                    let named = form.value("versions").map(file::versions).transpose();
+                    return Ok(named.map_err(|reason| PolicyError::File { path: shipped.path, reason })?);
+                }
+                own => Self::of_both(shipped, Some(form), || Ok::<_, E>(own))?,
+            },
+        };
+        Ok(whole.versions().map(<[_]>::to_vec))
     }
 
     /// Reads one policy text without an operator's file. The plugin's name is taken from the file's name.
@@ -278,10 +309,29 @@ pub(crate) mod tests {
     }
 
     /// Returns the policy made of these two files.
+    #[test]
+    fn versions_alone_are_those_of_the_whole_policy() {
+        let text = |text: &str| Text { path: "/etc/postern/policy/bridge.toml".to_owned(), text: text.to_owned() };
+        let operators = ["", "versions = [\"1.1.0\"]", "withdraw = [\"masquerade\"]"];
+        for shipped in shipped().into_iter().chain(["versions = [\"0.4.0\", \"1.0.0\"]\ngc = \"host\"".to_owned()]) {
+            for form in [None, Form::of(&shipped), Form::of("versions = [\"0.1.0\"]")] {
+                for operator in [None].into_iter().chain(operators.map(Some)) {
+                    let own = || Ok::<_, PolicyError>(operator.map(text));
+                    let whole = Policy::of_both(text(&shipped), form.clone(), own).unwrap();
+                    let alone = Policy::versions_of_both(text(&shipped), form.clone(), own).unwrap();
+                    assert_eq!(alone.as_deref(), whole.versions(), "{shipped} {operator:?}");
+                }
+            }
+        }
+        let wrong = "versions = [\"9.9.9\"]";
+        assert!(Policy::versions_of_both(text(wrong), Form::of(wrong), || Ok::<_, PolicyError>(None)).is_err());
+        assert!(Policy::versions_of_both(text(wrong), None, || Ok::<_, PolicyError>(None)).is_err());
+    }
+
     fn both(shipped: &str, operator: &str) -> Policy {
         let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
         let shipped = text("/usr/lib/postern/postern.d/bridge.toml", shipped);
-        Policy::of_both(shipped, || Ok::<_, PolicyError>(Some(text("/etc/postern/policy/bridge.toml", operator))))
+        Policy::of_both(shipped, None, || Ok::<_, PolicyError>(Some(text("/etc/postern/policy/bridge.toml", operator))))
             .unwrap()
     }
 

@@ -49,6 +49,12 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
             };
             examination.found(severity, place.display(), reason.to_string(), why, again(catalog, plugin));
         }
+        let kept = Manifest::read(catalog, plugin).ok().and_then(|manifest| manifest.policy);
+        if kept.is_some_and(|policy| !policy.is_true()) {
+            let place = Manifest::path(catalog, plugin);
+            let what = "it has other tables than the policy that it was made from";
+            examination.found(Severity::Error, place.display(), what, "runs follow them", again(catalog, plugin));
+        }
     }
 }
 

@@ -118,7 +118,7 @@ fn examine_plugin(
 /// Compares the list's version with those of a plugin.
 fn examine_version(examination: &mut Examination, catalog: &Path, list: &List, request: &Value, plugin: &str) {
     let (Ok(policy), Ok(manifest)) = (policies::load(catalog, plugin), Manifest::read(catalog, plugin)) else { return };
-    let Ok(supported) = rehearsal::supported(&policy, manifest.versions.as_deref()) else { return };
+    let Ok(supported) = rehearsal::supported(policy.versions(), manifest.versions.as_deref()) else { return };
     let version = request.get("cniVersion").and_then(Value::as_str).filter(|text| !text.is_empty()).unwrap_or("0.1.0");
     if supported.iter().any(|one| one.as_str() == version) {
         return;

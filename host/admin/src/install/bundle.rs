@@ -75,6 +75,7 @@ impl Bundle {
             "its code is not the one that its manifest names"
         );
         ensure!(manifest.engine == engine::fingerprint(), "its code is for another engine, \"{}\"", manifest.engine);
+        ensure!(manifest.policy.is_none_or(|policy| policy.is_true()), "its manifest has tables that its policy lacks");
         let path = catalog.join(format!("{plugin}.toml"));
         let policy = Policy::parse(std::str::from_utf8(self.bytes(plugin, "toml"))?, &path.display().to_string())
             .map_err(anyhow::Error::msg)?;

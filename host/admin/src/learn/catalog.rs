@@ -120,6 +120,7 @@ impl CopiedFiles {
             wasi,
             imports,
             versions,
+            policy: None,
             postern: env!("CARGO_PKG_VERSION").to_owned(),
         };
         write(&code_path(&catalog, name), &cwasm)?;

@@ -175,7 +175,7 @@ impl Stage {
         let raw = read_conf(stdin, rehearsal::STDIN_LIMIT)?;
         let ready = self.take(plugin)?;
         *digest = Some(ready.digest.clone());
-        let spoken = rehearsal::supported(&ready.policy, ready.versions.as_deref())?;
+        let spoken = rehearsal::supported(ready.policy.versions(), ready.versions.as_deref())?;
         let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
         let request = rehearsal::request(plugin, env, verb, version, raw, stdin)?;
         let mut own = Vec::new();

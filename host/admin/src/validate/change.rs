@@ -111,7 +111,7 @@ fn policies(file: &Path, plugin: Option<&str>) -> Result<Vec<(String, Policy)>> 
             catalog.display()
         );
         let (shipped, own) = (text_of(&shipped, read(&shipped)?), text_of(&path, read(&path)?));
-        let policy = Policy::of_both(shipped, || Ok::<_, PolicyError>(Some(own)));
+        let policy = Policy::of_both(shipped, None, || Ok::<_, PolicyError>(Some(own)));
         policies.push((name, policy.map_err(|error| anyhow!("{error}"))?));
     }
     ensure!(!policies.is_empty(), "{} has no policy: a file of it is named PLUGIN.toml", file.display());

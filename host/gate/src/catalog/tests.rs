@@ -39,6 +39,7 @@ impl Place {
             imports: Vec::new(),
             wasi: WasiExtent::Small,
             versions: None,
+            policy: None,
             postern: "0".to_owned(),
         };
         for (path, bytes) in [

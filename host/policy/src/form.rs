@@ -1,0 +1,73 @@
+//! A policy text that was read before: by `postern add`, which keeps the outcome in the plugin's manifest. To read TOML
+//! takes a run longer than to decide by it.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+/// A text, and the tables in it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Form {
+    text: String,
+    tables: Table,
+}
+
+impl Form {
+    /// Reads a text. `None` if it is no TOML.
+    pub fn of(text: &str) -> Option<Self> {
+        Some(Self { text: text.to_owned(), tables: toml::from_str(text).ok()? })
+    }
+
+    /// True if the tables are those of the text: whoever wrote them has told the truth.
+    pub fn is_true(&self) -> bool {
+        Self::of(&self.text).is_some_and(|read| read.tables == self.tables)
+    }
+
+    /// Returns the tables, if this is the form of exactly this text. A file that was changed is never overshadowed.
+    pub(crate) fn tables_of(self, text: &str) -> Option<Table> {
+        self.is_of(text).then_some(self.tables)
+    }
+
+    /// True if this is the form of exactly this text.
+    pub(crate) fn is_of(&self, text: &str) -> bool {
+        self.text == text
+    }
+
+    /// Returns what the text says of one key.
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+        self.tables.get(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::shipped;
+
+    #[test]
+    fn a_form_of_another_text_is_not_taken() {
+        let form = Form::of("gc = \"host\"").unwrap();
+        assert!(form.is_true());
+        assert!(form.clone().tables_of("gc = \"guest\"").is_none());
+        assert!(form.clone().tables_of("gc = \"host\" ").is_none());
+        assert_eq!(form.tables_of("gc = \"host\""), toml::from_str("gc = \"host\"").ok());
+        assert!(Form::of("gc =").is_none());
+    }
+
+    #[test]
+    fn every_shipped_policy_is_the_same_after_it_was_kept() {
+        for text in shipped() {
+            let kept = serde_json::to_string(&Form::of(&text).unwrap()).unwrap();
+            let read: Form = serde_json::from_str(&kept).unwrap();
+            assert!(read.is_true());
+            assert_eq!(read.tables_of(&text), toml::from_str(&text).ok());
+        }
+    }
+
+    #[test]
+    fn a_form_that_lies_is_found_out() {
+        let form: Form = serde_json::from_str(r#"{"text": "gc = \"host\"", "tables": {"gc": "guest"}}"#).unwrap();
+        assert!(!form.is_true());
+    }
+}
