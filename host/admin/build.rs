@@ -1,4 +1,8 @@
-//! Passes the names of the shipped plugins, those in `guests/`, to `postern doctor`.
+//! Passes the names of the shipped plugins, those in `guests/`, to `postern doctor`. With POSTERN_COMPACT, as `make build`
+//! sets it, links the executable compactly. Tests of the same profile can't be linked so, because a panic unwinds there.
+
+#[path = "../link.rs"]
+mod link;
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +12,11 @@ fn main() -> std::io::Result<()> {
     let own = std::env::var_os("CARGO_MANIFEST_DIR").ok_or(std::io::ErrorKind::NotFound)?;
     let guests = Path::new(&own).join("../../guests");
     println!("cargo::rerun-if-changed={}", guests.display());
+    println!("cargo::rerun-if-changed=../link.rs");
+    println!("cargo::rerun-if-env-changed=POSTERN_COMPACT");
+    if std::env::var_os("POSTERN_COMPACT").is_some() {
+        link::compactly();
+    }
     let mut names = Vec::new();
     for entry in fs::read_dir(guests)? {
         let entry = entry?;
