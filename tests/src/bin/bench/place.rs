@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use postern_tests::copy_bin;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Both directories of plugins, and how their files are in memory.
 pub struct Place {
@@ -34,6 +35,8 @@ pub fn copy(native: &Path, ours: &Path, directory: &Path) -> Result<Place> {
     );
     ensure!(Command::new("sh").args(["-ec", &script]).status()?.success(), "the plugins can't be copied: {script}");
     [&to_native, &to_ours].into_iter().try_for_each(|directory| are_in_memory(directory))?;
+    // Ours reads and hashes code that has changed within two seconds, at each run.
+    std::thread::sleep(Duration::from_millis(2_500));
     let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(&directory).output()?;
     let kind = String::from_utf8_lossy(&kind.stdout).trim().to_owned();
     let state = format!("both sides copied afresh into one directory ({kind}), all pages in memory");
