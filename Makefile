@@ -43,7 +43,7 @@ build: setup
 	@echo "==> the plugins, as WASI components"
 	cargo build --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
 	@echo "==> postern-admin, with the compiler: what installs plugins"
-	POSTERN_COMPACT=1 cargo build --profile admin -p postern-admin
+	cargo build --profile admin -p postern-admin
 	@mkdir -p $(BIN) target/release
 	@for program in $(RUN)/release/postern $(HOST)/admin/postern-dhcpd $(HOST)/admin/postern-wasi $(HOST)/admin/postern-admin; do \
 		install -m 755 target/$$program $(BIN)/; \

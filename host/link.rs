@@ -4,28 +4,49 @@ use std::env::var;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Unwinding ends a panic in tests. In what is installed, a panic aborts, and nothing reads the tables for it: a sixth of
-/// an executable.
+/// Tests unwind at a panic. What is installed aborts, and these executables make no backtraces. So nothing reads the tables
+/// for unwinding: a sixth of an executable.
 const WITHOUT_TABLES: &str =
     "SECTIONS { /DISCARD/ : { *(.eh_frame) *(.gcc_except_table .gcc_except_table.*) } } INSERT AFTER .text;\n";
 
-/// Leaves out what an executable never reads, and packs the list of places that it relocates at its start.
-pub fn compactly() {
-    let Ok(out) = var("OUT_DIR") else { return };
-    let script = Path::new(&out).join("without-tables.lds");
-    if std::fs::write(&script, WITHOUT_TABLES).is_ok() {
-        with(&[format!("-T{}", script.display())]);
-    }
-    // glibc reads the packed list since 2.36. Where this executable can't be tried, it stays unpacked.
-    with(&["--pack-dyn-relocs=relr".to_owned()]);
+/// What shows that a linker knows some flags.
+#[derive(Clone, Copy, PartialEq)]
+enum Proof {
+    /// An empty program can be linked.
+    Linked,
+    /// And it can be started. The program of another architecture can't.
+    Started,
 }
 
-/// Links with these flags, if the linker knows them, and what it makes with them can start.
+/// Leaves out the tables for unwinding. `postern-admin` needs them: anyhow makes a backtrace of each error if
+/// RUST_BACKTRACE asks for it, and aborts without them.
+#[allow(dead_code, reason = "not every build script leaves them out")]
+pub fn without_tables() {
+    let Ok(out) = var("OUT_DIR") else { return };
+    let script = Path::new(&out).join("without-tables.lds");
+    if std::fs::write(&script, WITHOUT_TABLES).is_err() || !link(&[format!("-T{}", script.display())], Proof::Started) {
+        println!("cargo:warning=the executable keeps its tables for unwinding, and is a sixth larger");
+    }
+}
+
+/// Packs the list of places that an executable relocates at its start, which then takes a fraction of the pages. glibc
+/// reads a packed list since 2.36, and musl as Rust has it does. Elsewhere the list stays as it is.
+pub fn packed() {
+    let is_musl = var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl");
+    link(&["--pack-dyn-relocs=relr".to_owned()], if is_musl { Proof::Linked } else { Proof::Started });
+}
+
+/// Links with these flags, if the linker knows them.
+#[allow(dead_code, reason = "only the host executable has flags of its own")]
 pub fn with(flags: &[String]) -> bool {
+    link(flags, Proof::Linked)
+}
+
+fn link(flags: &[String], proof: Proof) -> bool {
     // The linker itself, or a compiler that calls it.
     for through in [&[][..], &["-Xlinker"]] {
         let flags: Vec<&str> = flags.iter().flat_map(|flag| through.iter().copied().chain([flag.as_str()])).collect();
-        if works_with(&flags) {
+        if works_with(&flags, proof) {
             flags.iter().for_each(|flag| println!("cargo:rustc-link-arg-bins={flag}"));
             return true;
         }
@@ -33,8 +54,7 @@ pub fn with(flags: &[String]) -> bool {
     false
 }
 
-/// True if an empty program can be linked with these flags, and started.
-fn works_with(flags: &[&str]) -> bool {
+fn works_with(flags: &[&str], proof: Proof) -> bool {
     let (Ok(rustc), Ok(target), Ok(out)) = (var("RUSTC"), var("TARGET"), var("OUT_DIR")) else { return false };
     let (source, empty) = (Path::new(&out).join("empty.rs"), Path::new(&out).join("empty"));
     if std::fs::write(&source, "fn main() {}").is_err() {
@@ -53,5 +73,5 @@ fn works_with(flags: &[&str]) -> bool {
     let succeeds = |command: &mut Command| {
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     };
-    succeeds(&mut command) && succeeds(&mut Command::new(empty))
+    succeeds(&mut command) && (proof == Proof::Linked || succeeds(&mut Command::new(empty)))
 }

@@ -1,5 +1,4 @@
-//! Passes the names of the shipped plugins, those in `guests/`, to `postern doctor`. With POSTERN_COMPACT, as `make build`
-//! sets it, links the executable compactly. Tests of the same profile can't be linked so, because a panic unwinds there.
+//! Passes the names of the shipped plugins, those in `guests/`, to `postern doctor`.
 
 #[path = "../link.rs"]
 mod link;
@@ -13,10 +12,7 @@ fn main() -> std::io::Result<()> {
     let guests = Path::new(&own).join("../../guests");
     println!("cargo::rerun-if-changed={}", guests.display());
     println!("cargo::rerun-if-changed=../link.rs");
-    println!("cargo::rerun-if-env-changed=POSTERN_COMPACT");
-    if std::env::var_os("POSTERN_COMPACT").is_some() {
-        link::compactly();
-    }
+    link::packed();
     let mut names = Vec::new();
     for entry in fs::read_dir(guests)? {
         let entry = entry?;

@@ -7,6 +7,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=../link.rs");
     if std::env::var("PROFILE").as_deref() == Ok("release") {
-        link::compactly();
+        link::without_tables();
+        link::packed();
     }
 }

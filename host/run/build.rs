@@ -26,5 +26,6 @@ fn main() {
             "cargo:warning=this linker can't place functions in the order of their use (LLD can): each run takes up to a tenth longer"
         );
     }
-    link::compactly();
+    link::without_tables();
+    link::packed();
 }

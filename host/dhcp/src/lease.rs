@@ -23,8 +23,9 @@ const SENDS: Budget = Budget::new(16, 1000);
 /// How many packets may be given to the client at once, and the milliseconds until one more.
 const PACKETS: Budget = Budget::new(64, 125);
 
-/// The offered addresses that are remembered: more than packets can wait for a step.
-const MOST_OFFERED: usize = 2 * WAITING;
+/// The offered addresses that are remembered while a lease is acquired. False offers can't push the true one out within 20
+/// seconds: a packet has four addresses at most, and there are 64 packets at once and 8 a second ([`PACKETS`]).
+const MOST_OFFERED: usize = 1024;
 
 /// What a lease waits for.
 #[derive(Debug)]

@@ -13,10 +13,14 @@ pub struct Form {
     tables: Table,
 }
 
+/// The longest text that is kept, in bytes: a manifest has a limit too. A longer one is read at each run.
+const LONGEST: usize = 32 << 10;
+
 impl Form {
-    /// Reads a text. `None` if it is no TOML.
+    /// Reads a text. `None` if it is no TOML, or too long to be kept.
     pub fn of(text: &str) -> Option<Self> {
-        Some(Self { text: text.to_owned(), tables: toml::from_str(text).ok()? })
+        let tables = toml::from_str(text).ok()?;
+        (text.len() <= LONGEST).then(|| Self { text: text.to_owned(), tables })
     }
 
     /// True if the tables are those of the text: whoever wrote them has told the truth.
@@ -53,6 +57,7 @@ mod tests {
         assert!(form.clone().tables_of("gc = \"host\" ").is_none());
         assert_eq!(form.tables_of("gc = \"host\""), toml::from_str("gc = \"host\"").ok());
         assert!(Form::of("gc =").is_none());
+        assert!(Form::of(&"#".repeat(LONGEST)).is_some() && Form::of(&"#".repeat(LONGEST + 1)).is_none());
     }
 
     #[test]

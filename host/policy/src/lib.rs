@@ -308,7 +308,6 @@ pub(crate) mod tests {
         plugins.filter(|path| path.is_file()).map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
 
-    /// Returns the policy made of these two files.
     #[test]
     fn versions_alone_are_those_of_the_whole_policy() {
         let text = |text: &str| Text { path: "/etc/postern/policy/bridge.toml".to_owned(), text: text.to_owned() };
@@ -328,6 +327,7 @@ pub(crate) mod tests {
         assert!(Policy::versions_of_both(text(wrong), None, || Ok::<_, PolicyError>(None)).is_err());
     }
 
+    /// Returns the policy made of these two files.
     fn both(shipped: &str, operator: &str) -> Policy {
         let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
         let shipped = text("/usr/lib/postern/postern.d/bridge.toml", shipped);

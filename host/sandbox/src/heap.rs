@@ -307,7 +307,13 @@ extern "C" fn release() {
 /// Holds the lock across each fork: a child must be able to allocate, although another thread allocates meanwhile.
 fn keep_after_fork() {
     // SAFETY: the functions can be called around any fork. The C library itself allocates elsewhere.
-    unsafe { libc::pthread_atfork(Some(acquire), Some(release), Some(release)) };
+    unsafe { libc::pthread_atfork(Some(acquire), Some(release), Some(release_in_child)) };
+}
+
+/// In a new process. Only the process that was started as a plugin answers a runtime: another one has no such output.
+extern "C" fn release_in_child() {
+    ANSWERS.store(false, Ordering::Relaxed);
+    release();
 }
 
 // SAFETY: dlmalloc returns blocks of that size and alignment which nothing else uses, or null.
