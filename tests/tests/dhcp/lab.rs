@@ -46,9 +46,11 @@ impl Lab {
     /// Adds a link to a container.
     pub fn link(&self, container: &str, name: &str) -> Result<()> {
         let end = format!("h{container}{name}");
+        // The link of an earlier container of this name goes some time after its namespace.
         self.node
             .sh(&format!(
-                "ip link add {name} netns {container} type veth peer name {end} && ip link set {end} master br0 up"
+                "while ip link show {end} >/dev/null 2>&1; do sleep 0.05; done
+                 ip link add {name} netns {container} type veth peer name {end} && ip link set {end} master br0 up"
             ))
             .map(drop)
     }
