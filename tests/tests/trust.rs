@@ -186,7 +186,7 @@ fn a_policy_can_pin_the_component() -> Result<()> {
 #[test]
 fn a_policy_that_was_changed_after_installation_is_followed() -> Result<()> {
     let mut watched = installed("sed -i '1i versions = [\"0.4.0\"]' ptp.toml")?;
-    refused(&mut watched, 1, "version")?;
+    Refusal::of(&call(&watched, "ADD")?)?.expect(1, "incompatible CNI versions")?;
     change(&mut watched, "sed -i 1d ptp.toml")?;
     add_and_delete(&watched)
 }
