@@ -29,6 +29,17 @@ pub fn without_tables() {
     }
 }
 
+/// All of it, for an executable that has no flags of its own. Tests of other profiles are linked as usual.
+#[allow(dead_code, reason = "the other build scripts have more to do")]
+pub fn installed() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=../link.rs");
+    if var("PROFILE").as_deref() == Ok("release") {
+        without_tables();
+        packed();
+    }
+}
+
 /// Packs the list of places that an executable relocates at its start, which then takes a fraction of the pages. glibc
 /// reads a packed list since 2.36, and musl as Rust has it does. Elsewhere the list stays as it is.
 pub fn packed() {

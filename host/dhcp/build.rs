@@ -4,10 +4,5 @@
 mod link;
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=../link.rs");
-    if std::env::var("PROFILE").as_deref() == Ok("release") {
-        link::without_tables();
-        link::packed();
-    }
+    link::installed();
 }
