@@ -1,12 +1,12 @@
 //! The floor of a run: only the work of an ADD or a DEL which nobody can do without, mostly netlink messages to the
-//! kernel. What a plugin takes beyond it, the plugin could do without.
+//! kernel. What a plugin takes beyond it, the plugin could do without. `tests/bench` links it as runs are linked.
 //!
 //! `postern-floor [--inside] add|del PARTS NETNS BRIDGE ADDRESS NAME`. PARTS is a list of words with `+` in between:
 //!
-//! * `none`: a process that ends at once. `lease`: the files of an address.
+//! * `none`: nothing but reading these words. `lease`: the files of an address.
 //! * `loopback`, `bridge`, `ptp`, `macvlan`: the link with its address. `BRIDGE` is the bridge, or the link below. `route`:
 //!   the default route.
-//! * `masquerade`, `guard`, `portmap-nftables`, `portmap`, `firewall`: rules in tables that are there.
+//! * `masquerade`, `masquerade-iptables`, `guard`, `portmap-nftables`, `portmap`, `firewall`: rules in tables that are there.
 //! * `bandwidth`, `tuning`: changes of a link that is there. `BRIDGE` is its end on the node.
 //!
 //! With `--inside` it prints the µs of wall and processor time and the page faults of the work alone, without its own
@@ -45,15 +45,29 @@ pub struct Task {
     pub name: String,
 }
 
+/// Returns the path of the floor: beside the running program, or `$POSTERN_FLOOR`.
+fn program() -> Result<PathBuf> {
+    match std::env::var_os("POSTERN_FLOOR") {
+        Some(path) => Ok(path.into()),
+        None => Ok(std::env::current_exe()?.with_file_name("postern-floor")),
+    }
+}
+
+/// Returns the command of a process that ends at once, `postern-nothing` beside the floor.
+///
+/// # Errors
+/// The running program has no path.
+pub fn nothing() -> Result<Command> {
+    Ok(Command::new(program()?.with_file_name("postern-nothing")))
+}
+
 impl Task {
-    /// Returns the command that does it: `postern-floor` beside the running program, or `$POSTERN_FLOOR`.
+    /// Returns the command that does it.
     ///
     /// # Errors
     /// The running program has no path.
     pub fn command(&self, verb: &str) -> Result<Command> {
-        let beside = || Ok::<_, anyhow::Error>(std::env::current_exe()?.with_file_name("postern-floor"));
-        let program = std::env::var_os("POSTERN_FLOOR").map_or_else(beside, |path| Ok(PathBuf::from(path)))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program()?);
         let address = self.address.to_string();
         command.args([verb, &self.parts, &self.netns, &self.bridge, &address, &self.name]);
         Ok(command)

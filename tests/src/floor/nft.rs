@@ -67,6 +67,7 @@ impl Behind {
         let (table, own, entries): (_, _, &[&str]) = match part {
             "portmap-nftables" => ("cni_hostport", None, &["hostports", "masquerading", "masquerading"]),
             "portmap" => ("nat", Some(("CNI-DN-floor", 3)), &["CNI-HOSTPORT-DNAT"]),
+            "masquerade-iptables" => ("nat", Some(("CNI-floor", 2)), &["POSTROUTING"]),
             "firewall" => ("filter", None, &["CNI-FORWARD", "CNI-FORWARD"]),
             _ => return None,
         };

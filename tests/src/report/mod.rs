@@ -18,6 +18,8 @@ pub const NATIVE: &str = "native";
 pub const OURS: &str = "ours";
 /// The program that does only what nobody can do without.
 pub const FLOOR: &str = "floor";
+/// The row of a process that ends at once. It has only the side of the floor.
+pub const EMPTY: &str = "an empty process";
 
 /// What is measured of a call: wall and processor time in µs, page faults, resident memory and size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -105,7 +107,7 @@ pub struct Line {
     pub name: String,
     /// What was measured.
     pub quantity: Quantity,
-    /// The number of calls of ours.
+    /// The number of calls of ours, or of the floor where it is alone.
     pub runs: usize,
     /// The figures by side.
     pub sides: BTreeMap<String, Figures>,
@@ -146,7 +148,7 @@ impl Summary {
             row.values.iter().map(|(quantity, sides)| Line {
                 name: row.name.clone(),
                 quantity: *quantity,
-                runs: sides.get(OURS).map_or(0, Vec::len),
+                runs: sides.get(OURS).or_else(|| sides.get(FLOOR)).map_or(0, Vec::len),
                 sides: sides.iter().map(|(side, values)| (side.clone(), Figures::of(values))).collect(),
                 failures: row.failures.clone(),
             })

@@ -1,6 +1,6 @@
 //! The tables of a summary, as text for a terminal and as Markdown for the pages.
 
-use super::{FLOOR, GOALS, Line, NATIVE, OURS, Quantity, Summary};
+use super::{EMPTY, FLOOR, GOALS, Line, NATIVE, OURS, Quantity, Summary};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 
@@ -42,6 +42,9 @@ pub fn goal_rows(summary: &Summary) -> String {
     let mut text =
         "| | unit | native | ours | floor | goal | reached | floor's part |\n|---|---|---:|---:|---:|---:|---:|---:|\n"
             .to_owned();
+    if let Some(line) = summary.line(EMPTY, Quantity::Wall) {
+        let _ = writeln!(text, "| {EMPTY} | {} | | | {} | | | |", line.quantity.unit().0, median(line, FLOOR));
+    }
     for goal in &GOALS {
         let Some(line) = goal.line(summary) else { continue };
         let reached = ratio(line, OURS);
@@ -72,6 +75,9 @@ pub fn goals_as_text(summary: &Summary) -> String {
         "{:<54}{:>6}{:>10}{:>10}{:>10}{:>7}{:>9}\n",
         "medians", "", "native", "ours", "floor", "goal", "reached"
     );
+    if let Some(line) = summary.line(EMPTY, Quantity::Wall) {
+        let _ = writeln!(text, "{EMPTY:<54}{:>6}{:>30}", line.quantity.unit().0, median(line, FLOOR));
+    }
     for goal in &GOALS {
         let Some(line) = goal.line(summary) else { continue };
         let mark = if goal.reached(summary).is_some_and(|ratio| ratio <= goal.goal) { "" } else { "  missed" };
@@ -162,6 +168,16 @@ mod tests {
         let rows = goal_rows(&summary());
         assert!(rows.contains("| VERSION | ms | 2.00 | 0.50 | 0.30 | 0.18 | 0.25 | 0.15 |"), "{rows}");
         assert!(goals_as_text(&summary()).contains("0.25  missed"));
+    }
+
+    #[test]
+    fn the_floor_of_everything_is_in_both_tables() {
+        let mut row = Row::new(EMPTY);
+        row.push(Quantity::Wall, FLOOR, 140.0);
+        let summary = Summary::of([].into(), &[row]);
+        assert!(goal_rows(&summary).contains("| an empty process | ms | | | 0.14 | | | |"));
+        assert!(goals_as_text(&summary).contains("0.14"));
+        assert!(all_rows(&summary).contains("| an empty process |  |  | 0.14 / 0.14 / 0.14 |"));
     }
 
     #[test]

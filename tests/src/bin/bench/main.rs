@@ -23,8 +23,8 @@ mod scenarios;
 
 use anyhow::{Context, Result, bail, ensure};
 use postern_tests::report::{
-    FLOOR, GOALS, NATIVE, OURS, Quantity, Row, Summary, all_rows, chart, first_page, goal_rows, goals_as_text,
-    replace_part,
+    EMPTY, FLOOR, GOALS, Goal, NATIVE, OURS, Quantity, Row, Summary, all_rows, chart, first_page, goal_rows,
+    goals_as_text, replace_part,
 };
 use postern_tests::{kernel, native_bin, plugin_bin};
 use rounds::SIDES;
@@ -62,8 +62,8 @@ struct Options {
 impl Options {
     /// True if rows whose names begin so are asked for.
     fn wants(&self, name: &str) -> bool {
-        let by_goal =
-            !self.goals || GOALS.iter().any(|goal| goal.row == name || goal.row.starts_with(&format!("{name}, ")));
+        let is_of = |goal: &Goal| goal.row == name || goal.row.starts_with(&format!("{name}, "));
+        let by_goal = !self.goals || name == EMPTY || GOALS.iter().any(is_of);
         by_goal && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| name.contains(pattern.as_str())))
     }
 }
@@ -122,6 +122,9 @@ fn main() -> Result<()> {
         "ratio"
     );
     let mut rows = Vec::new();
+    if options.wants(EMPTY) {
+        rows.push(rounds::empty(options.runs)?);
+    }
     let mut scenarios = scenarios();
     scenarios.retain(|scenario| options.wants(scenario.name));
     for kind in ["vlan", "ipvlan", "dummy", "vrf", "tap"] {
@@ -274,12 +277,14 @@ fn print(row: &Row) {
     let floor = figure(Quantity::Wall, FLOOR).map(|[_, median, _]| format!("{median:.2}")).unwrap_or_default();
     let [_, native, _] = figure(Quantity::Cpu, NATIVE).unwrap_or(none);
     let [_, ours, _] = figure(Quantity::Cpu, OURS).unwrap_or(none);
-    println!(
+    let text = format!(
         "{:<38}{a:>10.2}{b:>10.2}{c:>10.2}{d:>10.2}{e:>10.2}{f:>10.2}{floor:>10}{:>8.2}{native:>11.2}{ours:>11.2}{:>8.2}",
         row.name,
         e / b,
         ours / native
     );
+    // What a row does not have is left out.
+    println!("{}", text.replace("NaN", "   "));
 }
 
 /// Returns the beginning of a text, in one line.

@@ -31,6 +31,7 @@ pub fn floor(scenario: &str) -> Option<&'static str> {
         "host-local" => "lease",
         "bridge + host-local" => "lease+bridge+route",
         "bridge + masq nft" => "lease+bridge+route+masquerade",
+        "bridge + masq iptables" | "bridge + masq default" => "lease+bridge+route+masquerade-iptables",
         "ptp + host-local" => "lease+ptp+route",
         "ptp + masq nft" => "lease+ptp+route+masquerade",
         "macvlan L2" => "macvlan",
