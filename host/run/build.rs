@@ -1,8 +1,9 @@
 //! Gives the linker the order in which runs first use the functions of this executable (`order.txt`, which `tests/order`
 //! makes). Functions that are used together lie together then, and a run touches fewer pages.
 //!
-//! A name that the executable no longer has is ignored. A linker that knows no order builds a slower executable, and a
-//! warning says so.
+//! A name that the executable no longer has is ignored. So the linker also writes down where each function lies, into
+//! `postern.map` beside the executable, and `tests/order --check` fails if the order is lost. A linker that knows no
+//! order builds a slower executable, and a warning says so.
 
 #[path = "../link.rs"]
 mod link;
@@ -21,7 +22,12 @@ fn main() {
     let Ok(directory) = var("CARGO_MANIFEST_DIR") else { return };
     let order = Path::new(&directory).join("order.txt");
     let order = [format!("--symbol-ordering-file={}", order.display()), "--no-warn-symbol-ordering".to_owned()];
-    if !link::with(&order) {
+    if link::with(&order) {
+        // `OUT_DIR` is build/postern-…/out in the directory of the executable.
+        if let Some(place) = var("OUT_DIR").ok().and_then(|out| Some(Path::new(&out).ancestors().nth(3)?.to_owned())) {
+            link::with(&[format!("-Map={}", place.join("postern.map").display()), "--no-demangle".to_owned()]);
+        }
+    } else {
         println!(
             "cargo:warning=this linker can't place functions in the order of their use (LLD can): each run takes up to a tenth longer"
         );
