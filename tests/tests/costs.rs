@@ -4,6 +4,9 @@
 //! `POSTERN_WRITE_COSTS=1` writes that file anew. A change that costs more has to say so, by a new file. Links that this
 //! kernel lacks are counted in a virtual machine, against lines of their own: `tests/vm/kernel` names their plugins in
 //! `POSTERN_COSTS_OF`. There the lines are printed instead, because the machine keeps no file.
+//!
+//! Page faults depend on the build, and the file has those of the build that ships: the release profile of `Cargo.toml`.
+//! With another one, `POSTERN_COSTS_BUILD=other` leaves them out.
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -31,9 +34,10 @@ struct Cost {
 }
 
 /// How far a run may be beyond the file: by so many of a hundred, and so many more. Counts of the same run differ by up to
-/// nine system calls and twelve page faults. The percents are for another kernel.
+/// nine system calls and twelve page faults. The percents are for another kernel. Functions that lie in no order
+/// (`tests/order`) are beyond it: they cost 20 page faults with VERSION, and 30 to 60 with other verbs.
 const SYSTEM_CALLS: (u64, u64) = (2, 12);
-const PAGE_FAULTS: (u64, u64) = (10, 24);
+const PAGE_FAULTS: (u64, u64) = (5, 16);
 
 impl Cost {
     /// True if no figure is beyond the one that is expected.
@@ -77,7 +81,16 @@ fn expected() -> Result<Costs> {
     lines.map(|text| line(text).with_context(|| format!("{FILE}: {text}"))).collect()
 }
 
+/// True if the plugins are not those of the build that ships, so that nobody knows how many page faults they should have.
+fn is_other_build() -> bool {
+    std::env::var_os("POSTERN_COSTS_BUILD").is_some_and(|build| build == "other")
+}
+
+/// Returns the page faults of all processes so far that were waited for, or 0 where they are not compared.
 fn faults() -> Result<u64> {
+    if is_other_build() {
+        return Ok(0);
+    }
     Ok(u64::try_from(getrusage(UsageWho::RUSAGE_CHILDREN)?.minor_page_faults())?)
 }
 
@@ -134,7 +147,7 @@ fn head() -> String {
         "# What a run of each plugin and verb costs: system calls, page faults, calls from guest to gate. tests/tests/costs.rs\n\
          # compares runs with it. It fails beyond {} % and {} more system calls, beyond {} % and {} more page faults, or at one\n\
          # more call. POSTERN_WRITE_COSTS=1 writes it anew. Lines of the VM: POSTERN_WRITE_COSTS=1 tests/vm/kernel prints them.\n\
-         # Page faults depend on the build. These are of one that is optimised less (opt-level 1), and has the most.\n",
+         # Page faults depend on the build. These are of the one that ships: the release profile of Cargo.toml.\n",
         calls.0, calls.1, faults.0, faults.1
     )
 }
@@ -144,6 +157,14 @@ fn no_run_costs_more_than_it_did() -> Result<()> {
     let bin = plugin_bin()?;
     let of = |variable| std::env::var(variable).unwrap_or_default();
     let (is_writing, in_vm) = (!of("POSTERN_WRITE_COSTS").is_empty(), of("POSTERN_COSTS_OF"));
+    let is_other = is_other_build();
+    ensure!(
+        !is_writing || !is_other,
+        "{FILE} has the figures of the build that ships: POSTERN_COSTS_BUILD is in the way"
+    );
+    if is_other {
+        println!("SKIPPED: page faults: POSTERN_COSTS_BUILD says that this is not the build that ships");
+    }
     let place = if in_vm.is_empty() { "" } else { IN_VM };
     let expected = expected()?;
     let (mut written, mut beyond) = (Vec::new(), Vec::new());
@@ -175,9 +196,9 @@ fn no_run_costs_more_than_it_did() -> Result<()> {
         }
     }
     if is_writing {
-        let is_other =
+        let is_kept =
             |key: &(String, String)| key.0.ends_with(IN_VM) && !written.iter().any(|(counted, _)| counted == key);
-        let others: Vec<_> = expected.into_iter().filter(|(key, _)| is_other(key)).collect();
+        let others: Vec<_> = expected.into_iter().filter(|(key, _)| is_kept(key)).collect();
         let lines = |costs: &[((String, String), Cost)]| {
             costs.iter().map(|((name, verb), cost)| format!("{name}: {verb:<8}{cost}\n")).collect::<String>()
         };
@@ -208,9 +229,9 @@ fn a_costlier_run_is_beyond_its_bound() -> Result<()> {
     }
     let expected = Cost { system_calls: 500, page_faults: 400, calls: 9 };
     for (cost, is_within) in [
-        (Cost { system_calls: 522, page_faults: 464, ..expected }, true),
+        (Cost { system_calls: 522, page_faults: 436, ..expected }, true),
         (Cost { system_calls: 523, ..expected }, false),
-        (Cost { page_faults: 465, ..expected }, false),
+        (Cost { page_faults: 437, ..expected }, false),
         (Cost { calls: 10, ..expected }, false),
     ] {
         ensure!(cost.is_within(expected) == is_within, "{cost}");
