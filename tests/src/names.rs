@@ -47,8 +47,8 @@ impl Names {
                 result = result.replace(random.as_str(), symbol);
             }
         }
-        let result = scan(&result, 12, is_random_veth, |_| "veth(?)".to_owned());
-        scan(&result, 17, is_hardware, |address| {
+        let result = scan(&result, ('v', 0), 12, is_random_veth, |_| "veth(?)".to_owned());
+        scan(&result, (':', 2), 17, is_hardware, |address| {
             let known = self.literal.contains(&address.to_lowercase())
                 || address.chars().all(|digit| matches!(digit, '0' | 'f' | ':'));
             if known { address.to_owned() } else { "mac(?)".to_owned() }
@@ -65,28 +65,51 @@ fn is_hardware(text: &str) -> bool {
         && text.bytes().enumerate().all(|(at, byte)| if at % 3 == 2 { byte == b':' } else { byte.is_ascii_hexdigit() })
 }
 
-/// Replaces every part of `length` bytes for which `is` is true.
-fn scan(text: &str, length: usize, is: impl Fn(&str) -> bool, symbol: impl Fn(&str) -> String) -> String {
+/// Replaces every part of `length` bytes for which `is` is true. Each has the ASCII character `mark` after so many bytes.
+/// Only the surroundings of these are looked at: tests are built without optimisation, and snapshots are long.
+fn scan(
+    text: &str,
+    (mark, before): (char, usize),
+    length: usize,
+    is: impl Fn(&str) -> bool,
+    symbol: impl Fn(&str) -> String,
+) -> String {
     let mut result = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        match rest.get(..length) {
-            Some(stretch) if is(stretch) => {
-                result.push_str(&symbol(stretch));
-                rest = rest.get(length..).unwrap_or_default();
-            }
-            _ => {
-                result.push(first);
-                rest = rest.get(first.len_utf8()..).unwrap_or_default();
-            }
-        }
+    // What is before `done` is in the result. The next mark is looked for from `from`.
+    let (mut done, mut from) = (0, 0);
+    while let Some(found) = text.get(from..).and_then(|rest| rest.find(mark)) {
+        let at = from + found;
+        from = at + 1;
+        let Some(start) = at.checked_sub(before).filter(|start| *start >= done) else { continue };
+        let Some(stretch) = text.get(start..start + length).filter(|stretch| is(stretch)) else { continue };
+        result.push_str(text.get(done..start).unwrap_or_default());
+        result.push_str(&symbol(stretch));
+        done = start + length;
+        from = done;
     }
+    result.push_str(text.get(done..).unwrap_or_default());
     result
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_among_others_get_symbols() {
+        let names = Names::new("");
+        for (text, expected) in [
+            ("vveth01234567v", "vveth(?)v"),
+            ("veth0123456é veth01234567", "veth0123456é veth(?)"),
+            ("é52:54:00:11:22:33é", "émac(?)é"),
+            (":52:54:00:11:22:33:44", ":mac(?):44"),
+            ("52:54:00:11:22:3352:54:00:11:22:33", "mac(?)mac(?)"),
+            ("é::1 :", "é::1 :"),
+            ("", ""),
+        ] {
+            assert_eq!(names.apply(text), expected);
+        }
+    }
 
     #[test]
     fn random_texts_get_symbols() {
