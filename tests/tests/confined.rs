@@ -188,7 +188,7 @@ fn the_gate_keeps_what_its_grants_need() -> Result<()> {
     // The fourth removes the lease directories of this run, if they stay empty.
     let seen = look("hostile", &endless(&json!({})), 4)?;
     let [gate, sandboxes @ ..] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
-    ensure!(gate.threads.len() == 2, "the gate and its thread in the container's namespace: {gate:#?}");
+    ensure!(gate.threads.len() == 1, "no thread is in the container's namespace: {gate:#?}");
     // Policy grants leases: a data directory may belong to another user.
     confined(gate, NET_ADMIN | KILL | DAC_OVERRIDE | FOWNER)?;
     // Standard streams, sockets to the sandboxes and to the kernel, namespaces; the only file is the verified code.
@@ -363,11 +363,35 @@ fn only_a_device_gives_the_gate_a_question_to_bpf() -> Result<()> {
     for (plugin, config, given) in [("bridge", &bridge, 0), ("host-device", &device, 1)] {
         for verb in ["ADD", "DEL"] {
             let (filters, questions) = filters(plugin, verb, &node, config)?;
-            // The gate, its thread in the container's namespace, and a sandbox.
-            ensure!(filters.len() >= 3, "{plugin} {verb}: {filters:?}");
+            // The gate and a sandbox.
+            ensure!(filters.len() >= 2, "{plugin} {verb}: {filters:?}");
             ensure!(asks(&filters) == given, "{plugin} {verb}: {} of {filters:?}", asks(&filters));
             ensure!((questions > 0) == (given > 0), "{plugin} {verb}: {questions} questions");
         }
+    }
+    Ok(())
+}
+
+/// Settings of links are reached by directories that were opened in the container's namespace. Others take a thread there.
+#[test]
+fn only_settings_of_the_whole_namespace_take_a_thread() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh("mount -t tmpfs trace /mnt")?;
+    for (key, path, value, threads) in [
+        ("net.ipv4.conf.lo.arp_filter", "ipv4/conf/lo/arp_filter", "1", 0),
+        ("net.core.somaxconn", "core/somaxconn", "501", 1),
+    ] {
+        let read =
+            |place: &str| node.sh(&format!("{place} cat /proc/sys/net/{path}")).map(|text| text.trim().to_owned());
+        let before = read("")?;
+        let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "tuning", "sysctl": {key: value},
+            "prevResult": {"cniVersion": "1.1.0", "ips": []}});
+        let (filters, _) = filters("tuning", "ADD", &node, &config)?;
+        // The gate, a sandbox, and the thread.
+        ensure!(filters.len() == 2 + threads, "{key}: {filters:?}");
+        let inside = read(&format!("nsenter --net={}", node.netns("c1")))?;
+        ensure!(inside == value && read("")? == before && before != value, "{key}: {inside}, {before}");
     }
     Ok(())
 }

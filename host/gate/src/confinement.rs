@@ -133,7 +133,7 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
         // Only the thread that makes the tap has the requests for that.
         let inside = tap.unwrap_or_else(|| Arc::clone(&confinement));
         let confine = move || inside.apply().map_err(|error| error.to_string());
-        session.enter(namespace, needs.tap.clone(), confine).map_err(|error| failed(&error))?;
+        session.enter(namespace, needs.inside(), confine).map_err(|error| failed(&error))?;
     }
     if session.request.verb == Verb::Gc {
         // Devices of the node are moved back there.

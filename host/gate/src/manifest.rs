@@ -88,7 +88,9 @@ impl Manifest {
     pub(crate) fn read_from(directory: &TrustedDir, catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let path = Self::path(catalog, plugin);
         let file = directory.file(&format!("{plugin}.json"))?.ok_or_else(|| Self::absent(catalog, plugin))?;
-        let mut text = Vec::new();
+        // With room for all of it, the file is read by two calls.
+        let length = file.metadata().map_or(0, |meta| meta.len().min(LONGEST));
+        let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
         file.take(LONGEST).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(&path, e))?;
         serde_json::from_slice(&text).map_err(|e| PluginError::Garbled { manifest: path, reason: e.to_string() })
     }

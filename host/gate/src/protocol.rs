@@ -17,7 +17,7 @@ use crate::places::Places;
 use crate::plugin;
 use crate::plugin_file;
 use crate::process::{self, Engine};
-use crate::session::{Request, Session};
+use crate::session::{Inside, Request, Session};
 use crate::status;
 use crate::streams;
 use crate::unrecorded::{self, Part};
@@ -288,7 +288,7 @@ pub(crate) fn del_without_plugin(
     // For a chained plugin only its own section is removed: the attachment's other plugins are called after it.
     let section = (!session.owns_link).then(|| session.section());
     match namespace {
-        Ok(Some(namespace)) => match session.enter(namespace, None, || Ok(())) {
+        Ok(Some(namespace)) => match session.enter(namespace, Inside::Thread, || Ok(())) {
             // The record is enough if the kernel refuses a thread.
             Err(error) if session.record().is_some() => NoContainer::Hidden(internal(error)).accept(&mut session),
             entered => entered.map_err(internal)?,

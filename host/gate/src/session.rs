@@ -29,6 +29,7 @@ use postern_cni::{CniResult, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
 use postern_firewall::iptables::ProgramRunner;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
+use postern_kernel::sysctl::Setting;
 use postern_kernel::tcx::Sight;
 use postern_kernel::{Namespace, Netlink, Worker};
 use postern_policy::{Granted, NodeSettings, Policy, PolicyError};
@@ -182,6 +183,17 @@ pub enum Leftover {
     Attachment,
     /// The effects in these sections of this plugin.
     Sections(Vec<String>),
+}
+
+/// What the container's namespace is entered for.
+#[derive(Clone, Debug)]
+pub enum Inside {
+    /// Netlink, and the settings of links. These others are only looked at.
+    Opened(Vec<Setting>),
+    /// That, and other settings: they take a thread in there.
+    Thread,
+    /// That, and one tap, in this SELinux context if there is one.
+    Tap(Option<String>),
 }
 
 /// See the module.
@@ -409,27 +421,31 @@ impl Session {
         self.deadline = deadline;
     }
 
-    /// Starts the thread that lives in the container's namespace, confined by `confine`. With `tap` it can make one tap, in
-    /// that SELinux context if there is one.
+    /// Makes the way into the container's namespace, as it is needed. A thread that lives there is confined by `confine`.
     ///
     /// # Errors
-    /// The kernel refuses a thread.
+    /// The kernel refuses a thread, or the way back.
     pub fn enter(
         &mut self,
         namespace: Namespace,
-        tap: Option<Option<String>>,
+        needed: Inside,
         confine: impl FnOnce() -> Result<(), String> + Send + 'static,
     ) -> Result<(), OpError> {
-        let worker = match tap {
-            Some(context) => Worker::start_with_tap(&namespace, context, confine),
-            None => Worker::start(&namespace, confine),
+        let entered = match &needed {
+            Inside::Opened(looks) => Worker::enter(&namespace, self.home()?, looks).map_err(kernel_error)?,
+            Inside::Thread | Inside::Tap(_) => None,
+        };
+        let worker = match (entered, needed) {
+            (Some(worker), _) => Ok(worker),
+            (None, Inside::Tap(context)) => Worker::start_with_tap(&namespace, context, confine),
+            (None, Inside::Opened(_) | Inside::Thread) => Worker::start(&namespace, confine),
         };
         self.worker = Some(Rc::new(worker.map_err(kernel_error)?));
         self.namespace = Some(Rc::new(namespace));
         Ok(())
     }
 
-    /// Ends that thread, and with it the process that would have made a tap.
+    /// Gives that way up. A thread ends, and with it the process that would have made a tap.
     pub fn leave(&mut self) {
         self.worker = None;
     }

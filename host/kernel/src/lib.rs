@@ -5,10 +5,10 @@
 //! a dozen answers, one after the other; an executor would cost more than all of them.
 //!
 //! A netlink socket belongs to the namespace in which it was opened. The caller keeps one for its own namespace and
-//! gets another from a [`Worker`]: a thread that has entered the container's namespace. The calling thread never
-//! changes its namespace.
+//! gets another from a [`Worker`]: by a thread that has entered the container's namespace, or by going there and back.
 
 mod address;
+mod conf_directories;
 mod error;
 mod link;
 mod namespace;

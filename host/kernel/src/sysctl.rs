@@ -4,10 +4,13 @@
 use crate::error::{Result, Subject};
 use crate::link::is_link_name;
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstatat};
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
 
 /// A sysctl below `net/`, of the network namespace that the reading or writing thread is in.
 ///
@@ -47,14 +50,46 @@ impl fmt::Display for Sysctl {
 
 impl Sysctl {
     fn path(&self, operation: &'static str) -> Result<String> {
+        self.checked(operation)?;
+        Ok(format!("/proc/sys/{self}"))
+    }
+
+    /// Returns the part of its name below the `conf` directory of its protocol.
+    pub(crate) fn below_conf(&self, operation: &'static str) -> Result<String> {
+        self.checked(operation)?;
+        match self {
+            Self::Ipv4Conf { link, key } | Self::Ipv6Conf { link, key } => Ok(format!("{link}/{key}")),
+            Self::Ipv6Forwarding => Ok("all/forwarding".to_owned()),
+            Self::Ipv4Forward => Err(Subject { operation, object: self }.invalid("it is no setting of links")),
+        }
+    }
+
+    fn checked(&self, operation: &'static str) -> Result<()> {
         match self {
             Self::Ipv4Conf { link, .. } | Self::Ipv6Conf { link, .. }
                 if !is_link_name(link) || link == "all" || link == "default" =>
             {
                 Err(Subject { operation, object: self }.invalid("no link can have this name"))
             }
-            _ => Ok(format!("/proc/sys/{self}")),
+            _ => Ok(()),
         }
+    }
+}
+
+/// The file of a sysctl, by a directory and its name there.
+pub(crate) struct Place<'a> {
+    pub directory: BorrowedFd<'a>,
+    pub name: String,
+}
+
+impl Place<'_> {
+    /// The place of an absolute path.
+    fn of(path: String) -> Self {
+        Self { directory: AT_FDCWD, name: path }
+    }
+
+    fn open(&self, access: OFlag) -> nix::Result<File> {
+        openat(self.directory, self.name.as_str(), access | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
     }
 }
 
@@ -64,18 +99,24 @@ impl Sysctl {
 /// # Errors
 /// `EINVAL` for an invalid link name, otherwise those of `open(2)` and `read(2)`.
 pub fn get(key: &Sysctl) -> Result<Option<String>> {
-    let operation = "read sysctl";
-    let subject = Subject { operation, object: key };
-    let mut file = match File::open(key.path(operation)?) {
-        Ok(file) => file,
-        Err(error) if error.raw_os_error() == Some(Errno::ENOENT as i32) => return Ok(None),
-        Err(error) => return Err(subject.failed(&error)),
-    };
-    // The values are single numbers; one read gets all of it.
+    get_at(&Place::of(key.path("read sysctl")?), key)
+}
+
+/// As [`get`], at this place.
+pub(crate) fn get_at(place: &Place<'_>, key: &Sysctl) -> Result<Option<String>> {
+    let subject = Subject { operation: "read sysctl", object: key };
+    match place.open(OFlag::O_RDONLY) {
+        Ok(file) => value_of(&file).map(Some).map_err(|error| subject.failed(&error)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(subject.refused(errno as i32, None)),
+    }
+}
+
+/// The values are single numbers; one read gets all of it.
+fn value_of(mut file: &File) -> io::Result<String> {
     let mut value = [0; 128];
-    let length = file.read(&mut value).map_err(|error| subject.failed(&error))?;
-    let value = String::from_utf8_lossy(value.get(..length).unwrap_or_default());
-    Ok(Some(value.trim().to_owned()))
+    let length = file.read(&mut value)?;
+    Ok(String::from_utf8_lossy(value.get(..length).unwrap_or_default()).trim().to_owned())
 }
 
 /// Sets the value in the calling thread's namespace. Returns false if it was already set: then nothing is written, so a
@@ -85,15 +126,23 @@ pub fn get(key: &Sysctl) -> Result<Option<String>> {
 /// `EINVAL` for an invalid link name or a value that the key refuses, `ENOENT` if there is no such key, otherwise those
 /// of `open(2)` and `write(2)`.
 pub fn set(key: &Sysctl, value: &str) -> Result<bool> {
-    if get(key)?.as_deref() == Some(value) {
+    set_at(&Place::of(key.path("write sysctl")?), key, value)
+}
+
+/// As [`set`], at this place.
+pub(crate) fn set_at(place: &Place<'_>, key: &Sysctl, value: &str) -> Result<bool> {
+    let subject = Subject { operation: "write sysctl", object: key };
+    let file = match place.open(OFlag::O_RDWR) {
+        Ok(file) => file,
+        // It may still have that value.
+        Err(_) if get_at(place, key)?.as_deref() == Some(value) => return Ok(false),
+        Err(errno) => return Err(subject.refused(errno as i32, None)),
+    };
+    if value_of(&file).map_err(|error| subject.failed(&error))? == value {
         return Ok(false);
     }
-    let operation = "write sysctl";
-    OpenOptions::new()
-        .write(true)
-        .open(key.path(operation)?)
-        .and_then(|mut file| file.write_all(value.as_bytes()))
-        .map_err(|error| Subject { operation, object: key }.failed(&error))?;
+    // The kernel takes a value at the beginning only.
+    file.write_all_at(value.as_bytes(), 0).map_err(|error| subject.failed(&error))?;
     Ok(true)
 }
 
@@ -118,6 +167,14 @@ impl Setting {
 
     fn path(&self) -> String {
         format!("/proc/sys/{self}")
+    }
+
+    /// Returns the protocol and the name below its `conf` directory, if it is there.
+    pub(crate) fn below_conf(&self) -> Option<(&str, String)> {
+        match self.0.as_slice() {
+            [protocol, conf, name @ ..] if conf == "conf" && !name.is_empty() => Some((protocol, name.join("/"))),
+            _ => None,
+        }
     }
 }
 
@@ -145,15 +202,20 @@ pub struct SettingFile {
 /// # Errors
 /// Those of `stat(2)`.
 pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
-    match std::fs::symlink_metadata(setting.path()) {
+    look_at(&Place::of(setting.path()), setting)
+}
+
+/// As [`look`], at this place.
+pub(crate) fn look_at(place: &Place<'_>, setting: &Setting) -> Result<Option<SettingFile>> {
+    match fstatat(place.directory, place.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(SettingFile {
-            inode: found.ino(),
-            is_file: found.is_file(),
-            readable: found.mode() & 0o400 != 0,
-            writable: found.mode() & 0o200 != 0,
+            inode: found.st_ino,
+            is_file: SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG,
+            readable: found.st_mode & 0o400 != 0,
+            writable: found.st_mode & 0o200 != 0,
         })),
-        Err(error) if error.raw_os_error() == Some(Errno::ENOENT as i32) => Ok(None),
-        Err(error) => Err(Subject { operation: "look at sysctl", object: setting }.failed(&error)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(errno) => Err(Subject { operation: "look at sysctl", object: setting }.refused(errno as i32, None)),
     }
 }
 
@@ -162,9 +224,14 @@ pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
 /// # Errors
 /// Those of `open(2)` and `read(2)`; `E2BIG` for a value of more than 4096 bytes.
 pub fn read(setting: &Setting) -> Result<String> {
+    read_at(&Place::of(setting.path()), setting)
+}
+
+/// As [`read`], at this place.
+pub(crate) fn read_at(place: &Place<'_>, setting: &Setting) -> Result<String> {
     let subject = Subject { operation: "read sysctl", object: setting };
     let mut value = Vec::new();
-    let file = File::open(setting.path()).map_err(|error| subject.failed(&error))?;
+    let file = place.open(OFlag::O_RDONLY).map_err(|errno| subject.refused(errno as i32, None))?;
     file.take(LIMIT + 1).read_to_end(&mut value).map_err(|error| subject.failed(&error))?;
     if value.len() as u64 > LIMIT {
         return Err(subject.refused(Errno::E2BIG as i32, None));
@@ -178,11 +245,14 @@ pub fn read(setting: &Setting) -> Result<String> {
 /// # Errors
 /// Those of `open(2)` and `write(2)`: `EINVAL` for a value that the kernel refuses.
 pub fn write(setting: &Setting, value: &str) -> Result<()> {
-    OpenOptions::new()
-        .write(true)
-        .open(setting.path())
-        .and_then(|mut file| file.write_all(value.as_bytes()))
-        .map_err(|error| Subject { operation: "write sysctl", object: setting }.failed(&error))
+    write_at(&Place::of(setting.path()), setting, value)
+}
+
+/// As [`write`], at this place.
+pub(crate) fn write_at(place: &Place<'_>, setting: &Setting, value: &str) -> Result<()> {
+    let subject = Subject { operation: "write sysctl", object: setting };
+    let mut file = place.open(OFlag::O_WRONLY).map_err(|errno| subject.refused(errno as i32, None))?;
+    file.write_all(value.as_bytes()).map_err(|error| subject.failed(&error))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! A thread inside the container's network namespace.
+//! The way into the container's network namespace: a netlink socket and sysctls there.
 
+use crate::conf_directories::ConfDirectories;
 use crate::error::{Result, Subject};
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
@@ -24,16 +25,27 @@ enum Job {
     KeepTap(Sender<Result<()>>),
 }
 
-/// A thread that has entered a network namespace and never leaves it. It opens a netlink socket there, hands it out,
-/// and reads and writes sysctls. It ends when the `Worker` is dropped.
+/// The way into a network namespace: a netlink socket there, and its sysctls. Nothing is left of it when the `Worker` is
+/// dropped.
 ///
-/// The calling thread always stays in its namespace: no return is needed that could fail.
+/// * [`Worker::start`]: a thread that has entered the namespace, and never leaves it. It can do all of this.
+/// * [`Worker::enter`]: what the calling thread has opened there, before it came back. It serves the sysctls of links.
 #[derive(Debug)]
 pub struct Worker {
     path: String,
-    opened: Receiver<Result<Netlink>>,
     netlink: OnceCell<Result<Netlink>>,
-    jobs: Sender<Job>,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Thread {
+        opened: Receiver<Result<Netlink>>,
+        jobs: Sender<Job>,
+    },
+    Directories(ConfDirectories),
+    /// The namespace could not be entered.
+    None,
 }
 
 impl Worker {
@@ -64,6 +76,30 @@ impl Worker {
         Self::start_for(namespace, Some(context), confine)
     }
 
+    /// Enters `namespace`, opens a socket and the directories of its links' sysctls, and goes back to `home`, the calling
+    /// thread's own. `None` if a thread is needed for it: this one might not come back, or the directories don't lead
+    /// there. Only settings of links can be read and written then, and only they and `looks` be looked at. If the namespace can't be entered, the first use returns that error, as with [`Worker::start`].
+    ///
+    /// # Errors
+    /// That of the way back. The calling thread is in the wrong namespace then, and its process has to end.
+    pub fn enter(namespace: &Namespace, home: &Namespace, looks: &[Setting]) -> Result<Option<Self>> {
+        let to = |namespace: &Namespace| setns(namespace.fd(), CloneFlags::CLONE_NEWNET);
+        let path = namespace.path().to_owned();
+        // Whoever may go home from here may do so from there.
+        if to(home).is_err() {
+            return Ok(None);
+        }
+        if let Err(errno) = to(namespace) {
+            let refused = Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None);
+            return Ok(Some(Self { path, netlink: OnceCell::from(Err(refused)), way: Way::None }));
+        }
+        let (netlink, directories) = (Netlink::open(), ConfDirectories::open(looks));
+        to(home)
+            .map_err(|errno| Subject { operation: "leave namespace", object: &path }.refused(errno as i32, None))?;
+        let usable = directories.ok().filter(ConfDirectories::lead_elsewhere);
+        Ok(usable.map(|found| Self { path, netlink: OnceCell::from(netlink), way: Way::Directories(found) }))
+    }
+
     fn start_for(
         namespace: &Namespace,
         tap: Option<Option<String>>,
@@ -79,7 +115,7 @@ impl Worker {
             .name("namespace".to_owned())
             .spawn(move || live(fd, &name, tap, confine, &ready, &assigned))
             .map_err(|error| subject.failed(&error))?;
-        Ok(Self { path, opened, netlink: OnceCell::new(), jobs })
+        Ok(Self { path, netlink: OnceCell::new(), way: Way::Thread { opened, jobs } })
     }
 
     /// Returns the socket in the namespace.
@@ -88,7 +124,10 @@ impl Worker {
     /// Those of `setns(2)`: `EINVAL` if it is not a network namespace, `EPERM` without `CAP_SYS_ADMIN` over it; and
     /// those of [`Netlink::open`].
     pub fn netlink(&self) -> Result<&Netlink> {
-        let opened = self.netlink.get_or_init(|| self.opened.recv().unwrap_or_else(|_| Err(self.lost())));
+        let opened = self.netlink.get_or_init(|| match &self.way {
+            Way::Thread { opened, .. } => opened.recv().unwrap_or_else(|_| Err(self.lost())),
+            Way::Directories(_) | Way::None => Err(self.lost()),
+        });
         opened.as_ref().map_err(Clone::clone)
     }
 
@@ -100,12 +139,15 @@ impl Worker {
         self.netlink()?.cookie()
     }
 
-    /// [`sysctl::get`] in the namespace.
+    /// [`sysctl::get`] in the namespace. Only a thread reads [`Sysctl::Ipv4Forward`].
     ///
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::get`].
     pub fn sysctl_get(&self, key: &Sysctl) -> Result<Option<String>> {
-        self.ask(|answer| Job::Get(key.clone(), answer))
+        match self.directories()? {
+            Some(directories) => directories.get(key),
+            None => self.ask(|answer| Job::Get(key.clone(), answer)),
+        }
     }
 
     /// [`sysctl::set`] in the namespace.
@@ -113,7 +155,10 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::set`].
     pub fn sysctl_set(&self, key: &Sysctl, value: &str) -> Result<bool> {
-        self.ask(|answer| Job::Set(key.clone(), value.to_owned(), answer))
+        match self.directories()? {
+            Some(directories) => directories.set(key, value),
+            None => self.ask(|answer| Job::Set(key.clone(), value.to_owned(), answer)),
+        }
     }
 
     /// [`sysctl::look`] in the namespace.
@@ -121,7 +166,10 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::look`].
     pub fn setting_look(&self, setting: &Setting) -> Result<Option<SettingFile>> {
-        self.ask(|answer| Job::Look(setting.clone(), answer))
+        match self.directories()? {
+            Some(directories) => directories.look(setting),
+            None => self.ask(|answer| Job::Look(setting.clone(), answer)),
+        }
     }
 
     /// [`sysctl::read`] in the namespace.
@@ -129,7 +177,10 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::read`].
     pub fn setting_read(&self, setting: &Setting) -> Result<String> {
-        self.ask(|answer| Job::Read(setting.clone(), answer))
+        match self.directories()? {
+            Some(directories) => directories.read(setting),
+            None => self.ask(|answer| Job::Read(setting.clone(), answer)),
+        }
     }
 
     /// [`sysctl::write`] in the namespace.
@@ -137,7 +188,10 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::write`].
     pub fn setting_write(&self, setting: &Setting, value: &str) -> Result<()> {
-        self.ask(|answer| Job::Write(setting.clone(), value.to_owned(), answer))
+        match self.directories()? {
+            Some(directories) => directories.write(setting, value),
+            None => self.ask(|answer| Job::Write(setting.clone(), value.to_owned(), answer)),
+        }
     }
 
     /// Makes a tap in the namespace, down. It is gone when the thread ends, until [`Worker::keep_tap`].
@@ -158,15 +212,24 @@ impl Worker {
         self.ask(Job::KeepTap)
     }
 
+    fn directories(&self) -> Result<Option<&ConfDirectories>> {
+        self.netlink()?;
+        match &self.way {
+            Way::Directories(directories) => Ok(Some(directories)),
+            Way::Thread { .. } | Way::None => Ok(None),
+        }
+    }
+
     fn ask<T>(&self, job: impl FnOnce(Sender<Result<T>>) -> Job) -> Result<T> {
         self.netlink()?;
+        let Way::Thread { jobs, .. } = &self.way else { return Err(self.lost()) };
         let (answer, answered) = channel();
-        self.jobs.send(job(answer)).map_err(|_| self.lost())?;
+        jobs.send(job(answer)).map_err(|_| self.lost())?;
         answered.recv().unwrap_or_else(|_| Err(self.lost()))
     }
 
     fn lost(&self) -> crate::KernelError {
-        Subject { operation: "work in", object: &self.path }.broken("the thread in the namespace has ended")
+        Subject { operation: "work in", object: &self.path }.broken("there is no thread in the namespace")
     }
 }
 

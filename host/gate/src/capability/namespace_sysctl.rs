@@ -50,6 +50,23 @@ pub const FACTS: Facts = Facts {
     unrecorded: None,
 };
 
+/// Returns the settings that are looked at in the container's namespace, beside those that a network lists.
+pub fn looks() -> Vec<Setting> {
+    Setting::new(OF_THE_FIRST).into_iter().collect()
+}
+
+/// True if the network lists settings that take a thread in the container's namespace: others than those of links.
+pub fn take_thread(conf: &NetConf, ifname: &str) -> bool {
+    let is_of_link = |key: &str| {
+        below_net(key, ifname)
+            .is_none_or(|path| ["ipv4/conf/", "ipv6/conf/"].into_iter().any(|conf| path.starts_with(conf)))
+    };
+    any_list(conf, |fields| {
+        let map = fields.map("sysctl").ok().flatten().unwrap_or_default();
+        map.into_iter().any(|(key, _)| !is_of_link(key))
+    })
+}
+
 /// Carries out one operation that policy allows.
 ///
 /// # Errors
@@ -125,13 +142,17 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
 
 /// True if the operator's configuration has this pair.
 fn is_listed(conf: &NetConf, key: &str, value: &str) -> bool {
-    let fields = conf.fields();
-    let object = |fields: &Fields<'_>, name: &str| fields.object(name).ok().flatten().is_some();
-    let has = |fields: &Fields<'_>| {
+    any_list(conf, |fields| {
         let map = fields.map("sysctl").ok().flatten().unwrap_or_default();
         matches!(map.get(key), Some(Json::String(text)) if text == value)
-    };
-    if has(&fields) {
+    })
+}
+
+/// True if this holds for one of the places where the operator's configuration lists settings.
+fn any_list(conf: &NetConf, holds: impl Fn(&Fields<'_>) -> bool) -> bool {
+    let fields = conf.fields();
+    let object = |fields: &Fields<'_>, name: &str| fields.object(name).ok().flatten().is_some();
+    if holds(&fields) {
         return true;
     }
     if !object(&fields, "args") {
@@ -139,7 +160,7 @@ fn is_listed(conf: &NetConf, key: &str, value: &str) -> bool {
     }
     let args = fields.object("args").ok().flatten();
     let cni = args.and_then(|args| args.object("cni").ok().flatten());
-    cni.is_some_and(|cni| has(&cni))
+    cni.is_some_and(|cni| holds(&cni))
 }
 
 fn is_value(value: &str) -> bool {
@@ -256,6 +277,31 @@ mod tests {
             "IFNAME.x",
         ] {
             assert_eq!(below_net(key, "net"), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn only_settings_of_links_take_no_thread() {
+        let takes = |text: &str| {
+            let text = format!(r#"{{"cniVersion":"1.0.0","name":"n","type":"tuning"{text}}}"#);
+            take_thread(&NetConf::parse(Json::parse(text.as_bytes(), text.len()).unwrap()).unwrap(), "eth0")
+        };
+        for text in [
+            "",
+            r#","sysctl":{}"#,
+            r#","sysctl":{"net.ipv4.conf.IFNAME.arp_filter":"1","net/ipv6/conf/eth0/accept_ra":"0"}"#,
+            // Refused before it is looked at.
+            r#","sysctl":{"kernel.hostname":"x"}"#,
+        ] {
+            assert!(!takes(text), "{text}");
+        }
+        for text in [
+            r#","sysctl":{"net.core.somaxconn":"1"}"#,
+            r#","sysctl":{"net.ipv4.conf.eth0.arp_filter":"1","net.ipv4.ip_forward":"1"}"#,
+            r#","SYSCTL":{"net.ipv4.neigh.eth0.gc_stale_time":"1"}"#,
+            r#","args":{"cni":{"sysctl":{"net.core.somaxconn":"1"}}}"#,
+        ] {
+            assert!(takes(text), "{text}");
         }
     }
 

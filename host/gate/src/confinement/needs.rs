@@ -1,7 +1,7 @@
 //! The needs of a run, from policies, configuration and the records that it works on: files, programs, directories of
 //! leases, and what it changes in the network.
 
-use crate::capability::{facts, firewall, leases};
+use crate::capability::{facts, firewall, leases, namespace_sysctl};
 use crate::collect;
 use crate::disk;
 use crate::effect::Effect;
@@ -10,7 +10,7 @@ use crate::native;
 use crate::need::Need;
 use crate::packet_filter;
 use crate::places;
-use crate::session::{Session, can_be_path};
+use crate::session::{Inside, Session, can_be_path};
 use postern_cni::{Error, Verb};
 use postern_confine::{Allowed, Bus};
 use postern_firewall::iptables;
@@ -30,6 +30,10 @@ pub struct Needs {
     pub network: bool,
     /// The SELinux context of the tap, if this run may make one and it is to have one.
     pub tap: Option<Option<String>>,
+    /// True if it may set or read what is listed of the container's settings.
+    settings: bool,
+    /// True if some of them take a thread in the container's namespace.
+    thread: bool,
     /// True if it may bring a device of the node home.
     pub device: bool,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
@@ -93,12 +97,23 @@ impl Needs {
         }
     }
 
+    /// Returns what the container's namespace is entered for.
+    pub fn inside(&self) -> Inside {
+        match &self.tap {
+            Some(context) => Inside::Tap(context.clone()),
+            None if self.thread => Inside::Thread,
+            None => Inside::Opened(if self.settings { namespace_sysctl::looks() } else { Vec::new() }),
+        }
+    }
+
     /// Adds the needs of another plugin, which has no helper and makes no tap.
     pub fn merge(&mut self, other: Self) {
         let Self {
             legacy,
             network,
             tap: _,
+            settings,
+            thread,
             device,
             leases,
             backups,
@@ -112,6 +127,8 @@ impl Needs {
         } = other;
         self.legacy |= legacy;
         self.network |= network;
+        self.settings |= settings;
+        self.thread |= thread;
         self.device |= device;
         self.leases.extend(leases);
         self.backups.extend(backups);
@@ -174,6 +191,10 @@ impl Needs {
         let may = |capability: &Capability| policy.grants(*capability) || gives_up && policy.knows(*capability);
         let granted: Vec<Capability> = Capability::ALL.iter().copied().filter(may).collect();
         self.network |= granted.iter().any(|capability| capability.acts_in_kernel());
+        if granted.contains(&Capability::NamespaceSysctl) {
+            self.settings = true;
+            self.thread |= namespace_sysctl::take_thread(&session.request.conf, &session.request.ifname);
+        }
         // If the policy can't be resolved with the configuration, the plugin's start is refused.
         let resolved = session.grants(policy).ok();
         let asked = |capability: Capability| (facts(capability).keeps)(&session.request, resolved.as_ref());

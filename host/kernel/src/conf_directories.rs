@@ -1,0 +1,124 @@
+//! The sysctls of links in another network namespace, through descriptors of the two directories that list its links.
+//!
+//! The kernel resolves `/proc/sys/net` in the namespace of the thread that looks. But `net/ipv4/conf` and `net/ipv6/conf`
+//! exist once for each namespace (`fs/proc/proc_sysctl.c`: links lead there). So a descriptor of one of them stays with
+//! the namespace in which it was opened, and a thread of any namespace can open the files below it. Every other
+//! directory may belong to all namespaces, with links in it: those need a thread ([`crate::Worker::start`]).
+
+use crate::error::{Result, Subject};
+use crate::sysctl::{self, Place, Setting, SettingFile, Sysctl};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open};
+use nix::sys::stat::{Mode, fstat, fstatat, stat};
+use std::os::fd::{AsFd, OwnedFd};
+
+const IPV4: &str = "/proc/sys/net/ipv4/conf";
+const IPV6: &str = "/proc/sys/net/ipv6/conf";
+
+const NEEDS_THREAD: &str = "it needs a thread in its namespace";
+
+/// The directories of one namespace. One is missing if the kernel has no such protocol.
+#[derive(Debug)]
+pub struct ConfDirectories {
+    ipv4: Option<OwnedFd>,
+    ipv6: Option<OwnedFd>,
+    /// What [`ConfDirectories::look`] answers for settings elsewhere, as it was when they were opened.
+    looked: Vec<(Setting, Result<Option<SettingFile>>)>,
+}
+
+impl ConfDirectories {
+    /// Opens them in the calling thread's namespace, and looks at these settings.
+    ///
+    /// # Errors
+    /// Those of `open(2)`, except that there is none.
+    pub fn open(looks: &[Setting]) -> nix::Result<Self> {
+        let directory = |path| match open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        };
+        let looked = looks.iter().map(|setting| (setting.clone(), sysctl::look(setting))).collect();
+        Ok(Self { ipv4: directory(IPV4)?, ipv6: directory(IPV6)?, looked })
+    }
+
+    /// True if they lead into another namespace than the calling thread's, as the module says. This does not trust the
+    /// kernel's version: a directory that both namespaces show would lead into the caller's own.
+    pub fn lead_elsewhere(&self) -> bool {
+        let elsewhere = |directory: &Option<OwnedFd>, path: &str| {
+            let Some(directory) = directory else { return true };
+            let there = fstat(directory);
+            let is_other = match (there, stat(path)) {
+                (Ok(there), Ok(here)) => (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino),
+                _ => false,
+            };
+            // A directory that is there in each namespace.
+            is_other && fstatat(directory, "all", AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
+        };
+        elsewhere(&self.ipv4, IPV4) && elsewhere(&self.ipv6, IPV6)
+    }
+
+    /// As [`sysctl::get`], in the namespace of the directories.
+    pub fn get(&self, key: &Sysctl) -> Result<Option<String>> {
+        match self.place("read sysctl", key)? {
+            Some(place) => sysctl::get_at(&place, key),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`sysctl::set`], in the namespace of the directories.
+    pub fn set(&self, key: &Sysctl, value: &str) -> Result<bool> {
+        let operation = "write sysctl";
+        match self.place(operation, key)? {
+            Some(place) => sysctl::set_at(&place, key, value),
+            None => Err(Subject { operation, object: key }.refused(Errno::ENOENT as i32, None)),
+        }
+    }
+
+    /// As [`sysctl::look`], in the namespace of the directories.
+    pub fn look(&self, setting: &Setting) -> Result<Option<SettingFile>> {
+        if let Some((_, found)) = self.looked.iter().find(|(looked, _)| looked == setting) {
+            return found.clone();
+        }
+        match self.place_of("look at sysctl", setting)? {
+            Some(place) => sysctl::look_at(&place, setting),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`sysctl::read`], in the namespace of the directories.
+    pub fn read(&self, setting: &Setting) -> Result<String> {
+        sysctl::read_at(&self.there("read sysctl", setting)?, setting)
+    }
+
+    /// As [`sysctl::write`], in the namespace of the directories.
+    pub fn write(&self, setting: &Setting, value: &str) -> Result<()> {
+        sysctl::write_at(&self.there("write sysctl", setting)?, setting, value)
+    }
+
+    fn there(&self, operation: &'static str, setting: &Setting) -> Result<Place<'_>> {
+        let absent = || Subject { operation, object: setting }.refused(Errno::ENOENT as i32, None);
+        self.place_of(operation, setting)?.ok_or_else(absent)
+    }
+
+    /// Returns the file of a setting; `None` if the kernel has no such directory.
+    fn place_of(&self, operation: &'static str, setting: &Setting) -> Result<Option<Place<'_>>> {
+        let (directory, name) = match setting.below_conf() {
+            Some(("ipv4", name)) => (&self.ipv4, name),
+            Some(("ipv6", name)) => (&self.ipv6, name),
+            _ => return Err(Subject { operation, object: setting }.broken(NEEDS_THREAD)),
+        };
+        Ok(directory.as_ref().map(|directory| Place { directory: directory.as_fd(), name }))
+    }
+
+    /// Returns the file of a key; `None` if the kernel has no such directory.
+    fn place(&self, operation: &'static str, key: &Sysctl) -> Result<Option<Place<'_>>> {
+        let (directory, name) = match key {
+            Sysctl::Ipv4Conf { .. } => (&self.ipv4, key.below_conf(operation)?),
+            Sysctl::Ipv6Conf { .. } | Sysctl::Ipv6Forwarding => (&self.ipv6, key.below_conf(operation)?),
+            Sysctl::Ipv4Forward => {
+                return Err(Subject { operation, object: key }.broken(NEEDS_THREAD));
+            }
+        };
+        Ok(directory.as_ref().map(|directory| Place { directory: directory.as_fd(), name }))
+    }
+}
