@@ -44,6 +44,7 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("connect", &["ENOMEM", "EINTR", "EAGAIN"]),
     ("setsockopt", &["ENOMEM"]),
     ("fcntl", &["EMFILE"]),
+    ("setns", &["EPERM", "ENOMEM"]),
     ("bpf", &["EPERM", "ENOMEM"]),
     ("clone", &["EAGAIN"]),
     ("fork", &["EAGAIN"]),
