@@ -1,5 +1,7 @@
 //! The ways into the container's namespace: a thread, and what was opened there before.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
 mod common;
 
 use common::{Container, isolated, link, veth, veth_in};
@@ -30,21 +32,19 @@ fn the_worker_is_inside_and_the_caller_stays_outside() {
 }
 
 fn inside_and_outside(way: usize) {
-    {
-        let here = Namespace::current().unwrap();
-        let container = Container::new();
-        let worker = ways(&container.namespace).into_iter().nth(way).unwrap();
-        let host = Netlink::open().unwrap();
-        assert_ne!(worker.cookie().unwrap(), host.cookie().unwrap());
-        assert_eq!(worker.cookie().unwrap(), worker.netlink().unwrap().cookie().unwrap());
-        let again = Worker::start(&container.namespace, || Ok(())).unwrap();
-        assert_eq!(again.cookie().unwrap(), worker.cookie().unwrap());
-        assert!(Namespace::current().unwrap().same_as(&here).unwrap());
-        assert!(!here.same_as(&container.namespace).unwrap());
+    let here = Namespace::current().unwrap();
+    let container = Container::new();
+    let worker = ways(&container.namespace).into_iter().nth(way).unwrap();
+    let host = Netlink::open().unwrap();
+    assert_ne!(worker.cookie().unwrap(), host.cookie().unwrap());
+    assert_eq!(worker.cookie().unwrap(), worker.netlink().unwrap().cookie().unwrap());
+    let again = Worker::start(&container.namespace, || Ok(())).unwrap();
+    assert_eq!(again.cookie().unwrap(), worker.cookie().unwrap());
+    assert!(Namespace::current().unwrap().same_as(&here).unwrap());
+    assert!(!here.same_as(&container.namespace).unwrap());
 
-        host.set_up(1).unwrap();
-        assert!(!link(worker.netlink().unwrap(), "lo").up);
-    }
+    host.set_up(1).unwrap();
+    assert!(!link(worker.netlink().unwrap(), "lo").up);
 }
 
 #[test]
@@ -55,42 +55,40 @@ fn sysctls_belong_to_the_namespace_and_are_written_only_if_they_differ() {
 }
 
 fn sysctls(way: usize) {
-    {
-        let container = Container::new();
-        let worker = ways(&container.namespace).into_iter().nth(way).unwrap();
-        let host = Netlink::open().unwrap();
-        veth(&host, "eth0.100", "other.1");
-        veth_in(&container.namespace, worker.netlink().unwrap(), "eth0.100", "other.1");
+    let container = Container::new();
+    let worker = ways(&container.namespace).into_iter().nth(way).unwrap();
+    let host = Netlink::open().unwrap();
+    veth(&host, "eth0.100", "other.1");
+    veth_in(&container.namespace, worker.netlink().unwrap(), "eth0.100", "other.1");
 
-        let key = conf("eth0.100", "arp_notify");
-        assert_eq!(worker.sysctl_get(&key).unwrap().as_deref(), Some("0"));
-        assert!(worker.sysctl_set(&key, "1").unwrap());
-        assert!(!worker.sysctl_set(&key, "1").unwrap());
-        assert_eq!(worker.sysctl_get(&key).unwrap().as_deref(), Some("1"));
-        assert_eq!(sysctl::get(&key).unwrap().as_deref(), Some("0"));
-        assert!(sysctl::set(&key, "1").unwrap());
-        assert!(!sysctl::set(&key, "1").unwrap());
+    let key = conf("eth0.100", "arp_notify");
+    assert_eq!(worker.sysctl_get(&key).unwrap().as_deref(), Some("0"));
+    assert!(worker.sysctl_set(&key, "1").unwrap());
+    assert!(!worker.sysctl_set(&key, "1").unwrap());
+    assert_eq!(worker.sysctl_get(&key).unwrap().as_deref(), Some("1"));
+    assert_eq!(sysctl::get(&key).unwrap().as_deref(), Some("0"));
+    assert!(sysctl::set(&key, "1").unwrap());
+    assert!(!sysctl::set(&key, "1").unwrap());
 
-        let v6 = Sysctl::Ipv6Conf { link: "eth0.100".to_owned(), key: "accept_ra" };
-        assert!(worker.sysctl_set(&v6, "0").unwrap());
-        assert_eq!(sysctl::get(&v6).unwrap().as_deref(), Some("1"));
+    let v6 = Sysctl::Ipv6Conf { link: "eth0.100".to_owned(), key: "accept_ra" };
+    assert!(worker.sysctl_set(&v6, "0").unwrap());
+    assert_eq!(sysctl::get(&v6).unwrap().as_deref(), Some("1"));
 
-        for key in [Sysctl::Ipv4Forward, Sysctl::Ipv6Forwarding] {
-            assert_eq!(sysctl::get(&key).unwrap().as_deref(), Some("0"), "{key}");
-            assert!(sysctl::set(&key, "1").unwrap(), "{key}");
-            assert_eq!(sysctl::get(&key).unwrap().as_deref(), Some("1"), "{key}");
-            let inside = worker.sysctl_get(&key);
-            match key {
-                Sysctl::Ipv4Forward if way == 1 => assert!(inside.unwrap_err().to_string().contains("needs a thread")),
-                _ => assert_eq!(inside.unwrap().as_deref(), Some("0"), "{key}"),
-            }
+    for key in [Sysctl::Ipv4Forward, Sysctl::Ipv6Forwarding] {
+        assert_eq!(sysctl::get(&key).unwrap().as_deref(), Some("0"), "{key}");
+        assert!(sysctl::set(&key, "1").unwrap(), "{key}");
+        assert_eq!(sysctl::get(&key).unwrap().as_deref(), Some("1"), "{key}");
+        let inside = worker.sysctl_get(&key);
+        match key {
+            Sysctl::Ipv4Forward if way == 1 => assert!(inside.unwrap_err().to_string().contains("needs a thread")),
+            _ => assert_eq!(inside.unwrap().as_deref(), Some("0"), "{key}"),
         }
-        // The link is new in a namespace that was left before.
-        veth_in(&container.namespace, worker.netlink().unwrap(), "later", "other.2");
-        assert!(worker.sysctl_set(&conf("later", "arp_notify"), "1").unwrap());
-        assert_eq!(worker.sysctl_get(&conf("later", "arp_notify")).unwrap().as_deref(), Some("1"));
-        assert_eq!(sysctl::get(&conf("later", "arp_notify")).unwrap(), None);
     }
+    // The link is new in a namespace that was left before.
+    veth_in(&container.namespace, worker.netlink().unwrap(), "later", "other.2");
+    assert!(worker.sysctl_set(&conf("later", "arp_notify"), "1").unwrap());
+    assert_eq!(worker.sysctl_get(&conf("later", "arp_notify")).unwrap().as_deref(), Some("1"));
+    assert_eq!(sysctl::get(&conf("later", "arp_notify")).unwrap(), None);
 }
 
 #[test]
@@ -102,15 +100,13 @@ fn absent_keys_and_bad_values_are_told_apart() {
 }
 
 fn tell_apart(worker: &Worker) {
-    {
-        let absent = conf("eth7", "arp_notify");
-        assert_eq!(worker.sysctl_get(&absent).unwrap(), None);
-        let error = worker.sysctl_set(&absent, "1").unwrap_err();
-        assert!(error.is(Errno::ENOENT), "{error}");
-        assert_eq!(error.to_string(), "write sysctl net/ipv4/conf/eth7/arp_notify: no such file or directory");
-        assert!(worker.sysctl_set(&conf("lo", "arp_notify"), "x").unwrap_err().is(Errno::EINVAL));
-        assert!(worker.sysctl_get(&conf("../lo", "arp_notify")).unwrap_err().is(Errno::EINVAL));
-    }
+    let absent = conf("eth7", "arp_notify");
+    assert_eq!(worker.sysctl_get(&absent).unwrap(), None);
+    let error = worker.sysctl_set(&absent, "1").unwrap_err();
+    assert!(error.is(Errno::ENOENT), "{error}");
+    assert_eq!(error.to_string(), "write sysctl net/ipv4/conf/eth7/arp_notify: no such file or directory");
+    assert!(worker.sysctl_set(&conf("lo", "arp_notify"), "x").unwrap_err().is(Errno::EINVAL));
+    assert!(worker.sysctl_get(&conf("../lo", "arp_notify")).unwrap_err().is(Errno::EINVAL));
 }
 
 #[test]
