@@ -346,3 +346,28 @@ pub fn address(lease: &Lease, family: Family) -> Option<IpAddr> {
     let address = lease.addresses.first()?.address.addr();
     Some(address).filter(|address| address.is_ipv4() == (family == Family::Ipv4))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload6;
+
+    #[test]
+    fn false_offers_do_not_push_the_true_one_out() {
+        let (namespace, mac) = (Identity { device: 4, inode: 5 }, [2, 0, 0, 0, 0, 1]);
+        let mut entry = Entry::new(Attachment::default(), Family::Ipv6, namespace, 2, mac, Phase::Acquiring);
+        let offered = "fd00::1".parse().unwrap();
+        entry.note_offer(offered);
+        // For 20 seconds a station sends as many packets as the lease may be given, each with as many addresses as are read.
+        let mut others = (1..).map(|number: u128| IpAddr::V6(Ipv6Addr::from((0xfd01 << 112) + number)));
+        let mut count = 0;
+        for now in 0..20_000 {
+            while entry.packets.take(now) {
+                others.by_ref().take(payload6::MOST).for_each(|other| entry.note_offer(other));
+                count += payload6::MOST;
+            }
+        }
+        assert!(count > 800, "{count}");
+        assert!(entry.offered.contains(&offered), "{count} others pushed it out");
+    }
+}

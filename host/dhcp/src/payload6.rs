@@ -24,7 +24,7 @@ const LONGEST_DUID: usize = 130;
 const IAID: [u8; 4] = [0, 0, 0, 1];
 
 /// The most addresses of one offer that are looked at. A client wants one.
-const MOST: usize = 4;
+pub const MOST: usize = 4;
 
 /// What the lease's messages must say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
