@@ -36,16 +36,16 @@ setup:
 	@tests/setup build
 
 build: setup
-	@echo "==> the executable that runtimes start (no compiler in it)"
-	cargo build --release --target $(RUN) -p postern
-	@echo "==> what runs components that import all of WASI, and the DHCP service (no compiler in them)"
-	cargo build --profile admin -p postern-wasi -p postern-dhcp-service
+	@echo "==> the executable that runtimes start, and the DHCP service (no compiler in them)"
+	cargo build --release --target $(RUN) -p postern -p postern-dhcp-service
+	@echo "==> what runs components that import all of WASI (no compiler in it)"
+	cargo build --release --target $(RUN) -p postern-wasi
 	@echo "==> the plugins, as WASI components"
 	cargo build --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
 	@echo "==> postern-admin, with the compiler: what installs plugins"
-	cargo build --profile admin -p postern-admin
+	POSTERN_WITHOUT_TABLES=1 cargo build --profile admin -p postern-admin
 	@mkdir -p $(BIN) target/release
-	@for program in $(RUN)/release/postern $(HOST)/admin/postern-dhcpd $(HOST)/admin/postern-wasi $(HOST)/admin/postern-admin; do \
+	@for program in $(RUN)/release/postern $(RUN)/release/postern-dhcpd $(RUN)/release/postern-wasi $(HOST)/admin/postern-admin; do \
 		install -m 755 target/$$program $(BIN)/; \
 		ln -sf ../cni/bin/$${program##*/} target/release/$${program##*/}; \
 	done

@@ -12,6 +12,11 @@ fn main() -> std::io::Result<()> {
     let guests = Path::new(&own).join("../../guests");
     println!("cargo::rerun-if-changed={}", guests.display());
     println!("cargo::rerun-if-changed=../link.rs");
+    // Its tests have the same profile, and need the tables: anyhow makes backtraces in them.
+    println!("cargo::rerun-if-env-changed=POSTERN_WITHOUT_TABLES");
+    if std::env::var_os("POSTERN_WITHOUT_TABLES").is_some() {
+        link::without_tables();
+    }
     link::packed();
     let mut names = Vec::new();
     for entry in fs::read_dir(guests)? {

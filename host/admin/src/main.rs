@@ -347,6 +347,8 @@ fn main() -> ExitCode {
         postern_gate::tap::main();
         return ExitCode::SUCCESS;
     }
+    // anyhow would make one of each error.
+    postern_confine::forget_backtraces();
     // A process that ignores SIGCHLD would not learn the exit statuses of the programs that it starts.
     postern_gate::put_right();
     std::panic::set_hook(Box::new(|panic| {

@@ -1,11 +1,22 @@
 //! The environment that the runtime started the host with.
-#![allow(unsafe_code, reason = "overwrites the strings that environ(7) points to")]
+#![allow(unsafe_code, reason = "changes the strings that environ(7) points to, and the list of them")]
 
 use std::ffi::c_char;
 
 unsafe extern "C" {
     /// environ(7).
     static mut environ: *mut *mut c_char;
+}
+
+/// Removes the variables that ask for backtraces. What is installed has no tables for unwinding: a backtrace would be empty,
+/// and glibc ends the process.
+///
+/// For a process with one thread.
+pub fn forget_backtraces() {
+    for name in ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"] {
+        // SAFETY: no other thread reads or writes the environment.
+        unsafe { std::env::remove_var(name) };
+    }
 }
 
 /// Overwrites every variable with zeroes and empties the list. A runtime's environment can hold secrets, and an

@@ -21,7 +21,7 @@ pub use capabilities::{empty_bounding_set, keep_capabilities};
 pub use caps::Capability;
 pub use descriptors::close_all_but;
 pub use directory_remover::DirectoryRemover;
-pub use environment::forget_environment;
+pub use environment::{forget_backtraces, forget_environment};
 pub use files::{Access, Files};
 pub use filter::{Condition, Filter, Refusal, Rule};
 pub use helper::{Allowed, Helper, Rules};

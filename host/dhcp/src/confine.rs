@@ -28,7 +28,7 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
     rules.push(Rule::Both(libc::SYS_socket, [(0, libc::AF_NETLINK as u32), (2, libc::NETLINK_ROUTE as u32)]));
     rules.push(Rule::Both(libc::SYS_socket, [(0, libc::AF_PACKET as u32), (2, 0)]));
     #[cfg(target_arch = "x86_64")]
-    rules.extend([libc::SYS_poll, libc::SYS_rename, libc::SYS_unlink, libc::SYS_mkdir].map(Rule::Any));
+    rules.extend(OLD_CALLS.into_iter().chain([libc::SYS_link]).map(Rule::Any));
     Confinement { capabilities, files, filter: Filter::new(&rules, Refusal::Absent) }.apply()
 }
 
@@ -44,6 +44,9 @@ pub fn opener() -> Result<(), ConfineError> {
     let mut rules: Vec<Rule> = COMMON.iter().copied().map(Rule::Any).collect();
     rules.extend([libc::SYS_statfs, libc::SYS_fstatfs].map(Rule::Any));
     rules.push(Rule::Lacks(libc::SYS_openat, 2, CHANGING));
+    // The same, of musl.
+    #[cfg(target_arch = "x86_64")]
+    rules.push(Rule::Lacks(libc::SYS_open, 1, CHANGING));
     rules.push(Rule::Where(libc::SYS_mmap, NO_FILE));
     rules.push(Rule::Lacks(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32));
     Filter::new(&rules, Refusal::Absent).install()
@@ -83,11 +86,21 @@ pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
     // The end of a step.
     rules.push(Rule::Equal(libc::SYS_kill, 1, libc::SIGKILL as u32));
     #[cfg(target_arch = "x86_64")]
-    rules.extend(
-        [libc::SYS_poll, libc::SYS_readlink, libc::SYS_rename, libc::SYS_unlink, libc::SYS_mkdir].map(Rule::Any),
-    );
+    rules.extend(OLD_CALLS.into_iter().chain([libc::SYS_readlink, libc::SYS_fork]).map(Rule::Any));
     Confinement { capabilities, files, filter: Filter::new(&rules, Refusal::Absent) }.apply()
 }
+
+/// System calls that newer architectures do not have. glibc makes some of them, and musl all.
+#[cfg(target_arch = "x86_64")]
+const OLD_CALLS: [c_long; 7] = [
+    libc::SYS_open,   // as openat
+    libc::SYS_stat,   // as newfstatat
+    libc::SYS_lstat,  // as newfstatat
+    libc::SYS_poll,   // as ppoll
+    libc::SYS_mkdir,  // as mkdirat
+    libc::SYS_rename, // as renameat
+    libc::SYS_unlink, // as unlinkat
+];
 
 /// Memory is allowed, but no new code.
 fn memory() -> Vec<Rule> {

@@ -44,11 +44,11 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use options::{Options, Wanted};
 use postern_confine::forget_environment;
 use postern_gate::places::Places;
 use postern_gate::{Engine, streams};
+use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
@@ -81,6 +81,7 @@ pub fn main(arguments: &[String], engine: Engine) -> u8 {
 
 fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let words = |error: &dyn Display| error.to_string();
+    clock::prepare();
     postern_gate::put_right();
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(FILES.min(hard)), hard);
@@ -105,7 +106,7 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     stops.thread_block().map_err(|errno| words(&errno))?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&stops, flags).map_err(|errno| words(&errno))?;
-    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)
+    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
         .map_err(|errno| words(&errno))?;
     let _ = prctl::set_name(c"dhcp service");
     forget_environment();

@@ -177,7 +177,9 @@ impl PacketSocket {
         message.msg_iov = &raw mut piece;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control);
+        #[allow(clippy::unnecessary_cast, reason = "the C library has a type of its own for it")]
+        let length = size_of_val(&control) as _;
+        message.msg_controllen = length;
         // SAFETY: the buffers are alive and as long as they say.
         let read = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
         let read = match Errno::result(read) {

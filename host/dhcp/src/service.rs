@@ -11,10 +11,9 @@ use crate::steps::Runner;
 use crate::store::Store;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signalfd::SignalFd;
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{Expiration, TimerFd, TimerSetTimeFlags};
 use postern_dhcp_channel::Answer;
 use postern_gate::audit::Audit;
+use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
@@ -104,11 +103,11 @@ impl Service {
     ///
     /// # Errors
     /// The kernel fails, or a process of the service has ended.
-    pub fn run(&mut self, listener: &OwnedFd, signals: &SignalFd, timer: &TimerFd) -> Result<(), String> {
+    pub fn run(&mut self, listener: &OwnedFd, signals: &SignalFd, timer: &OwnedFd) -> Result<(), String> {
         let words = |errno: nix::errno::Errno| errno.desc().to_owned();
         loop {
             self.begin_steps()?;
-            self.set(timer).map_err(words)?;
+            self.set(timer).map_err(|errno| errno.to_string())?;
             let ready = {
                 let mut sources = Vec::new();
                 let mut waits = Vec::new();
@@ -162,18 +161,20 @@ impl Service {
     }
 
     /// Sets the timer to the next time at which something has to be done.
-    fn set(&self, timer: &TimerFd) -> nix::Result<()> {
+    fn set(&self, timer: &OwnedFd) -> rustix::io::Result<()> {
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let leases = self.leases.values().filter_map(Entry::deadline);
         let connections = self.connections.values().filter_map(Connection::closes_at);
-        match leases.chain(connections).min() {
-            None => timer.unset(),
+        let left = match leases.chain(connections).min() {
+            None => never,
             Some(at) => {
                 // A time that has passed is now, and zero would be never.
-                let left = at.saturating_sub(clock::since_boot()).max(1);
-                let left = TimeSpec::from_duration(Duration::from_millis(left));
-                timer.set(Expiration::OneShot(left), TimerSetTimeFlags::empty())
+                let left = Duration::from_millis(at.saturating_sub(clock::since_boot()).max(1));
+                Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
             }
-        }
+        };
+        let once = Itimerspec { it_interval: never, it_value: left };
+        timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).map(drop)
     }
 
     fn accept(&mut self, listener: &OwnedFd) {

@@ -232,6 +232,13 @@ mod tests {
         }
     }
 
+    /// No run reads them, and they are a thirteenth of a file.
+    #[test]
+    fn the_code_has_no_names_of_functions() {
+        let compiled = precompile(&wat::parse_str(format!("(component {PROGRAM})")).unwrap()).unwrap();
+        assert!(!compiled.cwasm.windows(8).any(|bytes| bytes == b"wasm[0]:"));
+    }
+
     /// The linker has each of them, for any use by a component.
     #[test]
     fn takes_all_of_wasi() {

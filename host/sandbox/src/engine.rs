@@ -11,7 +11,7 @@ use crate::memory::{GUARD, RESERVATION, Reserve};
 const WASMTIME: &str = "48.0.8";
 
 /// The number of changes of [`config`] that make earlier compiled code unusable.
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 /// Returns the name of the engine that code must be compiled for: wasmtime's version, the architecture, and the
 /// settings. It can be a file name. It is written into the code, and code with another one is refused. The CPU's
@@ -33,6 +33,8 @@ pub fn config() -> wasmtime::Result<Config> {
         // A trap shows its kind. A backtrace has no reader, and a stripped guest has no names for it.
         .wasm_backtrace_max_frames(None)
         .generate_address_map(false)
+        // Names of functions: a thirteenth of a file, and only tools for people read them.
+        .debug_symbols(false)
         // No panic unwinds through a guest: panics abort on both sides.
         .native_unwind_info(false)
         // One guest, one call: no streams, futures or tasks.

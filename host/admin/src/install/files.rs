@@ -3,8 +3,9 @@
 
 use crate::output;
 use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2};
+use nix::fcntl::{Flock, FlockArg};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
@@ -109,10 +110,10 @@ fn beside(path: &Path) -> PathBuf {
 /// # Errors
 /// The kernel's error, for any other reason.
 pub fn exchange(one: &Path, other: &Path) -> Result<bool> {
-    match renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE) {
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
         // A mount point, a directory of a lower layer of an overlay, or a file system without this call.
-        Err(Errno::EBUSY | Errno::EXDEV | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(false),
+        Err(Errno::BUSY | Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
         Err(errno) => Err(errno).with_context(|| format!("cannot exchange {} and {}", one.display(), other.display())),
     }
 }

@@ -169,6 +169,12 @@ fn the_opener_has_no_use_for_files() {
         ("give up the limits", libc::SYS_prlimit64, [0, 0, 0, 0, 0, 0]),
         ("change itself", libc::SYS_prctl, [libc::PR_SET_DUMPABLE as u64, 1, 0, 0, 0, 0]),
     ]);
+    #[cfg(target_arch = "x86_64")]
+    for (what, flags) in
+        [("write a file", libc::O_WRONLY), ("change a file", libc::O_RDWR), ("empty a file", libc::O_TRUNC)]
+    {
+        tries.push((what, libc::SYS_open, [path(c"/etc/passwd"), flags as u64, 0, 0, 0, 0]));
+    }
     refused(opener, &tries, &[]);
     // What it is for.
     let opens = open("open a file", libc::O_RDONLY | libc::O_CLOEXEC);
