@@ -4,7 +4,7 @@ use crate::error::{Result, Subject, describe};
 use crate::netlink::Netlink;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
-use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, statfs};
+use nix::sys::statfs::{FsType, NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs, statfs};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -52,6 +52,23 @@ pub struct Namespace {
     path: String,
 }
 
+fn cannot_examine(path: &str, errno: Errno) -> OpenError {
+    let (number, message) = (errno as i32, describe(errno as i32));
+    OpenError::Io { operation: "failed to Statfs", path: path.to_owned(), errno: Some(number), message }
+}
+
+fn cannot_open(path: &str, error: &io::Error) -> OpenError {
+    let errno = error.raw_os_error();
+    let message = errno.map_or_else(|| error.to_string(), describe);
+    OpenError::Io { operation: "open", path: path.to_owned(), errno, message }
+}
+
+fn not_namespace(path: String, magic: FsType) -> OpenError {
+    #[allow(clippy::unnecessary_cast, reason = "each C library has a type of its own for it")]
+    let magic = magic.0 as i64;
+    OpenError::NotNamespace { path, magic }
+}
+
 impl Namespace {
     /// Opens the namespace at `path`, normally below `/run/netns` or `/proc/PID/ns/net`.
     ///
@@ -60,24 +77,17 @@ impl Namespace {
     /// # Errors
     /// See [`OpenError`]. A namespace of another kind is noticed only when it is entered, with `EINVAL`.
     pub fn open(path: &str) -> std::result::Result<Self, OpenError> {
-        let io =
-            |operation, errno: Option<i32>, message| OpenError::Io { operation, path: path.to_owned(), errno, message };
         let magic = match statfs(path) {
             Ok(status) => status.filesystem_type(),
             Err(Errno::ENOENT) => {
                 return Err(OpenError::NotExist { path: path.to_owned(), message: describe(Errno::ENOENT as i32) });
             }
-            Err(errno) => return Err(io("failed to Statfs", Some(errno as i32), describe(errno as i32))),
+            Err(errno) => return Err(cannot_examine(path, errno)),
         };
         if magic != NSFS_MAGIC && magic != PROC_SUPER_MAGIC {
-            #[allow(clippy::unnecessary_cast, reason = "each C library has a type of its own for it")]
-            let magic = magic.0 as i64;
-            return Err(OpenError::NotNamespace { path: path.to_owned(), magic });
+            return Err(not_namespace(path.to_owned(), magic));
         }
-        let file = File::open(path).map_err(|error| {
-            let errno = error.raw_os_error();
-            io("open", errno, errno.map_or_else(|| error.to_string(), describe))
-        })?;
+        let file = File::open(path).map_err(|error| cannot_open(path, &error))?;
         Ok(Self { file, path: path.to_owned() })
     }
 
@@ -86,7 +96,14 @@ impl Namespace {
     /// # Errors
     /// [`OpenError`] if `/proc` is not mounted, or belongs to another PID namespace.
     pub fn current() -> std::result::Result<Self, OpenError> {
-        Self::open("/proc/thread-self/ns/net")
+        let path = "/proc/thread-self/ns/net".to_owned();
+        let file = File::open(&path).map_err(|error| cannot_open(&path, &error))?;
+        // Only root can have mounted something else there. So it may be opened before it is examined.
+        let magic = fstatfs(&file).map_err(|errno| cannot_examine(&path, errno))?.filesystem_type();
+        if magic != NSFS_MAGIC {
+            return Err(not_namespace(path, magic));
+        }
+        Ok(Self { file, path })
     }
 
     /// True if both are the same namespace: same device and inode of nsfs (`ioctl_ns(2)`).

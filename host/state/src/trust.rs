@@ -12,7 +12,7 @@
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
 use nix::unistd::geteuid;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The reasons why a path is not trusted, with the way out.
@@ -150,8 +150,14 @@ pub fn is_trusted_way(path: &Path) -> bool {
 
 /// `on_the_way`: the path itself is above the place that will be made.
 fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
-    let real = std::fs::canonicalize(path).map_err(|e| TrustError::unknown(path, e))?;
     let given: PathBuf = std::path::absolute(path).map_err(|e| TrustError::unknown(path, e))?;
+    if let Some(stats) = straight(&given) {
+        for (at, (part, stat)) in stats.iter().enumerate() {
+            trust_stat(part, stat, on_the_way || at > 0)?;
+        }
+        return Ok(given);
+    }
+    let real = std::fs::canonicalize(path).map_err(|e| TrustError::unknown(path, e))?;
     // Links in the path count too: the owner of a link decides where it leads.
     let links = (given != real).then_some(&given);
     for way in std::iter::once(&real).chain(links) {
@@ -161,6 +167,17 @@ fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
         }
     }
     Ok(real)
+}
+
+/// Returns an absolute path and all above it, each with its attributes. `None` if a part is a link or `..`, or can't be
+/// read. Without those the path is the real one, which nearly every path is: to ask the kernel for the real path would
+/// mean to look at each part twice.
+fn straight(path: &Path) -> Option<Vec<(&Path, FileStat)>> {
+    if path.components().any(|part| part == Component::ParentDir) {
+        return None;
+    }
+    let stats = path.ancestors().map(|part| Some((part, lstat(part).ok()?)));
+    stats.map(|stat| stat.filter(|(_, stat)| kind(stat) != SFlag::S_IFLNK)).collect()
 }
 
 /// Refuses the same for an open file or directory, below a directory that [`trust`] has accepted.
