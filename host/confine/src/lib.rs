@@ -13,6 +13,7 @@ mod environment;
 mod files;
 mod filter;
 mod helper;
+pub mod processor;
 pub mod program;
 mod tree;
 

@@ -25,6 +25,7 @@ use postern_cni::{Error, Verb};
 use postern_confine::Capability as Right;
 use postern_confine::{
     Access, Bus, ConfineError, Confinement, Files, Filter, Helper, NoPrograms, Refusal, Rule, forget_environment,
+    processor,
 };
 use postern_kernel::Namespace;
 use postern_state::{Record, kind};
@@ -115,6 +116,8 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
     if !needs.dhcp.is_empty() {
         session.connect_dhcp(&needs.dhcp);
     }
+    // Everything that is started for other work is there by now.
+    processor::meet();
     forget_environment();
     let confined = |calls| needs.confinement(session, calls).map(Arc::new).map_err(|error| failed(&error));
     let confinement = confined(calls(pids))?;

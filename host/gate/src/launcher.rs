@@ -7,6 +7,7 @@ use crate::process::{Engine, Sandbox};
 use crate::{plugin_file, policies};
 use nix::unistd::Pid;
 use postern_cni::Verb;
+use postern_confine::processor;
 use postern_policy::Policy;
 use std::path::{Path, PathBuf};
 
@@ -212,6 +213,7 @@ impl Launcher {
     fn start_from(&self, catalog: &Path, plugin: &str) -> Result<Started, PluginError> {
         let mut code = catalog::open(catalog, plugin, &(self.engine.fingerprint)())?;
         let form = code.take_policy();
+        processor::choose();
         let start = || Sandbox::start(code.code()?, self.engine.main, code.program()?);
         if self.saves_sandboxes {
             let policy = policies::load_with(form, catalog, plugin)?;

@@ -12,6 +12,7 @@ use crate::session::{Request, Session};
 use crate::{collect, collector, outcome};
 use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, check_version, code, config_version};
+use postern_confine::processor;
 use postern_policy::Granted;
 use postern_types::{Capability, ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
 use std::sync::Arc;
@@ -175,6 +176,7 @@ fn serve_from(
     let mut last = None;
     let mut answer = first(start);
     loop {
+        processor::part_if_late();
         // A sandbox that has ended can't be sent to, but may have sent the reason. That is received then.
         let sent = match sandbox.send(&answer, deadline) {
             Err(ExchangeError::TooLarge) => {

@@ -3,6 +3,7 @@
 
 use crate::confine::{DATA, confine};
 use crate::{Gate, Guest, Outcome, heap, seal};
+use postern_confine::processor;
 use postern_types::channel::{ChannelError, receive_in_sandbox, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
 use std::fmt::Display;
@@ -74,10 +75,12 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
         return Err(unconfined(&"this executable does not allocate from postern_sandbox::Heap"));
     }
     heap::prepare_for_sealing(DATA as usize).map_err(|error| unconfined(&error))?;
+    heap::make_present();
     // Newer C libraries map something for their random numbers when they are first asked.
     // SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };
     let guest = load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
+    processor::meet();
     seal().map_err(|error| unconfined(&error))?;
     Ok(guest)
 }

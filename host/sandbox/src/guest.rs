@@ -77,8 +77,10 @@ impl Guest {
         let component = code::load(&engine, code)?;
         let program = FloorPre::new(link(&engine, &component, floor)?)?;
         // A number of memories above the limit is refused when the guest starts.
-        let memories = component.resources_required().map_or(0, |needed| needed.num_memories);
-        reserve.fill(usize::try_from(memories)?.min(Ceiling::MEMORIES))?;
+        let needed = component.resources_required();
+        let memories = needed.as_ref().map_or(0, |needed| needed.num_memories);
+        let pages = needed.and_then(|needed| needed.max_initial_memory_size).unwrap_or(0);
+        reserve.fill(usize::try_from(memories)?.min(Ceiling::MEMORIES), usize::try_from(pages)?)?;
         // The stack of its signal handler: nothing can be mapped once the process is sealed.
         Engine::tls_eager_initialize();
         Ok(Self {

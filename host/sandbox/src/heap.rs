@@ -24,8 +24,9 @@ const LEAST: usize = 1 << 20;
 /// The bytes that become writable at once: a multiple of every page size of the kernel. A run needs one or two pieces.
 const PIECE: usize = 256 << 10;
 
-/// The address space: what is left of it.
+/// The address space: its beginning, and what is left of it.
 struct Space {
+    first: Cell<*mut u8>,
     next: Cell<*mut u8>,
     left: Cell<usize>,
 }
@@ -58,6 +59,9 @@ impl Space {
         }
         let start = start?;
         self.give_back();
+        if self.first.get().is_null() {
+            self.first.set(start.as_ptr());
+        }
         self.next.set(start.as_ptr());
         self.left.set(length);
         Some(())
@@ -161,7 +165,11 @@ unsafe impl Sync for State {}
 
 static STATE: State = State {
     lock: AtomicU32::new(FREE),
-    blocks: UnsafeCell::new(Dlmalloc::new_with_allocator(Space { next: Cell::new(null_mut()), left: Cell::new(0) })),
+    blocks: UnsafeCell::new(Dlmalloc::new_with_allocator(Space {
+        first: Cell::new(null_mut()),
+        next: Cell::new(null_mut()),
+        left: Cell::new(0),
+    })),
 };
 
 /// True once an executable allocates from the heap.
@@ -192,6 +200,21 @@ pub(crate) fn prepare_for_sealing(size: usize) -> Result<(), &'static str> {
         Some(())
     })
     .ok_or("there is no address space for its heap")
+}
+
+/// The bytes of its heap that a sandbox needs to load a small component: 26 pages for static, 43 for bridge.
+const PRESENT: usize = 112 << 10;
+
+/// Makes the first pages of the heap present at once. A page fault for each costs four times as much, and a sandbox writes
+/// all of these while it loads its component. A kernel before Linux 5.14 refuses, and makes them present one by one.
+pub(crate) fn make_present() {
+    with(|blocks| {
+        let space = blocks.allocator();
+        if let Some(start) = NonNull::new(space.first.get()) {
+            // SAFETY: the first piece is writable memory of the heap, and longer. Its contents stay.
+            unsafe { libc::madvise(start.as_ptr().cast(), PRESENT, libc::MADV_POPULATE_WRITE) };
+        }
+    });
 }
 
 /// Gives back the address space that the heap does not use yet, and returns its size in bytes. A limit on what a process

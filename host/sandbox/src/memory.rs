@@ -23,6 +23,15 @@ pub const GUARD: u64 = 32 << 20;
 /// The unit in which memory is made writable: a page of wasm, and a multiple of every page size of the kernel.
 const UNIT: usize = 64 << 10;
 
+/// The beginning of what a guest writes first: the last page of its stack. See [`Slot::make_present`].
+const STACK: usize = (1 << 20) - 4096;
+
+/// The most bytes that become present before a guest starts.
+const PRESENT: usize = 256 << 10;
+
+/// The most pages of wasm that become writable before a guest starts.
+const MOST_READY: usize = 64;
+
 /// The address space that must stay free if it is limited. At its limit the kernel no longer counts writable memory.
 const ROOM: usize = 1 << 30;
 
@@ -43,13 +52,19 @@ unsafe impl Send for Slot {}
 unsafe impl Sync for Slot {}
 
 impl Reserve {
-    /// Reserves this many memories.
+    /// Reserves this many memories. A single one, that begins with this many pages of wasm, is made ready to be used: what a
+    /// guest writes first becomes present, which takes less time now than fault by fault while the gate waits.
     ///
     /// # Errors
     /// The address space is too small: a text with the way out.
-    pub fn fill(&self, count: usize) -> Result<()> {
+    pub fn fill(&self, count: usize, pages: usize) -> Result<()> {
         for _ in 0..count {
-            let slot = Slot::new()?;
+            let mut slot = Slot::new()?;
+            // A guest that begins with more may be one that is refused.
+            if count == 1 && pages <= MOST_READY {
+                slot.grow_to(pages * UNIT)?;
+                slot.make_present();
+            }
             self.give_back(slot);
         }
         let limit = getrlimit(Resource::RLIMIT_AS)?.0;
@@ -92,6 +107,32 @@ impl Slot {
         // SAFETY: behind the first guard is the reservation, in the same mapping.
         let start = unsafe { whole.byte_add(guard) };
         Ok(Self { start, writable: 0 })
+    }
+
+    /// Makes at least this many bytes writable.
+    fn grow_to(&mut self, size: usize) -> Result<()> {
+        let wanted = size.next_multiple_of(UNIT);
+        if wanted as u64 > RESERVATION {
+            bail!("a memory of {size} bytes is more than is reserved");
+        }
+        if wanted > self.writable {
+            // SAFETY: both ends are in the slot, as was checked above.
+            let from = unsafe { self.start.byte_add(self.writable) };
+            let flags = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+            // SAFETY: this part of the slot has been inaccessible, so nothing refers to it.
+            unsafe { mprotect(from, wanted - self.writable, flags) }.context("the sandbox has no memory left")?;
+            self.writable = wanted;
+        }
+        Ok(())
+    }
+
+    /// Makes the end of the writable part present, if it can be what a guest writes first. Compilers for wasm put the stack
+    /// first, 1 MiB with its end at the data, and the heap behind the data. A kernel before Linux 5.14 refuses, and all
+    /// works without.
+    fn make_present(&self) {
+        let Some(length) = self.writable.checked_sub(STACK).filter(|length| *length <= PRESENT) else { return };
+        // SAFETY: the range is in the writable part, as was checked above. Its contents stay.
+        unsafe { libc::madvise(self.start.byte_add(STACK).as_ptr(), length, libc::MADV_POPULATE_WRITE) };
     }
 }
 
@@ -142,20 +183,8 @@ unsafe impl LinearMemory for Memory {
     }
 
     fn grow_to(&mut self, size: usize) -> Result<()> {
-        let capacity = self.byte_capacity();
         let Some(slot) = &mut self.slot else { bail!("the memory is gone") };
-        let wanted = size.next_multiple_of(UNIT);
-        if wanted > capacity {
-            bail!("a memory of {size} bytes is more than is reserved");
-        }
-        if wanted > slot.writable {
-            // SAFETY: both ends are in the slot, as was checked above.
-            let from = unsafe { slot.start.byte_add(slot.writable) };
-            let flags = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-            // SAFETY: this part of the slot has been inaccessible, so nothing refers to it.
-            unsafe { mprotect(from, wanted - slot.writable, flags) }.context("the sandbox has no memory left")?;
-            slot.writable = wanted;
-        }
+        slot.grow_to(size)?;
         self.size = size;
         Ok(())
     }
@@ -191,7 +220,7 @@ mod tests {
     #[test]
     fn what_a_guest_leaves_is_not_there_for_the_next() {
         let reserve = Reserve::default();
-        reserve.fill(1).unwrap();
+        reserve.fill(1, 0).unwrap();
         let mut first = memory(&reserve, UNIT);
         first.grow_to(3 * UNIT).unwrap();
         let start = first.as_ptr();
@@ -203,6 +232,21 @@ mod tests {
         assert_eq!((second.as_ptr(), second.byte_size()), (start, UNIT));
         assert!((0..3 * UNIT).all(|at| unsafe { start.add(at).read() } == 0));
         assert_ne!(memory(&reserve, UNIT).as_ptr(), start);
+    }
+
+    #[test]
+    fn a_single_memory_is_ready_before_its_guest() {
+        let reserve = Reserve::default();
+        reserve.fill(1, 18).unwrap();
+        let ready: Vec<usize> = reserve.0.lock().unwrap().iter().map(|slot| slot.writable).collect();
+        assert_eq!(ready, [18 * UNIT]);
+        let memory = memory(&reserve, 18 * UNIT);
+        assert_eq!(memory.byte_size(), 18 * UNIT);
+        assert!((0..18 * UNIT).all(|at| unsafe { memory.as_ptr().add(at).read() } == 0));
+        // A guest that begins with more memory than it may have gets none before it is refused.
+        let other = Reserve::default();
+        other.fill(1, MOST_READY + 1).unwrap();
+        assert_eq!(other.0.lock().unwrap()[0].writable, 0);
     }
 
     #[test]

@@ -36,6 +36,7 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("newfstatat", &["EIO"]),
     ("statx", &["EIO"]),
     ("statfs", &["EIO"]),
+    ("fstatfs", &["EIO"]),
     ("readlink", &["EIO"]),
     ("getdents64", &["EIO"]),
     ("flock", &["ENOLCK", "EINTR"]),
@@ -53,6 +54,10 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("capget", &["EPERM"]),
     ("capset", &["EPERM"]),
     ("prctl", &["EPERM"]),
+    // Of a sandbox around the runtime, or where a cpuset has changed.
+    ("sched_getaffinity", &["EPERM"]),
+    ("sched_getscheduler", &["EPERM"]),
+    ("sched_setaffinity", &["EINVAL", "EPERM"]),
     ("landlock_create_ruleset", &["EMFILE"]),
     ("landlock_add_rule", &["ENOMEM"]),
     ("landlock_restrict_self", &["EPERM"]),

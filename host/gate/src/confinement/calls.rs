@@ -17,6 +17,8 @@ pub fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
     // Descriptors that close on exec. Another command could send signals to any process.
     let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
     rules.extend(commands.map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32)));
+    // The calling thread's own processors, at the end of a meeting.
+    rules.push(Rule::Equal(libc::SYS_sched_setaffinity, 0, 0));
     // The gate stops the sandboxes when they are no longer needed, and no other process.
     rules.extend(sandboxes.iter().map(|pid| Rule::Equal(libc::SYS_kill, 0, pid.as_raw() as u32)));
     #[cfg(target_arch = "x86_64")]
@@ -139,6 +141,13 @@ mod tests {
         let five = [0x4004_54ca, 0x8924, 0x4004_54cc, 0x4004_54ce, 0x4004_54cb];
         let requests = five.map(|request| Rule::Equal(libc::SYS_ioctl, 1, request));
         assert_eq!(of(calls_with_tap(&[]), libc::SYS_ioctl), requests);
+    }
+
+    /// It could bind other processes of root to one processor.
+    #[test]
+    fn a_gate_moves_itself_to_other_processors_and_nothing_else() {
+        let own = [Rule::Equal(libc::SYS_sched_setaffinity, 0, 0)];
+        assert_eq!(of(calls(&[Pid::from_raw(7)]), libc::SYS_sched_setaffinity), own);
     }
 
     /// One question of bpf(2), for the thread that may bring a device home.
