@@ -6,7 +6,7 @@
 //!
 //! `postern-order trace PROGRAM FILE COMMAND...` runs one command, and appends a line to FILE for each function that a
 //! process of PROGRAM uses for the first time. Each function has a breakpoint, which is removed when it is hit. A
-//! process that is forked has the breakpoints that its parent had left.
+//! process that is forked has all of them again.
 
 #![allow(clippy::print_stderr, reason = "people read it")]
 
@@ -24,6 +24,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::rc::Rc;
 
 /// The breakpoint instruction of x86-64.
 const BREAKPOINT: u8 = 0xcc;
@@ -51,16 +52,19 @@ fn run(directory: &Path, file: &Path) -> Result<()> {
             traces.extend(calls(directory, &leg)?);
         }
     }
-    let order = merged(&traces);
+    let lengths = Functions::read(&directory.join("postern"))?.lengths;
+    let order = merged(&traces, &lengths);
     let text: String = order.iter().flat_map(|symbol| [symbol, "\n"]).collect();
     std::fs::write(file, text).with_context(|| file.display().to_string())?;
     eprintln!("{} runs use {} functions", traces.len(), order.len());
     Ok(())
 }
 
-/// Takes one plugin through its verbs on a new node. Returns the functions of each run in the order of their use: those
-/// of the gate first, then those that a sandbox process uses besides.
-fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Vec<String>>> {
+/// The functions of one run, by process: the gate first, then each sandbox, in the order of their first use.
+type Trace = Vec<Vec<String>>;
+
+/// Takes one plugin through its verbs on a new node. Returns the functions of each run.
+fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
     let own = std::env::current_exe()?;
     let program = directory.join("postern");
     let words = |path: &Path| path.display().to_string();
@@ -82,20 +86,30 @@ fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Vec<String>>> {
             }
         }
         ensure!(!processes.is_empty(), "{} {verb}: nothing was traced: {}", leg.name, answer.stderr);
-        all.push(processes.into_iter().flat_map(|(_, symbols)| symbols).collect());
+        all.push(processes.into_iter().map(|(_, symbols)| symbols).collect());
         Ok(answer)
     })?;
     Ok(all)
 }
 
-/// Returns all functions: those of most runs first, in the order of their first use. So the functions that all runs need
-/// lie together.
-fn merged(traces: &[Vec<String>]) -> Vec<&str> {
+/// The length in bytes from which a function is a large one. A run executes little of such a function, so it would only
+/// keep small ones apart.
+const LARGE: u64 = 3000;
+
+/// Returns all functions, so that those that one process uses lie together: those of most runs first, small ones before
+/// large ones, and those of both gate and sandboxes before those of one of them. Apart from that, in the order of their
+/// first use.
+fn merged<'a>(traces: &'a [Trace], lengths: &HashMap<String, u64>) -> Vec<&'a str> {
     let mut users: HashMap<&str, usize> = HashMap::new();
+    let (mut of_gates, mut of_sandboxes): (HashSet<&str>, HashSet<&str>) = (HashSet::new(), HashSet::new());
     let mut order = Vec::new();
     for trace in traces {
+        for (at, process) in trace.iter().enumerate() {
+            let own = if at == 0 { &mut of_gates } else { &mut of_sandboxes };
+            own.extend(process.iter().map(String::as_str));
+        }
         // Two processes of a run can use one function.
-        let mut of_run: Vec<&str> = trace.iter().map(String::as_str).collect();
+        let mut of_run: Vec<&str> = trace.iter().flatten().map(String::as_str).collect();
         order.extend(of_run.iter().filter(|symbol| !users.contains_key(*symbol)));
         of_run.sort_unstable();
         of_run.dedup();
@@ -106,22 +120,29 @@ fn merged(traces: &[Vec<String>]) -> Vec<&str> {
     let mut seen = HashSet::new();
     order.retain(|symbol| seen.insert(*symbol));
     // Four groups: a finer order would tear apart functions that are used together.
-    let group = |symbol: &&str| {
+    order.sort_by_key(|symbol| {
         let share = users.get(symbol).copied().unwrap_or(0) * 100 / traces.len().max(1);
-        match share {
+        let group = match share {
             70.. => 0,
             30.. => 1,
             8.. => 2,
             _ => 3,
-        }
-    };
-    order.sort_by_key(group);
+        };
+        let process = match (of_gates.contains(symbol), of_sandboxes.contains(symbol)) {
+            (true, true) => 0,
+            (true, false) => 1,
+            _ => 2,
+        };
+        (group, lengths.get(*symbol).is_some_and(|length| *length >= LARGE), process)
+    });
     order
 }
 
 /// The functions of a program: address in the file's own space, and symbol.
 struct Functions {
     by_address: HashMap<u64, String>,
+    /// The length of each, in bytes.
+    lengths: HashMap<String, u64>,
     /// Address and length of the text.
     text: (u64, u64),
 }
@@ -135,11 +156,15 @@ impl Functions {
         let is_text = |symbol: &object::Symbol<'_, '_>| {
             symbol.kind() == SymbolKind::Text && symbol.size() > 0 && (text.address()..end).contains(&symbol.address())
         };
-        let functions = file.symbols().filter(is_text);
-        let by_address: HashMap<u64, String> =
-            functions.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned()))).collect();
+        let mut by_address: HashMap<u64, String> = HashMap::new();
+        let mut lengths = HashMap::new();
+        for symbol in file.symbols().filter(is_text) {
+            let Ok(name) = symbol.name() else { continue };
+            lengths.insert(name.to_owned(), symbol.size());
+            by_address.insert(symbol.address(), name.to_owned());
+        }
         ensure!(text.kind() == SectionKind::Text && by_address.len() > 100, "{} has no symbols", program.display());
-        Ok(Self { by_address, text: (text.address(), text.size()) })
+        Ok(Self { by_address, lengths, text: (text.address(), text.size()) })
     }
 }
 
@@ -150,6 +175,8 @@ struct Process {
     base: u64,
     /// The breakpoints that were not hit yet, with the bytes that they replaced.
     left: BTreeMap<u64, u8>,
+    /// All breakpoints.
+    all: Rc<BTreeMap<u64, u8>>,
 }
 
 /// Runs a command, and writes down each function of the program that its processes use.
@@ -229,8 +256,13 @@ fn happened(
         }
         PTRACE_EVENT_FORK | PTRACE_EVENT_VFORK | PTRACE_EVENT_CLONE => {
             let child = Pid::from_raw(i32::try_from(ptrace::getevent(pid)?)?);
-            if let Some(parent) = processes.get(&pid).cloned() {
-                processes.insert(child, parent);
+            if let Some(mut process) = processes.get(&pid).cloned() {
+                // Only a process that was forked has memory of its own.
+                if number == PTRACE_EVENT_FORK {
+                    process.left = (*process.all).clone();
+                    write_breakpoints(child, process.base, functions, process.left.keys())?;
+                }
+                processes.insert(child, process);
             }
         }
         _ => {}
@@ -246,18 +278,29 @@ fn set_breakpoints(pid: Pid, program: &Path, functions: &Functions) -> Result<Pr
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let own = maps.lines().find(|line| line.ends_with(&program.display().to_string())).context("program not mapped")?;
     let base = u64::from_str_radix(own.split('-').next().unwrap_or_default(), 16)?;
+    let left = write_breakpoints(pid, base, functions, functions.by_address.keys())?;
+    Ok(Process { base, all: Rc::new(left.clone()), left })
+}
+
+/// Writes breakpoints, and returns the bytes that were there.
+fn write_breakpoints<'a>(
+    pid: Pid,
+    base: u64,
+    functions: &Functions,
+    addresses: impl Iterator<Item = &'a u64>,
+) -> Result<BTreeMap<u64, u8>> {
     let (start, length) = functions.text;
     let memory = memory(pid)?;
     let mut text = vec![0; usize::try_from(length)?];
     memory.read_exact_at(&mut text, base + start)?;
-    let mut left = BTreeMap::new();
-    for address in functions.by_address.keys() {
+    let mut replaced = BTreeMap::new();
+    for address in addresses {
         if let Some(byte) = text.get_mut(usize::try_from(address - start)?) {
-            left.insert(*address, std::mem::replace(byte, BREAKPOINT));
+            replaced.insert(*address, std::mem::replace(byte, BREAKPOINT));
         }
     }
     memory.write_all_at(&text, base + start)?;
-    Ok(Process { base, left })
+    Ok(replaced)
 }
 
 /// Removes the breakpoint at which a process has stopped. Returns the symbol of the function.
