@@ -35,6 +35,10 @@ struct Space {
 unsafe impl Send for Space {}
 
 impl Space {
+    const fn new() -> Self {
+        Self { first: Cell::new(null_mut()), next: Cell::new(null_mut()), left: Cell::new(0) }
+    }
+
     /// Reserves address space for this many bytes, with room for more if no limit is in the way. What was left of an
     /// earlier reservation is given back.
     fn reserve(&self, size: usize) -> Option<()> {
@@ -163,14 +167,8 @@ struct State {
 // SAFETY: the blocks are used under the lock.
 unsafe impl Sync for State {}
 
-static STATE: State = State {
-    lock: AtomicU32::new(FREE),
-    blocks: UnsafeCell::new(Dlmalloc::new_with_allocator(Space {
-        first: Cell::new(null_mut()),
-        next: Cell::new(null_mut()),
-        left: Cell::new(0),
-    })),
-};
+static STATE: State =
+    State { lock: AtomicU32::new(FREE), blocks: UnsafeCell::new(Dlmalloc::new_with_allocator(Space::new())) };
 
 /// True once an executable allocates from the heap.
 static IS_USED: AtomicBool = AtomicBool::new(false);

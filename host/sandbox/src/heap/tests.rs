@@ -36,7 +36,7 @@ fn blocks_have_their_size_and_alignment_and_are_used_again() {
 
 #[test]
 fn a_space_that_is_used_up_is_followed_by_another() {
-    let space = Space { next: Cell::new(null_mut()), left: Cell::new(0) };
+    let space = Space::new();
     let first = space.grow(PIECE).unwrap();
     let second = space.grow(PIECE).unwrap();
     assert_eq!(first.addr().get() + PIECE, second.addr().get());
@@ -92,7 +92,7 @@ fn limit(more: u64, hard: Option<u64>) -> u64 {
 
 #[test]
 fn a_limit_of_the_address_space_is_raised_or_leaves_some() {
-    let new = || Space { next: Cell::new(null_mut()), left: Cell::new(0) };
+    let new = Space::new;
     let raised = apart(|| {
         let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
         limit(8 << 20, Some(hard));
