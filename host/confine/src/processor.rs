@@ -2,7 +2,8 @@
 //!
 //! While its guest runs, a sandbox waits for the gate, or the gate for the sandbox. To wake a process on another processor
 //! means to interrupt that one, or to get it out of its sleep. So the processes of a run meet on one processor, once each
-//! of them has prepared itself. After [`LONGEST`] the gate leaves: others may need that processor for longer.
+//! of them has prepared itself. The gate leaves at the first message of a guest after [`LONGEST`]: others may need that
+//! processor for longer.
 #![allow(unsafe_code, reason = "sched_getscheduler(2), which C libraries lack")]
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};

@@ -116,8 +116,11 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
     if !needs.dhcp.is_empty() {
         session.connect_dhcp(&needs.dhcp);
     }
-    // Everything that is started for other work is there by now.
-    processor::meet();
+    // Everything that is started for other work is there by now. Without a sandbox there is nobody to meet, and nothing
+    // would end it: a GC by the host can take long.
+    if !pids.is_empty() {
+        processor::meet();
+    }
     forget_environment();
     let confined = |calls| needs.confinement(session, calls).map(Arc::new).map_err(|error| failed(&error));
     let confinement = confined(calls(pids))?;

@@ -78,7 +78,8 @@ impl Worker {
 
     /// Enters `namespace`, opens a socket and the directories of its links' sysctls, and goes back to `home`, the calling
     /// thread's own. `None` if a thread is needed for it: this one might not come back, or the directories don't lead
-    /// there. Only settings of links can be read and written then, and only they and `looks` be looked at. If the namespace can't be entered, the first use returns that error, as with [`Worker::start`].
+    /// there. Only settings of links can be read and written then, and only they and `looks` be looked at. If the namespace
+    /// can't be entered, the first use returns that error, as with [`Worker::start`].
     ///
     /// # Errors
     /// That of the way back. The calling thread is in the wrong namespace then, and its process has to end.
