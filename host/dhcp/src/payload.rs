@@ -13,6 +13,7 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 const OPTIONS: usize = 240;
 
 const DECLINE: u8 = 4;
+const RELEASE: u8 = 7;
 
 const PAD: u8 = 0;
 const END: u8 = 255;
@@ -66,10 +67,12 @@ pub fn check(payload: &[u8], client: &Client<'_>) -> Result<Checked, &'static st
         return Err("it has an answer's fields");
     }
     let from = <[u8; 4]>::try_from(field(12, 4)).map(Ipv4Addr::from).map_err(|_| "it is shorter than a message is")?;
-    if !from.is_unspecified() && Some(from) != client.address {
+    let kind = check_options(options, client)?;
+    // What was requested can be given back before the answer is there.
+    let is_own = Some(from) == client.address || kind == RELEASE && client.offered.contains(&from);
+    if !from.is_unspecified() && !is_own {
         return Err("it names an address that is not this lease's");
     }
-    check_options(options, client)?;
     Ok(Checked { from })
 }
 
@@ -79,9 +82,10 @@ pub fn offered(payload: &[u8]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(address)).filter(|address| !address.is_unspecified())
 }
 
-fn check_options(options: &[u8], client: &Client<'_>) -> Result<(), &'static str> {
+/// Checks the options, and returns the type of the message.
+fn check_options(options: &[u8], client: &Client<'_>) -> Result<u8, &'static str> {
     let (mut rest, mut kinds, mut ids, mut wanted) = (options, 0, 0, 0);
-    let mut is_decline = false;
+    let mut kind = 0;
     loop {
         let (code, after) = rest.split_first().ok_or("its options have no end")?;
         match *code {
@@ -97,11 +101,13 @@ fn check_options(options: &[u8], client: &Client<'_>) -> Result<(), &'static str
         let (value, after) = after.split_at_checked(usize::from(*length)).ok_or("an option is cut off")?;
         match *code {
             // DISCOVER, REQUEST, DECLINE and RELEASE.
-            MESSAGE_TYPE if matches!(value, [1 | 3 | 4 | 7]) => {
-                kinds += 1;
-                is_decline = value == [DECLINE];
-            }
-            MESSAGE_TYPE => return Err("it is not of a client's type"),
+            MESSAGE_TYPE => match value {
+                [1 | 3 | DECLINE | RELEASE] => {
+                    kinds += 1;
+                    kind = value.first().copied().unwrap_or_default();
+                }
+                _ => return Err("it is not of a client's type"),
+            },
             CLIENT_ID if value == client.id => ids += 1,
             CLIENT_ID => return Err("it has another client's identifier"),
             WANTED => {
@@ -117,8 +123,8 @@ fn check_options(options: &[u8], client: &Client<'_>) -> Result<(), &'static str
         rest = after;
     }
     match (kinds, ids, wanted) {
-        (1, 1, 0) if is_decline => Err("it declines no address"),
-        (1, 1, 0 | 1) => Ok(()),
+        (1, 1, 0) if kind == DECLINE => Err("it declines no address"),
+        (1, 1, 0 | 1) => Ok(kind),
         (1, 1, _) => Err("it wants two addresses"),
         (_, 1, _) => Err("it has no type, or two"),
         _ => Err("it has no identifier, or two"),
@@ -236,6 +242,24 @@ mod tests {
         let mut renewal = discover();
         renewal[12..16].copy_from_slice(&[10, 5, 0, 7]);
         assert!(check(&renewal, &nobody).is_err(), "an address without a lease");
+    }
+
+    /// A server may have given what was requested, and its answer is not there yet.
+    #[test]
+    fn a_requested_address_is_given_back() {
+        let nobody = Client { address: None, ..OWN };
+        for (kind, address, passes) in
+            [(7, OFFERED, true), (3, OFFERED, false), (4, OFFERED, false), (7, Ipv4Addr::new(10, 5, 0, 9), false)]
+        {
+            let mut payload = message(&[(53, &[kind]), (61, OWN.id), (50, &OFFERED.octets())]);
+            payload[12..16].copy_from_slice(&address.octets());
+            let expected = if passes {
+                Ok(Checked { from: address })
+            } else {
+                Err("it names an address that is not this lease's")
+            };
+            assert_eq!(check(&payload, &nobody), expected, "{kind} {address}");
+        }
     }
 
     #[test]

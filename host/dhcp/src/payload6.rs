@@ -76,7 +76,8 @@ pub fn check(payload: &[u8], client: &Client<'_>) -> Result<(), &'static str> {
     let is_offered = |named| Some(named) == client.address || client.offered.contains(&named);
     match (kind, named) {
         (SOLICIT | REQUEST, None) => Ok(()),
-        (SOLICIT | REQUEST | DECLINE, Some(named)) if is_offered(named) => Ok(()),
+        // What was requested can be given back before the answer is there.
+        (SOLICIT | REQUEST | DECLINE | RELEASE, Some(named)) if is_offered(named) => Ok(()),
         (SOLICIT | REQUEST | DECLINE, _) => Err("it names an address that no server has offered"),
         _ if named.is_some() && named == client.address => Ok(()),
         _ => Err("it names an address that is not this lease's"),
@@ -167,7 +168,7 @@ mod tests {
             ];
             assert_eq!(check(&message(kind, &options), &OWN), Ok(()), "{kind}");
         }
-        for kind in [SOLICIT, REQUEST, DECLINE] {
+        for kind in [SOLICIT, REQUEST, DECLINE, RELEASE] {
             let offered = message(kind, &[option(1, ID), association(1, Some(OFFERED))]);
             assert_eq!(check(&offered, &OWN), Ok(()), "{kind}");
         }

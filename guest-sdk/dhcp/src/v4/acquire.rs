@@ -66,7 +66,7 @@ fn ask(context: &Context<'_>, phase: Phase) -> Next<Phase> {
 pub fn timer(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let Some(acquisition) = acquisition(&phase) else { return Next::of(phase) };
     if context.now >= context.deadline(acquisition) {
-        return ended(context.give_up(acquisition, "DHCP"));
+        return keep::give_back(context, &phase, context.give_up(acquisition, "DHCP"));
     }
     match phase {
         Phase::Selecting { acquisition, exchange, hint } if context.now >= exchange.next => {

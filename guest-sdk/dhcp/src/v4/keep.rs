@@ -111,12 +111,16 @@ pub fn conflict(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Gives the lease back.
-pub fn release(context: &Context<'_>, phase: &Phase) -> Next<Phase> {
-    let next = ended(Outcome::Ended);
-    match phase.held() {
+/// Ends, and gives back what a server has given. An address that was requested counts: the answer may be on its way.
+pub fn give_back(context: &Context<'_>, phase: &Phase, outcome: Outcome) -> Next<Phase> {
+    let given = match phase {
+        Phase::Requesting { address, server, .. } => Some((*address, *server)),
+        phase => phase.held().map(|held| (held.address.addr(), held.server)),
+    };
+    let next = ended(outcome);
+    match given {
         None => next,
-        Some(held) => next.sending(release_packet(context, held.address.addr(), held.server)),
+        Some((address, server)) => next.sending(release_packet(context, address, server)),
     }
 }
 

@@ -34,7 +34,7 @@ fn on(context: &Context<'_>, event: &Event, phase: Phase) -> Next<Phase> {
         Event::Timer | Event::Resume if phase.held().is_some() => keep::timer(context, phase),
         Event::Timer | Event::Resume => acquire::timer(context, phase),
         Event::Conflict => keep::conflict(context, phase),
-        Event::Release => keep::release(context, &phase),
+        Event::Release => keep::give_back(context, &phase, Outcome::Ended),
     }
 }
 

@@ -52,7 +52,7 @@ fn on(context: &Context<'_>, event: &Event, saved: Saved) -> (Link, Next<Phase>)
         Event::Timer | Event::Resume if phase.held().is_some() => keep(context, phase),
         Event::Timer | Event::Resume => search(context, phase),
         Event::Conflict => conflict(context, phase),
-        Event::Release => release(context, &phase),
+        Event::Release => give_back(context, &phase, Outcome::Ended),
         Event::Start { .. } => Next::of(phase),
     };
     (link, next)
@@ -114,7 +114,7 @@ fn packet(
 fn search(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     let Some(acquisition) = phase.acquisition() else { return Next::of(phase) };
     if context.now >= context.deadline(acquisition) {
-        return ended(context.give_up(acquisition, "DHCPv6"));
+        return give_back(context, &phase, context.give_up(acquisition, "DHCPv6"));
     }
     match phase {
         Phase::Waiting { acquisition, until, hint } if context.now >= until => solicit(context, acquisition, hint),
@@ -293,12 +293,15 @@ fn conflict(context: &Context<'_>, phase: Phase) -> Next<Phase> {
     }
 }
 
-/// Gives the lease back.
-fn release(context: &Context<'_>, phase: &Phase) -> Next<Phase> {
-    let Some(held) = phase.held() else { return ended(Outcome::Ended) };
-    let address = Some(held.address.addr());
-    let send = packet(context, Kind::Release, context.exchange(1), Some(&held.server), address);
-    ended(Outcome::Ended).sending(send)
+/// Ends, and gives back what a server has given. An address that was requested counts: the answer may be on its way.
+fn give_back(context: &Context<'_>, phase: &Phase, outcome: Outcome) -> Next<Phase> {
+    let given = match phase {
+        Phase::Requesting { address, server, .. } => Some((*address, server)),
+        phase => phase.held().map(|held| (held.address.addr(), &held.server)),
+    };
+    let next = ended(outcome);
+    let Some((address, server)) = given else { return next };
+    next.sending(packet(context, Kind::Release, context.exchange(1), Some(server), Some(address)))
 }
 
 /// Returns the time of the next timer.

@@ -375,6 +375,23 @@ fn a_lease_is_given_back_declined_or_remembered() {
     assert!(output.send[0].payload.0.windows(16).any(|bytes| bytes == address));
 }
 
+/// The server may have given the address, and its answer is not there yet.
+#[test]
+fn a_requested_address_is_given_back() {
+    let requesting = || {
+        let mut lab = Lab::with("{}");
+        lab.on(START);
+        lab.advertise_router();
+        assert_eq!(one(&lab.reply(&Reply::new(2, ADDRESS))).0, 3);
+        lab
+    };
+    let output = requesting().on(Event::Release);
+    assert_eq!((one(&output), output.outcome), ((8, vec![1, 2, 3, 8]), Some(Outcome::Ended)));
+    let output = requesting().later(3_600_000, Event::Timer);
+    assert_eq!(one(&output).0, 8);
+    assert!(matches!(output.outcome, Some(Outcome::Failed { .. })), "{output:?}");
+}
+
 #[test]
 fn a_state_of_the_other_family_or_a_damaged_one_is_refused() {
     let mut lab = Lab::bound();

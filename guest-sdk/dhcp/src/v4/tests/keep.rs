@@ -188,6 +188,28 @@ fn a_lease_is_given_back() {
     }
 }
 
+/// The server may have given the address, and its answer is not there yet.
+#[test]
+fn a_requested_address_is_given_back() {
+    let requesting = || {
+        let mut lab = Lab::new();
+        lab.on(Event::Start { previous: None });
+        lab.reply(&Reply::offer(ADDRESS));
+        assert_eq!(lab.phase(), "requesting");
+        lab
+    };
+    for (output, is_failure) in
+        [(requesting().on(Event::Release), false), (requesting().later(3_600_000, Event::Timer), true)]
+    {
+        let release = one(&output);
+        assert_eq!((release.kind, release.to), (MessageType::Release, to_server()));
+        assert_eq!(release.message.ciaddr().to_string(), ADDRESS);
+        assert_eq!(release.server().unwrap().to_string(), SERVER);
+        assert_eq!(matches!(output.outcome, Some(Outcome::Failed { .. })), is_failure, "{output:?}");
+        assert_eq!(output.wake_ms, None);
+    }
+}
+
 #[test]
 fn without_a_lease_nothing_is_sent_at_the_end() {
     let mut lab = Lab::new();
