@@ -8,8 +8,8 @@
 use crate::error::{Result, Subject};
 use crate::sysctl::{self, Place, Setting, SettingFile, Sysctl};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open};
-use nix::sys::stat::{Mode, fstat, fstatat, stat};
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, fstat, stat};
 use std::os::fd::{AsFd, OwnedFd};
 
 const IPV4: &str = "/proc/sys/net/ipv4/conf";
@@ -41,18 +41,18 @@ impl ConfDirectories {
         Ok(Self { ipv4: directory(IPV4)?, ipv6: directory(IPV6)?, looked })
     }
 
-    /// True if they lead into another namespace than the calling thread's, as the module says. This does not trust the
-    /// kernel's version: a directory that both namespaces show would lead into the caller's own.
+    /// True if they are not the calling thread's own. This does not trust the kernel's version: a directory that both
+    /// namespaces show would lead into the caller's own.
+    ///
+    /// No name is looked up in them. From here the kernel does not find again what it keeps for a name, and keeps it once
+    /// more each time. What is looked up below a link goes with the link.
     pub fn lead_elsewhere(&self) -> bool {
         let elsewhere = |directory: &Option<OwnedFd>, path: &str| {
             let Some(directory) = directory else { return true };
-            let there = fstat(directory);
-            let is_other = match (there, stat(path)) {
+            match (fstat(directory), stat(path)) {
                 (Ok(there), Ok(here)) => (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino),
                 _ => false,
-            };
-            // A directory that is there in each namespace.
-            is_other && fstatat(directory, "all", AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
+            }
         };
         elsewhere(&self.ipv4, IPV4) && elsewhere(&self.ipv6, IPV6)
     }

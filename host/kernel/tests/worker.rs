@@ -91,6 +91,29 @@ fn sysctls(way: usize) {
     assert_eq!(sysctl::get(&conf("later", "arp_notify")).unwrap(), None);
 }
 
+/// The kernel keeps each name that is looked up in a foreign namespace until that ends, and each run would come later to
+/// its own. Others may make names meanwhile, so one of some rounds without new ones is enough.
+#[test]
+fn entering_leaves_no_names_in_the_kernel() {
+    isolated(|| {
+        const TIMES: i64 = 3_000;
+        let (container, home) = (Container::new(), Namespace::current().unwrap());
+        let names = || -> i64 {
+            let state = std::fs::read_to_string("/proc/sys/fs/dentry-state").unwrap();
+            state.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        let more = || {
+            let before = names();
+            for _ in 0..TIMES {
+                Worker::enter(&container.namespace, &home, &[]).unwrap().expect("no thread is needed");
+            }
+            names() - before
+        };
+        let rounds: Vec<i64> = std::iter::repeat_with(more).take(3).collect();
+        assert!(rounds.iter().any(|more| *more < TIMES / 2), "{rounds:?} names more after {TIMES} times each");
+    });
+}
+
 #[test]
 fn absent_keys_and_bad_values_are_told_apart() {
     isolated(|| {
