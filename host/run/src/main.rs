@@ -4,6 +4,8 @@
 //! which this one lacks. For `postern dhcp serve` it starts `postern-dhcpd`.
 
 mod net;
+#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+mod start;
 mod together;
 
 use postern_cni::Error;
