@@ -3,12 +3,18 @@
 //! `measure fork BUSY CODE` and `measure inside BUSY CODE` are one run each, with a gate that answers at once and does
 //! nothing. `measure empty` starts and ends. BUSY is the time in microseconds for which the gate works before it starts
 //! the guest; a separate sandbox loads meanwhile. `measure steps CODE` times the parts of a run inside this process.
+//!
+//! `measure walls CODE` is a run of static or bridge with nothing but what safety costs, for `tests/bench`: the guest is in
+//! a sandbox as in a run, and the gate gives up its rights as in a run. It has no policy, record, log or network.
 #![allow(unsafe_code, reason = "fork(2), as the gate does it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may fall over")]
 
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
+use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
+use postern_confine::{Access, Capability, Confinement, Files, Filter, Refusal, Rule, processor};
 use postern_sandbox::{Gate, Guest, Outcome, child};
 use postern_types::channel::{pair, receive, send_to_sandbox};
 use postern_types::{
@@ -16,6 +22,8 @@ use postern_types::{
 };
 use std::env;
 use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -62,15 +70,17 @@ fn answer(operation: &Operation) -> Reply {
     }
 }
 
-fn start() -> Start {
+const BRIDGE: &str =
+    r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"cni0","ipam":{"type":"host-local"}}"#;
+const STATIC: &str = r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"static","addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}]}}"#;
+
+fn start(stdin: &str) -> Start {
     Start {
         env: ["CNI_COMMAND=ADD", "CNI_CONTAINERID=0123456789ab", "CNI_NETNS=/run/netns/x", "CNI_IFNAME=eth0"]
             .map(|pair| pair.split_once('=').unwrap())
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .to_vec(),
-        stdin: r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"cni0","ipam":{"type":"host-local"}}"#
-            .to_owned()
-            .into(),
+        stdin: stdin.to_owned().into(),
         limits: Limits::default(),
     }
 }
@@ -78,7 +88,7 @@ fn start() -> Start {
 fn inside(busy: &str, code: &str) {
     work(busy);
     let guest = Guest::load(File::open(code).unwrap().into()).unwrap();
-    let ended = guest.run(start(), Box::new(Mock));
+    let ended = guest.run(start(BRIDGE), Box::new(Mock));
     report(ended.outcome.clone());
 }
 
@@ -91,17 +101,55 @@ fn forked(busy: &str, code: &str) {
     }
     drop(sandbox);
     work(busy);
-    send_to_sandbox(&gate, &ToSandbox::Start(start()), None).unwrap();
+    report(serve(&gate, BRIDGE));
+}
+
+/// Lets the sandbox run, and answers it.
+fn serve(gate: &UnixStream, stdin: &str) -> Outcome {
+    send_to_sandbox(gate, &ToSandbox::Start(start(stdin)), None).unwrap();
     loop {
-        match receive(&gate, None).unwrap() {
+        match receive(gate, None).unwrap() {
             FromSandbox::Call(operation) => {
-                send_to_sandbox(&gate, &ToSandbox::Answer(Ok(answer(&operation))), None).unwrap()
+                send_to_sandbox(gate, &ToSandbox::Answer(Ok(answer(&operation))), None).unwrap()
             }
             FromSandbox::Stderr(text) => eprint!("{text}"),
-            FromSandbox::Finished { stdout, status } => return report(Outcome::Finished { stdout, status }),
-            FromSandbox::Failed(reason) | FromSandbox::Unloadable(reason) => return report(Outcome::Failed(reason)),
+            FromSandbox::Finished { stdout, status } => return Outcome::Finished { stdout, status },
+            FromSandbox::Failed(reason) | FromSandbox::Unloadable(reason) => return Outcome::Failed(reason),
         }
     }
+}
+
+fn walls(code: &str) {
+    let stdin = if code.ends_with("/static.cwasm") { STATIC } else { BRIDGE };
+    let code = File::open(code).unwrap();
+    processor::choose();
+    let (gate, sandbox) = pair().unwrap();
+    // SAFETY: this process has one thread.
+    let child = match unsafe { fork() }.unwrap() {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => child::run(sandbox.into(), code.into()),
+    };
+    drop(sandbox);
+    processor::meet();
+    let files = Files::new(["/run", "/var/log"].map(|path| (Path::new(path), Access::Own))).unwrap();
+    // What this process does is among them. The kernel's work depends on their number, which is the gate's.
+    let calls = (0..64)
+        .chain([64, 72, 96, 102, 202, 228, 229, 230, 231, 247, 288, 302, 332])
+        .map(Rule::Any)
+        .collect::<Vec<_>>();
+    let filter = Filter::new(&calls, Refusal::Absent);
+    Confinement { capabilities: vec![Capability::CAP_KILL], files, filter }.apply().unwrap();
+    let outcome = serve(&gate, stdin);
+    kill(child, Signal::SIGKILL).unwrap();
+    drop(gate);
+    if let Outcome::Finished { stdout, .. } = &outcome {
+        print!("{stdout}");
+    }
+    waitpid(child, None).unwrap();
+    report(match outcome {
+        Outcome::Finished { status, .. } => Outcome::Finished { stdout: String::new(), status },
+        failed => failed,
+    });
 }
 
 /// Computes for this many microseconds.
@@ -124,10 +172,10 @@ fn steps(code: &str) {
     let begin = Instant::now();
     let guest = Guest::load(File::open(code).unwrap().into()).unwrap();
     let loaded = Instant::now();
-    let ended = guest.run(start(), Box::new(Mock));
+    let ended = guest.run(start(BRIDGE), Box::new(Mock));
     println!("load {:?}, run {:?}: {:?}", loaded - begin, loaded.elapsed(), ended.outcome);
     let begin = Instant::now();
-    let _ended = guest.run(start(), Box::new(Mock));
+    let _ended = guest.run(start(BRIDGE), Box::new(Mock));
     println!("run again {:?}", begin.elapsed());
 }
 
@@ -167,6 +215,7 @@ fn main() {
         [_, "inside", busy, code] => inside(busy, code),
         [_, "fork", busy, code] => forked(busy, code),
         [_, "steps", code] => steps(code),
+        [_, "walls", code] => walls(code),
         [_, "empty", ..] => {}
         [_, "compare", rounds, busy, code] => compare(rounds.parse().unwrap(), busy, code),
         _ => panic!("usage: measure compare ROUNDS BUSY CODE"),

@@ -20,6 +20,16 @@ pub const OURS: &str = "ours";
 pub const FLOOR: &str = "floor";
 /// The row of a process that ends at once. It has only the side of the floor.
 pub const EMPTY: &str = "an empty process";
+/// The rows of guests behind their walls, without any work of the gate. They have only the side of the floor.
+pub const WALLS: [(&str, &str); 2] = [
+    ("static", "walls alone: a guest in its sandbox (static)"),
+    ("bridge", "walls alone: one that asks 11 times (bridge)"),
+];
+
+/// Returns the names of the rows that have only the side of the floor.
+pub fn alone() -> impl Iterator<Item = &'static str> {
+    std::iter::once(EMPTY).chain(WALLS.map(|(_, name)| name))
+}
 
 /// What is measured of a call: wall and processor time in µs, page faults, resident memory and size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

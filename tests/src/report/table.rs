@@ -1,6 +1,6 @@
 //! The tables of a summary, as text for a terminal and as Markdown for the pages.
 
-use super::{EMPTY, FLOOR, GOALS, Line, NATIVE, OURS, Quantity, Summary};
+use super::{FLOOR, GOALS, Line, NATIVE, OURS, Quantity, Summary, alone};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 
@@ -42,8 +42,8 @@ pub fn goal_rows(summary: &Summary) -> String {
     let mut text =
         "| | unit | native | ours | floor | goal | reached | floor's part |\n|---|---|---:|---:|---:|---:|---:|---:|\n"
             .to_owned();
-    if let Some(line) = summary.line(EMPTY, Quantity::Wall) {
-        let _ = writeln!(text, "| {EMPTY} | {} | | | {} | | | |", line.quantity.unit().0, median(line, FLOOR));
+    for (name, line) in alone().filter_map(|name| Some((name, summary.line(name, Quantity::Wall)?))) {
+        let _ = writeln!(text, "| {name} | {} | | | {} | | | |", line.quantity.unit().0, median(line, FLOOR));
     }
     for goal in &GOALS {
         let Some(line) = goal.line(summary) else { continue };
@@ -75,8 +75,8 @@ pub fn goals_as_text(summary: &Summary) -> String {
         "{:<54}{:>6}{:>10}{:>10}{:>10}{:>7}{:>9}\n",
         "medians", "", "native", "ours", "floor", "goal", "reached"
     );
-    if let Some(line) = summary.line(EMPTY, Quantity::Wall) {
-        let _ = writeln!(text, "{EMPTY:<54}{:>6}{:>30}", line.quantity.unit().0, median(line, FLOOR));
+    for (name, line) in alone().filter_map(|name| Some((name, summary.line(name, Quantity::Wall)?))) {
+        let _ = writeln!(text, "{name:<54}{:>6}{:>30}", line.quantity.unit().0, median(line, FLOOR));
     }
     for goal in &GOALS {
         let Some(line) = goal.line(summary) else { continue };
@@ -153,6 +153,7 @@ pub fn replace_part(page: &str, name: &str, part: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::EMPTY;
     use crate::report::Row;
 
     fn summary() -> Summary {

@@ -22,9 +22,10 @@ mod rounds;
 mod scenarios;
 
 use anyhow::{Context, Result, bail, ensure};
+use postern_tests::floor::{nothing, walls};
 use postern_tests::report::{
-    EMPTY, FLOOR, GOALS, Goal, NATIVE, OURS, Quantity, Row, Summary, all_rows, chart, first_page, goal_rows,
-    goals_as_text, replace_part,
+    EMPTY, FLOOR, GOALS, Goal, NATIVE, OURS, Quantity, Row, Summary, WALLS, all_rows, alone, chart, first_page,
+    goal_rows, goals_as_text, replace_part,
 };
 use postern_tests::{kernel, native_bin, plugin_bin};
 use rounds::SIDES;
@@ -63,7 +64,7 @@ impl Options {
     /// True if rows whose names begin so are asked for.
     fn wants(&self, name: &str) -> bool {
         let is_of = |goal: &Goal| goal.row == name || goal.row.starts_with(&format!("{name}, "));
-        let by_goal = !self.goals || name == EMPTY || GOALS.iter().any(is_of);
+        let by_goal = !self.goals || alone().any(|row| row == name) || GOALS.iter().any(is_of);
         by_goal && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| name.contains(pattern.as_str())))
     }
 }
@@ -123,7 +124,10 @@ fn main() -> Result<()> {
     );
     let mut rows = Vec::new();
     if options.wants(EMPTY) {
-        rows.push(rounds::empty(options.runs)?);
+        rows.push(rounds::alone(EMPTY, options.runs, nothing)?);
+    }
+    for (plugin, name) in WALLS.iter().filter(|(_, name)| options.wants(name)) {
+        rows.push(rounds::alone(name, options.runs, || walls(&place.ours, plugin))?);
     }
     let mut scenarios = scenarios();
     scenarios.retain(|scenario| options.wants(scenario.name));

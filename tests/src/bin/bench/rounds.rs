@@ -3,10 +3,10 @@
 use crate::scenarios::{Scenario, WIRE, floor};
 use crate::{PluginSet, WARM_UP};
 use anyhow::{Result, ensure};
-use postern_tests::floor::{Task, nothing};
+use postern_tests::floor::Task;
 use postern_tests::measure::{Measured, Sample, timed};
 use postern_tests::merge;
-use postern_tests::report::{EMPTY, FLOOR, NATIVE, OURS, Row};
+use postern_tests::report::{FLOOR, NATIVE, OURS, Row};
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Duration;
@@ -110,13 +110,13 @@ fn floor_round(parts: &str, scenario: &Scenario, netns: &str) -> Result<Vec<Opti
     Ok(samples)
 }
 
-/// Measures a process that ends at once, as the floor of everything.
-pub fn empty(runs: usize) -> Result<Row> {
-    let mut row = Row::new(EMPTY);
+/// Measures a program that is a floor by itself: it has no other side.
+pub fn alone(name: &'static str, runs: usize, command: impl Fn() -> Result<Command>) -> Result<Row> {
+    let mut row = Row::new(name);
     for run in 0..WARM_UP + runs {
         std::thread::sleep(REST);
-        let made = timed(&mut nothing()?, b"")?;
-        ensure!(made.succeeded, "an empty process failed");
+        let made = timed(&mut command()?, b"{}")?;
+        ensure!(made.succeeded, "{name}: it failed");
         if run >= WARM_UP {
             row.sample(FLOOR, made.sample);
         }
