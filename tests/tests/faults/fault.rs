@@ -94,6 +94,7 @@ const HARMLESS: &[&str] = &[
     "close_range",
     "kill",
     "lseek",
+    "madvise",
     "wait4",
 ];
 
