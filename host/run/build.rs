@@ -37,6 +37,6 @@ fn main() {
     let is = |name, expected| var(name).as_deref() == Ok(expected);
     // `src/start.rs` has the entry point.
     if is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_ENV", "musl") {
-        println!("cargo:rustc-link-arg-bins=--entry=postern_start");
+        link::with(&["--entry=postern_start".to_owned()]);
     }
 }

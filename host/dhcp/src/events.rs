@@ -2,6 +2,7 @@
 
 use crate::asks::{LOOK_MS, refused, subject};
 use crate::clock;
+use crate::connections::Id;
 use crate::lease::{Entry, Open, Phase, Running, address};
 use crate::opener::NotOpened;
 use crate::service::Service;
@@ -87,6 +88,8 @@ impl Service {
         // A release has been asked for meanwhile, and its step is next: no timer comes before it.
         entry.wake_at = wake_at.filter(|_| !matches!(entry.phase, Phase::Releasing));
         if !send.is_empty() {
+            // Before there is a lease, one server is reached over the station that its packet came from.
+            entry.hop = running.sender.filter(|_| !is_bound).or(entry.hop);
             self.send(key, &send);
         }
         match outcome {
@@ -138,6 +141,8 @@ impl Service {
                 entry.hop = running.sender.or(entry.hop);
                 self.hold(key, lease);
             }
+            // It is being released, and that step comes next.
+            Outcome::Lost { .. } | Outcome::Failed { .. } if matches!(entry.phase, Phase::Releasing) => {}
             Outcome::Lost { reason } | Outcome::Failed { reason } if is_acquiring => self.fail_to_acquire(key, &reason),
             Outcome::Lost { reason } | Outcome::Failed { reason } => self.lose(key, &reason),
             Outcome::Ended => self.finish(key),
@@ -161,7 +166,7 @@ impl Service {
         }
         match entry.phase {
             Phase::Releasing if entry.events.is_empty() => self.finish(key),
-            Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_) => self.fail_to_acquire(key, words),
+            Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_) => self.fail_to_use(key, words),
             _ => entry.wake_at = Some(now.saturating_add(AGAIN_MS)),
         }
     }
@@ -170,13 +175,25 @@ impl Service {
     pub fn fail_to_acquire(&mut self, key: &str, reason: &str) {
         let Some(entry) = self.leases.remove(key) else { return };
         self.forget(&entry);
-        let protocol = entry.protocol();
-        let words = format!("no {protocol} lease for {}: {reason}", subject(&entry.attachment));
-        if let Some(id) = entry.acquirer {
+        self.tell_acquirer(&entry, entry.acquirer, reason);
+        self.tell_releasers(&entry);
+    }
+
+    /// As [`Service::fail_to_acquire`], where the client does not know of it: what a server has given is given back.
+    pub fn fail_to_use(&mut self, key: &str, reason: &str) {
+        let Some(mut entry) = self.leases.remove(key) else { return };
+        let acquirer = entry.acquirer.take();
+        self.tell_acquirer(&entry, acquirer, reason);
+        self.leases.insert(key.to_owned(), entry);
+        self.abandon(key);
+    }
+
+    fn tell_acquirer(&mut self, entry: &Entry, acquirer: Option<Id>, reason: &str) {
+        if let Some(id) = acquirer {
+            let words = format!("no {} lease for {}: {reason}", entry.protocol(), subject(&entry.attachment));
             self.tell(id, &refused(INTERNAL, words, ""));
             self.abandon_for(id);
         }
-        self.tell_releasers(&entry);
     }
 
     /// A server has given the lease, and nobody else has its address.
@@ -184,6 +201,7 @@ impl Service {
         let Some(entry) = self.leases.get_mut(key) else { return };
         entry.phase = Phase::Bound;
         entry.offered.clear();
+        entry.previous = None;
         let acquirer = entry.acquirer;
         self.hold(key, lease);
         self.note_lease(key, "dhcp.bound");

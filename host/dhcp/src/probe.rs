@@ -50,7 +50,12 @@ impl Service {
                 entry.phase = Phase::Probing(Probe { lease, address, socket, left: PROBES, next: now });
                 self.ask_link(key);
             }
-            Err(words) => self.fail_to_acquire(key, &format!("its link can't be asked who has {address}: {words}")),
+            Err(words) => {
+                if let Some(entry) = self.leases.get_mut(key) {
+                    entry.lease = Some(lease);
+                }
+                self.fail_to_use(key, &format!("its link can't be asked who has {address}: {words}"));
+            }
         }
     }
 

@@ -44,8 +44,8 @@ impl ConfDirectories {
     /// True if they are not the calling thread's own. This does not trust the kernel's version: a directory that both
     /// namespaces show would lead into the caller's own.
     ///
-    /// No name is looked up in them. From here the kernel does not find again what it keeps for a name, and keeps it once
-    /// more each time. What is looked up below a link goes with the link.
+    /// No name is looked up in them. The kernel keeps an entry for each name that it finds. From this namespace it does not
+    /// find that entry again, so each look-up would add one. Entries of a link go with the link.
     pub fn lead_elsewhere(&self) -> bool {
         let elsewhere = |directory: &Option<OwnedFd>, path: &str| {
             let Some(directory) = directory else { return true };

@@ -133,10 +133,11 @@ fn walls(code: &str) {
     processor::meet();
     let files = Files::new(["/run", "/var/log"].map(|path| (Path::new(path), Access::Own))).unwrap();
     // What this process does is among them. The kernel's work depends on their number, which is the gate's.
-    let calls = (0..64)
-        .chain([64, 72, 96, 102, 202, 228, 229, 230, 231, 247, 288, 302, 332])
-        .map(Rule::Any)
-        .collect::<Vec<_>>();
+    // Elsewhere the numbers are others, and all are allowed.
+    let calls: Vec<Rule> = match cfg!(target_arch = "x86_64") {
+        true => (0..64).chain([64, 72, 96, 102, 202, 228, 229, 230, 231, 247, 288, 302, 332]).map(Rule::Any).collect(),
+        false => (0..450).map(Rule::Any).collect(),
+    };
     let filter = Filter::new(&calls, Refusal::Absent);
     Confinement { capabilities: vec![Capability::CAP_KILL], files, filter }.apply().unwrap();
     let outcome = serve(&gate, stdin);
@@ -146,10 +147,7 @@ fn walls(code: &str) {
         print!("{stdout}");
     }
     waitpid(child, None).unwrap();
-    report(match outcome {
-        Outcome::Finished { status, .. } => Outcome::Finished { stdout: String::new(), status },
-        failed => failed,
-    });
+    assert!(matches!(outcome, Outcome::Finished { status: 0, .. }), "{outcome:?}");
 }
 
 /// Computes for this many microseconds.

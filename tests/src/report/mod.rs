@@ -23,7 +23,7 @@ pub const EMPTY: &str = "an empty process";
 /// The rows of guests behind their walls, without any work of the gate. They have only the side of the floor.
 pub const WALLS: [(&str, &str); 2] = [
     ("static", "walls alone: a guest in its sandbox (static)"),
-    ("bridge", "walls alone: one that asks 11 times (bridge)"),
+    ("bridge", "walls alone: a guest that calls its gate (bridge)"),
 ];
 
 /// Returns the names of the rows that have only the side of the floor.

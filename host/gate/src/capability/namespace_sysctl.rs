@@ -55,11 +55,14 @@ pub fn looks() -> Vec<Setting> {
     Setting::new(OF_THE_FIRST).into_iter().collect()
 }
 
-/// True if the network lists settings that take a thread in the container's namespace: others than those of links.
+/// True if the network lists settings that take a thread in the container's namespace: others than those of links that
+/// come and go. What is looked up of `all`, `default` and `lo` from outside stays in the kernel as long as the namespace.
 pub fn take_thread(conf: &NetConf, ifname: &str) -> bool {
     let is_of_link = |key: &str| {
-        below_net(key, ifname)
-            .is_none_or(|path| ["ipv4/conf/", "ipv6/conf/"].into_iter().any(|conf| path.starts_with(conf)))
+        below_net(key, ifname).is_none_or(|path| match path.split('/').collect::<Vec<_>>().as_slice() {
+            ["ipv4" | "ipv6", "conf", link, ..] => !matches!(*link, "all" | "default" | "lo"),
+            _ => false,
+        })
     };
     any_list(conf, |fields| {
         let map = fields.map("sysctl").ok().flatten().unwrap_or_default();
