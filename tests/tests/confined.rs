@@ -378,8 +378,14 @@ fn only_settings_of_the_whole_namespace_take_a_thread() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh("mount -t tmpfs trace /mnt")?;
+    // Both namespaces have a link of this name, so that one test sees which of them was changed.
+    for place in [String::new(), format!("nsenter --net={} ", node.netns("c1"))] {
+        node.sh(&format!("{place}ip link add eth0 type veth peer name eth1"))?;
+    }
     for (key, path, value, threads) in [
-        ("net.ipv4.conf.lo.arp_filter", "ipv4/conf/lo/arp_filter", "1", 0),
+        ("net.ipv4.conf.eth0.arp_filter", "ipv4/conf/eth0/arp_filter", "1", 0),
+        // Every namespace has this name: a look-up from outside leaves a name in the kernel.
+        ("net.ipv4.conf.lo.arp_filter", "ipv4/conf/lo/arp_filter", "1", 1),
         ("net.core.somaxconn", "core/somaxconn", "501", 1),
     ] {
         let read =
