@@ -13,6 +13,7 @@
 std::arch::global_asm!(
     ".pushsection .text.postern_start, \"ax\", @progbits",
     ".globl postern_start",
+    ".type postern_start, @function",
     "postern_start:",
     "mov r8, rdx",
     "lea rdi, [rip + __init_array_start]",
@@ -24,6 +25,7 @@ std::arch::global_asm!(
     "syscall",
     "mov rdx, r8",
     "jmp _start",
+    ".size postern_start, . - postern_start",
     ".popsection",
     page = const 4096,
     populate = const libc::MADV_POPULATE_WRITE,

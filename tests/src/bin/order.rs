@@ -153,8 +153,9 @@ impl Functions {
         let file = object::File::parse(data.as_slice())?;
         let text = file.section_by_name(".text").context("no section .text")?;
         let end = text.address() + text.size();
+        // A function in assembler may have no size.
         let is_text = |symbol: &object::Symbol<'_, '_>| {
-            symbol.kind() == SymbolKind::Text && symbol.size() > 0 && (text.address()..end).contains(&symbol.address())
+            symbol.kind() == SymbolKind::Text && (text.address()..end).contains(&symbol.address())
         };
         let mut by_address: HashMap<u64, String> = HashMap::new();
         let mut lengths = HashMap::new();
