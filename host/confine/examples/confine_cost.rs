@@ -3,7 +3,8 @@
 #![allow(unsafe_code, reason = "fork(2): confinement can't be undone")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
 
-use nix::unistd::{ForkResult, fork};
+use nix::unistd::ForkResult;
+use postern_confine::fork;
 use postern_confine::{
     Access, Capability, Confinement, Files, Filter, Refusal, Rule, forget_environment, keep_capabilities,
 };

@@ -15,7 +15,7 @@ use crate::{ConfineError, Confinement};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
-use nix::unistd::{ForkResult, fork};
+use nix::unistd::ForkResult;
 use std::fs::remove_dir;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd;
@@ -40,7 +40,7 @@ impl DirectoryRemover {
     pub fn start(directories: &[PathBuf]) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.
-        match unsafe { fork() }? {
+        match unsafe { crate::fork() }? {
             ForkResult::Parent { .. } => Ok(Self { channel: ours }),
             ForkResult::Child => {
                 drop(ours);

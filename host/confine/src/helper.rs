@@ -14,7 +14,7 @@ use crate::program::{Direct, Environment, Output, Program, Run};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_child_subreaper;
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid};
 use postern_types::channel::{ChannelError, pair, receive, send};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -128,7 +128,7 @@ impl Helper {
     pub fn start_with(programs: Vec<Allowed>, bus: Option<Bus>, lock: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let (ours, theirs) = pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.
-        match unsafe { fork() }? {
+        match unsafe { crate::fork() }? {
             ForkResult::Parent { child } => {
                 Ok(Self { pid: child, channel: ours, programs, bus, unanswered: Cell::new(false) })
             }

@@ -12,6 +12,7 @@ mod directory_remover;
 mod environment;
 mod files;
 mod filter;
+mod fork;
 mod helper;
 pub mod processor;
 pub mod program;
@@ -25,6 +26,7 @@ pub use directory_remover::DirectoryRemover;
 pub use environment::{forget_backtraces, forget_environment};
 pub use files::{Access, Files};
 pub use filter::{Condition, Filter, Refusal, Rule};
+pub use fork::{AroundFork, fork, keep_around_forks};
 pub use helper::{Allowed, Helper, Rules};
 pub use program::{Direct, Environment, NoPrograms, Output, PROGRAMS, Program, Run, locate};
 

@@ -12,8 +12,9 @@ use nix::sys::prctl;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
 use nix::sys::stat::lstat;
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, fork, unlink};
+use nix::unistd::{ForkResult, Pid, unlink};
 use postern_confine::close_all_but;
+use postern_confine::fork;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 

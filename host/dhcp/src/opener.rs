@@ -15,8 +15,9 @@ use nix::sys::socket::{
 };
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid};
 use postern_confine::close_all_but;
+use postern_confine::fork;
 use postern_kernel::{Namespace, OpenError};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

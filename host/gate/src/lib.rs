@@ -70,5 +70,5 @@ pub use places::PlaceError;
 pub use plugin_error::PluginError;
 pub use postern_state::Header;
 pub use postern_types::DENIED;
-pub use process::{ChildMain, Engine};
+pub use process::{ChildMain, Engine, end};
 pub use program::PROGRAM;

@@ -88,8 +88,7 @@ fn main() {
         postern_gate::say!("{panic}");
         std::process::exit(1);
     }));
-    let status = postern_gate::protocol::main(&name, engine);
-    std::process::exit(status.into());
+    postern_gate::end(postern_gate::protocol::main(&name, engine))
 }
 
 /// Becomes a sibling, which lies beside this program or where `make install` puts it.

@@ -8,6 +8,7 @@
 use dlmalloc::{Allocator, Dlmalloc};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use postern_confine::{AroundFork, keep_around_forks};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
 use std::num::NonZeroUsize;
@@ -250,7 +251,8 @@ impl Heap {
     fn with<T>(self, act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
         if !is_used() && !IS_USED.swap(true, Ordering::Relaxed) {
             ANSWERS.store(self.answers, Ordering::Relaxed);
-            keep_after_fork();
+            // A child must be able to allocate, although another thread allocates while it is forked.
+            keep_around_forks(AroundFork { before: acquire, in_parent: release, in_child: release_in_child });
         }
         with(act)
     }
@@ -293,7 +295,7 @@ fn with<T>(act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
     done
 }
 
-extern "C" fn acquire() {
+fn acquire() {
     // SAFETY: it has no preconditions.
     let own = unsafe { libc::pthread_self() } as usize;
     if STATE.lock.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -317,7 +319,7 @@ fn wait(own: usize) {
     }
 }
 
-extern "C" fn release() {
+fn release() {
     OWNER.store(0, Ordering::Relaxed);
     if STATE.lock.swap(FREE, Ordering::Release) == AWAITED {
         // SAFETY: as above.
@@ -325,14 +327,8 @@ extern "C" fn release() {
     }
 }
 
-/// Holds the lock across each fork: a child must be able to allocate, although another thread allocates meanwhile.
-fn keep_after_fork() {
-    // SAFETY: the functions can be called around any fork. The C library itself allocates elsewhere.
-    unsafe { libc::pthread_atfork(Some(acquire), Some(release), Some(release_in_child)) };
-}
-
 /// In a new process. Only the process that was started as a plugin answers a runtime: another one has no such output.
-extern "C" fn release_in_child() {
+fn release_in_child() {
     ANSWERS.store(false, Ordering::Relaxed);
     release();
 }

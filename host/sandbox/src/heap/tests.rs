@@ -3,7 +3,8 @@
 use super::*;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork};
+use nix::unistd::ForkResult;
+use postern_confine::fork;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -196,4 +197,20 @@ fn a_child_of_a_process_with_threads_can_allocate() {
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+/// Only the process that was started as a plugin has a runtime to answer.
+#[test]
+fn a_child_answers_no_runtime() {
+    let ended = apart(|| {
+        ANSWERS.store(true, Ordering::Relaxed);
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => unsafe { libc::_exit(i32::from(ANSWERS.load(Ordering::Relaxed))) },
+            ForkResult::Parent { child } => match waitpid(child, None).unwrap() {
+                WaitStatus::Exited(_, status) if ANSWERS.load(Ordering::Relaxed) => status,
+                _ => 2,
+            },
+        }
+    });
+    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
 }

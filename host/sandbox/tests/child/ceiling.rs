@@ -5,7 +5,8 @@
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid};
+use postern_confine::fork;
 use postern_sandbox::{confine, seal};
 use std::fs;
 use std::io::{Read, Write};
