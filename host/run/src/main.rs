@@ -3,6 +3,8 @@
 //! starts `postern-admin` in its place, except for `postern net`. That program has the compiler and the argument parser,
 //! which this one lacks. For `postern dhcp serve` it starts `postern-dhcpd`.
 
+#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+mod copy;
 mod net;
 #[cfg(all(target_arch = "x86_64", target_env = "musl"))]
 mod start;
