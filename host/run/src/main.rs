@@ -3,14 +3,14 @@
 //! starts `postern-admin` in its place, except for `postern net`. That program has the compiler and the argument parser,
 //! which this one lacks. For `postern dhcp serve` it starts `postern-dhcpd`.
 
-#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
-mod copy;
 mod net;
 #[cfg(all(target_arch = "x86_64", target_env = "musl"))]
 mod start;
 mod together;
 
 use postern_cni::Error;
+// Its functions are called by the compiler.
+use postern_copy as _;
 use postern_gate::Engine;
 use postern_gate::plugin_file::{HOST, OPTION};
 use postern_gate::streams;

@@ -1,4 +1,5 @@
-//! `memcpy` and `memmove` (C11, 7.24.2.1 and 7.24.2.2) in place of musl's for x86-64.
+//! `memcpy` and `memmove` (C11, 7.24.2.1 and 7.24.2.2) in place of musl's for x86-64. Elsewhere the C library's are used.
+//! An executable has them if it names this crate: `use postern_copy as _;`.
 //!
 //! A run copies some ten thousand pieces of memory, and most have fewer than eight bytes: the parts of JSON texts. musl's
 //! `memcpy` begins each of them with a `rep movsq`, which takes some 30 ns. docs/decisions.md has the figures.
@@ -9,6 +10,7 @@
 
 // SAFETY: each access lies in the `rdx` bytes from `rdi` or from `rsi`, which the caller owns. Only registers that a caller
 // keeps itself are changed (System V ABI for AMD64, 3.2.1: Registers).
+#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
 std::arch::global_asm!(
     ".pushsection .text.memcpy, \"ax\", @progbits",
     ".globl memcpy",
@@ -108,3 +110,70 @@ std::arch::global_asm!(
     ".size memmove, . - memmove",
     ".popsection",
 );
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    const ROOM: usize = 700;
+
+    /// What a copy leaves, made byte by byte.
+    fn expected(room: &[u8], from: usize, to: usize, length: usize) -> Vec<u8> {
+        let byte = |at: usize| if (to..to + length).contains(&at) { room[at - to + from] } else { room[at] };
+        (0..room.len()).map(byte).collect()
+    }
+
+    fn check(from: usize, to: usize, length: usize) {
+        let room: Vec<u8> = (0..ROOM).map(|at| (at * 7 + at / 256) as u8).collect();
+        let mut moved = room.clone();
+        let start = moved.as_mut_ptr();
+        // SAFETY: both pieces are inside of the room.
+        unsafe { std::ptr::copy(start.add(from), start.add(to), black_box(length)) };
+        assert_eq!(moved, expected(&room, from, to, length), "{length} bytes from {from} to {to}");
+        if from.abs_diff(to) >= length {
+            let mut copied = room.clone();
+            let start = copied.as_mut_ptr();
+            // SAFETY: both pieces are inside of the room, and apart.
+            unsafe { std::ptr::copy_nonoverlapping(start.add(from), start.add(to), black_box(length)) };
+            assert_eq!(copied, moved, "{length} bytes from {from} to {to}");
+        }
+    }
+
+    #[test]
+    fn every_length_and_distance_is_copied() {
+        for length in 0..=200 {
+            for distance in 0..=70 {
+                check(100, 100 + distance, length);
+                check(100 + distance, 100, length);
+            }
+            // Nothing of one piece is in the other.
+            check(10, 400, length);
+            check(400, 10, length);
+        }
+    }
+
+    #[test]
+    fn long_pieces_are_copied() {
+        let from: Vec<u8> = (0..100_003_u32).map(|at| (at % 251) as u8).collect();
+        let mut to = vec![0; from.len()];
+        to.copy_from_slice(black_box(&from));
+        assert_eq!(from, to);
+        to.copy_within(black_box(1..), 0);
+        assert_eq!(from[1..], to[..to.len() - 1]);
+        to.copy_from_slice(&from);
+        to.copy_within(black_box(..from.len() - 17), 17);
+        assert_eq!(from[..from.len() - 17], to[17..]);
+    }
+
+    /// The tests above would also pass with the C library's functions.
+    #[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+    #[test]
+    fn the_functions_are_those_of_this_crate() {
+        unsafe extern "C" {
+            fn memcpy();
+            fn memmove();
+        }
+        // They are one function here, and two in musl.
+        assert_eq!(black_box(memcpy as *const ()), black_box(memmove as *const ()));
+    }
+}
