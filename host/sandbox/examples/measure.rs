@@ -14,8 +14,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::waitpid;
 use nix::unistd::ForkResult;
-use postern_confine::fork;
-use postern_confine::{Access, Capability, Confinement, Files, Filter, Refusal, Rule, processor};
+use postern_confine::{Access, Capability, Confinement, Files, Filter, Refusal, Rule, fork, processor};
+// As the executable of runs has it.
+use postern_copy as _;
 use postern_sandbox::{Gate, Guest, Outcome, child};
 use postern_types::channel::{pair, receive, send_to_sandbox};
 use postern_types::{
