@@ -372,9 +372,10 @@ fn only_a_device_gives_the_gate_a_question_to_bpf() -> Result<()> {
     Ok(())
 }
 
-/// Settings of links are reached by directories that were opened in the container's namespace. Others take a thread there.
+/// Settings of links that come and go are reached by directories that were opened in the container's namespace. Others take a
+/// thread there: `all`, `default`, `lo`, and settings of the whole namespace.
 #[test]
-fn only_settings_of_the_whole_namespace_take_a_thread() -> Result<()> {
+fn only_settings_of_links_that_come_and_go_need_no_thread() -> Result<()> {
     let node = Node::new()?;
     node.add_container("c1")?;
     node.sh("mount -t tmpfs trace /mnt")?;

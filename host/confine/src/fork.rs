@@ -1,8 +1,8 @@
-//! The one fork(2) of Postern.
+//! The one fork(2) whose child may allocate and answers no runtime.
 //!
-//! A new process has only the thread that forked. A lock that another thread held stays held there, for ever. So whatever
-//! has such a lock holds it around each fork. pthread_atfork(3) is made for that, but musl's allocates memory: two calls
-//! and three page faults of every run.
+//! A new process has only the thread that forked. A lock that another thread held stays held there, for ever. So the heap
+//! holds its lock around each fork. pthread_atfork(3) is made for that, but musl's allocates memory: three calls and three
+//! page faults of every run. `std::process::Command` forks by itself: its child allocates nothing before exec(3).
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use nix::unistd::ForkResult;
@@ -21,9 +21,9 @@ pub struct AroundFork {
 
 static AROUND: OnceLock<AroundFork> = OnceLock::new();
 
-/// Has this done around each fork from now on. Only the first call counts.
+/// Has this done around each fork from now on. It is for the heap alone, which calls it at its first allocation. So nothing
+/// here allocates, and only the first call counts.
 pub fn keep_around_forks(around: AroundFork) {
-    // The heap is the only one that calls, at its first allocation: so this must not allocate.
     let _ = AROUND.set(around);
 }
 

@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn every_length_and_distance_is_copied() {
         for length in 0..=200 {
-            for distance in 0..=70 {
+            for distance in 0..=length + 1 {
                 check(100, 100 + distance, length);
                 check(100 + distance, 100, length);
             }
@@ -165,14 +165,51 @@ mod tests {
         assert_eq!(from[..from.len() - 17], to[17..]);
     }
 
+    unsafe extern "C" {
+        fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8;
+        fn memmove(to: *mut u8, from: *const u8, length: usize) -> *mut u8;
+    }
+
+    /// Writable memory of two pages, between two pages that nobody can read.
+    fn between_walls() -> (*mut u8, usize) {
+        let page = 4096;
+        // SAFETY: a new mapping, and two changes inside of it. It stays until the process ends.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let start = libc::mmap(std::ptr::null_mut(), 4 * page, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            let inside = start.byte_add(page);
+            assert_eq!(libc::mprotect(inside, 2 * page, libc::PROT_READ | libc::PROT_WRITE), 0);
+            (inside.cast(), 2 * page)
+        }
+    }
+
+    #[test]
+    fn nothing_beside_the_pieces_is_touched_and_the_destination_is_returned() {
+        let ((from, size), (to, _)) = (between_walls(), between_walls());
+        for length in 0..=300 {
+            let ends = [0, size - length];
+            for (source, destination) in ends.into_iter().flat_map(|source| ends.map(|at| (source, at))) {
+                for function in [memcpy, memmove] {
+                    // SAFETY: both pieces are inside of the writable memory, and apart.
+                    unsafe {
+                        let (source, destination) = (from.add(source), to.add(destination));
+                        from.write_bytes(1, size);
+                        to.write_bytes(2, size);
+                        assert_eq!(black_box(function)(destination, source, length), destination);
+                        let ones = (0..size).filter(|at| to.add(*at).read() == 1).count();
+                        assert_eq!(ones, length);
+                        assert!((0..length).all(|at| destination.add(at).read() == 1), "{length}");
+                    }
+                }
+            }
+        }
+    }
+
     /// The tests above would also pass with the C library's functions.
     #[cfg(all(target_arch = "x86_64", target_env = "musl"))]
     #[test]
     fn the_functions_are_those_of_this_crate() {
-        unsafe extern "C" {
-            fn memcpy();
-            fn memmove();
-        }
         // They are one function here, and two in musl.
         assert_eq!(black_box(memcpy as *const ()), black_box(memmove as *const ()));
     }

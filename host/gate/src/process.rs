@@ -140,7 +140,7 @@ pub fn reap() {
     while waitpid(None, None).is_ok() {}
 }
 
-/// Ends this process at once. Its answer is written, so there is nothing to flush or to free: the kernel frees all.
+/// Ends this process at once. Nothing may be left in a buffer: output goes by [`crate::streams::write`], which has none.
 pub fn end(status: u8) -> ! {
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(status.into()) }

@@ -276,6 +276,7 @@ fn a_process_with_a_little_heap_has_whole_sandboxes() {
     let code = code(&precompile(&wat::parse_str(guests::writing("stdout", 4096)).unwrap()).unwrap().cwasm);
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     again.arg(LITTLE_HEAP).stdin(code);
+    #[expect(clippy::disallowed_methods, reason = "nothing is allocated")]
     unsafe {
         again.pre_exec(|| {
             let (_, hard) = getrlimit(Resource::RLIMIT_AS)?;
