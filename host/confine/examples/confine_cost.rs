@@ -4,9 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
 
 use nix::unistd::ForkResult;
-use postern_confine::fork;
 use postern_confine::{
-    Access, Capability, Confinement, Files, Filter, Refusal, Rule, forget_environment, keep_capabilities,
+    Access, Capability, Confinement, Files, Filter, Refusal, Rule, forget_environment, fork, keep_capabilities,
 };
 use std::io::{Read, Write};
 use std::path::Path;

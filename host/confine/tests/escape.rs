@@ -6,10 +6,9 @@
 use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::ForkResult;
-use postern_confine::fork;
 use postern_confine::{
     Access, Allowed, Capability, Confinement, Direct, Environment, Files, Filter, Helper, Program, Refusal, Rule,
-    Rules, Run, close_all_but, forget_environment, keep_capabilities,
+    Rules, Run, close_all_but, forget_environment, fork, keep_capabilities,
 };
 use std::fs;
 use std::io::Read;

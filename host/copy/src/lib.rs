@@ -2,7 +2,7 @@
 //! An executable has them if it names this crate: `use postern_copy as _;`.
 //!
 //! A run copies some ten thousand pieces of memory, and most have fewer than eight bytes: the parts of JSON texts. musl's
-//! `memcpy` begins each of them with a `rep movsq`, which takes some 30 ns. docs/decisions.md has the figures.
+//! `memcpy` takes some 30 ns for each, most of it for a `rep movsq`. docs/decisions.md has the figures.
 //!
 //! Both are one function. It reads all of a short piece before it writes, so an overlap does no harm. A piece of more than 64
 //! bytes is copied forwards, or backwards where a write would hit what is still to be read.

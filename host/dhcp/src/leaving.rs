@@ -13,8 +13,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socket
 use nix::sys::stat::lstat;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, unlink};
-use postern_confine::close_all_but;
-use postern_confine::fork;
+use postern_confine::{close_all_but, fork};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 //! The runtime's side forks it, and keeps all its own rights. It names the plugins in the order in which it will call
 //! them. The process starts their sandboxes at once, confines itself at the first call to what all of them need, and runs
 //! one after the other. It ends when the runtime's side has closed the channel.
-#![allow(unsafe_code, reason = "fork(2) has no safe form; dup2(2) in the new process; _exit(2)")]
+#![allow(unsafe_code, reason = "fork(2) has no safe form; dup2(2) in the new process")]
 
 use crate::begin::Call;
 use crate::company::{Company, Planned};
@@ -197,7 +197,7 @@ fn ended(pid: Pid) -> io::Result<ExitStatus> {
 fn serve(channel: UnixStream, stderr: &OwnedFd, plan: Vec<Planned>, env: &Env, network: &str, engine: Engine) -> ! {
     if let Err(errno) = leave_streams(stderr) {
         crate::say!("postern: the streams of a list's process: {errno}");
-        exit(1);
+        process::end(1);
     }
     let _ = close_all_but(&[0, 1, 2, channel.as_raw_fd()]);
     report_panics(&channel);
@@ -224,7 +224,7 @@ fn serve(channel: UnixStream, stderr: &OwnedFd, plan: Vec<Planned>, env: &Env, n
         company.end();
     }
     process::reap();
-    exit(0)
+    process::end(0)
 }
 
 /// True if the process may open enough files for so many plugins: code, channels, and what one run opens.
@@ -284,12 +284,6 @@ fn report_panics(channel: &UnixStream) {
         let error = Error::internal(format!("postern itself failed at {place}: this is a bug")).to_json();
         let _ = print(&channel, error.as_bytes(), Instant::now() + Duration::from_secs(1));
         crate::say!("{panic}");
-        exit(1);
+        process::end(1);
     }));
-}
-
-/// Ends the process without the runtime's side's own ends.
-fn exit(code: i32) -> ! {
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(code) }
 }

@@ -127,8 +127,7 @@ fn exec_or_report(program: &File, channel: UnixStream, code: &OwnedFd) -> ! {
     let words = format!("cannot be started: {}: {}", program::PROGRAM, errno.desc());
     // If this fails too, the end of the process tells.
     let _ = channel::send(&UnixStream::from(channel), &FromSandbox::Failed(words), None);
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(1) }
+    end(1)
 }
 
 /// Waits until all sandboxes are gone, so that no other process has to reap them. The kernel needs time to free a
