@@ -15,6 +15,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=../link.rs");
     println!("cargo:rerun-if-changed=order.txt");
+    println!("cargo:rerun-if-env-changed=RUSTC_WRAPPER");
     // The speed of other builds does not matter.
     if var("PROFILE").as_deref() != Ok("release") {
         return;
@@ -31,6 +32,10 @@ fn main() {
         println!(
             "cargo:warning=this linker can't place functions in the order of their use (LLD can): each run takes up to a tenth longer"
         );
+    }
+    // It leaves out a feature of memchr (docs/decisions.md).
+    if !var("RUSTC_WRAPPER").is_ok_and(|wrapper| Path::new(&wrapper).ends_with(".cargo/rustc")) {
+        println!("cargo:warning=another wrapper of rustc than .cargo/rustc: each run asks the processor what it can");
     }
     link::without_tables();
     link::packed();

@@ -85,7 +85,7 @@ impl Filter {
         };
         let mut rules = rules.to_vec();
         rules.sort_by_key(|rule| rule.call());
-        let groups: Vec<&[Rule]> = rules.chunk_by(|one, other| one.call() == other.call()).collect();
+        let groups = groups(&rules);
         let mut program = Builder { reversed: Vec::with_capacity(256), refusal, allows: None, refuses: None };
         let search = program.search(&groups);
         // Without rules there is no search.
@@ -109,6 +109,27 @@ impl Filter {
         let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
         Errno::result(result).map(drop).map_err(|e| ConfineError::new("PR_SET_SECCOMP", e))
     }
+}
+
+/// Calls that follow each other by their numbers and are decided alike: one call, or several that are always allowed.
+struct Group<'a> {
+    first: c_long,
+    last: c_long,
+    rules: &'a [Rule],
+}
+
+/// Puts sorted rules in groups. Of a program, the kernel checks and translates each instruction, and a range needs two.
+fn groups(rules: &[Rule]) -> Vec<Group<'_>> {
+    let is_free = |rules: &[Rule]| rules.iter().any(|rule| matches!(rule, Rule::Any(_)));
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for rules in rules.chunk_by(|one, other| one.call() == other.call()) {
+        let Some(call) = rules.first().map(|rule| rule.call()) else { continue };
+        match groups.last_mut() {
+            Some(before) if before.last + 1 == call && is_free(before.rules) && is_free(rules) => before.last = call,
+            _ => groups.push(Group { first: call, last: call, rules }),
+        }
+    }
+    groups
 }
 
 /// Builds a program from its end, so that a jump knows how far it goes. All jumps share two verdicts: the kernel takes
@@ -191,10 +212,10 @@ impl Builder {
 
     /// A binary search for the call's number. The kernel runs the filter once for every number when it is installed. It
     /// runs it again at every call with compared arguments.
-    fn search(&mut self, groups: &[&[Rule]]) -> Aim {
+    fn search(&mut self, groups: &[Group<'_>]) -> Aim {
         if let [_, _, _, _, ..] = groups {
             let (low, high) = groups.split_at(groups.len() / 2);
-            let first = high.first().and_then(|group| group.first()).map_or(0, |rule| rule.call());
+            let first = high.first().map_or(0, |group| group.first);
             let high = self.search(high);
             let low = self.search(low);
             self.branch(BPF_JGE, first as u32, high, low);
@@ -202,9 +223,14 @@ impl Builder {
         }
         let mut next = Aim::Refuse;
         for group in groups.iter().rev() {
-            let Some(first) = group.first() else { continue };
-            let verdict = self.decide(group);
-            self.branch(BPF_JEQ, first.call() as u32, verdict, next);
+            let verdict = self.decide(group.rules);
+            if group.first == group.last {
+                self.branch(BPF_JEQ, group.first as u32, verdict, next);
+            } else {
+                self.branch(BPF_JGE, group.last as u32 + 1, next, verdict);
+                let within = self.here();
+                self.branch(BPF_JGE, group.first as u32, within, next);
+            }
             next = self.here();
         }
         next
@@ -317,6 +343,26 @@ mod tests {
             // The x32 calls of x86-64 have the same numbers with one more bit.
             for call in listed {
                 assert_eq!(verdict(&filter, ARCHITECTURE, call | 0x4000_0000, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+            }
+        }
+    }
+
+    /// Ranges of each length, beside calls that are decided by an argument.
+    #[test]
+    fn ranges_are_decided_call_by_call() {
+        for pattern in 0u32..1 << 12 {
+            let rules: Vec<Rule> = (0..12)
+                .filter(|call| pattern & 1 << call != 0)
+                .map(|call| if call == 5 { Rule::Equal(call, 0, 1) } else { Rule::Any(call) })
+                .collect();
+            let filter = Filter::new(&rules, Refusal::Kill);
+            for call in 0..13 {
+                for argument in [0, 1] {
+                    let allowed = pattern & 1 << call != 0 && (call != 5 || argument == 1);
+                    let expected = if allowed { libc::SECCOMP_RET_ALLOW } else { libc::SECCOMP_RET_KILL_PROCESS };
+                    let verdict = verdict(&filter, ARCHITECTURE, call, [argument, 0, 0, 0, 0, 0]);
+                    assert_eq!(verdict, expected, "call {call} of {pattern:#b}");
+                }
             }
         }
     }

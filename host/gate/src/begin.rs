@@ -124,7 +124,7 @@ pub fn begin(
         let made = MadeDirectories::none();
         return Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })));
     }
-    let namespace = container(&session.request, is_needed || company.is_some(), env.allows_own_netns());
+    let namespace = container(&session, is_needed || company.is_some(), env.allows_own_netns());
     if verb.has_attachment() {
         session.open_record().map_err(internal)?;
         session.look_for_link().map_err(internal)?;
@@ -321,14 +321,15 @@ fn acts_in_container(request: &Request, policy: &Policy) -> bool {
     Capability::ALL.iter().any(|capability| capability.acts_in_container() && may(*capability))
 }
 
-/// Opens the container's namespace, and refuses the host's own. One that is not `needed` may be absent.
-pub fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
+/// Opens the container's namespace of a request, and refuses the host's own. One that is not `needed` may be absent.
+pub fn container(session: &Session, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
+    let request = &session.request;
     if !request.verb.has_attachment() || request.netns.is_empty() {
         return Ok(None);
     }
     match Namespace::open(&request.netns) {
         Ok(namespace) => {
-            if !allows_own && request.verb != Verb::Check && is_own(&namespace).map_err(NoContainer::Hidden)? {
+            if !allows_own && request.verb != Verb::Check && is_own(session, &namespace).map_err(NoContainer::Hidden)? {
                 return Err(NoContainer::Gone(Error::same_netns()));
             }
             Ok(Some(namespace))
@@ -348,7 +349,7 @@ pub fn container(request: &Request, needed: bool, allows_own: bool) -> Result<Op
     }
 }
 
-fn is_own(namespace: &Namespace) -> Result<bool, Error> {
-    let own = Namespace::current().map_err(|error| Error::internal(error.to_string()))?;
-    namespace.same_as(&own).map_err(|error| Error::internal(format!("cannot compare network namespaces: {error}")))
+fn is_own(session: &Session, namespace: &Namespace) -> Result<bool, Error> {
+    let own = session.home().map_err(internal)?;
+    namespace.same_as(own).map_err(|error| Error::internal(format!("cannot compare network namespaces: {error}")))
 }

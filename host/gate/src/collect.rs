@@ -287,7 +287,7 @@ fn has_link(session: &Session, listed: &[postern_state::Effect<Effect>]) -> Resu
 /// The effects that could not be removed.
 pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
     let network = &session.request.conf.name;
-    let here = session.host()?.cookie().map_err(kernel_error)?;
+    let here = session.home_cookie()?;
     let (mut removed, mut failed) = (0, None);
     for summary in collectable_records(session)? {
         let Some(key) = &summary.key else { continue };
@@ -332,7 +332,7 @@ pub fn collectable_records(session: &Session) -> Result<&[Summary], OpError> {
         return Ok(collectable_records);
     }
     let Some(valid) = session.request.conf.still_valid() else { return Ok(&[]) };
-    let here = session.host()?.cookie().map_err(kernel_error)?;
+    let here = session.home_cookie()?;
     let name = &session.request.conf.name;
     let network = NetworkKey::new(here, name);
     let key = |of: &Attachment| RecordKey::in_network(network, here, name, &of.container_id, &of.ifname);
@@ -344,7 +344,7 @@ pub fn collectable_records(session: &Session) -> Result<&[Summary], OpError> {
 /// True if an attachment of this network is being made, or was made since this collection began. The runtime may not
 /// have known it when it listed the valid attachments. An attachment whose record can't be read is spared too.
 pub fn is_busy(session: &Session, container_id: &str, ifname: &str) -> bool {
-    let Ok(cookie) = session.host().and_then(|host| host.cookie().map_err(kernel_error)) else { return true };
+    let Ok(cookie) = session.home_cookie() else { return true };
     let key = RecordKey::new(cookie, &session.request.conf.name, container_id, ifname);
     postern_state::is_busy(&session.state, &key, session.started).unwrap_or(true)
 }
@@ -354,7 +354,7 @@ pub fn is_busy(session: &Session, container_id: &str, ifname: &str) -> bool {
 /// # Errors
 /// The records can't be listed.
 pub fn busy(session: &Session) -> Result<Vec<(String, String)>, OpError> {
-    let here = session.host()?.cookie().map_err(kernel_error)?;
+    let here = session.home_cookie()?;
     let network = NetworkKey::new(here, &session.request.conf.name);
     let headers = postern_state::list_of(&session.state, network).map_err(state_error)?.into_iter();
     let own = headers.filter_map(|summary| summary.header).map(|header| (header.container_id, header.ifname));

@@ -3,7 +3,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use crate::effect::{Effect, PortMappings};
-use crate::errors::{kernel_error, state_error};
+use crate::errors::state_error;
 use crate::session::Session;
 use postern_state::{Holder, HostPorts, RecordKey, Summary};
 use postern_types::{ErrorCode, Forward, OpError, Transport};
@@ -49,7 +49,7 @@ pub struct Claims {
 /// # Errors
 /// [`ErrorCode::Exists`]: another container has one of them. [`ErrorCode::Io`]: the index can't be read.
 pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError> {
-    let cookie = session.host()?.cookie().map_err(kernel_error)?;
+    let cookie = session.home_cookie()?;
     let index = HostPorts::open(&session.state, cookie, session.deadline).map_err(state_error)?;
     let boot = postern_state::boot_id().map_err(state_error)?;
     let mut claims = Claims { index, own: session.key()?, boot, cookie, known: HashMap::new() };

@@ -68,7 +68,6 @@ impl Sandbox {
     pub fn start(code: OwnedFd, main: ChildMain, program: Option<File>) -> Result<Self, PluginError> {
         inherited::engine_limits()?;
         let (ours, theirs) = channel::pair().map_err(|e| PluginError::NoChannel(e.to_string()))?;
-        ask_processor();
         // SAFETY: the child never returns here. It may allocate, although this process may have a thread by now: the heap
         // of the executable (`postern_sandbox::Heap`) keeps its lock usable in a child.
         match unsafe { fork() } {
@@ -111,13 +110,6 @@ impl Drop for Sandbox {
         // A sandbox that has reported its end is killed too: the report may be false.
         let _ = kill(self.pid, Signal::SIGKILL);
     }
-}
-
-/// Asks the processor what it can. Each sandbox needs that, and inherits the answer: the standard library keeps it. In a
-/// virtual machine it takes some 80 µs, because each question goes to the hypervisor.
-fn ask_processor() {
-    #[cfg(target_arch = "x86_64")]
-    let _ = std::arch::is_x86_feature_detected!("avx2");
 }
 
 /// Becomes another program. If that fails, it tells the gate and ends.

@@ -278,10 +278,10 @@ pub(crate) fn del_without_plugin(
 ) -> Result<String, Error> {
     let Call { name, env, stdin, started, .. } = *call;
     let request = request(name, env, Verb::Del, Version::LATEST, raw, stdin)?;
-    let namespace = container(&request, true, env.allows_own_netns());
     let part = Part::of(shipped, &request);
     let deadline = started + Limits::default().time();
     let mut session = Session::new(request, deadline, places);
+    let namespace = container(&session, true, env.allows_own_netns());
     session.makes_links = part.makes_link();
     session.open_record().map_err(internal)?;
     session.look_for_link().map_err(internal)?;

@@ -31,7 +31,7 @@ use postern_firewall::iptables::ProgramRunner;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_kernel::sysctl::Setting;
 use postern_kernel::tcx::Sight;
-use postern_kernel::{Namespace, Netlink, Worker};
+use postern_kernel::{Home, Namespace, Netlink, Worker};
 use postern_policy::{Granted, NodeSettings, Policy, PolicyError};
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
@@ -253,7 +253,7 @@ pub struct Session {
     worker: Option<Rc<Worker>>,
     namespace: Option<Rc<Namespace>>,
     host: OnceCell<Netlink>,
-    home: OnceCell<Rc<Namespace>>,
+    home: OnceCell<Rc<Home>>,
     record: Option<Record<Effect>>,
     /// True if this run has begun the section of the called plugin.
     begun: bool,
@@ -495,16 +495,28 @@ impl Session {
         Ok(self.host.get_or_init(|| host))
     }
 
-    /// Returns the host's namespace, in which links are made.
+    /// Returns the host's namespace, in which links are made. The first call has to come before this process is confined.
     ///
     /// # Errors
-    /// `/proc` isn't mounted.
+    /// The kernel refuses a socket or its namespace.
     pub fn home(&self) -> Result<&Namespace, OpError> {
+        self.look_home().map(|home| &home.namespace)
+    }
+
+    /// Returns the number of the host's namespace, unique until the node reboots. The first call has to come before this
+    /// process is confined.
+    ///
+    /// # Errors
+    /// As [`Session::home`].
+    pub fn home_cookie(&self) -> Result<u64, OpError> {
+        self.look_home().map(|home| home.cookie)
+    }
+
+    fn look_home(&self) -> Result<&Home, OpError> {
         if let Some(home) = self.home.get() {
             return Ok(home);
         }
-        let home =
-            Namespace::current().map_err(|e| OpError::new(ErrorCode::Kernel, "/proc/self/ns/net", e.to_string()))?;
+        let home = Home::open().map_err(kernel_error)?;
         Ok(self.home.get_or_init(|| Rc::new(home)))
     }
 
@@ -520,8 +532,7 @@ impl Session {
     /// The kernel refuses a socket for the question.
     pub fn key(&self) -> Result<RecordKey, OpError> {
         let request = &self.request;
-        let cookie = self.host()?.cookie().map_err(kernel_error)?;
-        Ok(RecordKey::new(cookie, &request.conf.name, &request.container_id, &request.ifname))
+        Ok(RecordKey::new(self.home_cookie()?, &request.conf.name, &request.container_id, &request.ifname))
     }
 
     /// Returns the key that identifies the attachment's masquerading rules.

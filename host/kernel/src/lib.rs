@@ -10,6 +10,7 @@
 mod address;
 mod conf_directories;
 mod error;
+mod home;
 mod link;
 mod namespace;
 mod netlink;
@@ -26,6 +27,7 @@ mod worker;
 
 pub use address::Address;
 pub use error::{KernelError, Result, describe};
+pub use home::Home;
 pub use link::{Device, InnerLinkKind, InnerSpec, Link, VethSpec};
 pub use namespace::{Namespace, OpenError};
 pub use netlink::Netlink;

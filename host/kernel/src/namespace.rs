@@ -7,7 +7,7 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::statfs::{FsType, NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs, statfs};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 
@@ -51,6 +51,9 @@ pub struct Namespace {
     file: File,
     path: String,
 }
+
+/// The path of the calling thread's network namespace.
+pub(crate) const OWN: &str = "/proc/thread-self/ns/net";
 
 fn cannot_examine(path: &str, errno: Errno) -> OpenError {
     let (number, message) = (errno as i32, describe(errno as i32));
@@ -96,7 +99,7 @@ impl Namespace {
     /// # Errors
     /// [`OpenError`] if `/proc` is not mounted, or belongs to another PID namespace.
     pub fn current() -> std::result::Result<Self, OpenError> {
-        let path = "/proc/thread-self/ns/net".to_owned();
+        let path = OWN.to_owned();
         let file = File::open(&path).map_err(|error| cannot_open(&path, &error))?;
         // Only root can have mounted something else there. So it may be opened before it is examined.
         let magic = fstatfs(&file).map_err(|errno| cannot_examine(&path, errno))?.filesystem_type();
@@ -104,6 +107,11 @@ impl Namespace {
             return Err(not_namespace(path, magic));
         }
         Ok(Self { file, path })
+    }
+
+    /// Takes a descriptor of this process's network namespace.
+    pub(crate) fn own(descriptor: OwnedFd) -> Self {
+        Self { file: descriptor.into(), path: OWN.to_owned() }
     }
 
     /// True if both are the same namespace: same device and inode of nsfs (`ioctl_ns(2)`).

@@ -1,11 +1,11 @@
 //! A blocking rtnetlink socket: one request and its answer at a time.
 
 use crate::error::{Result, Subject};
+use crate::home::NetnsCookie;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_ECHO};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
-use nix::libc;
-use nix::sys::socket::{GetSockOpt, sockopt};
+use nix::sys::socket::GetSockOpt;
 use postern_netlink::{Connection, Error, MOST_ATTEMPTS, Request};
 use std::time::{Duration, Instant};
 
@@ -18,14 +18,6 @@ pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// host's namespace, links are the largest dump (`gc --node`): a node with 1000 pods has about 2000. Addresses and
 /// VLANs are read link by link.
 const MOST_OBJECTS: usize = 16 * 1024;
-
-/// `SO_NETNS_COOKIE` (`asm-generic/socket.h`), since Linux 5.14; the libc crate lacks it.
-const SO_NETNS_COOKIE: libc::c_int = 71;
-
-/// The socket option of that name; `nix` lacks it.
-#[derive(Clone, Copy, Debug)]
-struct NetnsCookie;
-nix::getsockopt_impl!(NetnsCookie, libc::SOL_SOCKET, SO_NETNS_COOKIE, u64, sockopt::GetStruct<u64>);
 
 /// An rtnetlink socket. It works in the namespace in which it was opened, in every thread.
 #[derive(Debug)]

@@ -3,6 +3,10 @@
 //! starts `postern-admin` in its place, except for `postern net`. That program has the compiler and the argument parser,
 //! which this one lacks. For `postern dhcp serve` it starts `postern-dhcpd`.
 
+#![cfg_attr(not(test), no_main)]
+
+#[cfg(not(test))]
+mod entry;
 mod net;
 #[cfg(all(target_arch = "x86_64", target_env = "musl"))]
 mod start;
@@ -32,8 +36,10 @@ const ADMIN: &str = "postern-admin";
 /// The sibling that keeps DHCP leases alive.
 const DHCP: &str = "postern-dhcpd";
 
-fn main() {
-    let mut arguments = std::env::args_os();
+/// Does what the arguments say. The first is the name by which the program was called.
+#[cfg_attr(test, allow(dead_code, reason = "the tests have a program of their own"))]
+fn run(arguments: Vec<OsString>) {
+    let mut arguments = arguments.into_iter();
     let called = arguments.next().unwrap_or_default();
     if called == tap::NAME {
         tap::main();

@@ -2,8 +2,9 @@
 #![allow(unsafe_code, reason = "_exit(2), getrandom(2)")]
 
 use crate::confine::{DATA, confine};
-use crate::{Gate, Guest, Outcome, heap, seal};
+use crate::{Gate, Guest, Outcome, code, seal};
 use postern_confine::processor;
+use postern_heap as heap;
 use postern_types::channel::{ChannelError, receive_in_sandbox, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
 use std::fmt::Display;
@@ -75,7 +76,7 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
         return Err(unconfined(&"this executable does not allocate from postern_sandbox::Heap"));
     }
     heap::prepare_for_sealing(DATA as usize).map_err(|error| unconfined(&error))?;
-    heap::make_present();
+    heap::make_present(code::heap_of(&code).map_err(|error| unconfined(&error))?);
     // Newer C libraries map something for their random numbers when they are first asked.
     // SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };

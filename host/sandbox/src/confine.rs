@@ -4,8 +4,6 @@
 //! loaded. All of this is valid for one thread only: a sandbox never has a second one.
 #![allow(unsafe_code, reason = "sigaction(2) with constants")]
 
-#[cfg(feature = "compiler")]
-use crate::heap;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -64,7 +62,7 @@ pub(crate) fn confine_to(line: BorrowedFd<'_>, bounds: Bounds) -> Result<(), Box
         .and_then(|pages| pages.split_whitespace().next()?.parse::<u64>().ok())
         .ok_or("cannot read /proc/self/statm")?;
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.and_then(|size| u64::try_from(size).ok());
-    let mapped = mapped.saturating_mul(page.unwrap_or(4096)).saturating_sub(heap::give_back());
+    let mapped = mapped.saturating_mul(page.unwrap_or(4096)).saturating_sub(postern_heap::give_back());
     let space = mapped.saturating_add(bounds.memory);
     give_up(line, &[line.as_raw_fd()])?;
     let limited = limit_resources(bounds.memory).and_then(|()| lower(Resource::RLIMIT_AS, space)).and_then(|()| {

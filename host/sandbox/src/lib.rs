@@ -23,7 +23,6 @@ pub mod compile;
 #[cfg(feature = "wasi")]
 mod full_wasi;
 mod guest;
-mod heap;
 mod imports;
 mod limits;
 mod memory;
@@ -34,8 +33,8 @@ mod state;
 mod wasi;
 
 pub use guest::{Ended, Guest, Outcome};
-pub use heap::Heap;
 #[cfg(feature = "compiler")]
 pub use imports::needs_all_of_wasi;
+pub use postern_heap::Heap;
 pub use seal::seal;
 pub use state::Gate;

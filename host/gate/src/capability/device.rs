@@ -110,7 +110,7 @@ fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
         return Err(belongs("another attachment").hint("`postern ls` lists them; run its DEL, or `postern gc`, first"));
     }
     let (objects, _) = postern_state::node::list(&session.state).map_err(state_error)?;
-    let here = session.host()?.cookie().map_err(kernel_error)?;
+    let here = session.home_cookie()?;
     if objects.iter().any(|object| object.host_netns_cookie == here && object.name == link.name) {
         return Err(belongs("other networks of this node"));
     }

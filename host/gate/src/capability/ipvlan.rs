@@ -7,7 +7,7 @@
 use super::inner::{self, Parent, Wanted};
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::{Effect, InnerKind, InnerLink};
-use crate::errors::{kernel_error, state_error};
+use crate::errors::state_error;
 use crate::gate::Gate;
 use postern_kernel::InnerLinkKind;
 use postern_state::Summary;
@@ -72,7 +72,7 @@ fn sibling(gate: &Gate<'_>, parent: &Parent, mode: IpvlanMode) -> Result<Option<
 /// Returns another attachment with an ipvlan of another mode on this link of the host, by its record.
 fn of_others(gate: &Gate<'_>, parent: u32, mode: IpvlanMode) -> Result<Option<(String, IpvlanMode)>, OpError> {
     let (own, boot) = (gate.session.key()?, postern_state::boot_id().map_err(state_error)?);
-    let home = gate.session.host()?.cookie().map_err(kernel_error)?;
+    let home = gate.session.home_cookie()?;
     // Records without an ipvlan are not parsed.
     let records = postern_state::list_with(&gate.session.state, "\"ipvlan\"").map_err(state_error)?;
     let other_mode = |summary: &Summary| {

@@ -5,7 +5,7 @@
 
 use super::Session;
 use crate::effect::Effect;
-use crate::errors::{kernel_error, state_error};
+use crate::errors::state_error;
 use postern_cni::parse_cidr;
 use postern_state::{AddressIndex, Header, Summary};
 use postern_types::OpError;
@@ -19,7 +19,7 @@ impl Session {
     /// Records or index can't be read.
     pub fn holder(&self, address: IpAddr) -> Result<Option<String>, OpError> {
         let (own, boot) = (self.key()?, postern_state::boot_id().map_err(state_error)?);
-        let cookie = self.host()?.cookie().map_err(kernel_error)?;
+        let cookie = self.home_cookie()?;
         let of_here = |header: &Header| header.boot_id == boot && header.host_netns_cookie == cookie;
         for summary in self.candidates(address, cookie, of_here)? {
             let is_other = summary.key.is_some_and(|key| key != own);
@@ -69,7 +69,7 @@ impl Session {
         if new.is_empty() {
             return Ok(true);
         }
-        let cookie = self.host()?.cookie().map_err(kernel_error)?;
+        let cookie = self.home_cookie()?;
         let index = AddressIndex::find(&self.state, cookie, self.deadline).map_err(state_error)?;
         let Some(index) = index else { return Ok(false) };
         let key = self.key()?;

@@ -363,7 +363,7 @@ impl Session {
             container_id: request.container_id.clone(),
             ifname: request.ifname.clone(),
             boot_id: postern_state::boot_id().map_err(state_error)?,
-            host_netns_cookie: self.host()?.cookie().map_err(kernel_error)?,
+            host_netns_cookie: self.home_cookie()?,
             netns_cookie: match &self.worker {
                 Some(worker) => Some(worker.cookie().map_err(kernel_error)?),
                 None => self.cookie,

@@ -6,7 +6,7 @@ use super::{Session, SharedNft, journal};
 use crate::places::Places;
 use postern_confine::NoPrograms;
 use postern_kernel::tcx::Sight;
-use postern_kernel::{Namespace, Worker};
+use postern_kernel::{Home, Namespace, Worker};
 use std::rc::Rc;
 
 /// See the module.
@@ -16,7 +16,7 @@ pub struct Shared {
     pub places: Places,
     container: Option<(Rc<Worker>, Rc<Namespace>)>,
     collectable: ContainerAccesses,
-    home: Option<Rc<Namespace>>,
+    home: Option<Rc<Home>>,
     nft: SharedNft,
     sight: Option<Sight>,
 }

@@ -25,6 +25,9 @@ const LEAST: usize = 1 << 20;
 /// The bytes that become writable at once: a multiple of every page size of the kernel. A run needs one or two pieces.
 const PIECE: usize = 256 << 10;
 
+/// The bytes of its heap that a gate writes before it starts a sandbox, and while it prepares itself.
+const OF_A_GATE: usize = 40 << 10;
+
 /// The address space: its beginning, and what is left of it.
 struct Space {
     first: Cell<*mut u8>,
@@ -94,6 +97,9 @@ impl Space {
         let flags = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: this part of the reservation has been inaccessible, so nothing refers to it.
         unsafe { mprotect(start.cast(), size, flags) }.ok()?;
+        if start.as_ptr() == self.first.get() {
+            make_writable_present(start, OF_A_GATE);
+        }
         self.left.set(left);
         // SAFETY: `size` bytes from there are in the reservation.
         self.next.set(unsafe { start.as_ptr().add(size) });
@@ -181,7 +187,7 @@ static ANSWERS: AtomicBool = AtomicBool::new(false);
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
 /// True if this executable allocates from the heap. Any other allocator would map memory.
-pub(crate) fn is_used() -> bool {
+pub fn is_used() -> bool {
     IS_USED.load(Ordering::Relaxed)
 }
 
@@ -189,7 +195,10 @@ pub(crate) fn is_used() -> bool {
 /// heap says nothing.
 ///
 /// A gate that was started under a low limit, or that has allocated much, has less than that.
-pub(crate) fn prepare_for_sealing(size: usize) -> Result<(), &'static str> {
+///
+/// # Errors
+/// The limits of this process leave no such address space.
+pub fn prepare_for_sealing(size: usize) -> Result<(), &'static str> {
     ANSWERS.store(false, Ordering::Relaxed);
     with(|blocks| {
         let space = blocks.allocator();
@@ -201,25 +210,25 @@ pub(crate) fn prepare_for_sealing(size: usize) -> Result<(), &'static str> {
     .ok_or("there is no address space for its heap")
 }
 
-/// The bytes of its heap that a sandbox needs to load a small component: 26 pages for static, 43 for bridge.
-const PRESENT: usize = 112 << 10;
-
-/// Makes the first pages of the heap present at once. A page fault for each costs four times as much, and a sandbox writes
-/// all of these while it loads its component. A kernel before Linux 5.14 refuses, and makes them present one by one.
-pub(crate) fn make_present() {
+/// Makes the first bytes of the heap present at once, as many as a process is about to write: 256 KiB at most. A page fault
+/// for each page costs four times as much. A kernel before Linux 5.14 refuses, and makes them present one by one.
+pub fn make_present(length: usize) {
     with(|blocks| {
-        let space = blocks.allocator();
-        if let Some(start) = NonNull::new(space.first.get()) {
-            // SAFETY: the first piece is writable memory of the heap, and longer. Its contents stay.
-            unsafe { libc::madvise(start.as_ptr().cast(), PRESENT, libc::MADV_POPULATE_WRITE) };
+        if let Some(start) = NonNull::new(blocks.allocator().first.get()) {
+            make_writable_present(start, length);
         }
     });
 }
 
+/// Makes so many bytes of the first piece present. Their contents stay.
+fn make_writable_present(start: NonNull<u8>, length: usize) {
+    // SAFETY: the first piece is writable memory of the heap, and no shorter.
+    unsafe { libc::madvise(start.as_ptr().cast(), length.min(PIECE), libc::MADV_POPULATE_WRITE) };
+}
+
 /// Gives back the address space that the heap does not use yet, and returns its size in bytes. A limit on what a process
 /// may map counts all of it.
-#[cfg(feature = "compiler")]
-pub(crate) fn give_back() -> u64 {
+pub fn give_back() -> u64 {
     with(|blocks| {
         let space = blocks.allocator();
         let unused = space.left.get();
@@ -251,10 +260,17 @@ impl Heap {
     fn with<T>(self, act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
         if !is_used() && !IS_USED.swap(true, Ordering::Relaxed) {
             ANSWERS.store(self.answers, Ordering::Relaxed);
-            // A child must be able to allocate, although another thread allocates while it is forked.
-            keep_around_forks(AroundFork { before: acquire, in_parent: release, in_child: release_in_child });
+            keep_usable_in_children();
         }
         with(act)
+    }
+}
+
+/// A child must be able to allocate, although another thread allocates while it is forked.
+fn keep_usable_in_children() {
+    static IS_KEPT: AtomicBool = AtomicBool::new(false);
+    if !IS_KEPT.load(Ordering::Relaxed) && !IS_KEPT.swap(true, Ordering::Relaxed) {
+        keep_around_forks(AroundFork { before: acquire, in_parent: release, in_child: release_in_child });
     }
 }
 
@@ -356,5 +372,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
+#[cfg(target_env = "musl")]
+mod of_c;
 #[cfg(test)]
 mod tests;
