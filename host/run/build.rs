@@ -33,15 +33,17 @@ fn main() {
             "cargo:warning=this linker can't place functions in the order of their use (LLD can): each run takes up to a tenth longer"
         );
     }
-    // It leaves out a feature of memchr (docs/decisions.md).
-    if !var("RUSTC_WRAPPER").is_ok_and(|wrapper| Path::new(&wrapper).ends_with(".cargo/rustc")) {
-        println!("cargo:warning=another wrapper of rustc than .cargo/rustc: each run asks the processor what it can");
-    }
     link::without_tables();
     link::packed();
     let is = |name, expected| var(name).as_deref() == Ok(expected);
     // `src/start.rs` has the entry point.
     if is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_ENV", "musl") {
         link::with(&["--entry=postern_start".to_owned()]);
+        // It leaves out a feature of memchr (docs/decisions.md).
+        if !var("RUSTC_WRAPPER").is_ok_and(|wrapper| Path::new(&wrapper).ends_with(".cargo/rustc")) {
+            println!(
+                "cargo:warning=another wrapper of rustc than .cargo/rustc: each run asks the processor what it can"
+            );
+        }
     }
 }

@@ -109,6 +109,31 @@ fn with(mut config: Value, patch: &Value) -> Value {
     config
 }
 
+/// A master that looks like the host end of an attachment has all records asked, in a gate that is confined by then.
+#[test]
+fn status_takes_a_master_with_a_distant_end_or_a_bridge() -> Result<()> {
+    let place = Place::new(&["c1"])?;
+    place.node.sh("ip link add br7 type bridge; ip link set spare master br7")?;
+    let status = |plugin: &str, master: &str| {
+        let config = json!({"cniVersion": "1.1.0", "name": "net", "type": plugin, "master": master, "mode": "bridge"});
+        let call = Call::new(&plugin_bin()?, plugin, "STATUS", config.to_string());
+        place
+            .node
+            .call(&call.attachment("", "", ""))?
+            .success()
+            .with_context(|| format!("STATUS of {plugin} on {master}"))
+    };
+    for with_record in [false, true] {
+        if with_record {
+            place.add("c1", &json!({"cniVersion": "1.1.0", "name": "net", "type": "macvlan", "master": "uplink"}))?;
+        }
+        for master in ["uplink", "spare"] {
+            status("macvlan", master)?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn vlans_of_one_parent_are_apart() -> Result<()> {
     if !has_or_says("vlan")? {

@@ -116,6 +116,9 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
     if !needs.dhcp.is_empty() {
         session.connect_dhcp(&needs.dhcp);
     }
+    // A confined process has no way to its own namespace: new links are made in it, records are named by its number, and
+    // devices of the node are moved back there.
+    session.home().map_err(|error| failed(&error))?;
     // Everything that is started for other work is there by now. Without a sandbox there is nobody to meet, and nothing
     // would end it: a GC by the host can take long.
     if !pids.is_empty() {
@@ -134,16 +137,12 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
     };
     let tap = if needs.tap.is_some() { Some(confined(calls_with_tap(pids))?) } else { None };
     if let Some(namespace) = namespace {
-        // It is opened while /proc can be reached: new links are made in it.
-        session.home().map_err(|error| failed(&error))?;
         // Only the thread that makes the tap has the requests for that.
         let inside = tap.unwrap_or_else(|| Arc::clone(&confinement));
         let confine = move || inside.apply().map_err(|error| error.to_string());
         session.enter(namespace, needs.inside(), confine).map_err(|error| failed(&error))?;
     }
     if session.request.verb == Verb::Gc {
-        // Devices of the node are moved back there.
-        session.home().map_err(|error| failed(&error))?;
         let confine = || {
             let confinement = Arc::clone(&confinement);
             move || confinement.apply().map_err(|error| error.to_string())

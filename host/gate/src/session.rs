@@ -498,7 +498,7 @@ impl Session {
     /// Returns the host's namespace, in which links are made. The first call has to come before this process is confined.
     ///
     /// # Errors
-    /// The kernel refuses a socket or its namespace.
+    /// The kernel refuses a socket or its namespace. Without `CAP_NET_ADMIN` over it, `/proc` is not mounted.
     pub fn home(&self) -> Result<&Namespace, OpError> {
         self.look_home().map(|home| &home.namespace)
     }
@@ -529,7 +529,7 @@ impl Session {
     /// Returns the key of the attachment's record. Attachments of different host namespaces have different records.
     ///
     /// # Errors
-    /// The kernel refuses a socket for the question.
+    /// As [`Session::home`].
     pub fn key(&self) -> Result<RecordKey, OpError> {
         let request = &self.request;
         Ok(RecordKey::new(self.home_cookie()?, &request.conf.name, &request.container_id, &request.ifname))

@@ -14,7 +14,7 @@ const CALLS: [libc::c_long; 14] = [
     libc::SYS_madvise,         // memory
     libc::SYS_brk,             // memory
     libc::SYS_rt_sigreturn,    // the end of a signal handler
-    libc::SYS_rt_sigaction,    // the end of the runtime of Rust
+    libc::SYS_rt_sigaction,    // the end of postern-admin, which has Rust's own start
     libc::SYS_sigaltstack,     // the same
     libc::SYS_futex,           // locks of standard input and output
     libc::SYS_restart_syscall, // a wait that was interrupted

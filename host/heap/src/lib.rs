@@ -126,7 +126,7 @@ fn raise_address_space() -> bool {
 // SAFETY: each piece of the reservation is handed out once, readable and writable.
 unsafe impl Allocator for Space {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        let size = size.next_multiple_of(PIECE);
+        let Some(size) = size.checked_next_multiple_of(PIECE) else { return (null_mut(), 0, 0) };
         self.grow(size).map_or((null_mut(), 0, 0), |start| (start.as_ptr(), size, 0))
     }
 

@@ -1,5 +1,8 @@
-//! The heap for code that allocates as in C: musl, and the destructors of the standard library's thread-locals. musl's own
-//! allocator would map memory at the first of these allocations, which takes 15 µs of each sandbox.
+//! The heap for whoever calls malloc(3) by its name. The standard library does so for the destructors of its thread-locals.
+//! musl's own allocator would map memory at the first call, which takes 15 µs of each sandbox.
+//!
+//! Some functions of musl use its own heap all the same (atexit(3), pthread_atfork(3), posix_spawn(3)), and give it back
+//! there. No sandbox calls them.
 //!
 //! malloc(3), posix_memalign(3), malloc_usable_size(3). Before each block lie its size and its distance from what the
 //! heap gave, because free(3) is not told.
@@ -29,8 +32,10 @@ fn fail(errno: c_int) {
 fn allocate(size: usize, alignment: usize, is_zeroed: bool) -> *mut c_void {
     let distance = alignment.max(LEAST);
     keep_usable_in_children();
-    let block = size.checked_add(distance).map_or(null_mut(), |whole| {
-        // SAFETY: dlmalloc takes any size and any power of two.
+    // As of any layout of Rust: dlmalloc's sums don't overflow below that.
+    let whole = size.checked_add(distance).filter(|whole| *whole <= isize::MAX as usize - distance);
+    let block = whole.map_or(null_mut(), |whole| {
+        // SAFETY: the size and the power of two are those of a possible layout.
         with(|blocks| unsafe {
             if is_zeroed { blocks.calloc(whole, distance) } else { blocks.malloc(whole, distance) }
         })
@@ -77,10 +82,13 @@ unsafe extern "C" fn free(block: *mut c_void) {
     if block.is_null() {
         return;
     }
-    // SAFETY: the caller gives a block of these functions, once.
+    // SAFETY: the caller gives a block of these functions, once. musl returns the place of this thread's error number, which
+    // free(3) keeps: the wait for the lock can change it.
     unsafe {
+        let errno = *libc::__errno_location();
         let Header { size, distance } = header(block);
         with(|blocks| blocks.free(block.cast::<u8>().sub(distance), size + distance, distance));
+        *libc::__errno_location() = errno;
     }
 }
 
@@ -189,7 +197,9 @@ mod tests {
     #[test]
     fn impossible_requests_are_refused() {
         let errno = || std::io::Error::last_os_error().raw_os_error();
-        for refused in [malloc(usize::MAX), malloc(isize::MAX as usize), calloc(usize::MAX / 2, 3)] {
+        let large = [usize::MAX, usize::MAX - (200 << 10), isize::MAX as usize, isize::MAX as usize - 16];
+        let refused = large.map(malloc).into_iter().chain(large.map(|size| calloc(1, size)));
+        for refused in refused.chain([calloc(usize::MAX / 2, 3), aligned_alloc(1 << 62, 1 << 62)]) {
             assert_eq!((refused, errno()), (null_mut(), Some(ENOMEM)));
         }
         assert_eq!((aligned_alloc(3, 10), errno()), (null_mut(), Some(EINVAL)));
@@ -206,11 +216,29 @@ mod tests {
         }
     }
 
-    /// The C library and the standard library call these functions, and no others.
+    /// Whoever calls these functions by their names gets ours.
     #[test]
     fn they_are_the_functions_of_the_executable() {
-        let theirs = [libc::malloc as *const (), libc::free as *const (), libc::posix_memalign as *const ()];
-        let ours = [malloc as *const (), free as *const (), posix_memalign as *const ()];
+        let theirs = [
+            libc::malloc as *const (),
+            libc::calloc as *const (),
+            libc::realloc as *const (),
+            libc::free as *const (),
+            libc::aligned_alloc as *const (),
+            libc::memalign as *const (),
+            libc::posix_memalign as *const (),
+            libc::malloc_usable_size as *const (),
+        ];
+        let ours = [
+            malloc as *const (),
+            calloc as *const (),
+            realloc as *const (),
+            free as *const (),
+            aligned_alloc as *const (),
+            memalign as *const (),
+            posix_memalign as *const (),
+            malloc_usable_size as *const (),
+        ];
         assert_eq!(theirs, ours);
     }
 }

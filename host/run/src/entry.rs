@@ -1,6 +1,6 @@
 //! The start of the program, in place of the standard library's. That one also prepares a stack and two handlers for
-//! signals, which tell the words of an overflowing stack. They take 25 µs of a run with a sandbox. Without them, an
-//! overflow ends the process by `SIGSEGV` in place of `SIGABRT`.
+//! signals, which tell the words of an overflowing stack. They take 13 to 25 µs of a run (docs/decisions.md). Without them,
+//! an overflow ends the process by `SIGSEGV` in place of `SIGABRT`.
 #![allow(unsafe_code, reason = "the C library calls main(), and gives pointers")]
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};

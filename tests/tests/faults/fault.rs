@@ -45,6 +45,8 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("connect", &["ENOMEM", "EINTR", "EAGAIN"]),
     ("setsockopt", &["ENOMEM"]),
     ("fcntl", &["EMFILE"]),
+    // The namespace of the run itself. Without the capability, a path in /proc leads to it.
+    ("ioctl", &["EMFILE", "EPERM"]),
     ("setns", &["EPERM", "ENOMEM"]),
     ("bpf", &["EPERM", "ENOMEM"]),
     ("clone", &["EAGAIN"]),
