@@ -198,7 +198,7 @@ mod tests {
     fn impossible_requests_are_refused() {
         let errno = || std::io::Error::last_os_error().raw_os_error();
         let large = [usize::MAX, usize::MAX - (200 << 10), isize::MAX as usize, isize::MAX as usize - 16];
-        let refused = large.map(malloc).into_iter().chain(large.map(|size| calloc(1, size)));
+        let refused = large.map(|size| malloc(size)).into_iter().chain(large.map(|size| calloc(1, size)));
         for refused in refused.chain([calloc(usize::MAX / 2, 3), aligned_alloc(1 << 62, 1 << 62)]) {
             assert_eq!((refused, errno()), (null_mut(), Some(ENOMEM)));
         }
