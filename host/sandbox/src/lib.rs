@@ -32,6 +32,11 @@ mod seal;
 mod state;
 mod wasi;
 
+/// As of every executable that has a sandbox.
+#[cfg(test)]
+#[global_allocator]
+static HEAP: Heap = Heap::new();
+
 pub use guest::{Ended, Guest, Outcome};
 #[cfg(feature = "compiler")]
 pub use imports::needs_all_of_wasi;
