@@ -240,12 +240,24 @@ impl<'a> Fields<'a> {
 /// True if `key` is a spelling of `name`, which is ASCII. Two other letters count as equal to ASCII letters: the long s
 /// and the Kelvin sign.
 pub(crate) fn same_name(key: &str, name: &str) -> bool {
+    if key.is_ascii() {
+        return key.eq_ignore_ascii_case(name);
+    }
     let fold = |c: char| match c {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
         c => c.to_ascii_lowercase(),
     };
-    key == name || key.chars().map(fold).eq(name.chars().map(fold))
+    key.chars().map(fold).eq(name.chars().map(fold))
+}
+
+impl Json {
+    /// Returns every member of an object that sets the field `name`, as spelt and in the order of the document. Another
+    /// value has none.
+    pub fn members<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = (&'a str, &'a Json)> + use<'a, 'n> {
+        let entries = if let Json::Object(entries) = self { entries.as_slice() } else { &[] };
+        entries.iter().filter(move |(key, _)| same_name(key, name)).map(|(key, value)| (key.as_str(), value))
+    }
 }
 
 #[cfg(test)]
@@ -255,6 +267,16 @@ mod tests {
     fn with<T>(text: &str, read: impl FnOnce(Fields<'_>) -> T) -> T {
         let json = Json::parse(text.as_bytes(), 10_000).unwrap();
         read(json.fields("NetConf").unwrap())
+    }
+
+    #[test]
+    fn members_are_all_spellings_in_their_order() {
+        let json =
+            Json::parse("{\"kind\":1,\"\u{212a}IND\":2,\"kinds\":3,\"Kin\u{e9}\":4,\"KIND\":null}".as_bytes(), 1000)
+                .unwrap();
+        let spelt: Vec<(&str, bool)> = json.members("kind").map(|(key, value)| (key, value.is_null())).collect();
+        assert_eq!(spelt, [("kind", false), ("\u{212a}IND", false), ("KIND", true)]);
+        assert_eq!(Json::from("kind").members("kind").count(), 0);
     }
 
     #[test]

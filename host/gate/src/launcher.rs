@@ -1,6 +1,7 @@
 //! The launcher finds a plugin's policy and code by its name, and starts a process with the code.
 
-use crate::catalog::{self, Installed, Manifest, Unverified};
+use crate::catalog::{self, Installed, Unverified};
+use crate::manifest::Facts;
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
 use crate::process::{Engine, Sandbox};
@@ -47,7 +48,7 @@ pub struct Plugin {
     pub sandbox: Option<Sandbox>,
     /// SHA-256 of its component, hexadecimal.
     pub digest: String,
-    /// The versions of CNI that its component named, see [`Manifest::versions`].
+    /// The versions of CNI that its component named, see [`crate::catalog::Manifest::versions`].
     pub versions: Option<Vec<String>>,
 }
 
@@ -121,7 +122,7 @@ impl Launcher {
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
         of_one_catalog(catalog, || {
             // A missing policy is the first thing to tell.
-            let mut manifest = Manifest::read(catalog, plugin);
+            let mut manifest = Facts::of(catalog, plugin);
             let form = manifest.as_mut().ok().and_then(|manifest| manifest.policy.take());
             let policy = policies::versions_with(form, catalog, plugin)?;
             Ok((policy, manifest?.versions))

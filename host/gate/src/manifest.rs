@@ -3,6 +3,7 @@
 use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
 use postern_policy::Form;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ const LONGEST: u64 = 256 << 10;
 
 /// `<catalog>/<plugin>.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct Manifest<Imports = Vec<String>> {
     /// The plugin's name. A plugin that is installed under another name is not run.
     pub plugin: String,
     /// SHA-256 of the component, hexadecimal. A policy can pin it.
@@ -25,7 +26,7 @@ pub struct Manifest {
     /// The engine that the code was compiled for.
     pub engine: String,
     /// The imports down to functions: the plugin's upper limit.
-    pub imports: Vec<String>,
+    pub imports: Imports,
     /// The extent of WASI that it imports. Left out if it is no more than every command needs.
     #[serde(default, skip_serializing_if = "WasiExtent::is_small")]
     pub wasi: WasiExtent,
@@ -40,6 +41,9 @@ pub struct Manifest {
     /// The version of postern that compiled it.
     pub postern: String,
 }
+
+/// The manifest as a run reads it. The imports matter at install only, and to read them takes a run as long as all the rest.
+pub type Facts = Manifest<IgnoredAny>;
 
 /// The extent of WASI that a component imports. It decides which program the sandbox process runs. It is found out at
 /// install, not by a run.
@@ -81,17 +85,36 @@ impl Manifest {
     /// There is none, others could have written it, or it makes no sense.
     pub fn read(catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let directory = TrustedDir::open(catalog)?.ok_or_else(|| Self::absent(catalog, plugin))?;
-        Self::read_from(&directory, catalog, plugin)
+        read_from(&directory, catalog, plugin)
+    }
+}
+
+impl Facts {
+    /// As [`Manifest::read`], for a run.
+    ///
+    /// # Errors
+    /// As [`Manifest::read`].
+    pub(crate) fn of(catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
+        let directory = TrustedDir::open(catalog)?.ok_or_else(|| Manifest::absent(catalog, plugin))?;
+        Self::in_directory(&directory, catalog, plugin)
     }
 
-    /// As `read`, if the catalog is open.
-    pub(crate) fn read_from(directory: &TrustedDir, catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
-        let path = Self::path(catalog, plugin);
-        let file = directory.file(&format!("{plugin}.json"))?.ok_or_else(|| Self::absent(catalog, plugin))?;
-        // With room for all of it, the file is read by two calls.
-        let length = file.metadata().map_or(0, |meta| meta.len().min(LONGEST));
-        let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
-        file.take(LONGEST).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(&path, e))?;
-        serde_json::from_slice(&text).map_err(|e| PluginError::Garbled { manifest: path, reason: e.to_string() })
+    /// The same, if the catalog is open.
+    pub(crate) fn in_directory(directory: &TrustedDir, catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
+        read_from(directory, catalog, plugin)
     }
+}
+
+fn read_from<Imports: DeserializeOwned>(
+    directory: &TrustedDir,
+    catalog: &Path,
+    plugin: &str,
+) -> Result<Manifest<Imports>, PluginError> {
+    let path = Manifest::path(catalog, plugin);
+    let file = directory.file(&format!("{plugin}.json"))?.ok_or_else(|| Manifest::absent(catalog, plugin))?;
+    // With room for all of it, the file is read by two calls.
+    let length = file.metadata().map_or(0, |meta| meta.len().min(LONGEST));
+    let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
+    file.take(LONGEST).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(&path, e))?;
+    serde_json::from_slice(&text).map_err(|e| PluginError::Garbled { manifest: path, reason: e.to_string() })
 }

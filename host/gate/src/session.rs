@@ -8,6 +8,7 @@ mod kept;
 mod link;
 pub(crate) mod port;
 mod previous;
+mod resolved;
 mod shared;
 
 pub use link::{NativeEnd, is_link_of_index};
@@ -15,6 +16,7 @@ pub use shared::Shared;
 
 use container_access::ContainerAccesses;
 use dhcp::DhcpConnections;
+use resolved::Resolved;
 
 use crate::audit::Audit;
 use crate::budget::Common;
@@ -248,6 +250,7 @@ pub struct Session {
     /// nothing was delegated, as far as is known.
     pub delegation: Option<Result<Option<Delegation>, OpError>>,
     is_delegate: bool,
+    resolved: Resolved,
     sight: OnceCell<Sight>,
     nft: SharedNft,
     worker: Option<Rc<Worker>>,
@@ -312,6 +315,7 @@ impl Session {
             settings: OnceCell::new(),
             delegation: None,
             is_delegate: false,
+            resolved: Resolved::default(),
             sight: OnceCell::new(),
             nft: SharedNft::default(),
             worker: None,
@@ -463,7 +467,18 @@ impl Session {
     /// # Errors
     /// The configuration makes a value of the policy ambiguous.
     pub fn grants(&self, policy: &Policy) -> Result<Granted, PolicyError> {
-        policy.resolve(&self.request.conf.raw, self.request.args())
+        self.resolved.take(policy, &self.request).map_or_else(|| Resolved::resolve(policy, &self.request), Ok)
+    }
+
+    /// Looks at a policy for this run's configuration before the process is confined: `None` if a value is ambiguous. What
+    /// was resolved is kept for [`Session::grants`].
+    pub fn grants_early<T>(&self, policy: &Policy, look: impl FnOnce(Option<&Granted>) -> T) -> T {
+        let granted = self.grants(policy).ok();
+        let seen = look(granted.as_ref());
+        if let Some(granted) = granted {
+            self.resolved.keep(policy, &self.request, granted);
+        }
+        seen
     }
 
     /// Returns the container's namespace; `None` if there is none, or none any more.

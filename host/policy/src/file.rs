@@ -9,6 +9,7 @@ use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt::{Display, from_fn};
 use postern_cni::Version;
 use postern_types::Capability;
 use toml::{Table, Value};
@@ -84,9 +85,9 @@ impl File {
         let mut file = Self::default();
         for (key, value) in tables {
             match key.as_str() {
-                "digest" => file.digest = Some(digest(&string("digest", &value)?)?),
+                "digest" => file.digest = Some(digest(&string(&"digest", &value)?)?),
                 "versions" => file.versions = Some(versions(&value)?),
-                "gc" => file.gc = Some(collector(&string("gc", &value)?)?),
+                "gc" => file.gc = Some(collector(&string(&"gc", &value)?)?),
                 "withdraw" => {
                     file.withdraw = withdraw(&value)?;
                     if from == Origin::Operator {
@@ -95,9 +96,9 @@ impl File {
                 }
                 "limits" => file.limits = limits(value)?,
                 "grant" => file.grants = grants(&value, from)?,
-                "result" => file.result = Some(grant("[result]", "result", grammar::RESULT, &value, from)?),
+                "result" => file.result = Some(grant(&"[result]", "result", grammar::RESULT, &value, from)?),
                 "previous" => {
-                    file.previous = Some(grant("[previous]", "previous", grammar::PREVIOUS, &value, from)?);
+                    file.previous = Some(grant(&"[previous]", "previous", grammar::PREVIOUS, &value, from)?);
                 }
                 _ => return Err(unknown("the file", &key, &TOP)),
             }
@@ -135,18 +136,20 @@ fn unknown(place: &str, key: &str, possible: &[&'static str]) -> FileError {
     FileError::Unknown { place: place.to_owned(), key: key.to_owned(), possible: possible.to_vec() }
 }
 
-fn is_not(place: &str, wanted: &'static str, value: &Value) -> FileError {
-    FileError::Type { place: place.to_owned(), wanted, found: article(value) }
+// The name of a place is put together only for an error: a run would spend a third of its reading on it.
+
+fn is_not(place: &dyn Display, wanted: &'static str, value: &Value) -> FileError {
+    FileError::Type { place: place.to_string(), wanted, found: article(value) }
 }
 
-fn string(place: &str, value: &Value) -> Result<String, FileError> {
+fn string(place: &dyn Display, value: &Value) -> Result<String, FileError> {
     match value {
         Value::String(text) => Ok(text.clone()),
         other => Err(is_not(place, "a text in quotation marks", other)),
     }
 }
 
-fn strings(place: &str, value: &Value) -> Result<Vec<String>, FileError> {
+fn strings(place: &dyn Display, value: &Value) -> Result<Vec<String>, FileError> {
     match value {
         Value::Array(items) => items.iter().map(|item| string(place, item)).collect(),
         other => Err(is_not(place, "a list, [\"…\"]", other)),
@@ -158,7 +161,7 @@ fn article(value: &Value) -> String {
     format!("{} {kind}", if kind.starts_with(['a', 'i']) { "an" } else { "a" })
 }
 
-fn table<'t>(place: &str, value: &'t Value) -> Result<&'t Table, FileError> {
+fn table<'t>(place: &dyn Display, value: &'t Value) -> Result<&'t Table, FileError> {
     value.as_table().ok_or_else(|| is_not(place, "a table", value))
 }
 
@@ -178,7 +181,7 @@ fn collector(text: &str) -> Result<Collector, FileError> {
 
 /// Returns the versions of CNI that a policy names.
 pub(crate) fn versions(value: &Value) -> Result<Vec<String>, FileError> {
-    let versions = strings("versions", value)?;
+    let versions = strings(&"versions", value)?;
     if versions.is_empty() {
         return Err(FileError::NoVersions);
     }
@@ -190,62 +193,68 @@ pub(crate) fn versions(value: &Value) -> Result<Vec<String>, FileError> {
 
 fn withdraw(value: &Value) -> Result<Vec<Capability>, FileError> {
     let known = |name: &String| Capability::parse(name).ok_or_else(|| FileError::Capability { name: name.clone() });
-    strings("withdraw", value)?.iter().map(known).collect()
+    strings(&"withdraw", value)?.iter().map(known).collect()
 }
 
 fn limits(value: Value) -> Result<Limits, FileError> {
-    table("[limits]", &value)?;
+    table(&"[limits]", &value)?;
     let limits: Limits = value.try_into().map_err(|e| FileError::Limits(e.to_string().trim_end().to_owned()))?;
     limits.check()?;
     Ok(limits)
 }
 
 fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, Grant>, FileError> {
-    let tables = table("grant", value)?;
+    let tables = table(&"grant", value)?;
     if let Some(name) = tables.keys().find(|name| Capability::parse(name).is_none()) {
         return Err(unknown("[grant]", name, &grammar::names()));
     }
     let granted = Capability::ALL.iter().filter_map(|capability| Some((*capability, tables.get(capability.name())?)));
     granted
         .map(|(capability, value)| {
-            let place = format!("[grant.{capability}]");
+            let place = from_fn(|f| write!(f, "[grant.{capability}]"));
             let grant = grant(&place, capability.name(), &grammar::keys(capability), value, from)?;
             Ok((capability, grant))
         })
         .collect()
 }
 
-fn grant(place: &str, name: &'static str, keys: &[Key], value: &Value, from: Origin) -> Result<Grant, FileError> {
+fn grant(
+    place: &dyn Display,
+    name: &'static str,
+    keys: &[Key],
+    value: &Value,
+    from: Origin,
+) -> Result<Grant, FileError> {
     let table = table(place, value)?;
     if let Some(key) = table.keys().find(|name| !keys.iter().any(|key| key.name == name.as_str())) {
-        return Err(unknown(place, key, &keys.iter().map(|key| key.name).collect::<Vec<_>>()));
+        return Err(unknown(&place.to_string(), key, &keys.iter().map(|key| key.name).collect::<Vec<_>>()));
     }
     let mut set = Vec::new();
     for key in keys {
-        let place = format!("{place} {}", key.name);
+        let place = from_fn(|f| write!(f, "{place} {}", key.name));
         match table.get(key.name) {
             Some(value) => set.push((*key, templates(&place, key, value)?)),
-            None if key.is_required() => return Err(FileError::Missing(place)),
+            None if key.is_required() => return Err(FileError::Missing(place.to_string())),
             None => {}
         }
     }
     Ok(Grant { name, from, keys: set })
 }
 
-fn templates(place: &str, key: &Key, value: &Value) -> Result<Vec<Template>, FileError> {
+fn templates(place: &dyn Display, key: &Key, value: &Value) -> Result<Vec<Template>, FileError> {
     let texts = match key.count {
         Count::One => vec![string(place, value)?],
         Count::Some | Count::Any => strings(place, value)?,
     };
     if texts.is_empty() && key.count == Count::Some {
-        return Err(FileError::Empty(place.to_owned()));
+        return Err(FileError::Empty(place.to_string()));
     }
     texts
         .iter()
         .map(|text| {
             let parsed = if key.kind == Kind::Gateway { Template::parse_gateway(text) } else { Template::parse(text) };
             let checked = parsed.and_then(|template| key.kind.check(&template).map(|()| template));
-            checked.map_err(|error| FileError::Value { place: place.to_owned(), error })
+            checked.map_err(|error| FileError::Value { place: place.to_string(), error })
         })
         .collect()
 }

@@ -168,6 +168,11 @@ impl Policy {
         Self { pin: file.digest.is_some().then(|| path.clone()), file: Arc::new(file), path }
     }
 
+    /// True if both were read at once: each grants what the other grants.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.file, &other.file) && self.path == other.path
+    }
+
     fn replace_with(&mut self, operator: File, path: String) {
         if operator.digest.is_some() {
             self.pin = Some(path);

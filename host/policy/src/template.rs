@@ -415,8 +415,11 @@ fn lookup<'j>(json: &'j Json, steps: &[Step]) -> Result<Option<&'j Json>, Ambigu
 
 /// Returns a member of an object, which must have its key only once.
 fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, Ambiguous> {
-    spelt_once(json, key)?;
-    Ok(json.fields("").ok().and_then(|fields| fields.get(key)))
+    let mut members = json.members(key);
+    match (members.next(), members.next()) {
+        (Some((first, _)), Some((second, _))) => Err(spellings(first, second)),
+        (found, _) => Ok(found.map(|(_, value)| value).filter(|value| !value.is_null())),
+    }
 }
 
 /// Refuses an object that has a key twice. The plugins take the last one, and readers should not have to know that.
@@ -424,11 +427,11 @@ fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, Ambiguous> 
 /// # Errors
 /// Both spellings.
 pub fn spelt_once(json: &Json, key: &str) -> Result<(), Ambiguous> {
-    let Ok(fields) = json.fields("") else { return Ok(()) };
-    match fields.spellings(key).as_slice() {
-        [first, second, ..] => Err(Ambiguous::Spellings { first: (*first).to_owned(), second: (*second).to_owned() }),
-        _ => Ok(()),
-    }
+    member(json, key).map(drop)
+}
+
+fn spellings(first: &str, second: &str) -> Ambiguous {
+    Ambiguous::Spellings { first: first.to_owned(), second: second.to_owned() }
 }
 
 fn scalar(json: &Json) -> Option<String> {

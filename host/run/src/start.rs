@@ -1,15 +1,22 @@
-//! The entry point of the executable, before that of the C library.
+//! The entry point of the executable, before that of the C library. It does two things that the C library does more slowly.
 //!
-//! A position-independent executable begins with writing to each page of its tables of pointers (`.data.rel.ro`, 29 pages).
-//! The kernel copies each page at the first write to it, by a page fault for each. One call lets it copy all of them. A
-//! kernel before Linux 5.14 refuses (madvise(2)), and copies them one by one.
+//! A position-independent executable begins with its tables of pointers (`.data.rel.ro`, 29 pages): to each pointer it adds
+//! the address at which the kernel has placed the executable.
+//!
+//! * The kernel copies each page of the tables at the first write to it, by a page fault for each. One call lets it copy all
+//!   of them. A kernel before Linux 5.14 refuses (madvise(2)), and copies them one by one.
+//! * The list of the pointers has a bit for each word of the tables (`DT_RELR` of the generic ABI, "Relative relocations").
+//!   musl looks at each bit. Going from one set bit to the next takes half the time. The length of the list is then set to
+//!   zero, so that musl finds nothing to do.
 //!
 //! `build.rs` gives the linker this entry point where it exists. Elsewhere the executable begins as usual.
 #![allow(unsafe_code, reason = "nothing but assembler comes before the C library")]
 
 // SAFETY: the kernel gives the stack, and in `rdx` a function for the end of the process (System V ABI for AMD64, 3.4.1:
-// Process Initialization). Both are as before when `_start` begins. `madvise` changes no contents. The linker gives the
-// first and the last address; whatever lies between is the executable's own writable memory.
+// Process Initialization). Both are as before when `_start` begins. `madvise` changes no contents. The linker gives all
+// addresses: `__init_array_start` to `_end` is the executable's own writable memory, `_DYNAMIC` is its table of entries of two
+// words (number and value, 0 at the end), and `__ehdr_start` is its first byte, which it was linked to have at 0. It makes
+// the list, whose pointers all lie in that writable memory. No other thread is there.
 std::arch::global_asm!(
     ".pushsection .text.postern_start, \"ax\", @progbits",
     ".globl postern_start",
@@ -23,11 +30,55 @@ std::arch::global_asm!(
     "mov edx, {populate}",
     "mov eax, {madvise}",
     "syscall",
-    "mov rdx, r8",
+    // rsi: the list; r9: the place of its length in bytes.
+    "xor esi, esi",
+    "xor r9d, r9d",
+    "lea rdi, [rip + _DYNAMIC]",
+    "2: mov rax, [rdi]",
+    "cmp rax, {relr}",
+    "cmove rsi, [rdi + 8]",
+    "lea rcx, [rdi + 8]",
+    "cmp rax, {relr_size}",
+    "cmove r9, rcx",
+    "add rdi, 16",
+    "test rax, rax",
+    "jnz 2b",
+    "test r9, r9",
+    "jz 7f",
+    // rdi: the address to add; r10: the end of the list.
+    "lea rdi, [rip + __ehdr_start]",
+    "add rsi, rdi",
+    "mov r10, [r9]",
+    "mov qword ptr [r9], 0",
+    "add r10, rsi",
+    "jmp 6f",
+    // An even entry is the place of a pointer. rdx: the word behind it.
+    "3: mov rax, [rsi]",
+    "add rsi, 8",
+    "test al, 1",
+    "jnz 4f",
+    "lea rdx, [rdi + rax + 8]",
+    "add [rdx - 8], rdi",
+    "jmp 6f",
+    // An odd one has a bit for each of the next 63 words.
+    "4: shr rax, 1",
+    "jz 8f",
+    "5: bsf rcx, rax",
+    "add [rdx + 8 * rcx], rdi",
+    "lea rcx, [rax - 1]",
+    "and rax, rcx",
+    "jnz 5b",
+    "8: add rdx, 63 * 8",
+    "6: cmp rsi, r10",
+    "jb 3b",
+    "7: mov rdx, r8",
     "jmp _start",
     ".size postern_start, . - postern_start",
     ".popsection",
     page = const 4096,
     populate = const libc::MADV_POPULATE_WRITE,
     madvise = const libc::SYS_madvise,
+    // DT_RELR and DT_RELRSZ of elf.h.
+    relr = const 36,
+    relr_size = const 35,
 );

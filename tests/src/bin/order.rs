@@ -52,8 +52,7 @@ fn run(directory: &Path, file: &Path) -> Result<()> {
             traces.extend(calls(directory, &leg)?);
         }
     }
-    let lengths = Functions::read(&directory.join("postern"))?.lengths;
-    let order = merged(&traces, &lengths);
+    let order = merged(&traces);
     let text: String = order.iter().flat_map(|symbol| [symbol, "\n"]).collect();
     std::fs::write(file, text).with_context(|| file.display().to_string())?;
     eprintln!("{} runs use {} functions", traces.len(), order.len());
@@ -92,57 +91,54 @@ fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
     Ok(all)
 }
 
-/// The length in bytes from which a function is a large one. A run executes little of such a function, so it would only
-/// keep small ones apart.
-const LARGE: u64 = 3000;
-
-/// Returns all functions, so that those that one process uses lie together: those of most runs first, small ones before
-/// large ones, and those of both gate and sandboxes before those of one of them. Apart from that, in the order of their
-/// first use.
-fn merged<'a>(traces: &'a [Trace], lengths: &HashMap<String, u64>) -> Vec<&'a str> {
-    let mut users: HashMap<&str, usize> = HashMap::new();
-    let (mut of_gates, mut of_sandboxes): (HashSet<&str>, HashSet<&str>) = (HashSet::new(), HashSet::new());
+/// Returns all functions, so that those that one process uses lie together: in the middle those of both gates and
+/// sandboxes, before them those of sandboxes, and behind them those of gates. On either side those of most runs lie
+/// nearest to the middle. Apart from that, they are in the order of their first use.
+fn merged(traces: &[Trace]) -> Vec<&str> {
+    let (mut gates, mut sandboxes) = (Users::default(), Users::default());
     let mut order = Vec::new();
-    for trace in traces {
-        for (at, process) in trace.iter().enumerate() {
-            let own = if at == 0 { &mut of_gates } else { &mut of_sandboxes };
-            own.extend(process.iter().map(String::as_str));
-        }
-        // Two processes of a run can use one function.
-        let mut of_run: Vec<&str> = trace.iter().flatten().map(String::as_str).collect();
-        order.extend(of_run.iter().filter(|symbol| !users.contains_key(*symbol)));
-        of_run.sort_unstable();
-        of_run.dedup();
-        for symbol in of_run {
-            *users.entry(symbol).or_default() += 1;
+    for process in traces.iter().flat_map(|trace| trace.iter().enumerate()) {
+        let (at, symbols) = process;
+        let own = if at == 0 { &mut gates } else { &mut sandboxes };
+        own.processes += 1;
+        for symbol in symbols {
+            *own.of.entry(symbol).or_default() += 1;
+            order.push(symbol.as_str());
         }
     }
     let mut seen = HashSet::new();
     order.retain(|symbol| seen.insert(*symbol));
-    // Four groups: a finer order would tear apart functions that are used together.
-    order.sort_by_key(|symbol| {
-        let share = users.get(symbol).copied().unwrap_or(0) * 100 / traces.len().max(1);
-        let group = match share {
-            70.. => 0,
-            30.. => 1,
-            8.. => 2,
-            _ => 3,
-        };
-        let process = match (of_gates.contains(symbol), of_sandboxes.contains(symbol)) {
-            (true, true) => 0,
-            (true, false) => 1,
-            _ => 2,
-        };
-        (group, lengths.get(*symbol).is_some_and(|length| *length >= LARGE), process)
+    order.sort_by_key(|symbol| match (gates.rarity(symbol), sandboxes.rarity(symbol)) {
+        (None, rarity) => -rarity.unwrap_or_default(),
+        (Some(_), Some(_)) => 1,
+        (Some(rarity), None) => 1 + rarity,
     });
     order
+}
+
+/// The processes of one kind, and for each function the number of those that use it.
+#[derive(Default)]
+struct Users<'a> {
+    processes: usize,
+    of: HashMap<&'a str, usize>,
+}
+
+impl Users<'_> {
+    /// Returns a larger number for a function of fewer processes: 1 to 3. `None` if none uses it. A finer order would tear
+    /// apart functions that are used together.
+    fn rarity(&self, symbol: &str) -> Option<i8> {
+        let share = self.of.get(symbol)? * 100 / self.processes.max(1);
+        Some(match share {
+            50.. => 1,
+            10.. => 2,
+            _ => 3,
+        })
+    }
 }
 
 /// The functions of a program: address in the file's own space, and symbol.
 struct Functions {
     by_address: HashMap<u64, String>,
-    /// The length of each, in bytes.
-    lengths: HashMap<String, u64>,
     /// Address and length of the text.
     text: (u64, u64),
 }
@@ -153,19 +149,18 @@ impl Functions {
         let file = object::File::parse(data.as_slice())?;
         let text = file.section_by_name(".text").context("no section .text")?;
         let end = text.address() + text.size();
-        // A function in assembler may have no size.
+        // A function in assembler may have neither a size nor a kind, as the C library's entry point.
         let is_text = |symbol: &object::Symbol<'_, '_>| {
-            symbol.kind() == SymbolKind::Text && (text.address()..end).contains(&symbol.address())
+            (symbol.kind() == SymbolKind::Text || symbol.kind() == SymbolKind::Unknown && symbol.is_global())
+                && (text.address()..end).contains(&symbol.address())
         };
         let mut by_address: HashMap<u64, String> = HashMap::new();
-        let mut lengths = HashMap::new();
         for symbol in file.symbols().filter(is_text) {
             let Ok(name) = symbol.name() else { continue };
-            lengths.insert(name.to_owned(), symbol.size());
             by_address.insert(symbol.address(), name.to_owned());
         }
         ensure!(text.kind() == SectionKind::Text && by_address.len() > 100, "{} has no symbols", program.display());
-        Ok(Self { by_address, lengths, text: (text.address(), text.size()) })
+        Ok(Self { by_address, text: (text.address(), text.size()) })
     }
 }
 

@@ -103,6 +103,20 @@ fn notes_only_what_would_show_a_change() {
     place.run().unwrap();
 }
 
+/// A run knows all of the manifest but the imports.
+#[test]
+fn a_run_reads_no_imports() {
+    let place = Place::new("imports");
+    let whole = Manifest::read(&place.catalog(), "demo").unwrap();
+    assert_eq!(Facts::of(&place.catalog(), "demo").unwrap().digest, whole.digest);
+    let path = Manifest::path(&place.catalog(), "demo");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("\"imports\": []", "\"imports\": [1, {}]")).unwrap();
+    assert!(place.run().is_ok() && Manifest::read(&place.catalog(), "demo").is_err());
+    std::fs::write(&path, text.replace("\"imports\": []", "\"imports\": [")).unwrap();
+    assert!(place.run().unwrap_err().to_string().contains("demo.json"));
+}
+
 #[test]
 fn a_note_is_of_one_code() {
     let place = Place::new("one");

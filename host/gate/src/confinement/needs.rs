@@ -89,6 +89,11 @@ impl Needs {
             || self.bus && Bus::locate(self.zones.clone()).is_some()
     }
 
+    /// True if the run may leave something outside of its own process, or look at what another run has left.
+    pub fn is_lasting(&self) -> bool {
+        self.network || !self.leases.is_empty() || !self.backups.is_empty() || self.has_helper()
+    }
+
     /// Checks that an ADD can write its leases.
     pub fn writable(&self, session: &Session) -> Result<(), Error> {
         match session.request.verb {
@@ -196,9 +201,11 @@ impl Needs {
             self.thread |= namespace_sysctl::take_thread(&session.request.conf, &session.request.ifname);
         }
         // If the policy can't be resolved with the configuration, the plugin's start is refused.
-        let resolved = session.grants(policy).ok();
-        let asked = |capability: Capability| (facts(capability).keeps)(&session.request, resolved.as_ref());
-        for need in granted.into_iter().filter_map(asked) {
+        let asked: Vec<Need<'_>> = session.grants_early(policy, |resolved| {
+            let keeps = |capability: Capability| (facts(capability).keeps)(&session.request, resolved);
+            granted.into_iter().filter_map(keeps).collect()
+        });
+        for need in asked {
             // A delegate of the catalog is not a program.
             if !matches!(&need, Need::Program(name) if launcher.has(name)) {
                 self.add(session, need);
