@@ -36,7 +36,7 @@ impl Place {
             code: sha256(code),
             size: code.len() as u64,
             engine: ENGINE.to_owned(),
-            imports: Vec::new(),
+            imports: Vec::<String>::new(),
             wasi: WasiExtent::Small,
             versions: None,
             policy: None,
