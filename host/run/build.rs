@@ -39,10 +39,10 @@ fn main() {
     // `src/start.rs` has the entry point.
     if is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_ENV", "musl") {
         link::with(&["--entry=postern_start".to_owned()]);
-        // It leaves out a feature of memchr (docs/decisions.md).
+        // It leaves out a feature of memchr, and of wasmtime-environ (docs/decisions.md).
         if !var("RUSTC_WRAPPER").is_ok_and(|wrapper| Path::new(&wrapper).ends_with(".cargo/rustc")) {
             println!(
-                "cargo:warning=another wrapper of rustc than .cargo/rustc: each run asks the processor what it can"
+                "cargo:warning=another wrapper of rustc than .cargo/rustc: each run asks the processor what it can, and hashes more slowly"
             );
         }
     }

@@ -234,8 +234,9 @@ impl Builder {
                 self.branch(BPF_JEQ, one.first, verdict, Aim::Refuse);
             }
             [first, .., last] => {
-                let twice_the_middle = first.first + last.last.min(NUMBERS);
-                let distance = |at: &usize| spans.get(*at).map(|span| (2 * span.first).abs_diff(twice_the_middle));
+                let twice_the_middle = first.first.saturating_add(last.last.min(NUMBERS));
+                let distance =
+                    |at: &usize| spans.get(*at).map(|span| span.first.saturating_mul(2).abs_diff(twice_the_middle));
                 let middle = (1..spans.len()).min_by_key(distance).unwrap_or(1);
                 let (low, high) = spans.split_at(middle);
                 let border = high.first().map_or(0, |span| span.first);
@@ -356,6 +357,20 @@ mod tests {
                 assert_eq!(verdict(&filter, ARCHITECTURE, call | 0x4000_0000, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
             }
         }
+    }
+
+    /// The search is made for the numbers that a kernel has. It must be right for all others too.
+    #[test]
+    fn calls_far_beyond_the_kernels_are_decided_too() {
+        let listed = [0, 1, 231, c_long::from(NUMBERS), 5_000, 0x3fff_ffff, 0x7fff_ffff];
+        let rules = [listed.map(Rule::Any).to_vec(), vec![Rule::Equal(5_001, 0, 7)]].concat();
+        let filter = Filter::new(&rules, Refusal::Kill);
+        for call in listed.iter().flat_map(|call| [call - 1, *call, call + 1]).chain([0xffff_ffff]) {
+            let expected =
+                if listed.contains(&call) { libc::SECCOMP_RET_ALLOW } else { libc::SECCOMP_RET_KILL_PROCESS };
+            assert_eq!(verdict(&filter, ARCHITECTURE, call, [0; 6]), expected, "{call:#x}");
+        }
+        assert_eq!(verdict(&filter, ARCHITECTURE, 5_001, [7, 0, 0, 0, 0, 0]), libc::SECCOMP_RET_ALLOW);
     }
 
     /// Ranges of each length, beside calls that are decided by an argument.

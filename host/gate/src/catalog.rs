@@ -7,7 +7,7 @@
 //! state directory, with the kernel's data about the file. Its change time can't be set: while it is the same, the
 //! bytes are the same.
 
-use crate::manifest::Facts;
+use crate::manifest::{self, Facts};
 pub use crate::manifest::{Manifest, WasiExtent};
 
 use crate::places::{PlaceError, TrustedDir};
@@ -73,7 +73,7 @@ pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, Pl
     let absent = || PluginError::Absent { plugin: name.clone(), catalog: catalog.to_owned() };
     let directory = TrustedDir::open(catalog)?.ok_or_else(absent)?;
     let file = directory.file(&format!("{plugin}.cwasm"))?.ok_or_else(absent)?;
-    let manifest = Facts::in_directory(&directory, catalog, plugin)?;
+    let manifest: Facts = manifest::read_from(&directory, catalog, plugin)?;
     if manifest.plugin != plugin {
         return Err(PluginError::Renamed { plugin: name, code, installed: manifest.plugin });
     }

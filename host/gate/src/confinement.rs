@@ -99,11 +99,8 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
     let failed = |error: &dyn std::fmt::Display| {
         Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
     };
-    // The boot ID is read while /proc can be reached. The answer is kept. A run that leaves nothing and finds nothing has
-    // nothing to compare it with.
-    if needs.is_lasting() || session.record().is_some() || !session.request.verb.has_attachment() {
-        postern_state::boot_id().map_err(|error| failed(&error))?;
-    }
+    // The boot ID is read while /proc can be reached. The answer is kept.
+    postern_state::boot_id().map_err(|error| failed(&error))?;
     let bus = if needs.bus { Bus::locate(needs.zones.clone()) } else { None };
     session.runner = if needs.programs.is_empty() && bus.is_none() {
         Rc::new(NoPrograms)

@@ -42,7 +42,7 @@ pub struct Manifest<Imports = Vec<String>> {
     pub postern: String,
 }
 
-/// The manifest as a run reads it. The imports matter at install only, and to read them takes a run as long as all the rest.
+/// The manifest as a run reads it. Only commands of people need the imports, which take as long to read as all the rest.
 pub type Facts = Manifest<IgnoredAny>;
 
 /// The extent of WASI that a component imports. It decides which program the sandbox process runs. It is found out at
@@ -96,16 +96,12 @@ impl Facts {
     /// As [`Manifest::read`].
     pub(crate) fn of(catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let directory = TrustedDir::open(catalog)?.ok_or_else(|| Manifest::absent(catalog, plugin))?;
-        Self::in_directory(&directory, catalog, plugin)
-    }
-
-    /// The same, if the catalog is open.
-    pub(crate) fn in_directory(directory: &TrustedDir, catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
-        read_from(directory, catalog, plugin)
+        read_from(&directory, catalog, plugin)
     }
 }
 
-fn read_from<Imports: DeserializeOwned>(
+/// As [`Manifest::read`], if the catalog is open.
+pub(crate) fn read_from<Imports: DeserializeOwned>(
     directory: &TrustedDir,
     catalog: &Path,
     plugin: &str,

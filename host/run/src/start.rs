@@ -1,4 +1,4 @@
-//! The entry point of the executable, before that of the C library. It does two things that the C library does more slowly.
+//! The entry point of the executable, before that of the C library. It does at once, or faster, what would follow.
 //!
 //! A position-independent executable begins with its tables of pointers (`.data.rel.ro`, 29 pages): to each pointer it adds
 //! the address at which the kernel has placed the executable.
@@ -9,14 +9,15 @@
 //!   musl looks at each bit. Going from one set bit to the next takes half the time. The length of the list is then set to
 //!   zero, so that musl finds nothing to do.
 //!
-//! `build.rs` gives the linker this entry point where it exists. Elsewhere the executable begins as usual.
+//! `build.rs` gives the linker this entry point where it exists. Elsewhere the executable begins as usual. The executable must
+//! be position independent: another one has no `_DYNAMIC`, and is not linked.
 #![allow(unsafe_code, reason = "nothing but assembler comes before the C library")]
 
 // SAFETY: the kernel gives the stack, and in `rdx` a function for the end of the process (System V ABI for AMD64, 3.4.1:
 // Process Initialization). Both are as before when `_start` begins. `madvise` changes no contents. The linker gives all
-// addresses: `__init_array_start` to `_end` is the executable's own writable memory, `_DYNAMIC` is its table of entries of two
-// words (number and value, 0 at the end), and `__ehdr_start` is its first byte, which it was linked to have at 0. It makes
-// the list, whose pointers all lie in that writable memory. No other thread is there.
+// addresses: `_DYNAMIC` is its table of entries of two words (number and value, 0 at the end), and `__ehdr_start` is the
+// executable's first byte, which it was linked to have at 0. The linker makes the list, whose pointers lie in the executable's
+// own segments that can be written until the C library begins. No other thread is there.
 std::arch::global_asm!(
     ".pushsection .text.postern_start, \"ax\", @progbits",
     ".globl postern_start",

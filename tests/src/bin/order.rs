@@ -92,13 +92,13 @@ fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
 }
 
 /// Returns all functions, so that those that one process uses lie together: in the middle those of both gates and
-/// sandboxes, before them those of sandboxes, and behind them those of gates. On either side those of most runs lie
+/// sandboxes, before them those of sandboxes, and behind them those of gates. The few other processes that a gate starts count
+/// as sandboxes. On either side those of most runs lie
 /// nearest to the middle. Apart from that, they are in the order of their first use.
 fn merged(traces: &[Trace]) -> Vec<&str> {
     let (mut gates, mut sandboxes) = (Users::default(), Users::default());
     let mut order = Vec::new();
-    for process in traces.iter().flat_map(|trace| trace.iter().enumerate()) {
-        let (at, symbols) = process;
+    for (at, symbols) in traces.iter().flat_map(|trace| trace.iter().enumerate()) {
         let own = if at == 0 { &mut gates } else { &mut sandboxes };
         own.processes += 1;
         for symbol in symbols {

@@ -89,11 +89,6 @@ impl Needs {
             || self.bus && Bus::locate(self.zones.clone()).is_some()
     }
 
-    /// True if the run may leave something outside of its own process, or look at what another run has left.
-    pub fn is_lasting(&self) -> bool {
-        self.network || !self.leases.is_empty() || !self.backups.is_empty() || self.has_helper()
-    }
-
     /// Checks that an ADD can write its leases.
     pub fn writable(&self, session: &Session) -> Result<(), Error> {
         match session.request.verb {
