@@ -226,18 +226,27 @@ impl Builder {
     /// takes some 20 ns for each instruction. So each comparison halves the numbers, and not the calls: most numbers are
     /// refused, in a few wide spans. The kernel runs the filter again at every call with compared arguments.
     fn search(&mut self, spans: &[Span<'_>]) -> Aim {
+        let is_refused = |span: &Span<'_>| span.rules.is_empty();
         match spans {
             [] => return Aim::Refuse,
             [one] => return self.decide(one.rules),
-            [before, one, after] if before.rules.is_empty() && after.rules.is_empty() && one.first == one.last => {
+            // One comparison tells a single number from those around it.
+            [before, one] | [before, one, _]
+                if one.first == one.last && is_refused(before) && spans.get(2).is_none_or(is_refused) =>
+            {
                 let verdict = self.decide(one.rules);
                 self.branch(BPF_JEQ, one.first, verdict, Aim::Refuse);
             }
             [first, .., last] => {
+                // So a single number stays with those before it.
+                let is_border = |at: &usize| match (spans.get(at.wrapping_sub(1)), spans.get(*at)) {
+                    (Some(before), Some(one)) => one.first != one.last || !is_refused(before),
+                    _ => false,
+                };
                 let twice_the_middle = first.first.saturating_add(last.last.min(NUMBERS));
                 let distance =
                     |at: &usize| spans.get(*at).map(|span| span.first.saturating_mul(2).abs_diff(twice_the_middle));
-                let middle = (1..spans.len()).min_by_key(distance).unwrap_or(1);
+                let middle = (1..spans.len()).filter(is_border).min_by_key(distance).unwrap_or(1);
                 let (low, high) = spans.split_at(middle);
                 let border = high.first().map_or(0, |span| span.first);
                 let high = self.search(high);
