@@ -42,7 +42,7 @@ pub struct Manifest<Imports = Vec<String>> {
     pub postern: String,
 }
 
-/// The manifest as a run reads it. Only commands of people need the imports, which take as long to read as all the rest.
+/// The manifest as a run reads it. Only commands of people need the imports, and they are most of its text.
 pub type Facts = Manifest<IgnoredAny>;
 
 /// The extent of WASI that a component imports. It decides which program the sandbox process runs. It is found out at

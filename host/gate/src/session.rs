@@ -34,7 +34,7 @@ use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_kernel::sysctl::Setting;
 use postern_kernel::tcx::Sight;
 use postern_kernel::{Home, Namespace, Netlink, Worker};
-use postern_policy::{Granted, NodeSettings, Policy, PolicyError};
+use postern_policy::NodeSettings;
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
@@ -460,25 +460,6 @@ impl Session {
     /// [`ErrorCode::NotFound`].
     pub fn namespace(&self) -> Result<&Namespace, OpError> {
         self.namespace.as_deref().ok_or_else(|| self.container_gone())
-    }
-
-    /// Returns a policy for this run's configuration.
-    ///
-    /// # Errors
-    /// The configuration makes a value of the policy ambiguous.
-    pub fn grants(&self, policy: &Policy) -> Result<Granted, PolicyError> {
-        self.resolved.take(policy, &self.request).map_or_else(|| Resolved::resolve(policy, &self.request), Ok)
-    }
-
-    /// Looks at a policy for this run's configuration before the process is confined: `None` if a value is ambiguous. What
-    /// was resolved is kept for [`Session::grants`].
-    pub fn grants_early<T>(&self, policy: &Policy, look: impl FnOnce(Option<&Granted>) -> T) -> T {
-        let granted = self.grants(policy).ok();
-        let seen = look(granted.as_ref());
-        if let Some(granted) = granted {
-            self.resolved.keep(policy, &self.request, granted);
-        }
-        seen
     }
 
     /// Returns the container's namespace; `None` if there is none, or none any more.

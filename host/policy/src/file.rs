@@ -136,7 +136,7 @@ fn unknown(place: &str, key: &str, possible: &[&'static str]) -> FileError {
     FileError::Unknown { place: place.to_owned(), key: key.to_owned(), possible: possible.to_vec() }
 }
 
-/// The name of a place is put together here, and so only for an error: a run would spend a third of its reading on it.
+/// The name of a place is put together here, and so only for an error: a run has no use for it.
 fn is_not(place: &dyn Display, wanted: &'static str, value: &Value) -> FileError {
     FileError::Type { place: place.to_string(), wanted, found: article(value) }
 }

@@ -93,8 +93,8 @@ fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
 
 /// Returns all functions, so that those that one process uses lie together: in the middle those of both gates and
 /// sandboxes, before them those of sandboxes, and behind them those of gates. The few other processes that a gate starts count
-/// as sandboxes. On either side those of most runs lie
-/// nearest to the middle. Apart from that, they are in the order of their first use.
+/// as sandboxes. On either side those of most runs lie nearest to the middle. Apart from that, they are in the order of their
+/// first use.
 fn merged(traces: &[Trace]) -> Vec<&str> {
     let (mut gates, mut sandboxes) = (Users::default(), Users::default());
     let mut order = Vec::new();

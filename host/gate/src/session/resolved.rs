@@ -1,6 +1,6 @@
-//! Policies that were resolved for a look, kept for the run itself. To resolve a policy takes a run as long as to read it.
+//! Policies that were resolved for a look, kept for the run itself. To resolve one takes a run more than half as long as to read it.
 
-use super::Request;
+use super::{Request, Session};
 use postern_cni::Json;
 use postern_policy::{Granted, Policy, PolicyError};
 use std::cell::Cell;
@@ -14,6 +14,27 @@ struct One {
     config: Json,
     args: String,
     granted: Granted,
+}
+
+impl Session {
+    /// Returns a policy for this run's configuration.
+    ///
+    /// # Errors
+    /// The configuration makes a value of the policy ambiguous.
+    pub fn grants(&self, policy: &Policy) -> Result<Granted, PolicyError> {
+        self.resolved.take(policy, &self.request).map_or_else(|| Resolved::resolve(policy, &self.request), Ok)
+    }
+
+    /// Looks at a policy for this run's configuration before the process is confined: `None` if a value is ambiguous. What
+    /// was resolved is kept for [`Session::grants`].
+    pub fn grants_early<T>(&self, policy: &Policy, look: impl FnOnce(Option<&Granted>) -> T) -> T {
+        let granted = self.grants(policy).ok();
+        let seen = look(granted.as_ref());
+        if let Some(granted) = granted {
+            self.resolved.keep(policy, &self.request, granted);
+        }
+        seen
+    }
 }
 
 impl Resolved {
