@@ -6,6 +6,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Serialize;
 use std::io::{Read, Write};
+use std::iter::Sum;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -25,6 +26,16 @@ impl Sample {
     #[must_use]
     pub fn beyond(self, other: Self) -> Self {
         Self { wall: self.wall - other.wall, cpu: self.cpu - other.cpu, faults: self.faults - other.faults }
+    }
+}
+
+impl Sum for Sample {
+    fn sum<I: Iterator<Item = Self>>(samples: I) -> Self {
+        samples.fold(Self::default(), |all, one| Self {
+            wall: all.wall + one.wall,
+            cpu: all.cpu + one.cpu,
+            faults: all.faults + one.faults,
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The most bytes that a program may print on each of its outputs; `iptables-save` of a large node prints megabytes.
@@ -22,9 +23,20 @@ const LIMIT: usize = 64 << 20;
 /// The directories of administrators' programs. `$PATH` comes from the caller and decides nothing here.
 pub const PROGRAMS: [&str; 5] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"];
 
-/// Returns the path of one of the system's programs; `None` if it is in none of [`PROGRAMS`].
+/// The programs that were found. A run asks for the same ones several times.
+static FOUND: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Returns the path of one of the system's programs; `None` if it is in none of [`PROGRAMS`]. Where it was found once, it is
+/// not looked for again by this process.
 pub fn locate(name: &str) -> Option<PathBuf> {
-    PROGRAMS.iter().map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())
+    let is_it = |path: &&PathBuf| path.file_name().is_some_and(|found| found == name);
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = found.iter().find(is_it) {
+        return Some(path.clone());
+    }
+    let path = PROGRAMS.iter().map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())?;
+    found.push(path.clone());
+    Some(path)
 }
 
 /// A program to run, with all that it gets.

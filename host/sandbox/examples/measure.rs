@@ -3,18 +3,13 @@
 //! `measure fork BUSY CODE` and `measure inside BUSY CODE` are one run each, with a gate that answers at once and does
 //! nothing. `measure empty` starts and ends. BUSY is the time in microseconds for which the gate works before it starts
 //! the guest; a separate sandbox loads meanwhile. `measure steps CODE` times the parts of a run inside this process.
-//!
-//! `measure walls CODE` is a run of static or bridge with nothing but what safety costs, for `tests/bench`: the guest is in
-//! a sandbox as in a run, and the gate gives up its rights as in a run. It has no policy, record, log or network.
 #![allow(unsafe_code, reason = "fork(2), as the gate does it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may fall over")]
 
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
-use nix::sys::wait::waitpid;
 use nix::unistd::ForkResult;
-use postern_confine::{Access, Capability, Confinement, Files, Filter, Refusal, Rule, fork, processor};
+use postern_confine::fork;
 // As the executable of runs has it.
 use postern_copy as _;
 use postern_sandbox::{Gate, Guest, Outcome, child};
@@ -25,7 +20,6 @@ use postern_types::{
 use std::env;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -74,7 +68,6 @@ fn answer(operation: &Operation) -> Reply {
 
 const BRIDGE: &str =
     r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"cni0","ipam":{"type":"host-local"}}"#;
-const STATIC: &str = r#"{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"static","addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}]}}"#;
 
 fn start(stdin: &str) -> Start {
     Start {
@@ -119,37 +112,6 @@ fn serve(gate: &UnixStream, stdin: &str) -> Outcome {
             FromSandbox::Failed(reason) | FromSandbox::Unloadable(reason) => return Outcome::Failed(reason),
         }
     }
-}
-
-fn walls(code: &str) {
-    let stdin = if code.ends_with("/static.cwasm") { STATIC } else { BRIDGE };
-    let code = File::open(code).unwrap();
-    processor::choose();
-    let (gate, sandbox) = pair().unwrap();
-    // SAFETY: this process has one thread.
-    let child = match unsafe { fork() }.unwrap() {
-        ForkResult::Parent { child } => child,
-        ForkResult::Child => child::run(sandbox.into(), code.into()),
-    };
-    drop(sandbox);
-    processor::meet();
-    let files = Files::new(["/run", "/var/log"].map(|path| (Path::new(path), Access::Own))).unwrap();
-    // What this process does is among them. The kernel's work depends on their number, which is the gate's.
-    // Elsewhere the numbers are others, and all are allowed.
-    let calls: Vec<Rule> = match cfg!(target_arch = "x86_64") {
-        true => (0..64).chain([64, 72, 96, 102, 202, 228, 229, 230, 231, 247, 288, 302, 332]).map(Rule::Any).collect(),
-        false => (0..450).map(Rule::Any).collect(),
-    };
-    let filter = Filter::new(&calls, Refusal::Absent);
-    Confinement { capabilities: vec![Capability::CAP_KILL], files, filter }.apply().unwrap();
-    let outcome = serve(&gate, stdin);
-    kill(child, Signal::SIGKILL).unwrap();
-    drop(gate);
-    if let Outcome::Finished { stdout, .. } = &outcome {
-        print!("{stdout}");
-    }
-    waitpid(child, None).unwrap();
-    assert!(matches!(outcome, Outcome::Finished { status: 0, .. }), "{outcome:?}");
 }
 
 /// Computes for this many microseconds.
@@ -215,7 +177,6 @@ fn main() {
         [_, "inside", busy, code] => inside(busy, code),
         [_, "fork", busy, code] => forked(busy, code),
         [_, "steps", code] => steps(code),
-        [_, "walls", code] => walls(code),
         [_, "empty", ..] => {}
         [_, "compare", rounds, busy, code] => compare(rounds.parse().unwrap(), busy, code),
         _ => panic!("usage: measure compare ROUNDS BUSY CODE"),

@@ -23,7 +23,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::resource::UsageWho;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -61,16 +61,13 @@ pub fn nothing() -> Result<Command> {
     Ok(Command::new(program()?.with_file_name("postern-nothing")))
 }
 
-/// Returns the command of a guest behind its walls alone: `measure walls`, the program in `$POSTERN_WALLS`. `bin` has the
-/// plugin.
+/// Returns the path of the walls alone (`walls`, an example of `host/sandbox`): `$POSTERN_WALLS`.
 ///
 /// # Errors
 /// The variable is not set.
-pub fn walls(bin: &Path, plugin: &str) -> Result<Command> {
+pub fn walls() -> Result<PathBuf> {
     let program = std::env::var_os("POSTERN_WALLS").context("POSTERN_WALLS names no program: tests/bench builds it")?;
-    let mut command = Command::new(program);
-    command.arg("walls").arg(bin.join("postern.d").join(format!("{plugin}.cwasm")));
-    Ok(command)
+    Ok(program.into())
 }
 
 impl Task {

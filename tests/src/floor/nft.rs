@@ -27,7 +27,7 @@ const APPEND: u16 = 0x800;
 /// The comment of rules like those of a plugin behind the bridge.
 const COMMENT: &str = "dnat name: \"scale0\" id: \"floor\"";
 
-/// The file that keeps a rule's handle between the two verbs.
+/// The beginning of the names of files that keep a rule's handle between the two verbs.
 const HANDLES: &str = "/run/floor-handles";
 
 pub struct Masquerade<'a> {
@@ -72,6 +72,11 @@ impl Behind {
             _ => return None,
         };
         Some(Self { table, own, entries })
+    }
+
+    /// The file of its handles: a list can have several of these parts.
+    fn handles(&self) -> String {
+        format!("{HANDLES}-{}", self.entries.first().copied().unwrap_or(self.table))
     }
 }
 
@@ -154,12 +159,12 @@ impl Nft {
         changes.extend(entries.iter().map(|chain| rule(chain, to.clone())));
         let handles = self.commit(&changes)?;
         let handles: Vec<String> = handles.iter().rev().take(entries.len()).rev().map(u64::to_string).collect();
-        Ok(std::fs::write(HANDLES, handles.join(" "))?)
+        Ok(std::fs::write(behind.handles(), handles.join(" "))?)
     }
 
     pub fn delete_behind(&mut self, behind: &Behind) -> Result<()> {
         let Behind { table, own, entries } = behind;
-        let handles = std::fs::read_to_string(HANDLES)?;
+        let handles = std::fs::read_to_string(behind.handles())?;
         let mut changes = Vec::new();
         for (chain, handle) in entries.iter().zip(handles.split(' ')) {
             changes.push(delete_rule(IPV4, table, chain, Some(handle.parse()?)));

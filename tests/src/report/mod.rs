@@ -18,18 +18,12 @@ pub const NATIVE: &str = "native";
 pub const OURS: &str = "ours";
 /// The program that does only what nobody can do without.
 pub const FLOOR: &str = "floor";
+/// The floor without any part: it starts, reads its arguments and ends.
+pub const START: &str = "start";
+/// The same guests behind the same walls, with a gate that decides and does nothing.
+pub const WALLS: &str = "walls";
 /// The row of a process that ends at once. It has only the side of the floor.
 pub const EMPTY: &str = "an empty process";
-/// The rows of guests behind their walls, without any work of the gate. They have only the side of the floor.
-pub const WALLS: [(&str, &str); 2] = [
-    ("static", "walls alone: a guest in its sandbox (static)"),
-    ("bridge", "walls alone: a guest that calls its gate (bridge)"),
-];
-
-/// Returns the names of the rows that have only the side of the floor.
-pub fn alone() -> impl Iterator<Item = &'static str> {
-    std::iter::once(EMPTY).chain(WALLS.map(|(_, name)| name))
-}
 
 /// What is measured of a call: wall and processor time in µs, page faults, resident memory and size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -136,8 +130,20 @@ impl Line {
     /// Returns a side's median as a part of the native one.
     #[must_use]
     pub fn ratio(&self, side: &str) -> Option<f64> {
+        self.part_of_native(self.side(side)?.median)
+    }
+
+    /// Returns the part of native below which no run with these walls can come: that of the walls, and of the floor
+    /// without its own start.
+    #[must_use]
+    pub fn least(&self) -> Option<f64> {
+        let [walls, floor, start] = [WALLS, FLOOR, START].map(|side| self.side(side).map(|figures| figures.median));
+        self.part_of_native(walls? + floor? - start?)
+    }
+
+    fn part_of_native(&self, value: f64) -> Option<f64> {
         let native = self.side(NATIVE)?.median;
-        Some(self.side(side)?.median / native).filter(|ratio| native > 0.0 && ratio.is_finite())
+        Some(value / native).filter(|part| native > 0.0 && part.is_finite())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tables of a summary, as text for a terminal and as Markdown for the pages.
 
-use super::{FLOOR, GOALS, Line, NATIVE, OURS, Quantity, Summary, alone};
+use super::{EMPTY, FLOOR, GOALS, Line, NATIVE, OURS, Quantity, Summary, WALLS};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 
@@ -36,14 +36,18 @@ fn ratio(line: &Line, side: &str) -> String {
     line.ratio(side).map(|ratio| format!("{ratio:.2}")).unwrap_or_default()
 }
 
+fn least(line: &Line) -> String {
+    line.least().map(|part| format!("{part:.2}")).unwrap_or_default()
+}
+
 /// Returns the table of goals in Markdown: medians, and parts of native.
 #[must_use]
 pub fn goal_rows(summary: &Summary) -> String {
     let mut text =
-        "| | unit | native | ours | floor | goal | reached | floor's part |\n|---|---|---:|---:|---:|---:|---:|---:|\n"
+        "| | unit | native | ours | floor | walls | goal | reached | least |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n"
             .to_owned();
-    for (name, line) in alone().filter_map(|name| Some((name, summary.line(name, Quantity::Wall)?))) {
-        let _ = writeln!(text, "| {name} | {} | | | {} | | | |", line.quantity.unit().0, median(line, FLOOR));
+    if let Some(line) = summary.line(EMPTY, Quantity::Wall) {
+        let _ = writeln!(text, "| {EMPTY} | {} | | | {} | | | | |", line.quantity.unit().0, median(line, FLOOR));
     }
     for goal in &GOALS {
         let Some(line) = goal.line(summary) else { continue };
@@ -55,14 +59,15 @@ pub fn goal_rows(summary: &Summary) -> String {
         };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {reached} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {reached} | {} |",
             goal.label,
             line.quantity.unit().0,
             median(line, NATIVE),
             median(line, OURS),
             median(line, FLOOR),
+            median(line, WALLS),
             goal.goal,
-            ratio(line, FLOOR)
+            least(line)
         );
     }
     text
@@ -72,25 +77,27 @@ pub fn goal_rows(summary: &Summary) -> String {
 #[must_use]
 pub fn goals_as_text(summary: &Summary) -> String {
     let mut text = format!(
-        "{:<54}{:>6}{:>10}{:>10}{:>10}{:>7}{:>9}\n",
-        "medians", "", "native", "ours", "floor", "goal", "reached"
+        "{:<54}{:>6}{:>10}{:>10}{:>10}{:>10}{:>7}{:>9}{:>7}\n",
+        "medians", "", "native", "ours", "floor", "walls", "goal", "reached", "least"
     );
-    for (name, line) in alone().filter_map(|name| Some((name, summary.line(name, Quantity::Wall)?))) {
-        let _ = writeln!(text, "{name:<54}{:>6}{:>30}", line.quantity.unit().0, median(line, FLOOR));
+    if let Some(line) = summary.line(EMPTY, Quantity::Wall) {
+        let _ = writeln!(text, "{EMPTY:<54}{:>6}{:>30}", line.quantity.unit().0, median(line, FLOOR));
     }
     for goal in &GOALS {
         let Some(line) = goal.line(summary) else { continue };
         let mark = if goal.reached(summary).is_some_and(|ratio| ratio <= goal.goal) { "" } else { "  missed" };
         let _ = writeln!(
             text,
-            "{:<54}{:>6}{:>10}{:>10}{:>10}{:>7}{:>9}{mark}",
+            "{:<54}{:>6}{:>10}{:>10}{:>10}{:>10}{:>7}{:>9}{:>7}{mark}",
             goal.label,
             line.quantity.unit().0,
             median(line, NATIVE),
             median(line, OURS),
             median(line, FLOOR),
+            median(line, WALLS),
             goal.goal,
-            ratio(line, OURS)
+            ratio(line, OURS),
+            least(line)
         );
     }
     text
@@ -153,12 +160,11 @@ pub fn replace_part(page: &str, name: &str, part: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::EMPTY;
-    use crate::report::Row;
+    use crate::report::{Row, START};
 
     fn summary() -> Summary {
         let mut row = Row::new("bridge VERSION");
-        for (side, value) in [(NATIVE, 2000.0), (OURS, 500.0), (FLOOR, 300.0)] {
+        for (side, value) in [(NATIVE, 2000.0), (OURS, 500.0), (FLOOR, 300.0), (START, 200.0), (WALLS, 340.0)] {
             row.push(Quantity::Wall, side, value);
         }
         Summary::of([("runs".to_owned(), "1".to_owned())].into(), &[row])
@@ -167,8 +173,17 @@ mod tests {
     #[test]
     fn a_goal_that_is_missed_is_not_marked() {
         let rows = goal_rows(&summary());
-        assert!(rows.contains("| VERSION | ms | 2.00 | 0.50 | 0.30 | 0.18 | 0.25 | 0.15 |"), "{rows}");
-        assert!(goals_as_text(&summary()).contains("0.25  missed"));
+        assert!(rows.contains("| VERSION | ms | 2.00 | 0.50 | 0.30 | 0.34 | 0.18 | 0.25 | 0.22 |"), "{rows}");
+        assert!(goals_as_text(&summary()).contains("0.25   0.22  missed"));
+    }
+
+    #[test]
+    fn the_least_has_walls_and_floor_but_only_one_start() {
+        let least = |summary: &Summary| summary.line("bridge VERSION", Quantity::Wall).unwrap().least();
+        assert_eq!(least(&summary()), Some((340.0 + 300.0 - 200.0) / 2000.0));
+        let mut without = summary();
+        without.lines[0].sides.remove(WALLS);
+        assert_eq!(least(&without), None);
     }
 
     #[test]
@@ -176,7 +191,7 @@ mod tests {
         let mut row = Row::new(EMPTY);
         row.push(Quantity::Wall, FLOOR, 140.0);
         let summary = Summary::of([].into(), &[row]);
-        assert!(goal_rows(&summary).contains("| an empty process | ms | | | 0.14 | | | |"));
+        assert!(goal_rows(&summary).contains("| an empty process | ms | | | 0.14 | | | | |"));
         assert!(goals_as_text(&summary).contains("0.14"));
         assert!(all_rows(&summary).contains("| an empty process |  |  | 0.14 / 0.14 / 0.14 |"));
     }

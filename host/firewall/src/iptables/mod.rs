@@ -33,7 +33,7 @@ mod programs;
 pub(crate) mod saved;
 mod scope;
 mod set;
-mod variant;
+pub(crate) mod variant;
 mod xt;
 
 pub use masquerade::{

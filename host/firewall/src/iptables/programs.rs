@@ -130,7 +130,7 @@ impl<'a> Programs<'a> {
     /// connection.
     pub(super) fn without<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, Unable>) -> Option<Result<T, Unable>> {
         // The caller may be using the connection.
-        let mut nft = self.runner.nft.filter(|_| variant::serves(self.v6))?.try_borrow_mut().ok()?;
+        let mut nft = self.runner.nft?.try_borrow_mut().ok()?;
         let nft = match &mut *nft {
             Some(nft) => {
                 nft.set_deadline(self.runner.deadline);
@@ -138,7 +138,7 @@ impl<'a> Programs<'a> {
             }
             none => none.insert(Nft::open(self.runner.deadline).ok()?),
         };
-        Some(act(nft))
+        nft.serves_iptables(self.v6).then(|| act(nft))
     }
 
     /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is that
@@ -193,6 +193,10 @@ impl<'a> Programs<'a> {
 #[must_use]
 pub fn available(runner: ProgramRunner<'_>) -> bool {
     let Ok(programs) = Programs::locate(false, runner) else { return false };
+    // The run's connection knows the variant already.
+    if let Some(answer) = programs.without(|nft| nft.generation().map_err(Unable)) {
+        return answer.is_ok();
+    }
     if variant::is_nft(false) {
         return Nft::usable(runner.deadline);
     }

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use crate::program;
 
@@ -10,13 +12,20 @@ const NFT_PROGRAM: &str = "xtables-nft-multi";
 
 /// True if the system's programs of this family are installed, and are the nf_tables variant.
 pub(super) fn is_nft(v6: bool) -> bool {
-    let restore = program::locate(if v6 { "ip6tables-restore" } else { "iptables-restore" });
-    let real = restore.ok().and_then(|path| fs::canonicalize(path).ok());
-    real.is_some_and(|path| path.ends_with(NFT_PROGRAM))
+    let Ok(restore) = program::locate(if v6 { "ip6tables-restore" } else { "iptables-restore" }) else { return false };
+    // Each link on the way costs a call or two. The program itself usually lies beside them.
+    let is_that_one = program::locate(NFT_PROGRAM).is_ok_and(|program| is_same(&restore, &program));
+    is_that_one || fs::canonicalize(restore).is_ok_and(|path| path.ends_with(NFT_PROGRAM))
+}
+
+/// True if both paths lead to one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    file(one).is_some_and(|one| Some(one) == file(other))
 }
 
 /// True if this family's rules are nf_tables' alone: the programs are that variant, and legacy iptables has no table.
-pub(super) fn serves(v6: bool) -> bool {
+pub(crate) fn serves(v6: bool) -> bool {
     is_nft(v6) && legacy_tables(v6).is_some_and(|tables| tables.is_empty())
 }
 

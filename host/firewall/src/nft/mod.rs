@@ -18,6 +18,7 @@ use postern_netlink::{Attributes, Connection, Error, Refusal, Request};
 
 use crate::FirewallError;
 use crate::error::errno_of;
+use crate::iptables::variant;
 use batch::{Batch, Part, following, message};
 use rule::Rule;
 use set::{CompleteSet, Owner};
@@ -48,6 +49,8 @@ pub struct Nft {
     memory: Memory,
     /// A network of which a collection has found nothing, and the generation of the rules then.
     without_others: Option<(String, u32)>,
+    /// Whether iptables' rules are nf_tables' alone in this namespace, for IPv4 and for IPv6.
+    serves_iptables: [Option<bool>; 2],
 }
 
 /// A request's type and payload. The flag is true if it asks for all objects, and not for one.
@@ -121,7 +124,18 @@ impl Nft {
     /// The kernel has no nfnetlink, or no descriptor is left.
     pub fn open(deadline: Instant) -> Result<Self, FirewallError> {
         let (complete, retired, memory) = ((Vec::new(), 0), Vec::new(), Memory::default());
-        connect().map(|connection| Self { connection, deadline, complete, retired, memory, without_others: None })
+        let (without_others, serves_iptables) = (None, [None; 2]);
+        let made =
+            |connection| Self { connection, deadline, complete, retired, memory, without_others, serves_iptables };
+        connect().map(made)
+    }
+
+    /// True if the rules of iptables are those of nf_tables alone in this namespace. It is found out once: a connection has
+    /// one namespace and lasts for one run, and the run's rules must not be in two places.
+    pub(crate) fn serves_iptables(&mut self, v6: bool) -> bool {
+        let [v4_serves, v6_serves] = &mut self.serves_iptables;
+        let serves = if v6 { v6_serves } else { v4_serves };
+        *serves.get_or_insert_with(|| variant::serves(v6))
     }
 
     /// Notes that a network has no rules besides those that stay, while the rules are of this generation.

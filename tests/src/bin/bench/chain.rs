@@ -1,9 +1,11 @@
 //! Whole lists: native by cnitool, and ours by `postern net`, with a process for each plugin and with one for all.
 
-use crate::{Options, PluginSet, WARM_UP};
-use anyhow::Result;
-use postern_tests::measure::timed_with_errors;
-use postern_tests::report::{NATIVE, OURS, Row};
+use crate::rounds::REST;
+use crate::{Options, PluginSet, Sets, WARM_UP, floors};
+use anyhow::{Result, ensure};
+use postern_tests::measure::{Measured, Sample, timed_with_errors};
+use postern_tests::merge;
+use postern_tests::report::{FLOOR, NATIVE, OURS, Row, START, WALLS};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -39,18 +41,29 @@ fn chains() -> Vec<(&'static str, Vec<Value>)> {
     vec![("chain of 3", kubernetes), ("chain of 5", all)]
 }
 
+/// The parts of the floor for each plugin of a list.
+fn parts(name: &str) -> Option<[&'static str; 3]> {
+    (name == "chain of 3").then_some(["lease+bridge+route+masquerade-iptables", "portmap", "bandwidth"])
+}
+
 /// Measures the lists that are asked for. The rows of the two ways share the native runs.
-pub fn measure(native: &PluginSet, ours: &PluginSet, options: &Options) -> Result<Vec<Row>> {
+pub fn measure(sets: &Sets, floor: &str, options: &Options) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, plugins) in chains() {
         if options.wants(name) {
-            rows.extend(measure_one(name, &plugins, native, ours, options.runs)?);
+            rows.extend(measure_one(name, &plugins, sets, floor, options.runs)?);
         }
     }
     Ok(rows)
 }
 
-fn measure_one(name: &str, plugins: &[Value], native: &PluginSet, ours: &PluginSet, runs: usize) -> Result<Vec<Row>> {
+fn measure_one(
+    name: &str,
+    plugins: &[Value],
+    [native, ours, walls]: &Sets,
+    floor: &str,
+    runs: usize,
+) -> Result<Vec<Row>> {
     let cnitool = PathBuf::from(std::env::var_os("POSTERN_CNITOOL").unwrap_or_else(|| "target/cnitool".into()));
     let cnitool = cnitool.join("cnitool");
     if !cnitool.is_file() {
@@ -98,6 +111,19 @@ fn measure_one(name: &str, plugins: &[Value], native: &PluginSet, ours: &PluginS
                 }
             }
         }
+        let Some(parts) = parts(name) else { continue };
+        std::thread::sleep(REST);
+        let samples = [
+            (FLOOR, floors::list(&parts, floor)?),
+            (START, floors::list(&parts.map(|_| "none"), floor)?),
+            (WALLS, walls_of_list(walls, plugins)?),
+        ];
+        for (side, samples) in samples.into_iter().filter(|_| run >= WARM_UP) {
+            for (verb, sample) in ["ADD", "DEL"].into_iter().zip(samples) {
+                let name = format!("{name}, a process each, {verb}");
+                rows.iter_mut().filter(|row| row.name == name).for_each(|row| row.sample(side, sample));
+            }
+        }
     }
     for row in &rows {
         crate::print(row);
@@ -107,6 +133,35 @@ fn measure_one(name: &str, plugins: &[Value], native: &PluginSet, ours: &PluginS
     }
     fs::remove_file(native.bin.join("cnitool"))?;
     Ok(rows)
+}
+
+/// The walls of a list with a process for each plugin: the sums of their ADDs, and of their DELs.
+fn walls_of_list(walls: &PluginSet, plugins: &[Value]) -> Result<[Sample; 2]> {
+    let call = |plugin: &Value, verb: &str, previous: &Value| -> Result<Measured> {
+        let mut config: Value = serde_json::from_str(&plugin.to_string().replace("SUBNET", "4"))?;
+        merge(&mut config, &json!({"cniVersion": "1.0.0", "name": "walls", "runtimeConfig": runtime_config(PORT)}));
+        let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
+        let made = walls.call(kind, &config, verb, previous)?;
+        ensure!(made.succeeded, "the walls of {kind}: {}", made.stdout);
+        Ok(made)
+    };
+    let (mut previous, mut adds) = (Value::Null, Sample::default());
+    for plugin in plugins {
+        let made = call(plugin, "ADD", &previous)?;
+        previous = serde_json::from_str(&made.stdout)?;
+        adds = [adds, made.sample].into_iter().sum();
+    }
+    let dels = plugins.iter().rev().map(|plugin| Ok(call(plugin, "DEL", &previous)?.sample)).sum::<Result<Sample>>()?;
+    Ok([adds, dels])
+}
+
+/// What a runtime adds for the capabilities of the lists.
+fn runtime_config(port: u16) -> Value {
+    let rate = 8_000_000;
+    json!({
+        "portMappings": [{"hostPort": port, "containerPort": 80, "protocol": "tcp"}],
+        "bandwidth": {"ingressRate": rate, "ingressBurst": rate, "egressRate": rate, "egressBurst": rate},
+    })
 }
 
 fn way(
@@ -126,12 +181,7 @@ fn way(
     fs::write(format!("{directory}/a.conflist"), list.to_string().replace("SUBNET", &subnet.to_string()))?;
     let made = Command::new("ip").args(["netns", "add", &network]).status()?;
     anyhow::ensure!(made.success(), "ip netns add {network}");
-    let port = usize::from(PORT) + 10 * number + plugins.len();
-    let rate = 8_000_000;
-    let capabilities = json!({
-        "portMappings": [{"hostPort": port, "containerPort": 80, "protocol": "tcp"}],
-        "bandwidth": {"ingressRate": rate, "ingressBurst": rate, "egressRate": rate, "egressBurst": rate},
-    });
+    let capabilities = runtime_config(PORT + u16::try_from(10 * number + plugins.len())?);
     let netns = format!("/run/netns/{network}");
     Ok(Way { name, program, arguments, bin: set.bin.clone(), netns, network, capabilities: capabilities.to_string() })
 }

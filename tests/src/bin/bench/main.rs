@@ -14,6 +14,7 @@
 #![allow(clippy::print_stdout, reason = "its output is a table")]
 
 mod chain;
+mod floors;
 mod installed;
 mod memory;
 mod parallel;
@@ -24,8 +25,8 @@ mod scenarios;
 use anyhow::{Context, Result, bail, ensure};
 use postern_tests::floor::{nothing, walls};
 use postern_tests::report::{
-    EMPTY, FLOOR, GOALS, Goal, NATIVE, OURS, Quantity, Row, Summary, WALLS, all_rows, alone, chart, first_page,
-    goal_rows, goals_as_text, replace_part,
+    EMPTY, FLOOR, GOALS, Goal, NATIVE, OURS, Quantity, Row, Summary, all_rows, chart, first_page, goal_rows,
+    goals_as_text, replace_part,
 };
 use postern_tests::{kernel, native_bin, plugin_bin};
 use rounds::SIDES;
@@ -44,12 +45,17 @@ const MEMORY_RUNS: usize = 5;
 /// The scenarios whose memory is measured.
 const MEMORY: [&str; 3] = ["static", "bridge + host-local", "portmap default"];
 
-/// One of the two sets of plugins, with its own network on the host.
+/// One of the sets of plugins, with its own network on the host.
 struct PluginSet {
     bin: PathBuf,
     netns: String,
     number: usize,
+    /// The program that stands for each plugin: only the walls have one.
+    walls: Option<PathBuf>,
 }
+
+/// The native plugins, ours, and the walls around ours.
+type Sets = [PluginSet; 3];
 
 /// What is to be measured.
 struct Options {
@@ -64,7 +70,7 @@ impl Options {
     /// True if rows whose names begin so are asked for.
     fn wants(&self, name: &str) -> bool {
         let is_of = |goal: &Goal| goal.row == name || goal.row.starts_with(&format!("{name}, "));
-        let by_goal = !self.goals || alone().any(|row| row == name) || GOALS.iter().any(is_of);
+        let by_goal = !self.goals || name == EMPTY || GOALS.iter().any(is_of);
         by_goal && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| name.contains(pattern.as_str())))
     }
 }
@@ -94,8 +100,9 @@ fn main() -> Result<()> {
         &plugin_bin()?,
         &options.place.clone().unwrap_or_else(|| options.out.join("files")),
     )?;
-    let sets = [plugin_set(place.native.clone(), 1)?, plugin_set(place.ours.clone(), 2)?];
     let floor = plugin_set(PathBuf::new(), 3)?.netns;
+    let around = PluginSet { walls: Some(walls()?), ..plugin_set(place.ours.clone(), 4)? };
+    let sets = [plugin_set(place.native.clone(), 1)?, plugin_set(place.ours.clone(), 2)?, around];
     let conditions = conditions(&options, &place.state)?;
     for (key, value) in &conditions {
         println!("{key}: {value}");
@@ -126,9 +133,6 @@ fn main() -> Result<()> {
     if options.wants(EMPTY) {
         rows.push(rounds::alone(EMPTY, options.runs, nothing)?);
     }
-    for (plugin, name) in WALLS.iter().filter(|(_, name)| options.wants(name)) {
-        rows.push(rounds::alone(name, options.runs, || walls(&place.ours, plugin))?);
-    }
     let mut scenarios = scenarios();
     scenarios.retain(|scenario| options.wants(scenario.name));
     for kind in ["vlan", "ipvlan", "dummy", "vrf", "tap"] {
@@ -139,8 +143,8 @@ fn main() -> Result<()> {
     for scenario in &scenarios {
         rows.extend(rounds::measure(scenario, &sets, &floor, options.runs)?);
     }
-    let [native, ours] = &sets;
-    rows.extend(chain::measure(native, ours, &options)?);
+    let [native, ours, _] = &sets;
+    rows.extend(chain::measure(&sets, &floor, &options)?);
     rows.extend(parallel::measure(&sets, &options)?);
     for scenario in scenarios.iter().filter(|scenario| MEMORY.contains(&scenario.name)) {
         measure_memory(scenario, &sets, &mut rows)?;
@@ -234,16 +238,17 @@ fn plugin_set(bin: PathBuf, number: usize) -> Result<PluginSet> {
     let name = format!("bench{number}");
     let status = Command::new("ip").args(["netns", "add", &name]).status()?;
     ensure!(status.success(), "ip netns add {name}");
-    Ok(PluginSet { bin, netns: format!("/run/netns/{name}"), number })
+    Ok(PluginSet { bin, netns: format!("/run/netns/{name}"), number, walls: None })
 }
 
 /// Measures the memory of a scenario's ADD, and adds it to its row.
 #[allow(clippy::cast_precision_loss, reason = "bytes of memory")]
-fn measure_memory(scenario: &Scenario, sets: &[PluginSet; 2], rows: &mut [Row]) -> Result<()> {
+fn measure_memory(scenario: &Scenario, sets: &Sets, rows: &mut [Row]) -> Result<()> {
     let name = format!("{}, ADD", scenario.name);
     let row = rows.iter_mut().find(|row| row.name == name).context("no such row")?;
     for _ in 0..MEMORY_RUNS {
-        for (set, side) in sets.iter().zip(SIDES) {
+        // The walls would be measured with their mock of a gate.
+        for (set, side) in sets.iter().zip(SIDES).filter(|(set, _)| set.walls.is_none()) {
             let in_front = set.front(scenario)?;
             let (command, input) = set.command(scenario.plugin, &scenario.config, "ADD", &in_front);
             let (bytes, result) = memory::measure(&command, &input)?;

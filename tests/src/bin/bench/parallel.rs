@@ -1,12 +1,12 @@
-//! Many calls at once: 1 to 200 ADDs that begin together, then as many DELs. Native, ours and the floor take turns. It
+//! Many calls at once: 1 to 200 ADDs that begin together, then as many DELs. Native, ours, walls and floor take turns. It
 //! measures wall time until the last is done, and the CPU time of all.
 
 use crate::rounds::SIDES;
-use crate::{Options, PluginSet};
+use crate::{Options, PluginSet, Sets};
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_tests::floor::Task;
 use postern_tests::measure::{Sample, children};
-use postern_tests::report::{FLOOR, Row};
+use postern_tests::report::{FLOOR, Row, START, WALLS};
 use postern_tests::{kernel, merge};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ struct Batch {
 }
 
 /// Measures the rows that are asked for.
-pub fn measure(sets: &[PluginSet; 2], options: &Options) -> Result<Vec<Row>> {
+pub fn measure(sets: &Sets, options: &Options) -> Result<Vec<Row>> {
     let bridge = |name, patch| Scenario { name, plugin: "bridge", patch, counts: &COUNTS };
     let link = |name, plugin, patch| Scenario { name, plugin, patch, counts: &COUNTS_OF_LINKS };
     let wire = crate::scenarios::WIRE;
@@ -105,30 +105,34 @@ pub fn measure(sets: &[PluginSet; 2], options: &Options) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn measure_one(scenario: &Scenario, sets: &[PluginSet; 2], count: usize, name: &str) -> Result<Vec<Row>> {
+fn measure_one(scenario: &Scenario, sets: &Sets, count: usize, name: &str) -> Result<Vec<Row>> {
     let mut rows = ["ADD", "DEL"].map(|verb| Row::new(format!("{name}, {verb}")));
-    let mut said = [const { String::new() }; 2];
+    let mut said = [const { String::new() }; SIDES.len()];
+    // Nobody has written a floor for the others.
+    let has_floor = scenario.name == "bridge + host-local";
     let [few, many] = ROUNDS;
     // The first round warms up.
     for round in 0..=if count <= FEW { few } else { many } {
         for turn in 0..=sets.len() {
             let index = (turn + round) % (sets.len() + 1);
             let Some((set, side)) = sets.get(index).zip(SIDES.get(index)) else {
-                // The others' floor has not been written.
-                if scenario.name == "bridge + host-local" {
+                for (side, parts) in [(FLOOR, "lease+bridge"), (START, "none")].into_iter().filter(|_| has_floor) {
                     for (row, verb) in rows.iter_mut().zip(["add", "del"]) {
-                        let batch = floors(verb, count)?;
+                        let batch = floors(parts, verb, count)?;
                         ensure!(batch.errors == 0, "the floor of {name}: {}", batch.printed);
                         if round > 0 {
-                            row.sample(FLOOR, batch.sample);
+                            row.sample(side, batch.sample);
                         }
                     }
                 }
                 continue;
             };
+            if *side == WALLS && !has_floor {
+                continue;
+            }
             let configs: Vec<Value> = (0..count).map(|number| scenario.config(index, number)).collect();
             let added = all_at_once(&commands(set, "ADD", &configs)?)?;
-            if added.errors == 0 {
+            if added.errors == 0 && *side != WALLS {
                 verify(&added.results)?;
             }
             let previous: Vec<Value> = added
@@ -195,8 +199,12 @@ struct Call {
 fn commands(set: &PluginSet, verb: &str, configs: &[Value]) -> Result<Vec<Call>> {
     let call = |(number, config): (usize, &Value)| -> Result<Call> {
         let plugin = config.get("type").and_then(Value::as_str).context("no type")?;
+        let words = match &set.walls {
+            Some(walls) => vec![walls.into(), set.bin.join("postern.d").into(), plugin.into()],
+            None => vec![set.bin.join(plugin).into()],
+        };
         Ok(Call {
-            words: vec![set.bin.join(plugin).into()],
+            words,
             environment: vec![
                 ("CNI_COMMAND", verb.to_owned()),
                 ("CNI_CONTAINERID", format!("many{number}")),
@@ -211,10 +219,10 @@ fn commands(set: &PluginSet, verb: &str, configs: &[Value]) -> Result<Vec<Call>>
 }
 
 /// Runs the floor for as many containers.
-fn floors(verb: &str, count: usize) -> Result<Batch> {
+fn floors(parts: &str, verb: &str, count: usize) -> Result<Batch> {
     let call = |number: usize| -> Result<Call> {
         let task = Task {
-            parts: "lease+bridge".to_owned(),
+            parts: parts.to_owned(),
             netns: format!("/run/netns/many{number}"),
             bridge: "many3".to_owned(),
             address: format!("10.53.{}.{}/16", 1 + number / 250, 1 + number % 250).parse()?,

@@ -1,25 +1,25 @@
-//! Rounds of one scenario: native, ours and the floor take turns.
+//! Rounds of one scenario: native, ours, the walls and the floor take turns.
 
-use crate::scenarios::{Scenario, WIRE, floor};
-use crate::{PluginSet, WARM_UP};
+use crate::floors;
+use crate::scenarios::{Scenario, floor};
+use crate::{PluginSet, Sets, WARM_UP};
 use anyhow::{Result, ensure};
-use postern_tests::floor::Task;
 use postern_tests::measure::{Measured, Sample, timed};
 use postern_tests::merge;
-use postern_tests::report::{FLOOR, NATIVE, OURS, Row};
+use postern_tests::report::{FLOOR, NATIVE, OURS, Row, START, WALLS};
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Duration;
 
 /// The rest before each side's turn. After a DEL the kernel's workers still hold the lock of all links for a while, and
 /// the next side would wait for it.
-const REST: Duration = Duration::from_millis(20);
+pub const REST: Duration = Duration::from_millis(20);
 
 /// The names of the sides, in the order of their plugins.
-pub const SIDES: [&str; 2] = [NATIVE, OURS];
+pub const SIDES: [&str; 3] = [NATIVE, OURS, WALLS];
 
-/// The calls of one round: the sample of each verb, and the answer if it failed.
-type Round = Vec<(Sample, Option<String>)>;
+/// The calls of one round: the sample of each verb, and the answer if it failed. Nothing for a verb that a side leaves out.
+type Round = Vec<Option<(Sample, Option<String>)>>;
 
 impl PluginSet {
     /// Returns the command and the input of a call.
@@ -28,7 +28,13 @@ impl PluginSet {
         if previous.is_object() {
             merge(&mut config, &json!({"prevResult": previous}));
         }
-        let mut command = Command::new(self.bin.join(plugin));
+        let mut command = match &self.walls {
+            Some(walls) => Command::new(walls),
+            None => Command::new(self.bin.join(plugin)),
+        };
+        if self.walls.is_some() {
+            command.arg(self.bin.join("postern.d")).arg(plugin);
+        }
         command
             .env("CNI_COMMAND", verb)
             .env("CNI_CONTAINERID", format!("container{}", self.number))
@@ -38,7 +44,8 @@ impl PluginSet {
         (command, config.to_string().replace("SIDE", &self.number.to_string()))
     }
 
-    fn call(&self, plugin: &str, config: &Value, verb: &str, previous: &Value) -> Result<Measured> {
+    /// Makes a call.
+    pub fn call(&self, plugin: &str, config: &Value, verb: &str, previous: &Value) -> Result<Measured> {
         let (mut command, input) = self.command(plugin, config, verb, previous);
         timed(&mut command, input.as_bytes())
     }
@@ -62,6 +69,11 @@ impl PluginSet {
     fn round(&self, scenario: &Scenario, config: &Value, in_front: &Value) -> Result<Round> {
         let (mut previous, mut samples) = (in_front.clone(), Vec::new());
         for verb in scenario.verbs {
+            // Behind the walls nothing is there that could be checked.
+            if self.walls.is_some() && *verb == "CHECK" {
+                samples.push(None);
+                continue;
+            }
             let made = self.call(scenario.plugin, config, verb, &previous)?;
             if *verb == "ADD" && made.succeeded {
                 previous = serde_json::from_str(&made.stdout).unwrap_or(Value::Null);
@@ -70,44 +82,10 @@ impl PluginSet {
             if !made.succeeded && *verb == "DEL" {
                 self.call(scenario.plugin, config, verb, &previous)?;
             }
-            samples.push((made.sample, (!made.succeeded).then_some(made.stdout)));
+            samples.push(Some((made.sample, (!made.succeeded).then_some(made.stdout))));
         }
         Ok(samples)
     }
-}
-
-/// One round of the floor. A verb that it does not know has no sample.
-fn floor_round(parts: &str, scenario: &Scenario, netns: &str) -> Result<Vec<Option<Sample>>> {
-    let on = |parts: &str, bridge: &str, name: &str| -> Result<Task> {
-        let [parts, netns, bridge, name] = [parts, netns, bridge, name].map(str::to_owned);
-        Ok(Task { parts, netns, bridge, address: "10.3.0.7/16".parse()?, name })
-    };
-    let link = on("bridge", "bench3", "eth0")?;
-    let task = match parts {
-        "loopback" => on(parts, "", "lo")?,
-        "bandwidth" => on(parts, "eeth0", "limit0")?,
-        parts if parts.contains("macvlan") => on(parts, WIRE, "eth0")?,
-        parts => on(parts, "bench3", "eth0")?,
-    };
-    let needs_link = ["bandwidth", "tuning"].contains(&parts);
-    let run = |task: &Task, verb: &str| -> Result<Sample> {
-        let made = timed(&mut task.command(verb)?, b"")?;
-        ensure!(made.succeeded, "the floor {verb} {} of {}", task.parts, scenario.name);
-        Ok(made.sample)
-    };
-    if needs_link {
-        run(&link, "add")?;
-    }
-    let samples = scenario.verbs.iter().map(|verb| match *verb {
-        "ADD" | "VERSION" => run(&task, "add").map(Some),
-        "DEL" => run(&task, "del").map(Some),
-        _ => Ok(None),
-    });
-    let samples = samples.collect::<Result<_>>()?;
-    if needs_link {
-        run(&link, "del")?;
-    }
-    Ok(samples)
 }
 
 /// Measures a program that is a floor by itself: it has no other side.
@@ -126,7 +104,7 @@ pub fn alone(name: &'static str, runs: usize, command: impl Fn() -> Result<Comma
 }
 
 /// Measures a scenario. Returns a row for each verb.
-pub fn measure(scenario: &Scenario, sets: &[PluginSet; 2], floor_netns: &str, runs: usize) -> Result<Vec<Row>> {
+pub fn measure(scenario: &Scenario, sets: &Sets, floor_netns: &str, runs: usize) -> Result<Vec<Row>> {
     let name = |prefix: &str, verb: &str| match scenario.verbs {
         [_] => prefix.to_owned(),
         _ => format!("{prefix}, {verb}"),
@@ -136,7 +114,7 @@ pub fn measure(scenario: &Scenario, sets: &[PluginSet; 2], floor_netns: &str, ru
         Some((part, _)) => scenario.verbs.iter().map(|verb| Row::new(name(part, verb))).collect(),
         None => Vec::new(),
     };
-    let mut said = [const { String::new() }; 2];
+    let mut said = [const { String::new() }; SIDES.len()];
     for run in 0..WARM_UP + runs {
         let counts = run >= WARM_UP;
         // The first of a round may find colder caches, so all take turns.
@@ -144,30 +122,38 @@ pub fn measure(scenario: &Scenario, sets: &[PluginSet; 2], floor_netns: &str, ru
             let index = (turn + run) % (sets.len() + 1);
             std::thread::sleep(REST);
             let Some((set, side)) = sets.get(index).zip(SIDES.get(index)) else {
-                if let Some(parts) = floor(scenario.name) {
-                    for (row, sample) in rows.iter_mut().zip(floor_round(parts, scenario, floor_netns)?) {
-                        sample.filter(|_| counts).into_iter().for_each(|sample| row.sample(FLOOR, sample));
+                for (parts, side) in
+                    floor(scenario.name).into_iter().flat_map(|parts| [(parts, FLOOR), ("none", START)])
+                {
+                    for (row, sample) in rows.iter_mut().zip(floors::round(parts, scenario, floor_netns)?) {
+                        sample.filter(|_| counts).into_iter().for_each(|sample| row.sample(side, sample));
                     }
                 }
                 continue;
             };
+            if *side == WALLS && floor(scenario.name).is_none() {
+                continue;
+            }
             let in_front = set.front(scenario)?;
             let without = match &scenario.without {
-                Some((_, config)) => set.round(scenario, config, &in_front)?,
-                None => Vec::new(),
+                Some((_, config)) if *side != WALLS => set.round(scenario, config, &in_front)?,
+                _ => Vec::new(),
             };
             let with = set.round(scenario, &scenario.config, &in_front)?;
             set.clear(scenario, &in_front)?;
             if counts {
-                for (row, (sample, failure)) in rows.iter_mut().zip(&with) {
+                for (row, call) in rows.iter_mut().zip(&with) {
+                    let Some((sample, failure)) = call else { continue };
                     row.sample(side, *sample);
                     if let (Some(failure), Some(said)) = (failure, said.get_mut(index)) {
                         *row.failures.entry((*side).to_owned()).or_default() += 1;
                         said.clone_from(failure);
                     }
                 }
-                for ((row, (sample, _)), (less, _)) in alone.iter_mut().zip(&with).zip(&without) {
-                    row.sample(side, sample.beyond(*less));
+                for ((row, with), without) in alone.iter_mut().zip(&with).zip(&without) {
+                    if let (Some((sample, _)), Some((less, _))) = (with, without) {
+                        row.sample(side, sample.beyond(*less));
+                    }
                 }
             }
         }

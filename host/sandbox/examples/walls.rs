@@ -1,0 +1,222 @@
+//! `walls CATALOG PLUGIN`: a run of a shipped plugin with nothing but what safety costs, for `tests/bench`. It is called as
+//! the plugin would be: variables, input, answer. CATALOG is the directory with its code.
+//!
+//! * It looks at the same files as a run: its own place and all directories above it, code, manifest and policy.
+//! * Guests are in sandboxes as in a run, the IPAM plugin's too. The gate gives up its rights as in a run.
+//! * It keeps a record of the attachment, and writes one line into a log.
+//!
+//! Nothing is decided or done: it has no policy, no namespace, no netlink and no undo, it understands no file, and each call
+//! of a guest has the same answer at once. So no run with these walls takes less.
+#![no_main]
+#![allow(unsafe_code, reason = "fork(2), as the gate does it")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may fall over")]
+
+#[path = "../../run/src/entry.rs"]
+mod entry;
+// `tests/bench` makes it the entry point.
+#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+#[path = "../../run/src/start.rs"]
+mod start;
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid};
+use postern_confine::{Access, Capability, Confinement, Files, Filter, Refusal, Rule, fork, processor};
+// As the executable of runs has it.
+use postern_copy as _;
+use postern_sandbox::child;
+use postern_types::channel::{pair, receive, send_to_sandbox};
+use postern_types::{
+    Address, BridgeInfo, FromSandbox, LeaseGrant, Limits, LinkInfo, MacvlanInfo, Operation, Reply, Start, ToSandbox,
+    VethPair, ops,
+};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+#[global_allocator]
+static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::of_a_run();
+
+/// The directories of records and of the log.
+const RECORDS: &str = "/run/walls";
+const LOG: &str = "/run/walls-log";
+/// The length in bytes of a record when it is begun, and of what follows; and of a line in the log.
+const RECORD: [u8; 600] = [b'r'; 600];
+const LINE: [u8; 300] = [b'l'; 300];
+
+/// A sandbox, and the gate's end of the channel to it.
+struct Sandbox {
+    process: Pid,
+    channel: UnixStream,
+}
+
+/// Called by `entry`.
+fn run(arguments: Vec<OsString>) {
+    let [catalog, plugin] = &arguments[1..] else { panic!("usage: walls CATALOG PLUGIN") };
+    let (catalog, plugin) = (Path::new(catalog), plugin.to_str().unwrap());
+    let verb = std::env::var("CNI_COMMAND").unwrap();
+    fs::read_link("/proc/self/exe").unwrap();
+    catalog.ancestors().for_each(|directory| drop(fs::symlink_metadata(directory).unwrap()));
+    if verb == "VERSION" {
+        read(catalog, plugin);
+        let versions =
+            r#"{"cniVersion":"1.1.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}"#;
+        end(versions);
+    }
+    processor::choose();
+    let first = begin(catalog, plugin);
+    let mut input = String::new();
+    std::io::stdin().read_to_string(&mut input).unwrap();
+    let config: Value = serde_json::from_str(&input).unwrap();
+    let ipam = config.pointer("/ipam/type").and_then(Value::as_str).filter(|name| *name != plugin);
+    let delegate = ipam.map(|name| begin(catalog, name));
+    let id = std::env::var("CNI_CONTAINERID").unwrap();
+    let own = Path::new(RECORDS).join(format!("{plugin}-{id}"));
+    fs::create_dir_all(RECORDS).unwrap();
+    fs::create_dir_all(LOG).unwrap();
+    let mut log = File::options().append(true).create(true).open(Path::new(LOG).join("log")).unwrap();
+    let mut record = File::options().read(true).append(true).create(verb == "ADD").open(&own).unwrap();
+    record.lock().unwrap();
+    match verb.as_str() {
+        "ADD" => record.write_all(&RECORD).unwrap(),
+        _ => drop(record.read(&mut [0; 4096]).unwrap()),
+    }
+    let start = Start {
+        env: std::env::vars().filter(|(name, _)| name.starts_with("CNI_") && name != "CNI_PATH").collect(),
+        stdin: Arc::new(input),
+        limits: Limits::default(),
+    };
+    confine();
+    let answer = serve(&first, ToSandbox::StartLast(start.clone()), &mut |call| match (call, &delegate) {
+        (Operation::Ipam(ops::Ipam::Add), Some(delegate)) => {
+            let own = serve(delegate, ToSandbox::Start(start.clone()), &mut |call| reply(call));
+            Reply::Result(own)
+        }
+        (Operation::Ipam(_), Some(delegate)) => {
+            serve(delegate, ToSandbox::Start(start.clone()), &mut |call| reply(call));
+            Reply::Done
+        }
+        _ => reply(call),
+    });
+    match verb.as_str() {
+        "ADD" => record.write_all(&RECORD).unwrap(),
+        "DEL" => fs::remove_file(&own).unwrap(),
+        _ => {}
+    }
+    log.write_all(&LINE).unwrap();
+    for sandbox in [Some(first), delegate].into_iter().flatten() {
+        kill(sandbox.process, Signal::SIGKILL).unwrap();
+        drop(sandbox.channel);
+        waitpid(sandbox.process, None).unwrap();
+    }
+    end(&answer);
+}
+
+/// Reads a plugin's manifest and policy.
+fn read(catalog: &Path, plugin: &str) {
+    for kind in ["json", "toml"] {
+        fs::read(catalog.join(format!("{plugin}.{kind}"))).unwrap();
+    }
+}
+
+/// Starts a sandbox, which loads its plugin.
+fn begin(catalog: &Path, plugin: &str) -> Sandbox {
+    let code = File::open(catalog.join(format!("{plugin}.cwasm"))).unwrap();
+    let (gate, sandbox) = pair().unwrap();
+    // SAFETY: this process has one thread.
+    let process = match unsafe { fork() }.unwrap() {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => child::run(sandbox.into(), code.into()),
+    };
+    read(catalog, plugin);
+    Sandbox { process, channel: gate }
+}
+
+/// Gives up the rights of this process.
+fn confine() {
+    processor::meet();
+    let files = Files::new([RECORDS, LOG].map(|path| (Path::new(path), Access::Own))).unwrap();
+    // What this process does is among them. The kernel's work depends on their number, which is the gate's.
+    // Elsewhere the numbers are others, and all are allowed.
+    let calls: Vec<Rule> = match cfg!(target_arch = "x86_64") {
+        true => (0..64).chain([64, 72, 87, 96, 102, 202, 228, 229, 230, 231, 247, 288, 302]).map(Rule::Any).collect(),
+        false => (0..450).map(Rule::Any).collect(),
+    };
+    let filter = Filter::new(&calls, Refusal::Absent);
+    Confinement { capabilities: vec![Capability::CAP_KILL], files, filter }.apply().unwrap();
+}
+
+/// Lets a sandbox run, and answers it. Returns the guest's output.
+fn serve(sandbox: &Sandbox, start: ToSandbox, answer: &mut dyn FnMut(&Operation) -> Reply) -> String {
+    send_to_sandbox(&sandbox.channel, &start, None).unwrap();
+    loop {
+        match receive(&sandbox.channel, None).unwrap() {
+            FromSandbox::Call(operation) => {
+                let answer = ToSandbox::Answer(Ok(answer(&operation)));
+                send_to_sandbox(&sandbox.channel, &answer, None).unwrap();
+            }
+            FromSandbox::Stderr(_) => {}
+            FromSandbox::Finished { stdout, status: 0 } => return stdout,
+            failed => panic!("{failed:?}"),
+        }
+    }
+}
+
+/// Answers a call as if all of it were there.
+fn reply(operation: &Operation) -> Reply {
+    let veth = || VethPair { container: link(2, "eth0"), host: link(3, "vethab12cd34"), bridge: None };
+    let bridge = || BridgeInfo { link: link(1, "cni0"), promisc: false };
+    let macvlan = || MacvlanInfo { link: link(2, "eth0"), mode: None };
+    match operation {
+        Operation::Link(ops::Link::Attributes { link: 1 }) => Reply::Link(link(1, "cni0")),
+        Operation::Link(ops::Link::Attributes { link: 2 }) => Reply::Link(link(2, "eth0")),
+        Operation::Link(ops::Link::Attributes { .. }) | Operation::Veth(ops::Veth::WaitRunning { .. }) => {
+            Reply::Link(link(3, "vethab12cd34"))
+        }
+        Operation::Link(ops::Link::Own) => Reply::MaybeLink(Some(link(2, "eth0"))),
+        Operation::Veth(ops::Veth::Create { .. }) => Reply::Veth(veth()),
+        Operation::Veth(ops::Veth::Find) => Reply::MaybeVeth(Some(veth())),
+        Operation::Bridge(ops::Bridge::Ensure { .. }) => Reply::Bridge(bridge()),
+        Operation::Bridge(ops::Bridge::Find { .. }) => Reply::MaybeBridge(Some(bridge())),
+        Operation::Bridge(ops::Bridge::EnsureGateways { .. } | ops::Bridge::PreviousLink) => Reply::MaybeLink(None),
+        Operation::Parent(_) => Reply::Parent(link(1, "wire0")),
+        Operation::Macvlan(ops::Macvlan::Create { .. }) => Reply::Macvlan(macvlan()),
+        Operation::Macvlan(ops::Macvlan::Find) => Reply::MaybeMacvlan(Some(macvlan())),
+        Operation::Bandwidth(ops::Bandwidth::Limit { .. }) => Reply::MaybeLink(Some(link(4, "bwpab12cd34"))),
+        Operation::Loopback(ops::Loopback::Addresses) => {
+            Reply::Loopback { up: true, addresses: vec![address("127.0.0.1/8"), address("::1/128")] }
+        }
+        Operation::Leases(ops::Leases::Reserve { .. }) => Reply::Leases(vec![LeaseGrant {
+            address: "10.2.0.7/16".parse().unwrap(),
+            gateway: Some("10.2.0.1".parse().unwrap()),
+        }]),
+        _ => Reply::Done,
+    }
+}
+
+fn address(net: &str) -> Address {
+    Address { net: net.parse().unwrap(), scope: 254, tentative: false }
+}
+
+fn link(handle: u32, name: &str) -> LinkInfo {
+    LinkInfo {
+        handle,
+        name: name.to_owned(),
+        mac: Some("02:00:5e:10:00:01".parse().unwrap()),
+        mtu: 1500,
+        kind: "veth".to_owned(),
+        up: true,
+        running: true,
+    }
+}
+
+/// Writes the answer, and ends the process as a run does.
+fn end(answer: &str) -> ! {
+    nix::unistd::write(std::io::stdout(), answer.as_bytes()).unwrap();
+    // SAFETY: `_exit` has no preconditions, and everything is written.
+    unsafe { libc::_exit(0) }
+}

@@ -1,0 +1,55 @@
+//! The floor of a call, of a list, and of many calls at once.
+
+use crate::scenarios::{Scenario, WIRE};
+use anyhow::{Result, ensure};
+use postern_tests::floor::Task;
+use postern_tests::measure::{Sample, timed};
+
+/// The bridge of the floor, and the container's link.
+const BRIDGE: &str = "bench3";
+const LINK: &str = "eth0";
+
+/// Returns the task of some parts.
+fn task(parts: &str, netns: &str) -> Result<Task> {
+    let (bridge, name) = match parts {
+        "loopback" => ("", "lo"),
+        "bandwidth" => ("eeth0", "limit0"),
+        parts if parts.contains("macvlan") => (WIRE, LINK),
+        _ => (BRIDGE, LINK),
+    };
+    let [parts, netns, bridge, name] = [parts, netns, bridge, name].map(str::to_owned);
+    Ok(Task { parts, netns, bridge, address: "10.3.0.7/16".parse()?, name })
+}
+
+fn run(task: &Task, verb: &str) -> Result<Sample> {
+    let made = timed(&mut task.command(verb)?, b"")?;
+    ensure!(made.succeeded, "the floor {verb} {}", task.parts);
+    Ok(made.sample)
+}
+
+/// One round of the floor. A verb that it does not know has no sample.
+pub fn round(parts: &str, scenario: &Scenario, netns: &str) -> Result<Vec<Option<Sample>>> {
+    let (link, task) = (task("bridge", netns)?, task(parts, netns)?);
+    let needs_link = ["bandwidth", "tuning"].contains(&parts);
+    if needs_link {
+        run(&link, "add")?;
+    }
+    let samples = scenario.verbs.iter().map(|verb| match *verb {
+        "ADD" | "VERSION" => run(&task, "add").map(Some),
+        "DEL" => run(&task, "del").map(Some),
+        _ => Ok(None),
+    });
+    let samples = samples.collect::<Result<_>>()?;
+    if needs_link {
+        run(&link, "del")?;
+    }
+    Ok(samples)
+}
+
+/// The floor of a list with a process for each plugin: the sums of their ADDs, and of their DELs.
+pub fn list(parts: &[&str], netns: &str) -> Result<[Sample; 2]> {
+    let tasks: Vec<Task> = parts.iter().map(|parts| task(parts, netns)).collect::<Result<_>>()?;
+    let add = tasks.iter().map(|task| run(task, "add")).sum::<Result<Sample>>()?;
+    let del = tasks.iter().rev().map(|task| run(task, "del")).sum::<Result<Sample>>()?;
+    Ok([add, del])
+}
