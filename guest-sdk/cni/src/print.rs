@@ -7,7 +7,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 
 /// Prints on one line, without blanks and without a newline at its end.
 pub fn compact(json: &Json) -> String {
-    in_ascii(&serde_json::to_string(json).unwrap_or_default())
+    in_ascii(serde_json::to_string(json).unwrap_or_default())
 }
 
 /// Prints with an indentation of 4, without a newline at its end.
@@ -15,22 +15,30 @@ pub fn pretty(json: &Json) -> String {
     let mut out = Vec::new();
     // The keys of a tree are texts, and writing to memory can't fail.
     let _ = json.serialize(&mut Serializer::with_formatter(&mut out, PrettyFormatter::with_indent(b"    ")));
-    in_ascii(&String::from_utf8(out).unwrap_or_default())
+    in_ascii(String::from_utf8(out).unwrap_or_default())
 }
 
 /// Escapes the characters that Go escapes: those that could end a script element, and JavaScript's two line separators.
 /// Unlike Go, it escapes all characters outside ASCII too, as for every text on a terminal ([`crate::terminal`]). The
 /// JSON still means the same. Outside of strings JSON has none of these characters.
-fn in_ascii(json: &str) -> String {
+fn in_ascii(json: String) -> String {
+    // Nearly all texts have none of these characters.
+    if json.chars().all(stays) {
+        return json;
+    }
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
-        match c {
-            '<' | '>' | '&' => escape_json(&mut out, c),
-            '\n' | ' '..='~' => out.push(c),
-            c => escape_json(&mut out, c),
+        if stays(c) {
+            out.push(c);
+        } else {
+            escape_json(&mut out, c);
         }
     }
     out
+}
+
+fn stays(c: char) -> bool {
+    matches!(c, '\n' | ' '..='~') && !matches!(c, '<' | '>' | '&')
 }
 
 #[cfg(test)]

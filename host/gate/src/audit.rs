@@ -117,25 +117,32 @@ impl Audit {
             return;
         }
         let before = self.lines.len();
-        let text = serde_json::to_string(entry.operation).unwrap_or_default();
-        let whole = text.len() <= SHOWN;
         let denied = matches!(entry.outcome, Err(error) if error.code == ErrorCode::Denied);
-        let line = Line {
+        let mut line = Line {
             time: now(),
             attachment: &self.attachment,
             verb: entry.verb.as_str(),
             plugin: entry.plugin,
             digest: Some(entry.digest),
             operation: entry.operation.name(),
-            request: whole.then_some(entry.operation),
-            cut: (!whole).then(|| shorten(&text)),
+            request: Some(entry.operation),
+            cut: None,
             decision: if denied { "deny" } else { "allow" },
             rule: entry.rule,
             from: entry.from,
             result: result(entry.outcome),
             micros: entry.took.as_micros(),
         };
-        append(&mut self.lines, &line);
+        let mut text = written(&line);
+        // A short line has no long request.
+        if text.len() > SHOWN {
+            let request = written(entry.operation);
+            if request.len() > SHOWN {
+                (line.request, line.cut) = (None, Some(shorten(&request)));
+                text = written(&line);
+            }
+        }
+        append_text(&mut self.lines, &text);
         if !changes {
             self.unchanging += self.lines.len() - before;
         }
@@ -228,10 +235,19 @@ fn line_of_refusal<'a>(refusal: &Refusal<'a>, request: &'a Value) -> Line<'a, Va
 
 /// Appends the line in ASCII, for people who read the file itself on a terminal.
 fn append(lines: &mut Vec<u8>, line: &impl Serialize) {
-    let Ok(text) = serde_json::to_string(line) else { return };
+    append_text(lines, &written(line));
+}
+
+/// Returns a line as JSON.
+fn written(line: &impl Serialize) -> String {
+    // All keys are texts, and writing to memory can't fail.
+    serde_json::to_string(line).unwrap_or_default()
+}
+
+fn append_text(lines: &mut Vec<u8>, text: &str) {
     match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        true => lines.extend(text.bytes()),
-        false => lines.extend(terminal::json(&text).bytes()),
+        true => lines.extend_from_slice(text.as_bytes()),
+        false => lines.extend_from_slice(terminal::json(text).as_bytes()),
     }
     lines.push(b'\n');
 }

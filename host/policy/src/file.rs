@@ -204,17 +204,19 @@ fn limits(value: Value) -> Result<Limits, FileError> {
 
 fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, Grant>, FileError> {
     let tables = table(&"grant", value)?;
-    if let Some(name) = tables.keys().find(|name| Capability::parse(name).is_none()) {
-        return Err(unknown("[grant]", name, &grammar::names()));
+    let mut granted = Vec::with_capacity(tables.len());
+    for (name, value) in tables {
+        match Capability::parse(name) {
+            Some(capability) => granted.push((capability, value)),
+            None => return Err(unknown("[grant]", name, &grammar::names())),
+        }
     }
-    let granted = Capability::ALL.iter().filter_map(|capability| Some((*capability, tables.get(capability.name())?)));
-    granted
-        .map(|(capability, value)| {
-            let place = from_fn(|f| write!(f, "[grant.{capability}]"));
-            let grant = grant(&place, capability.name(), &grammar::keys(capability), value, from)?;
-            Ok((capability, grant))
-        })
-        .collect()
+    let read = |(capability, value): (Capability, &Value)| {
+        let place = from_fn(|f| write!(f, "[grant.{capability}]"));
+        let grant = grant(&place, capability.name(), &grammar::keys(capability), value, from)?;
+        Ok((capability, grant))
+    };
+    granted.into_iter().map(read).collect()
 }
 
 fn grant(
@@ -225,13 +227,21 @@ fn grant(
     from: Origin,
 ) -> Result<Grant, FileError> {
     let table = table(place, value)?;
-    if let Some(key) = table.keys().find(|name| !keys.iter().any(|key| key.name == name.as_str())) {
-        return Err(unknown(&place.to_string(), key, &keys.iter().map(|key| key.name).collect::<Vec<_>>()));
+    // Each key that the table can have, with what it says.
+    let mut said: Vec<(&Key, Option<&Value>)> = keys.iter().map(|key| (key, None)).collect();
+    for (name, value) in table {
+        match said.iter_mut().find(|(key, _)| key.name == name.as_str()) {
+            Some((_, said)) => *said = Some(value),
+            None => {
+                let possible: Vec<_> = keys.iter().map(|key| key.name).collect();
+                return Err(unknown(&place.to_string(), name, &possible));
+            }
+        }
     }
     let mut set = Vec::new();
-    for key in keys {
+    for (key, value) in said {
         let place = from_fn(|f| write!(f, "{place} {}", key.name));
-        match table.get(key.name) {
+        match value {
             Some(value) => set.push((*key, templates(&place, key, value)?)),
             None if key.is_required() => return Err(FileError::Missing(place.to_string())),
             None => {}

@@ -112,7 +112,7 @@ impl Template {
     pub fn parse(text: &str) -> Result<Self, ValueError> {
         let mut parts = Vec::new();
         let mut rest = text;
-        while let Some((literal, after)) = rest.split_once("${") {
+        while let Some((literal, after)) = split_at_placeholder(rest) {
             let (inside, tail) = after.split_once('}').ok_or_else(|| ValueError::Unclosed(text.to_owned()))?;
             if !literal.is_empty() {
                 parts.push(Part::Literal(literal.to_owned()));
@@ -324,6 +324,14 @@ impl core::fmt::Display for Path {
         }
         Ok(())
     }
+}
+
+/// Returns what lies before and behind the first `${`. A search for a text of any length takes longer to prepare itself than
+/// these texts are.
+fn split_at_placeholder(text: &str) -> Option<(&str, &str)> {
+    let bytes = text.as_bytes();
+    let at = bytes.windows(2).position(|pair| pair == b"${")?;
+    Some((text.get(..at)?, text.get(at + 2..)?))
 }
 
 fn placeholder(inside: &str) -> Result<Part, ValueError> {

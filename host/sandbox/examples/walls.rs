@@ -3,7 +3,7 @@
 //!
 //! * It looks at the same files as a run: its own place and all directories above it, code, manifest and policy.
 //! * Guests are in sandboxes as in a run, the IPAM plugin's too. The gate gives up its rights as in a run.
-//! * It keeps a record of the attachment, and writes one line into a log.
+//! * It keeps a record of the attachment and a log: a line in both for each call that changes something.
 //!
 //! Nothing is decided or done: it has no policy, no namespace, no netlink and no undo, it understands no file, and each call
 //! of a guest has the same answer at once. So no run with these walls takes less.
@@ -27,7 +27,7 @@ use postern_copy as _;
 use postern_sandbox::child;
 use postern_types::channel::{pair, receive, send_to_sandbox};
 use postern_types::{
-    Address, BridgeInfo, FromSandbox, LeaseGrant, Limits, LinkInfo, MacvlanInfo, Operation, Reply, Start, ToSandbox,
+    Address, BridgeInfo, FromSandbox, Lasting, LeaseGrant, Limits, LinkInfo, MacvlanInfo, Operation, Reply, Start, ToSandbox,
     VethPair, ops,
 };
 use serde_json::Value;
@@ -44,9 +44,10 @@ static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::of_a_run();
 /// The directories of records and of the log.
 const RECORDS: &str = "/run/walls";
 const LOG: &str = "/run/walls-log";
-/// The length in bytes of a record when it is begun, and of what follows; and of a line in the log.
-const RECORD: [u8; 600] = [b'r'; 600];
-const LINE: [u8; 300] = [b'l'; 300];
+/// The length in bytes of a record when it is begun, of an effect in it, and of a line in the log.
+const RECORD: [u8; 400] = [b'r'; 400];
+const EFFECT: [u8; 100] = [b'e'; 100];
+const LINE: [u8; 350] = [b'l'; 350];
 
 /// A sandbox, and the gate's end of the channel to it.
 struct Sandbox {
@@ -78,7 +79,7 @@ fn run(arguments: Vec<OsString>) {
     let own = Path::new(RECORDS).join(format!("{plugin}-{id}"));
     fs::create_dir_all(RECORDS).unwrap();
     fs::create_dir_all(LOG).unwrap();
-    let mut log = File::options().append(true).create(true).open(Path::new(LOG).join("log")).unwrap();
+    let log = File::options().append(true).create(true).open(Path::new(LOG).join("log")).unwrap();
     let mut record = File::options().read(true).append(true).create(verb == "ADD").open(&own).unwrap();
     record.lock().unwrap();
     match verb.as_str() {
@@ -91,14 +92,15 @@ fn run(arguments: Vec<OsString>) {
         limits: Limits::default(),
     };
     confine();
+    let reply = |call: &Operation| {
+        note(call, &record, &log);
+        reply(call)
+    };
     let answer = serve(&first, ToSandbox::StartLast(start.clone()), &mut |call| match (call, &delegate) {
-        (Operation::Ipam(ops::Ipam::Add), Some(delegate)) => {
+        (Operation::Ipam(verb), Some(delegate)) => {
             let own = serve(delegate, ToSandbox::Start(start.clone()), &mut |call| reply(call));
-            Reply::Result(own)
-        }
-        (Operation::Ipam(_), Some(delegate)) => {
-            serve(delegate, ToSandbox::Start(start.clone()), &mut |call| reply(call));
-            Reply::Done
+            let done = reply(call);
+            if *verb == ops::Ipam::Add { Reply::Result(own) } else { done }
         }
         _ => reply(call),
     });
@@ -107,13 +109,23 @@ fn run(arguments: Vec<OsString>) {
         "DEL" => fs::remove_file(&own).unwrap(),
         _ => {}
     }
-    log.write_all(&LINE).unwrap();
     for sandbox in [Some(first), delegate].into_iter().flatten() {
         kill(sandbox.process, Signal::SIGKILL).unwrap();
         drop(sandbox.channel);
         waitpid(sandbox.process, None).unwrap();
     }
     end(&answer);
+}
+
+/// Writes down a call that changes something.
+fn note(call: &Operation, mut record: &File, mut log: &File) {
+    if call.lasting() != Lasting::Nothing {
+        record.write_all(&EFFECT).unwrap();
+        // Other runs write there too.
+        log.lock().unwrap();
+        log.write_all(&LINE).unwrap();
+        log.unlock().unwrap();
+    }
 }
 
 /// Reads a plugin's manifest and policy.
@@ -143,7 +155,7 @@ fn confine() {
     // What this process does is among them. The kernel's work depends on their number, which is the gate's.
     // Elsewhere the numbers are others, and all are allowed.
     let calls: Vec<Rule> = match cfg!(target_arch = "x86_64") {
-        true => (0..64).chain([64, 72, 87, 96, 102, 202, 228, 229, 230, 231, 247, 288, 302]).map(Rule::Any).collect(),
+        true => (0..64).chain([64, 72, 73, 87, 96, 102, 202, 228, 229, 230, 231, 247, 288, 302]).map(Rule::Any).collect(),
         false => (0..450).map(Rule::Any).collect(),
     };
     let filter = Filter::new(&calls, Refusal::Absent);

@@ -61,13 +61,11 @@ pub fn nothing() -> Result<Command> {
     Ok(Command::new(program()?.with_file_name("postern-nothing")))
 }
 
-/// Returns the path of the walls alone (`walls`, an example of `host/sandbox`): `$POSTERN_WALLS`.
-///
-/// # Errors
-/// The variable is not set.
-pub fn walls() -> Result<PathBuf> {
-    let program = std::env::var_os("POSTERN_WALLS").context("POSTERN_WALLS names no program: tests/bench builds it")?;
-    Ok(program.into())
+/// Returns the path of the walls alone (`walls`, an example of `host/sandbox`): `$POSTERN_WALLS`, which `tests/bench` sets.
+/// Only scenarios with a floor start it.
+#[must_use]
+pub fn walls() -> PathBuf {
+    std::env::var_os("POSTERN_WALLS").unwrap_or_else(|| "POSTERN_WALLS is not set".into()).into()
 }
 
 impl Task {

@@ -101,7 +101,7 @@ fn main() -> Result<()> {
         &options.place.clone().unwrap_or_else(|| options.out.join("files")),
     )?;
     let floor = plugin_set(PathBuf::new(), 3)?.netns;
-    let around = PluginSet { walls: Some(walls()?), ..plugin_set(place.ours.clone(), 4)? };
+    let around = PluginSet { walls: Some(walls()), ..plugin_set(place.ours.clone(), 4)? };
     let sets = [plugin_set(place.native.clone(), 1)?, plugin_set(place.ours.clone(), 2)?, around];
     let conditions = conditions(&options, &place.state)?;
     for (key, value) in &conditions {
