@@ -29,6 +29,7 @@ static FOUND: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// Returns the path of one of the system's programs; `None` if it is in none of [`PROGRAMS`]. Where it was found once, it is
 /// not looked for again by this process.
 pub fn locate(name: &str) -> Option<PathBuf> {
+    debug_assert!(!name.contains('/'), "{name} is a path");
     let is_it = |path: &&PathBuf| path.file_name().is_some_and(|found| found == name);
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(path) = found.iter().find(is_it) {

@@ -245,6 +245,9 @@ fn written(line: &impl Serialize) -> String {
 }
 
 fn append_text(lines: &mut Vec<u8>, text: &str) {
+    if text.is_empty() {
+        return;
+    }
     match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         true => lines.extend_from_slice(text.as_bytes()),
         false => lines.extend_from_slice(terminal::json(text).as_bytes()),

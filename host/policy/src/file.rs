@@ -211,6 +211,8 @@ fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, Grant>, Fi
             None => return Err(unknown("[grant]", name, &grammar::names())),
         }
     }
+    // Of several faults, the first one in the order of the capabilities is told.
+    granted.sort_unstable_by_key(|(capability, _)| *capability);
     let read = |(capability, value): (Capability, &Value)| {
         let place = from_fn(|f| write!(f, "[grant.{capability}]"));
         let grant = grant(&place, capability.name(), &grammar::keys(capability), value, from)?;

@@ -326,8 +326,8 @@ impl core::fmt::Display for Path {
     }
 }
 
-/// Returns what lies before and behind the first `${`. A search for a text of any length takes longer to prepare itself than
-/// these texts are.
+/// Returns what lies before and behind the first `${`. `split_once` prepares its search, which takes longer than a look through
+/// so short a text.
 fn split_at_placeholder(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let at = bytes.windows(2).position(|pair| pair == b"${")?;

@@ -1,12 +1,12 @@
 //! `walls CATALOG PLUGIN`: a run of a shipped plugin with nothing but what safety costs, for `tests/bench`. It is called as
 //! the plugin would be: variables, input, answer. CATALOG is the directory with its code.
 //!
-//! * It looks at the same files as a run: its own place and all directories above it, code, manifest and policy.
+//! * It looks at its own place and all directories above it, and reads code, manifest and policy.
 //! * Guests are in sandboxes as in a run, the IPAM plugin's too. The gate gives up its rights as in a run.
-//! * It keeps a record of the attachment and a log: a line in both for each call that changes something.
+//! * It writes a record of the attachment where a run has one, and a line into a log for each call that changes something.
 //!
 //! Nothing is decided or done: it has no policy, no namespace, no netlink and no undo, it understands no file, and each call
-//! of a guest has the same answer at once. So no run with these walls takes less.
+//! of a guest has the same answer at once.
 #![no_main]
 #![allow(unsafe_code, reason = "fork(2), as the gate does it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may fall over")]
@@ -27,15 +27,16 @@ use postern_copy as _;
 use postern_sandbox::child;
 use postern_types::channel::{pair, receive, send_to_sandbox};
 use postern_types::{
-    Address, BridgeInfo, FromSandbox, Lasting, LeaseGrant, Limits, LinkInfo, MacvlanInfo, Operation, Reply, Start, ToSandbox,
-    VethPair, ops,
+    Address, BridgeInfo, FromSandbox, Lasting, LeaseGrant, Limits, LinkInfo, MacvlanInfo, Operation, Reply, Start,
+    ToSandbox, VethPair, ops,
 };
 use serde_json::Value;
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[global_allocator]
@@ -44,10 +45,63 @@ static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::of_a_run();
 /// The directories of records and of the log.
 const RECORDS: &str = "/run/walls";
 const LOG: &str = "/run/walls-log";
-/// The length in bytes of a record when it is begun, of an effect in it, and of a line in the log.
+/// What is written when a record begins and when it is complete, for each effect in it, and for each line of the log.
 const RECORD: [u8; 400] = [b'r'; 400];
 const EFFECT: [u8; 100] = [b'e'; 100];
 const LINE: [u8; 350] = [b'l'; 350];
+
+/// Record and log. Both are opened when something is written.
+struct Books {
+    own: PathBuf,
+    record: Option<File>,
+    log: Option<File>,
+}
+
+impl Books {
+    /// Opens the record that an ADD has left.
+    fn of(own: PathBuf, verb: &str) -> Self {
+        fs::create_dir_all(RECORDS).unwrap();
+        fs::create_dir_all(LOG).unwrap();
+        let record = (verb != "ADD").then(|| File::options().read(true).append(true).open(&own).ok()).flatten();
+        if let Some(mut record) = record.as_ref() {
+            record.lock().unwrap();
+            record.read_to_end(&mut Vec::with_capacity(4096)).unwrap();
+        }
+        Self { own, record, log: None }
+    }
+
+    /// Writes down a call that changes something.
+    fn note(&mut self, call: &Operation) {
+        if call.lasting().is_recorded() {
+            let record = self.record.get_or_insert_with(|| {
+                let mut new = File::options().append(true).create(true).open(&self.own).unwrap();
+                new.lock().unwrap();
+                new.write_all(&RECORD).unwrap();
+                new
+            });
+            if call.lasting() != Lasting::Part && call.lasting() != Lasting::Node {
+                record.write_all(&EFFECT).unwrap();
+            }
+        }
+        if call.lasting() != Lasting::Nothing {
+            let log = Path::new(LOG).join("log");
+            let log = self.log.get_or_insert_with(|| File::options().append(true).create(true).open(log).unwrap());
+            // Other runs write there too.
+            log.lock().unwrap();
+            log.write_all(&LINE).unwrap();
+            log.unlock().unwrap();
+        }
+    }
+
+    /// Completes the record, or removes it.
+    fn close(mut self, verb: &str) {
+        match (&mut self.record, verb) {
+            (Some(record), "ADD") => record.write_all(&RECORD).unwrap(),
+            (Some(_), "DEL") => fs::remove_file(&self.own).unwrap(),
+            _ => {}
+        }
+    }
+}
 
 /// A sandbox, and the gate's end of the channel to it.
 struct Sandbox {
@@ -61,7 +115,9 @@ fn run(arguments: Vec<OsString>) {
     let (catalog, plugin) = (Path::new(catalog), plugin.to_str().unwrap());
     let verb = std::env::var("CNI_COMMAND").unwrap();
     fs::read_link("/proc/self/exe").unwrap();
-    catalog.ancestors().for_each(|directory| drop(fs::symlink_metadata(directory).unwrap()));
+    for directory in catalog.ancestors() {
+        fs::symlink_metadata(directory).unwrap();
+    }
     if verb == "VERSION" {
         read(catalog, plugin);
         let versions =
@@ -77,15 +133,7 @@ fn run(arguments: Vec<OsString>) {
     let delegate = ipam.map(|name| begin(catalog, name));
     let id = std::env::var("CNI_CONTAINERID").unwrap();
     let own = Path::new(RECORDS).join(format!("{plugin}-{id}"));
-    fs::create_dir_all(RECORDS).unwrap();
-    fs::create_dir_all(LOG).unwrap();
-    let log = File::options().append(true).create(true).open(Path::new(LOG).join("log")).unwrap();
-    let mut record = File::options().read(true).append(true).create(verb == "ADD").open(&own).unwrap();
-    record.lock().unwrap();
-    match verb.as_str() {
-        "ADD" => record.write_all(&RECORD).unwrap(),
-        _ => drop(record.read(&mut [0; 4096]).unwrap()),
-    }
+    let books = RefCell::new(Books::of(own, &verb));
     let start = Start {
         env: std::env::vars().filter(|(name, _)| name.starts_with("CNI_") && name != "CNI_PATH").collect(),
         stdin: Arc::new(input),
@@ -93,7 +141,7 @@ fn run(arguments: Vec<OsString>) {
     };
     confine();
     let reply = |call: &Operation| {
-        note(call, &record, &log);
+        books.borrow_mut().note(call);
         reply(call)
     };
     let answer = serve(&first, ToSandbox::StartLast(start.clone()), &mut |call| match (call, &delegate) {
@@ -104,28 +152,14 @@ fn run(arguments: Vec<OsString>) {
         }
         _ => reply(call),
     });
-    match verb.as_str() {
-        "ADD" => record.write_all(&RECORD).unwrap(),
-        "DEL" => fs::remove_file(&own).unwrap(),
-        _ => {}
-    }
-    for sandbox in [Some(first), delegate].into_iter().flatten() {
-        kill(sandbox.process, Signal::SIGKILL).unwrap();
+    let sandboxes: Vec<Sandbox> = [Some(first), delegate].into_iter().flatten().collect();
+    sandboxes.iter().for_each(|sandbox| kill(sandbox.process, Signal::SIGKILL).unwrap());
+    books.into_inner().close(&verb);
+    for sandbox in sandboxes {
         drop(sandbox.channel);
         waitpid(sandbox.process, None).unwrap();
     }
     end(&answer);
-}
-
-/// Writes down a call that changes something.
-fn note(call: &Operation, mut record: &File, mut log: &File) {
-    if call.lasting() != Lasting::Nothing {
-        record.write_all(&EFFECT).unwrap();
-        // Other runs write there too.
-        log.lock().unwrap();
-        log.write_all(&LINE).unwrap();
-        log.unlock().unwrap();
-    }
 }
 
 /// Reads a plugin's manifest and policy.
@@ -155,7 +189,10 @@ fn confine() {
     // What this process does is among them. The kernel's work depends on their number, which is the gate's.
     // Elsewhere the numbers are others, and all are allowed.
     let calls: Vec<Rule> = match cfg!(target_arch = "x86_64") {
-        true => (0..64).chain([64, 72, 73, 87, 96, 102, 202, 228, 229, 230, 231, 247, 288, 302]).map(Rule::Any).collect(),
+        true => (0..64)
+            .chain([64, 72, 73, 87, 96, 102, 202, 203, 257, 228, 229, 230, 231, 247, 288, 302])
+            .map(Rule::Any)
+            .collect(),
         false => (0..450).map(Rule::Any).collect(),
     };
     let filter = Filter::new(&calls, Refusal::Absent);
@@ -166,6 +203,7 @@ fn confine() {
 fn serve(sandbox: &Sandbox, start: ToSandbox, answer: &mut dyn FnMut(&Operation) -> Reply) -> String {
     send_to_sandbox(&sandbox.channel, &start, None).unwrap();
     loop {
+        processor::part_if_late();
         match receive(&sandbox.channel, None).unwrap() {
             FromSandbox::Call(operation) => {
                 let answer = ToSandbox::Answer(Ok(answer(&operation)));

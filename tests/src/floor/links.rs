@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// The parts that are about links.
-pub const PARTS: [&str; 7] = ["loopback", "bridge", "ptp", "macvlan", "route", "bandwidth", "tuning"];
+pub const PARTS: [&str; 8] = ["loopback", "bridge", "ptp", "macvlan", "macvlan-alone", "route", "bandwidth", "tuning"];
 
 /// A rate in bytes per second, and a bucket that takes a tenth of a second to fill.
 const BUCKET: TokenBucket = TokenBucket { rate: 1_000_000, limit: 35_000, buffer: 1_562_500 };
@@ -63,7 +63,8 @@ impl Place {
             "loopback" => Ok(self.inner.set_up(Self::index(&self.inner, "lo")?)?),
             "bridge" => self.bridge(task),
             "ptp" => self.ptp(task),
-            "macvlan" => self.macvlan(task),
+            "macvlan" => self.macvlan(task, true),
+            "macvlan-alone" => self.macvlan(task, false),
             "route" => Ok(self.inner.add_route(Self::index(&self.inner, &self.own)?, &default(task))?),
             "bandwidth" => {
                 let end = Self::index(&self.outer, &task.bridge)?;
@@ -89,7 +90,9 @@ impl Place {
             "bridge" | "ptp" | "bandwidth" => {
                 Ok(self.outer.delete_link(Self::index(&self.outer, &self.end)?).map(drop)?)
             }
-            "macvlan" => Ok(self.inner.delete_link(Self::index(&self.inner, &self.own)?).map(drop)?),
+            "macvlan" | "macvlan-alone" => {
+                Ok(self.inner.delete_link(Self::index(&self.inner, &self.own)?).map(drop)?)
+            }
             // It goes with the link.
             "tuning" | "route" => Ok(()),
             part => bail!("there is no part {part}"),
@@ -136,7 +139,7 @@ impl Place {
         self.wait_for(end)
     }
 
-    fn macvlan(&self, task: &Task) -> Result<()> {
+    fn macvlan(&self, task: &Task, with_address: bool) -> Result<()> {
         let below = Self::index(&self.outer, &task.bridge)?;
         self.outer.create_inner(&InnerSpec {
             name: &self.own,
@@ -146,8 +149,10 @@ impl Place {
             namespace: Some(self.container.as_fd()),
         })?;
         let own = Self::index(&self.inner, &self.own)?;
-        self.settings()?;
-        self.inner.add_address(own, task.address.into())?;
+        if with_address {
+            self.settings()?;
+            self.inner.add_address(own, task.address.into())?;
+        }
         Ok(self.inner.set_up(own)?)
     }
 

@@ -4,7 +4,7 @@
 //! `postern-floor [--inside] add|del PARTS NETNS BRIDGE ADDRESS NAME`. PARTS is a list of words with `+` in between:
 //!
 //! * `none`: nothing but reading these words. `lease`: the files of an address.
-//! * `loopback`, `bridge`, `ptp`, `macvlan`: the link with its address. `BRIDGE` is the bridge, or the link below. `route`:
+//! * `loopback`, `bridge`, `ptp`, `macvlan`: the link with its address (`macvlan-alone`: without). `BRIDGE` is the bridge, or the link below. `route`:
 //!   the default route.
 //! * `masquerade`, `masquerade-iptables`, `guard`, `portmap-nftables`, `portmap`, `firewall`: rules in tables that are there.
 //! * `bandwidth`, `tuning`: changes of a link that is there. `BRIDGE` is its end on the node.
@@ -62,10 +62,15 @@ pub fn nothing() -> Result<Command> {
 }
 
 /// Returns the path of the walls alone (`walls`, an example of `host/sandbox`): `$POSTERN_WALLS`, which `tests/bench` sets.
-/// Only scenarios with a floor start it.
 #[must_use]
 pub fn walls() -> PathBuf {
     std::env::var_os("POSTERN_WALLS").unwrap_or_else(|| "POSTERN_WALLS is not set".into()).into()
+}
+
+/// True if floor and walls are built.
+#[must_use]
+pub fn is_built() -> bool {
+    program().is_ok_and(|program| program.is_file()) && walls().is_file()
 }
 
 impl Task {

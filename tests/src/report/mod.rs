@@ -86,6 +86,9 @@ impl Row {
     }
 }
 
+/// What the kernel takes at least to remove a link, in µs. Nothing else of a floor takes as long.
+const A_WAIT: f64 = 5000.0;
+
 /// What a row's figures of one side come to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
@@ -130,20 +133,25 @@ impl Line {
     /// Returns a side's median as a part of the native one.
     #[must_use]
     pub fn ratio(&self, side: &str) -> Option<f64> {
-        self.part_of_native(self.side(side)?.median)
+        let native = self.side(NATIVE)?.median;
+        Some(self.side(side)?.median / native).filter(|ratio| native > 0.0 && ratio.is_finite())
     }
 
-    /// Returns the part of native below which no run with these walls can come: that of the walls, and of the floor
-    /// without its own start.
+    /// Returns an estimate of the least part of native that a run with these walls takes: walls, and the floor without its
+    /// own start. They are lowest tenths, which noise changes least. Where the floor waits for the kernel most of its time
+    /// (it removes links), it is the floor alone: walls are put up meanwhile. Many calls at once wait for each other, so
+    /// their wall time has no estimate.
     #[must_use]
     pub fn least(&self) -> Option<f64> {
-        let [walls, floor, start] = [WALLS, FLOOR, START].map(|side| self.side(side).map(|figures| figures.median));
-        self.part_of_native(walls? + floor? - start?)
-    }
-
-    fn part_of_native(&self, value: f64) -> Option<f64> {
-        let native = self.side(NATIVE)?.median;
-        Some(value / native).filter(|part| native > 0.0 && part.is_finite())
+        if self.name.contains("at once") && self.quantity == Quantity::Wall {
+            return None;
+        }
+        let [walls, floor, start, native] =
+            [WALLS, FLOOR, START, NATIVE].map(|side| self.side(side).map(|figures| figures.tenth));
+        let (walls, floor) = (walls?, floor?);
+        let waits = self.quantity == Quantity::Wall && floor > A_WAIT && self.name.ends_with("DEL");
+        let least = if waits { floor } else { walls + floor - start? };
+        Some(least / native?).filter(|part| part.is_finite())
     }
 }
 

@@ -179,11 +179,22 @@ mod tests {
 
     #[test]
     fn the_least_has_walls_and_floor_but_only_one_start() {
-        let least = |summary: &Summary| summary.line("bridge VERSION", Quantity::Wall).unwrap().least();
+        let least = |summary: &Summary| summary.lines.first().unwrap().least();
         assert_eq!(least(&summary()), Some((340.0 + 300.0 - 200.0) / 2000.0));
-        let mut without = summary();
-        without.lines[0].sides.remove(WALLS);
-        assert_eq!(least(&without), None);
+        let changed = |change: fn(&mut Summary)| {
+            let mut summary = summary();
+            change(&mut summary);
+            summary
+        };
+        assert_eq!(least(&changed(|summary| summary.lines[0].sides.retain(|side, _| side != WALLS))), None);
+        // Many wait for each other.
+        assert_eq!(least(&changed(|summary| summary.lines[0].name = "50 at once: bridge, ADD".to_owned())), None);
+        // The kernel's wait is in the floor.
+        let waits = changed(|summary| {
+            summary.lines[0].name = "bridge, DEL".to_owned();
+            summary.lines[0].sides.get_mut(FLOOR).unwrap().tenth = 14000.0;
+        });
+        assert_eq!(least(&waits), Some(7.0));
     }
 
     #[test]

@@ -136,7 +136,13 @@ impl<'a> Programs<'a> {
                 nft.set_deadline(self.runner.deadline);
                 nft
             }
-            none => none.insert(Nft::open(self.runner.deadline).ok()?),
+            // A node with legacy iptables may have no nf_tables at all, and is not asked for them.
+            none => {
+                let serves = variant::serves(self.v6).filter(|serves| *serves)?;
+                let nft = none.insert(Nft::open(self.runner.deadline).ok()?);
+                nft.note_variant(self.v6, serves);
+                nft
+            }
         };
         nft.serves_iptables(self.v6).then(|| act(nft))
     }
@@ -193,7 +199,7 @@ impl<'a> Programs<'a> {
 #[must_use]
 pub fn available(runner: ProgramRunner<'_>) -> bool {
     let Ok(programs) = Programs::locate(false, runner) else { return false };
-    // The run's connection knows the variant already.
+    // The run's connection may know the variant already.
     if let Some(answer) = programs.without(|nft| nft.generation().map_err(Unable)) {
         return answer.is_ok();
     }

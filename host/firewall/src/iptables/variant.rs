@@ -13,7 +13,7 @@ const NFT_PROGRAM: &str = "xtables-nft-multi";
 /// True if the system's programs of this family are installed, and are the nf_tables variant.
 pub(super) fn is_nft(v6: bool) -> bool {
     let Ok(restore) = program::locate(if v6 { "ip6tables-restore" } else { "iptables-restore" }) else { return false };
-    // Each link on the way costs a call or two. The program itself usually lies beside them.
+    // Each link on the way costs a call or two. The program usually lies in the same directory as its names.
     let is_that_one = program::locate(NFT_PROGRAM).is_ok_and(|program| is_same(&restore, &program));
     is_that_one || fs::canonicalize(restore).is_ok_and(|path| path.ends_with(NFT_PROGRAM))
 }
@@ -24,9 +24,10 @@ fn is_same(one: &Path, other: &Path) -> bool {
     file(one).is_some_and(|one| Some(one) == file(other))
 }
 
-/// True if this family's rules are nf_tables' alone: the programs are that variant, and legacy iptables has no table.
-pub(crate) fn serves(v6: bool) -> bool {
-    is_nft(v6) && legacy_tables(v6).is_some_and(|tables| tables.is_empty())
+/// True if this family's rules are nf_tables' alone: the programs are that variant, and legacy iptables has no table. `None`
+/// if the kernel does not tell its tables.
+pub(crate) fn serves(v6: bool) -> Option<bool> {
+    if is_nft(v6) { legacy_tables(v6).map(|tables| tables.is_empty()) } else { Some(false) }
 }
 
 /// True if the system's iptables is installed, and is not the nf_tables variant.

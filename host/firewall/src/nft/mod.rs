@@ -130,12 +130,24 @@ impl Nft {
         connect().map(made)
     }
 
-    /// True if the rules of iptables are those of nf_tables alone in this namespace. It is found out once: a connection has
-    /// one namespace and lasts for one run, and the run's rules must not be in two places.
+    /// True if the rules of iptables are those of nf_tables alone in this namespace. What was found out once counts as long as
+    /// the connection: for a run, a list or one command. Its rules must not be in two places.
     pub(crate) fn serves_iptables(&mut self, v6: bool) -> bool {
+        let known = self.variant(v6);
+        if known.is_none() {
+            *known = variant::serves(v6);
+        }
+        *known == Some(true)
+    }
+
+    /// Notes what [`variant::serves`] has said.
+    pub(crate) fn note_variant(&mut self, v6: bool, serves: bool) {
+        *self.variant(v6) = Some(serves);
+    }
+
+    fn variant(&mut self, v6: bool) -> &mut Option<bool> {
         let [v4_serves, v6_serves] = &mut self.serves_iptables;
-        let serves = if v6 { v6_serves } else { v4_serves };
-        *serves.get_or_insert_with(|| variant::serves(v6))
+        if v6 { v6_serves } else { v4_serves }
     }
 
     /// Notes that a network has no rules besides those that stay, while the rules are of this generation.

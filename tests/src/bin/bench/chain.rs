@@ -3,6 +3,7 @@
 use crate::rounds::REST;
 use crate::{Options, PluginSet, Sets, WARM_UP, floors};
 use anyhow::{Result, ensure};
+use postern_tests::floor::is_built;
 use postern_tests::measure::{Measured, Sample, timed_with_errors};
 use postern_tests::merge;
 use postern_tests::report::{FLOOR, NATIVE, OURS, Row, START, WALLS};
@@ -86,8 +87,9 @@ fn measure_one(
     }
     let mut said = [const { String::new() }; 3];
     for run in 0..WARM_UP + runs {
-        // Each begins a third of the rounds.
+        // Each way begins a third of the rounds. Floor and walls come last.
         for at in (0..ways.len()).map(|at| (at + run) % ways.len()) {
+            std::thread::sleep(REST);
             for (verb, name) in verbs.iter().enumerate() {
                 let (Some(way), Some(said)) = (ways.get(at), said.get_mut(at)) else { continue };
                 let (made, errors) = timed_with_errors(&mut command(way, name))?;
@@ -111,13 +113,13 @@ fn measure_one(
                 }
             }
         }
-        let Some(parts) = parts(name) else { continue };
+        let Some(parts) = parts(name).filter(|_| is_built()) else { continue };
         std::thread::sleep(REST);
-        let samples = [
-            (FLOOR, floors::list(&parts, floor)?),
-            (START, floors::list(&parts.map(|_| "none"), floor)?),
-            (WALLS, walls_of_list(walls, plugins)?),
-        ];
+        let whole = floors::list(&parts, floor)?;
+        std::thread::sleep(REST);
+        let start = floors::list(&parts.map(|_| "none"), floor)?;
+        std::thread::sleep(REST);
+        let samples = [(FLOOR, whole), (START, start), (WALLS, walls_of_list(walls, plugins)?)];
         for (side, samples) in samples.into_iter().filter(|_| run >= WARM_UP) {
             for (verb, sample) in ["ADD", "DEL"].into_iter().zip(samples) {
                 let name = format!("{name}, a process each, {verb}");

@@ -23,7 +23,7 @@ mod rounds;
 mod scenarios;
 
 use anyhow::{Context, Result, bail, ensure};
-use postern_tests::floor::{nothing, walls};
+use postern_tests::floor::{is_built, nothing, walls};
 use postern_tests::report::{
     EMPTY, FLOOR, GOALS, Goal, NATIVE, OURS, Quantity, Row, Summary, all_rows, chart, first_page, goal_rows,
     goals_as_text, replace_part,
@@ -129,6 +129,9 @@ fn main() -> Result<()> {
         "ours",
         "ratio"
     );
+    if !is_built() {
+        println!("SKIPPED: floor and walls: tests/bench builds them");
+    }
     let mut rows = Vec::new();
     if options.wants(EMPTY) {
         rows.push(rounds::alone(EMPTY, options.runs, nothing)?);
@@ -247,7 +250,7 @@ fn measure_memory(scenario: &Scenario, sets: &Sets, rows: &mut [Row]) -> Result<
     let name = format!("{}, ADD", scenario.name);
     let row = rows.iter_mut().find(|row| row.name == name).context("no such row")?;
     for _ in 0..MEMORY_RUNS {
-        // The walls would be measured with their mock of a gate.
+        // The walls have no gate's memory.
         for (set, side) in sets.iter().zip(SIDES).filter(|(set, _)| set.walls.is_none()) {
             let in_front = set.front(scenario)?;
             let (command, input) = set.command(scenario.plugin, &scenario.config, "ADD", &in_front);

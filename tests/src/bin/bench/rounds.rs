@@ -4,6 +4,7 @@ use crate::floors;
 use crate::scenarios::{Scenario, floor};
 use crate::{PluginSet, Sets, WARM_UP};
 use anyhow::{Result, ensure};
+use postern_tests::floor::is_built;
 use postern_tests::measure::{Measured, Sample, timed};
 use postern_tests::merge;
 use postern_tests::report::{FLOOR, NATIVE, OURS, Row, START, WALLS};
@@ -75,6 +76,7 @@ impl PluginSet {
                 continue;
             }
             let made = self.call(scenario.plugin, config, verb, &previous)?;
+            ensure!(self.walls.is_none() || made.succeeded, "the walls of {}: {}", scenario.name, made.stdout);
             if *verb == "ADD" && made.succeeded {
                 previous = serde_json::from_str(&made.stdout).unwrap_or(Value::Null);
             }
@@ -114,6 +116,7 @@ pub fn measure(scenario: &Scenario, sets: &Sets, floor_netns: &str, runs: usize)
         Some((part, _)) => scenario.verbs.iter().map(|verb| Row::new(name(part, verb))).collect(),
         None => Vec::new(),
     };
+    let parts = floor(scenario.name).filter(|_| is_built());
     let mut said = [const { String::new() }; SIDES.len()];
     for run in 0..WARM_UP + runs {
         let counts = run >= WARM_UP;
@@ -122,16 +125,22 @@ pub fn measure(scenario: &Scenario, sets: &Sets, floor_netns: &str, runs: usize)
             let index = (turn + run) % (sets.len() + 1);
             std::thread::sleep(REST);
             let Some((set, side)) = sets.get(index).zip(SIDES.get(index)) else {
-                for (parts, side) in
-                    floor(scenario.name).into_iter().flat_map(|parts| [(parts, FLOOR), ("none", START)])
-                {
-                    for (row, sample) in rows.iter_mut().zip(floors::round(parts, scenario, floor_netns)?) {
-                        sample.filter(|_| counts).into_iter().for_each(|sample| row.sample(side, sample));
+                if let Some(parts) = parts {
+                    let whole = floors::round(parts, scenario, floor_netns)?;
+                    std::thread::sleep(REST);
+                    // Where there is no other part, both are the same: the difference of two runs would be noise.
+                    let start = match parts {
+                        "none" => whole.clone(),
+                        _ => floors::round("none", scenario, floor_netns)?,
+                    };
+                    for ((row, whole), start) in rows.iter_mut().zip(whole).zip(start).filter(|_| counts) {
+                        whole.into_iter().for_each(|sample| row.sample(FLOOR, sample));
+                        start.into_iter().for_each(|sample| row.sample(START, sample));
                     }
                 }
                 continue;
             };
-            if *side == WALLS && floor(scenario.name).is_none() {
+            if *side == WALLS && parts.is_none() {
                 continue;
             }
             let in_front = set.front(scenario)?;

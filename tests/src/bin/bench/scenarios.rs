@@ -34,7 +34,7 @@ pub fn floor(scenario: &str) -> Option<&'static str> {
         "bridge + masq iptables" | "bridge + masq default" => "lease+bridge+route+masquerade-iptables",
         "ptp + host-local" => "lease+ptp+route",
         "ptp + masq nft" => "lease+ptp+route+masquerade",
-        "macvlan L2" => "macvlan",
+        "macvlan L2" => "macvlan-alone",
         "macvlan + host-local" => "lease+macvlan+route",
         "portmap nft" => "portmap-nftables",
         "portmap iptables" | "portmap default" => "portmap",
