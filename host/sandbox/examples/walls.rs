@@ -13,6 +13,7 @@
 
 #[path = "../../run/src/entry.rs"]
 mod entry;
+mod mock;
 // `tests/bench` makes it the entry point.
 #[cfg(all(target_arch = "x86_64", target_env = "musl"))]
 #[path = "../../run/src/start.rs"]
@@ -26,10 +27,7 @@ use postern_confine::{Access, Capability, Confinement, Files, Filter, Refusal, R
 use postern_copy as _;
 use postern_sandbox::child;
 use postern_types::channel::{pair, receive, send_to_sandbox};
-use postern_types::{
-    Address, BridgeInfo, FromSandbox, Lasting, LeaseGrant, Limits, LinkInfo, MacvlanInfo, Operation, Reply, Start,
-    ToSandbox, VethPair, ops,
-};
+use postern_types::{FromSandbox, Lasting, Limits, Operation, Reply, Start, ToSandbox, ops};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -142,7 +140,7 @@ fn run(arguments: Vec<OsString>) {
     confine();
     let reply = |call: &Operation| {
         books.borrow_mut().note(call);
-        reply(call)
+        mock::reply(call)
     };
     let answer = serve(&first, ToSandbox::StartLast(start.clone()), &mut |call| match (call, &delegate) {
         (Operation::Ipam(verb), Some(delegate)) => {
@@ -213,54 +211,6 @@ fn serve(sandbox: &Sandbox, start: ToSandbox, answer: &mut dyn FnMut(&Operation)
             FromSandbox::Finished { stdout, status: 0 } => return stdout,
             failed => panic!("{failed:?}"),
         }
-    }
-}
-
-/// Answers a call as if all of it were there.
-fn reply(operation: &Operation) -> Reply {
-    let veth = || VethPair { container: link(2, "eth0"), host: link(3, "vethab12cd34"), bridge: None };
-    let bridge = || BridgeInfo { link: link(1, "cni0"), promisc: false };
-    let macvlan = || MacvlanInfo { link: link(2, "eth0"), mode: None };
-    match operation {
-        Operation::Link(ops::Link::Attributes { link: 1 }) => Reply::Link(link(1, "cni0")),
-        Operation::Link(ops::Link::Attributes { link: 2 }) => Reply::Link(link(2, "eth0")),
-        Operation::Link(ops::Link::Attributes { .. }) | Operation::Veth(ops::Veth::WaitRunning { .. }) => {
-            Reply::Link(link(3, "vethab12cd34"))
-        }
-        Operation::Link(ops::Link::Own) => Reply::MaybeLink(Some(link(2, "eth0"))),
-        Operation::Veth(ops::Veth::Create { .. }) => Reply::Veth(veth()),
-        Operation::Veth(ops::Veth::Find) => Reply::MaybeVeth(Some(veth())),
-        Operation::Bridge(ops::Bridge::Ensure { .. }) => Reply::Bridge(bridge()),
-        Operation::Bridge(ops::Bridge::Find { .. }) => Reply::MaybeBridge(Some(bridge())),
-        Operation::Bridge(ops::Bridge::EnsureGateways { .. } | ops::Bridge::PreviousLink) => Reply::MaybeLink(None),
-        Operation::Parent(_) => Reply::Parent(link(1, "wire0")),
-        Operation::Macvlan(ops::Macvlan::Create { .. }) => Reply::Macvlan(macvlan()),
-        Operation::Macvlan(ops::Macvlan::Find) => Reply::MaybeMacvlan(Some(macvlan())),
-        Operation::Bandwidth(ops::Bandwidth::Limit { .. }) => Reply::MaybeLink(Some(link(4, "bwpab12cd34"))),
-        Operation::Loopback(ops::Loopback::Addresses) => {
-            Reply::Loopback { up: true, addresses: vec![address("127.0.0.1/8"), address("::1/128")] }
-        }
-        Operation::Leases(ops::Leases::Reserve { .. }) => Reply::Leases(vec![LeaseGrant {
-            address: "10.2.0.7/16".parse().unwrap(),
-            gateway: Some("10.2.0.1".parse().unwrap()),
-        }]),
-        _ => Reply::Done,
-    }
-}
-
-fn address(net: &str) -> Address {
-    Address { net: net.parse().unwrap(), scope: 254, tentative: false }
-}
-
-fn link(handle: u32, name: &str) -> LinkInfo {
-    LinkInfo {
-        handle,
-        name: name.to_owned(),
-        mac: Some("02:00:5e:10:00:01".parse().unwrap()),
-        mtu: 1500,
-        kind: "veth".to_owned(),
-        up: true,
-        running: true,
     }
 }
 

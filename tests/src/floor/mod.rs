@@ -4,8 +4,8 @@
 //! `postern-floor [--inside] add|del PARTS NETNS BRIDGE ADDRESS NAME`. PARTS is a list of words with `+` in between:
 //!
 //! * `none`: nothing but reading these words. `lease`: the files of an address.
-//! * `loopback`, `bridge`, `ptp`, `macvlan`: the link with its address (`macvlan-alone`: without). `BRIDGE` is the bridge, or the link below. `route`:
-//!   the default route.
+//! * `loopback`, `bridge`, `ptp`, `macvlan`: the link with its address; `macvlan-alone`: without. `BRIDGE` is the bridge, or
+//!   the link below. `route`: the default route.
 //! * `masquerade`, `masquerade-iptables`, `guard`, `portmap-nftables`, `portmap`, `firewall`: rules in tables that are there.
 //! * `bandwidth`, `tuning`: changes of a link that is there. `BRIDGE` is its end on the node.
 //!
