@@ -32,7 +32,7 @@ impl Bandwidth {
     /// Code 999, with the native plugin's texts.
     pub fn read(conf: &NetConf) -> Result<Self, Error> {
         let decoding = |error: Error| error.context("failed to parse network configuration");
-        let fields = conf.raw.fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE));
+        let fields = conf.raw().fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE));
         // Both are read, so that a value of the wrong type is an error in either place.
         let own = numbers(&fields).map_err(decoding)?;
         let runtime = conf.runtime_config().and_then(|runtime| runtime.object("bandwidth")).map_err(decoding)?;

@@ -7,6 +7,7 @@ use crate::lists::Lists;
 use crate::result::{CniResult, Dns};
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 const STRUCTURE: &str = "NetConf";
@@ -30,8 +31,19 @@ pub struct NetConf {
     pub valid_attachments: Option<Vec<Attachment>>,
     /// `cni.dev/attachments`: runtimes send the same list again under this key. Absent and empty differ.
     pub attachments: Option<Vec<Attachment>>,
-    /// The complete configuration as it was written.
-    pub raw: Json,
+    pub(crate) raw: Json,
+    pub(crate) previous: Previous,
+}
+
+/// `prevResult`, decoded at its first use: a run asks for it up to ten times. It follows from the other fields, so it makes
+/// no difference between two configurations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Previous(OnceCell<Result<Option<CniResult>, Error>>);
+
+impl PartialEq for Previous {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// An attachment to this network that the runtime still has.
@@ -57,6 +69,7 @@ impl NetConf {
             valid_attachments: None,
             attachments: None,
             raw,
+            previous: Previous::default(),
         }
     }
 
@@ -136,7 +149,13 @@ impl NetConf {
             valid_attachments: attachments(&fields, "cni.dev/valid-attachments")?,
             attachments: attachments(&fields, "cni.dev/attachments")?,
             raw: Json::Null,
+            previous: Previous::default(),
         })
+    }
+
+    /// Returns the complete configuration as it was written.
+    pub fn raw(&self) -> &Json {
+        &self.raw
     }
 
     /// Returns all keys; a plugin reads its own keys from them.
@@ -180,7 +199,9 @@ impl NetConf {
     /// # Errors
     /// Code 999, `could not parse prevResult: …`.
     pub fn previous_result(&self) -> Result<Option<CniResult>, Error> {
-        self.raw_previous_result().map(|raw| CniResult::parse_previous(&raw, &self.cni_version)).transpose()
+        let decode =
+            || self.raw_previous_result().map(|raw| CniResult::decode_previous(raw, &self.cni_version)).transpose();
+        self.previous.0.get_or_init(decode).clone()
     }
 
     /// Returns the attachments that GC must keep: every one in either list. A wrongly removed attachment is worse than

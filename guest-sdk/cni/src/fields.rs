@@ -240,7 +240,8 @@ impl<'a> Fields<'a> {
 /// True if `key` is a spelling of `name`, which is ASCII. Two other letters count as equal to ASCII letters: the long s
 /// and the Kelvin sign.
 pub(crate) fn same_name(key: &str, name: &str) -> bool {
-    if key.is_ascii() {
+    // Each of those two has more bytes than the letter that it stands for. So a spelling of the same length has neither.
+    if key.len() <= name.len() || key.is_ascii() {
         return key.eq_ignore_ascii_case(name);
     }
     let fold = |c: char| match c {

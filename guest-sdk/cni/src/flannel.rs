@@ -123,7 +123,7 @@ impl Flannel {
     /// # Errors
     /// Code 999 for a key of the wrong type, for `delegate.name` or `delegate.ipam`, and for a type that is no text.
     pub fn read(conf: &NetConf) -> Result<Self, Error> {
-        let fields = conf.raw.fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE));
+        let fields = conf.raw().fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE));
         let text = |key: &str, default: &str| {
             let found = fields.string(key)?.filter(|text| !text.is_empty());
             Ok::<_, Error>(found.unwrap_or_else(|| default.to_owned()))

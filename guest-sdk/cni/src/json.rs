@@ -9,7 +9,6 @@ use crate::lists;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Number, Value};
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// A JSON document or a part of one.
@@ -78,14 +77,27 @@ impl Json {
     /// Returns the document with its keys sorted by their bytes at every level, and only the last of equal keys. Native
     /// plugins do this to a `prevResult` before they decode it, and to every result from 1.0.0 on.
     #[must_use]
-    pub fn sorted(&self) -> Json {
+    pub fn sorted(mut self) -> Json {
+        self.sort();
+        self
+    }
+
+    fn sort(&mut self) {
         match self {
-            Json::Array(items) => Json::Array(items.iter().map(Json::sorted).collect()),
+            Json::Array(items) => items.iter_mut().for_each(Json::sort),
             Json::Object(entries) => {
-                let map: BTreeMap<&str, &Json> = entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
-                Json::Object(map.into_iter().map(|(key, value)| (key.to_owned(), value.sorted())).collect())
+                // Equal keys stay in their order. The later one takes the place of the earlier one.
+                entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+                entries.dedup_by(|later, earlier| {
+                    let is_same = later.0 == earlier.0;
+                    if is_same {
+                        std::mem::swap(later, earlier);
+                    }
+                    is_same
+                });
+                entries.iter_mut().for_each(|(_, value)| value.sort());
             }
-            other => other.clone(),
+            _ => {}
         }
     }
 }
@@ -255,8 +267,11 @@ mod tests {
     fn order_and_duplicates_are_kept() {
         let text = r#"{"b":1,"a":[null,true,"x",-2,1.5],"b":{"z":0,"Z":1}}"#;
         assert_eq!(serde_json::to_string(&parse(text).unwrap()).unwrap(), text);
-        let sorted = serde_json::to_string(&parse(text).unwrap().sorted()).unwrap();
-        assert_eq!(sorted, r#"{"a":[null,true,"x",-2,1.5],"b":{"Z":1,"z":0}}"#);
+        let sorted = |text| serde_json::to_string(&parse(text).unwrap().sorted()).unwrap();
+        assert_eq!(sorted(text), r#"{"a":[null,true,"x",-2,1.5],"b":{"Z":1,"z":0}}"#);
+        // Of several equal keys the last is kept, and only it is looked into.
+        let text = r#"{"k":{"b":0},"a":1,"k":2,"k":[{"z":1,"y":[{"d":3,"c":2,"d":1}]}],"a":{"a":1,"a":null}}"#;
+        assert_eq!(sorted(text), r#"{"a":{"a":null},"k":[{"y":[{"c":2,"d":1}],"z":1}]}"#);
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl PortMap {
     /// # Errors
     /// Code 999, with the native plugin's texts.
     pub fn read(conf: &NetConf) -> Result<Self, Error> {
-        let fields = conf.raw.fields("PortMapConf").unwrap_or_else(|_| Fields::none("PortMapConf"));
+        let fields = conf.raw().fields("PortMapConf").unwrap_or_else(|_| Fields::none("PortMapConf"));
         let decoding = |error: Error| error.context("failed to parse network configuration");
         let bit = fields.int("markMasqBit").map_err(decoding)?;
         let read = Self {

@@ -72,7 +72,7 @@ fn configurations() {
             assert!(!conf.plugin_type.is_empty());
             assert_eq!(conf.version(), Some(version));
             assert_eq!(previous.is_some(), example.text.contains("prevResult"), "{}", example.name);
-            assert_eq!(conf.raw, example.json());
+            assert_eq!(*conf.raw(), example.json());
             if let Some(previous) = previous {
                 round_trips(&previous, &example.name);
             }

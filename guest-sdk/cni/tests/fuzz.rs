@@ -44,8 +44,9 @@ fn agree(json: &Json) {
     let pretty = Json::parse(print::pretty(json).as_bytes(), usize::MAX).unwrap();
     assert_eq!(&compact, json);
     assert_eq!(&pretty, json);
-    assert_eq!(json.sorted().sorted(), json.sorted());
-    assert_eq!(serde_json::Value::from(json.sorted()), serde_json::Value::from(json.clone()));
+    let sorted = json.clone().sorted();
+    assert_eq!(sorted.clone().sorted(), sorted);
+    assert_eq!(serde_json::Value::from(sorted), serde_json::Value::from(json.clone()));
     let _ = (Error::parse(json), VersionInfo::parse(json));
     for version in Version::ALL {
         for parse in [CniResult::parse, CniResult::parse_previous] {

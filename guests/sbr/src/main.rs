@@ -73,7 +73,7 @@ impl Config {
     /// Code 999 for what can't be read and for a table that the kernel cannot have, code 7 for gateways.
     fn read(request: &Request) -> Result<Self, Error> {
         let conf = request.conf()?;
-        let fields = conf.raw.fields(STRUCTURE)?;
+        let fields = conf.raw().fields(STRUCTURE)?;
         let decoding = |error: postern_guest::cni::Error| error.context("failed to parse network configuration");
         let table = fields.int("table").map_err(decoding)?;
         let gateways = fields.strings("gateways").map_err(decoding)?.unwrap_or_default();

@@ -249,7 +249,7 @@ pub fn admit(
     let digest = ready.digest.clone();
     let has_previous = matches!(request.conf.previous_result(), Ok(Some(_)));
     // An ambiguous value is refused when the plugin is started.
-    let resolve = || ready.policy.resolve(&request.conf.raw, request.args()).ok();
+    let resolve = || ready.policy.resolve(request.conf.raw(), request.args()).ok();
     let granted = if has_previous { resolve() } else { None };
     let delegating = if delegating { resolve() } else { None };
     launcher.put_back(name, ready);

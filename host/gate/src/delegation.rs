@@ -67,7 +67,7 @@ impl Delegation {
 
     /// Adds what the runtime says in this call: `prevResult`, and the valid attachments.
     fn with_call(mut self, request: &Request) -> Result<Self, OpError> {
-        let Json::Object(mut keys) = self.conf.raw else { return Ok(self) };
+        let Json::Object(mut keys) = self.conf.raw().clone() else { return Ok(self) };
         if let Some(previous) = request.conf.raw_previous_result() {
             flannel::set(&mut keys, "prevResult", previous);
         }
@@ -101,7 +101,7 @@ impl Delegation {
     pub fn compare(&self, config: &str) -> Result<(), OpError> {
         let json = Json::parse(config.as_bytes(), config.len());
         let json = json.map_err(|error| invalid("config", &error.to_string()))?.sorted();
-        let (Json::Object(theirs), Json::Object(ours)) = (&json, &self.conf.raw) else {
+        let (Json::Object(theirs), Json::Object(ours)) = (&json, self.conf.raw()) else {
             return Err(invalid("config", "the configuration of a delegate is an object"));
         };
         let differs = |one: &[(String, Json)], other: &[(String, Json)]| {

@@ -107,7 +107,7 @@ fn run_once(
 fn spoken(request: &Request, ready: &Plugin, verb: Verb) -> Result<(), Error> {
     let named = ready.versions.as_deref();
     let versions = if verb == Verb::Del { own_versions(named) } else { supported(ready.policy.versions(), named)? };
-    check_version(verb, &config_version(&request.conf.raw)?, &versions).map(drop)
+    check_version(verb, &config_version(request.conf.raw())?, &versions).map(drop)
 }
 
 /// Returns the data that a guest begins with.

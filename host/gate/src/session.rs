@@ -83,7 +83,7 @@ impl Request {
     pub fn identity(&self) -> String {
         const OF_RUNTIME: [&str; 5] =
             ["prevResult", "runtimeConfig", "args", "cni.dev/valid-attachments", "cni.dev/attachments"];
-        let Json::Object(entries) = &self.conf.raw else { return String::new() };
+        let Json::Object(entries) = self.conf.raw() else { return String::new() };
         let is_own = |key: &str| !OF_RUNTIME.iter().any(|of_runtime| key.eq_ignore_ascii_case(of_runtime));
         let own = entries.iter().filter(|(key, _)| is_own(key)).cloned().collect();
         let digest = Sha256::digest(print::compact(&Json::Object(own).sorted()));
@@ -358,6 +358,8 @@ impl Session {
     /// Makes a session to remove the effects of a record, with nothing but that record. It knows no native programs.
     pub fn of_record(record: Record<Effect>, deadline: Instant, places: Places) -> Self {
         let header = record.header();
+        let mut conf = NetConf::unread(Json::Null);
+        conf.name.clone_from(&header.network);
         let request = Request {
             plugin: String::new(),
             verb: Verb::Del,
@@ -367,7 +369,7 @@ impl Session {
             path: String::new(),
             env: Vec::new(),
             stdin: Arc::default(),
-            conf: NetConf { name: header.network.clone(), ..NetConf::unread(Json::Null) },
+            conf,
             version: Version::LATEST,
         };
         let mut session = Self::new(request, deadline, places);

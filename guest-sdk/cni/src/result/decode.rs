@@ -41,7 +41,10 @@ impl CniResult {
             Some(Json::String(version)) if !version.is_empty() => decode(json, version),
             _ => {
                 let config_version = if config_version.is_empty() { "0.1.0" } else { config_version };
-                decode(&with_version(entries, "cniVersion", config_version), config_version)
+                // Native plugins insert the version, and sort the keys then.
+                let mut entries = entries.to_vec();
+                entries.push(("cniVersion".to_owned(), Json::from(config_version)));
+                decode(&Json::Object(entries).sorted(), config_version)
             }
         }
     }
@@ -52,9 +55,14 @@ impl CniResult {
     /// # Errors
     /// Code 999.
     pub fn parse_previous(json: &Json, config_version: &str) -> Result<CniResult, Error> {
+        Self::decode_previous(json.clone(), config_version)
+    }
+
+    /// As [`CniResult::parse_previous`].
+    pub(crate) fn decode_previous(json: Json, config_version: &str) -> Result<CniResult, Error> {
         let prefix = |error: Error| error.context("could not parse prevResult");
-        let entries = match json {
-            Json::Object(entries) => entries.as_slice(),
+        let mut entries = match json {
+            Json::Object(entries) => entries,
             other => {
                 let kind = other.kind();
                 return Err(prefix(Error::internal(format!(
@@ -65,23 +73,15 @@ impl CniResult {
         // Native plugins look for this spelling, not the specification's, and insert it if it is absent or empty. The
         // keys are sorted then, so a `cniVersion` comes later and wins.
         let declared = entries.iter().rev().find(|(key, _)| key == "CNIVersion").map(|(_, value)| value);
-        let json = match declared {
-            Some(version) if *version != Json::from("") => json.sorted(),
-            _ => with_version(entries, "CNIVersion", config_version),
-        };
-        decode(&json, config_version).map_err(prefix)
+        if !declared.is_some_and(|version| *version != Json::from("")) {
+            entries.push(("CNIVersion".to_owned(), Json::from(config_version)));
+        }
+        decode(&Json::Object(entries).sorted(), config_version).map_err(prefix)
     }
 }
 
 fn not_a_result(error: Error) -> Error {
     error.with_code(crate::code::INTERNAL).context("failed to unmarshal raw result")
-}
-
-/// Returns the members, sorted as native plugins pass them on, with `key` set to `version`.
-fn with_version(entries: &[(String, Json)], key: &str, version: &str) -> Json {
-    let mut entries = entries.to_vec();
-    entries.push((key.to_owned(), Json::from(version)));
-    Json::Object(entries).sorted()
 }
 
 fn decode(json: &Json, version: &str) -> Result<CniResult, Error> {

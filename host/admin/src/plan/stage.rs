@@ -181,7 +181,7 @@ impl Stage {
         let mut own = Vec::new();
         if let Ok(Some(previous)) = request.conf.previous_result() {
             // An ambiguous configuration is refused when the plugin is started.
-            let granted = ready.policy.resolve(&request.conf.raw, request.args()).ok();
+            let granted = ready.policy.resolve(request.conf.raw(), request.args()).ok();
             // What a native plugin would do in the container is not played: it is taken to do what `prevResult` says.
             let in_container = |ip: &IpConfig| self.given.addresses.is_empty() && !self.is_nodes(ip.address.addr());
             let may = |ip: &IpConfig| {
@@ -220,7 +220,7 @@ impl Stage {
         let Plugin { policy, sandbox, .. } = ready;
         let mut sandbox = sandbox.ok_or_else(|| Error::internal(format!("plugin \"{plugin}\" has no process")))?;
         let granted = policy
-            .resolve(&run.request.conf.raw, run.request.args())
+            .resolve(run.request.conf.raw(), run.request.args())
             .map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
         let verb = run.request.verb;
         let start = rehearsal::start(&run.request, verb, &granted);

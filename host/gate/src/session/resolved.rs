@@ -41,11 +41,11 @@ impl Resolved {
     /// # Errors
     /// The configuration makes a value of the policy ambiguous.
     pub fn resolve(policy: &Policy, request: &Request) -> Result<Granted, PolicyError> {
-        policy.resolve(&request.conf.raw, request.args())
+        policy.resolve(request.conf.raw(), request.args())
     }
 
     pub fn keep(&self, policy: &Policy, request: &Request, granted: Granted) {
-        let (config, args) = (request.conf.raw.clone(), request.args().to_owned());
+        let (config, args) = (request.conf.raw().clone(), request.args().to_owned());
         let mut kept = self.0.take();
         kept.push(One { policy: policy.clone(), config, args, granted });
         self.0.set(kept);
@@ -55,7 +55,7 @@ impl Resolved {
     pub fn take(&self, policy: &Policy, request: &Request) -> Option<Granted> {
         let mut kept = self.0.take();
         let is_it =
-            |one: &One| one.policy.is_same(policy) && one.config == request.conf.raw && one.args == request.args();
+            |one: &One| one.policy.is_same(policy) && one.config == *request.conf.raw() && one.args == request.args();
         let found = kept.iter().position(is_it).map(|at| kept.swap_remove(at).granted);
         self.0.set(kept);
         found
