@@ -30,7 +30,7 @@ use postern_copy as _;
 use postern_sandbox::child;
 use postern_types::channel::{pair, receive, send_to_sandbox};
 use postern_types::{FromSandbox, Lasting, Limits, Operation, Reply, Start, ToSandbox, ops};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -77,8 +77,33 @@ struct Books {
     lines: Vec<u8>,
 }
 
+/// A line of the log.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: u64,
+    attachment: &'a str,
+    verb: &'a str,
+    plugin: &'a str,
+    digest: &'a str,
+    operation: &'a str,
+    request: &'a Operation,
+    decision: &'a str,
+    rule: &'a str,
+    from: &'a str,
+    result: &'a str,
+    micros: u64,
+}
+
+/// An effect in the record.
+#[derive(Serialize)]
+struct Noted<'a> {
+    seq: u64,
+    plugin: &'a str,
+    effect: &'a Operation,
+}
+
 /// Adds a line to these.
-fn add(lines: &mut Vec<u8>, line: &Value) {
+fn add(lines: &mut Vec<u8>, line: &impl Serialize) {
     serde_json::to_writer(&mut *lines, line).unwrap();
     lines.push(b'\n');
 }
@@ -119,15 +144,24 @@ impl Books {
                 new
             });
             if call.lasting() != Lasting::Part && call.lasting() != Lasting::Node {
-                add(&mut lines, &json!({"seq": 1, "plugin": self.plugin, "effect": call}));
+                add(&mut lines, &Noted { seq: 1, plugin: &self.plugin, effect: call });
             }
             record.write_all(&lines).unwrap();
         }
-        let line = json!({
-            "time": 1_795_578_468_074_u64, "attachment": "walls/walls/eth0", "verb": "ADD", "plugin": self.plugin,
-            "digest": DIGEST, "operation": "link.up", "request": call, "decision": "allow", "rule": "link",
-            "from": "shipped", "result": "ok", "micros": 139,
-        });
+        let line = Line {
+            time: 1_795_578_468_074,
+            attachment: "walls/walls/eth0",
+            verb: "ADD",
+            plugin: &self.plugin,
+            digest: DIGEST,
+            operation: "link.up",
+            request: call,
+            decision: "allow",
+            rule: "link",
+            from: "shipped",
+            result: "ok",
+            micros: 139,
+        };
         add(&mut self.lines, &line);
         if call.lasting() != Lasting::Nothing {
             self.write_lines();
