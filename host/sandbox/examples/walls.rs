@@ -4,11 +4,12 @@
 //! * It looks at its own place and all directories above it, and reads code, manifest and policy.
 //! * Guests are in sandboxes as in a run, the IPAM plugin's too. The gate gives up its rights as in a run.
 //! * It keeps a record of the attachment where a run has one, and a log with a line for each call of a guest.
-//! * It reads as JSON what a run has to understand: configuration, manifest with the tables of its policy, record, result. It
-//!   prints the result, and makes each line of record and log from the call.
+//! * It reads as JSON what a run has to understand: configuration, manifest, record, result. It prints the result, and makes
+//!   each line of record and log from the call.
+//! * It decides on each call, by the shipped policy and this configuration.
 //!
-//! Nothing is decided or done: it has no namespace, no netlink and no undo, what it has read is of no use to it, and each call
-//! of a guest has the same answer at once.
+//! Nothing is done: it has no namespace, no netlink and no undo, the record is of no use to it, and each call of a guest has the
+//! same answer at once.
 #![no_main]
 #![allow(unsafe_code, reason = "fork(2), as the gate does it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a measurement may fall over")]
@@ -24,12 +25,14 @@ mod start;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
+use postern_cni::{Json, NetConf, Verb};
 use postern_confine::{Access, Capability, Confinement, Files, Filter, Refusal, Rule, fork, processor};
 // As the executable of runs has it.
 use postern_copy as _;
+use postern_policy::{Form, Granted, Policy, PolicyError, Question, Text};
 use postern_sandbox::child;
 use postern_types::channel::{pair, receive, send_to_sandbox};
-use postern_types::{FromSandbox, Lasting, Limits, Operation, Reply, Start, ToSandbox, ops};
+use postern_types::{FromSandbox, Kind, Lasting, Limits, Operation, Reply, Start, ToSandbox, ops};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -133,8 +136,8 @@ impl Books {
         Self { plugin: plugin.to_owned(), own, is_behind, record, log: None, lines: Vec::new() }
     }
 
-    /// Writes down a call, at once if it changes something.
-    fn note(&mut self, call: &Operation) {
+    /// Writes down a call that this rule allowed, at once if the call changes something.
+    fn note(&mut self, call: &Operation, rule: &postern_policy::Rule) {
         if call.lasting().is_recorded() {
             let mut lines = Vec::new();
             let record = self.record.get_or_insert_with(|| {
@@ -157,8 +160,8 @@ impl Books {
             operation: "link.up",
             request: call,
             decision: "allow",
-            rule: "link",
-            from: "shipped",
+            rule: rule.name,
+            from: rule.from.name(),
             result: "ok",
             micros: 139,
         };
@@ -217,6 +220,18 @@ fn begin_record(plugin: &str) -> Vec<u8> {
 struct Sandbox {
     process: Pid,
     channel: UnixStream,
+    policy: Policy,
+}
+
+/// What the handles of [`mock`] stand for.
+fn kind(handle: u32) -> Option<Kind> {
+    match handle {
+        1 => Some(Kind::Bridge),
+        2 => Some(Kind::Own),
+        3 => Some(Kind::HostEnd),
+        5 => Some(Kind::Parent),
+        _ => None,
+    }
 }
 
 /// Called by `entry`.
@@ -229,36 +244,40 @@ fn run(arguments: Vec<OsString>) {
         fs::symlink_metadata(directory).unwrap();
     }
     if verb == "VERSION" {
-        read(catalog, plugin);
-        let versions =
-            r#"{"cniVersion":"1.1.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}"#;
-        end(versions);
+        let Manifest { versions, policy } = manifest(catalog, plugin);
+        black_box(Policy::versions_of_both(text(catalog, plugin), policy, || Ok::<_, PolicyError>(None)).unwrap());
+        end(&json!({"cniVersion": versions.last(), "supportedVersions": versions}).to_string());
     }
     processor::choose();
     let first = begin(catalog, plugin);
     let mut input = String::new();
     std::io::stdin().read_to_string(&mut input).unwrap();
-    let config: Value = serde_json::from_str(&input).unwrap();
-    let ipam = config.pointer("/ipam/type").and_then(Value::as_str).filter(|name| *name != plugin);
-    let delegate = ipam.map(|name| begin(catalog, name));
-    let books = RefCell::new(Books::of(plugin, &verb, config.get("prevResult").is_some()));
+    let conf = NetConf::parse(Json::parse(input.as_bytes(), 1 << 20).unwrap()).unwrap();
+    let verb_read = Verb::parse(&verb).unwrap();
+    let granted = |sandbox: &Sandbox| sandbox.policy.resolve(conf.raw(), "").unwrap();
+    let own = granted(&first);
+    let delegate = (!conf.ipam_type.is_empty() && conf.ipam_type != plugin).then(|| begin(catalog, &conf.ipam_type));
+    let delegates = delegate.as_ref().map(granted);
+    let books = RefCell::new(Books::of(plugin, &verb, conf.raw_previous_result().is_some()));
     let start = Start {
         env: std::env::vars().filter(|(name, _)| name.starts_with("CNI_") && name != "CNI_PATH").collect(),
         stdin: Arc::new(input),
         limits: Limits::default(),
     };
     confine();
-    let reply = |call: &Operation| {
-        books.borrow_mut().note(call);
-        mock::reply(call)
+    let reply = |granted: &Granted, operation: &Operation| {
+        let question = Question { operation, verb: verb_read, conf: &conf, owns_link: true, kind: &kind };
+        let rule = postern_policy::decide(granted, question).unwrap();
+        books.borrow_mut().note(operation, &rule);
+        mock::reply(operation)
     };
-    let answer = serve(&first, ToSandbox::StartLast(start.clone()), &mut |call| match (call, &delegate) {
-        (Operation::Ipam(verb), Some(delegate)) => {
-            let own = serve(delegate, ToSandbox::Start(start.clone()), &mut |call| reply(call));
-            let done = reply(call);
-            if *verb == ops::Ipam::Add { Reply::Result(own) } else { done }
+    let answer = serve(&first, ToSandbox::StartLast(start.clone()), &mut |call| match (call, &delegate, &delegates) {
+        (Operation::Ipam(verb), Some(delegate), Some(granted)) => {
+            let done = reply(&own, call);
+            let result = serve(delegate, ToSandbox::Start(start.clone()), &mut |call| reply(granted, call));
+            if *verb == ops::Ipam::Add { Reply::Result(result) } else { done }
         }
-        _ => reply(call),
+        _ => reply(&own, call),
     });
     let sandboxes: Vec<Sandbox> = [Some(first), delegate].into_iter().flatten().collect();
     sandboxes.iter().for_each(|sandbox| kill(sandbox.process, Signal::SIGKILL).unwrap());
@@ -274,32 +293,36 @@ fn run(arguments: Vec<OsString>) {
     end(&serde_json::to_string_pretty(&result).unwrap());
 }
 
-/// Reads a plugin's manifest and policy.
-fn read(catalog: &Path, plugin: &str) {
-    let manifest = fs::read(catalog.join(format!("{plugin}.json"))).unwrap();
-    black_box(serde_json::from_slice::<Manifest>(&manifest).unwrap());
-    fs::read(catalog.join(format!("{plugin}.toml"))).unwrap();
+/// Reads a plugin's manifest.
+fn manifest(catalog: &Path, plugin: &str) -> Manifest {
+    serde_json::from_slice(&fs::read(catalog.join(format!("{plugin}.json"))).unwrap()).unwrap()
+}
+
+/// Reads a plugin's policy.
+fn text(catalog: &Path, plugin: &str) -> Text {
+    let path = catalog.join(format!("{plugin}.toml"));
+    Text { text: fs::read_to_string(&path).unwrap(), path: path.display().to_string() }
 }
 
 /// What a run reads of a manifest.
 #[derive(Deserialize)]
-#[allow(dead_code, reason = "it is only read")]
 struct Manifest {
     versions: Vec<String>,
-    policy: Value,
+    policy: Option<Form>,
 }
 
 /// Starts a sandbox, which loads its plugin.
 fn begin(catalog: &Path, plugin: &str) -> Sandbox {
     let code = File::open(catalog.join(format!("{plugin}.cwasm"))).unwrap();
+    let form = manifest(catalog, plugin).policy;
     let (gate, sandbox) = pair().unwrap();
     // SAFETY: this process has one thread.
     let process = match unsafe { fork() }.unwrap() {
         ForkResult::Parent { child } => child,
         ForkResult::Child => child::run(sandbox.into(), code.into()),
     };
-    read(catalog, plugin);
-    Sandbox { process, channel: gate }
+    let policy = Policy::of_both(text(catalog, plugin), form, || Ok::<_, PolicyError>(None)).unwrap();
+    Sandbox { process, channel: gate, policy }
 }
 
 /// Gives up the rights of this process.

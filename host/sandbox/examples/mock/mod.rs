@@ -10,6 +10,7 @@ pub fn reply(operation: &Operation) -> Reply {
     match operation {
         Operation::Link(ops::Link::Attributes { link: 1 }) => Reply::Link(link(1, "cni0")),
         Operation::Link(ops::Link::Attributes { link: 2 }) => Reply::Link(link(2, "eth0")),
+        Operation::Link(ops::Link::Attributes { link: 5 }) => Reply::Link(link(5, "wire0")),
         Operation::Link(ops::Link::Attributes { .. }) | Operation::Veth(ops::Veth::WaitRunning { .. }) => {
             Reply::Link(link(3, "vethab12cd34"))
         }
@@ -19,7 +20,7 @@ pub fn reply(operation: &Operation) -> Reply {
         Operation::Bridge(ops::Bridge::Ensure { .. }) => Reply::Bridge(bridge()),
         Operation::Bridge(ops::Bridge::Find { .. }) => Reply::MaybeBridge(Some(bridge())),
         Operation::Bridge(ops::Bridge::EnsureGateways { .. } | ops::Bridge::PreviousLink) => Reply::MaybeLink(None),
-        Operation::Parent(_) => Reply::Parent(link(1, "wire0")),
+        Operation::Parent(_) => Reply::Parent(link(5, "wire0")),
         Operation::Macvlan(ops::Macvlan::Create { .. }) => Reply::Macvlan(macvlan()),
         Operation::Macvlan(ops::Macvlan::Find) => Reply::MaybeMacvlan(Some(macvlan())),
         Operation::Bandwidth(ops::Bandwidth::Limit { .. }) => Reply::MaybeLink(Some(link(4, "bwpab12cd34"))),
