@@ -59,8 +59,13 @@ fn run(directory: &Path, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The functions of one run, by process: the gate first, then each sandbox, in the order of their first use.
-type Trace = Vec<Vec<String>>;
+/// The functions of one run.
+struct Trace {
+    /// VERSION is the shortest run, so each page that it touches counts most.
+    is_version: bool,
+    /// By process: the gate first, then each sandbox, in the order of their first use.
+    processes: Vec<Vec<String>>,
+}
 
 /// Takes one plugin through its verbs on a new node. Returns the functions of each run.
 fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
@@ -85,7 +90,10 @@ fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
             }
         }
         ensure!(!processes.is_empty(), "{} {verb}: nothing was traced: {}", leg.name, answer.stderr);
-        all.push(processes.into_iter().map(|(_, symbols)| symbols).collect());
+        all.push(Trace {
+            is_version: verb == "VERSION",
+            processes: processes.into_iter().map(|(_, symbols)| symbols).collect(),
+        });
         Ok(answer)
     })?;
     Ok(all)
@@ -93,22 +101,24 @@ fn calls(directory: &Path, leg: &Leg) -> Result<Vec<Trace>> {
 
 /// Returns all functions, so that those that one process uses lie together: in the middle those of both gates and
 /// sandboxes, before them those of sandboxes, and behind them those of gates. The few other processes that a gate starts count
-/// as sandboxes. On either side those of most runs lie nearest to the middle. Apart from that, they are in the order of their
-/// first use.
+/// as sandboxes. On either side those of most runs lie nearest to the middle, and with them those of most runs of VERSION. Apart
+/// from that, they are in the order of their first use.
 fn merged(traces: &[Trace]) -> Vec<&str> {
-    let (mut gates, mut sandboxes) = (Users::default(), Users::default());
+    let (mut gates, mut sandboxes, mut versions) = (Users::default(), Users::default(), Users::default());
     let mut order = Vec::new();
-    for (at, symbols) in traces.iter().flat_map(|trace| trace.iter().enumerate()) {
-        let own = if at == 0 { &mut gates } else { &mut sandboxes };
-        own.processes += 1;
-        for symbol in symbols {
-            *own.of.entry(symbol).or_default() += 1;
-            order.push(symbol.as_str());
+    for trace in traces {
+        if trace.is_version {
+            trace.processes.first().into_iter().for_each(|symbols| versions.add(symbols));
+        }
+        for (at, symbols) in trace.processes.iter().enumerate() {
+            if at == 0 { gates.add(symbols) } else { sandboxes.add(symbols) }
+            order.extend(symbols.iter().map(String::as_str));
         }
     }
     let mut seen = HashSet::new();
     order.retain(|symbol| seen.insert(*symbol));
-    order.sort_by_key(|symbol| match (gates.rarity(symbol), sandboxes.rarity(symbol)) {
+    let by_gates = |symbol| gates.rarity(symbol).map(|rarity| versions.rarity(symbol).map_or(rarity, |of| of.min(rarity)));
+    order.sort_by_key(|symbol| match (by_gates(symbol), sandboxes.rarity(symbol)) {
         (None, rarity) => -rarity.unwrap_or_default(),
         (Some(_), Some(_)) => 1,
         (Some(rarity), None) => 1 + rarity,
@@ -123,7 +133,15 @@ struct Users<'a> {
     of: HashMap<&'a str, usize>,
 }
 
-impl Users<'_> {
+impl<'a> Users<'a> {
+    /// Counts a process that uses these functions.
+    fn add(&mut self, symbols: &'a [String]) {
+        self.processes += 1;
+        for symbol in symbols {
+            *self.of.entry(symbol).or_default() += 1;
+        }
+    }
+
     /// Returns a larger number for a function of fewer processes: 1 to 3. `None` if none uses it. A finer order would tear
     /// apart functions that are used together.
     fn rarity(&self, symbol: &str) -> Option<i8> {
