@@ -111,13 +111,18 @@ fn merged(traces: &[Trace]) -> Vec<&str> {
             trace.processes.first().into_iter().for_each(|symbols| versions.add(symbols));
         }
         for (at, symbols) in trace.processes.iter().enumerate() {
-            if at == 0 { gates.add(symbols) } else { sandboxes.add(symbols) }
+            if at == 0 {
+                gates.add(symbols)
+            } else {
+                sandboxes.add(symbols)
+            }
             order.extend(symbols.iter().map(String::as_str));
         }
     }
     let mut seen = HashSet::new();
     order.retain(|symbol| seen.insert(*symbol));
-    let by_gates = |symbol| gates.rarity(symbol).map(|rarity| versions.rarity(symbol).map_or(rarity, |of| of.min(rarity)));
+    let by_gates =
+        |symbol| gates.rarity(symbol).map(|rarity| versions.rarity(symbol).map_or(rarity, |of| of.min(rarity)));
     order.sort_by_key(|symbol| match (by_gates(symbol), sandboxes.rarity(symbol)) {
         (None, rarity) => -rarity.unwrap_or_default(),
         (Some(_), Some(_)) => 1,
