@@ -333,3 +333,25 @@ fn hit(pid: Pid, functions: &Functions, processes: &mut HashMap<Pid, Process>) -
     ptrace::setregs(pid, registers)?;
     Ok(functions.by_address.get(&address).cloned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(is_version: bool, processes: &[&[&str]]) -> Trace {
+        let names = |symbols: &&[&str]| symbols.iter().map(|&symbol| symbol.to_owned()).collect();
+        Trace { is_version, processes: processes.iter().map(names).collect() }
+    }
+
+    #[test]
+    fn functions_lie_by_their_processes_and_those_of_version_with_those_of_most_runs() {
+        let mut traces: Vec<Trace> =
+            (0..20).map(|_| trace(false, &[&["start", "both", "gate"], &["both", "sandbox"]])).collect();
+        traces.push(trace(false, &[&["start", "rare"]]));
+        traces.push(trace(true, &[&["start", "version"]]));
+        assert_eq!(merged(&traces), ["sandbox", "both", "start", "gate", "version", "rare"]);
+        // As an ordinary run, the last one counts for no more than the one before.
+        traces.last_mut().unwrap().is_version = false;
+        assert_eq!(merged(&traces), ["sandbox", "both", "start", "gate", "rare", "version"]);
+    }
+}
