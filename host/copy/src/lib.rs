@@ -1,12 +1,13 @@
-//! `memcpy` and `memmove` (C11, 7.24.2.1 and 7.24.2.2) in place of musl's for x86-64. Elsewhere the C library's are used.
-//! An executable has them if it names this crate: `use postern_copy as _;`.
+//! `memcpy`, `memmove` and `memcmp` (C11, 7.24.2.1, 7.24.2.2 and 7.24.4.1) in place of musl's for x86-64. Elsewhere the C
+//! library's are used. An executable has them if it names this crate: `use postern_copy as _;`.
 //!
 //! A run copies some ten thousand pieces of memory, and most have fewer than eight bytes: the parts of JSON texts. musl's
-//! `memcpy` takes some 30 ns for each, most of it for a `rep movsq`. docs/decisions.md has the figures.
+//! `memcpy` takes some 30 ns for each, most of it for a `rep movsq`. musl's `memcmp` looks at one byte after the other: that
+//! was a twentieth of the instructions of a run. docs/decisions.md has the figures.
 //!
-//! Both are one function. It reads all of a short piece before it writes, so an overlap does no harm. A piece of more than 64
+//! `memcpy` and `memmove` are one function. It reads all of a short piece before it writes, so an overlap does no harm. A piece of more than 64
 //! bytes is copied forwards, or backwards where a write would hit what is still to be read.
-#![allow(unsafe_code, reason = "memory is copied by address")]
+#![allow(unsafe_code, reason = "memory is copied and compared by address")]
 
 // SAFETY: each access lies in the `rdx` bytes from `rdi` or from `rsi`, which the caller owns. Only registers that a caller
 // keeps itself are changed (System V ABI for AMD64, 3.2.1: Registers).
@@ -111,6 +112,85 @@ std::arch::global_asm!(
     ".popsection",
 );
 
+// `bcmp` (POSIX.1-2001) is there too: the compiler calls it where only equality counts.
+//
+// SAFETY: each access lies in the `rdx` bytes from `rdi` or from `rsi`, which the caller may read. Only registers that a
+// caller keeps itself are changed.
+#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
+std::arch::global_asm!(
+    ".pushsection .text.memcmp, \"ax\", @progbits",
+    ".globl memcmp",
+    ".globl bcmp",
+    ".type memcmp, @function",
+    ".type bcmp, @function",
+    ".p2align 4",
+    "memcmp:",
+    "bcmp:",
+    "cmp rdx, 8",
+    "jb 3f",
+    // 8 and more: each 8, and in the end the last 8.
+    "sub rdx, 8",
+    "xor r8d, r8d",
+    "2:",
+    "mov rax, [rdi + r8]",
+    "mov rcx, [rsi + r8]",
+    "cmp rax, rcx",
+    "jne 6f",
+    "add r8, 8",
+    "cmp r8, rdx",
+    "jb 2b",
+    "mov rax, [rdi + rdx]",
+    "mov rcx, [rsi + rdx]",
+    "cmp rax, rcx",
+    "jne 6f",
+    "xor eax, eax",
+    "ret",
+    // 4 to 7: the first and the last 4.
+    "3:",
+    "cmp edx, 4",
+    "jb 4f",
+    "mov eax, [rdi]",
+    "mov ecx, [rsi]",
+    "cmp eax, ecx",
+    "jne 7f",
+    "mov eax, [rdi + rdx - 4]",
+    "mov ecx, [rsi + rdx - 4]",
+    "cmp eax, ecx",
+    "jne 7f",
+    "xor eax, eax",
+    "ret",
+    // Fewer: byte by byte.
+    "4:",
+    "xor eax, eax",
+    "test edx, edx",
+    "je 8f",
+    "5:",
+    "movzx eax, byte ptr [rdi]",
+    "movzx ecx, byte ptr [rsi]",
+    "sub eax, ecx",
+    "jne 8f",
+    "inc rdi",
+    "inc rsi",
+    "dec edx",
+    "jne 5b",
+    "ret",
+    // The first byte that differs decides. The order of the bytes is turned, so that it counts most.
+    "7:",
+    "shl rax, 32",
+    "shl rcx, 32",
+    "6:",
+    "bswap rax",
+    "bswap rcx",
+    "cmp rax, rcx",
+    "sbb eax, eax",
+    "or eax, 1",
+    "8:",
+    "ret",
+    ".size memcmp, . - memcmp",
+    ".size bcmp, . - bcmp",
+    ".popsection",
+);
+
 #[cfg(test)]
 mod tests {
     use std::hint::black_box;
@@ -166,6 +246,8 @@ mod tests {
     }
 
     unsafe extern "C" {
+        fn memcmp(one: *const u8, other: *const u8, length: usize) -> i32;
+        fn bcmp(one: *const u8, other: *const u8, length: usize) -> i32;
         fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8;
         fn memmove(to: *mut u8, from: *const u8, length: usize) -> *mut u8;
     }
@@ -206,11 +288,58 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_first_byte_that_differs_decides() {
+        for length in 0..=70 {
+            let one: Vec<u8> = (0..length).map(|at| (at * 37) as u8).collect();
+            let compared = |other: &[u8]| {
+                // SAFETY: both pieces have this length.
+                unsafe {
+                    let order = black_box(memcmp)(one.as_ptr(), other.as_ptr(), length).signum();
+                    let differs = black_box(bcmp)(one.as_ptr(), other.as_ptr(), length) != 0;
+                    assert_eq!(differs, order != 0, "{one:?} {other:?}");
+                    order
+                }
+            };
+            assert_eq!(compared(&one.clone()), 0, "{length}");
+            for first in 0..length {
+                for (byte, later) in [(0x80_u8, 0), (1, 0xff), (0xff, 1)] {
+                    let mut other = one.clone();
+                    other[first] ^= byte;
+                    // What follows points the other way.
+                    if let Some(rest) = other.get_mut(first + 1..) {
+                        rest.iter_mut().for_each(|byte| *byte ^= later);
+                    }
+                    assert_eq!(compared(&other), if one[first] < other[first] { -1 } else { 1 }, "{one:?} {other:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_beside_the_pieces_is_compared() {
+        let ((one, size), (other, _)) = (between_walls(), between_walls());
+        for length in 0..=100 {
+            let ends = [0, size - length];
+            for (left, right) in ends.into_iter().flat_map(|left| ends.map(|right| (left, right))) {
+                // SAFETY: both pieces are inside of the writable memory.
+                unsafe {
+                    one.write_bytes(1, size);
+                    other.write_bytes(2, size);
+                    let (left, right) = (one.add(left), other.add(right));
+                    right.write_bytes(1, length);
+                    assert_eq!(black_box(memcmp)(left, right, length), 0, "{length}");
+                }
+            }
+        }
+    }
+
     /// The tests above would also pass with the C library's functions.
     #[cfg(all(target_arch = "x86_64", target_env = "musl"))]
     #[test]
     fn the_functions_are_those_of_this_crate() {
-        // They are one function here, and two in musl.
+        // They are one function each here, and two in musl.
         assert_eq!(black_box(memcpy as *const ()), black_box(memmove as *const ()));
+        assert_eq!(black_box(memcmp as *const ()), black_box(bcmp as *const ()));
     }
 }
