@@ -8,7 +8,7 @@ use crate::output;
 use crate::subject;
 use crate::versions::{self, Answer};
 use anyhow::{Context, Result, bail, ensure};
-use postern_gate::catalog::{self, Manifest, WasiExtent};
+use postern_gate::catalog::{self, Manifest, Names, WasiExtent};
 use postern_gate::{PROGRAM, places, policies};
 use postern_policy::{Form, Policy};
 use postern_sandbox::{engine, needs_all_of_wasi};
@@ -137,7 +137,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         size: cwasm.len() as u64,
         engine: engine::fingerprint(),
         wasi,
-        imports,
+        imports: Names::from(imports),
         versions,
         policy: Form::of(&text),
         postern: env!("CARGO_PKG_VERSION").to_owned(),

@@ -5,7 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 #![allow(clippy::unwrap_used, reason = "a measurement, not part of the host")]
 
-use postern_gate::catalog::{self, Manifest};
+use postern_gate::catalog::{self, Manifest, Names};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn main() {
         code: catalog::sha256(&code),
         size: SIZE as u64,
         engine: "engine".to_owned(),
-        imports: vec!["postern:cni/bridge@0.1.0#find".to_owned(); 48],
+        imports: Names::from(vec!["postern:cni/bridge@0.1.0#find".to_owned(); 48]),
         wasi: catalog::WasiExtent::Small,
         versions: None,
         policy: None,

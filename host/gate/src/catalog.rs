@@ -8,7 +8,7 @@
 //! bytes are the same.
 
 use crate::manifest::{self, Facts};
-pub use crate::manifest::{Manifest, WasiExtent};
+pub use crate::manifest::{Manifest, Names, WasiExtent};
 
 use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;

@@ -6,6 +6,7 @@ use postern_policy::Form;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// The greatest length of a manifest in bytes. It lists the functions that a plugin imports; there are some fifty of
@@ -14,7 +15,7 @@ const LONGEST: u64 = 256 << 10;
 
 /// `<catalog>/<plugin>.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Manifest<Imports = Vec<String>> {
+pub struct Manifest<Imports = Names> {
     /// The plugin's name. A plugin that is installed under another name is not run.
     pub plugin: String,
     /// SHA-256 of the component, hexadecimal. A policy can pin it.
@@ -40,6 +41,51 @@ pub struct Manifest<Imports = Vec<String>> {
     pub policy: Option<Form>,
     /// The version of postern that compiled it.
     pub postern: String,
+}
+
+/// Names of imports, in one text with a space between them. A run passes over one text, which takes less than a list does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Listed", from = "Listed")]
+pub struct Names(Vec<String>);
+
+/// How a manifest lists them. Earlier versions of postern wrote a list, and so does this one if a name has a space.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Listed {
+    Text(String),
+    List(Vec<String>),
+}
+
+impl From<Vec<String>> for Names {
+    fn from(names: Vec<String>) -> Self {
+        Self(names)
+    }
+}
+
+impl From<Listed> for Names {
+    fn from(listed: Listed) -> Self {
+        match listed {
+            Listed::Text(text) => Self(text.split_whitespace().map(str::to_owned).collect()),
+            Listed::List(names) => Self(names),
+        }
+    }
+}
+
+impl From<Names> for Listed {
+    fn from(names: Names) -> Self {
+        if names.iter().any(|name| name.is_empty() || name.contains(char::is_whitespace)) {
+            return Self::List(names.0);
+        }
+        Self::Text(names.join(" "))
+    }
+}
+
+impl Deref for Names {
+    type Target = [String];
+
+    fn deref(&self) -> &[String] {
+        &self.0
+    }
 }
 
 /// The manifest as a run reads it. Only commands of people need the imports, and they are most of its text.

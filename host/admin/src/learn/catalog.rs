@@ -6,7 +6,7 @@ use crate::subject;
 use crate::versions::{self, Answer};
 use anyhow::{Context, Result};
 use postern_gate::PROGRAM;
-use postern_gate::catalog::{Manifest, WasiExtent, code_path, sha256};
+use postern_gate::catalog::{Manifest, Names, WasiExtent, code_path, sha256};
 use postern_gate::places;
 use postern_gate::plugin_file;
 use postern_policy::Limits;
@@ -33,7 +33,7 @@ pub struct Unpacked {
     /// SHA-256 of the component, hexadecimal.
     pub digest: String,
     /// Imports, as a manifest lists them.
-    pub imports: Vec<String>,
+    pub imports: Names,
     /// True if the component names no CNI versions: its policy has to.
     pub names_no_versions: bool,
 }
@@ -118,7 +118,7 @@ impl CopiedFiles {
             size: cwasm.len() as u64,
             engine: postern_sandbox::engine::fingerprint(),
             wasi,
-            imports,
+            imports: Names::from(imports),
             versions,
             policy: None,
             postern: env!("CARGO_PKG_VERSION").to_owned(),

@@ -36,7 +36,7 @@ impl Place {
             code: sha256(code),
             size: code.len() as u64,
             engine: ENGINE.to_owned(),
-            imports: Vec::<String>::new(),
+            imports: Names::default(),
             wasi: WasiExtent::Small,
             versions: None,
             policy: None,
@@ -111,10 +111,29 @@ fn a_run_reads_no_imports() {
     assert_eq!(Facts::of(&place.catalog(), "demo").unwrap().digest, whole.digest);
     let path = Manifest::path(&place.catalog(), "demo");
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("\"imports\": []", "\"imports\": [1, {}]")).unwrap();
+    std::fs::write(&path, text.replace("\"imports\": \"\"", "\"imports\": [1, {}]")).unwrap();
     assert!(place.run().is_ok() && Manifest::read(&place.catalog(), "demo").is_err());
-    std::fs::write(&path, text.replace("\"imports\": []", "\"imports\": [")).unwrap();
+    std::fs::write(&path, text.replace("\"imports\": \"\"", "\"imports\": [")).unwrap();
     assert!(place.run().unwrap_err().to_string().contains("demo.json"));
+}
+
+/// A manifest of an earlier version has a list, and one of this version a text.
+#[test]
+fn imports_are_a_text_or_a_list() {
+    let names = |names: &[&str]| Names::from(names.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let two = names(&["postern:cni/link@0.1.0#own", "wasi:cli/exit@0.2.6#exit"]);
+    let written = serde_json::to_string(&two).unwrap();
+    assert_eq!(written, "\"postern:cni/link@0.1.0#own wasi:cli/exit@0.2.6#exit\"");
+    let list = "[\"postern:cni/link@0.1.0#own\",\"wasi:cli/exit@0.2.6#exit\"]";
+    for text in [&written, list] {
+        assert_eq!(serde_json::from_str::<Names>(text).unwrap(), two);
+    }
+    // No name is split, or lost.
+    for names in [names(&["url=<a b>", "c"]), names(&["", "c"]), names(&[])] {
+        let written = serde_json::to_string(&names).unwrap();
+        assert_eq!(serde_json::from_str::<Names>(&written).unwrap(), names, "{written}");
+    }
+    assert!(serde_json::from_str::<Names>("7").is_err());
 }
 
 #[test]
