@@ -1,4 +1,4 @@
-//! The one fork(2) whose child may allocate and answers no runtime.
+//! The one fork(2) whose child may allocate and answers no runtime; and what the heap does before a process is confined.
 //!
 //! A new process has only the thread that forked. A lock that another thread held stays held there, for ever. So the heap
 //! holds its lock around each fork. pthread_atfork(3) is made for that, but musl's allocates memory: three calls and three
@@ -8,9 +8,11 @@
 use nix::unistd::ForkResult;
 use std::sync::OnceLock;
 
-/// What is done around each fork.
+/// What is done around each fork, and before a confinement.
 #[derive(Clone, Copy, Debug)]
 pub struct AroundFork {
+    /// Before a fork or a confinement. Whoever is confined may map less than before.
+    pub early: fn(),
     /// In the calling thread, before the fork.
     pub before: fn(),
     /// In the calling thread, after the fork or its failure.
@@ -37,6 +39,7 @@ pub fn keep_around_forks(around: AroundFork) {
 pub unsafe fn fork() -> nix::Result<ForkResult> {
     let around = AROUND.get();
     if let Some(around) = around {
+        (around.early)();
         (around.before)();
     }
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
@@ -49,4 +52,11 @@ pub unsafe fn fork() -> nix::Result<ForkResult> {
         }
     }
     forked
+}
+
+/// What is done before a confinement.
+pub(crate) fn before_confinement() {
+    if let Some(around) = AROUND.get() {
+        (around.early)();
+    }
 }

@@ -66,6 +66,7 @@ impl Confinement {
     /// # Errors
     /// The step that failed.
     pub fn apply(&self) -> Result<(), ConfineError> {
+        fork::before_confinement();
         nix::sys::prctl::set_no_new_privs().map_err(|e| ConfineError::new("PR_SET_NO_NEW_PRIVS", e))?;
         self.files.restrict()?;
         keep_capabilities(&self.capabilities)?;

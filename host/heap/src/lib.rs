@@ -1,8 +1,9 @@
 //! The heap of every executable that has a sandbox: `#[global_allocator] static HEAP: Heap = Heap::new();`.
 //!
 //! A sealed sandbox can map no memory, and C libraries allocate by mapping. So the whole executable allocates from
-//! address space that is reserved at its first allocation. Pieces of it become writable as they are needed, which the
-//! kernel counts as data, and they stay so. The blocks are dlmalloc's.
+//! address space that is reserved before its first fork or confinement. Pieces of it become writable as they are needed,
+//! which the kernel counts as data, and they stay so. The first piece lies elsewhere: VERSION needs no more, and so
+//! reserves nothing. The blocks are dlmalloc's.
 #![allow(unsafe_code, reason = "it is the allocator")]
 
 use dlmalloc::{Allocator, Dlmalloc};
@@ -25,8 +26,11 @@ const LEAST: usize = 1 << 20;
 /// The bytes that become writable at once: a multiple of every page size of the kernel. A run needs one or two pieces.
 const PIECE: usize = 256 << 10;
 
-/// The bytes of its heap that a gate writes before it starts a sandbox, and while it prepares itself.
-const OF_A_GATE: usize = 40 << 10;
+/// The bytes behind the first piece where nothing is mapped. The thread's own data would lie there.
+const GUARD: usize = 64 << 10;
+
+/// The bytes of its heap that a run of VERSION writes.
+const FIRST: usize = 24 << 10;
 
 /// The address space: its beginning, and what is left of it.
 struct Space {
@@ -48,14 +52,14 @@ impl Space {
     fn reserve(&self, size: usize) -> Option<()> {
         let least = size.max(LEAST);
         let mut length = size.max(SPACE);
-        let mut start = map(length);
+        let mut start = map(length, NONE);
         if start.is_none() && raise_address_space() {
-            start = map(length);
+            start = map(length, NONE);
         }
         if start.is_none() {
             while start.is_none() && length > least {
                 length = least.max(length / 2);
-                start = map(length);
+                start = map(length, NONE);
             }
             // Stacks of threads and the plugin's code need some of what is left, too.
             let half = length / 2;
@@ -67,9 +71,6 @@ impl Space {
         }
         let start = start?;
         self.give_back();
-        if self.first.get().is_null() {
-            self.first.set(start.as_ptr());
-        }
         self.next.set(start.as_ptr());
         self.left.set(length);
         Some(())
@@ -87,6 +88,19 @@ impl Space {
         self.left.set(0);
     }
 
+    /// Returns the first piece, which is a mapping of its own. `None` if it has been returned, or more is needed.
+    fn begin(&self, size: usize) -> Option<NonNull<u8>> {
+        if size != PIECE || !self.first.get().is_null() {
+            return None;
+        }
+        let start = map(PIECE + GUARD, WRITABLE)?;
+        // SAFETY: the end of the new mapping, which nothing uses yet.
+        unsafe { munmap(start.byte_add(PIECE).cast(), GUARD) }.ok()?;
+        make_writable_present(start, FIRST);
+        self.first.set(start.as_ptr());
+        Some(start)
+    }
+
     /// Makes the next bytes writable.
     fn grow(&self, size: usize) -> Option<NonNull<u8>> {
         if self.left.get() < size {
@@ -94,12 +108,8 @@ impl Space {
         }
         let left = self.left.get().checked_sub(size)?;
         let start = NonNull::new(self.next.get())?;
-        let flags = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: this part of the reservation has been inaccessible, so nothing refers to it.
-        unsafe { mprotect(start.cast(), size, flags) }.ok()?;
-        if start.as_ptr() == self.first.get() {
-            make_writable_present(start, OF_A_GATE);
-        }
+        unsafe { mprotect(start.cast(), size, WRITABLE) }.ok()?;
         self.left.set(left);
         // SAFETY: `size` bytes from there are in the reservation.
         self.next.set(unsafe { start.as_ptr().add(size) });
@@ -107,11 +117,14 @@ impl Space {
     }
 }
 
-/// Maps address space without memory.
-fn map(length: usize) -> Option<NonNull<u8>> {
+const NONE: ProtFlags = ProtFlags::PROT_NONE;
+const WRITABLE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+
+/// Maps address space. No memory is behind it yet.
+fn map(length: usize, access: ProtFlags) -> Option<NonNull<u8>> {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(length)?, ProtFlags::PROT_NONE, flags) };
+    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(length)?, access, flags) };
     start.ok().map(NonNull::cast)
 }
 
@@ -123,11 +136,12 @@ fn raise_address_space() -> bool {
     }
 }
 
-// SAFETY: each piece of the reservation is handed out once, readable and writable.
+// SAFETY: each piece is handed out once, readable and writable.
 unsafe impl Allocator for Space {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let Some(size) = size.checked_next_multiple_of(PIECE) else { return (null_mut(), 0, 0) };
-        self.grow(size).map_or((null_mut(), 0, 0), |start| (start.as_ptr(), size, 0))
+        let piece = self.begin(size).or_else(|| self.grow(size));
+        piece.map_or((null_mut(), 0, 0), |start| (start.as_ptr(), size, 0))
     }
 
     fn remap(&self, _ptr: *mut u8, _oldsize: usize, _newsize: usize, _can_move: bool) -> *mut u8 {
@@ -183,12 +197,28 @@ static IS_USED: AtomicBool = AtomicBool::new(false);
 /// True in a process whose last words are an error of CNI.
 static ANSWERS: AtomicBool = AtomicBool::new(false);
 
-/// The thread that has the lock, or 0.
+/// The thread that has the lock, or 0. Nobody writes it in a process without threads.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
+
+/// True if this process may have a second thread. Until then nobody takes the lock with an atomic instruction, which costs as
+/// much as a block. With musl `of_c::pthread_create` tells. Other C libraries don't call that one.
+static HAS_THREADS: AtomicBool = AtomicBool::new(cfg!(not(target_env = "musl")));
 
 /// True if this executable allocates from the heap. Any other allocator would map memory.
 pub fn is_used() -> bool {
     IS_USED.load(Ordering::Relaxed)
+}
+
+/// Reserves address space, if that was never done. A confined process may not raise its limits for it, and a sealed one can
+/// map none.
+fn reserve() {
+    with(|blocks| {
+        let space = blocks.allocator();
+        if space.next.get().is_null() {
+            // Without it, an allocation that needs more than the first piece fails.
+            let _ = space.reserve(PIECE);
+        }
+    });
 }
 
 /// Prepares the heap of a sandbox: it has address space for this many bytes, as it can map none later. From now on the
@@ -210,20 +240,31 @@ pub fn prepare_for_sealing(size: usize) -> Result<(), &'static str> {
     .ok_or("there is no address space for its heap")
 }
 
-/// Makes the first bytes of the heap present at once, as many as a process is about to write: 256 KiB at most. A page fault
-/// for each page costs four times as much. A kernel before Linux 5.14 refuses, and makes them present one by one.
+/// Makes so many bytes present at once, 256 KiB at most: those that the next blocks will lie in. A page fault for each page
+/// takes longer. What a parent has written before is not among them: the kernel would copy it. A kernel before Linux 5.14
+/// refuses, and makes them present one by one.
 pub fn make_present(length: usize) {
+    let length = length.min(PIECE);
     with(|blocks| {
-        if let Some(start) = NonNull::new(blocks.allocator().first.get()) {
-            make_writable_present(start, length);
+        // SAFETY: dlmalloc takes any layout. The block is given back as it was, and nothing refers to it.
+        unsafe {
+            let block = blocks.malloc(length, 1);
+            if let Some(start) = NonNull::new(block) {
+                make_writable_present(start, length);
+                blocks.free(block, length, 1);
+            }
         }
     });
 }
 
-/// Makes so many bytes of the first piece present. Their contents stay.
+/// Makes so many bytes of the heap present. Their contents stay. A page that begins before them is left out.
 fn make_writable_present(start: NonNull<u8>, length: usize) {
-    // SAFETY: the first piece is writable memory of the heap, and no shorter.
-    unsafe { libc::madvise(start.as_ptr().cast(), length.min(PIECE), libc::MADV_POPULATE_WRITE) };
+    // SAFETY: it only asks a number.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PIECE);
+    let begun = start.as_ptr().addr().next_multiple_of(page) - start.as_ptr().addr();
+    let Some(length) = length.checked_sub(begun) else { return };
+    // SAFETY: these bytes are writable memory of the heap.
+    unsafe { libc::madvise(start.as_ptr().add(begun).cast(), length, libc::MADV_POPULATE_WRITE) };
 }
 
 /// Gives back the address space that the heap does not use yet, and returns its size in bytes. A limit on what a process
@@ -257,12 +298,20 @@ impl Heap {
         Self { answers: true }
     }
 
+    #[inline(always)]
     fn with<T>(self, act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
-        if !is_used() && !IS_USED.swap(true, Ordering::Relaxed) {
+        if !is_used() {
+            self.begin();
+        }
+        with(act)
+    }
+
+    #[cold]
+    fn begin(self) {
+        if !IS_USED.swap(true, Ordering::Relaxed) {
             ANSWERS.store(self.answers, Ordering::Relaxed);
             keep_usable_in_children();
         }
-        with(act)
     }
 }
 
@@ -270,19 +319,28 @@ impl Heap {
 fn keep_usable_in_children() {
     static IS_KEPT: AtomicBool = AtomicBool::new(false);
     if !IS_KEPT.load(Ordering::Relaxed) && !IS_KEPT.swap(true, Ordering::Relaxed) {
-        keep_around_forks(AroundFork { before: acquire, in_parent: release, in_child: release_in_child });
+        let (before, in_parent, in_child) = (acquire, release, release_in_child);
+        keep_around_forks(AroundFork { early: reserve, before, in_parent, in_child });
     }
 }
 
 /// Returns the block, or ends a process that has to answer.
+#[inline(always)]
 fn answered(block: *mut u8) -> *mut u8 {
-    if block.is_null() && ANSWERS.load(Ordering::Relaxed) {
+    if block.is_null() {
+        lacks_memory();
+    }
+    block
+}
+
+#[cold]
+fn lacks_memory() {
+    if ANSWERS.load(Ordering::Relaxed) {
         end(
             "the runtime leaves this process no memory: raise its limits of data and of address space (`ulimit -d`, `ulimit \
              -v`), or in its service",
         );
     }
-    block
 }
 
 /// Ends the process with these words, without any allocation.
@@ -303,6 +361,7 @@ fn end(words: &str) -> ! {
 }
 
 /// Does something with the blocks, under the lock.
+#[inline(always)]
 fn with<T>(act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
     acquire();
     // SAFETY: this thread has the lock.
@@ -311,7 +370,29 @@ fn with<T>(act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
     done
 }
 
+#[inline(always)]
 fn acquire() {
+    if HAS_THREADS.load(Ordering::Relaxed) {
+        acquire_among_threads();
+        return;
+    }
+    if STATE.lock.load(Ordering::Relaxed) != FREE {
+        used_inside_itself();
+    }
+    STATE.lock.store(HELD, Ordering::Relaxed);
+}
+
+#[inline(always)]
+fn release() {
+    if HAS_THREADS.load(Ordering::Relaxed) {
+        release_among_threads();
+        return;
+    }
+    STATE.lock.store(FREE, Ordering::Relaxed);
+}
+
+#[cold]
+fn acquire_among_threads() {
     // SAFETY: it has no preconditions.
     let own = unsafe { libc::pthread_self() } as usize;
     if STATE.lock.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -320,13 +401,22 @@ fn acquire() {
     OWNER.store(own, Ordering::Relaxed);
 }
 
+#[cold]
+fn release_among_threads() {
+    OWNER.store(0, Ordering::Relaxed);
+    if STATE.lock.swap(FREE, Ordering::Release) == AWAITED {
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_futex, STATE.lock.as_ptr(), FUTEX_WAKE, 1) };
+    }
+}
+
 /// Waits for the lock, as the standard library does. A thread that has it already would wait for itself. That is a fault
 /// in the heap, which panics: the panic's words are an allocation.
 #[cold]
 fn wait(own: usize) {
     // Only this thread can have stored its own number.
     if OWNER.load(Ordering::Relaxed) == own {
-        end("the heap failed, and was used inside of itself: this is a bug of Postern");
+        used_inside_itself();
     }
     while STATE.lock.swap(AWAITED, Ordering::Acquire) != FREE {
         let none = std::ptr::null::<libc::timespec>();
@@ -335,12 +425,9 @@ fn wait(own: usize) {
     }
 }
 
-fn release() {
-    OWNER.store(0, Ordering::Relaxed);
-    if STATE.lock.swap(FREE, Ordering::Release) == AWAITED {
-        // SAFETY: as above.
-        unsafe { libc::syscall(libc::SYS_futex, STATE.lock.as_ptr(), FUTEX_WAKE, 1) };
-    }
+#[cold]
+fn used_inside_itself() -> ! {
+    end("the heap failed, and was used inside of itself: this is a bug of Postern");
 }
 
 /// In a new process. Only the process that was started as a plugin answers a runtime: another one has no such output.

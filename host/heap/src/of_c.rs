@@ -4,12 +4,15 @@
 //! Some functions of musl use its own heap all the same (atexit(3), pthread_atfork(3), posix_spawn(3)), and give it back
 //! there. No sandbox calls them.
 //!
-//! malloc(3), posix_memalign(3), malloc_usable_size(3). Before each block lie its size and its distance from what the
+//! Whoever makes a thread comes by here too: the heap's lock depends on it.
+//!
+//! malloc(3), posix_memalign(3), malloc_usable_size(3), pthread_create(3). Before each block lie its size and its distance from what the
 //! heap gave, because free(3) is not told.
 
-use super::{keep_usable_in_children, with};
-use libc::{EINVAL, ENOMEM, c_int, c_void, size_t};
+use super::{HAS_THREADS, keep_usable_in_children, with};
+use libc::{EINVAL, ENOMEM, c_int, c_void, pthread_attr_t, pthread_t, size_t};
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
 
 /// What lies before a block.
 #[repr(C, align(16))]
@@ -140,6 +143,32 @@ unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> size_t {
     if block.is_null() { 0 } else { unsafe { header(block) }.size }
 }
 
+type Begin = extern "C" fn(*mut c_void) -> *mut c_void;
+
+unsafe extern "C" {
+    /// musl's own name of its function. `pthread_create` is another one for it there, which gives way to ours.
+    fn __pthread_create(
+        thread: *mut pthread_t,
+        attributes: *const pthread_attr_t,
+        begin: Begin,
+        argument: *mut c_void,
+    ) -> c_int;
+}
+
+/// Makes a thread, as pthread_create(3). From then on the heap's lock is one for several threads. Of musl's functions only
+/// thrd_create(3) makes a thread without it, and nobody calls that one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_create(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    begin: Begin,
+    argument: *mut c_void,
+) -> c_int {
+    HAS_THREADS.store(true, Ordering::Relaxed);
+    // SAFETY: the caller gives what pthread_create(3) wants. The new thread sees what was written before it was made.
+    unsafe { __pthread_create(thread, attributes, begin, argument) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +257,7 @@ mod tests {
             libc::memalign as *const (),
             libc::posix_memalign as *const (),
             libc::malloc_usable_size as *const (),
+            libc::pthread_create as *const (),
         ];
         let ours = [
             malloc as *const (),
@@ -238,6 +268,7 @@ mod tests {
             memalign as *const (),
             posix_memalign as *const (),
             malloc_usable_size as *const (),
+            pthread_create as *const (),
         ];
         assert_eq!(theirs, ours);
     }

@@ -36,6 +36,58 @@ fn blocks_have_their_size_and_alignment_and_are_used_again() {
 }
 
 #[test]
+fn the_first_piece_reserves_nothing_and_a_fork_does() {
+    let space = Space::new();
+    let (start, size, _) = space.alloc(100);
+    assert_eq!((start, size, space.left.get()), (space.first.get(), PIECE, 0));
+    // Nothing is mapped behind it: what is written there ends the process. Another thread may map something there.
+    let ended = apart(|| unsafe {
+        let (start, size, _) = Space::new().alloc(100);
+        start.byte_add(size).write_volatile(1);
+        0
+    });
+    assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGSEGV, _))), "{ended:?}");
+    // The next one lies in the reservation.
+    let (next, size, _) = space.alloc(100);
+    assert_eq!((next.wrapping_add(size), space.left.get()), (space.next.get(), SPACE - PIECE));
+    // A first piece that is longer lies there, too.
+    let space = Space::new();
+    assert_eq!(space.alloc(PIECE + 1).1, 2 * PIECE);
+    assert!(space.first.get().is_null() && space.left.get() == SPACE - 2 * PIECE);
+    let ended = apart(|| {
+        let is_reserved = |blocks: &mut Dlmalloc<Space>| !blocks.allocator().next.get().is_null();
+        with(|blocks| blocks.allocator().next.set(null_mut()));
+        // SAFETY: the child ends at once.
+        match unsafe { fork() }.unwrap() {
+            ForkResult::Child => unsafe { libc::_exit(i32::from(!with(is_reserved))) },
+            ForkResult::Parent { child } => match waitpid(child, None).unwrap() {
+                WaitStatus::Exited(_, status) if with(is_reserved) => status,
+                _ => 2,
+            },
+        }
+    });
+    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
+}
+
+#[test]
+fn the_next_blocks_lie_in_what_was_made_present() {
+    // Some blocks are written before, as a gate's.
+    let before = black_box(vec![7_u8; 50 << 10]);
+    let ended = apart(|| {
+        make_present(150 << 10);
+        let block = Vec::<u8>::with_capacity(100 << 10);
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let first = block.as_ptr().addr().next_multiple_of(page);
+        let mut are_there = [0_u8; 64];
+        let length = (90 << 10) / page * page;
+        let asked = unsafe { libc::mincore(first as *mut libc::c_void, length, are_there.as_mut_ptr()) };
+        i32::from(asked != 0 || are_there.iter().take(length / page).any(|is_there| is_there & 1 == 0))
+    });
+    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
+    assert!(before.iter().all(|byte| *byte == 7));
+}
+
+#[test]
 fn a_space_that_is_used_up_is_followed_by_another() {
     let space = Space::new();
     let first = space.grow(PIECE).unwrap();
@@ -83,6 +135,38 @@ fn a_heap_that_is_used_inside_of_itself_ends_the_process() {
     assert!(matches!(ended, Some(WaitStatus::Exited(_, 1))), "{ended:?}");
 }
 
+/// As above, in a process that never had a second thread: its lock is a plain word.
+#[cfg(target_env = "musl")]
+#[test]
+fn a_heap_without_threads_that_is_used_inside_of_itself_ends_the_process() {
+    let ended = apart(|| {
+        HAS_THREADS.store(false, Ordering::Relaxed);
+        with(|_| i32::from(black_box(vec![0_u8; 100]).is_empty()))
+    });
+    assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGABRT, _))), "{ended:?}");
+    let ended = apart(|| {
+        HAS_THREADS.store(false, Ordering::Relaxed);
+        with(|_| panic!("a fault of {}", black_box("the heap")))
+    });
+    assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGABRT, _))), "{ended:?}");
+}
+
+/// A process takes the lock with atomic instructions as soon as it makes a thread.
+#[cfg(target_env = "musl")]
+#[test]
+fn the_first_thread_makes_the_lock_one_for_threads() {
+    let ended = apart(|| {
+        HAS_THREADS.store(false, Ordering::Relaxed);
+        drop(black_box(vec![0_u8; 100]));
+        if HAS_THREADS.load(Ordering::Relaxed) {
+            return 1;
+        }
+        let seen = std::thread::spawn(|| HAS_THREADS.load(Ordering::Relaxed)).join();
+        if matches!(seen, Ok(true)) { 0 } else { 2 }
+    });
+    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
+}
+
 /// Sets the limit of the address space to what is mapped and some bytes more.
 fn limit(more: u64, hard: Option<u64>) -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -105,7 +189,7 @@ fn a_limit_of_the_address_space_is_raised_or_leaves_some() {
         limit(100 << 20, None);
         let space = new();
         let is_there = space.reserve(PIECE).is_some() && space.left.get() == 32 << 20;
-        i32::from(!is_there || map(64 << 20).is_none())
+        i32::from(!is_there || map(64 << 20, NONE).is_none())
     });
     assert!(matches!(shared, Some(WaitStatus::Exited(_, 0))), "{shared:?}");
     // What is needed at once comes before what others may need.
@@ -114,7 +198,7 @@ fn a_limit_of_the_address_space_is_raised_or_leaves_some() {
         let space = new();
         let is_whole = space.reserve(90 << 20).is_some() && space.left.get() == 90 << 20;
         // And what is left of it is given back.
-        i32::from(!is_whole || space.reserve(PIECE).is_none() || map(90 << 20).is_none())
+        i32::from(!is_whole || space.reserve(PIECE).is_none() || map(90 << 20, NONE).is_none())
     });
     assert!(matches!(large, Some(WaitStatus::Exited(_, 0))), "{large:?}");
     let none = apart(|| {
