@@ -1,13 +1,18 @@
 //! The entry point of the executable, before that of the C library. It does at once, or faster, what would follow.
 //!
-//! A position-independent executable begins with its tables of pointers (`.data.rel.ro`, 29 pages): to each pointer it adds
+//! A position-independent executable begins with its tables of pointers (`.data.rel.ro`, 30 pages): to each pointer it adds
 //! the address at which the kernel has placed the executable.
 //!
 //! * The kernel copies each page of the tables at the first write to it, by a page fault for each. One call lets it copy all
 //!   of them. A kernel before Linux 5.14 refuses (madvise(2)), and copies them one by one.
+//! * The pages below the first one of the stack are made present in the same way. Each run writes two of them before it
+//!   knows its verb.
 //! * The list of the pointers has a bit for each word of the tables (`DT_RELR` of the generic ABI, "Relative relocations").
 //!   musl looks at each bit. Going from one set bit to the next takes half the time. The length of the list is then set to
 //!   zero, so that musl finds nothing to do.
+//! * `_init` of the C library lies in a section of its own (`.init`), behind all code: a page fault for three instructions,
+//!   which do nothing. `build.rs` has the linker put an empty function in its place. `tests/order --check` fails if that
+//!   section has more.
 //!
 //! `build.rs` gives the linker this entry point where it exists. Elsewhere the executable begins as usual. The executable must
 //! be position independent: another one has no `_DYNAMIC`, and is not linked.
@@ -24,6 +29,12 @@ std::arch::global_asm!(
     ".type postern_start, @function",
     "postern_start:",
     "mov r8, rdx",
+    "lea rdi, [rsp - {stack}]",
+    "and rdi, -{page}",
+    "mov esi, {stack}",
+    "mov edx, {populate}",
+    "mov eax, {madvise}",
+    "syscall",
     "lea rdi, [rip + __init_array_start]",
     "and rdi, -{page}",
     "lea rsi, [rip + _end]",
@@ -75,9 +86,14 @@ std::arch::global_asm!(
     "7: mov rdx, r8",
     "jmp _start",
     ".size postern_start, . - postern_start",
+    ".globl __wrap__init",
+    ".type __wrap__init, @function",
+    "__wrap__init: ret",
+    ".size __wrap__init, . - __wrap__init",
     ".popsection",
     page = const 4096,
     populate = const libc::MADV_POPULATE_WRITE,
+    stack = const 2 * 4096,
     madvise = const libc::SYS_madvise,
     // DT_RELR and DT_RELRSZ of elf.h.
     relr = const 36,
