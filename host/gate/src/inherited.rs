@@ -103,7 +103,10 @@ pub fn put_right() {
     let own = Mode::S_IRWXU;
     let others = Mode::S_IWGRP | Mode::S_IWOTH;
     let inherited = umask(others);
-    umask((inherited | others) - own);
+    let right = (inherited | others) - own;
+    if right != others {
+        umask(right);
+    }
 }
 
 /// Checks the limits that every run needs.

@@ -76,6 +76,7 @@ fn operators(directory: &Path, name: &str) -> Result<Option<Text>, PlaceError> {
     if !open.metadata().is_ok_and(|meta| meta.is_file()) {
         return Err(PlaceError::unreadable(&own, "it is no regular file"));
     }
+    places::trust_file(&own, &open)?;
     read(&own, open).map(Some)
 }
 
@@ -101,10 +102,11 @@ pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Policy> {
     Policy::parse(&shipped.text, &shipped.path).ok()
 }
 
-fn read(path: &Path, mut open: File) -> Result<Text, PlaceError> {
-    places::trust_file(path, &open)?;
-    let mut text = String::new();
-    open.read_to_string(&mut text).map_err(|e| PlaceError::unreadable(path, e))?;
+/// Reads a file that is trusted. The length of the text is not asked: most have less than a page.
+fn read(path: &Path, open: File) -> Result<Text, PlaceError> {
+    let mut text = Vec::with_capacity(4096);
+    open.take(u64::MAX).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(path, e))?;
+    let text = String::from_utf8(text).map_err(|e| PlaceError::unreadable(path, e))?;
     Ok(Text { path: path.display().to_string(), text })
 }
 

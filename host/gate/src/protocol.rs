@@ -53,28 +53,30 @@ pub fn main(name: &str, engine: Engine) -> u8 {
         Ok(output) => (output, 0),
         Err(error) => (error.to_json(), 1),
     };
-    let written = print(output.as_bytes(), Instant::now() + ERROR_WITHIN);
+    let written = printed(streams::write_within(std::io::stdout(), output.as_bytes(), ERROR_WITHIN));
     process::reap();
     if written.is_ok() { status } else { 1 }
 }
 
 /// Prints without `Stdout`, which would write the last line by itself, and wait for ever.
 fn print(output: &[u8], deadline: Instant) -> Result<(), Error> {
-    streams::write(std::io::stdout(), output, deadline).map_err(|errno| {
+    printed(streams::write(std::io::stdout(), output, deadline))
+}
+
+fn printed(written: nix::Result<()>) -> Result<(), Error> {
+    written.map_err(|errno| {
         crate::say!("postern: standard output cannot be written: {errno}");
         Error::new(code::IO_FAILURE, format!("error writing to stdout: {errno}"))
     })
 }
 
 fn run(name: &str, engine: Engine) -> Result<String, Error> {
-    let started = Instant::now();
     let env = Env::of_process()?;
     // The check comes before any path is made of the name: a person may have typed it.
     if !plugin_file::is_name(name) {
         return Err(Error::internal(format!("invalid plugin name: {name:?}")));
     }
     let mut launcher = Launcher::new(engine);
-    let refused = |error: &Error| refused(name, &env, b"", started, error);
     let versions = |launcher: &Launcher| {
         let (policy, named) = launcher.versions(name).map_err(obstacle)?;
         supported(policy.as_deref(), named.as_deref())
@@ -85,8 +87,12 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         return Ok(String::new());
     }
     if env.validate()? == Some(Verb::Version) {
-        return Ok(version_output(&versions(&launcher).inspect_err(refused)?));
+        return Ok(version_output(
+            &versions(&launcher).inspect_err(|error| refused(name, &env, b"", Instant::now(), error))?,
+        ));
     }
+    let started = Instant::now();
+    let refused = |error: &Error| refused(name, &env, b"", started, error);
     inherited::limits()
         .map_err(|text| Error::internal(format!("the host can't run plugin \"{name}\": {text}")))
         .inspect_err(refused)?;

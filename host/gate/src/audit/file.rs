@@ -97,6 +97,8 @@ impl LogFile {
 struct Open {
     directory: Dir,
     file: File,
+    /// The file as it was opened. Its device and inode stay.
+    stat: FileStat,
 }
 
 impl Open {
@@ -105,36 +107,32 @@ impl Open {
         places::trust_file(path, &directory).map_err(io::Error::other)?;
         let file = directory.file(LOG, OpenMode::AppendOrCreate(0o600))?;
         places::trust_file(&path.join(LOG), &file).map_err(io::Error::other)?;
-        Ok(Self { directory, file })
+        let stat = fstat(&file)?;
+        Ok(Self { directory, file, stat })
     }
 
     /// Returns false if this is no longer the log. The lines must then be written to the new one.
     fn append(&self, lines: &[u8], locked: bool, limit: u64) -> io::Result<bool> {
-        let stat = fstat(&self.file)?;
+        let mut whole = None;
         if locked {
-            if !self.is_log(&stat)? {
-                return Ok(false);
-            }
-            if u64::try_from(stat.st_size).is_ok_and(|size| size > limit) {
-                match self.set_aside(&stat) {
+            // Another process may have set it aside, or an operator may have removed it.
+            let Some(log) = self.directory.stat(LOG)?.filter(|named| same(named, &self.stat)) else { return Ok(false) };
+            let size = u64::try_from(log.st_size).unwrap_or(0);
+            if size > limit {
+                match self.set_aside(&self.stat) {
                     Ok(()) => return Ok(false),
                     // A log that is too long is better than a line that is not written.
                     Err(e) => crate::say!("postern: the audit log cannot be set aside as {BEFORE}: {e}"),
                 }
             }
+            whole = Some(size);
         }
         let written = (&self.file).write_all(lines);
-        if written.is_err() && locked {
+        if let (Err(_), Some(size)) = (&written, whole) {
             // Removes the incomplete line, which would damage the next one.
-            self.file.set_len(u64::try_from(stat.st_size).unwrap_or(0))?;
+            self.file.set_len(size)?;
         }
         written.map(|()| true)
-    }
-
-    /// True if the log's name still leads to this file. Another process may have set it aside, or an operator may have
-    /// removed it.
-    fn is_log(&self, own: &FileStat) -> io::Result<bool> {
-        Ok(self.directory.stat(LOG)?.is_some_and(|named| same(&named, own)))
     }
 
     /// Puts a new file in the log's place. The caller holds the log's lock. At every moment there is a log. An
