@@ -9,7 +9,7 @@ use crate::error::{Result, Subject};
 use crate::sysctl::{self, Place, Setting, SettingFile, Sysctl};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{Mode, fstat, stat};
+use nix::sys::stat::{Mode, fstat};
 use std::os::fd::{AsFd, OwnedFd};
 
 const IPV4: &str = "/proc/sys/net/ipv4/conf";
@@ -41,20 +41,20 @@ impl ConfDirectories {
         Ok(Self { ipv4: directory(IPV4)?, ipv6: directory(IPV6)?, looked })
     }
 
-    /// True if they are not the calling thread's own. This does not trust the kernel's version: a directory that both
-    /// namespaces show would lead into the caller's own.
+    /// True if they are not those of another namespace, the calling thread's own. This does not trust the kernel's version: a
+    /// directory that both namespaces show would lead into the caller's own.
     ///
     /// No name is looked up in them. The kernel keeps an entry for each name that it finds. From this namespace it does not
     /// find that entry again, so each look-up would add one. Entries of a link go with the link.
-    pub fn lead_elsewhere(&self) -> bool {
-        let elsewhere = |directory: &Option<OwnedFd>, path: &str| {
-            let Some(directory) = directory else { return true };
-            match (fstat(directory), stat(path)) {
+    pub fn lead_elsewhere(&self, own: &Self) -> bool {
+        let elsewhere = |there: &Option<OwnedFd>, here: &Option<OwnedFd>| {
+            let (Some(there), Some(here)) = (there, here) else { return there.is_none() };
+            match (fstat(there), fstat(here)) {
                 (Ok(there), Ok(here)) => (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino),
                 _ => false,
             }
         };
-        elsewhere(&self.ipv4, IPV4) && elsewhere(&self.ipv6, IPV6)
+        elsewhere(&self.ipv4, &own.ipv4) && elsewhere(&self.ipv6, &own.ipv6)
     }
 
     /// As [`sysctl::get`], in the namespace of the directories.

@@ -35,6 +35,8 @@ pub struct Worker {
     path: String,
     netlink: OnceCell<Result<Netlink>>,
     way: Way,
+    /// The directories of the namespace from which this one was entered.
+    home: Option<ConfDirectories>,
 }
 
 #[derive(Debug)]
@@ -92,13 +94,16 @@ impl Worker {
         }
         if let Err(errno) = to(namespace) {
             let refused = Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None);
-            return Ok(Some(Self { path, netlink: OnceCell::from(Err(refused)), way: Way::None }));
+            return Ok(Some(Self { path, netlink: OnceCell::from(Err(refused)), way: Way::None, home: None }));
         }
         let (netlink, directories) = (Netlink::open(), ConfDirectories::open(looks));
         to(home)
             .map_err(|errno| Subject { operation: "leave namespace", object: &path }.refused(errno as i32, None))?;
-        let usable = directories.ok().filter(ConfDirectories::lead_elsewhere);
-        Ok(usable.map(|found| Self { path, netlink: OnceCell::from(netlink), way: Way::Directories(found) }))
+        let (Ok(there), Ok(home)) = (directories, ConfDirectories::open(&[])) else { return Ok(None) };
+        if !there.lead_elsewhere(&home) {
+            return Ok(None);
+        }
+        Ok(Some(Self { path, netlink: OnceCell::from(netlink), way: Way::Directories(there), home: Some(home) }))
     }
 
     fn start_for(
@@ -116,7 +121,7 @@ impl Worker {
             .name("namespace".to_owned())
             .spawn(move || live(fd, &name, tap, confine, &ready, &assigned))
             .map_err(|error| subject.failed(&error))?;
-        Ok(Self { path, netlink: OnceCell::new(), way: Way::Thread { opened, jobs } })
+        Ok(Self { path, netlink: OnceCell::new(), way: Way::Thread { opened, jobs }, home: None })
     }
 
     /// Returns the socket in the namespace.
@@ -160,6 +165,15 @@ impl Worker {
             Some(directories) => directories.set(key, value),
             None => self.ask(|answer| Job::Set(key.clone(), value.to_owned(), answer)),
         }
+    }
+
+    /// [`sysctl::set`] in the calling thread's namespace, from which this one was entered. Each container has an entry under
+    /// the names of these directories, and a look-up by path goes through all of them.
+    ///
+    /// # Errors
+    /// Those of [`sysctl::set`].
+    pub fn sysctl_set_at_home(&self, key: &Sysctl, value: &str) -> Result<bool> {
+        self.home.as_ref().map_or_else(|| sysctl::set(key, value), |home| home.set(key, value))
     }
 
     /// [`sysctl::look`] in the namespace.

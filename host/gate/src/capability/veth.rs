@@ -84,7 +84,7 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     let host = gate.session.host()?;
     let end = host.link_by_name(&peer_name).map_err(kernel_error)?.ok_or_else(|| link_gone(&peer_name))?;
     host.set_up(end.index).map_err(about(&peer_name))?;
-    ignore_router_advertisements(&peer_name);
+    ignore_router_advertisements(gate.session, &peer_name);
     pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
 }
 
@@ -122,8 +122,12 @@ pub fn retire(session: &mut Session) -> Result<Option<String>, OpError> {
 }
 
 /// Turns off IPv6 autoconfiguration for a link of the host. A kernel without IPv6 has nothing to turn off.
-pub fn ignore_router_advertisements(link: &str) {
-    let _ = sysctl::set(&Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_ra" }, "0");
+pub fn ignore_router_advertisements(session: &Session, link: &str) {
+    let key = Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_ra" };
+    let _ = match session.container() {
+        Some(container) => container.sysctl_set_at_home(&key, "0"),
+        None => sysctl::set(&key, "0"),
+    };
 }
 
 /// `veth.find`.
