@@ -44,6 +44,8 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
         Ok(guest) => guest,
         Err(last) => finish(&channel, &last),
     };
+    // The last run, with its memory. It is freed when another run follows: mostly none does, and unmapping takes time.
+    let mut before = None;
     loop {
         let (start, is_last) = match receive_in_sandbox(&channel, None) {
             Ok(ToSandbox::Start(start)) => (start, false),
@@ -51,7 +53,7 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
             Ok(ToSandbox::Answer(_)) => finish(&channel, &FromSandbox::Failed("answered unasked".to_owned())),
             Err(_) => exit(),
         };
-        // Its memory is freed after the gate has its answer: unmapping takes time.
+        drop(before.take());
         let ended = guest.run(start, Box::new(Line(Arc::clone(&channel))));
         tell(
             &channel,
@@ -65,6 +67,7 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
         if is_last {
             exit();
         }
+        before = Some(ended);
     }
 }
 
