@@ -31,7 +31,7 @@ const LIMIT_OF_STACK: &str = "the runtime limits its stack to 64, and it needs 1
 const LIMIT_OF_DATA: &str = "the runtime limits its data to 8192, and it needs 16384";
 const NO_DATA: &str = "(`ulimit -d";
 
-const ODD: [Condition; 31] = [
+const ODD: [Condition; 32] = [
     ("SIGCHLD is ignored", "exec env --ignore-signal=CHLD \"$@\"", [Works, Works, Works]),
     ("all signals are ignored", "exec env --ignore-signal \"$@\"", [Works, Works, Works]),
     ("all signals are blocked", "exec env --block-signal \"$@\"", [Works, Works, Works]),
@@ -57,6 +57,7 @@ const ODD: [Condition; 31] = [
         ],
     ),
     ("16 open files, which may be raised", "ulimit -S -n 16; exec \"$@\"", [Works, Works, Works]),
+    ("as many open files as are asked for", "ulimit -n 22; exec \"$@\"", [Works, Works, Works]),
     ("24 open files", "ulimit -n 24; exec \"$@\"", [Works, Works, Works]),
     (
         "4 GiB of addresses",
@@ -151,6 +152,28 @@ fn a_run_works_or_says_why_not() -> Result<()> {
 #[test]
 fn so_does_one_that_starts_programs() -> Result<()> {
     endure("iptables")
+}
+
+/// A DEL has no answer, so a standard output that can't be written is no obstacle.
+#[test]
+fn a_del_writes_nothing() -> Result<()> {
+    let bin = plugin_bin()?;
+    let mut watched = Watched::new(&["c1"])?;
+    let netns = watched.node.netns("c1");
+    let call =
+        |verb: &str| Call::new(&bin, "bridge", verb, config("nftables").to_string()).attachment("c1", &netns, "eth0");
+    for verb in ["ADD", "DEL"] {
+        watched.node.call(&call(verb))?.success()?;
+    }
+    watched.look()?;
+    for output in ["/dev/null", "/dev/full"] {
+        watched.node.call(&call("ADD"))?.success()?;
+        let shell = ["bash", "-c", "exec \"$@\" 1<$0", output].map(str::to_owned);
+        let answer = watched.node.call_under(&shell, &call("DEL"))?;
+        ensure!(answer.status == 0 && answer.stdout.is_empty(), "{output}: {answer:?}");
+        watched.unchanged().context("after DEL")?;
+    }
+    Ok(())
 }
 
 /// Files are opened by cap-std. It walks the path itself if the kernel or a runtime's filter has no `openat2(2)`.

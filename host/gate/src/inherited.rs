@@ -61,7 +61,7 @@ const STACK: Limit = Limit {
 const FILES: Limit = Limit {
     resource: Resource::RLIMIT_NOFILE,
     wanted: 64,
-    least: 20,
+    least: 22,
     name: "number of open files",
     option: "-n",
     unit: 1,

@@ -59,6 +59,9 @@ pub fn write(to: impl AsFd, bytes: &[u8], deadline: Instant) -> nix::Result<()> 
 /// # Errors
 /// As [`write`].
 pub fn write_within(to: impl AsFd, bytes: &[u8], within: Duration) -> nix::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
     if bytes.len() <= PIECE && is_ready(&to, PollFlags::POLLOUT) {
         match nix::unistd::write(&to, bytes) {
             Ok(written) if written == bytes.len() => return Ok(()),
