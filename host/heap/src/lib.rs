@@ -26,8 +26,8 @@ const LEAST: usize = 1 << 20;
 /// The bytes that become writable at once: a multiple of every page size of the kernel. A run needs one or two pieces.
 const PIECE: usize = 256 << 10;
 
-/// The bytes behind the first piece where nothing is mapped. The thread's own data would lie there.
-const GUARD: usize = 64 << 10;
+/// The most bytes from the beginning of an executable to its data, and a multiple of every page size of the kernel.
+const ROOM: usize = 64 << 20;
 
 /// The bytes of its heap that a run of VERSION writes.
 const FIRST: usize = 24 << 10;
@@ -52,7 +52,7 @@ impl Space {
     fn reserve(&self, size: usize) -> Option<()> {
         let least = size.max(LEAST);
         let mut length = size.max(SPACE);
-        let mut start = map(length, NONE);
+        let mut start = self.behind(length).or_else(|| map(length, NONE));
         if start.is_none() && raise_address_space() {
             start = map(length, NONE);
         }
@@ -88,17 +88,25 @@ impl Space {
         self.left.set(0);
     }
 
-    /// Returns the first piece, which is a mapping of its own. `None` if it has been returned, or more is needed.
-    fn begin(&self, size: usize) -> Option<NonNull<u8>> {
-        if size != PIECE || !self.first.get().is_null() {
+    /// Returns the first piece, a mapping of its own. `None` if it has been returned, or more is needed, or its place is taken.
+    /// It ends where there is room for a reservation, which ends at `below`. So the byte behind it is not mapped.
+    fn begin(&self, size: usize, below: usize) -> Option<NonNull<u8>> {
+        if size != PIECE || !self.first.get().is_null() || !self.next.get().is_null() {
             return None;
         }
-        let start = map(PIECE + GUARD, WRITABLE)?;
-        // SAFETY: the end of the new mapping, which nothing uses yet.
-        unsafe { munmap(start.byte_add(PIECE).cast(), GUARD) }.ok()?;
+        let place = below.checked_sub(SPACE + PIECE)? / PIECE * PIECE;
+        let start = map_at(place, PIECE, WRITABLE)?;
         make_writable_present(start, FIRST);
         self.first.set(start.as_ptr());
         Some(start)
+    }
+
+    /// Reserves this much address space behind the first piece, if it is the first reservation and the place is free.
+    fn behind(&self, length: usize) -> Option<NonNull<u8>> {
+        if self.first.get().is_null() || !self.next.get().is_null() {
+            return None;
+        }
+        map_at(self.first.get().addr() + PIECE, length, NONE)
     }
 
     /// Makes the next bytes writable.
@@ -119,13 +127,26 @@ impl Space {
 
 const NONE: ProtFlags = ProtFlags::PROT_NONE;
 const WRITABLE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+const FLAGS: MapFlags = MapFlags::MAP_PRIVATE.union(MapFlags::MAP_NORESERVE);
 
 /// Maps address space. No memory is behind it yet.
 fn map(length: usize, access: ProtFlags) -> Option<NonNull<u8>> {
-    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(length)?, access, flags) };
+    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(length)?, access, FLAGS) };
     start.ok().map(NonNull::cast)
+}
+
+/// Maps address space at this place. `None` if something is there.
+fn map_at(place: usize, length: usize, access: ProtFlags) -> Option<NonNull<u8>> {
+    let (place, length) = (NonZeroUsize::new(place)?, NonZeroUsize::new(length)?);
+    // SAFETY: a new mapping touches no memory in use. A kernel before Linux 4.17 takes the place for a wish.
+    let start = unsafe { mmap_anonymous(Some(place), length, access, FLAGS | MapFlags::MAP_FIXED_NOREPLACE) }.ok()?;
+    if start.addr() != place {
+        // SAFETY: the new mapping, which nothing uses yet.
+        let _ = unsafe { munmap(start, length.get()) };
+        return None;
+    }
+    Some(start.cast())
 }
 
 /// Raises the limit of the address space as far as the runtime allows. A reservation is no memory.
@@ -140,7 +161,9 @@ fn raise_address_space() -> bool {
 unsafe impl Allocator for Space {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let Some(size) = size.checked_next_multiple_of(PIECE) else { return (null_mut(), 0, 0) };
-        let piece = self.begin(size).or_else(|| self.grow(size));
+        // The executable's own data is the end of it: the kernel chooses the place at random, and with it that of the heap.
+        let below = (&raw const STATE).addr() / ROOM * ROOM;
+        let piece = self.begin(size, below.saturating_sub(ROOM)).or_else(|| self.grow(size));
         piece.map_or((null_mut(), 0, 0), |start| (start.as_ptr(), size, 0))
     }
 

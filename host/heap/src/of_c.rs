@@ -156,7 +156,8 @@ unsafe extern "C" {
 }
 
 /// Makes a thread, as pthread_create(3). From then on the heap's lock is one for several threads. Of musl's functions only
-/// thrd_create(3) makes a thread without it, and nobody calls that one.
+/// thrd_create(3) makes a thread without it, and nobody calls that one. `tests/order --check` looks for both. A dynamic musl
+/// does not show its own name, and can't be linked.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_create(
     thread: *mut pthread_t,

@@ -36,24 +36,41 @@ fn blocks_have_their_size_and_alignment_and_are_used_again() {
 }
 
 #[test]
-fn the_first_piece_reserves_nothing_and_a_fork_does() {
-    let space = Space::new();
-    let (start, size, _) = space.alloc(100);
-    assert_eq!((start, size, space.left.get()), (space.first.get(), PIECE, 0));
-    // Nothing is mapped behind it: what is written there ends the process. Another thread may map something there.
-    let ended = apart(|| unsafe {
-        let (start, size, _) = Space::new().alloc(100);
-        start.byte_add(size).write_volatile(1);
-        0
+fn the_first_piece_reserves_nothing_and_a_reservation_lies_behind_it() {
+    // No other thread maps anything there meanwhile.
+    let in_a_free_place = |act: fn(&Space, usize) -> i32| {
+        apart(move || {
+            let free = map(3 * SPACE, NONE).unwrap();
+            unsafe { munmap(free.cast(), 3 * SPACE) }.unwrap();
+            act(&Space::new(), free.addr().get() + 2 * SPACE)
+        })
+    };
+    let ended = in_a_free_place(|space, below| {
+        let Some(start) = space.begin(PIECE, below) else { return 1 };
+        if space.left.get() > 0 || space.begin(PIECE, below).is_some() || space.reserve(PIECE).is_none() {
+            return 2;
+        }
+        let next = space.grow(PIECE).map(|next| next.addr().get());
+        i32::from(next != Some(start.addr().get() + PIECE) || space.left.get() != SPACE - PIECE)
+    });
+    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
+    // Until then nothing is mapped behind it: what is written there ends the process.
+    let ended = in_a_free_place(|space, below| {
+        let Some(start) = space.begin(PIECE, below) else { return 1 };
+        unsafe { start.as_ptr().add(PIECE).write_volatile(1) };
+        2
     });
     assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGSEGV, _))), "{ended:?}");
-    // The next one lies in the reservation.
-    let (next, size, _) = space.alloc(100);
-    assert_eq!((next.wrapping_add(size), space.left.get()), (space.next.get(), SPACE - PIECE));
-    // A first piece that is longer lies there, too.
-    let space = Space::new();
-    assert_eq!(space.alloc(PIECE + 1).1, 2 * PIECE);
-    assert!(space.first.get().is_null() && space.left.get() == SPACE - 2 * PIECE);
+    // A place that is taken, or a piece that is longer.
+    let ended = in_a_free_place(|space, below| {
+        let taken = map_at(below - SPACE - PIECE, PIECE, NONE).is_none() || space.begin(PIECE, below).is_some();
+        i32::from(taken || space.begin(2 * PIECE, below - 4 * PIECE).is_some() || space.grow(PIECE).is_none())
+    });
+    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
+}
+
+#[test]
+fn a_fork_reserves_address_space() {
     let ended = apart(|| {
         let is_reserved = |blocks: &mut Dlmalloc<Space>| !blocks.allocator().next.get().is_null();
         with(|blocks| blocks.allocator().next.set(null_mut()));
