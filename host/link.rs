@@ -51,16 +51,36 @@ pub fn with(flags: &[String]) -> bool {
     link(flags, Proof::Linked)
 }
 
-fn link(flags: &[String], proof: Proof) -> bool {
-    // The linker itself, or a compiler that calls it.
-    for through in [&[][..], &["-Xlinker"]] {
-        let flags: Vec<&str> = flags.iter().flat_map(|flag| through.iter().copied().chain([flag.as_str()])).collect();
-        if works_with(&flags, proof) {
-            flags.iter().for_each(|flag| println!("cargo:rustc-link-arg-bins={flag}"));
-            return true;
-        }
+/// Links with the first flag, if the linker knows it, and then with the second one too, which an empty program can't be
+/// linked with.
+#[allow(dead_code, reason = "only the host executable has flags of its own")]
+pub fn with_both(tried: &str, other: &str) {
+    if let Some(through) = form(&[tried.to_owned()], Proof::Linked) {
+        pass(through, &[tried.to_owned(), other.to_owned()]);
     }
-    false
+}
+
+fn link(flags: &[String], proof: Proof) -> bool {
+    let form = form(flags, proof);
+    if let Some(through) = form {
+        pass(through, flags);
+    }
+    form.is_some()
+}
+
+/// Returns what has to stand before each flag: nothing for the linker itself, a word for a compiler that calls it. `None` if
+/// neither works.
+fn form(flags: &[String], proof: Proof) -> Option<&'static [&'static str]> {
+    const FORMS: [&[&str]; 2] = [&[], &["-Xlinker"]];
+    FORMS.into_iter().find(|through| works_with(&words(through, flags), proof))
+}
+
+fn pass(through: &[&str], flags: &[String]) {
+    words(through, flags).iter().for_each(|flag| println!("cargo:rustc-link-arg-bins={flag}"));
+}
+
+fn words<'a>(through: &[&'a str], flags: &'a [String]) -> Vec<&'a str> {
+    flags.iter().flat_map(|flag| through.iter().copied().chain([flag.as_str()])).collect()
 }
 
 fn works_with(flags: &[&str], proof: Proof) -> bool {

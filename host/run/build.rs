@@ -38,9 +38,8 @@ fn main() {
     let is = |name, expected| var(name).as_deref() == Ok(expected);
     // `src/start.rs` has the entry point.
     if is("CARGO_CFG_TARGET_ARCH", "x86_64") && is("CARGO_CFG_TARGET_ENV", "musl") {
-        link::with(&["--entry=postern_start".to_owned()]);
         // Calls of `_init` are calls of `__wrap__init` then (ld(1)), which only this executable has.
-        println!("cargo:rustc-link-arg-bins=--wrap=_init");
+        link::with_both("--entry=postern_start", "--wrap=_init");
         // It leaves out a feature of memchr, and of wasmtime-environ (docs/decisions.md).
         if !var("RUSTC_WRAPPER").is_ok_and(|wrapper| Path::new(&wrapper).ends_with(".cargo/rustc")) {
             println!(

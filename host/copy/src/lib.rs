@@ -152,11 +152,11 @@ std::arch::global_asm!(
     "mov eax, [rdi]",
     "mov ecx, [rsi]",
     "cmp eax, ecx",
-    "jne 7f",
+    "jne 6f",
     "mov eax, [rdi + rdx - 4]",
     "mov ecx, [rsi + rdx - 4]",
     "cmp eax, ecx",
-    "jne 7f",
+    "jne 6f",
     "xor eax, eax",
     "ret",
     // Fewer: byte by byte.
@@ -175,9 +175,6 @@ std::arch::global_asm!(
     "jne 5b",
     "ret",
     // The first byte that differs decides. The order of the bytes is turned, so that it counts most.
-    "7:",
-    "shl rax, 32",
-    "shl rcx, 32",
     "6:",
     "bswap rax",
     "bswap rcx",

@@ -102,7 +102,7 @@ pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Policy> {
     Policy::parse(&shipped.text, &shipped.path).ok()
 }
 
-/// Reads a file that is trusted. The length of the text is not asked: most have less than a page.
+/// Reads a file that is trusted. Behind `take` the standard library asks for no length: most files have less than a page.
 fn read(path: &Path, open: File) -> Result<Text, PlaceError> {
     let mut text = Vec::with_capacity(4096);
     open.take(u64::MAX).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(path, e))?;

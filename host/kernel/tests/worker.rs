@@ -47,6 +47,24 @@ fn inside_and_outside(way: usize) {
     assert!(!link(worker.netlink().unwrap(), "lo").up);
 }
 
+/// The settings of the node's links are written from there, and a link of the container may have the same name.
+#[test]
+fn a_setting_at_home_is_the_callers_own() {
+    for way in 0..2 {
+        isolated(move || at_home(way));
+    }
+}
+
+fn at_home(way: usize) {
+    let container = Container::new();
+    let worker = ways(&container.namespace).into_iter().nth(way).unwrap();
+    let key = conf("lo", "arp_notify");
+    assert!(worker.sysctl_set_at_home(&key, "1").unwrap());
+    assert_eq!(sysctl::get(&key).unwrap().as_deref(), Some("1"));
+    assert_eq!(worker.sysctl_get(&key).unwrap().as_deref(), Some("0"));
+    assert!(!worker.sysctl_set_at_home(&key, "1").unwrap());
+}
+
 #[test]
 fn sysctls_belong_to_the_namespace_and_are_written_only_if_they_differ() {
     for way in 0..2 {

@@ -40,7 +40,7 @@ pub struct Refusal<'a> {
     pub attachment: &'a str,
     /// The reason that the runtime is told.
     pub reason: &'a str,
-    /// The duration of the run.
+    /// The duration of the run until then; for VERSION, which asks for no time before, next to nothing.
     pub took: Duration,
 }
 
