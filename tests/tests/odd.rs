@@ -106,17 +106,22 @@ fn ended(answer: &Answer, end: &End) -> Result<()> {
     Ok(())
 }
 
-fn endure(backend: &str) -> Result<()> {
+/// Returns a node that has the node objects, mainly the bridge, and the calls of an attachment.
+fn prepared(backend: &str) -> Result<(Watched, impl Fn(&str) -> Call + use<>)> {
     let bin = plugin_bin()?;
     let mut watched = Watched::new(&["c1"])?;
-    let netns = watched.node.netns("c1");
-    let call =
-        |verb: &str| Call::new(&bin, "bridge", verb, config(backend).to_string()).attachment("c1", &netns, "eth0");
-    let plainly = |watched: &Watched, verb: &str| watched.node.call(&call(verb))?.success();
-    // The node objects, mainly the bridge, exist before.
-    plainly(&watched, "ADD")?;
-    plainly(&watched, "DEL")?;
+    let (netns, config) = (watched.node.netns("c1"), config(backend).to_string());
+    let call = move |verb: &str| Call::new(&bin, "bridge", verb, config.clone()).attachment("c1", &netns, "eth0");
+    for verb in ["ADD", "DEL"] {
+        watched.node.call(&call(verb))?.success()?;
+    }
     watched.look()?;
+    Ok((watched, call))
+}
+
+fn endure(backend: &str) -> Result<()> {
+    let (mut watched, call) = prepared(backend)?;
+    let plainly = |watched: &Watched, verb: &str| watched.node.call(&call(verb))?.success();
     each(
         ODD,
         |odd| odd.0.to_owned(),
@@ -157,15 +162,7 @@ fn so_does_one_that_starts_programs() -> Result<()> {
 /// A DEL has no answer, so a standard output that can't be written is no obstacle.
 #[test]
 fn a_del_writes_nothing() -> Result<()> {
-    let bin = plugin_bin()?;
-    let mut watched = Watched::new(&["c1"])?;
-    let netns = watched.node.netns("c1");
-    let call =
-        |verb: &str| Call::new(&bin, "bridge", verb, config("nftables").to_string()).attachment("c1", &netns, "eth0");
-    for verb in ["ADD", "DEL"] {
-        watched.node.call(&call(verb))?.success()?;
-    }
-    watched.look()?;
+    let (mut watched, call) = prepared("nftables")?;
     for output in ["/dev/null", "/dev/full"] {
         watched.node.call(&call("ADD"))?.success()?;
         let shell = ["bash", "-c", "exec \"$@\" 1<$0", output].map(str::to_owned);
@@ -180,15 +177,7 @@ fn a_del_writes_nothing() -> Result<()> {
 #[test]
 fn a_run_needs_no_openat2() -> Result<()> {
     const TRACE: &str = "/var/log/trace";
-    let bin = plugin_bin()?;
-    let mut watched = Watched::new(&["c1"])?;
-    let netns = watched.node.netns("c1");
-    let call =
-        |verb: &str| Call::new(&bin, "bridge", verb, config("nftables").to_string()).attachment("c1", &netns, "eth0");
-    for verb in ["ADD", "DEL"] {
-        watched.node.call(&call(verb))?.success()?;
-    }
-    watched.look()?;
+    let (mut watched, call) = prepared("nftables")?;
     each(
         ["ENOSYS", "EPERM"],
         |errno| (*errno).to_owned(),
