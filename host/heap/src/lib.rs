@@ -2,8 +2,8 @@
 //!
 //! A sealed sandbox can map no memory, and C libraries allocate by mapping. So the whole executable allocates from
 //! address space that is reserved before its first fork or confinement. Pieces of it become writable as they are needed,
-//! which the kernel counts as data, and they stay so. The first piece lies elsewhere: VERSION needs no more, and so
-//! reserves nothing. The blocks are dlmalloc's.
+//! which the kernel counts as data, and they stay so. The first piece is mapped alone, in front of the place of the
+//! reservation: VERSION needs no more, and so reserves nothing. The blocks are dlmalloc's.
 #![allow(unsafe_code, reason = "it is the allocator")]
 
 use dlmalloc::{Allocator, Dlmalloc};
@@ -26,8 +26,11 @@ const LEAST: usize = 1 << 20;
 /// The bytes that become writable at once: a multiple of every page size of the kernel. A run needs one or two pieces.
 const PIECE: usize = 256 << 10;
 
-/// The most bytes from the beginning of an executable to its data, and a multiple of every page size of the kernel.
+/// The most bytes from the beginning of an executable to its data.
 const ROOM: usize = 64 << 20;
+
+/// A multiple of every page size of the kernel.
+const PAGES: usize = 64 << 10;
 
 /// The bytes of its heap that a run of VERSION writes.
 const FIRST: usize = 24 << 10;
@@ -88,13 +91,13 @@ impl Space {
         self.left.set(0);
     }
 
-    /// Returns the first piece, a mapping of its own. `None` if it has been returned, or more is needed, or its place is taken.
-    /// It ends where there is room for a reservation, which ends at `below`. So the byte behind it is not mapped.
+    /// Returns the first piece. The reservation can be made behind it, and ends at `below` then. Nothing is mapped there until
+    /// then. `None` if the piece has been returned, more is needed, or its place is taken.
     fn begin(&self, size: usize, below: usize) -> Option<NonNull<u8>> {
         if size != PIECE || !self.first.get().is_null() || !self.next.get().is_null() {
             return None;
         }
-        let place = below.checked_sub(SPACE + PIECE)? / PIECE * PIECE;
+        let place = below.checked_sub(SPACE + PIECE)? / PAGES * PAGES;
         let start = map_at(place, PIECE, WRITABLE)?;
         make_writable_present(start, FIRST);
         self.first.set(start.as_ptr());
@@ -161,9 +164,9 @@ fn raise_address_space() -> bool {
 unsafe impl Allocator for Space {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let Some(size) = size.checked_next_multiple_of(PIECE) else { return (null_mut(), 0, 0) };
-        // The executable's own data is the end of it: the kernel chooses the place at random, and with it that of the heap.
-        let below = (&raw const STATE).addr() / ROOM * ROOM;
-        let piece = self.begin(size, below.saturating_sub(ROOM)).or_else(|| self.grow(size));
+        // The kernel chooses the executable's place at random. The heap is as far from it in each run, so its place is as random.
+        let below = (&raw const STATE).addr().saturating_sub(ROOM);
+        let piece = self.begin(size, below).or_else(|| self.grow(size));
         piece.map_or((null_mut(), 0, 0), |start| (start.as_ptr(), size, 0))
     }
 

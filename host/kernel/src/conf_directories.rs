@@ -41,8 +41,8 @@ impl ConfDirectories {
         Ok(Self { ipv4: directory(IPV4)?, ipv6: directory(IPV6)?, looked })
     }
 
-    /// True if they are not the same directories as `own`, those of the calling thread's namespace. This does not trust the kernel's version: a
-    /// directory that both namespaces show would lead into the caller's own.
+    /// True if they are not the same directories as `own`, those of the calling thread's namespace. This does not trust the
+    /// kernel's version: a directory that both namespaces show would lead into the caller's own.
     ///
     /// No name is looked up in them. The kernel keeps an entry for each name that it finds. From this namespace it does not
     /// find that entry again, so each look-up would add one. Entries of a link go with the link.
