@@ -41,7 +41,7 @@ build: setup
 	@echo "==> what runs components that import all of WASI (no compiler in it)"
 	cargo build --release --target $(RUN) -p postern-wasi
 	@echo "==> the plugins, as WASI components"
-	cargo build --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
+	cargo build --config guests/link.toml --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
 	@echo "==> postern-admin, with the compiler: what installs plugins"
 	POSTERN_WITHOUT_TABLES=1 cargo build --profile admin -p postern-admin
 	@mkdir -p $(BIN) target/release

@@ -25,8 +25,7 @@ fn size_limit(plugin: &str) -> u64 {
 }
 
 /// Interfaces without a function of their own. They are imported because others use their types.
-const TYPES_ONLY: [&str; 4] =
-    ["postern:cni/types", "wasi:cli/terminal-input", "wasi:cli/terminal-output", "wasi:io/error"];
+const TYPES_ONLY: [&str; 2] = ["postern:cni/types", "wasi:io/error"];
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/imports.golden")

@@ -8,6 +8,8 @@
 mod component;
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
+#[cfg(target_arch = "wasm32")]
+mod no_terminal;
 
 #[cfg(target_arch = "wasm32")]
 pub(crate) use component::*;

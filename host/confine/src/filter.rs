@@ -238,15 +238,8 @@ impl Builder {
                 self.branch(BPF_JEQ, one.first, verdict, Aim::Refuse);
             }
             [first, .., last] => {
-                // So a single number stays with those before it.
-                let is_border = |at: &usize| match (spans.get(at.wrapping_sub(1)), spans.get(*at)) {
-                    (Some(before), Some(one)) => one.first != one.last || !is_refused(before),
-                    _ => false,
-                };
                 let twice_the_middle = first.first.saturating_add(last.last.min(NUMBERS));
-                let distance =
-                    |at: &usize| spans.get(*at).map(|span| span.first.saturating_mul(2).abs_diff(twice_the_middle));
-                let middle = (1..spans.len()).filter(is_border).min_by_key(distance).unwrap_or(1);
+                let middle = border_near(spans, twice_the_middle);
                 let (low, high) = spans.split_at(middle);
                 let border = high.first().map_or(0, |span| span.first);
                 let high = self.search(high);
@@ -300,6 +293,18 @@ impl Builder {
     }
 }
 
+/// Returns the border whose number is nearest to this half, the lower one of two. A single number stays with those before it.
+fn border_near(spans: &[Span<'_>], twice: u32) -> usize {
+    let is_border = |at: &usize| match (spans.get(at.wrapping_sub(1)), spans.get(*at)) {
+        (Some(before), Some(one)) => one.first != one.last || !before.rules.is_empty(),
+        _ => false,
+    };
+    let distance = |at: &usize| spans.get(*at).map(|span| span.first.saturating_mul(2).abs_diff(twice));
+    let half = spans.partition_point(|span| span.first.saturating_mul(2) < twice);
+    let (below, above) = ((1..half).rev().find(is_border), (half.max(1)..spans.len()).find(is_border));
+    below.into_iter().chain(above).min_by_key(distance).unwrap_or(1)
+}
+
 fn statement(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
@@ -312,6 +317,19 @@ fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_border_is_that_of_a_look_at_all() {
+        let rules: Vec<Rule> = [0, 1, 5, 9, 10, 11, 40, 90, 91, 200, 201, 257, 300, 302, 435].map(Rule::Any).to_vec();
+        for count in 0..=rules.len() {
+            let spans = spans(&rules[..count]);
+            for twice in 0..1000 {
+                let border = |at: &usize| spans[*at].first != spans[*at].last || !spans[at - 1].rules.is_empty();
+                let nearest = (1..spans.len()).filter(border).min_by_key(|at| (spans[*at].first * 2).abs_diff(twice));
+                assert_eq!(border_near(&spans, twice), nearest.unwrap_or(1), "{count} rules, {twice}");
+            }
+        }
+    }
 
     /// Runs the program as the kernel would.
     fn verdict(filter: &Filter, architecture: u32, call: c_long, arguments: [u64; 6]) -> u32 {

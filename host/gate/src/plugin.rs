@@ -90,6 +90,8 @@ fn run_once(
     if depth == 0 {
         drop(sandbox);
         launcher.dismiss();
+        // The process ends soon, so the policy is not freed.
+        std::mem::forget(policy);
     } else if !matches!(&ended, Err(BadEnd { lost: true, .. })) {
         launcher.put_back(plugin, Plugin { policy, sandbox: Some(sandbox), digest, versions });
     }

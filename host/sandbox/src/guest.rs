@@ -1,5 +1,6 @@
 //! Loading and running one guest.
 
+use crate::by_need::Linker;
 use crate::code;
 use crate::engine::engine_with;
 #[cfg(feature = "wasi")]
@@ -35,6 +36,7 @@ pub enum Outcome {
 pub struct Guest {
     engine: Engine,
     program: FloorPre<State>,
+    _linker: Linker<State>,
     /// `Some` if all of WASI is linked.
     #[cfg(feature = "wasi")]
     runtime: Option<Arc<Runtime>>,
@@ -75,7 +77,8 @@ impl Guest {
         let reserve = Reserve::default();
         let engine = engine_with(&reserve)?;
         let component = code::load(&engine, code)?;
-        let program = FloorPre::new(link(&engine, &component, floor)?)?;
+        let (program, linker) = link(&engine, &component, floor)?;
+        let program = FloorPre::new(program)?;
         // A number of memories above the limit is refused when the guest starts.
         let needed = component.resources_required();
         let memories = needed.as_ref().map_or(0, |needed| needed.num_memories);
@@ -86,6 +89,7 @@ impl Guest {
         Ok(Self {
             engine,
             program,
+            _linker: linker,
             #[cfg(feature = "wasi")]
             runtime: None,
         })

@@ -1,13 +1,13 @@
 //! All interfaces that a guest can import, and the linking of those that it does import.
 
+use crate::by_need::Linker;
 use crate::state::State;
 use crate::{bindings, wasi};
-#[cfg(feature = "wasi")]
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
+use wasmtime::component::{Component, HasSelf, InstancePre};
 use wasmtime::{Engine, Result};
 
-/// An interface by its name without version, and the function that adds it to a linker.
+/// An interface by its name without version, and the function that adds what a component needs of it to a linker.
 pub type Interface = (&'static str, fn(&mut Linker<State>) -> Result<()>);
 
 /// The type parameter of the generated functions: the store's data implements every interface.
@@ -61,24 +61,26 @@ pub fn split(import: &str) -> (&str, &str) {
     import.split_once('@').unwrap_or((import, ""))
 }
 
-/// Links the interfaces that the component imports. Linking all of them would take a tenth of a millisecond longer.
+/// Links what the component imports. Linking everything would take a tenth of a millisecond longer.
+///
+/// It also returns the linker, which nobody needs any more: a process that exits need not drop it.
 ///
 /// # Errors
 /// An import is missing, or has not the shape that the component expects.
-pub fn link(engine: &Engine, component: &Component, floor: WasiExtent) -> Result<InstancePre<State>> {
+pub fn link(engine: &Engine, component: &Component, floor: WasiExtent) -> Result<(InstancePre<State>, Linker<State>)> {
     let mut linker = Linker::new(engine);
-    for (import, _item) in component.component_type().imports(engine) {
+    for (import, item) in component.component_type().imports(engine) {
+        // The linker's own message tells what is wrong with an import of another kind.
+        let ComponentItem::ComponentInstance(shape) = item.ty else { continue };
         let (name, _) = split(import);
+        #[cfg(feature = "wasi")]
+        if floor == WasiExtent::Whole && crate::full_wasi::is_request(name) {
+            crate::full_wasi::refuse(linker.whole(), engine, import, &shape)?;
+        }
+        linker.begin(shape);
         if let Some((_, add)) = floor.interfaces().find(|(interface, _)| *interface == name) {
             add(&mut linker)?;
         }
-        #[cfg(feature = "wasi")]
-        if floor == WasiExtent::Whole
-            && crate::full_wasi::is_request(name)
-            && let ComponentItem::ComponentInstance(shape) = &_item.ty
-        {
-            crate::full_wasi::refuse(&mut linker, engine, import, shape)?;
-        }
     }
-    linker.instantiate_pre(component)
+    Ok((linker.instantiate_pre(component)?, linker))
 }

@@ -17,6 +17,7 @@ pub mod confine;
 pub mod engine;
 
 mod bindings;
+mod by_need;
 mod code;
 #[cfg(feature = "compiler")]
 pub mod compile;

@@ -50,6 +50,7 @@ mod generated {
         path: "../../wit",
         world: "plugin",
         imports: { default: trappable },
+        wasmtime_crate: crate::by_need,
         trappable_error_type: { "postern:cni/types.error" => super::Failure },
         with: {
             "postern:cni/link.link": super::link::Link,

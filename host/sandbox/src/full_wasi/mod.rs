@@ -125,45 +125,45 @@ fn table(state: &mut State) -> &mut ResourceTable {
 /// Each interface that `crate::wasi` lacks, or that shares objects with such a one, and the function that adds it to a
 /// linker.
 pub const INTERFACES: [Interface; 24] = [
-    ("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/exit", |linker| cli::exit::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/stderr", |linker| cli::stderr::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/stdin", |linker| cli::stdin::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/stdout", |linker| cli::stdout::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-input", |linker| cli::terminal_input::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-output", |linker| cli::terminal_output::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-stderr", |linker| cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-stdin", |linker| cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker, State::cli)),
-    ("wasi:cli/terminal-stdout", |linker| cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker, State::cli)),
+    ("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/exit", |linker| cli::exit::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/stderr", |linker| cli::stderr::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/stdin", |linker| cli::stdin::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/stdout", |linker| cli::stdout::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/terminal-input", |linker| cli::terminal_input::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/terminal-output", |linker| cli::terminal_output::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/terminal-stderr", |linker| cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/terminal-stdin", |linker| cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/terminal-stdout", |linker| cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
     ("wasi:clocks/monotonic-clock", |linker| {
-        clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)
+        clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker.whole(), State::clocks)
     }),
-    ("wasi:clocks/wall-clock", |linker| clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker, State::clocks)),
+    ("wasi:clocks/wall-clock", |linker| clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker.whole(), State::clocks)),
     ("wasi:filesystem/preopens", |linker| {
-        filesystem::preopens::add_to_linker::<_, WasiFilesystem>(linker, State::filesystem)
+        filesystem::preopens::add_to_linker::<_, WasiFilesystem>(linker.whole(), State::filesystem)
     }),
     ("wasi:filesystem/types", |linker| {
-        sync::filesystem::types::add_to_linker::<_, WasiFilesystem>(linker, State::filesystem)
+        sync::filesystem::types::add_to_linker::<_, WasiFilesystem>(linker.whole(), State::filesystem)
     }),
-    ("wasi:io/error", |linker| error::add_to_linker::<_, streams::Table>(linker, table)),
-    ("wasi:io/poll", |linker| sync::io::poll::add_to_linker::<_, wait::Waits>(linker, wait::waits)),
-    ("wasi:io/streams", |linker| sync::io::streams::add_to_linker::<_, streams::Table>(linker, table)),
+    ("wasi:io/error", |linker| error::add_to_linker::<_, streams::Table>(linker.whole(), table)),
+    ("wasi:io/poll", |linker| sync::io::poll::add_to_linker::<_, wait::Waits>(linker.whole(), wait::waits)),
+    ("wasi:io/streams", |linker| sync::io::streams::add_to_linker::<_, streams::Table>(linker.whole(), table)),
     ("wasi:sockets/instance-network", |linker| {
-        sockets::instance_network::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sockets::instance_network::add_to_linker::<_, WasiSockets>(linker.whole(), State::sockets)
     }),
     ("wasi:sockets/ip-name-lookup", |linker| {
-        sockets::ip_name_lookup::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sockets::ip_name_lookup::add_to_linker::<_, WasiSockets>(linker.whole(), State::sockets)
     }),
     ("wasi:sockets/network", |linker| {
         let options = sockets::network::LinkOptions::default();
-        sockets::network::add_to_linker::<_, WasiSockets>(linker, &options, State::sockets)
+        sockets::network::add_to_linker::<_, WasiSockets>(linker.whole(), &options, State::sockets)
     }),
-    ("wasi:sockets/tcp", |linker| sync::sockets::tcp::add_to_linker::<_, WasiSockets>(linker, State::sockets)),
+    ("wasi:sockets/tcp", |linker| sync::sockets::tcp::add_to_linker::<_, WasiSockets>(linker.whole(), State::sockets)),
     ("wasi:sockets/tcp-create-socket", |linker| {
-        sockets::tcp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sockets::tcp_create_socket::add_to_linker::<_, WasiSockets>(linker.whole(), State::sockets)
     }),
-    ("wasi:sockets/udp", |linker| sync::sockets::udp::add_to_linker::<_, WasiSockets>(linker, State::sockets)),
+    ("wasi:sockets/udp", |linker| sync::sockets::udp::add_to_linker::<_, WasiSockets>(linker.whole(), State::sockets)),
     ("wasi:sockets/udp-create-socket", |linker| {
-        sync::sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, State::sockets)
+        sync::sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker.whole(), State::sockets)
     }),
 ];

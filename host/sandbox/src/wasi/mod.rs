@@ -24,6 +24,7 @@ mod generated {
         path: ["../../wit/deps/io.wit", "../../wit/deps/random.wit", "../../wit/deps/cli.wit", "wasi/floor.wit"],
         world: "postern:floor/floor",
         imports: { default: trappable },
+        wasmtime_crate: crate::by_need,
         with: {
             "wasi:io/poll.pollable": super::io::Pollable,
             "wasi:io/streams.input-stream": super::io::InputStream,

@@ -1,0 +1,36 @@
+//! No terminal: what wasi-libc asks about standard streams has its answer here.
+//!
+//! wasi-libc asks for the terminal behind each stream in `isatty`, which every program has. So each component would import
+//! five interfaces that no plugin uses, and each run would load and link them. `guests/link.toml` puts these functions in
+//! their place (`--wrap`, ld(1)). A plugin that is linked without that imports the interfaces, and works too.
+#![allow(unsafe_code, reason = "the linker finds these functions by their names")]
+
+// SAFETY, of all names here: no function but those of wasi-libc that they replace is called by such a name. Their types
+// are those of wasi-libc's `wasip2.h`. They write nothing where the terminal would be, as wasi-libc's own do if there
+// is none.
+
+/// In place of `terminal_stdin_get_terminal_stdin`.
+#[unsafe(no_mangle)]
+extern "C" fn __wrap_terminal_stdin_get_terminal_stdin(_terminal: *mut i32) -> bool {
+    false
+}
+
+/// In place of `terminal_stdout_get_terminal_stdout`.
+#[unsafe(no_mangle)]
+extern "C" fn __wrap_terminal_stdout_get_terminal_stdout(_terminal: *mut i32) -> bool {
+    false
+}
+
+/// In place of `terminal_stderr_get_terminal_stderr`.
+#[unsafe(no_mangle)]
+extern "C" fn __wrap_terminal_stderr_get_terminal_stderr(_terminal: *mut i32) -> bool {
+    false
+}
+
+/// In place of `terminal_input_terminal_input_drop_own`.
+#[unsafe(no_mangle)]
+extern "C" fn __wrap_terminal_input_terminal_input_drop_own(_terminal: i32) {}
+
+/// In place of `terminal_output_terminal_output_drop_own`.
+#[unsafe(no_mangle)]
+extern "C" fn __wrap_terminal_output_terminal_output_drop_own(_terminal: i32) {}
