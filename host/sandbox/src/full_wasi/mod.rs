@@ -131,14 +131,22 @@ pub const INTERFACES: [Interface; 24] = [
     ("wasi:cli/stdin", |linker| cli::stdin::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
     ("wasi:cli/stdout", |linker| cli::stdout::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
     ("wasi:cli/terminal-input", |linker| cli::terminal_input::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
-    ("wasi:cli/terminal-output", |linker| cli::terminal_output::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
-    ("wasi:cli/terminal-stderr", |linker| cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/terminal-output", |linker| {
+        cli::terminal_output::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)
+    }),
+    ("wasi:cli/terminal-stderr", |linker| {
+        cli::terminal_stderr::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)
+    }),
     ("wasi:cli/terminal-stdin", |linker| cli::terminal_stdin::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
-    ("wasi:cli/terminal-stdout", |linker| cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
+    ("wasi:cli/terminal-stdout", |linker| {
+        cli::terminal_stdout::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)
+    }),
     ("wasi:clocks/monotonic-clock", |linker| {
         clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker.whole(), State::clocks)
     }),
-    ("wasi:clocks/wall-clock", |linker| clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker.whole(), State::clocks)),
+    ("wasi:clocks/wall-clock", |linker| {
+        clocks::wall_clock::add_to_linker::<_, WasiClocks>(linker.whole(), State::clocks)
+    }),
     ("wasi:filesystem/preopens", |linker| {
         filesystem::preopens::add_to_linker::<_, WasiFilesystem>(linker.whole(), State::filesystem)
     }),
