@@ -192,29 +192,6 @@ impl Audit {
         self.flush();
     }
 
-    /// Writes what is left, in a last attempt. Standard error tells the loss: standard output belongs to the runtime. An
-    /// [`Audit`] that is dropped does this by itself.
-    pub fn finish(&mut self) {
-        let hidden = std::mem::take(&mut self.hidden);
-        if hidden > 0 {
-            let note = format!("{hidden} more operations that changed nothing are not shown");
-            let line = json!({
-                "time": now(), "attachment": self.attachment, "verb": self.hidden_verb, "plugin": "postern", "note": note,
-            });
-            append(&mut self.lines, &line);
-        }
-        self.flush();
-        self.give_up();
-        let lost = std::mem::take(&mut self.lost);
-        if lost > 0 {
-            crate::say!(
-                "postern: {lost} lines of the audit log {} are lost, for they cannot be written: {}",
-                self.file.path().display(),
-                self.failure.as_deref().unwrap_or_default()
-            );
-        }
-    }
-
     /// Writes the collected lines. Lines that can't be written are kept for the next attempt, up to a limit.
     pub fn flush(&mut self) {
         if self.lines.is_empty() {
@@ -300,7 +277,27 @@ fn shorten(text: &str) -> String {
 }
 
 impl Drop for Audit {
+    /// Makes the last attempt. Standard error tells the loss: standard output belongs to the runtime.
     fn drop(&mut self) {
-        self.finish();
+        if self.hidden > 0 {
+            let note = format!("{} more operations that changed nothing are not shown", self.hidden);
+            let line = json!({
+                "time": now(), "attachment": self.attachment, "verb": self.hidden_verb, "plugin": "postern", "note": note,
+            });
+            append(&mut self.lines, &line);
+        }
+        self.flush();
+        self.give_up();
+        if self.lost > 0 {
+            crate::say!(
+                "postern: {} lines of the audit log {} are lost, for they cannot be written: {}",
+                self.lost,
+                self.file.path().display(),
+                self.failure.as_deref().unwrap_or_default()
+            );
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

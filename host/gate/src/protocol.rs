@@ -184,11 +184,6 @@ pub(crate) fn perform(
     }
     // A failed ADD has been undone by now. Its record is removed too, unless it still lists something.
     session.close_record();
-    if is_alone {
-        session.audit.finish();
-        // The process ends: nothing has to be freed. In a list, descriptors would stay open.
-        std::mem::forget(session);
-    }
     outcome.map(|()| Performed::Done(String::new()))
 }
 
