@@ -41,7 +41,8 @@ build: setup
 	@echo "==> what runs components that import all of WASI (no compiler in it)"
 	cargo build --release --target $(RUN) -p postern-wasi
 	@echo "==> the plugins, as WASI components"
-	cargo build --config guests/link.toml --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
+	@# cargo ignores the flags of a file if the environment has some.
+	env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS cargo build --config guests/link.toml --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
 	@echo "==> postern-admin, with the compiler: what installs plugins"
 	POSTERN_WITHOUT_TABLES=1 cargo build --profile admin -p postern-admin
 	@mkdir -p $(BIN) target/release

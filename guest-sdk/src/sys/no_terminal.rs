@@ -6,8 +6,7 @@
 #![allow(unsafe_code, reason = "the linker finds these functions by their names")]
 
 // SAFETY, of all names here: no function but those of wasi-libc that they replace is called by such a name. Their types
-// are those of wasi-libc's `wasip2.h`. They write nothing where the terminal would be, as wasi-libc's own do if there
-// is none.
+// are those of wasi-libc's `wasip2.h`. Its only caller, `isatty`, reads the terminal only after `true`.
 
 /// In place of `terminal_stdin_get_terminal_stdin`.
 #[unsafe(no_mangle)]

@@ -90,7 +90,7 @@ fn run_once(
     if depth == 0 {
         drop(sandbox);
         launcher.dismiss();
-        // The process ends soon, so the policy is not freed.
+        // It is not freed: the process ends soon, or after a few more plugins of a list.
         std::mem::forget(policy);
     } else if !matches!(&ended, Err(BadEnd { lost: true, .. })) {
         launcher.put_back(plugin, Plugin { policy, sandbox: Some(sandbox), digest, versions });

@@ -217,6 +217,27 @@ mod tests {
     }
 
     #[test]
+    fn refuses_two_versions_of_an_interface() {
+        // They name nothing in common.
+        let error = refused(
+            r#"(import "wasi:cli/environment@0.2.0" (instance (export "get-arguments" (func (result (list string))))))
+            (import "wasi:cli/environment@0.2.6" (instance (export "initial-cwd" (func (result (option string))))))"#,
+        );
+        assert!(error.to_string().contains("wasi:cli/environment in two versions"), "{error}");
+    }
+
+    #[test]
+    fn tells_what_is_wrong_with_an_import() {
+        for (import, why) in [
+            (r#"(import "postern:cni/link@0.1.0" (func))"#, "expected function found instance"),
+            (r#"(import "postern:cni/link@0.1.0" (instance (export "no-such" (func))))"#, "no-such"),
+        ] {
+            let error = refused(import);
+            assert!(format!("{error:?}").contains(why), "{error:?}");
+        }
+    }
+
+    #[test]
     fn refuses_what_a_sandbox_does_not_have() {
         for import in [
             "wasi:keyvalue/store@0.2.0",

@@ -36,6 +36,7 @@ pub enum Outcome {
 pub struct Guest {
     engine: Engine,
     program: FloorPre<State>,
+    /// Not needed any more ([`link`]).
     _linker: Linker<State>,
     /// `Some` if all of WASI is linked.
     #[cfg(feature = "wasi")]

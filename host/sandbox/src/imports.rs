@@ -5,7 +5,7 @@ use crate::state::State;
 use crate::{bindings, wasi};
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, InstancePre};
-use wasmtime::{Engine, Result};
+use wasmtime::{Engine, Result, ensure};
 
 /// An interface by its name without version, and the function that adds what a component needs of it to a linker.
 pub type Interface = (&'static str, fn(&mut Linker<State>) -> Result<()>);
@@ -66,18 +66,29 @@ pub fn split(import: &str) -> (&str, &str) {
 /// It also returns the linker, which nobody needs any more: a process that exits need not drop it.
 ///
 /// # Errors
-/// An import is missing, or has not the shape that the component expects.
+/// An import is missing, or has not the shape that the component expects. Or two versions of one interface are imported.
 pub fn link(engine: &Engine, component: &Component, floor: WasiExtent) -> Result<(InstancePre<State>, Linker<State>)> {
     let mut linker = Linker::new(engine);
-    for (import, item) in component.component_type().imports(engine) {
-        // The linker's own message tells what is wrong with an import of another kind.
-        let ComponentItem::ComponentInstance(shape) = item.ty else { continue };
+    let shape = component.component_type();
+    let mut names = Vec::with_capacity(32);
+    for (import, item) in shape.imports(engine) {
         let (name, _) = split(import);
+        // A linker has one entry for all versions that go with each other.
+        ensure!(!names.contains(&name), "it imports {name} in two versions");
+        names.push(name);
+        // It gets nothing of an import of another kind, whose name is here: the linker's own message tells what is wrong.
+        let instance = match item.ty {
+            ComponentItem::ComponentInstance(instance) => Some(instance),
+            _ => None,
+        };
         #[cfg(feature = "wasi")]
-        if floor == WasiExtent::Whole && crate::full_wasi::is_request(name) {
-            crate::full_wasi::refuse(linker.whole(), engine, import, &shape)?;
+        if floor == WasiExtent::Whole
+            && crate::full_wasi::is_request(name)
+            && let Some(instance) = &instance
+        {
+            crate::full_wasi::refuse(linker.whole(), engine, import, instance)?;
         }
-        linker.begin(shape);
+        linker.begin(instance);
         if let Some((_, add)) = floor.interfaces().find(|(interface, _)| *interface == name) {
             add(&mut linker)?;
         }
