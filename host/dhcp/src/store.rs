@@ -91,7 +91,9 @@ pub fn name(attachment: &Attachment, family: Family) -> String {
     if family == Family::Ipv6 {
         hasher.update("ipv6");
     }
-    hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>() + ".json"
+    let mut name = base16ct::lower::encode_string(&hasher.finalize());
+    name.truncate(32);
+    name + ".json"
 }
 
 impl Store {

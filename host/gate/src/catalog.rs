@@ -13,6 +13,7 @@ pub use crate::manifest::{Manifest, Names, WasiExtent};
 use crate::places::{PlaceError, TrustedDir};
 use crate::plugin_error::PluginError;
 use crate::program;
+use base16ct::lower::encode_string as hex;
 use nix::sys::stat::fstat;
 use postern_policy::Form;
 use postern_state::{Dir, OpenMode};
@@ -246,10 +247,6 @@ fn hash(file: &File) -> std::io::Result<String> {
 /// Returns the SHA-256 in hexadecimal, as in manifests.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Compares a policy's pin (`digest = "sha256:…"`), if it has one, with the installed component. `file` is the file

@@ -86,8 +86,9 @@ impl Request {
         let Json::Object(entries) = self.conf.raw() else { return String::new() };
         let is_own = |key: &str| !OF_RUNTIME.iter().any(|of_runtime| key.eq_ignore_ascii_case(of_runtime));
         let own = entries.iter().filter(|(key, _)| is_own(key)).cloned().collect();
-        let digest = Sha256::digest(print::compact(&Json::Object(own).sorted()));
-        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        let mut hex = base16ct::lower::encode_string(&Sha256::digest(print::compact(&Json::Object(own).sorted())));
+        hex.truncate(16);
+        hex
     }
 
     /// Returns `CNI_ARGS`; empty if there are none.

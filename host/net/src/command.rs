@@ -121,8 +121,8 @@ fn attachment(one: &One) -> Result<Attachment, String> {
 
 /// Returns cnitool's ID for a namespace: the first ten bytes of the SHA-512 of its path, in hex.
 pub fn container_id(netns: &str) -> String {
-    let hash = Sha512::digest(netns.as_bytes());
-    let hex: String = hash.iter().take(10).map(|byte| format!("{byte:02x}")).collect();
+    let mut hex = base16ct::lower::encode_string(&Sha512::digest(netns.as_bytes()));
+    hex.truncate(20);
     format!("cnitool-{hex}")
 }
 

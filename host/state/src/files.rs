@@ -3,6 +3,7 @@
 use crate::dir::{Dir, OpenMode};
 use crate::error::{Result, StateError};
 use crate::trust::trust_owner;
+use base16ct::lower::encode_string as hex;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use sha2::{Digest, Sha256};
@@ -173,7 +174,9 @@ pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
 
 /// Returns a short text that stands for a name.
 pub(crate) fn short_hash(name: &str) -> String {
-    Sha256::digest(name.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let mut hex = hex(&Sha256::digest(name.as_bytes()));
+    hex.truncate(16);
+    hex
 }
 
 /// Takes the exclusive `flock` of `file` before `deadline`.
@@ -233,5 +236,7 @@ pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
 
 /// Returns the first 128 bits of a digest in hexadecimal, for a file name.
 pub(crate) fn short_hex(digest: &[u8; 32]) -> String {
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    let mut hex = hex(digest);
+    hex.truncate(32);
+    hex
 }

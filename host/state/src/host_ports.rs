@@ -11,6 +11,7 @@ use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
 use crate::record::RecordKey;
+use base16ct::lower::encode_string as hex;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -109,8 +110,7 @@ pub(crate) fn holder(slot: &[u8]) -> Holder {
     if slot.iter().all(|byte| *byte == 0) {
         return Holder::Nobody;
     }
-    let name: String = slot.iter().map(|byte| format!("{byte:02x}")).collect();
-    RecordKey::parse(&name).map_or(Holder::Several, Holder::One)
+    RecordKey::parse(&hex(slot)).map_or(Holder::Several, Holder::One)
 }
 
 pub(crate) fn slot(holder: &Holder) -> [u8; SLOT] {

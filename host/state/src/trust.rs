@@ -116,11 +116,18 @@ const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// True if a path is one of the system's own directories.
 pub(crate) fn is_system(path: &Path) -> bool {
-    SYSTEM.iter().any(|system| path == Path::new(system))
+    is_one_of(path, &SYSTEM)
 }
 
 fn is_shared(path: &Path) -> bool {
-    SHARED.iter().any(|shared| path == Path::new(shared))
+    is_one_of(path, &SHARED)
+}
+
+/// True if a path is one of these, which are in their shortest form. To compare two paths goes through the parts of both
+/// each time. This goes through the parts of the path once.
+fn is_one_of(path: &Path, names: &[&str]) -> bool {
+    let shortest: PathBuf = path.components().collect();
+    names.iter().any(|name| shortest.as_os_str() == *name)
 }
 
 /// Refuses a path that a user other than root or the effective user could change or redirect.
@@ -396,6 +403,17 @@ mod tests {
             let message = check(path, is_directory, Some(65534)).unwrap_err().to_string();
             assert!(message.contains("does not map") && !message.contains('`'), "{message}");
         }
+    }
+
+    #[test]
+    fn a_path_is_on_the_list_in_any_form() {
+        for path in ["/", "//", "/usr", "/usr/", "//usr", "/usr/./bin", "/var/tmp/."] {
+            assert!(is_system(Path::new(path)), "{path}");
+        }
+        for path in ["", "usr", "./usr", "/usr/..", "/usr/../usr", "/USR", "/usr/bin/x"] {
+            assert!(!is_system(Path::new(path)), "{path}");
+        }
+        assert!(is_shared(Path::new("/tmp/")) && !is_shared(Path::new("/usr")));
     }
 
     #[test]
