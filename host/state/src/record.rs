@@ -28,7 +28,7 @@ mod section;
 mod summary;
 
 use lines::{Fault, FirstLine, Parsed, parse};
-use section::{Begun, Change, Made};
+use section::Change;
 
 pub use key::{Header, NetworkKey, RecordKey};
 pub use section::{DataPath, Section, Stage, plugin_of};
@@ -303,8 +303,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// # Errors
     /// [`StateError::Io`]: nothing may be made then.
     pub fn begin(&mut self, section: &str, digest: &str, config: &str, time: u64) -> Result<()> {
-        let begun = Begun { digest: digest.to_owned(), time, config: Some(config.to_owned()) };
-        self.change(section, Change::Begun(begun))
+        self.change(section, Change::Begun { digest: digest.to_owned(), time, config: Some(config.to_owned()) })
     }
 
     /// Notes that `section` has made all its effects, with the addresses of its result and the data path of its
@@ -317,14 +316,14 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     pub fn made(&mut self, section: &str, addresses: Vec<String>, path: DataPath) -> Result<()> {
         // This line is as long as the one that will replace it. Until then it counts as unfinished.
         let given = self.line(&Changed { plugin: section, change: &Change::Given(A_TIME) })?;
-        let mut change = Change::Made(Made { addresses: addresses.clone(), path: path.clone() });
+        let mut change = Change::Made { addresses: addresses.clone(), path: path.clone() };
         let mut lines = self.line(&Changed { plugin: section, change: &change })?;
         // Only the routes of a plugin can be many.
         for path in [DataPath { routes: Vec::new(), ..path }, DataPath::default()] {
             if self.length + (lines.len() + given.len()) as u64 <= PAGE {
                 break;
             }
-            change = Change::Made(Made { addresses: addresses.clone(), path });
+            change = Change::Made { addresses: addresses.clone(), path };
             lines = self.line(&Changed { plugin: section, change: &change })?;
         }
         let written = lines.len() as u64;

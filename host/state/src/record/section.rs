@@ -129,9 +129,23 @@ pub enum Stage {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Change {
     /// The plugin is about to make effects.
-    Begun(Begun),
-    /// It has made everything.
-    Made(Made),
+    Begun {
+        /// SHA-256 of its component.
+        digest: String,
+        /// Milliseconds since 1970.
+        time: u64,
+        /// A hash of its configuration. Postern 0.1 ignores it and writes none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        config: Option<String>,
+    },
+    /// It has made everything, and has these addresses.
+    Made {
+        /// With prefix lengths.
+        addresses: Vec<String>,
+        /// Earlier versions ignore it and write none.
+        #[serde(default, skip_serializing_if = "DataPath::is_unknown")]
+        path: DataPath,
+    },
     /// It joins a link of another plugin.
     Joined(bool),
     /// The runtime has the result; milliseconds since 1970.
@@ -142,28 +156,6 @@ pub(super) enum Change {
     Ended(bool),
 }
 
-/// The beginning of a plugin's ADD.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Begun {
-    /// SHA-256 of its component.
-    pub(super) digest: String,
-    /// Milliseconds since 1970.
-    pub(super) time: u64,
-    /// A hash of its configuration. Postern 0.1 ignores it and writes none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) config: Option<String>,
-}
-
-/// What a plugin's ADD has made.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Made {
-    /// With prefix lengths.
-    pub(super) addresses: Vec<String>,
-    /// Earlier versions ignore it and write none.
-    #[serde(default, skip_serializing_if = "DataPath::is_unknown")]
-    pub(super) path: DataPath,
-}
-
 /// Notes that a section makes the attachment's link.
 pub(super) fn makes_link(sections: &mut [Section], name: &str) {
     sections.iter_mut().filter(|section| section.name == name).for_each(|section| section.made_link = true);
@@ -172,7 +164,7 @@ pub(super) fn makes_link(sections: &mut [Section], name: &str) {
 /// Updates the sections with one line.
 pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
     match change {
-        Change::Begun(Begun { digest, time, config }) => {
+        Change::Begun { digest, time, config } => {
             sections.retain(|section| section.name != name);
             sections.push(Section {
                 name: name.to_owned(),
@@ -188,7 +180,7 @@ pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
             });
         }
         Change::Ended(_) => sections.retain(|section| section.name != name),
-        Change::Made(Made { addresses, path }) => {
+        Change::Made { addresses, path } => {
             for section in sections.iter_mut().filter(|section| section.name == name) {
                 section.stage = Stage::Made;
                 section.addresses.clone_from(&addresses);
