@@ -44,7 +44,7 @@ build: setup
 	@# cargo ignores the flags of a file if the environment has some.
 	env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS cargo build --config guests/link.toml --profile guest --target wasm32-wasip2 $(PACKAGES:%=-p %)
 	@echo "==> postern-admin, with the compiler: what installs plugins"
-	POSTERN_WITHOUT_TABLES=1 cargo build --profile admin -p postern-admin
+	cargo build --profile admin -p postern-admin
 	@mkdir -p $(BIN) target/release
 	@for program in $(RUN)/release/postern $(RUN)/release/postern-dhcpd $(RUN)/release/postern-wasi $(HOST)/admin/postern-admin; do \
 		install -m 755 target/$$program $(BIN)/; \

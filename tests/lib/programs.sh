@@ -4,8 +4,8 @@ cargo_tests() {
     | "\(.manifest_path | split("/")[-2]) \(.target.kind[0]) \(.target.name) \(.manifest_path | rtrimstr("/Cargo.toml")) \(.executable)"'
 }
 # Of all packages together, whichever test is wanted: with another choice cargo would build the same crates once more.
-# postern-wasi has no test of its own. It would want all of wasmtime-wasi once more, in the profile of tests.
-workspace=(--workspace --exclude postern --exclude postern-admin --exclude postern-sandbox --exclude postern-wasi)
+# `postern` and `postern-wasi` have no test of their own. The sandbox is tested with its compiler.
+workspace=(--workspace --exclude postern --exclude postern-wasi --features postern-sandbox/compiler)
 # integration_tests [NAME...]: builds these of tests/tests, or all, and prints a line of each: NAME PROGRAM.
 integration_tests() {
   local choice=() name
