@@ -55,6 +55,14 @@ impl Sight {
     /// Finds it out, by a look at `lo`. It has to be called before the process gives up rights.
     #[must_use]
     pub fn find() -> Self {
+        // A failure can be a passing one (EIO, ENOMEM), and keeps a device down: a look that is refused is repeated.
+        match Self::look() {
+            Self::Refused(_) => Self::look(),
+            sight => sight,
+        }
+    }
+
+    fn look() -> Self {
         // Where it can't be told, programs are possible.
         let is_nested =
             std::fs::read_link("/proc/self/ns/user").is_ok_and(|name| name != Path::new(FIRST_USER_NAMESPACE));

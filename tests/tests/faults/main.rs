@@ -233,6 +233,21 @@ fn faults_do_come() -> Result<()> {
     Ok(())
 }
 
+/// A passing error of a look at the kernel does not keep a device down that comes home.
+#[test]
+fn a_passing_error_keeps_no_device_down() -> Result<()> {
+    let scenario =
+        scenarios::all().into_iter().find(|scenario| scenario.name == "host-device").ok_or(anyhow!("none"))?;
+    let mut place = Place::new(&scenario, "DEL")?;
+    for (call, errno) in [("readlink", "EIO"), ("bpf", "ENOMEM")] {
+        for at in 1..=4 {
+            let fault = Fault::Error { call: call.to_owned(), errno, at };
+            place.run(&fault, Restoration::Del).with_context(|| fault.to_string())?;
+        }
+    }
+    Ok(())
+}
+
 /// A run that has no descriptor for its way to the DHCP service says nothing about that service: the lease stays on record,
 /// and a collection gives it back.
 #[test]
