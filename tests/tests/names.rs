@@ -128,6 +128,42 @@ fn networks_do_not_take_each_others_guards() -> Result<()> {
     Ok(())
 }
 
+/// The same, where a note in the record fails: an ADD that succeeds nevertheless has a guard that CHECK finds.
+#[test]
+fn a_lost_note_loses_no_guard() -> Result<()> {
+    let node = Node::new()?;
+    ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
+    let one = config(&json!({}));
+    let other = config(
+        &json!({"name": "other", "bridge": "br8", "isGateway": false, "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}]]}}),
+    );
+    let of = ("c1", "eth0");
+    let first = add(&node, of, "c1", &one)?;
+    let mut complained = 0;
+    for at in 1..=20 {
+        let inject = format!("inject=pwrite64:error=ENOSPC:when={at}");
+        let strace = ["strace", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e", &inject].map(str::to_owned);
+        let call_of = |verb: &str, config: &Value| -> Result<Call> {
+            let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
+            Ok(call.attachment(of.0, &node.netns("c2"), of.1))
+        };
+        let answer = node.call_under(&strace, &call_of("ADD", &other)?)?;
+        let mut second = other.clone();
+        if answer.status == 0 {
+            complained += usize::from(!answer.stderr.is_empty());
+            merge(&mut second, &json!({"prevResult": answer.success()?}));
+            let failed = || format!("pwrite64 {at} failed: {}", answer.stderr);
+            call(&node, "CHECK", of, "c2", &second)?.success().with_context(failed)?;
+        }
+        call(&node, "DEL", of, "c2", &second)?.success().with_context(|| format!("pwrite64 {at} failed"))?;
+        call(&node, "CHECK", of, "c1", &first)?.success().with_context(|| format!("pwrite64 {at} failed"))?;
+    }
+    ensure!(complained > 0, "no ADD went on after a note that failed");
+    call(&node, "DEL", of, "c1", &first)?.success()?;
+    ensure!(left(&node)? == (0, 0), "{:?}", left(&node)?);
+    Ok(())
+}
+
 /// An effect that can't be made is refused before it is noted, with the way out, and nothing is left of it.
 #[test]
 fn names_that_no_rules_can_have() -> Result<()> {

@@ -263,3 +263,21 @@ fn a_lease_is_not_forgotten_for_want_of_a_socket() -> Result<()> {
     ensure!(complained > 0, "no DEL was without a socket");
     Ok(())
 }
+
+/// A note in the record that fails does not part a lease from its address: no DEL gives the lease back before the address.
+#[test]
+fn a_lost_note_gives_no_lease_back_early() -> Result<()> {
+    let scenario =
+        scenarios::all().into_iter().find(|scenario| scenario.name == "bridge + dhcp").ok_or(anyhow!("none"))?;
+    let mut place = Place::new(&scenario, "ADD")?;
+    let mut complained = 0;
+    for at in 1..=16 {
+        let fault = Fault::Error { call: "pwrite64".to_owned(), errno: "ENOSPC", at };
+        for way in RESTORATIONS {
+            let outcome = place.run(&fault, way).with_context(|| fault.to_string())?;
+            complained += usize::from(outcome == Outcome::Complained);
+        }
+    }
+    ensure!(complained > 0, "no ADD went on after a note that failed");
+    Ok(())
+}

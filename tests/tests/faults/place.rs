@@ -355,6 +355,7 @@ impl Place {
         self.at_rest().with_context(|| {
             format!("{outcome:?} ({} {}), then {way:?}", answer.stdout.trim(), answer.stderr.trim())
         })?;
+        self.no_lease_is_back_early().with_context(|| format!("{outcome:?}, then {way:?}"))?;
         if matches!(self.verb, "CHECK" | "GC") {
             self.call("CHECK", "c1")?.success().context("CHECK of the attachment that has to stay")?;
         }
@@ -369,8 +370,7 @@ impl Place {
             return Ok(());
         }
         let leased = self.leases.as_ref().map(|leases| leases.held()).unwrap_or_default();
-        let early = self.leases.as_ref().map(|leases| leases.given_back_early()).unwrap_or_default();
-        ensure!(early.is_empty(), "the service had the lease back while a link had the address: {early:?}");
+        self.no_lease_is_back_early()?;
         let used = self.node.sh(
             "for c in c1 c2; do ip -n $c -o addr show dev eth0 scope global 2>/dev/null | awk -v c=$c '{print c, $4}'; done || true",
         )?;
@@ -393,6 +393,13 @@ impl Place {
                 ensure!(rules.contains(port), "port {port} is up without its guard:\n{rules}");
             }
         }
+        Ok(())
+    }
+
+    /// No lease was given back while a link had the address.
+    fn no_lease_is_back_early(&self) -> Result<()> {
+        let early = self.leases.as_ref().map(|leases| leases.given_back_early()).unwrap_or_default();
+        ensure!(early.is_empty(), "the service had the lease back while a link had the address: {early:?}");
         Ok(())
     }
 

@@ -130,7 +130,8 @@ pub(crate) fn recorded(session: &Session) -> Vec<(MacGuard, Vec<u64>)> {
 /// # Errors
 /// The kernel refuses to show them.
 pub(crate) fn is_whole(session: &Session, host: &str, mac: Mac) -> Result<bool, OpError> {
-    let guard = recorded(session).into_iter().find(|(guard, _)| guard.host.as_deref() == Some(host));
+    // An earlier one can be listed still: a guard whose name was taken, if the note failed that it is gone.
+    let guard = recorded(session).into_iter().rev().find(|(guard, _)| guard.host.as_deref() == Some(host));
     let (guard, handles) = guard.unwrap_or_default();
     let id = guard.id.unwrap_or_else(|| native(session));
     macguard::check_known(&mut *session.nft()?, &id, host, mac.0, &handles).map_err(firewall_error)

@@ -192,10 +192,19 @@ impl Session {
         of_socket.any(|open| open.channel.as_ref().is_ok_and(Channel::is_native))
     }
 
-    /// Returns the leases of the record.
+    /// Returns the leases of the record: one for each service, with all addresses that are noted for it.
+    ///
+    /// The record can list a lease twice. It does so if the note failed that the one without addresses is gone.
     pub fn dhcp_leases(&self) -> Vec<Dhcp> {
         let listed = self.record().map(|record| record.effects(None)).unwrap_or_default();
-        listed.iter().filter_map(|noted| Dhcp::of(&noted.effect).cloned()).collect()
+        let mut leases: Vec<Dhcp> = Vec::new();
+        for lease in listed.iter().filter_map(|noted| Dhcp::of(&noted.effect)) {
+            match leases.iter_mut().find(|known| known.socket == lease.socket) {
+                Some(known) => known.addresses.extend(&lease.addresses),
+                None => leases.push(lease.clone()),
+            }
+        }
+        leases
     }
 
     /// Gives the attachment's lease back, once in a run. Without a service it is success: the service ends the leases of namespaces that
