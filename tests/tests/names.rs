@@ -154,6 +154,15 @@ fn a_lost_note_loses_no_guard() -> Result<()> {
             merge(&mut second, &json!({"prevResult": answer.success()?}));
             let failed = || format!("pwrite64 {at} failed: {}", answer.stderr);
             call(&node, "CHECK", of, "c2", &second)?.success().with_context(failed)?;
+            // The guard follows to another address of the link, and back.
+            let mut tuned =
+                json!({"cniVersion": "1.1.0", "name": "other", "type": "tuning", "mac": "02:00:00:00:00:aa"});
+            merge(&mut tuned, &json!({"prevResult": second.get("prevResult")}));
+            for verb in ["ADD", "DEL"] {
+                let call = Call::new(&plugin_bin()?, "tuning", verb, tuned.to_string());
+                let answer = node.call(&call.attachment(of.0, &node.netns("c2"), of.1))?;
+                answer.success().with_context(failed).with_context(|| format!("{verb} of tuning"))?;
+            }
         }
         call(&node, "DEL", of, "c2", &second)?.success().with_context(|| format!("pwrite64 {at} failed"))?;
         call(&node, "CHECK", of, "c1", &first)?.success().with_context(|| format!("pwrite64 {at} failed"))?;

@@ -199,7 +199,7 @@ impl NodeState {
     }
 
     fn account(&self, summary: Summary) -> Account {
-        let Summary { path, key, header, effects, sections, problems, is_of_other_version } = summary;
+        let Summary { path, key, header, effects, sections, problems, is_of_other_version, unread: _ } = summary;
         let mut account = Account {
             path,
             header,

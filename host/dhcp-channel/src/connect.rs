@@ -36,7 +36,8 @@ pub enum ChannelError {
     /// Its answer can't be understood.
     #[error("has answered nonsense: {0}")]
     Malformed(String),
-    /// This process has no descriptor or memory for it now, or a signal came. It says nothing about the service.
+    /// This process has no descriptor or memory for it now, the socket can't be looked at, or a signal came. It says nothing
+    /// about the service.
     #[error("can't be reached at the moment: {0}")]
     NotNow(String),
     /// The socket failed in another way.
@@ -48,7 +49,7 @@ impl From<Errno> for ChannelError {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR => Self::Absent(errno.desc().to_owned()),
-            Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS | Errno::EINTR => {
+            Errno::EIO | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS | Errno::EINTR => {
                 Self::NotNow(errno.desc().to_owned())
             }
             Errno::EPIPE | Errno::ECONNRESET => Self::Closed,

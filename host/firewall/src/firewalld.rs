@@ -26,9 +26,23 @@ pub fn installed() -> bool {
 /// True if firewalld's name has an owner on the message bus.
 ///
 /// # Errors
-/// The program for the question is missing or fails, or the deadline passes.
+/// The program for the question is missing or fails, the bus does not answer it, or the deadline passes.
 pub fn runs(runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
-    Ok(installed() && answer("ask for", bus::question(), runner)?.as_deref() == Ok("b true"))
+    if !installed() {
+        return Ok(false);
+    }
+    let ask = || owned(answer("ask for", bus::question(), runner)?);
+    // A refusal can be a passing one. Taken for an answer, it would leave an address in a zone after its container.
+    ask().or_else(|_| ask())
+}
+
+/// Reads the answer to the question if firewalld's name has an owner.
+fn owned(answer: Result<String, String>) -> Result<bool, FirewallError> {
+    match answer {
+        Ok(text) if text == "b true" => Ok(true),
+        Ok(text) if text == "b false" => Ok(false),
+        Ok(text) | Err(text) => Err(FirewallError::new("ask for", FIREWALLD, text)),
+    }
 }
 
 /// Puts an address in a zone. It is no error if it is there.
@@ -95,4 +109,19 @@ fn answer(
         // The program puts these words in front of the bus's answer.
         _ => Err(output.stderr.trim().trim_start_matches("Call failed: ").replace('\n', "; ")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::owned;
+
+    /// Only the bus's own "no" says that firewalld does not run.
+    #[test]
+    fn no_answer_is_no_answer() {
+        assert!(owned(Ok("b true".to_owned())).unwrap());
+        assert!(!owned(Ok("b false".to_owned())).unwrap());
+        let refused = owned(Err("The maximum number of active connections has been reached".to_owned()));
+        assert!(refused.unwrap_err().to_string().contains("maximum number"));
+        owned(Ok(String::new())).unwrap_err();
+    }
 }

@@ -158,11 +158,12 @@ fn written(session: &Session, granted: &Granted) -> Option<Delegation> {
     if !granted.allows_delegations_in(&directory) || !Path::new(&directory).is_absolute() {
         return None;
     }
-    let read = Backups::open(Path::new(&directory)).and_then(|files| match files {
+    let read = || match Backups::open(Path::new(&directory))? {
         Some(files) => files.read(&session.request.container_id, STATE_LIMIT),
         None => Ok(None),
-    });
-    let content = read.unwrap_or_else(|error| {
+    };
+    // Once more after a passing error: without the file nothing counts as delegated, and a DEL would leave all of it.
+    let content = read().or_else(|_| read()).unwrap_or_else(|error: StateError| {
         crate::say!("postern: the native plugin's file about this container does not count: {error}");
         None
     })?;

@@ -104,7 +104,7 @@ impl Claims {
     }
 
     fn read_all(&mut self, session: &Session) -> Result<(), OpError> {
-        for summary in postern_state::list(&session.state).map_err(state_error)? {
+        for summary in postern_state::list_known(&session.state).map_err(state_error)? {
             let Some(key) = summary.key.filter(|key| *key != self.own) else { continue };
             let claim = Claim::of(summary, &self.boot, self.cookie);
             self.known.insert(key, claim);

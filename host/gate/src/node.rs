@@ -41,13 +41,17 @@ pub fn noted<E>(
     let made = make();
     let kept = match (&made, is_new, object) {
         (_, Err(reason), _) | (_, _, Err(reason)) => Err(reason),
-        (Ok(true), _, Ok(object)) => match host.link_by_name(name) {
-            Ok(Some(link)) if kind != FORWARDING => {
+        (Ok(true), _, Ok(_)) if kind == FORWARDING => Ok(()),
+        (Ok(true), _, Ok(object)) => match host.link_by_name(name).map_err(kernel_error) {
+            Ok(Some(link)) => {
                 let detail = json!({ INDEX: link.index });
                 node::update(state, &NodeObject { detail, ..object }).map_err(errors::state_error)
             }
-            _ => Ok(()),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
         },
+        // The kernel may have made it, and only the answer was lost.
+        (Err(_), Ok(true), Ok(_)) if is_link(kind) && !matches!(host.link_by_name(name), Ok(None)) => Ok(()),
         // Another run that made it meanwhile has noted its index.
         (_, Ok(true), Ok(object)) => node::find(state, kind, name, object.host_netns_cookie)
             .and_then(|noted| match noted {
@@ -62,6 +66,11 @@ pub fn noted<E>(
         crate::say!("postern: `postern gc --node` will not know all of {kind} {name}: {reason}");
     }
     made
+}
+
+/// True if objects of this kind are links, and no settings.
+fn is_link(kind: &str) -> bool {
+    [BRIDGE, VLAN_GATEWAY].contains(&kind)
 }
 
 /// The key of the link's index in [`NodeObject::detail`].

@@ -206,7 +206,9 @@ pub fn directory(path: &Path) -> Result<Dir, PlaceError> {
 /// True if the directory exists or can be made, and can be written.
 fn usable(directory: &Path) -> bool {
     let there = is_directory(directory) || Dir::make(directory, 0o700).is_ok();
-    there && writing(directory).is_ok()
+    // Only what will not change counts: the place of the state is the same in each run.
+    let may_not = [Errno::EACCES, Errno::EROFS, Errno::EPERM, Errno::ENOENT, Errno::ENOTDIR, Errno::ELOOP];
+    there && !writing(directory).is_err_and(|errno| may_not.contains(&errno))
 }
 
 /// True if a path leads to anything.

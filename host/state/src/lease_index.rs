@@ -33,8 +33,10 @@
 //! of the native plugin, stay.
 
 use crate::dir::{Dir, OpenMode};
+use crate::error::StateError;
 use crate::files::digest;
 use crate::lease_dir::{FileId, Time};
+use nix::errno::Errno;
 use nix::unistd::geteuid;
 use std::fs::File;
 use std::io::{self, Write};
@@ -128,13 +130,26 @@ pub(crate) struct Table {
 impl Index {
     /// Loads the index at `place` if its mark is `now`.
     pub(crate) fn load(place: &Place, now: &Mark) -> Option<Self> {
-        let (table, mark) = Table::open(place)?;
+        let (table, mark) = Table::read(place).ok()??;
         (mark == *now).then_some(Self::Table(table))
     }
 
     /// Returns the entries at `place` even if they are not valid: so the notes on boots are kept.
-    pub(crate) fn notes(place: &Place) -> Vec<Entry> {
-        Table::open(place).and_then(|(table, _)| table.entries().ok()).unwrap_or_default()
+    ///
+    /// # Errors
+    /// The file is there, and can't be read just now. Without the notes, leases of earlier boots would never be free.
+    pub(crate) fn notes(place: &Place) -> Result<Vec<Entry>, StateError> {
+        let read = || match Table::read(place)? {
+            Some((table, _)) => table.entries(),
+            None => Ok(Vec::new()),
+        };
+        match read() {
+            Err(error) if is_passing(&error) => {
+                read().map_err(|error| StateError::io("read", place.root.join(place.name()), error))
+            }
+            // There is none, or what is there can never be ours.
+            read => Ok(read.unwrap_or_default()),
+        }
     }
 
     pub(crate) fn find(&self, key: &Key) -> io::Result<Vec<Entry>> {
@@ -206,21 +221,19 @@ impl Index {
 }
 
 impl Table {
-    fn open(place: &Place) -> Option<(Self, Mark)> {
-        let file = place.open().ok()?;
+    /// Opens the file; `None` if it is none of ours.
+    fn read(place: &Place) -> io::Result<Option<(Self, Mark)>> {
+        let file = place.open()?;
         let mut bytes = [0; UNIT];
-        file.read_exact_at(&mut bytes, 0).ok()?;
-        let mut fields = Fields(&bytes);
-        if fields.number()? != MAGIC {
-            return None;
+        match file.read_exact_at(&mut bytes, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
         }
-        let (slots, used) = (fields.number()?, fields.number()?);
-        let mark = Mark { mtime: fields.time()?, ctime: fields.time()?, boot: fields.number()? };
-        let whole = slots.checked_add(1)?.checked_mul(UNIT as u64)?;
-        let meta = file.metadata().ok()?;
+        let meta = file.metadata()?;
         // A file that another user could have written is not used: it could cause the removal of leases.
         let is_ours = (meta.uid() == 0 || meta.uid() == geteuid().as_raw()) && meta.mode() & 0o022 == 0;
-        (slots.is_power_of_two() && meta.len() == whole && is_ours).then_some((Self { file, slots, used }, mark))
+        let shape = shape(&bytes).filter(|(slots, ..)| is_ours && Some(meta.len()) == length(*slots));
+        Ok(shape.map(|(slots, used, mark)| (Self { file, slots, used }, mark)))
     }
 
     /// Passes the slots where `key` may be to `more`, until `more` returns false.
@@ -270,6 +283,28 @@ impl Table {
         };
         Ok(bytes.chunks(UNIT).filter_map(live).collect())
     }
+}
+
+/// True if a reading can succeed at the next try.
+fn is_passing(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EIO | Errno::EINTR | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
+}
+
+/// Returns the number of slots, of those in use, and the mark, by the file's first bytes; `None` if they are not ours.
+fn shape(bytes: &[u8; UNIT]) -> Option<(u64, u64, Mark)> {
+    let mut fields = Fields(bytes);
+    if fields.number()? != MAGIC {
+        return None;
+    }
+    let (slots, used) = (fields.number()?, fields.number()?);
+    let mark = Mark { mtime: fields.time()?, ctime: fields.time()?, boot: fields.number()? };
+    slots.is_power_of_two().then_some((slots, used, mark))
+}
+
+/// Returns the length of a file with this number of slots.
+fn length(slots: u64) -> Option<u64> {
+    slots.checked_add(1)?.checked_mul(UNIT as u64)
 }
 
 /// Returns the first slot for `key` in a table of `slots`.
@@ -416,9 +451,9 @@ mod tests {
         for other in [Mark { boot: 6, ..MARK }, Mark { mtime: (1, 3), ..MARK }, Mark { ctime: (3, 5), ..MARK }] {
             assert!(Index::load(&place, &other).is_none());
         }
-        assert_eq!(Index::notes(&place), [entry(1, 2)]);
+        assert_eq!(Index::notes(&place).unwrap(), [entry(1, 2)]);
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-        assert!(Index::load(&place, &MARK).is_none() && Index::notes(&place).is_empty());
+        assert!(Index::load(&place, &MARK).is_none() && Index::notes(&place).unwrap().is_empty());
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         for length in [0, 10, UNIT, bytes.len() - 1] {
@@ -461,7 +496,7 @@ mod tests {
                 expected.sort();
                 prop_assert_eq!(found, expected);
             }
-            prop_assert_eq!(Index::notes(&place).len(), model.len());
+            prop_assert_eq!(Index::notes(&place).unwrap().len(), model.len());
         }
 
         #[test]

@@ -303,7 +303,7 @@ impl Leases {
 
     fn read_all(&self, addresses: Vec<IpAddr>, notes_count: bool) -> Result<Reading> {
         let notes: HashMap<IpAddr, Entry> =
-            Index::notes(&self.index).into_iter().map(|entry| (entry.address, entry)).collect();
+            Index::notes(&self.index)?.into_iter().map(|entry| (entry.address, entry)).collect();
         let mut reading = Reading { leases: Vec::new(), free: Vec::new() };
         for address in addresses {
             let note = notes.get(&address);

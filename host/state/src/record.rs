@@ -33,7 +33,9 @@ use section::Change;
 pub use key::{Header, NetworkKey, RecordKey};
 pub use section::{DataPath, Section, Stage, plugin_of};
 pub(crate) use summary::exists;
-pub use summary::{Summary, Valid, find, is_busy, list, list_collectable, list_of, list_others, list_with, tidy};
+pub use summary::{
+    Summary, Valid, find, is_busy, list, list_collectable, list_known, list_of, list_others, list_with, tidy,
+};
 
 /// Format version of the records that this code writes and reads.
 const VERSION: u64 = 1;

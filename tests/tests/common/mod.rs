@@ -164,10 +164,27 @@ pub fn collect_garbage(node: &Node) -> Result<Vec<String>> {
 /// # Errors
 /// The records can't be read.
 pub fn is_whole(node: &Node, container: &str) -> Result<bool> {
+    Ok(says_whole(&record(node, container)?))
+}
+
+/// True if an attachment's record says that its ADD or its DEL was killed. `postern gc` removes such an attachment.
+///
+/// # Errors
+/// The records can't be read.
+pub fn looks_killed(node: &Node, container: &str) -> Result<bool> {
+    let record = record(node, container)?;
+    Ok(!record.is_empty() && !says_whole(&record))
+}
+
+/// Returns the lines of a container's records.
+fn record(node: &Node, container: &str) -> Result<String> {
     let own = format!("\"container_id\":\"{container}\"");
-    let record = node.sh(&format!("grep -ls '{own}' /run/postern/attachments/* | xargs -r cat"))?;
+    node.sh(&format!("grep -ls '{own}' /run/postern/attachments/* | xargs -r cat"))
+}
+
+fn says_whole(record: &str) -> bool {
     let last = |stage: &str| record.rfind(&format!("\"{stage}\":"));
-    Ok(last("given") > last("begun").max(last("ending")))
+    last("given") > last("begun").max(last("ending"))
 }
 
 /// Runs every case and reports all failures at once.

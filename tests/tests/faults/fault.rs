@@ -30,6 +30,8 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("mkdirat", &["ENOSPC", "EROFS"]),
     ("mkdir", &["ENOSPC", "EROFS"]),
     ("utimensat", &["EIO"]),
+    // Of the places where state and libraries are.
+    ("access", &["ENOMEM"]),
     ("stat", &["EIO"]),
     ("lstat", &["EIO"]),
     ("fstat", &["EIO"]),
@@ -88,7 +90,6 @@ const HARMLESS: &[&str] = &[
     "getsockopt",
     // Whatever they say, the run goes on. User-mode Linux has neither clock nor number of the
     // processor without a call.
-    "access",
     "clock_gettime",
     "clock_nanosleep",
     "getcpu",

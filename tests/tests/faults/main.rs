@@ -12,6 +12,7 @@ mod common;
 
 mod chain;
 mod fault;
+mod passing;
 mod place;
 mod scenarios;
 
@@ -230,54 +231,5 @@ fn faults_do_come() -> Result<()> {
     ensure!(place.run(&kill, Restoration::Del)? == Outcome::Killed, "it was not killed");
     let refused = Fault::Operations { plugin: "bridge".to_owned(), allowed: 3 };
     ensure!(place.run(&refused, Restoration::Del)? == Outcome::Failed, "nothing was refused");
-    Ok(())
-}
-
-/// A passing error of a look at the kernel does not keep a device down that comes home.
-#[test]
-fn a_passing_error_keeps_no_device_down() -> Result<()> {
-    let scenario =
-        scenarios::all().into_iter().find(|scenario| scenario.name == "host-device").ok_or(anyhow!("none"))?;
-    let mut place = Place::new(&scenario, "DEL")?;
-    for (call, errno) in [("readlink", "EIO"), ("bpf", "ENOMEM")] {
-        for at in 1..=4 {
-            let fault = Fault::Error { call: call.to_owned(), errno, at };
-            place.run(&fault, Restoration::Del).with_context(|| fault.to_string())?;
-        }
-    }
-    Ok(())
-}
-
-/// A run that has no descriptor for its way to the DHCP service says nothing about that service: the lease stays on record,
-/// and a collection gives it back.
-#[test]
-fn a_lease_is_not_forgotten_for_want_of_a_socket() -> Result<()> {
-    let scenario =
-        scenarios::all().into_iter().find(|scenario| scenario.name == "bridge + dhcp").ok_or(anyhow!("none"))?;
-    let mut place = Place::new(&scenario, "DEL")?;
-    let mut complained = 0;
-    for at in 1..=4 {
-        let fault = Fault::Error { call: "socket".to_owned(), errno: "EMFILE", at };
-        complained += usize::from(place.run(&fault, Restoration::Gc).context(fault)? == Outcome::Complained);
-    }
-    ensure!(complained > 0, "no DEL was without a socket");
-    Ok(())
-}
-
-/// A note in the record that fails does not part a lease from its address: no DEL gives the lease back before the address.
-#[test]
-fn a_lost_note_gives_no_lease_back_early() -> Result<()> {
-    let scenario =
-        scenarios::all().into_iter().find(|scenario| scenario.name == "bridge + dhcp").ok_or(anyhow!("none"))?;
-    let mut place = Place::new(&scenario, "ADD")?;
-    let mut complained = 0;
-    for at in 1..=16 {
-        let fault = Fault::Error { call: "pwrite64".to_owned(), errno: "ENOSPC", at };
-        for way in RESTORATIONS {
-            let outcome = place.run(&fault, way).with_context(|| fault.to_string())?;
-            complained += usize::from(outcome == Outcome::Complained);
-        }
-    }
-    ensure!(complained > 0, "no ADD went on after a note that failed");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! One scenario on a separate node: the required state after a run with a fault, and the ways to restore the node.
 
-use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, is_whole, picture, same_picture};
+use crate::common::{PRIVATE_ETC, Refusal, collect_garbage, is_whole, looks_killed, picture, same_picture};
 use crate::fault::{Fault, TRACE, of_run, tracing, unlisted};
 use crate::scenarios::{MASTER, NATIVE, SCRIPT, Scenario};
 use anyhow::{Context, Result, ensure};
@@ -338,6 +338,8 @@ impl Place {
         match (self.verb, outcome) {
             ("ADD", Outcome::Succeeded | Outcome::Complained) => {
                 self.previous = answer.success()?;
+                ensure!(!looks_killed(&self.node, "c1")?, "`postern gc` would remove what the runtime has: {answer:?}");
+                self.no_advertisement_counts()?;
                 self.call("CHECK", "c1")?.success().context("CHECK after an ADD that succeeded")?;
                 self.call("DEL", "c1")?.success()?;
             }
@@ -400,6 +402,14 @@ impl Place {
     fn no_lease_is_back_early(&self) -> Result<()> {
         let early = self.leases.as_ref().map(|leases| leases.given_back_early()).unwrap_or_default();
         ensure!(early.is_empty(), "the service had the lease back while a link had the address: {early:?}");
+        Ok(())
+    }
+
+    /// No container can give the node addresses or routes by router advertisements.
+    fn no_advertisement_counts(&self) -> Result<()> {
+        let open = "cd /proc/sys/net/ipv6/conf; grep -ls 1 br9/accept_ra veth*/accept_ra || true";
+        let open = self.node.sh(open)?;
+        ensure!(open.is_empty(), "the node takes router advertisements: {open}");
         Ok(())
     }
 

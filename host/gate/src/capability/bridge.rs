@@ -64,7 +64,7 @@ fn ensure(
     if promisc && !bridge.promisc {
         host.set_promisc(bridge.index, true).map_err(about(name))?;
     }
-    ignore_router_advertisements(gate.session, name);
+    ignore_router_advertisements(gate.session, name)?;
     if !bridge.up {
         host.set_up(bridge.index).map_err(about(name))?;
     }
@@ -367,7 +367,7 @@ fn vlan_gateway(
         set_vlans(netlink, port.index, &port.name, joins)?;
         netlink.set_up(port.index).map_err(about(&port.name))?;
     }
-    ignore_router_advertisements(gate.session, &name);
+    ignore_router_advertisements(gate.session, &name)?;
     netlink.set_up(link.index).map_err(about(&name))?;
     Ok(link)
 }

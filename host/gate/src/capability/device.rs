@@ -82,7 +82,7 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
     moving.map_err(|error| native_error(error, &link.name, "failed to move link"))?;
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
-    gate.session.known_by(&effect, &[u64::from(own.index)]);
+    gate.session.known_link(&effect, own.index)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     container
         .set_up(own.index)

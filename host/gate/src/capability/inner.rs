@@ -110,7 +110,7 @@ pub fn create(
     let netlink = if wanted.from_host { gate.session.host()? } else { container };
     netlink.create_inner(&spec).map_err(|error| native_error(error, &name, format_args!("failed to create {kind}")))?;
     let made = container.link_by_name(spec.name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
-    gate.session.known_by(&effect, &[u64::from(made.index)]);
+    gate.session.known_link(&effect, made.index)?;
     if wanted.from_host {
         let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
         let renamed = container.rename(made.index, &name);

@@ -2,7 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::LinkChange;
-use crate::effect::link_change::{apply, guards, is_unicast, of, parse, recorded, write_file};
+use crate::effect::link_change::{apply, guard, is_unicast, of, parse, recorded, write_file};
 use crate::effect::mac_guard::follow;
 use crate::errors::{kernel_error, link_gone, state_error};
 use crate::gate::Gate;
@@ -66,11 +66,11 @@ fn change(gate: &mut Gate<'_>, handle: Handle, settings: &LinkSettings) -> Resul
     write_file(gate.session, &change.directory, None)?;
     let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     apply(netlink, &link, settings)?;
-    if let (Some(port), Some(mac)) = (&change.port, settings.mac) {
-        for guard in guards(gate.session, port) {
-            let handles = follow(gate.session, &guard, port, mac)?;
-            gate.session.known_by(&guard.into(), &handles);
-        }
+    if let (Some(port), Some(mac)) = (&change.port, settings.mac)
+        && let Some(guard) = guard(gate.session, port)?
+    {
+        let handles = follow(gate.session, &guard, port, mac)?;
+        gate.session.known_by(&guard.into(), &handles);
     }
     if settings.mac.is_some() {
         gate.session.container_mac = settings.mac;
@@ -97,7 +97,10 @@ fn possible(settings: &LinkSettings) -> Result<(), OpError> {
 /// address that the operator or the runtime names, and to no other: policy alone may name more.
 fn guarded_port(session: &Session, settings: &LinkSettings) -> Result<Option<String>, OpError> {
     let Some(mac) = settings.mac else { return Ok(None) };
-    let Some(end) = session.end()?.filter(|end| !guards(session, &end.name).is_empty()) else { return Ok(None) };
+    let Some(end) = session.end()? else { return Ok(None) };
+    if guard(session, &end.name)?.is_none() {
+        return Ok(None);
+    }
     if named_addresses(&session.request).contains(&mac) {
         return Ok(Some(end.name));
     }

@@ -54,7 +54,7 @@ fn create(gate: &mut Gate<'_>, settings: &TapSettings) -> Result<Reply, OpError>
     // Root in the container may have renamed it meanwhile. What has its name now is not taken for it.
     let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(|link| is_own(link, mac));
     let made = made.ok_or_else(|| link_gone(&spec.name))?;
-    gate.session.known_by(&effect, &[u64::from(made.index)]);
+    gate.session.known_link(&effect, made.index)?;
     let container = gate.session.container_required()?;
     let netlink = container.netlink().map_err(kernel_error)?;
     if let Some(mtu) = settings.mtu {

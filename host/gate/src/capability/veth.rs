@@ -7,6 +7,7 @@ use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use crate::session::Session;
+use nix::errno::Errno;
 use postern_cni::Verb;
 use postern_kernel::{Link, Sysctl, VethSpec, random_mac, random_veth_name, sysctl};
 use postern_state::DataPath;
@@ -71,7 +72,7 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
         peer_ns: gate.session.home()?.fd(),
     };
     if let Err(error) = container.create_veth(&spec) {
-        return Err(if error.is(nix::errno::Errno::EEXIST) {
+        return Err(if error.is(Errno::EEXIST) {
             exists(&peer_name)
         } else {
             native_error(error, &name, "failed to make veth pair")
@@ -83,8 +84,8 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
     gate.session.path = DataPath::default();
     let host = gate.session.host()?;
     let end = host.link_by_name(&peer_name).map_err(kernel_error)?.ok_or_else(|| link_gone(&peer_name))?;
+    ignore_router_advertisements(gate.session, &peer_name)?;
     host.set_up(end.index).map_err(about(&peer_name))?;
-    ignore_router_advertisements(gate.session, &peer_name);
     pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
 }
 
@@ -121,13 +122,22 @@ pub fn retire(session: &mut Session) -> Result<Option<String>, OpError> {
     Ok(living)
 }
 
-/// Turns off IPv6 autoconfiguration for a link of the host. A kernel without IPv6 has nothing to turn off.
-pub fn ignore_router_advertisements(session: &Session, link: &str) {
+/// Turns off IPv6 autoconfiguration for a link of the host. A kernel without IPv6 has nothing to turn off. Where
+/// `/proc/sys` may not be written, it stays as it is, as with the native plugins.
+///
+/// # Errors
+/// The kernel refuses for another reason. A container could then give the node addresses and routes.
+pub fn ignore_router_advertisements(session: &Session, link: &str) -> Result<(), OpError> {
     let key = Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_ra" };
-    let _ = match session.container() {
+    let set = match session.container() {
         Some(container) => container.sysctl_set_at_home(&key, "0"),
         None => sysctl::set(&key, "0"),
     };
+    let may_stay = [Errno::ENOENT, Errno::EROFS, Errno::EACCES, Errno::EPERM];
+    match set {
+        Err(error) if !may_stay.iter().any(|errno| error.is(*errno)) => Err(about(link)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// `veth.find`.

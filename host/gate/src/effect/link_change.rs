@@ -41,10 +41,10 @@ impl LinkChange {
         if let Some(at) = others.iter().rposition(|change| change == self) {
             others.remove(at);
         }
-        for guard in guards(session, port) {
-            if let Some(mac) = led_to(&others, &guard) {
-                follow(session, &guard, port, mac)?;
-            }
+        if let Some(guard) = guard(session, port)?
+            && let Some(mac) = led_to(&others, &guard)
+        {
+            follow(session, &guard, port, mac)?;
         }
         Ok(())
     }
@@ -115,12 +115,17 @@ impl Leaves for LinkChange {
     }
 }
 
-/// Returns the recorded spoofing protection of a port that is there.
-pub(crate) fn guards(session: &Session, port: &str) -> Vec<MacGuard> {
-    let is_there = session.host().is_ok_and(|host| matches!(host.link_by_name(port), Ok(Some(_))));
-    let effects = session.record().filter(|_| is_there).map(|record| record.effects(None)).unwrap_or_default();
-    let guards = effects.iter().filter_map(|noted| MacGuard::of(&noted.effect));
-    guards.filter(|guard| guard.host.as_deref() == Some(port)).cloned().collect()
+/// Returns the recorded spoofing protection of a port that is there. Of several the last one is in use.
+///
+/// # Errors
+/// The kernel refuses to show the port.
+pub(crate) fn guard(session: &Session, port: &str) -> Result<Option<MacGuard>, OpError> {
+    if session.host()?.link_by_name(port).map_err(kernel_error)?.is_none() {
+        return Ok(None);
+    }
+    let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let guards = effects.iter().rev().filter_map(|noted| MacGuard::of(&noted.effect));
+    Ok({ guards }.find(|guard| guard.host.as_deref() == Some(port)).cloned())
 }
 
 /// Returns the changes that the record lists, in their order.

@@ -148,7 +148,7 @@ impl Leaves for Masquerade {
 fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
     let (own, request) = (session.key()?, &session.request);
     let mut addresses = Vec::new();
-    for summary in postern_state::list(&session.state).map_err(state_error)? {
+    for summary in postern_state::list_known(&session.state).map_err(state_error)? {
         let is_of_container = |header: &Header| {
             header.network == request.conf.name && header.container_id == request.container_id && header.key() != own
         };

@@ -129,7 +129,10 @@ impl PortMappings {
                             && match forward.host_ip {
                                 Some(host_ip) => host_ip == destination,
                                 // Connections of others to the same port of another node stay.
-                                None => host.is_local(destination).unwrap_or(false),
+                                None => {
+                                    let look = || host.is_local(destination);
+                                    look().or_else(|_| look()).unwrap_or(false)
+                                }
                             };
                         is_meant && (all || flow.answerer == (address, forward.container_port))
                     })
@@ -234,8 +237,10 @@ impl Leaves for PortMappings {
                 rules.iptables_remove(known, session.program_runner()).map_err(firewall_error)?;
             }
         }
-        // The rules are gone, which is what matters. Only the kernel's memory of connections is left.
-        if let Err(error) = self.forget_connections(session, false) {
+        // The rules are gone, which is what matters. Only the kernel's memory of connections is left. After a passing error
+        // it is tried once more: the next container may have this address.
+        let forget = || self.forget_connections(session, false);
+        if let Err(error) = forget().or_else(|_| forget()) {
             crate::say!("postern: tracked connections to {} stay: {error}", self.address.addr());
         }
         Ok(())
@@ -280,7 +285,7 @@ impl Leaves for PortMappings {
 pub(crate) fn of_others(session: &Session) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
     let (own, request) = (session.key()?, &session.request);
     let mut found = Vec::new();
-    for summary in postern_state::list(&session.state).map_err(state_error)? {
+    for summary in postern_state::list_known(&session.state).map_err(state_error)? {
         let Some(header) = summary.header else { continue };
         if header.container_id != request.container_id || header.key() == own {
             continue;

@@ -40,7 +40,7 @@ impl Session {
     ) -> Result<Vec<Summary>, OpError> {
         let index = AddressIndex::open(&self.state, cookie, self.deadline).map_err(state_error)?;
         if !index.is_complete().map_err(state_error)? {
-            let all = postern_state::list(&self.state).map_err(state_error)?;
+            let all = postern_state::list_known(&self.state).map_err(state_error)?;
             for summary in &all {
                 let Some(header) = summary.header.as_ref().filter(|header| of_here(header)) else { continue };
                 let key = header.key();
@@ -56,7 +56,7 @@ impl Session {
                 let found = keys.iter().map(|key| postern_state::find(&self.state, key));
                 found.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(state_error)
             }
-            None => postern_state::list(&self.state).map_err(state_error),
+            None => postern_state::list_known(&self.state).map_err(state_error),
         }
     }
 

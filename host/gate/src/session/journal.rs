@@ -275,8 +275,10 @@ impl Session {
 
     /// Notes that the runtime has the result.
     pub fn given(&mut self) {
-        let record = self.record.as_mut().filter(|_| self.begun);
-        let noted = record.map_or(Ok(()), |record| record.given(&self.section, now()));
+        let Some(record) = self.record.as_mut().filter(|_| self.begun) else { return };
+        // Without this note the attachment looks like one whose ADD was killed, and `postern gc` removes it. The runtime
+        // has the result, so nothing can be undone: after a passing error the note is written once more.
+        let noted = record.given(&self.section, now()).or_else(|_| record.given(&self.section, now()));
         self.tell(noted);
     }
 
@@ -413,11 +415,24 @@ impl Session {
 
     /// As [`Session::known_by`], with the kernel's numbers of the tables in which the rules are.
     pub fn known_in(&mut self, effect: &Effect, handles: &[u64], tables: &[u64]) {
+        let noted = self.note_numbers(effect, handles, tables);
+        self.tell(noted);
+    }
+
+    /// Notes the index of a link in the container. Root in there can change all else that would tell which one it is.
+    ///
+    /// # Errors
+    /// The record can't be written: the ADD must be undone.
+    pub fn known_link(&mut self, effect: &Effect, index: u32) -> Result<(), OpError> {
+        self.note_numbers(effect, &[u64::from(index)], &[]).map_err(state_error)
+    }
+
+    fn note_numbers(&mut self, effect: &Effect, handles: &[u64], tables: &[u64]) -> Result<(), StateError> {
         let noted = self.record.iter().flat_map(|record| record.effects(None)).filter(|noted| noted.effect == *effect);
         let last = noted.map(|noted| noted.seq).next_back();
-        if let (false, Some(sequence), Some(record)) = (handles.is_empty(), last, self.record.as_mut()) {
-            let noted = record.note_handles(sequence, handles, tables);
-            self.tell(noted);
+        match (handles.is_empty(), last, self.record.as_mut()) {
+            (false, Some(sequence), Some(record)) => record.note_handles(sequence, handles, tables),
+            _ => Ok(()),
         }
     }
 

@@ -161,7 +161,7 @@ impl Session {
     /// The records can't be listed.
     pub(crate) fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
         let own = self.key()?;
-        let records = postern_state::list(&self.state).map_err(state_error)?;
+        let records = postern_state::list_known(&self.state).map_err(state_error)?;
         Ok(records.iter().any(|summary| summary.key.as_ref().is_some_and(|key| *key != own) && claims(summary)))
     }
 }

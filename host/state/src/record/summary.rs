@@ -28,6 +28,19 @@ pub struct Summary {
     pub problems: Vec<String>,
     /// True if it is whole, but of a version whose records this version can't read.
     pub is_of_other_version: bool,
+    /// The error if its file could not be read just now: what it lists is unknown.
+    pub unread: Option<StateError>,
+}
+
+impl Summary {
+    /// Returns it, for whoever concludes something from what it does not list.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]: its file could not be read just now.
+    fn known(self) -> Result<Self> {
+        self.unread.map_or(Ok(()), Err)?;
+        Ok(Self { unread: None, ..self })
+    }
 }
 
 /// Returns all records below `root`, also those set aside, in the order of file names; none if the directory is absent.
@@ -41,26 +54,34 @@ pub fn list(root: &Path) -> Result<Vec<Summary>> {
     Ok(names.iter().filter_map(|name| look(&directory, name)).collect())
 }
 
-/// Returns the records as [`list`] does, but only those that have this text in their file. The others are not parsed:
-/// that is most of the time.
+/// Returns all records as [`list`] does, for whoever concludes something from what they do not list.
 ///
 /// # Errors
-/// As [`list`].
+/// As [`list`], and [`StateError::Io`] for a record that could not be read just now.
+pub fn list_known(root: &Path) -> Result<Vec<Summary>> {
+    list(root)?.into_iter().map(Summary::known).collect()
+}
+
+/// Returns the records as [`list_known`] does, but only those that have this text in their file. The others are not
+/// parsed: that is most of the time.
+///
+/// # Errors
+/// As [`list_known`].
 pub fn list_with(root: &Path, text: &str) -> Result<Vec<Summary>> {
     let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
     let has_text = |content: &[u8]| content.windows(text.len().max(1)).any(|part| part == text.as_bytes());
     let mut names = directory.names()?;
     names.sort();
-    Ok(names.iter().filter_map(|name| look_if(&directory, name, has_text)).collect())
+    names.iter().filter_map(|name| look_if(&directory, name, has_text)).map(Summary::known).collect()
 }
 
-/// Returns one record below `root` as [`list`] does; `None` if there is none.
+/// Returns one record below `root` as [`list_known`] does; `None` if there is none.
 ///
 /// # Errors
-/// As [`list`].
+/// As [`list_known`].
 pub fn find(root: &Path, key: &RecordKey) -> Result<Option<Summary>> {
     let Some(directory) = open_directory(root, false)? else { return Ok(None) };
-    Ok(look(&directory, &name_in(&directory, key)?))
+    look(&directory, &name_in(&directory, key)?).map(Summary::known).transpose()
 }
 
 /// True if there is a file of this record below `root`.
@@ -72,13 +93,14 @@ pub(crate) fn exists(root: &Path, key: &RecordKey) -> Result<bool> {
     Ok(directory.stat(&name_in(&directory, key)?)?.is_some())
 }
 
-/// Returns the records of one network below `root`, as [`list`] does. No file of another network is opened, except
-/// those of Postern 0.1, whose names don't show the network.
+/// Returns the records of one network below `root`, as [`list_known`] does. No file of another network is opened,
+/// except those of Postern 0.1, whose names don't show the network.
 ///
 /// # Errors
-/// As [`list`].
+/// As [`list_known`].
 pub fn list_of(root: &Path, network: NetworkKey) -> Result<Vec<Summary>> {
-    let mut summaries = list_that(root, |key| !key.is_of_other(network))?;
+    let listed = list_that(root, |key| !key.is_of_other(network))?;
+    let mut summaries = listed.into_iter().map(Summary::known).collect::<Result<Vec<_>>>()?;
     summaries.retain(|summary| {
         let own = summary.header.as_ref().map(|header| NetworkKey::new(header.host_netns_cookie, &header.network));
         own.is_none_or(|own| own == network)
@@ -145,6 +167,7 @@ fn look_if(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool)
         sections: Vec::new(),
         problems: Vec::new(),
         is_of_other_version: false,
+        unread: None,
     };
     if summary.key.is_none() {
         if !name.contains(CORRUPT) {
@@ -156,6 +179,7 @@ fn look_if(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool)
         Ok(content) => content?,
         Err(error) => {
             summary.problems.push(error.to_string());
+            summary.unread = (matches!(error, StateError::Io { .. }) && !error.is_no_file()).then_some(error);
             return Some(summary);
         }
     };
