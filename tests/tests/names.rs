@@ -15,8 +15,20 @@ fn config(patch: &Value) -> Value {
 }
 
 fn call(node: &Node, verb: &str, of: (&str, &str), netns: &str, config: &Value) -> Result<Answer> {
-    let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-    node.call(&call.attachment(of.0, &node.netns(netns), of.1))
+    call_under(node, &[], "bridge", verb, of, netns, config)
+}
+
+fn call_under(
+    node: &Node,
+    wrapper: &[String],
+    plugin: &str,
+    verb: &str,
+    of: (&str, &str),
+    netns: &str,
+    config: &Value,
+) -> Result<Answer> {
+    let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
+    node.call_under(wrapper, &call.attachment(of.0, &node.netns(netns), of.1))
 }
 
 fn add(node: &Node, of: (&str, &str), netns: &str, config: &Value) -> Result<Value> {
@@ -107,15 +119,20 @@ fn guards_whose_names_run_together() -> Result<()> {
     Ok(())
 }
 
-/// The same container and interface in two networks: the native names of their rules are the same.
-#[test]
-fn networks_do_not_take_each_others_guards() -> Result<()> {
+/// A node for the same container and interface in two networks, whose configurations follow: the native names of their
+/// rules are the same.
+fn two_networks() -> Result<(Node, [Value; 2])> {
     let node = Node::new()?;
     ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
-    let one = config(&json!({}));
     let other = config(
         &json!({"name": "other", "bridge": "br8", "isGateway": false, "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}]]}}),
     );
+    Ok((node, [config(&json!({})), other]))
+}
+
+#[test]
+fn networks_do_not_take_each_others_guards() -> Result<()> {
+    let (node, [one, other]) = two_networks()?;
     let of = ("c1", "eth0");
     let first = add(&node, of, "c1", &one)?;
     let second = add(&node, of, "c2", &other)?;
@@ -128,44 +145,35 @@ fn networks_do_not_take_each_others_guards() -> Result<()> {
     Ok(())
 }
 
-/// The same, where a note in the record fails: an ADD that succeeds nevertheless has a guard that CHECK finds.
+/// A note in the record fails: an ADD that succeeds nevertheless has a guard that CHECK finds, and that follows to another
+/// address of the link, and back.
 #[test]
 fn a_lost_note_loses_no_guard() -> Result<()> {
-    let node = Node::new()?;
-    ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
-    let one = config(&json!({}));
-    let other = config(
-        &json!({"name": "other", "bridge": "br8", "isGateway": false, "ipam": {"ranges": [[{"subnet": "10.8.0.0/24"}]]}}),
-    );
+    let (node, [one, other]) = two_networks()?;
     let of = ("c1", "eth0");
     let first = add(&node, of, "c1", &one)?;
     let mut complained = 0;
     for at in 1..=20 {
         let inject = format!("inject=pwrite64:error=ENOSPC:when={at}");
         let strace = ["strace", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e", &inject].map(str::to_owned);
-        let call_of = |verb: &str, config: &Value| -> Result<Call> {
-            let call = Call::new(&plugin_bin()?, "bridge", verb, config.to_string());
-            Ok(call.attachment(of.0, &node.netns("c2"), of.1))
-        };
-        let answer = node.call_under(&strace, &call_of("ADD", &other)?)?;
+        let answer = call_under(&node, &strace, "bridge", "ADD", of, "c2", &other)?;
+        let failed = || format!("pwrite64 {at} failed: {}", answer.stderr);
         let mut second = other.clone();
         if answer.status == 0 {
             complained += usize::from(!answer.stderr.is_empty());
-            merge(&mut second, &json!({"prevResult": answer.success()?}));
-            let failed = || format!("pwrite64 {at} failed: {}", answer.stderr);
+            let result = answer.success()?;
+            merge(&mut second, &json!({"prevResult": result}));
             call(&node, "CHECK", of, "c2", &second)?.success().with_context(failed)?;
-            // The guard follows to another address of the link, and back.
-            let mut tuned =
-                json!({"cniVersion": "1.1.0", "name": "other", "type": "tuning", "mac": "02:00:00:00:00:aa"});
-            merge(&mut tuned, &json!({"prevResult": second.get("prevResult")}));
+            let mac = "02:00:00:00:00:aa";
+            let tuned =
+                json!({"cniVersion": "1.1.0", "name": "other", "type": "tuning", "mac": mac, "prevResult": result});
             for verb in ["ADD", "DEL"] {
-                let call = Call::new(&plugin_bin()?, "tuning", verb, tuned.to_string());
-                let answer = node.call(&call.attachment(of.0, &node.netns("c2"), of.1))?;
+                let answer = call_under(&node, &[], "tuning", verb, of, "c2", &tuned)?;
                 answer.success().with_context(failed).with_context(|| format!("{verb} of tuning"))?;
             }
         }
-        call(&node, "DEL", of, "c2", &second)?.success().with_context(|| format!("pwrite64 {at} failed"))?;
-        call(&node, "CHECK", of, "c1", &first)?.success().with_context(|| format!("pwrite64 {at} failed"))?;
+        call(&node, "DEL", of, "c2", &second)?.success().with_context(failed)?;
+        call(&node, "CHECK", of, "c1", &first)?.success().with_context(failed)?;
     }
     ensure!(complained > 0, "no ADD went on after a note that failed");
     call(&node, "DEL", of, "c1", &first)?.success()?;

@@ -9,7 +9,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, get
 use nix::sys::stat::{SFlag, lstat};
 use nix::sys::time::TimeVal;
 use nix::unistd::geteuid;
-use postern_state::{kind, trust};
+use postern_state::{is_passing, kind, trust};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -49,9 +49,7 @@ impl From<Errno> for ChannelError {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR => Self::Absent(errno.desc().to_owned()),
-            Errno::EIO | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS | Errno::EINTR => {
-                Self::NotNow(errno.desc().to_owned())
-            }
+            _ if is_passing(errno) => Self::NotNow(errno.desc().to_owned()),
             Errno::EPIPE | Errno::ECONNRESET => Self::Closed,
             Errno::EAGAIN | Errno::ETIMEDOUT => Self::Deadline,
             other => Self::Io(other.desc().to_owned()),

@@ -41,7 +41,11 @@ fn owned(answer: Result<String, String>) -> Result<bool, FirewallError> {
     match answer {
         Ok(text) if text == "b true" => Ok(true),
         Ok(text) if text == "b false" => Ok(false),
-        Ok(text) | Err(text) => Err(FirewallError::new("ask for", FIREWALLD, text)),
+        Ok(text) | Err(text) => {
+            let hint =
+                format!("the message bus does not tell if it runs: {text}; mend the bus, or name another backend");
+            Err(FirewallError::new("ask for", FIREWALLD, hint))
+        }
     }
 }
 

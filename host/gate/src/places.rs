@@ -7,7 +7,7 @@
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat, stat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_state::{Dir, OpenMode, TrustError, kind, trust_stat};
+use postern_state::{Dir, OpenMode, TrustError, is_passing, kind, trust_stat};
 pub use postern_state::{trust, trust_file};
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -206,9 +206,8 @@ pub fn directory(path: &Path) -> Result<Dir, PlaceError> {
 /// True if the directory exists or can be made, and can be written.
 fn usable(directory: &Path) -> bool {
     let there = is_directory(directory) || Dir::make(directory, 0o700).is_ok();
-    // Only what will not change counts: the place of the state is the same in each run.
-    let may_not = [Errno::EACCES, Errno::EROFS, Errno::EPERM, Errno::ENOENT, Errno::ENOTDIR, Errno::ELOOP];
-    there && !writing(directory).is_err_and(|errno| may_not.contains(&errno))
+    // A passing error does not count: the place of the state is the same in each run.
+    there && writing(directory).map_or_else(is_passing, |()| true)
 }
 
 /// True if a path leads to anything.

@@ -4,6 +4,13 @@ use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// True if an error of a system call says nothing about its object: the same call can succeed at the next try.
+#[must_use]
+pub fn is_passing(errno: Errno) -> bool {
+    use Errno::{EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    matches!(errno, EINTR | EIO | EMFILE | ENFILE | ENOBUFS | ENOMEM)
+}
+
 /// Result with [`StateError`].
 pub type Result<T> = std::result::Result<T, StateError>;
 
@@ -103,6 +110,12 @@ impl StateError {
         let Self::Io { operation: "open", source, .. } = self else { return false };
         let errno = source.raw_os_error().map(Errno::from_raw);
         matches!(errno, Some(Errno::EISDIR | Errno::ELOOP | Errno::ENXIO | Errno::EACCES))
+    }
+
+    /// True for the failure of a system call that can succeed at the next try.
+    pub(crate) fn is_passing(&self) -> bool {
+        let Self::Io { source, .. } = self else { return false };
+        source.raw_os_error().map(Errno::from_raw).is_some_and(is_passing)
     }
 
     /// Adds the native plugin's prefix for a failure in one range set.

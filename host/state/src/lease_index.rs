@@ -36,7 +36,6 @@ use crate::dir::{Dir, OpenMode};
 use crate::error::StateError;
 use crate::files::digest;
 use crate::lease_dir::{FileId, Time};
-use nix::errno::Errno;
 use nix::unistd::geteuid;
 use std::fs::File;
 use std::io::{self, Write};
@@ -143,10 +142,9 @@ impl Index {
             Some((table, _)) => table.entries(),
             None => Ok(Vec::new()),
         };
-        match read() {
-            Err(error) if is_passing(&error) => {
-                read().map_err(|error| StateError::io("read", place.root.join(place.name()), error))
-            }
+        let failed = |error| StateError::io("read", place.root.join(place.name()), error);
+        match read().map_err(failed) {
+            Err(error) if error.is_passing() => read().map_err(failed),
             // There is none, or what is there can never be ours.
             read => Ok(read.unwrap_or_default()),
         }
@@ -274,7 +272,7 @@ impl Table {
     }
 
     fn entries(&self) -> io::Result<Vec<Entry>> {
-        // `open` has compared the number of slots with the file's size.
+        // `read` has compared the number of slots with the file's size.
         let mut bytes = vec![0; self.slots as usize * UNIT];
         self.file.read_exact_at(&mut bytes, position(0))?;
         let live = |bytes| match decode(bytes) {
@@ -283,12 +281,6 @@ impl Table {
         };
         Ok(bytes.chunks(UNIT).filter_map(live).collect())
     }
-}
-
-/// True if a reading can succeed at the next try.
-fn is_passing(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    matches!(errno, Some(Errno::EIO | Errno::EINTR | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
 }
 
 /// Returns the number of slots, of those in use, and the mark, by the file's first bytes; `None` if they are not ours.

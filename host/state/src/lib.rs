@@ -30,7 +30,7 @@ use std::sync::OnceLock;
 pub use addresses::AddressIndex;
 pub use backups::Backups;
 pub use dir::{Dir, OpenMode};
-pub use error::{Result, StateError};
+pub use error::{Result, StateError, is_passing};
 pub use host_ports::{Holder, HostPorts};
 pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, full_set, networks};

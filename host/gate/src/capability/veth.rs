@@ -123,7 +123,7 @@ pub fn retire(session: &mut Session) -> Result<Option<String>, OpError> {
 }
 
 /// Turns off IPv6 autoconfiguration for a link of the host. A kernel without IPv6 has nothing to turn off. Where
-/// `/proc/sys` may not be written, it stays as it is, as with the native plugins.
+/// `/proc/sys` may not be written, it stays on, as with the native plugins, and that is said.
 ///
 /// # Errors
 /// The kernel refuses for another reason. A container could then give the node addresses and routes.
@@ -133,10 +133,13 @@ pub fn ignore_router_advertisements(session: &Session, link: &str) -> Result<(),
         Some(container) => container.sysctl_set_at_home(&key, "0"),
         None => sysctl::set(&key, "0"),
     };
-    let may_stay = [Errno::ENOENT, Errno::EROFS, Errno::EACCES, Errno::EPERM];
     match set {
-        Err(error) if !may_stay.iter().any(|errno| error.is(*errno)) => Err(about(link)(error)),
-        _ => Ok(()),
+        Err(error) if error.is(Errno::ENOENT) => Ok(()),
+        Err(error) if [Errno::EROFS, Errno::EACCES, Errno::EPERM].iter().any(|errno| error.is(*errno)) => {
+            crate::say!("postern: {link} takes router advertisements of its container: {error}");
+            Ok(())
+        }
+        set => set.map(drop).map_err(about(link)),
     }
 }
 

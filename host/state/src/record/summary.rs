@@ -179,7 +179,7 @@ fn look_if(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool)
         Ok(content) => content?,
         Err(error) => {
             summary.problems.push(error.to_string());
-            summary.unread = (matches!(error, StateError::Io { .. }) && !error.is_no_file()).then_some(error);
+            summary.unread = error.is_passing().then_some(error);
             return Some(summary);
         }
     };

@@ -20,6 +20,27 @@ fn records_of_the_known_are_not_opened() {
     assert_eq!(list_others(&root, &[other.key()].into_iter().collect()).unwrap()[0].problems.len(), 1);
 }
 
+/// What can never be a record stops nobody who asks what the others list.
+#[test]
+fn what_is_no_record_is_not_unread() {
+    let scratch = Scratch::new();
+    let root = scratch.path("state");
+    drop(open(&scratch));
+    let place = |name: &str| {
+        let header = Header { container_id: name.to_owned(), ..header() };
+        root.join("attachments").join(header.key().file_name())
+    };
+    std::fs::create_dir(place("directory")).unwrap();
+    std::os::unix::fs::symlink("nowhere", place("link")).unwrap();
+    nix::unistd::mkfifo(&place("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    let large = std::fs::File::create(place("large")).unwrap();
+    large.set_len(READ_LIMIT + 1).unwrap();
+    let problems = |summaries: Vec<Summary>| summaries.iter().filter(|summary| !summary.problems.is_empty()).count();
+    assert_eq!(problems(list_known(&root).unwrap()), 4);
+    let network = NetworkKey::new(header().host_netns_cookie, &header().network);
+    assert_eq!(problems(list_of(&root, network).unwrap()), 4);
+}
+
 #[test]
 fn other_networks_records_are_not_opened() {
     let scratch = Scratch::new();
