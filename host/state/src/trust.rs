@@ -9,7 +9,6 @@
 //! directories of [`SYSTEM`], and files in them. Any other file of an unmapped user may belong to any user.
 #![expect(clippy::disallowed_methods, reason = "whole paths are what is judged here, and nothing is opened")]
 
-use crate::error::is_passing;
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
 use nix::unistd::geteuid;
 use std::os::fd::AsFd;
@@ -145,9 +144,7 @@ pub fn trust(path: &Path) -> Result<(), TrustError> {
 /// # Errors
 /// As [`trust`].
 pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, TrustError> {
-    // What can't be looked at just now is not missing: its owner counts.
-    let is_there = |part: &&Path| lstat(*part).map_or_else(is_passing, |_| true);
-    let there = path.ancestors().find(is_there).unwrap_or(path);
+    let there = path.ancestors().find(|part| lstat(*part).is_ok()).unwrap_or(path);
     let real = ways(there, there != path)?;
     let missing = path.strip_prefix(there).unwrap_or(Path::new(""));
     Ok(if missing.as_os_str().is_empty() { real } else { real.join(missing) })
