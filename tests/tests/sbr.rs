@@ -426,3 +426,57 @@ fn native_plugins_take_over_and_give_back() -> Result<()> {
     }
     Ok(())
 }
+
+/// Root in a container makes routes to addresses, and puts addresses on its link. The records of sbr and vrf list them,
+/// so that they come back, but the container has none of them. Others get these addresses, with ports and forwarding.
+#[test]
+fn what_root_in_a_container_names_is_nobodys_address() -> Result<()> {
+    let place = Place::new()?;
+    let ours = plugin_bin()?;
+    let plugins = network(31, &json!({}));
+    let (first, rest) = plugins.split_first().context("a bridge")?;
+    let result = place.add(&ours, std::slice::from_ref(first), "eth0")?;
+    place.node.sh_in(
+        "c1",
+        "for last in 2 3 4 5; do ip route add 10.60.0.$last/32 dev eth0; done
+        ip route add 10.61.0.0/24 via 10.31.0.1; ip route add 10.62.0.9 dev eth0 src 10.31.0.2
+        ip address add fd60::2/64 dev eth0 nodad; ip -6 route add fd60::3/128 dev eth0",
+    )?;
+    let mut previous = result;
+    let vrf = json!({"type": "vrf", "vrfname": "blue"});
+    let has_vrf = postern_tests::kernel::has_or_says("vrf")?;
+    for chained in rest.iter().chain(has_vrf.then_some(&vrf)) {
+        previous = place.call(&ours, chained, "ADD", "eth0", &previous)?.success()?;
+    }
+    let records = place.node.sh("cat /run/postern/attachments/*")?;
+    ensure!(records.contains("10.60.0.2/32"), "the record of sbr lists the routes: {records}");
+    place.node.add_container("c2")?;
+    let ranges = json!([[{"subnet": "10.60.0.0/24"}], [{"subnet": "fd60::/64"}]]);
+    let bridge = json!({"cniVersion": "1.1.0", "name": "behind", "type": "bridge", "bridge": "native0", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": ranges}});
+    let call = |bin: &Path, verb: &str, config: &Value| -> Result<Value> {
+        let name = config["type"].as_str().unwrap_or_default();
+        let call = Call::new(bin, name, verb, config.to_string());
+        place.node.call(&call.attachment("c2", &place.node.netns("c2"), "eth0"))?.success()
+    };
+    let given = call(&native_bin()?, "ADD", &bridge)?;
+    let mappings = json!([{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]);
+    for chained in [
+        json!({"type": "portmap", "backend": "nftables", "runtimeConfig": {"portMappings": mappings}}),
+        json!({"type": "firewall", "backend": "iptables"}),
+    ] {
+        let mut config = json!({"cniVersion": "1.1.0", "name": "behind", "prevResult": given});
+        merge(&mut config, &chained);
+        // What a living attachment has is refused: its lease, and the address that its rules serve.
+        let mut stolen = config.clone();
+        merge(&mut stolen, &json!({"prevResult": {"ips": [{"address": "10.31.0.2/24", "interface": 2}]}}));
+        place.node.sh_in("c2", "ip address replace 10.31.0.2/24 dev eth0")?;
+        let name = chained["type"].as_str().unwrap_or_default();
+        let thief = Call::new(&ours, name, "ADD", stolen.to_string()).attachment("c2", &place.node.netns("c2"), "eth0");
+        let refused = place.node.call(&thief)?;
+        ensure!(refused.stdout.contains("attachment net-eth0/c1/eth0 has it"), "{}", refused.stdout);
+        call(&ours, "ADD", &config).with_context(|| chained.to_string())?;
+        call(&ours, "DEL", &config)?;
+    }
+    Ok(())
+}

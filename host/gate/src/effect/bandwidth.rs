@@ -236,6 +236,10 @@ impl Leaves for Bandwidth {
         Addresses::Unconcerned
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

@@ -63,6 +63,10 @@ impl Leaves for Delegated {
         if self.native { Addresses::GivenBy(&self.plugin) } else { Addresses::Unconcerned }
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

@@ -40,6 +40,10 @@ impl Leaves for Dhcp {
         Addresses::LentBy(&self.socket)
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(IpNet::addr).collect()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

@@ -158,6 +158,10 @@ impl Leaves for Firewall {
         Addresses::Used
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(IpNet::addr).collect()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

@@ -144,6 +144,10 @@ impl Leaves for InnerLink {
         Addresses::Used
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

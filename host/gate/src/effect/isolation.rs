@@ -56,6 +56,10 @@ impl Leaves for Isolation {
         Addresses::Unconcerned
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

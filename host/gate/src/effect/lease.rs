@@ -55,6 +55,10 @@ impl Leaves for Lease {
         Addresses::HeldIn(&self.directory)
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::EachTime
     }

@@ -98,6 +98,10 @@ impl Leaves for LinkChange {
         Addresses::Unconcerned
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::EachTime
     }

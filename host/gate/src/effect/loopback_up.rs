@@ -32,6 +32,10 @@ impl Leaves for LoopbackUp {
         Addresses::Unconcerned
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Never
     }

@@ -46,6 +46,10 @@ impl Leaves for Macvlan {
         Addresses::Used
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

@@ -123,6 +123,10 @@ impl Leaves for Masquerade {
         Addresses::Used
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(IpNet::addr).collect()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

@@ -78,6 +78,11 @@ trait Leaves {
     /// Tells how the effect is related to the attachment's addresses.
     fn addresses(&self) -> Addresses<'_>;
 
+    /// Returns the attachment's own addresses that the effect names: each was checked as the attachment's before it was
+    /// noted. What was read from the container's kernel is not among them, because root in there makes it. Nor are
+    /// destinations and gateways.
+    fn own_addresses(&self) -> Vec<IpAddr>;
+
     /// Tells how often the effect is written to the record.
     fn record_timing(&self) -> RecordTiming;
 
@@ -235,6 +240,11 @@ impl Effect {
     /// Tells how the effect is related to the attachment's addresses.
     pub fn addresses(&self) -> Addresses<'_> {
         self.leaves().addresses()
+    }
+
+    /// Returns the attachment's own addresses that the effect names.
+    pub(crate) fn own_addresses(&self) -> Vec<IpAddr> {
+        self.leaves().own_addresses()
     }
 
     /// Tells how often the effect is written to the record.

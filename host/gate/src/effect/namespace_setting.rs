@@ -47,6 +47,10 @@ impl Leaves for NamespaceSetting {
         Addresses::Unconcerned
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Never
     }

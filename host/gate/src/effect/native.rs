@@ -55,6 +55,10 @@ impl Leaves for Native {
         Addresses::GivenBy(&self.plugin)
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

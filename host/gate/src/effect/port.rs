@@ -75,6 +75,10 @@ impl Leaves for Port {
         Addresses::Used
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

@@ -261,6 +261,10 @@ impl Leaves for PortMappings {
         Addresses::Used
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        vec![self.address.addr()]
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::Once
     }

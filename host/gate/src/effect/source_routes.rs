@@ -114,6 +114,10 @@ impl Leaves for SourceRoutes {
         Addresses::Used
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.rules.iter().map(|rule| rule.source).collect()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::EachTime
     }

@@ -91,6 +91,11 @@ impl Leaves for Vrf {
         Addresses::Unconcerned
     }
 
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        // The kernel named them, and root in the container can put any address on its link.
+        Vec::new()
+    }
+
     fn record_timing(&self) -> RecordTiming {
         RecordTiming::EachTime
     }

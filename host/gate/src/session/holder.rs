@@ -9,11 +9,13 @@ use crate::errors::state_error;
 use postern_cni::parse_cidr;
 use postern_state::{AddressIndex, Header, Summary};
 use postern_types::OpError;
+use serde::Deserialize;
 use serde_json::Value;
 use std::net::IpAddr;
 
 impl Session {
-    /// Returns the other attachment of this host whose record has an address, in a section or in an effect.
+    /// Returns the other attachment of this host whose record has an address, in a section or in an effect,
+    /// as its own.
     ///
     /// # Errors
     /// Records or index can't be read.
@@ -90,53 +92,64 @@ impl Session {
     }
 }
 
-/// Returns the addresses that an effect's line in a record will have.
-pub(super) fn named(effect: &Effect) -> Vec<IpAddr> {
-    let mut addresses = Vec::new();
-    // An effect without a line is refused when the line is written.
-    if let Ok(value) = serde_json::to_value(effect) {
-        collect(&value, &mut addresses);
-    }
-    addresses
-}
-
-/// Returns all addresses in a record, in its sections and in its effects of whatever kind.
+/// Returns the attachment's addresses in a record: those that its sections were given, and those that its effects name
+/// as its own. Any other address in there is none that it has: a route's destination, a gateway, or what root in the
+/// container put on a link.
 fn addresses_of(summary: &Summary) -> impl Iterator<Item = IpAddr> {
-    let given = summary.sections.iter().flat_map(|section| &section.addresses).filter_map(|text| read(text));
-    let mut in_effects = Vec::new();
-    summary.effects.iter().for_each(|noted| collect(&noted.effect, &mut in_effects));
-    given.chain(in_effects)
+    let given = summary.sections.iter().flat_map(|section| &section.addresses);
+    let given = given.filter_map(|text| parse_cidr(text).ok()).map(|net| net.addr());
+    given.chain(summary.effects.iter().flat_map(|noted| own_addresses(&noted.effect)))
 }
 
-/// Collects the addresses in an effect, whatever its kind.
-fn collect(effect: &Value, addresses: &mut Vec<IpAddr>) {
-    match effect {
-        Value::String(text) => addresses.extend(read(text)),
-        Value::Array(values) => values.iter().for_each(|value| collect(value, addresses)),
-        Value::Object(entries) => entries.values().for_each(|value| collect(value, addresses)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// Returns the address that a text is, with a prefix length or without.
-fn read(text: &str) -> Option<IpAddr> {
-    match text.contains('/') {
-        true => parse_cidr(text).ok().map(|net| net.addr()),
-        false => text.parse().ok(),
-    }
+/// Returns the attachment's own addresses in an effect of its record. One of a later version, which can't be read, has
+/// none: its section has the addresses of the result.
+fn own_addresses(effect: &Value) -> Vec<IpAddr> {
+    Effect::deserialize(effect).map(|effect| effect.own_addresses()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Each effect that names addresses, as records have it: what is the attachment's own counts, and nothing else.
     #[test]
-    fn an_effect_has_the_addresses_in_it() {
-        let effect = serde_json::json!({"effect": "x", "bridge": "br9", "handle": 7, "address": "10.9.0.2/24",
-            "forwards": [{"to": ["fd00::2"]}], "words": "-s 10.9.0.4", "path": "/run/netns/10.9.0.5"});
-        let mut found = Vec::new();
-        collect(&effect, &mut found);
-        found.sort();
-        assert_eq!(found, ["10.9.0.2", "fd00::2"].map(|text| text.parse::<IpAddr>().unwrap()));
+    fn an_effect_has_only_the_attachments_own_addresses() {
+        let route = |dst: &str, via: &str| {
+            format!(
+                r#"{{"dst":"{dst}","gateway":"{via}","source":"10.6.0.9","mtu":null,"advmss":null,"priority":null,"table":254,"scope":0,"protocol":3}}"#
+            )
+        };
+        for (effect, own) in [
+            (r#"{"effect":"masquerade","backend":"nftables","addresses":["10.1.0.2/24","fd00::2/64"]}"#.to_owned(), "10.1.0.2 fd00::2"),
+            (r#"{"effect":"firewall","backend":"iptables","admin_chain":"10.1.0.9","addresses":["10.1.0.2/24"]}"#.to_owned(), "10.1.0.2"),
+            (r#"{"effect":"dhcp","socket":"/run/10.1.0.9","addresses":["10.1.0.2/24"]}"#.to_owned(), "10.1.0.2"),
+            (
+                r#"{"effect":"port-mappings","backend":"nftables","address":"10.1.0.2/24","forwards":["tcp:8080:80@192.0.2.1"],"masquerade":"own","conditions":"-s 10.1.0.9"}"#.to_owned(),
+                "10.1.0.2",
+            ),
+            (
+                format!(
+                    r#"{{"effect":"source-routes","index":2,"rules":[{{"source":"10.1.0.2","table":100}}],"routes":[{}],"moved":[{}],"hints":[]}}"#,
+                    route("0.0.0.0/0", "10.1.0.1"),
+                    route("10.60.0.1/32", "10.60.0.2"),
+                ),
+                "10.1.0.2",
+            ),
+            (
+                format!(
+                    r#"{{"effect":"vrf","index":2,"name":"10.1.0.8","table":7,"made":true,"addresses":["fd00::77/64"],"moved":[{}]}}"#,
+                    route("10.60.0.1/32", "10.60.0.2"),
+                ),
+                "",
+            ),
+            (r#"{"effect":"native","plugin":"other","config":"10.1.0.9"}"#.to_owned(), ""),
+            (r#"{"effect":"lease","directory":"10.1.0.9"}"#.to_owned(), ""),
+            (r#"{"effect":"of a later version","address":"10.1.0.9"}"#.to_owned(), ""),
+        ] {
+            let value = serde_json::from_str(&effect).unwrap();
+            assert_eq!(Effect::deserialize(&value).is_ok(), !effect.contains("later version"), "{effect}");
+            let found: Vec<String> = own_addresses(&value).iter().map(IpAddr::to_string).collect();
+            assert_eq!(found.join(" "), own, "{effect}");
+        }
     }
 }

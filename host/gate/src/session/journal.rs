@@ -1,6 +1,5 @@
 //! The run's use of its attachment's record: the journal (docs/journal.md).
 
-use super::holder::named;
 use super::{Leftover, Session, Undo};
 use crate::clock::now;
 use crate::effect::{Effect, RecordTiming, link_change};
@@ -337,7 +336,7 @@ impl Session {
             RecordTiming::Once | RecordTiming::EachTime => {
                 let section = self.section();
                 self.record_for_writing()?;
-                let addresses = named(&effect);
+                let addresses = effect.own_addresses();
                 let is_indexed = self.index(&addresses)?;
                 let record = self.record_for_writing()?;
                 let sequence = record.append(&section, &effect, effect.is_link()).map_err(state_error)?;
