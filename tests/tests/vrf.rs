@@ -169,6 +169,36 @@ fn routes_and_addresses_go_along_and_come_back() -> Result<()> {
     Ok(())
 }
 
+/// The own link's next hop of an IPv6 default route with several goes along, and comes back. The kernel would keep it in the
+/// main table (plugins#1253, #866). The other link's next hop stays.
+#[test]
+fn a_next_hop_of_a_route_with_several_goes_along() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let plugins = [bridge("vrfd5"), vrf("blue", &json!({"table": 50}))];
+    let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+    place.node.sh_in(
+        "c1",
+        "ip link add far0 type veth peer name far1; ip link set far0 up; ip link set far1 up
+         ip -6 addr add fd44::2/64 dev far0 nodad
+         ip -6 route replace default metric 1024 nexthop via fd33::1 dev eth0 nexthop via fd44::1 dev far0",
+    )?;
+    let hops = |table: &str| -> Result<(bool, bool)> {
+        let shown = place
+            .node
+            .sh_in("c1", &format!("ip -6 route show table {table} 2> /dev/null | grep -e via -e default || true"))?;
+        Ok((shown.contains("via fd33::1"), shown.contains("via fd44::1")))
+    };
+    ensure!(hops("main")? == (true, true), "{:?}", hops("main")?);
+    place.call(&plugin_bin()?, &plugins[1], "ADD", "eth0", &first)?.success()?;
+    ensure!((hops("main")?, hops("50")?) == ((false, true), (true, false)), "{}", place.routes()?);
+    place.call(&plugin_bin()?, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+    ensure!((hops("main")?, hops("50")?) == ((true, true), (false, false)), "{}", place.routes()?);
+    Ok(())
+}
+
 /// The plugins that make links find nothing wrong with routes that are in the VRF's table by the record.
 #[test]
 fn checks_of_every_plugin_before_pass() -> Result<()> {

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_cni::Verb;
 use postern_kernel::{Link, MAIN_TABLE, Netlink};
-use postern_types::{KeptRoute, OpError};
+use postern_types::{KeptRoute, OpError, Route};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -130,9 +130,18 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
         }
         netlink.add_known_address(vrf.index, *address).map_err(failed)?;
     }
+    let before = if table == MAIN_TABLE { vrf.table } else { MAIN_TABLE };
     for kept in &vrf.moved {
         let mut kept = kept.clone();
-        if kept.route.table.is_none_or(|before| before == MAIN_TABLE) {
+        // A next hop of a route with several is not flushed: the kernel makes it a dead one, and it lives again with the link.
+        if kept.route.dst.addr().is_ipv6() && kept.route.gateway.is_some() && is_main(&kept) {
+            let left = Route { table: Some(before), ..kept.route.clone() };
+            let dst = left.dst.to_string();
+            netlink
+                .delete_route(vrf.index, &left)
+                .map_err(|error| native_error(error, &dst, format_args!("could not delete route '{dst}'")))?;
+        }
+        if is_main(&kept) {
             kept.route.table = Some(table);
         } else if table != MAIN_TABLE {
             // The own addresses are in the VRF's table now: a route elsewhere can't name one as its source. By the rule of
@@ -149,6 +158,11 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
         }
     }
     Ok(())
+}
+
+/// True if a route was in the main table.
+fn is_main(kept: &KeptRoute) -> bool {
+    kept.route.table.is_none_or(|table| table == MAIN_TABLE)
 }
 
 /// Takes a link out of a VRF, and removes the VRF if no link is left in it. Under the lock.
