@@ -179,6 +179,70 @@ fn vlans_of_one_parent_are_apart() -> Result<()> {
     place.del("c3", &one)
 }
 
+/// Root in the container moves the attachment's link to a namespace of its own. The VLAN is in use, and held: DEL says so.
+#[test]
+fn a_vlan_that_was_moved_below_is_held() -> Result<()> {
+    if !has_or_says("vlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "c2", "nested"])?;
+    let vlan = with(config("vlan", "v5", &json!({"vlanId": 5})), &fixed("10.5.0.2/24"));
+    place.add("c1", &vlan)?;
+    place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested", place.node.netns("c1")))?;
+    let answer = place.call("DEL", "c1", &vlan)?;
+    ensure!(answer.status == 0 && answer.stderr.contains("VLAN 5 of uplink is held: it is in use"), "{answer:?}");
+    let listed = place.postern("ls --json")?;
+    ensure!(listed.contains("\"state\": \"held\"") && listed.contains("VLAN 5 of uplink"), "{listed}");
+    ensure!(place.postern("doctor")?.contains("VLAN 5 of uplink"), "doctor is silent");
+    place.refused("c2", &vlan, 999, "VLAN 5 of \"uplink\" is in use, eth0 of container c1 had it, and it is held")?;
+    place.node.sh_in("nested", "ip link del eth0")?;
+    place.postern("gc --yes")?;
+    ensure!(place.postern("ls --json")?.trim() == "[]", "it is still held");
+    place.add("c2", &vlan)?;
+    place.del("c2", &vlan)
+}
+
+/// A macvlan whose link root in the container moved on: DEL succeeds, and says that it may still be on the wire.
+#[test]
+fn a_macvlan_that_was_moved_below_is_told() -> Result<()> {
+    for kind in ["macvlan", "ipvlan"] {
+        if !has_or_says(kind)? {
+            continue;
+        }
+        let place = Place::new(&["c1", "nested"])?;
+        let network = with(config(kind, kind, &json!({})), &fixed("10.9.0.2/24"));
+        place.add("c1", &network)?;
+        let answer = place.call("DEL", "c1", &network)?;
+        ensure!(answer.status == 0 && !answer.stderr.contains("not in the container"), "{answer:?}");
+        place.add("c1", &network)?;
+        place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested", place.node.netns("c1")))?;
+        let answer = place.call("DEL", "c1", &network)?;
+        ensure!(answer.status == 0 && answer.stderr.contains("moved it to a namespace of its own"), "{answer:?}");
+    }
+    Ok(())
+}
+
+/// A container with a fixed address ends and comes back at once, as a restart does: the kernel takes the dead link down a
+/// little later.
+#[test]
+fn a_macvlan_with_a_fixed_address_comes_back_at_once() -> Result<()> {
+    if !has_or_says("macvlan")? {
+        return Ok(());
+    }
+    let place = Place::new(&["c1", "ended"])?;
+    let fixed_mac = json!({"runtimeConfig": {"mac": "02:00:00:00:0c:01"}, "capabilities": {"mac": true}});
+    let network =
+        with(with(config("macvlan", "m", &fixed_mac), &fixed("10.9.0.2/24")), &json!({"mac": "02:00:00:00:0c:01"}));
+    // The link that the kernel has still to end.
+    place.node.sh(&format!(
+        "ip link add dead0 link uplink netns {} address 02:00:00:00:0c:01 type macvlan mode bridge",
+        place.node.netns("ended")
+    ))?;
+    place.node.sh_in("ended", "ip link set dead0 up; (sleep .5; ip link del dead0) > /dev/null 2>&1 &")?;
+    place.add("c1", &network)?;
+    place.del("c1", &network)
+}
+
 /// The wire is a cable to `out`. What a container can reach is a matter of the mode: of `out`, of its sibling, and of its
 /// own node, which no mode lets it reach.
 #[test]

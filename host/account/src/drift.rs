@@ -45,6 +45,8 @@ pub enum State {
     Drift,
     /// Its record can't be read.
     Damaged,
+    /// It has ended, and a device that it had is held: the device may not be clean.
+    Held,
 }
 
 impl fmt::Display for State {
@@ -58,6 +60,7 @@ impl fmt::Display for State {
             Self::PreviousBoot => "previous boot",
             Self::Drift => "drift",
             Self::Damaged => "damaged",
+            Self::Held => "held",
         })
     }
 }

@@ -12,6 +12,7 @@ pub mod busy;
 pub mod dhcp;
 pub mod drift;
 pub mod garbage;
+pub mod held;
 pub mod lease_snapshot;
 mod locked;
 mod mounts;

@@ -51,7 +51,7 @@ pub fn find(places: &Places) -> Result<Report, String> {
                 report.skipped.push((header, "a run for it is under way, or was killed".to_owned()));
             }
             // Nothing of these can be put back: `postern gc` and DEL remove them.
-            State::Replaced | State::ContainerGone | State::PreviousBoot | State::Damaged => {}
+            State::Replaced | State::ContainerGone | State::PreviousBoot | State::Damaged | State::Held => {}
         }
     }
     Ok(report)

@@ -8,6 +8,8 @@ use postern_account::drift::{Account, Deviation, Fact, State};
 use postern_account::node_state;
 use postern_account::utc;
 use postern_gate::catalog::Manifest;
+use postern_gate::effect::held::Held;
+use postern_gate::places::Places;
 use postern_gate::{places, policies};
 use postern_state::{Header, Stage};
 use serde::Serialize;
@@ -97,6 +99,29 @@ impl Attachment {
         }
     }
 
+    /// A device that is held, in the place of the attachment that had it.
+    fn of_held(places: &Places, since: u64, held: Held) -> Self {
+        let remedy = held.remedy();
+        let what = |why: &String| format!("{} is held: {why}", held.object);
+        let differences =
+            held.why.iter().map(|why| Deviation { what: what(why), remedy: remedy.clone(), is_command: false });
+        Self {
+            differences: differences.collect(),
+            network: Some(held.network),
+            container: Some(held.container_id),
+            interface: Some(held.ifname),
+            netns: None,
+            since: Some(since),
+            addresses: Vec::new(),
+            plugins: Vec::new(),
+            state: State::Held,
+            under_way: false,
+            held_by: Vec::new(),
+            record: places.state.join("node"),
+            facts: vec![Fact { plugin: String::new(), kind: "held", found: held.object.to_string() }],
+        }
+    }
+
     /// Returns the state for people.
     pub fn words(&self) -> String {
         let under_way = if self.under_way && self.state != State::Stuck { " (under way)" } else { "" };
@@ -155,6 +180,9 @@ pub fn attachments() -> Result<Vec<Attachment>> {
     let mut installed = Installed::default();
     let mut attachments: Vec<Attachment> =
         accounts.into_iter().map(|account| Attachment::of(account, &mut installed)).collect();
+    let places = postern_account::places::expected();
+    let held = postern_account::held::list(&places).map_err(anyhow::Error::msg)?;
+    attachments.extend(held.into_iter().map(|(since, held)| Attachment::of_held(&places, since, held)));
     let order = |one: &Attachment| (one.network.clone(), one.container.clone(), one.interface.clone());
     attachments.sort_by_key(order);
     Ok(attachments)

@@ -9,9 +9,10 @@ use anyhow::{Error, Result};
 use postern_account::garbage::{self, Garbage, Outcome, Programs, Report, Rules, Shared};
 use postern_account::{
     adopt::{self, Leftover, Scope},
-    all_namespaces,
+    all_namespaces, held,
 };
 use postern_gate::Header;
+use postern_gate::effect::held::Held;
 use postern_gate::places::Places;
 use postern_state::plugin_of;
 use serde_json::{Value, json};
@@ -35,6 +36,8 @@ pub struct Options {
     pub cni_path: String,
     /// The time that each program of a list has.
     pub limit: Duration,
+    /// Take held devices from their drivers.
+    pub unbind: bool,
 }
 
 /// Returns the question before the removal.
@@ -90,10 +93,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let leftovers = native.as_ref().map(|native| native.leftovers.as_slice()).unwrap_or_default();
     // What a list's DEL removes is shown once more by its parts, and counts once.
     let others = leftovers.iter().filter(|leftover| !cached.iter().any(|one| is_of(leftover, one))).count();
-    let count = report.garbage.len() + cached.len() + others;
+    let held: Vec<Held> = held::list(&places).map_err(Error::msg)?.into_iter().map(|(_, held)| held).collect();
+    let count = report.garbage.len() + cached.len() + others + held.len();
     if !options.json {
         show(&report, &lists, native.as_ref())?;
         show_cached(&cached, &unclear)?;
+        show_held(&held)?;
         if native.is_none() {
             hint(scope)?;
         }
@@ -158,8 +163,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
         }
     }
+    if act {
+        for device in &held {
+            match held::mend(&places, device, options.unbind) {
+                Ok(why) if why.is_empty() => removed += 1,
+                Ok(why) => {
+                    failed.push(format!("{} is still held: {}; {}", device.object, why.join("; "), device.remedy()))
+                }
+                Err(error) => failed.push(error),
+            }
+        }
+    }
     if options.json {
-        output::json(&as_json(&report, &lists, (&cached, &unclear), native.as_ref(), &failed, act))?;
+        output::json(&as_json(&report, &lists, (&cached, &unclear), native.as_ref(), &held, &failed, act))?;
     } else if act {
         output::text(&total(removed, count, partly))?;
     } else if count > 0 {
@@ -226,6 +242,21 @@ fn is_of(leftover: &Leftover, list: &Detachment) -> bool {
         && is(leftover.interface(), &list.attachment.ifname)
 }
 
+fn show_held(held: &[Held]) -> Result<()> {
+    let line = |held: &Held| {
+        one_line(&format!(
+            "{} is held since {}/{}/{} had it: {}",
+            held.object,
+            held.network,
+            held.container_id,
+            held.ifname,
+            held.why.join("; ")
+        ))
+    };
+    let lines: Vec<String> = held.iter().map(line).collect();
+    if lines.is_empty() { Ok(()) } else { output::text(&lines.join("\n")) }
+}
+
 fn show_cached(cached: &[Detachment], unclear: &[(String, String)]) -> Result<()> {
     let mut lines = Vec::new();
     for list in cached {
@@ -275,6 +306,7 @@ fn as_json(
     lists: &[Option<Detachment>],
     (cached, unclear): (&[Detachment], &[(String, String)]),
     native: Option<&adopt::Report>,
+    held: &[Held],
     failed: &[String],
     done: bool,
 ) -> Value {
@@ -308,13 +340,19 @@ fn as_json(
         })
     };
     let problems: Vec<&String> = problems(report, native).chain(failed).collect();
+    let device = |held: &Held| {
+        json!({
+            "object": held.object.to_string(), "network": held.network, "container": held.container_id,
+            "interface": held.ifname, "reasons": held.why,
+        })
+    };
     json!({
         "garbage": report.garbage.iter().zip(lists).map(garbage).collect::<Vec<Value>>(),
         "kept": report.kept.iter().map(kept).collect::<Vec<Value>>(),
         "native": native.map(|native| native.leftovers.iter().map(leftover).collect::<Vec<Value>>()),
         "cached": native.map(|_| cached.iter().map(of_cache).collect::<Vec<Value>>()),
         "native_kept": native.map(|native| native.kept.iter().chain(unclear).map(stays).collect::<Vec<Value>>()),
-        "live": report.live, "problems": problems, "done": done,
+        "held": held.iter().map(device).collect::<Vec<Value>>(), "live": report.live, "problems": problems, "done": done,
     })
 }
 

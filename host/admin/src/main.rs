@@ -192,7 +192,8 @@ enum Verb {
     ///
     /// States: ok; stuck (a run for it does not end: `postern show` names the process); incomplete (its ADD or DEL has not
     /// ended); container gone; previous boot; drift (record and kernel differ: `postern show` says where); damaged (the
-    /// record can't be read).
+    /// record can't be read); held (it has ended, and a device of the node that it had may not be clean: `postern gc` looks at the
+    /// device again).
     Ls {
         /// Print a list of JSON objects. Later versions may add keys.
         ///
@@ -309,7 +310,7 @@ enum Verb {
         ///
         /// Keys: garbage [{network, container, interface, plugin (null: all), reason, removes [words], programs [{plugin, program}]
         /// (executed with DEL; null: none)}], kept [{network, container,
-        /// interface, reason}], live (attachments in use), problems, done (true if anything was removed). With --native, else
+        /// interface, reason}], held [{object, network, container, interface, reasons}], live (attachments in use), problems, done (true if anything was removed). With --native, else
         /// null: cached [{network, container, interface, programs}], native [{kind, network, container, interface (each null if unknown), object, reason}],
         /// native_kept [{object, reason}].
         #[arg(long)]
@@ -331,10 +332,15 @@ enum Verb {
         /// Without it, it is longer than the time that a plugin of Postern gives itself.
         #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=3600))]
         timeout: u32,
+        /// Take a held device that is not clean from its driver, and give it back: that ends all that others have on it.
+        ///
+        /// It ends the virtual functions of a card too. Virtual links have no driver.
+        #[arg(long)]
+        unbind: bool,
         /// Remove only bridges, VLAN gateways and nftables tables that Postern made and no attachment uses.
         ///
         /// JSON keys: unused [{kind, name}], kept [words], problems, removed [{kind, name}], done.
-        #[arg(long, conflicts_with = "native")]
+        #[arg(long, conflicts_with_all = ["native", "unbind"])]
         node: bool,
         /// Switch IP forwarding off as well, if Postern switched it on.
         #[arg(long, requires = "node")]
@@ -405,10 +411,10 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Reapply { dry_run, json } => return reapply::run(dry_run, json),
         Verb::Probe => output::json(&doctor::probe::run())?,
         Verb::Gc { node: true, forwarding, yes, json, .. } => return gc_node::run(forwarding, yes, json),
-        Verb::Gc { yes, json, native, data_dir, conf_dir, cni_path, timeout, .. } => {
+        Verb::Gc { yes, json, native, data_dir, conf_dir, cni_path, timeout, unbind, .. } => {
             let cni_path = lists::cni_path(cni_path.as_deref());
             let limit = Duration::from_secs(timeout.into());
-            return gc::run(&gc::Options { yes, json, native, data_dir, conf_dir, cni_path, limit });
+            return gc::run(&gc::Options { yes, json, native, data_dir, conf_dir, cni_path, limit, unbind });
         }
     }
     Ok(ExitCode::SUCCESS)

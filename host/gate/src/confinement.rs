@@ -29,7 +29,7 @@ use postern_confine::{
 };
 use postern_kernel::Namespace;
 use postern_state::{Record, kind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -125,17 +125,22 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
         processor::meet();
     }
     forget_environment();
-    let confined = |calls| needs.confinement(session, calls).map(Arc::new).map_err(|error| failed(&error));
-    let confinement = confined(calls(pids))?;
+    let confined = |calls, files: &[PathBuf]| {
+        needs.confinement(session, calls, files).map(Arc::new).map_err(|error| failed(&error))
+    };
+    let confinement = confined(calls(pids), &[])?;
     let own = match needs.device {
-        // Only this thread, in the node's namespace, looks for programs on a device that came home.
+        // Only this thread, in the node's namespace, looks for programs on a device that came home, and at its files.
         true => {
             session.sight();
-            confined(calls_with_look(pids))?
+            let files = session.link_files();
+            let path = |directory: &String| files.and_then(|files| files.path(directory));
+            let files: Vec<PathBuf> = needs.device_files.iter().filter_map(path).collect();
+            confined(calls_with_look(pids), &files)?
         }
         false => Arc::clone(&confinement),
     };
-    let tap = if needs.tap.is_some() { Some(confined(calls_with_tap(pids))?) } else { None };
+    let tap = if needs.tap.is_some() { Some(confined(calls_with_tap(pids), &[])?) } else { None };
     if let Some(namespace) = namespace {
         // Only the thread that makes the tap has the requests for that.
         let inside = tap.unwrap_or_else(|| Arc::clone(&confinement));
@@ -172,7 +177,13 @@ impl Needs {
         kept
     }
 
-    fn confinement(&self, session: &Session, calls: Vec<Rule>) -> Result<Confinement, ConfineError> {
+    /// `device_files` are directories of links below a sysfs.
+    fn confinement(
+        &self,
+        session: &Session,
+        calls: Vec<Rule>,
+        device_files: &[PathBuf],
+    ) -> Result<Confinement, ConfineError> {
         // Records, notes on node objects, and the audit log.
         let mut paths: Vec<(&Path, Access)> = vec![(&session.state, Access::Own), (&session.logs, Access::Own)];
         if !self.leases.is_empty() {
@@ -186,6 +197,7 @@ impl Needs {
         }
         paths.extend(self.backups.iter().map(|directory| (directory.as_path(), Access::Own)));
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
+        paths.extend(device_files.iter().map(|directory| (directory.as_path(), Access::Change)));
         if self.network {
             // Nothing below: a deeper directory belongs to one namespace, and there are two.
             paths.push((Path::new("/proc/sys/net"), Access::Change));

@@ -10,8 +10,8 @@ pub enum Need<'a> {
     Network,
     /// That, in the container's namespace.
     Container,
-    /// That, and a look for programs on the links of the node.
-    Device,
+    /// That, and a look for programs on the links of the node, and at the files of the device in this directory of a sysfs.
+    Device(Option<Cow<'a, str>>),
     /// The kernel's network, and masquerading by iptables, with its programs where only these can read its rules.
     Iptables,
     /// The same for forwards from the node's ports.
@@ -47,7 +47,7 @@ impl Need<'_> {
     /// True if an effect that needs it is in the container: what removes it has to look there.
     pub fn is_in_container(&self) -> bool {
         match self {
-            Need::Container | Need::Device | Need::Backups(_) | Need::Tap(_) => true,
+            Need::Container | Need::Device(_) | Need::Backups(_) | Need::Tap(_) => true,
             Need::Network
             | Need::Iptables
             | Need::HostPorts

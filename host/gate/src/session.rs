@@ -33,7 +33,7 @@ use postern_firewall::iptables::ProgramRunner;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_kernel::sysctl::Setting;
 use postern_kernel::tcx::Sight;
-use postern_kernel::{Home, Namespace, Netlink, Worker};
+use postern_kernel::{Home, LinkFiles, Namespace, Netlink, Worker};
 use postern_policy::NodeSettings;
 use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
@@ -234,6 +234,8 @@ pub struct Session {
     section: String,
     /// The address of the container's end of the pair that this run made.
     pub container_mac: Option<Mac>,
+    /// The links of the container that a guest of this run deleted, by their indices.
+    pub deleted: Vec<u32>,
     /// Index of the bridge that this run made the pair's host end a port of.
     pub joined: Option<u32>,
     /// The settings that this run made for the attachment's packets, for its record.
@@ -253,6 +255,7 @@ pub struct Session {
     is_delegate: bool,
     resolved: Resolved,
     sight: OnceCell<Sight>,
+    link_files: OnceCell<Option<Rc<LinkFiles>>>,
     nft: SharedNft,
     worker: Option<Rc<Worker>>,
     namespace: Option<Rc<Namespace>>,
@@ -308,6 +311,7 @@ impl Session {
             makes_links: false,
             section,
             container_mac: None,
+            deleted: Vec::new(),
             joined: None,
             path: DataPath::default(),
             hindered: false,
@@ -318,6 +322,7 @@ impl Session {
             is_delegate: false,
             resolved: Resolved::default(),
             sight: OnceCell::new(),
+            link_files: OnceCell::new(),
             nft: SharedNft::default(),
             worker: None,
             namespace: None,
@@ -347,6 +352,8 @@ impl Session {
         request.stdin = Arc::clone(&self.request.stdin);
         session.runner = Rc::clone(&self.runner);
         session.home = self.home.clone();
+        session.sight = self.sight.clone();
+        session.link_files = self.link_files.clone();
         session.dhcp = Rc::clone(&self.dhcp);
         session.share(&self.nft);
         session.set_retention(Retention::of_runtime(Rc::clone(&self.served), &self.request.plugin));
@@ -523,6 +530,13 @@ impl Session {
     /// this process is confined.
     pub fn sight(&self) -> Sight {
         *self.sight.get_or_init(Sight::find)
+    }
+
+    /// Returns the files of the node's links, if this process may mount a sysfs. A failure can be a passing one (ENOMEM), and
+    /// would keep a device down. The first call has to come before this process
+    /// is confined.
+    pub fn link_files(&self) -> Option<&LinkFiles> {
+        self.link_files.get_or_init(|| LinkFiles::mount().or_else(|_| LinkFiles::mount()).ok().map(Rc::new)).as_deref()
     }
 
     /// Returns the key of the attachment's record. Attachments of different host namespaces have different records.

@@ -61,6 +61,11 @@ impl Netlink {
         self.0.ask(requests, deadline(), |_| {}).map(drop).map_err(|error| subject.unanswered(error))
     }
 
+    /// Sends requests in one datagram, and returns the error number of each; 0 for success.
+    pub(crate) fn answers(&self, subject: Subject<'_>, requests: &[Request]) -> Result<Vec<i32>> {
+        self.0.answers(requests, deadline()).map_err(|error| subject.unanswered(error))
+    }
+
     /// Requests one object.
     pub(crate) fn get<T>(
         &self,

@@ -289,6 +289,29 @@ impl Connection {
         }
     }
 
+    /// Sends requests that each ask for an acknowledgement, and returns the error number of each one; 0 for success.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`], except the refusals, which are returned.
+    pub fn answers(&self, requests: &[Request], deadline: Instant) -> Result<Vec<i32>, Error> {
+        let first = self.send(requests, None)?;
+        let last = first.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX)).wrapping_sub(1);
+        let mut answers = vec![0; requests.len()];
+        self.receive(first, last, deadline, |message, answer| {
+            let errno = match answer {
+                Answer::Object(_) => return Ok(false),
+                Answer::Refused(message) => message.errno(),
+                Answer::Done => 0,
+            };
+            let at = usize::try_from(message.sequence.wrapping_sub(first)).unwrap_or(usize::MAX);
+            if let Some(answer) = answers.get_mut(at) {
+                *answer = errno;
+            }
+            Ok(message.sequence == last)
+        })?;
+        Ok(answers)
+    }
+
     /// Sends the requests of one transaction (a batch of nfnetlink), and gives every object that the kernel shows
     /// meanwhile to `each`. Only the request `acknowledged` asks for an acknowledgement.
     ///

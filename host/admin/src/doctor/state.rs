@@ -9,6 +9,7 @@ use postern_account::drift::{Account, Deviation, State};
 use postern_account::namespaces::Found;
 use postern_account::node_state::NodeState;
 use postern_gate::effect::Veth;
+use postern_gate::effect::held;
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
 use postern_gate::shell::quoted;
 use postern_kernel::Link;
@@ -63,6 +64,8 @@ fn records(examination: &mut Examination, node: &Node) {
             State::Incomplete => (Severity::Error, "what it made is held for nobody"),
             State::PreviousBoot => (Severity::Error, "its leases are held for nobody"),
             State::Damaged => (Severity::Error, "what it told of can't be removed by DEL"),
+            // No record has this state.
+            State::Held => continue,
             State::Stuck => {
                 (Severity::Error, "its runtime waits for it, and so does every other call for the container")
             }
@@ -206,6 +209,18 @@ fn objects(examination: &mut Examination, node_state: &NodeState) {
         examination.found(Severity::Warning, "notes on node objects", problem.to_string(), why, Remedy::None);
     }
     for object in objects.iter().filter(|object| object.host_netns_cookie == node_state.here) {
+        if let Some(held) = held::of(object, node_state.here, &node_state.boot) {
+            let what = format!(
+                "it is held since {}/{}/{} had it: {}",
+                held.network,
+                held.container_id,
+                held.ifname,
+                held.why.join("; ")
+            );
+            let why = "a device stays down, and no container gets it, until it is certainly clean";
+            examination.found(Severity::Error, held.object.to_string(), what, why, Remedy::Words(held.remedy()));
+            continue;
+        }
         let is_link = [BRIDGE, VLAN_GATEWAY].contains(&object.kind.as_str());
         if object.boot_id != node_state.boot || is_link && node_state.link(&object.name).is_none() {
             let place = format!("{} {}", object.kind, object.name);

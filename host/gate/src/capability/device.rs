@@ -4,6 +4,8 @@
 //! where links below `/sys` lead.
 
 use crate::capability::facts::{Facts, Needed};
+use crate::effect::device::home::Home;
+use crate::effect::held::{self, HELD};
 use crate::effect::{Device, Effect, device};
 use crate::errors::{kernel_error, link_gone, native_error, state_error};
 use crate::front::Object;
@@ -12,9 +14,13 @@ use crate::need::Need;
 use crate::session::Session;
 use postern_cni::Verb;
 use postern_kernel::{Link, Netlink};
+use postern_policy::Granted;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
+use postern_state::node::NodeObject;
 use postern_types::{DeviceKey, ErrorCode, Mac, OpError, Reply, ops};
+use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 const PCI: &str = "/sys/bus/pci/devices";
 const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
@@ -23,7 +29,7 @@ const VIRTIO: &str = "/sys/bus/virtio/devices";
 const USERSPACE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
 /// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| Some(Need::Device), unrecorded: None };
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| Some(Need::Device(None)), unrecorded: None };
 
 /// Carries out one operation that policy allows.
 ///
@@ -71,10 +77,11 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
         let message = format!("this attachment has a device already, \"{}\"", living.name);
         return Err(OpError::new(ErrorCode::Exists, &living.name, message).hint("run DEL first"));
     }
-    let link = look_up(gate.session.host()?, by, value)?;
-    may_go(gate, &link)?;
+    let (objects, _) = postern_state::node::list(&gate.session.state).map_err(state_error)?;
+    let link = look_up_clean(gate.session, by, value, &objects)?;
+    may_go(gate, &link, &objects)?;
     gate.front.room(1)?;
-    let moved = Device::of_link(&link);
+    let moved = Device::of_whole_link(gate.session, &link)?;
     let effect = Effect::from(moved);
     gate.session.intend(effect.clone())?;
     let host = gate.session.host()?;
@@ -94,7 +101,7 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
 }
 
 /// Fails unless a link may leave the host: it belongs to no other attachment, and the node does not need it.
-fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
+fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), OpError> {
     let session = &*gate.session;
     let belongs = |to: &str| {
         let message = format!("failed to move link: \"{}\" belongs to {to}", link.name);
@@ -109,9 +116,9 @@ fn may_go(gate: &Gate<'_>, link: &Link) -> Result<(), OpError> {
     if session.is_link_of_others(link)? {
         return Err(belongs("another attachment").hint("`postern ls` lists them; run its DEL, or `postern gc`, first"));
     }
-    let (objects, _) = postern_state::node::list(&session.state).map_err(state_error)?;
     let here = session.home_cookie()?;
-    if objects.iter().any(|object| object.host_netns_cookie == here && object.name == link.name) {
+    let is_shared = |object: &&NodeObject| object.kind != HELD && object.host_netns_cookie == here;
+    if objects.iter().filter(is_shared).any(|object| object.name == link.name) {
         return Err(belongs("other networks of this node"));
     }
     let used = |what: &str, by: &'static str| {
@@ -202,6 +209,37 @@ pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) 
     moved.bring_home(session, container, &own)
 }
 
+/// Returns the directories of a sysfs with the files of the devices that an ADD may take: those at home, and those that are
+/// held.
+///
+/// # Errors
+/// Kernel or state directory can't be asked.
+pub fn files(session: &Session, granted: &Granted) -> Result<Vec<String>, OpError> {
+    let Some(files) = session.link_files() else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for link in session.host()?.links().map_err(kernel_error)?.iter().filter(|link| is_granted(granted, link)) {
+        found.extend(files.directory(&link.name).map_err(kernel_error)?);
+    }
+    let (objects, _) = postern_state::node::list(&session.state).map_err(state_error)?;
+    if objects.iter().any(|object| object.kind == HELD) {
+        let (here, boot) = (session.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
+        for held in objects.iter().filter_map(|object| held::of(object, here, &boot)) {
+            let held::Object::Device(device) = held.object else { continue };
+            found.extend(device.sysfs.as_deref().and_then(|directory| Some(directory.rsplit_once('/')?.0.to_owned())));
+        }
+    }
+    Ok(found)
+}
+
+/// True if a network is granted this link of the host, by any key.
+pub fn is_granted(granted: &Granted, link: &Link) -> bool {
+    let names = std::iter::once(&link.name).chain(&link.other_names).map(|name| (DeviceKey::Name, name.clone()));
+    let path = sys_path(&link.name).and_then(|path| Some(path.parent()?.parent()?.to_str()?.to_owned()));
+    let pci = pci_of(link).map(|pci| (DeviceKey::Pci, pci));
+    let mut all = names.chain(names_of(link)).chain(pci).chain(path.map(|path| (DeviceKey::Path, path)));
+    all.any(|(by, value)| granted.has_device(by, &value))
+}
+
 /// Returns the keys and values by which a network may name a link that is in a container.
 fn names_of(link: &Link) -> impl Iterator<Item = (DeviceKey, String)> {
     let addresses = link.permanent.into_iter().chain(link.mac).map(|mac| (DeviceKey::Address, Mac(mac).to_string()));
@@ -242,6 +280,40 @@ fn is_bus_name(value: &str) -> Result<(), OpError> {
         return Err(OpError::new(ErrorCode::InvalidArgument, value, format!("\"{value}\" is no name of a device")));
     }
     Ok(())
+}
+
+/// Returns the link that a network names, once it is certainly clean: a device that is held is looked at again.
+///
+/// # Errors
+/// As [`look_up`], and [`ErrorCode::TryAgain`] if it is held.
+fn look_up_clean(session: &mut Session, by: DeviceKey, value: &str, objects: &[NodeObject]) -> Result<Link, OpError> {
+    let found = look_up(session.host()?, by, value);
+    if !objects.iter().any(|object| object.kind == HELD) {
+        return found;
+    }
+    let (here, boot) = (session.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
+    let mut mended = false;
+    for held in objects.iter().filter_map(|object| held::of(object, here, &boot)) {
+        let held::Object::Device(device) = &held.object else { continue };
+        match &found {
+            // A link that was made anew under the name of a held one is another link. The note may be out of date.
+            Ok(link) if !device.is_claim(link) => {
+                if device.name == link.name {
+                    held.mend(Home::of(session)?, &session.state)?;
+                }
+            }
+            Err(_) if !device.has_key(by, value) => {}
+            Ok(_) | Err(_) => {
+                let start = Instant::now();
+                let outcome = held.mend_for(session);
+                let object = json!({"object": held.object.to_string()});
+                session.audit.note_own("ADD", "held.mend", &object, "note", &outcome, start.elapsed());
+                outcome?;
+                mended = true;
+            }
+        }
+    }
+    if mended { look_up(session.host()?, by, value) } else { found }
 }
 
 /// Returns the link of the host that the key and value name.

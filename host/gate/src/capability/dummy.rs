@@ -24,6 +24,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Dummy) -> Result<Reply, OpE
                 mac: Some(Mac(random_mac())),
                 from_host: false,
                 shares: None,
+                vlan: None,
             };
             inner::create(gate, &wanted, |_| Ok(())).map(Reply::Made)
         }

@@ -6,7 +6,7 @@ use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, InnerSpec, Link, Netlink, random_veth_name};
-use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError};
+use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError, VlanId};
 
 /// A parent, as the front keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +78,8 @@ pub struct Wanted {
     pub from_host: bool,
     /// For an ipvlan on a link of the host: the lowest link, whose mode is that of all, and the mode.
     pub shares: Option<(u32, IpvlanMode)>,
+    /// For a VLAN of a link of the host: that link, and the VLAN.
+    pub vlan: Option<(u32, VlanId)>,
 }
 
 /// Makes the link under `CNI_IFNAME`, down. `ask` is asked once the intent is in the record, so that of two ADDs at once
@@ -95,7 +97,8 @@ pub fn create(
     let kind = wanted.kind.name();
     // The kernel holds the name against the host's links too: it gets its own where it lives.
     let born = wanted.from_host.then(random_veth_name);
-    let link = InnerLink { kind: wanted.kind, mac: wanted.mac, born: born.clone(), shares: wanted.shares };
+    let link =
+        InnerLink { kind: wanted.kind, mac: wanted.mac, born: born.clone(), shares: wanted.shares, vlan: wanted.vlan };
     let effect = link.recorded();
     gate.session.intend(effect.clone())?;
     ask(gate)?;

@@ -55,6 +55,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
         mac: None,
         from_host: !parent.in_container,
         shares: lowest.map(|index| (index, mode)),
+        vlan: None,
     };
     let others = |gate: &Gate<'_>| {
         let other = lowest.map(|index| of_others(gate, index, mode)).transpose()?.flatten();

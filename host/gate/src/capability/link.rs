@@ -8,8 +8,15 @@ use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
 use crate::session::Session;
+use nix::errno::Errno;
 use postern_cni::Verb;
+use postern_kernel::KernelError;
 use postern_types::{Capability, ErrorCode, Handle, OpError, Reply, ops};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The time that the kernel may take to end the links of a namespace that has ended.
+const DEAD_WITHIN: Duration = Duration::from_secs(2);
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -69,10 +76,26 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 /// `link.up`.
 fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
-    let set_up = gate.session.container_required()?.netlink().map_err(kernel_error)?.set_up(index);
+    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    let until = (Instant::now() + DEAD_WITHIN).min(gate.session.deadline);
+    let mut set_up = netlink.set_up(index);
+    // The kernel takes the links of a namespace that has ended down a little later: until then a macvlan of the same parent
+    // and address is in use.
+    let is_in_use = |set_up: &Result<(), KernelError>| set_up.as_ref().is_err_and(|error| error.is(Errno::EADDRINUSE));
+    let waits = is_in_use(&set_up) && !is_address_of_host(gate.session)?;
+    while waits && is_in_use(&set_up) && Instant::now() < until {
+        sleep(Duration::from_millis(20));
+        set_up = netlink.set_up(index);
+    }
     set_up.map_err(|error| native_error(error, &name, format_args!("failed to set \"{name}\" UP")))?;
     gate.session.path.up = true;
     Ok(Reply::Done)
+}
+
+/// True if a link of the host has the address of the attachment's link: no wait makes that free.
+fn is_address_of_host(session: &Session) -> Result<bool, OpError> {
+    let own = session.container_mac.map(|mac| mac.0);
+    Ok(session.host()?.links().map_err(kernel_error)?.iter().any(|link| link.mac == own))
 }
 
 /// Deletes the attachment's link in the container by its name, if it is there.
@@ -111,6 +134,7 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
         collect::before_deletion(gate.session)?;
     }
     gate.session.container_required()?.netlink().map_err(kernel_error)?.delete_link(index).map_err(about(&name))?;
+    gate.session.deleted.push(index);
     // The record keeps the pair until its host end is gone: the container may have put another link in its place. DEL
     // checks that after it has processed the record.
     if is_add {

@@ -27,6 +27,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Macvlan) -> Result<Reply, O
                 mac: (*mode != MacvlanMode::Passthru).then(|| mac.unwrap_or_else(|| Mac(random_mac()))),
                 from_host: !parent.in_container,
                 shares: None,
+                vlan: None,
             };
             let link = inner::create(gate, &wanted, |_| Ok(()))?;
             Ok(Reply::Macvlan(MacvlanInfo { link, mode: Some(*mode) }))

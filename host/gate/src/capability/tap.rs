@@ -37,7 +37,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Tap) -> Result<Reply, OpErr
 fn create(gate: &mut Gate<'_>, settings: &TapSettings) -> Result<Reply, OpError> {
     inner::is_free(gate, InnerKind::Tap)?;
     let mac = settings.mac.unwrap_or_else(|| Mac(random_mac()));
-    let effect = InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None }.recorded();
+    let effect = InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None, vlan: None }.recorded();
     gate.session.intend(effect.clone())?;
     let spec = TapSpec {
         name: gate.session.request.ifname.clone(),

@@ -3,7 +3,7 @@
 
 use super::inner::{self, Parent, Wanted};
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::InnerKind;
+use crate::effect::{InnerKind, held};
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, Link};
 use postern_types::{ErrorCode, OpError, Reply, VlanId, VlanInfo, ops};
@@ -51,6 +51,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> 
         mac: None,
         from_host: !parent.in_container,
         shares: None,
+        vlan: (!parent.in_container).then_some((parent.index, id)),
     };
     let made = inner::create(gate, &wanted, |_| Ok(()));
     // The name was free, and where it is made from the host it is a random one.
@@ -58,7 +59,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> 
         error.code == ErrorCode::Exists && error.errno.is_some() && error.message.starts_with("failed to create")
     };
     match made {
-        Err(error) if is_taken(&error) => Err(taken(&below.name, id, "a container has it")),
+        Err(error) if is_taken(&error) => Err(taken(&below.name, id, &holder_elsewhere(gate, parent.index, id))),
         made => made.map(Reply::Made),
     }
 }
@@ -66,6 +67,22 @@ fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> 
 /// Returns the link that has this VLAN of the parent, as far as the parent's own namespace shows it.
 fn holder(gate: &Gate<'_>, parent: &Parent, id: VlanId) -> Result<Option<Link>, OpError> {
     Ok(parent.stacked(gate)?.find(|link| link.vlan_id == Some(id)))
+}
+
+/// Tells who has a VLAN that no link here shows.
+fn holder_elsewhere(gate: &Gate<'_>, parent: u32, id: VlanId) -> String {
+    let session = &*gate.session;
+    let notes = || {
+        let (objects, _) = postern_state::node::list(&session.state).ok()?;
+        let (here, boot) = (session.home_cookie().ok()?, postern_state::boot_id().ok()?);
+        objects.iter().filter_map(|object| held::of(object, here, &boot)).find(
+            |held| matches!(held.object, held::Object::Vlan { index, id: other, .. } if (index, other) == (parent, id)),
+        )
+    };
+    match notes() {
+        Some(held) => format!("{} of container {} had it, and it is held", held.ifname, held.container_id),
+        None => "a container has it".to_owned(),
+    }
 }
 
 fn taken(parent: &str, id: VlanId, by: &str) -> OpError {

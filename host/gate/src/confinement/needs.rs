@@ -1,7 +1,7 @@
 //! The needs of a run, from policies, configuration and the records that it works on: files, programs, directories of
 //! leases, and what it changes in the network.
 
-use crate::capability::{facts, firewall, leases, namespace_sysctl};
+use crate::capability::{device, facts, firewall, leases, namespace_sysctl};
 use crate::collect;
 use crate::disk;
 use crate::effect::Effect;
@@ -36,6 +36,8 @@ pub struct Needs {
     thread: bool,
     /// True if it may bring a device of the node home.
     pub device: bool,
+    /// Directories of a sysfs with the files of such devices.
+    pub device_files: Vec<String>,
     /// Directories with leases: `dataDir`, and the real path of the network's own directory in it.
     pub leases: Vec<(PathBuf, PathBuf)>,
     /// Directories of the native tuning plugin's files.
@@ -115,6 +117,7 @@ impl Needs {
             settings,
             thread,
             device,
+            device_files,
             leases,
             backups,
             files,
@@ -130,6 +133,7 @@ impl Needs {
         self.settings |= settings;
         self.thread |= thread;
         self.device |= device;
+        self.device_files.extend(device_files);
         self.leases.extend(leases);
         self.backups.extend(backups);
         self.files.extend(files);
@@ -195,6 +199,11 @@ impl Needs {
             self.settings = true;
             self.thread |= namespace_sysctl::take_thread(&session.request.conf, &session.request.ifname);
         }
+        if session.request.verb == Verb::Add && granted.contains(&Capability::Device) {
+            // Those that are at home: an ADD reads their files, and writes them if it is undone.
+            let files = session.grants_early(policy, |resolved| device::files(session, resolved?).ok());
+            self.device_files.extend(files.into_iter().flatten());
+        }
         // If the policy can't be resolved with the configuration, the plugin's start is refused.
         let asked: Vec<Need<'_>> = session.grants_early(policy, |resolved| {
             let keeps = |capability: Capability| (facts(capability).keeps)(&session.request, resolved);
@@ -212,8 +221,11 @@ impl Needs {
         match need {
             Need::Network | Need::Container => self.network = true,
             // An ADD is undone.
-            Need::Device => {
+            Need::Device(sysfs) => {
                 self.network = true;
+                // The device is away, and comes back beside the others there.
+                let beside = sysfs.as_deref().and_then(|directory| directory.rsplit_once('/')).map(|(above, _)| above);
+                self.device_files.extend(beside.map(str::to_owned));
                 self.device |= match session.request.verb {
                     Verb::Add | Verb::Del | Verb::Gc => true,
                     Verb::Check | Verb::Status | Verb::Version => false,

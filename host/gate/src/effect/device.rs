@@ -4,17 +4,20 @@
 //! kernel moves a driver's device to the machine's first namespace, under its name in the container. A virtual link
 //! ends with the namespace.
 
+pub mod home;
+
+use super::held::{self, Object};
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
-use crate::errors::{kernel_error, native_error};
+use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
-use nix::errno::Errno;
 use postern_cni::CniResult;
-use postern_kernel::{Link, Netlink};
-use postern_types::{ErrorCode, Mac, OpError};
+use postern_kernel::{FileSettings, Link, Netlink, Settings};
+use postern_types::{DeviceKey, ErrorCode, Mac, OpError};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -65,6 +68,19 @@ pub struct Device {
     /// Index of its other end, or of the link that it is stacked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<u32>,
+    /// The namespace of that link, as numbered in the node's; none if it is the node's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_netnsid: Option<i32>,
+    /// All other settings that rtnetlink shows: attributes, and their values as hexadecimal digits. Earlier versions did not
+    /// write them down.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// The directory of its files below a sysfs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sysfs: Option<String>,
+    /// The settings in these files.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: FileSettings,
 }
 
 impl Device {
@@ -86,7 +102,34 @@ impl Device {
             other_names: link.other_names.clone(),
             master: link.master,
             peer: link.peer_index,
+            peer_netnsid: link.peer_netnsid,
+            settings: BTreeMap::new(),
+            sysfs: None,
+            files: BTreeMap::new(),
         }
+    }
+
+    /// As [`Device::of_link`], with all other settings of the link.
+    ///
+    /// # Errors
+    /// The kernel refuses to show them.
+    pub fn of_whole_link(session: &Session, link: &Link) -> Result<Self, OpError> {
+        let settings = session.host()?.link_settings(link.index).map_err(kernel_error)?.unwrap_or_default();
+        let settings = settings.into_iter().map(|(attribute, value)| (attribute.to_string(), hex(&value))).collect();
+        let (mut sysfs, mut files) = (None, BTreeMap::new());
+        if let Some(all) = session.link_files()
+            && let Some(directory) = all.directory(&link.name).map_err(kernel_error)?
+        {
+            files = all.read(&directory).map_err(kernel_error)?;
+            sysfs = Some(directory);
+        }
+        Ok(Self { settings, sysfs, files, ..Self::of_link(link) })
+    }
+
+    /// The recorded settings. What can't be read is left out, and then differs.
+    fn snapshot(&self) -> Settings {
+        let value = |text: &String| base16ct::lower::decode_vec(text).ok();
+        self.settings.iter().filter_map(|(attribute, text)| Some((attribute.parse().ok()?, value(text)?))).collect()
     }
 
     /// True if this is the link, by the link's own data. A driver's device is identified by its bus, name and permanent
@@ -104,6 +147,17 @@ impl Device {
     pub fn is_claim(&self, link: &Link) -> bool {
         let is_virtual = self.device.is_none();
         self.is_same(link) && (!is_virtual || self.name == link.name && self.index == link.index)
+    }
+
+    /// True if a network that names a device in this way means this one.
+    pub fn has_key(&self, by: DeviceKey, value: &str) -> bool {
+        let is_address = |mac: &Mac| value.parse() == Ok(*mac);
+        match by {
+            DeviceKey::Name => self.name == value || self.other_names.iter().any(|name| name == value),
+            DeviceKey::Address => self.permanent.iter().chain(&self.mac).any(is_address),
+            DeviceKey::Pci | DeviceKey::Id => self.device.as_ref().is_some_and(|(_, device)| device == value),
+            DeviceKey::Path => false,
+        }
     }
 
     /// Returns the link in the container's namespace.
@@ -130,223 +184,20 @@ impl Device {
         }
     }
 
-    /// Moves it home, and restores its settings.
-    ///
-    /// # Errors
-    /// The kernel refuses, or its name is taken there.
-    pub fn bring_home(&self, session: &Session, container: &Netlink, away: &Link) -> Result<(), OpError> {
-        let host = session.host()?;
-        self.has_room(host, &format!("it is \"{}\" in {}", away.name, session.request.netns))?;
-        // A failure can be a passing one (ENOBUFS), and would keep the device down.
-        let leads_here = || session.leads_here(away).or_else(|_| session.leads_here(away));
-        let anchored = self.device.is_some()
-            || leads_here().unwrap_or_else(|error| {
-                crate::say!("postern: {}: where its other end is can't be told: {error}", self.name);
-                false
-            });
-        self.move_to(container, session.home()?.fd(), away)?;
-        let Some(link) = host.link_by_name(&self.name).map_err(kernel_error)? else {
-            return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
-        };
-        let is_alone = self.delete_stacked(session, container, &link);
-        self.settle(session, host, link, anchored && is_alone);
-        Ok(())
-    }
-
-    /// Deletes the links that the container stacked on the device: they stayed behind, and would keep its wire. The
-    /// container can add none, since the device is at home. Returns false if one is left.
-    fn delete_stacked(&self, session: &Session, container: &Netlink, link: &Link) -> bool {
-        let delete = || -> Result<(), OpError> {
-            let Some(home) = container.namespace_number(session.home()?.fd()).map_err(kernel_error)? else {
-                return Ok(());
-            };
-            for upper in container.links().map_err(kernel_error)? {
-                if upper.is_stacked() && upper.peer_index == Some(link.index) && upper.peer_netnsid == Some(home) {
-                    container.delete_link(upper.index).map_err(kernel_error)?;
-                    crate::say!(
-                        "postern: {}: the link {:?}, which the container stacked on it, is deleted",
-                        self.name,
-                        upper.name
-                    );
-                }
+    /// Returns the reason to believe that a device which is neither in its container nor on the host is alive elsewhere: root
+    /// in the container can move it to a namespace of its own. `None` if it is gone.
+    fn is_away(&self, host: &Netlink) -> Result<Option<String>, OpError> {
+        let away = "it is in a namespace that nobody names: root in its container has moved it there";
+        match &self.device {
+            // A device that was pulled out is on no bus.
+            Some((bus, device)) => Ok(is_on_bus(bus, device).then(|| away.to_owned())),
+            None if self.kind == "veth" && self.peer_netnsid.is_none() => {
+                let end = self.peer.map(|peer| host.link_by_index(peer).map_err(kernel_error)).transpose()?.flatten();
+                let living = end.filter(|end| end.kind == "veth" && end.peer_index.is_some());
+                Ok(living.map(|end| format!("{away}; its other end, \"{}\", is here", end.name)))
             }
-            Ok(())
-        };
-        // A failure can be a passing one (ENOBUFS), and would keep the device down.
-        let deleted = delete().or_else(|_| delete());
-        if let Err(error) = &deleted {
-            crate::say!("postern: {}: links of the container may be stacked on it: {error}", self.name);
+            None => Ok(None),
         }
-        deleted.is_ok()
-    }
-
-    /// Moves it by one message. Alternative names that were added in the container are removed first: they could be
-    /// taken at home.
-    fn move_to(&self, container: &Netlink, home: BorrowedFd<'_>, away: &Link) -> Result<(), OpError> {
-        let mut away = away.clone();
-        for _ in 0..3 {
-            let foreign: Vec<String> =
-                away.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect();
-            container.change_other_names(away.index, &foreign, false).map_err(kernel_error)?;
-            match container.hand_over(away.index, home, &self.name, &self.alias) {
-                // Root in the container may have added a name meanwhile.
-                Err(error) if error.is(Errno::EEXIST) => {}
-                moved => {
-                    return moved.map_err(|error| native_error(error, &self.name, "failed to move the device home"));
-                }
-            }
-            match container.link_by_index(away.index).map_err(kernel_error)? {
-                Some(link) => away = link,
-                None => return Ok(()),
-            }
-        }
-        let message = format!("failed to move the device home: one of its names is taken there: {}", self.name);
-        Err(OpError::new(ErrorCode::TryAgain, &self.name, message))
-    }
-
-    /// Fails if another link on the host has its name.
-    fn has_room(&self, host: &Netlink, place: &str) -> Result<(), OpError> {
-        match host.link_by_name(&self.name).map_err(kernel_error)? {
-            None => Ok(()),
-            Some(other) => {
-                let message = format!(
-                    "the host has another link that is called \"{}\", so that the device can't come home: {place}",
-                    self.name
-                );
-                Err(OpError::new(ErrorCode::Exists, &self.name, message)
-                    .hint(format!("give link {} of the host another name, and run DEL again", other.index)))
-            }
-        }
-    }
-
-    /// Restores the settings of a device that is at home, and reports each of them. A failure is reported only: the
-    /// device stays usable. `anchored` is true if it is certainly the same link, and no link of the container uses it.
-    /// Any other stays down, and so does a device that may have a program of the container.
-    fn settle(&self, session: &Session, host: &Netlink, link: Link, anchored: bool) {
-        let mut failed = self.put_right(session, host, &link, anchored);
-        // A failure can be a passing one (ENOBUFS): whatever is not yet right is tried once more.
-        if !failed.is_empty()
-            && let Ok(Some(link)) = host.link_by_index(link.index)
-        {
-            failed = self.put_right(session, host, &link, anchored);
-        }
-        for failure in failed {
-            crate::say!("postern: {}, which is at home again, is not as it was: {failure}", self.name);
-        }
-    }
-
-    /// Restores each setting that differs, and returns the failures.
-    fn put_right(&self, session: &Session, host: &Netlink, link: &Link, anchored: bool) -> Vec<String> {
-        let mut failed = Vec::new();
-        let mut put_back = |what: &str, done: postern_kernel::Result<()>| match done {
-            Ok(()) => crate::say!("postern: {}: {what}", self.name),
-            Err(error) => failed.push(format!("{what}: {error}")),
-        };
-        let foreign: Vec<String> =
-            link.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect();
-        if !foreign.is_empty() {
-            put_back(
-                "the names that it got in the container are taken away",
-                host.change_other_names(link.index, &foreign, false),
-            );
-        }
-        let lost: Vec<String> =
-            self.other_names.iter().filter(|name| !link.other_names.contains(name)).cloned().collect();
-        if !lost.is_empty() {
-            put_back("it has its other names again", host.change_other_names(link.index, &lost, true));
-        }
-        let mut is_clean = true;
-        if link.has_xdp {
-            let removed = host.remove_xdp(link.index).and_then(|()| host.link_by_index(link.index));
-            is_clean = removed.as_ref().is_ok_and(|link| link.as_ref().is_some_and(|link| !link.has_xdp));
-            put_back("the XDP program of the container is taken off", removed.map(drop));
-        }
-        // Netlink neither shows nor removes these.
-        let is_unseen = match session.sight().has_program(link.index) {
-            Ok(has) => {
-                is_clean &= !has;
-                false
-            }
-            Err(error) => {
-                put_back("no program reads its packets", Err(error));
-                true
-            }
-        };
-        if link.promisc != self.promisc {
-            put_back("promiscuous mode is as it was", host.set_promisc(link.index, self.promisc));
-        }
-        if link.allmulti != self.allmulti {
-            put_back("reception of all multicast frames is as it was", host.set_allmulti(link.index, self.allmulti));
-        }
-        if let Some(length) = self.tx_queue_length.filter(|length| link.tx_queue_length != *length) {
-            put_back(
-                &format!("its queue length was {}, and is {length} again", link.tx_queue_length),
-                host.set_tx_queue_length(link.index, length),
-            );
-        }
-        if link.mtu != self.mtu {
-            put_back(
-                &format!("its MTU was {}, and is {} again", link.mtu, self.mtu),
-                host.set_mtu(link.index, self.mtu),
-            );
-        }
-        if let Some(mac) = self.mac.filter(|mac| link.mac != Some(mac.0)) {
-            put_back(&format!("its address is {mac} again"), host.set_mac(link.index, mac.0));
-        }
-        if link.alias.clone().unwrap_or_default() != self.alias {
-            put_back("its alias is as it was", host.set_alias(link.index, &self.alias));
-        }
-        let master = self.master.filter(|_| anchored && link.master.is_none());
-        if let Some(master) = master {
-            put_back("it is a port again", host.set_master(link.index, Some(master)));
-        }
-        if !is_clean {
-            failed.push("it stays down, because a program of the container reads its packets".to_owned());
-        } else if is_unseen {
-            failed.push(format!(
-                "it stays down, because a program of the container may read its packets: look with `bpftool net show dev \
-                 {0}`, and set it up with `ip link set dev {0} up` if there is none",
-                self.name
-            ));
-        } else if self.up
-            && anchored
-            && !link.up
-            && let Err(error) = host.set_up(link.index)
-        {
-            failed.push(format!("set it up: {error}"));
-        }
-        failed
-    }
-
-    /// Gives a device its own name again, after the kernel or a run that did not end brought it home.
-    fn restore_name(&self, session: &Session, host: &Netlink, link: Link) -> Result<(), OpError> {
-        let mut link = link;
-        if link.name != self.name {
-            self.has_room(host, &format!("it is \"{}\" on the host", link.name))?;
-            host.set_down(link.index).map_err(kernel_error)?;
-            host.rename(link.index, &self.name)
-                .map_err(|error| native_error(error, &self.name, "failed to give the device its own name"))?;
-            link = Link { name: self.name.clone(), up: false, ..link };
-        }
-        // If the device is up again, a user of the node has configured it since.
-        let was_away = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
-        if was_away || !link.up {
-            let container = session.container().filter(|_| self.has_left(session));
-            let is_alone = match container {
-                Some(container) => self.delete_stacked(session, container.netlink().map_err(kernel_error)?, &link),
-                None => true,
-            };
-            self.settle(session, host, link, is_alone);
-        }
-        Ok(())
-    }
-
-    /// True if it has been in the container that the runtime names. A device that was down, and that no run has noted there,
-    /// may never have left: what the container has stacked on it since is not ours.
-    fn has_left(&self, session: &Session) -> bool {
-        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-        let is_noted = effects.iter().any(|noted| Self::of(&noted.effect) == Some(self) && !noted.handles.is_empty());
-        !session.has_foreign_record() && (self.up || is_noted)
     }
 
     /// Brings it home from a living namespace. Returns false if it is not there.
@@ -371,26 +222,36 @@ impl Leaves for Device {
         let until = (Instant::now() + HOME_WITHIN).min(session.deadline);
         loop {
             if let Some(link) = self.find_on_host(host)? {
-                return self.restore_name(session, host, link);
+                return self.restore_name(session, link);
             }
             if let Some(why) = session.hidden() {
                 let message = format!("its namespace may be alive, and \"{}\" of this node in it: {why}", self.name);
                 return Err(OpError::new(ErrorCode::TryAgain, &session.request.netns, message)
                     .hint("run DEL, or `postern gc` once the container is gone"));
             }
-            // A virtual link ends with its namespace. A device that is missing in a living namespace was moved away
-            // from there.
-            if self.device.is_none() || container.is_some() || Instant::now() >= until {
+            // A namespace ends in its own time. A device that is missing in a living namespace was moved away from there.
+            if container.is_some() || Instant::now() >= until {
                 break;
+            }
+            // A virtual link ends with its namespace.
+            if self.device.is_none() && self.is_away(host)?.is_none() {
+                return Ok(());
             }
             sleep(Duration::from_millis(20));
         }
-        if let Some((bus, device)) = &self.device {
-            crate::say!(
-                "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: when a namespace ends, the kernel \
-                 moves its devices to the machine's first namespace",
+        match (self.is_away(host)?, &self.device) {
+            (Some(why), _) => return held::hold(session, Object::Device(Box::new(self.clone())), &[why]),
+            (None, Some((bus, device))) => crate::say!(
+                "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: it is on no bus any more",
                 self.name
-            );
+            ),
+            // Nothing tells a link that was deleted from one that was moved.
+            (None, None) if container.is_some() => crate::say!(
+                "postern: \"{}\" is neither in the container nor on this host: root in the container has deleted it, or moved it \
+                 to a namespace of its own, where it is until that ends",
+                self.name
+            ),
+            (None, None) => {}
         }
         Ok(())
     }
@@ -424,7 +285,7 @@ impl Leaves for Device {
     }
 
     fn needs(&self) -> Need<'_> {
-        Need::Device
+        Need::Device(self.sysfs.as_deref().map(Into::into))
     }
 }
 
@@ -442,6 +303,21 @@ impl AttachmentLink for Device {
     fn is_among(&self, _: &[Link], container: Option<&[Link]>) -> Option<bool> {
         container.map(|links| links.iter().any(|link| self.is_same(link)))
     }
+}
+
+/// True if the driver's device is there.
+#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys, and nothing is opened")]
+fn is_on_bus(bus: &str, device: &str) -> bool {
+    let is_plain = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
+    // Where it can't be told, it may be there.
+    !is_plain(bus)
+        || !is_plain(device)
+        || Path::new("/sys/bus").symlink_metadata().is_err()
+        || Path::new("/sys/bus").join(bus).join("devices").join(device).symlink_metadata().is_ok()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    base16ct::lower::encode_string(bytes)
 }
 
 /// Returns the devices that the record lists.
@@ -486,6 +362,7 @@ pub(crate) mod tests {
             name: "eth1".to_owned(),
             mac: Some([2, 0, 0, 0, 0, 1]),
             mtu: 1500,
+            hardware: 1,
             kind: String::new(),
             up: false,
             promisc: false,
@@ -501,6 +378,7 @@ pub(crate) mod tests {
             macvlan_mode: None,
             ipvlan_mode: None,
             vlan_id: None,
+            disabled_queues: None,
             vrf_table: None,
             alias: None,
             permanent: None,

@@ -1,15 +1,21 @@
 //! A link in the container's namespace that has no end on the host: a macvlan, a VLAN, an ipvlan, a dummy, a tap. It dies with
 //! that namespace.
 
+use super::held::{self, Object};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Macvlan, Reapplied, RecordTiming};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
 use postern_kernel::{Link, Netlink};
-use postern_types::{IpvlanMode, Mac, OpError};
+use postern_types::{IpvlanMode, Mac, OpError, VlanId};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The time that the kernel may take to end the links of a namespace that has ended.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// The kinds of such links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +77,9 @@ pub struct InnerLink {
     /// For an ipvlan on a link of the host: that link's index, and the mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<(u32, IpvlanMode)>,
+    /// For a VLAN of a link of the host: that link's index, and the VLAN. Earlier versions did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<(u32, VlanId)>,
 }
 
 impl InnerLink {
@@ -87,16 +96,24 @@ impl InnerLink {
         }
     }
 
+    /// Returns the indices that the record notes for it.
+    fn indices(&self, session: &Session) -> impl Iterator<Item = u32> + use<> {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let own: Vec<u64> = effects
+            .into_iter()
+            .filter(|noted| Self::seen(&noted.effect).as_ref() == Some(self))
+            .flat_map(|noted| noted.handles)
+            .collect();
+        own.into_iter().filter_map(|index| u32::try_from(index).ok())
+    }
+
     /// The link, in the namespace that it was made in.
     ///
     /// # Errors
     /// The kernel refuses to show it.
     pub fn find(&self, session: &Session, container: &Netlink) -> Result<Option<Link>, OpError> {
-        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-        let own = effects.into_iter().filter(|noted| Self::seen(&noted.effect).as_ref() == Some(self));
-        let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
-        if let Some(index) = indices.first() {
-            let link = container.link_by_index(u32::try_from(*index).unwrap_or_default()).map_err(kernel_error)?;
+        if let Some(index) = self.indices(session).next() {
+            let link = container.link_by_index(index).map_err(kernel_error)?;
             return Ok(link.filter(|link| link.kind == self.kind.in_kernel()));
         }
         for name in self.born.iter().chain([&session.request.ifname]) {
@@ -114,10 +131,52 @@ impl InnerLink {
     }
 
     fn delete(&self, session: &Session, container: &Netlink) -> Result<(), OpError> {
-        match self.find(session, container)? {
-            Some(link) => container.delete_link(link.index).map(drop).map_err(kernel_error),
-            None => Ok(()),
+        if let Some(link) = self.find(session, container)? {
+            return container.delete_link(link.index).map(drop).map_err(kernel_error);
         }
+        let is_deleted = self.indices(session).any(|index| session.deleted.contains(&index));
+        // Nothing tells a link that others deleted from one that was moved.
+        if !is_deleted && matches!(self.kind, InnerKind::Macvlan | InnerKind::Ipvlan) {
+            crate::say!(
+                "postern: its {} link is not in the container: root in there has deleted it, or moved it to a namespace of its own. \
+                 There it is on the wire of its master until that namespace ends",
+                self.kind.name()
+            );
+        }
+        Ok(())
+    }
+
+    /// Holds the VLAN if somebody has it still: the link was moved to another namespace. A namespace ends in its own time.
+    fn look_for_vlan(&self, session: &Session, until: Instant) -> Result<(), OpError> {
+        let Some((parent, id)) = self.vlan else { return Ok(()) };
+        let host = session.host()?;
+        let mut is_first = true;
+        loop {
+            let Some(why) = held::vlan_in_use(host, parent, id)? else { return Ok(()) };
+            let is_late = Instant::now() >= until;
+            // Once it was free, another attachment or the node may have it.
+            if (is_late || is_first) && self.has_other_owner(session)? {
+                return Ok(());
+            }
+            is_first = false;
+            if is_late {
+                let name = host.link_by_index(parent).map_err(kernel_error)?.map(|link| link.name).unwrap_or_default();
+                return held::hold(session, Object::Vlan { parent: name, index: parent, id }, &[why]);
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// True if a link of the host or a record of another attachment has the VLAN.
+    fn has_other_owner(&self, session: &Session) -> Result<bool, OpError> {
+        let is_own = |link: &Link| link.peer_netnsid.is_none() && self.vlan == link.peer_index.zip(link.vlan_id);
+        if session.host()?.links().map_err(kernel_error)?.iter().any(is_own) {
+            return Ok(true);
+        }
+        session.is_claimed_by(|summary| {
+            let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
+            effects.flatten().any(|effect| Self::of(&effect).is_some_and(|other| other.vlan == self.vlan))
+        })
     }
 }
 
@@ -126,8 +185,11 @@ impl Leaves for InnerLink {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If it is gone, the
         // link is gone too.
         match session.container_with(&format!("{} link", self.kind.name()))? {
-            Some(container) => self.delete(session, container.netlink().map_err(kernel_error)?),
-            None => Ok(()),
+            Some(container) => {
+                self.delete(session, container.netlink().map_err(kernel_error)?)?;
+                self.look_for_vlan(session, Instant::now())
+            }
+            None => self.look_for_vlan(session, (Instant::now() + ENDS_WITHIN).min(session.deadline)),
         }
     }
 

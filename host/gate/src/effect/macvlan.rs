@@ -25,7 +25,7 @@ pub struct Macvlan {
 impl Macvlan {
     /// The same, as one of all kinds.
     pub fn as_inner(&self) -> InnerLink {
-        InnerLink { kind: InnerKind::Macvlan, mac: self.mac, born: self.born.clone(), shares: None }
+        InnerLink { kind: InnerKind::Macvlan, mac: self.mac, born: self.born.clone(), shares: None, vlan: None }
     }
 }
 

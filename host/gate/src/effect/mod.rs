@@ -17,6 +17,7 @@ mod delegated;
 pub mod device;
 pub mod dhcp;
 mod firewall;
+pub mod held;
 pub mod inner_link;
 mod isolation;
 pub(crate) mod lease;
@@ -316,16 +317,34 @@ mod tests {
                 r#"{"effect":"macvlan","born":"veth1a2b3c4d"}"#,
             ),
             (
-                Effect::InnerLink(InnerLink { kind: InnerKind::Dummy, mac: Some(mac), born: None, shares: None }),
+                Effect::InnerLink(InnerLink {
+                    kind: InnerKind::Dummy,
+                    mac: Some(mac),
+                    born: None,
+                    shares: None,
+                    vlan: None,
+                }),
                 r#"{"effect":"inner-link","kind":"dummy","mac":"02:00:00:00:00:01"}"#,
             ),
             (
-                Effect::InnerLink(InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None }),
+                Effect::InnerLink(InnerLink {
+                    kind: InnerKind::Tap,
+                    mac: Some(mac),
+                    born: None,
+                    shares: None,
+                    vlan: None,
+                }),
                 r#"{"effect":"inner-link","kind":"tap","mac":"02:00:00:00:00:01"}"#,
             ),
             (
-                Effect::InnerLink(InnerLink { kind: InnerKind::Vlan, mac: None, born: Some(host()), shares: None }),
-                r#"{"effect":"inner-link","kind":"vlan","born":"veth1a2b3c4d"}"#,
+                Effect::InnerLink(InnerLink {
+                    kind: InnerKind::Vlan,
+                    mac: None,
+                    born: Some(host()),
+                    shares: None,
+                    vlan: Some((3, 5)),
+                }),
+                r#"{"effect":"inner-link","kind":"vlan","born":"veth1a2b3c4d","vlan":[3,5]}"#,
             ),
             (
                 Effect::InnerLink(InnerLink {
@@ -333,6 +352,7 @@ mod tests {
                     mac: None,
                     born: Some(host()),
                     shares: Some((3, IpvlanMode::L3s)),
+                    vlan: None,
                 }),
                 r#"{"effect":"inner-link","kind":"ipvlan","born":"veth1a2b3c4d","shares":[3,"l3s"]}"#,
             ),

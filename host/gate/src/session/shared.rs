@@ -6,7 +6,7 @@ use super::{Session, SharedNft, journal};
 use crate::places::Places;
 use postern_confine::NoPrograms;
 use postern_kernel::tcx::Sight;
-use postern_kernel::{Home, Namespace, Worker};
+use postern_kernel::{Home, LinkFiles, Namespace, Worker};
 use std::rc::Rc;
 
 /// See the module.
@@ -19,6 +19,7 @@ pub struct Shared {
     home: Option<Rc<Home>>,
     nft: SharedNft,
     sight: Option<Sight>,
+    link_files: Option<Option<Rc<LinkFiles>>>,
 }
 
 impl Shared {
@@ -44,6 +45,7 @@ impl Session {
             home: self.home.get().cloned(),
             nft: Rc::clone(&self.nft),
             sight: self.sight.get().copied(),
+            link_files: self.link_files.get().cloned(),
         }
     }
 
@@ -62,6 +64,9 @@ impl Session {
         }
         if let Some(sight) = shared.sight {
             self.sight = sight.into();
+        }
+        if let Some(link_files) = &shared.link_files {
+            self.link_files = link_files.clone().into();
         }
     }
 

@@ -3,12 +3,16 @@
 
 mod bridge;
 mod inner;
+mod settings;
 mod show;
+mod uses;
 mod veth;
 mod vrf;
 
 pub use inner::{InnerLinkKind, InnerSpec};
+pub use settings::{Settings, Treatment};
 pub use show::{Device, Link};
+pub use uses::Use;
 pub use veth::VethSpec;
 
 use crate::error::{Result, Subject};

@@ -2,7 +2,7 @@
 
 use super::{IFLA_ALT_IFNAME, IFLA_IFALIAS};
 use nix::libc;
-use postern_netlink::{Attributes, u32_at};
+use postern_netlink::{Attributes, u16_at, u32_at};
 use postern_types::{IpvlanMode, MacvlanMode};
 
 /// Length of `struct ifinfomsg`.
@@ -33,6 +33,7 @@ const IFLA_MACVLAN_MODE: u16 = 1;
 const IFLA_IPVLAN_MODE: u16 = 1;
 const IFLA_VLAN_ID: u16 = 1;
 const IFLA_VRF_TABLE: u16 = 1;
+const IFLA_TUN_NUM_DISABLED_QUEUES: u16 = 9;
 
 /// The kinds of links that are stacked on another link. Their `IFLA_LINK` is that other link.
 const STACKED: [&str; 5] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"];
@@ -57,6 +58,8 @@ pub struct Link {
     pub mac: Option<[u8; 6]>,
     /// Maximum transmission unit in bytes.
     pub mtu: u32,
+    /// Its link-layer type, an `ARPHRD_*` of linux/if_arp.h.
+    pub hardware: u16,
     /// `IFLA_INFO_KIND`: `veth`, `bridge`, …; empty for physical links and `lo`.
     pub kind: String,
     /// `IFF_UP`.
@@ -89,6 +92,9 @@ pub struct Link {
     pub ipvlan_mode: Option<IpvlanMode>,
     /// `IFLA_VLAN_ID`, 0 to 4095; `None` for every other link.
     pub vlan_id: Option<u16>,
+    /// `IFLA_TUN_NUM_DISABLED_QUEUES`: the queues of a tap that programs have open and have switched off. `None` for every
+    /// other link, and for a tap with one queue.
+    pub disabled_queues: Option<u32>,
     /// `IFLA_VRF_TABLE`: the routing table of a VRF; `None` for every other link.
     pub vrf_table: Option<u32>,
     /// `IFLA_IFALIAS`, free text.
@@ -120,6 +126,7 @@ impl Link {
             name: String::new(),
             mac: None,
             mtu: 0,
+            hardware: u16_at(payload, 2)?,
             kind: String::new(),
             up: is_set(libc::IFF_UP),
             promisc: is_set(libc::IFF_PROMISC),
@@ -135,6 +142,7 @@ impl Link {
             macvlan_mode: None,
             ipvlan_mode: None,
             vlan_id: None,
+            disabled_queues: None,
             vrf_table: None,
             alias: None,
             permanent: None,
@@ -178,6 +186,9 @@ impl Link {
                             link.ipvlan_mode = mode.and_then(ipvlan_mode);
                         }
                         "vlan" => link.vlan_id = own(IFLA_VLAN_ID).and_then(|id| id.u16()),
+                        "tun" => {
+                            link.disabled_queues = own(IFLA_TUN_NUM_DISABLED_QUEUES).and_then(|queues| queues.u32())
+                        }
                         "vrf" => link.vrf_table = own(IFLA_VRF_TABLE).and_then(|table| table.u32()),
                         _ => {}
                     }

@@ -1,0 +1,88 @@
+//! What is held of this node ([`postern_gate::effect::held`]): devices that may not be clean, and VLANs in use.
+
+use postern_gate::effect::Device;
+use postern_gate::effect::device::home::Home;
+use postern_gate::effect::held::{self, Held, Object};
+use postern_gate::places::Places;
+use postern_gate::upkeep::Audit;
+use postern_kernel::tcx::Sight;
+use postern_kernel::{LinkFiles, Netlink};
+use postern_state::node;
+use serde_json::json;
+use std::fmt::Display;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The time that a driver may take to make a link.
+const LINK_WITHIN: Duration = Duration::from_secs(10);
+
+/// Returns what is held in the caller's namespace, with the times when that began.
+///
+/// # Errors
+/// A text for people: kernel or state directory can't be asked.
+pub fn list(places: &Places) -> Result<Vec<(u64, Held)>, String> {
+    let here = Netlink::open().and_then(|host| host.cookie()).map_err(|e| text(&e))?;
+    let boot = postern_state::boot_id().map_err(|e| text(&e))?;
+    let (objects, _) = node::list(&places.state).map_err(|e| text(&e))?;
+    Ok(objects.iter().filter_map(|object| Some((object.created, held::of(object, here, &boot)?))).collect())
+}
+
+/// Looks at a held object again. A clean device is no longer held, and up if it was up before. With `unbind`, one that is not
+/// clean is taken from its driver first. Returns the reasons why it is still held.
+///
+/// # Errors
+/// A text for people: kernel or state directory can't be asked, another link has the device's name, or its driver can't be
+/// reached.
+pub fn mend(places: &Places, held: &Held, unbind: bool) -> Result<Vec<String>, String> {
+    let host = Netlink::open().map_err(|e| text(&e))?;
+    let files = LinkFiles::mount().ok();
+    let home = Home { host: &host, sight: Sight::find(), files: files.as_ref() };
+    let mut audit = Audit::new(&places.logs, String::new());
+    let note = |audit: &mut Audit, operation: &str, outcome: &Result<(), String>, start: Instant| {
+        audit.note_own("GC", operation, &json!({"object": held.object.to_string()}), "note", outcome, start.elapsed());
+    };
+    let look = |audit: &mut Audit| {
+        let start = Instant::now();
+        let outcome = held.mend(home, &places.state).map_err(|e| text(&e));
+        let told = match &outcome {
+            Ok(why) if !why.is_empty() => Err(why.join("; ")),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.clone()),
+        };
+        note(audit, "held.mend", &told, start);
+        outcome
+    };
+    let why = look(&mut audit)?;
+    let (Object::Device(device), true, false) = (&held.object, unbind, why.is_empty()) else { return Ok(why) };
+    let Some((bus, name)) = &device.device else { return Ok(why) };
+    let start = Instant::now();
+    let outcome = rebind(&host, device, bus, name);
+    note(&mut audit, "held.unbind", &outcome, start);
+    outcome?;
+    look(&mut audit)
+}
+
+/// Takes a device from its driver, gives it back, and waits for its link.
+#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys")]
+fn rebind(host: &Netlink, device: &Device, bus: &str, name: &str) -> Result<(), String> {
+    let own = Path::new("/sys/bus").join(bus).join("devices").join(name).join("driver");
+    // The way through the device ends with the first step.
+    let driver = own.canonicalize().map_err(|error| format!("{}: {error}", own.display()))?;
+    for step in ["unbind", "bind"] {
+        let file = driver.join(step);
+        std::fs::write(&file, name).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    let until = Instant::now() + LINK_WITHIN;
+    while Instant::now() < until {
+        if host.links().map_err(|e| text(&e))?.iter().any(|link| device.is_same(link)) {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(50));
+    }
+    Err(format!("{name} is with its driver again, and has no link after {} seconds", LINK_WITHIN.as_secs()))
+}
+
+fn text(error: &dyn Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,380 @@
+//! The way home of a device: it is moved, cleaned of what the container left, and set up again if it is certainly clean.
+
+use super::super::held::{self, Object};
+use super::Device;
+use crate::errors::{kernel_error, native_error};
+use crate::session::Session;
+use nix::errno::Errno;
+use postern_kernel::tcx::Sight;
+use postern_kernel::{Link, LinkFiles, Netlink, Treatment};
+use postern_types::{ErrorCode, OpError};
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+
+/// The node, as a device meets it.
+#[derive(Clone, Copy)]
+pub struct Home<'a> {
+    /// A socket in the node's namespace.
+    pub host: &'a Netlink,
+    /// What a look for programs can tell.
+    pub sight: Sight,
+    /// The files of its links, if they can be looked at.
+    pub files: Option<&'a LinkFiles>,
+}
+
+impl<'a> Home<'a> {
+    /// The node of a run.
+    ///
+    /// # Errors
+    /// The kernel refuses a socket.
+    pub fn of(session: &'a Session) -> Result<Self, OpError> {
+        Ok(Self { host: session.host()?, sight: session.sight(), files: session.link_files() })
+    }
+}
+
+impl Device {
+    /// Moves it home, and restores its settings. A device that may not be clean is held.
+    ///
+    /// # Errors
+    /// The kernel refuses, or its name is taken there.
+    pub fn bring_home(&self, session: &Session, container: &Netlink, away: &Link) -> Result<(), OpError> {
+        let home = Home::of(session)?;
+        self.has_room(home.host, &format!("it is \"{}\" in {}", away.name, session.request.netns))?;
+        let doubt = self.doubt(session, away);
+        self.move_to(container, session.home()?.fd(), away)?;
+        let Some(link) = home.host.link_by_name(&self.name).map_err(kernel_error)? else {
+            return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
+        };
+        let stacked = self.delete_stacked(session, container, &link);
+        self.arrive(session, home, &link, stacked.or(doubt))
+    }
+
+    /// Returns the reason to doubt that a link of the container is this device. Records of earlier versions do not tell the
+    /// settings and the other end, by which that is known at home.
+    fn doubt(&self, session: &Session, away: &Link) -> Option<String> {
+        if self.device.is_some() || !self.settings.is_empty() {
+            return None;
+        }
+        // A failure can be a passing one (ENOBUFS), and would keep the device down.
+        match session.leads_here(away).or_else(|_| session.leads_here(away)) {
+            Ok(true) => None,
+            Ok(false) => Some("the container may have put another link in its place".to_owned()),
+            Err(error) => Some(format!("where its other end is can't be told: {error}")),
+        }
+    }
+
+    /// Settles a device that is at home, and holds it if it may not be clean.
+    fn arrive(&self, session: &Session, home: Home<'_>, link: &Link, doubt: Option<String>) -> Result<(), OpError> {
+        let why = self.settle(home, link, doubt);
+        match why.is_empty() {
+            true => Ok(()),
+            // A link can have another index at home.
+            false => {
+                let device = Self { index: link.index, ..self.clone() };
+                held::hold(session, Object::Device(Box::new(device)), &why)
+            }
+        }
+    }
+
+    /// Deletes the links that the container stacked on the device: they stayed behind, and would keep its wire. The
+    /// container can add none, since the device is at home. Returns what prevents it.
+    fn delete_stacked(&self, session: &Session, container: &Netlink, link: &Link) -> Option<String> {
+        let delete = || -> Result<(), OpError> {
+            let Some(home) = container.namespace_number(session.home()?.fd()).map_err(kernel_error)? else {
+                return Ok(());
+            };
+            for upper in container.links().map_err(kernel_error)? {
+                if upper.is_stacked() && upper.peer_index == Some(link.index) && upper.peer_netnsid == Some(home) {
+                    container.delete_link(upper.index).map_err(kernel_error)?;
+                    crate::say!(
+                        "postern: {}: the link {:?}, which the container stacked on it, is deleted",
+                        self.name,
+                        upper.name
+                    );
+                }
+            }
+            Ok(())
+        };
+        // A failure can be a passing one (ENOBUFS), and would keep the device down.
+        let failed = delete().or_else(|_| delete()).err()?;
+        Some(format!("links of the container may be stacked on it: {failed}"))
+    }
+
+    /// Moves it by one message. Alternative names that were added in the container are removed first: they could be
+    /// taken at home.
+    fn move_to(&self, container: &Netlink, home: BorrowedFd<'_>, away: &Link) -> Result<(), OpError> {
+        let mut away = away.clone();
+        for _ in 0..3 {
+            container.change_other_names(away.index, &self.foreign_names(&away), false).map_err(kernel_error)?;
+            match container.hand_over(away.index, home, &self.name, &self.alias) {
+                // Root in the container may have added a name meanwhile.
+                Err(error) if error.is(Errno::EEXIST) => {}
+                moved => {
+                    return moved.map_err(|error| native_error(error, &self.name, "failed to move the device home"));
+                }
+            }
+            match container.link_by_index(away.index).map_err(kernel_error)? {
+                Some(link) => away = link,
+                None => return Ok(()),
+            }
+        }
+        let message = format!("failed to move the device home: one of its names is taken there: {}", self.name);
+        Err(OpError::new(ErrorCode::TryAgain, &self.name, message))
+    }
+
+    /// Returns the alternative names that it did not have on the node.
+    fn foreign_names(&self, link: &Link) -> Vec<String> {
+        link.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect()
+    }
+
+    /// Fails if another link on the host has its name.
+    fn has_room(&self, host: &Netlink, place: &str) -> Result<(), OpError> {
+        match host.link_by_name(&self.name).map_err(kernel_error)? {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!(
+                    "the host has another link that is called \"{}\", so that the device can't come home: {place}",
+                    self.name
+                );
+                Err(OpError::new(ErrorCode::Exists, &self.name, message)
+                    .hint(format!("give link {} of the host another name, and run DEL again", other.index)))
+            }
+        }
+    }
+
+    /// Restores the settings of a device that is at home, and reports each of them. The device is set up if it was up before
+    /// and is certainly clean. Returns the reasons why it is not: then it is down.
+    pub(super) fn settle(&self, home: Home<'_>, link: &Link, doubt: Option<String>) -> Vec<String> {
+        let mut failed = self.put_right(home, link);
+        // A failure can be a passing one (ENOBUFS): whatever is not yet right is tried once more.
+        if !failed.is_empty()
+            && let Ok(Some(link)) = home.host.link_by_index(link.index)
+        {
+            failed = self.put_right(home, &link);
+        }
+        failed.extend(doubt);
+        if failed.is_empty() {
+            failed = self.uses(home, link.index);
+        }
+        if !failed.is_empty() {
+            return failed;
+        }
+        // A failure can be a passing one (ENOBUFS).
+        let release = || self.release(home, link.index);
+        release().or_else(|_| release()).err().into_iter().map(|error| error.to_string()).collect()
+    }
+
+    /// Makes a clean device what it was: a port, and up.
+    fn release(&self, home: Home<'_>, index: u32) -> postern_kernel::Result<()> {
+        let Some(link) = home.host.link_by_index(index)? else { return Ok(()) };
+        if let Some(master) = self.master.filter(|_| link.master.is_none()) {
+            home.host.set_master(index, Some(master))?;
+            crate::say!("postern: {}: it is a port again", self.name);
+        }
+        if self.up && !link.up { home.host.set_up(index) } else { Ok(()) }
+    }
+
+    /// Restores each setting that differs, and returns the failures.
+    fn put_right(&self, home: Home<'_>, link: &Link) -> Vec<String> {
+        let host = home.host;
+        let mut failed = Vec::new();
+        let mut put_back = |what: &str, done: postern_kernel::Result<()>| match done {
+            Ok(()) => crate::say!("postern: {}: {what}", self.name),
+            Err(error) => failed.push(format!("not so: {what}: {error}")),
+        };
+        if link.up {
+            put_back("it is down until it is clean", host.set_down(link.index));
+        }
+        let foreign = self.foreign_names(link);
+        if !foreign.is_empty() {
+            put_back(
+                "the names that it got in the container are taken away",
+                host.change_other_names(link.index, &foreign, false),
+            );
+        }
+        let lost: Vec<String> =
+            self.other_names.iter().filter(|name| !link.other_names.contains(name)).cloned().collect();
+        if !lost.is_empty() {
+            put_back("it has its other names again", host.change_other_names(link.index, &lost, true));
+        }
+        if link.has_xdp {
+            put_back("the XDP program of the container is taken off", host.remove_xdp(link.index));
+        }
+        if link.promisc != self.promisc {
+            put_back("promiscuous mode is as it was", host.set_promisc(link.index, self.promisc));
+        }
+        if link.allmulti != self.allmulti {
+            put_back("reception of all multicast frames is as it was", host.set_allmulti(link.index, self.allmulti));
+        }
+        if let Some(length) = self.tx_queue_length.filter(|length| link.tx_queue_length != *length) {
+            put_back(
+                &format!("its queue length was {}, and is {length} again", link.tx_queue_length),
+                host.set_tx_queue_length(link.index, length),
+            );
+        }
+        if link.mtu != self.mtu {
+            put_back(
+                &format!("its MTU was {}, and is {} again", link.mtu, self.mtu),
+                host.set_mtu(link.index, self.mtu),
+            );
+        }
+        if let Some(mac) = self.mac.filter(|mac| link.mac != Some(mac.0)) {
+            put_back(&format!("its address is {mac} again"), host.set_mac(link.index, mac.0));
+        }
+        if link.alias.clone().unwrap_or_default() != self.alias {
+            put_back("its alias is as it was", host.set_alias(link.index, &self.alias));
+        }
+        failed.extend(self.put_settings_back(host, link.index));
+        failed.extend(self.put_files_back(home.files));
+        failed
+    }
+
+    /// Restores the settings that only files below `/sys` have, and returns those that stay different.
+    fn put_files_back(&self, files: Option<&LinkFiles>) -> Vec<String> {
+        if self.files.is_empty() {
+            return Vec::new();
+        }
+        let put_back = |files: &LinkFiles| -> postern_kernel::Result<Vec<String>> {
+            let Some(directory) = files.directory(&self.name)? else { return Ok(vec!["it is gone".to_owned()]) };
+            let before = files.read(&directory)?;
+            // All are written: one of them also stands for settings that it does not show (netdev genl).
+            files.put_back(&directory, &self.files);
+            let now = files.read(&directory)?;
+            for name in self.files.keys().filter(|name| before.get(*name) != now.get(*name)) {
+                crate::say!("postern: {}: {name} below /sys: as before", self.name);
+            }
+            let names: BTreeSet<&String> = self.files.keys().chain(now.keys()).collect();
+            let differs = |name: &&&String| self.files.get(**name) != now.get(**name);
+            Ok(names
+                .iter()
+                .filter(differs)
+                .map(|name| format!("{name} below /sys: changed, and can't be set back"))
+                .collect())
+        };
+        let Some(files) = files else {
+            return vec!["its settings below /sys can't be looked at".to_owned()];
+        };
+        put_back(files).unwrap_or_else(|error| vec![error.to_string()])
+    }
+
+    /// Restores the other settings that rtnetlink shows, by the attribute that shows them. Returns those that stay different.
+    fn put_settings_back(&self, host: &Netlink, index: u32) -> Vec<String> {
+        let before = self.snapshot();
+        if before.is_empty() {
+            return Vec::new();
+        }
+        let now = match host.link_settings(index) {
+            Ok(Some(now)) => now,
+            Ok(None) => return vec!["it is gone".to_owned()],
+            Err(error) => return vec![error.to_string()],
+        };
+        let mut failed = Vec::new();
+        let attributes = before.keys().chain(now.keys().filter(|attribute| !before.contains_key(attribute)));
+        for attribute in attributes.filter(|attribute| before.get(attribute) != now.get(attribute)) {
+            match (Treatment::of(*attribute), before.get(attribute)) {
+                (Treatment::NoSetting, _) => {}
+                (Treatment::PutBack(what), Some(value)) => match host.put_back(index, *attribute, value) {
+                    Ok(()) => crate::say!("postern: {}: {what}: as before", self.name),
+                    Err(error) => failed.push(format!("not so: {what}: as before: {error}")),
+                },
+                (Treatment::PutBack(what) | Treatment::Lasting(what), _) => {
+                    failed.push(format!("{what}: changed, and can't be set back"));
+                }
+                (Treatment::Unknown, _) => failed.push(format!(
+                    "its attribute {attribute} (IFLA_* of linux/if_link.h) is not as before, and postern does not know it"
+                )),
+            }
+        }
+        failed
+    }
+
+    /// Returns the uses of a device that would make the node's traffic another's: programs, stacked links, readers, another
+    /// other end.
+    fn uses(&self, home: Home<'_>, index: u32) -> Vec<String> {
+        // A failure can be a passing one (ENOBUFS), and keeps the device down. An answer that was lost may wait in the socket.
+        let again = |_| Netlink::open().and_then(|host| self.look_for_uses(Home { host: &host, ..home }, index));
+        self.look_for_uses(home, index)
+            .or_else(again)
+            .unwrap_or_else(|error| vec![format!("nothing proves that it is clean: {error}")])
+    }
+
+    fn look_for_uses(&self, home: Home<'_>, index: u32) -> postern_kernel::Result<Vec<String>> {
+        let links = home.host.links()?;
+        let Some(link) = links.iter().find(|link| link.index == index) else {
+            return Ok(vec!["it is gone".to_owned()]);
+        };
+        let mut uses = Vec::new();
+        // Netlink neither shows nor removes programs by tcx.
+        if link.has_xdp {
+            uses.push("a program of the container reads its packets".to_owned());
+        }
+        match home.sight.has_program(index) {
+            Ok(false) => {}
+            Ok(true) => uses.push("a program of the container reads its packets".to_owned()),
+            Err(error) => uses.push(format!(
+                "a program of the container may read its packets: look with `bpftool net show dev {}`: {error}",
+                self.name
+            )),
+        }
+        if !self.settings.is_empty() && (self.peer, self.peer_netnsid) != (link.peer_index, link.peer_netnsid) {
+            uses.push("its other end is not where it was".to_owned());
+        }
+        let is_on =
+            |other: &&Link| other.is_stacked() && other.peer_index == Some(index) && other.peer_netnsid.is_none();
+        let own: Vec<Link> = links.iter().filter(is_on).cloned().collect();
+        uses.extend(home.host.uses_from_elsewhere(link, &own)?.iter().map(ToString::to_string));
+        uses.dedup();
+        Ok(uses)
+    }
+
+    /// Gives a device its own name again, after the kernel or a run that did not end brought it home.
+    pub(super) fn restore_name(&self, session: &Session, link: Link) -> Result<(), OpError> {
+        let home = Home::of(session)?;
+        let link = self.rename(home.host, link)?;
+        // If the device is up again, a user of the node has configured it since.
+        let was_away = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
+        if !was_away && link.up {
+            return Ok(());
+        }
+        let container = session.container().filter(|_| self.has_left(session));
+        let stacked = match container {
+            Some(container) => self.delete_stacked(session, container.netlink().map_err(kernel_error)?, &link),
+            None => None,
+        };
+        self.arrive(session, home, &link, stacked)
+    }
+
+    /// Looks at a held device again, and settles it if it is here. Returns the reasons why it stays held.
+    ///
+    /// # Errors
+    /// The kernel can't be asked, or its name is taken.
+    pub fn look_again(&self, home: Home<'_>) -> Result<Vec<String>, OpError> {
+        match self.find_on_host(home.host)?.filter(|link| self.is_claim(link)) {
+            Some(link) => {
+                let link = self.rename(home.host, link)?;
+                Ok(self.settle(home, &link, None))
+            }
+            None => Ok(self.is_away(home.host)?.into_iter().collect()),
+        }
+    }
+
+    /// Gives a link of the host its own name again, if it has another one.
+    pub(super) fn rename(&self, host: &Netlink, link: Link) -> Result<Link, OpError> {
+        if link.name == self.name {
+            return Ok(link);
+        }
+        self.has_room(host, &format!("it is \"{}\" on the host", link.name))?;
+        host.set_down(link.index).map_err(kernel_error)?;
+        host.rename(link.index, &self.name)
+            .map_err(|error| native_error(error, &self.name, "failed to give the device its own name"))?;
+        Ok(Link { name: self.name.clone(), up: false, ..link })
+    }
+
+    /// True if it has been in the container that the runtime names. A device that was down, and that no run has noted there,
+    /// may never have left: what the container has stacked on it since is not ours.
+    fn has_left(&self, session: &Session) -> bool {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let is_noted = effects.iter().any(|noted| Self::of(&noted.effect) == Some(self) && !noted.handles.is_empty());
+        !session.has_foreign_record() && (self.up || is_noted)
+    }
+}

@@ -1,0 +1,194 @@
+//! What a container keeps of the node after its DEL: a device that may not be clean or is where nobody sees it, and a VLAN of
+//! the node's link.
+//!
+//! It is no attachment's any more: the container's address is free. It is a node object: a note tells why it is held. A held
+//! device stays down until a look finds it clean, by the next ADD of it or by `postern gc`. An earlier postern refuses it as a
+//! link of "other networks of this node".
+
+use super::Device;
+use super::device::home::Home;
+use crate::clock::now;
+use crate::errors::{kernel_error, state_error};
+use crate::session::Session;
+use postern_kernel::Netlink;
+use postern_state::node::{self, NodeObject};
+use postern_types::{ErrorCode, OpError, VlanId};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fmt::Display;
+use std::path::Path;
+
+/// Kind of the note.
+pub const HELD: &str = "held";
+
+/// The end of each message about a held device.
+const WAY_OUT: &str = "`postern gc` looks at it again";
+
+/// The object that is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Object {
+    /// The device, as it was before it was given away.
+    Device(Box<Device>),
+    /// A VLAN of a link of the node.
+    Vlan {
+        /// The link's name.
+        parent: String,
+        /// Its index.
+        index: u32,
+        /// The VLAN.
+        id: VlanId,
+    },
+}
+
+impl Object {
+    /// Its name in notes. A device has its own: by that an earlier postern knows it.
+    fn name(&self) -> String {
+        match self {
+            Self::Device(device) => device.name.clone(),
+            Self::Vlan { parent, id, .. } => format!("{parent} VLAN {id}"),
+        }
+    }
+}
+
+impl Display for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Device(device) => write!(f, "device {}", device.name),
+            Self::Vlan { parent, id, .. } => write!(f, "VLAN {id} of {parent}"),
+        }
+    }
+}
+
+/// A note on a held object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The object.
+    pub object: Object,
+    /// The network of the attachment that had it.
+    pub network: String,
+    /// The container of that attachment.
+    pub container_id: String,
+    /// The interface of that attachment.
+    pub ifname: String,
+    /// The reasons.
+    pub why: Vec<String>,
+}
+
+/// Notes that an object is held, and says so. The run succeeds.
+///
+/// # Errors
+/// The note can't be written: the attachment then keeps the object on its record.
+pub(super) fn hold(session: &Session, object: Object, why: &[String]) -> Result<(), OpError> {
+    let request = &session.request;
+    let held = Held {
+        object,
+        network: request.conf.name.clone(),
+        container_id: request.container_id.clone(),
+        ifname: request.ifname.clone(),
+        why: why.to_vec(),
+    };
+    write(&session.state, session.home_cookie()?, &held)?;
+    let stays = if matches!(held.object, Object::Device(_)) { "it stays down; " } else { "" };
+    crate::say!("postern: {} is held: {}; {stays}{WAY_OUT}", held.object, why.join("; "));
+    Ok(())
+}
+
+fn write(state: &Path, here: u64, held: &Held) -> Result<(), OpError> {
+    let object = NodeObject {
+        kind: HELD.to_owned(),
+        name: held.object.name(),
+        boot_id: postern_state::boot_id().map_err(state_error)?,
+        host_netns_cookie: here,
+        created: now(),
+        detail: json!(held),
+    };
+    // The first note has the time when it began.
+    match node::note(state, &object).map_err(state_error)? {
+        true => Ok(()),
+        false => {
+            let before = node::find(state, HELD, &object.name, here).map_err(state_error)?;
+            let created = before.map_or(object.created, |before| before.created);
+            node::update(state, &NodeObject { created, ..object }).map_err(state_error)
+        }
+    }
+}
+
+/// Returns what a note of this namespace and boot tells, if it is one about a held object.
+pub fn of(object: &NodeObject, here: u64, boot: &str) -> Option<Held> {
+    let is_here = object.kind == HELD && object.host_netns_cookie == here && object.boot_id == boot;
+    serde_json::from_value(object.detail.clone()).ok().filter(|_| is_here)
+}
+
+impl Held {
+    /// Looks at the object again. A device that is clean gets its settings and is no longer held. Returns the reasons why it
+    /// still is.
+    ///
+    /// # Errors
+    /// Kernel or state directory can't be asked, or the device's name is taken.
+    pub fn mend(&self, home: Home<'_>, state: &Path) -> Result<Vec<String>, OpError> {
+        let here = home.host.cookie().map_err(kernel_error)?;
+        let why = match &self.object {
+            Object::Device(device) => device.look_again(home)?,
+            Object::Vlan { index, id, .. } => vlan_in_use(home.host, *index, *id)?.into_iter().collect(),
+        };
+        if why.is_empty() {
+            node::remove(state, HELD, &self.object.name(), here).map_err(state_error)?;
+            crate::say!("postern: {} is no longer held", self.object);
+        } else if why != self.why {
+            write(state, here, &Self { why: why.clone(), ..self.clone() })?;
+        }
+        Ok(why)
+    }
+
+    /// Mends it for an ADD.
+    ///
+    /// # Errors
+    /// As [`Held::mend`], and [`ErrorCode::TryAgain`] if it is still held.
+    pub(crate) fn mend_for(&self, session: &Session) -> Result<(), OpError> {
+        let why = self.mend(Home::of(session)?, &session.state)?;
+        if why.is_empty() {
+            return Ok(());
+        }
+        let name = self.object.name();
+        let message = format!(
+            "\"{name}\" is held since {} of container {} had it, in network {}: {}",
+            self.ifname,
+            self.container_id,
+            self.network,
+            why.join("; ")
+        );
+        Err(OpError::new(ErrorCode::TryAgain, name, message).hint(self.remedy()))
+    }
+
+    /// Returns what a user can do.
+    pub fn remedy(&self) -> String {
+        let Object::Device(device) = &self.object else {
+            return "end the namespaces that its last container made, or make the node's link anew; then run `postern gc`"
+                .to_owned();
+        };
+        let name = &device.name;
+        match &device.device {
+            Some((bus, device)) => format!(
+                "end what keeps {bus} {device}: the namespaces that its last container made; then run `postern gc`. `postern gc \
+                 --unbind` takes the device from its driver and gives it back, which ends all that others have on it"
+            ),
+            None => format!(
+                "end what keeps it: the namespaces that its last container made, or delete \"{name}\" and make it anew; then run \
+                 `postern gc`"
+            ),
+        }
+    }
+}
+
+/// Returns the reason why a VLAN of a link of the host is held: somebody has it.
+///
+/// # Errors
+/// The kernel can't be asked.
+pub(super) fn vlan_in_use(host: &Netlink, parent: u32, id: VlanId) -> Result<Option<String>, OpError> {
+    let Some(link) = host.link_by_index(parent).map_err(kernel_error)? else { return Ok(None) };
+    let is_used = host.has_vlan(&link, id).map_err(kernel_error)?;
+    Ok(is_used.then(|| {
+        "it is in use in a namespace that nobody names: root in its container has moved its link there".to_owned()
+    }))
+}

@@ -1,0 +1,178 @@
+//! All that rtnetlink shows of a link's settings. A snapshot of them is compared later, attribute by attribute. So a setting
+//! that nobody thought of is seen too.
+
+use super::without_statistics;
+use crate::error::{Result, Subject};
+use crate::netlink::Netlink;
+use netlink_packet_core::DefaultNla;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags};
+use nix::errno::Errno;
+use nix::libc;
+use postern_netlink::{Attributes, u32_at};
+use rtnetlink::LinkUnspec;
+use std::collections::BTreeMap;
+
+/// Length of `struct ifinfomsg`.
+const HEADER: usize = 16;
+/// The key of the flags in a snapshot: `IFLA_UNSPEC` is no attribute.
+const FLAGS: u16 = 0;
+/// The flags that a user of the namespace can set (`__dev_change_flags` of the kernel), but for those that [`super::Link`] has.
+const SETTABLE: u32 = (libc::IFF_DEBUG
+    | libc::IFF_NOTRAILERS
+    | libc::IFF_NOARP
+    | libc::IFF_DYNAMIC
+    | libc::IFF_MULTICAST
+    | libc::IFF_PORTSEL
+    | libc::IFF_AUTOMEDIA)
+    .cast_unsigned();
+
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_AF_SPEC: u16 = 26;
+const AF_INET6: u16 = 10;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+
+/// The meaning of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// It can be set back, by the same attribute.
+    PutBack(&'static str),
+    /// It is no setting of a namespace, or is looked at elsewhere.
+    NoSetting,
+    /// Nothing sets it back.
+    Lasting(&'static str),
+    /// Nobody has thought of it.
+    Unknown,
+}
+
+impl Treatment {
+    /// Returns the treatment of an attribute (`IFLA_*` of linux/if_link.h).
+    #[must_use]
+    pub fn of(attribute: u16) -> Self {
+        match attribute {
+            FLAGS => Self::PutBack("its flags (ARP, multicast, …)"),
+            2 => Self::PutBack("its broadcast address"),
+            17 => Self::PutBack("its link mode (dormant)"),
+            IFLA_AF_SPEC => Self::PutBack("its way to make IPv6 addresses"),
+            27 => Self::PutBack("its group"),
+            39 => Self::PutBack("its protocol state (protodown)"),
+            40 => Self::PutBack("its largest number of GSO segments"),
+            41 => Self::PutBack("its largest GSO packet"),
+            58 => Self::PutBack("its largest GRO packet"),
+            63 => Self::PutBack("its largest GSO packet of IPv4"),
+            64 => Self::PutBack("its largest GRO packet of IPv4"),
+            8 | 9 | 14 | 15 => Self::Lasting("its hardware settings (cost, priority, map, weight)"),
+            21 => Self::Lasting("its number of virtual functions"),
+            31 | 32 => Self::Lasting("its number of queues"),
+            IFLA_LINKINFO => Self::Lasting("the settings of its kind"),
+            55 => Self::Lasting("its reasons of protocol state"),
+            // Address, MTU, queue length, alias, other names and XDP: `Link` has them. Master and flags of reception too.
+            1 | 4 | 10 | 13 | 20 | 43 | 52
+            // Its name and the places of its other end.
+            | 3 | 5 | 19 | 28 | 37 | 45 | 46 | 49
+            // The queueing discipline goes with the move.
+            | 6
+            // States and counters.
+            | 7 | 16 | 23 | 30 | 33 | 35 | 44 | 47 | 48 | 61
+            // Limits and identity, by its driver.
+            | 34 | 36 | 38 | 42 | 50 | 51 | 54 | 56 | 57 | 59 | 60 | 62 | 65..=69 => Self::NoSetting,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A snapshot: attributes and their values.
+pub type Settings = BTreeMap<u16, Vec<u8>>;
+
+impl Netlink {
+    /// Returns the settings of a link, but for those that [`super::Link`] has. `None` if it is gone.
+    ///
+    /// # Errors
+    /// Those of the request; none is expected.
+    pub fn link_settings(&self, index: u32) -> Result<Option<Settings>> {
+        let message = LinkUnspec::new_with_index(index).append_extra_attribute(without_statistics()).build();
+        let subject = Subject { operation: "look up settings of link", object: &index };
+        match self.get(subject, &RouteNetlinkMessage::GetLink(message), decode) {
+            Ok(settings) => Ok(Some(settings)),
+            Err(error) if error.is(Errno::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets one setting to a value of a snapshot.
+    ///
+    /// # Errors
+    /// The driver refuses; `ENODEV` if there is no such link.
+    pub fn put_back(&self, index: u32, attribute: u16, value: &[u8]) -> Result<()> {
+        let mut message = LinkUnspec::new_with_index(index).build();
+        if attribute == FLAGS {
+            message.header.flags = LinkFlags::from_bits_retain(u32_at(value, 0).unwrap_or_default());
+            message.header.change_mask = LinkFlags::from_bits_retain(SETTABLE);
+        } else {
+            message.attributes.push(LinkAttribute::Other(DefaultNla::new(attribute, value.to_vec())));
+        }
+        let subject = Subject { operation: "put settings back of", object: &format_args!("link {index}") };
+        self.acknowledged(subject, &RouteNetlinkMessage::SetLink(message), 0)
+    }
+}
+
+fn decode(payload: &[u8]) -> Option<Settings> {
+    let flags = u32_at(payload, 8)? & SETTABLE;
+    let mut settings = Settings::from([(FLAGS, flags.to_ne_bytes().to_vec())]);
+    for attribute in Attributes(payload.get(HEADER..)?) {
+        if Treatment::of(attribute.kind) == Treatment::NoSetting {
+            continue;
+        }
+        let value = match attribute.kind {
+            // What its kind tells, without what its master tells.
+            IFLA_LINKINFO => {
+                attribute.nested().first(IFLA_INFO_DATA).map(|data| data.value.to_vec()).unwrap_or_default()
+            }
+            IFLA_AF_SPEC => {
+                let inet6 = attribute.nested().first(AF_INET6);
+                let mode = inet6.and_then(|inet6| inet6.nested().first(IFLA_INET6_ADDR_GEN_MODE)?.u8());
+                mode.map(generation).unwrap_or_default()
+            }
+            _ => attribute.value.to_vec(),
+        };
+        settings.insert(attribute.kind, value);
+    }
+    Some(settings)
+}
+
+/// Returns the value of `IFLA_AF_SPEC` that sets this mode and nothing else.
+fn generation(mode: u8) -> Vec<u8> {
+    let nest = |kind: u16, value: &[u8]| {
+        let length = u16::try_from(value.len().saturating_add(4)).unwrap_or_default();
+        let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes()[..], value].concat();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    nest(AF_INET6, &nest(IFLA_INET6_ADDR_GEN_MODE, &[mode]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::attribute;
+
+    #[test]
+    fn an_attribute_that_nobody_knows_is_kept_and_told() {
+        let mut message = vec![0; HEADER];
+        message[8..12].copy_from_slice(&(SETTABLE | 1).to_ne_bytes());
+        message.extend(attribute(3, b"eth0\0"));
+        message.extend(attribute(27, &7_u32.to_ne_bytes()));
+        message.extend(attribute(4000, &[9]));
+        message.extend(attribute(IFLA_AF_SPEC, &generation(1)));
+        let settings = decode(&message).unwrap();
+        let keys: Vec<u16> = settings.keys().copied().collect();
+        assert_eq!(keys, [FLAGS, IFLA_AF_SPEC, 27, 4000]);
+        assert_eq!(settings[&FLAGS], SETTABLE.to_ne_bytes());
+        assert_eq!(settings[&IFLA_AF_SPEC], generation(1));
+        assert_eq!(Treatment::of(4000), Treatment::Unknown);
+        for end in 0..message.len() {
+            let _ = decode(&message[..end]);
+        }
+    }
+}

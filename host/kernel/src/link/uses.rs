@@ -1,0 +1,200 @@
+//! The users of a link in namespaces that cannot be looked into: links that are stacked on it, and readers of a tap.
+//!
+//! The kernel tells neither. But it refuses what does not fit beside them (macvlan.c, ipvlan_main.c, vlan.c and tun.c of
+//! `drivers/net` and `net/8021q`). So a refusal is the answer.
+
+use super::{Link, inner};
+use crate::error::{Result, Subject};
+use crate::netlink::Netlink;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, VlanProtocol};
+use nix::errno::Errno;
+use postern_netlink::Request;
+use postern_types::{IpvlanMode, MacvlanMode};
+use rtnetlink::{LinkUnspec, LinkVlan};
+use std::fmt;
+use std::ops::Range;
+
+/// `ARPHRD_ETHER` of linux/if_arp.h.
+const ETHERNET: u16 = 1;
+/// The highest MTU that a VLAN can have.
+const MOST_MTU: u32 = 65535;
+/// The number of VLANs that one datagram asks about.
+const AT_ONCE: u16 = 64;
+/// All VLANs that a link can have (IEEE 802.1Q).
+const VLANS: u16 = 4095;
+
+/// A use of a link that its own namespace does not show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// At least one macvlan or macvtap.
+    Macvlan,
+    /// An ipvlan, or another link that takes all its frames.
+    Receiver,
+    /// A VLAN of this number; true for one of the provider (802.1ad).
+    Vlan(u16, bool),
+    /// A program that has the tap open.
+    Reader,
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Macvlan => f.write_str("a macvlan is stacked on it"),
+            Self::Receiver => f.write_str("an ipvlan or another link takes its frames"),
+            Self::Vlan(id, false) => write!(f, "its VLAN {id} is in use"),
+            Self::Vlan(id, true) => write!(f, "its VLAN {id} (802.1ad) is in use"),
+            Self::Reader => f.write_str("a program has the tap open"),
+        }
+    }
+}
+
+impl Netlink {
+    /// Returns the uses of a link of this namespace that come from other namespaces. `own` are the links of this namespace
+    /// that are stacked on it, which are not reported. The link is no port of another.
+    ///
+    /// # Errors
+    /// It cannot be told: the link is no Ethernet link, is a macvlan or ipvlan itself, or has macvlans of this namespace. Then
+    /// nothing proves that nobody uses it.
+    pub fn uses_from_elsewhere(&self, link: &Link, own: &[Link]) -> Result<Vec<Use>> {
+        let subject = Subject { operation: "look for users of", object: &link.name };
+        if link.hardware != ETHERNET {
+            return Err(subject.broken("it is no Ethernet link: nothing tells what is stacked on it"));
+        }
+        if link.is_stacked() && link.kind != "vlan" {
+            return Err(subject.broken("it is stacked itself, in a way that hides what is stacked on it"));
+        }
+        // A run that was killed may have left its own.
+        let is_harmless = |other: &&Link| other.kind == "vlan" || other.name == probe(link);
+        if let Some(other) = own.iter().find(|other| !is_harmless(other)) {
+            let message = format!("the node has \"{}\" on it, which hides links of others", other.name);
+            return Err(subject.broken(message));
+        }
+        let mut uses = Vec::new();
+        uses.extend(self.beside_passthru(link)?);
+        uses.extend(
+            self.vlans_in_use(link, 0..VLANS)?
+                .into_iter()
+                .filter(|found| !own.iter().any(|own| matches!(found, Use::Vlan(id, _) if own.vlan_id == Some(*id)))),
+        );
+        if link.kind == "tun" && self.has_reader(link)? {
+            uses.push(Use::Reader);
+        }
+        Ok(uses)
+    }
+
+    /// Stacks a throw-away macvlan in mode "passthru" on it, which tolerates no other. It stays down, so that it changes
+    /// nothing of the link.
+    fn beside_passthru(&self, link: &Link) -> Result<Option<Use>> {
+        let name = probe(link);
+        if let Some(left) = self.link_by_name(&name)?
+            && left.peer_index == Some(link.index)
+            && left.macvlan_mode == Some(MacvlanMode::Passthru)
+        {
+            self.delete_link(left.index)?;
+        }
+        let spec = |kind| inner::InnerSpec { name: &name, kind, mtu: None, mac: None, namespace: None };
+        let passthru = inner::InnerLinkKind::Macvlan { parent: link.index, mode: MacvlanMode::Passthru, queue: None };
+        match self.create_inner(&spec(passthru)) {
+            Ok(()) => {}
+            Err(error) if error.is(Errno::EINVAL) => return Ok(Some(Use::Macvlan)),
+            Err(error) if error.is(Errno::EBUSY) => return Ok(Some(Use::Receiver)),
+            // A kernel without macvlans may have ipvlans. Without a parent none is made: with ENODEV the kernel has the kind.
+            Err(error) if error.is(Errno::EOPNOTSUPP) => {
+                let ipvlan = inner::InnerLinkKind::Ipvlan { parent: 0, mode: IpvlanMode::L2 };
+                return match self.create_inner(&spec(ipvlan)) {
+                    Err(error) if error.is(Errno::EOPNOTSUPP) => Ok(None),
+                    _ => Err(error),
+                };
+            }
+            Err(error) => return Err(error),
+        }
+        if let Some(made) = self.link_by_name(&name)? {
+            self.delete_link(made.index)?;
+        }
+        Ok(None)
+    }
+
+    /// Asks for each VLAN of a link with an MTU that no VLAN of it can have. The kernel looks first if the VLAN is in use. So
+    /// none is ever made.
+    fn vlans_in_use(&self, link: &Link, ids: Range<u16>) -> Result<Vec<Use>> {
+        let subject = Subject { operation: "look for VLANs of", object: &link.name };
+        // The kernel refuses a higher MTU before it looks.
+        let is_high = link.mtu >= MOST_MTU;
+        if is_high {
+            self.set_mtu(link.index, MOST_MTU - 1)?;
+        }
+        let mtu = if is_high { MOST_MTU } else { link.mtu + 1 };
+        let found = self.ask_for_vlans(subject, link.index, mtu, ids);
+        if is_high {
+            self.set_mtu(link.index, link.mtu)?;
+        }
+        found
+    }
+
+    fn ask_for_vlans(&self, subject: Subject<'_>, index: u32, mtu: u32, ids: Range<u16>) -> Result<Vec<Use>> {
+        let mut found = Vec::new();
+        for protocol in [VlanProtocol::Ieee8021Q, VlanProtocol::Ieee8021Ad] {
+            let ask = |id: u16| {
+                let link = LinkVlan::new("vlanprobe", index, id).protocol(protocol).mtu(mtu).build();
+                Request::new(&RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK)
+            };
+            // The first one tells if the kernel and the link have VLANs at all.
+            let mut first = ids.start;
+            while first < ids.end {
+                let last = if first == ids.start { first + 1 } else { ids.end.min(first + AT_ONCE) };
+                let requests: Vec<Request> = (first..last).map(ask).collect();
+                for (id, errno) in (first..last).zip(self.answers(subject, &requests)?) {
+                    match Errno::from_raw(errno) {
+                        Errno::EINVAL => {}
+                        Errno::EEXIST => found.push(Use::Vlan(id, protocol == VlanProtocol::Ieee8021Ad)),
+                        Errno::EOPNOTSUPP => return Ok(found),
+                        other => return Err(subject.refused(other as i32, None)),
+                    }
+                }
+                first = last;
+            }
+        }
+        Ok(found)
+    }
+
+    /// True if a program has the tap open. Without one the kernel refuses to switch its carrier on.
+    fn has_reader(&self, link: &Link) -> Result<bool> {
+        if link.disabled_queues.is_some_and(|queues| queues > 0) {
+            return Ok(true);
+        }
+        let on = |message: rtnetlink::LinkMessageBuilder<LinkUnspec>| {
+            message.append_extra_attribute(LinkAttribute::Carrier(1))
+        };
+        match self.change("switch carrier on of", link.index, on) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is(Errno::EPERM) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True if the VLAN of a link is in use, in whichever namespace.
+    ///
+    /// # Errors
+    /// As [`Netlink::uses_from_elsewhere`].
+    pub fn has_vlan(&self, link: &Link, id: u16) -> Result<bool> {
+        Ok(self.vlans_in_use(link, id..id.saturating_add(1))?.contains(&Use::Vlan(id, false)))
+    }
+}
+
+/// Returns the name of the throw-away link on a link.
+fn probe(link: &Link) -> String {
+    format!("probe{}", link.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_have_words() {
+        assert_eq!(Use::Vlan(7, true).to_string(), "its VLAN 7 (802.1ad) is in use");
+        assert_eq!(Use::Reader.to_string(), "a program has the tap open");
+    }
+}

@@ -1,0 +1,193 @@
+//! The settings of links that only files below `/sys` have: those of packet processing and of queues.
+//!
+//! A sysfs shows the links of the network namespace in which it was mounted, and `/sys` can be that of another one. So this
+//! is a mount of its own, which no path leads to. It has to be made before the process gives up rights.
+#![allow(unsafe_code, reason = "fsopen(2), fsconfig(2) and fsmount(2) have no wrapper in libc")]
+
+use crate::error::{Result, Subject};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::libc;
+use nix::sys::stat::Mode;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+
+const FSOPEN_CLOEXEC: libc::c_long = 1;
+const FSCONFIG_CMD_CREATE: libc::c_long = 6;
+const FSMOUNT_CLOEXEC: libc::c_long = 1;
+/// `MOUNT_ATTR_NOSUID`, `MOUNT_ATTR_NODEV` and `MOUNT_ATTR_NOEXEC` of linux/mount.h.
+const ATTRIBUTES: libc::c_long = 2 | 4 | 8;
+
+/// The files of a link. Writing one of them sets it for each of the link's NAPI instances too (netdev genl has them one by one).
+const OF_LINK: [&str; 3] = ["gro_flush_timeout", "napi_defer_hard_irqs", "threaded"];
+/// The files of each queue, by its direction.
+const OF_QUEUES: [(&str, &[&str]); 2] = [
+    ("rx", &["rps_cpus", "rps_flow_cnt"]),
+    (
+        "tx",
+        &[
+            "tx_maxrate",
+            "xps_cpus",
+            "xps_rxqs",
+            "byte_queue_limits/hold_time",
+            "byte_queue_limits/limit_max",
+            "byte_queue_limits/limit_min",
+            "byte_queue_limits/stall_thrs",
+        ],
+    ),
+];
+/// The number of queues that are looked at: more than any driver has.
+const MOST_QUEUES: u32 = 4096;
+
+/// A snapshot: files, and their values. A file of queues has a value for each queue, or one if all are equal.
+pub type FileSettings = BTreeMap<String, Vec<String>>;
+
+/// A sysfs of one network namespace.
+#[derive(Debug)]
+pub struct LinkFiles(OwnedFd);
+
+impl LinkFiles {
+    /// Mounts it for the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_SYS_ADMIN`, or where `/sys` is covered in part; `ENODEV` without sysfs; `ENOSYS` before Linux 5.2.
+    pub fn mount() -> Result<Self> {
+        let subject = Subject { operation: "mount", object: &"sysfs" };
+        let call = |number: libc::c_long, arguments: [libc::c_long; 5]| {
+            let [a, b, c, d, e] = arguments;
+            // SAFETY: the only pointer is that of a constant text, and the kernel writes nothing.
+            Errno::result(unsafe { libc::syscall(number, a, b, c, d, e) })
+                .map_err(|errno| subject.refused(errno as i32, None))
+        };
+        let owned = |descriptor: libc::c_long| {
+            // SAFETY: the kernel has just made this descriptor, and nothing else knows it.
+            libc::c_int::try_from(descriptor).map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) })
+        };
+        let broken = |_| subject.broken("the kernel gave no descriptor");
+        let name = c"sysfs".as_ptr().addr().cast_signed() as libc::c_long;
+        let context = owned(call(libc::SYS_fsopen, [name, FSOPEN_CLOEXEC, 0, 0, 0])?).map_err(broken)?;
+        let number = libc::c_long::from(context.as_raw_fd());
+        call(libc::SYS_fsconfig, [number, FSCONFIG_CMD_CREATE, 0, 0, 0])?;
+        owned(call(libc::SYS_fsmount, [number, FSMOUNT_CLOEXEC, ATTRIBUTES, 0, 0])?).map_err(broken).map(Self)
+    }
+
+    /// Returns the directory of a link's files below the mount: `devices/virtual/net/eth0`. `None` if there is no such link.
+    ///
+    /// # Errors
+    /// None is expected.
+    pub fn directory(&self, link: &str) -> Result<Option<String>> {
+        let subject = Subject { operation: "look for files of", object: &link };
+        if link.contains('/') {
+            return Err(subject.invalid("no link can have this name"));
+        }
+        match readlinkat(&self.0, format!("class/net/{link}").as_str()) {
+            // `../../devices/…`
+            Ok(led) => {
+                let led = led.to_str().and_then(|led| led.strip_prefix("../../")).filter(|led| is_plain(led));
+                led.map(|led| Some(led.to_owned())).ok_or_else(|| subject.broken("it leads to a strange place"))
+            }
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(subject.refused(errno as i32, None)),
+        }
+    }
+
+    /// Returns the path of a directory below the mount, for this process alone.
+    #[must_use]
+    pub fn path(&self, directory: &str) -> Option<PathBuf> {
+        is_plain(directory).then(|| PathBuf::from(format!("/proc/self/fd/{}/{directory}", self.0.as_raw_fd())))
+    }
+
+    /// Returns the settings of the link whose files are in this directory.
+    ///
+    /// # Errors
+    /// The first file can't be read: `EACCES` for a confined process that may not.
+    pub fn read(&self, directory: &str) -> Result<FileSettings> {
+        let mut settings = FileSettings::new();
+        for name in OF_LINK {
+            settings.extend(self.value(directory, name)?.map(|value| (name.to_owned(), vec![value])));
+        }
+        for (direction, names) in OF_QUEUES {
+            for name in names {
+                let mut values = Vec::new();
+                for queue in 0..MOST_QUEUES {
+                    match self.value(directory, &of_queue(direction, queue, name))? {
+                        Some(value) => values.push(value),
+                        None => break,
+                    }
+                }
+                if values.iter().all(|value| Some(value) == values.first()) {
+                    values.truncate(1);
+                }
+                if !values.is_empty() {
+                    settings.insert(format!("{direction}/{name}"), values);
+                }
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Sets the files to the values of a snapshot. What can't be set is left, and differs.
+    pub fn put_back(&self, directory: &str, settings: &FileSettings) {
+        for (name, values) in settings {
+            match name.split_once('/').filter(|_| !OF_LINK.contains(&name.as_str())) {
+                None => {
+                    for value in values {
+                        let _ = self.set(directory, name, value);
+                    }
+                }
+                Some((direction, name)) => {
+                    for queue in 0..MOST_QUEUES {
+                        let at = if values.len() == 1 { 0 } else { usize::try_from(queue).unwrap_or(usize::MAX) };
+                        let Some(value) = values.get(at) else { break };
+                        // After the last queue there is no file.
+                        if self.set(directory, &of_queue(direction, queue, name), value).is_err() {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the content of a file; `None` if there is none, or if the link has no such setting.
+    fn value(&self, directory: &str, name: &str) -> Result<Option<String>> {
+        let subject = Subject { operation: "read", object: &format_args!("{directory}/{name}") };
+        let mut file = match self.open(directory, name, OFlag::O_RDONLY) {
+            Ok(file) => file,
+            Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
+            Err(errno) => return Err(subject.refused(errno as i32, None)),
+        };
+        let mut value = String::new();
+        // A link with one queue has none of some settings.
+        Ok(file.read_to_string(&mut value).ok().map(|_| value.trim().to_owned()))
+    }
+
+    fn set(&self, directory: &str, name: &str, value: &str) -> std::io::Result<()> {
+        self.open(directory, name, OFlag::O_WRONLY)?.write_all(value.as_bytes())
+    }
+
+    fn open(&self, directory: &str, name: &str, access: OFlag) -> nix::Result<File> {
+        if !is_plain(directory) {
+            return Err(Errno::EINVAL);
+        }
+        openat(
+            &self.0,
+            format!("{directory}/{name}").as_str(),
+            access | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW,
+            Mode::empty(),
+        )
+        .map(File::from)
+    }
+}
+
+fn of_queue(direction: &str, queue: u32, name: &str) -> String {
+    format!("queues/{direction}-{queue}/{name}")
+}
+
+/// True for a directory of devices, which leads nowhere else.
+fn is_plain(directory: &str) -> bool {
+    directory.starts_with("devices/") && directory.split('/').all(|part| !part.is_empty() && part != "..")
+}

@@ -1,0 +1,320 @@
+//! host-device: a device that may not be clean is held after DEL. It stays down, accounts show it, and no container gets it
+//! until a look finds it clean.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::kernel::has_or_says;
+use postern_tests::{Answer, Call, Node, merge, plugin_bin};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+/// A node with a device, containers c1 and c2, and a namespace that c1's root made.
+struct Place {
+    node: Node,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let node = Node::new()?;
+        ["c1", "c2", "nested"].iter().try_for_each(|name| node.add_container(name))?;
+        node.sh(
+            "ip link add dev1 address 02:00:00:00:ee:01 type veth peer name wire1; ip link set dev1 up; ip link set wire1 up",
+        )?;
+        Ok(Self { node })
+    }
+
+    fn call(&self, verb: &str, container: &str, patch: &Value) -> Result<Answer> {
+        let mut config = json!({
+            "cniVersion": "1.1.0", "name": "net", "type": "host-device", "device": "dev1",
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+        });
+        merge(&mut config, patch);
+        let call = Call::new(&plugin_bin()?, "host-device", verb, config.to_string());
+        self.node.call(&call.attachment(container, &self.node.netns(container), "eth0"))
+    }
+
+    fn add(&self, container: &str) -> Result<Answer> {
+        self.call("ADD", container, &json!({}))
+    }
+
+    /// DEL of c1 succeeds and frees its address, and says that the device is held for this reason.
+    fn del_holds(&self, why: &str) -> Result<()> {
+        let answer = self.call("DEL", "c1", &json!({}))?;
+        ensure!(answer.status == 0, "{answer:?}");
+        ensure!(answer.stderr.contains("is held: ") && answer.stderr.contains(why), "not \"{why}\": {answer:?}");
+        let left = self.node.sh("find /var/lib/cni/networks -name '10.*'; ls /run/postern/attachments")?;
+        ensure!(left.is_empty(), "left: {left}");
+        // Once more, as some runtimes do.
+        self.call("DEL", "c1", &json!({}))?.success().map(drop)
+    }
+
+    fn postern(&self, arguments: &str) -> Result<String> {
+        let postern = plugin_bin()?.join("postern");
+        self.node.sh(&format!("{} {arguments} 2>&1 || true", postern.display()))
+    }
+
+    /// `ls` and `doctor` show it, and no container gets it.
+    fn is_held(&self, device: &str, why: &str) -> Result<()> {
+        let listed: Value = serde_json::from_str(&self.postern("ls --json")?)?;
+        let found = listed.get(0).context("ls shows nothing")?;
+        ensure!(found["state"] == "held" && found["container"] == "c1", "{listed}");
+        ensure!(found["differences"].to_string().contains(why), "{listed}");
+        let table = self.postern("ls")?;
+        ensure!(table.contains("held"), "{table}");
+        let report: Value = serde_json::from_str(&self.postern("doctor --json")?)?;
+        let findings = report["findings"].as_array().context("findings")?;
+        let own = findings.iter().find(|finding| finding["place"] == format!("device {device}"));
+        ensure!(own.is_some_and(|own| own["what"].to_string().contains(why)), "{report}");
+        let answer = self.call("ADD", "c2", &json!({"device": device}))?;
+        let error: Value = serde_json::from_str(&answer.stdout).with_context(|| format!("{answer:?}"))?;
+        let words = format!("\"{device}\" is held since eth0 of container c1 had it");
+        ensure!(error["code"] == 11 && error["msg"].as_str().is_some_and(|msg| msg.contains(&words)), "{answer:?}");
+        Ok(())
+    }
+
+    fn flags(&self, device: &str) -> Result<String> {
+        let links: Value = serde_json::from_str(&self.node.sh(&format!("ip -j link show dev {device}"))?)?;
+        Ok(links[0]["flags"].to_string())
+    }
+
+    fn is_up(&self, device: &str) -> Result<bool> {
+        Ok(self.flags(device)?.contains("\"UP\""))
+    }
+
+    /// `postern gc` finds it clean: it is up again, and no longer held.
+    fn gc_mends(&self, device: &str) -> Result<()> {
+        let said = self.postern("gc --yes")?;
+        ensure!(self.is_up(device)?, "{said}");
+        ensure!(self.postern("ls --json")?.trim() == "[]", "{said}");
+        ensure!(self.node.sh("ls /run/postern/node")?.is_empty(), "{said}");
+        Ok(())
+    }
+}
+
+/// Root in the container stacks a link on the device, and moves it to a namespace of its own. It would keep the wire.
+#[test]
+fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
+    for mode in ["bridge", "passthru", "source"] {
+        let place = Place::new()?;
+        place.add("c1")?.success()?;
+        place.node.sh_in("c1", &format!("ip link add up1 link eth0 type macvlan mode {mode}"))?;
+        place.node.sh(&format!("nsenter --net={} ip link set up1 netns nested", place.node.netns("c1")))?;
+        let why = "a macvlan is stacked on it";
+        place.del_holds(why).context(mode)?;
+        ensure!(!place.is_up("dev1")?, "{mode}: the device is up");
+        place.is_held("dev1", why).context(mode)?;
+        let said = place.postern("gc --yes")?;
+        ensure!(said.contains("dev1 is still held: a macvlan is stacked on it") && !place.is_up("dev1")?, "{said}");
+        place.node.sh_in("nested", "ip link del up1")?;
+        match mode {
+            "bridge" => place.gc_mends("dev1")?,
+            // The next ADD looks too.
+            _ => {
+                place.add("c2")?.success().context(mode)?;
+                ensure!(place.node.sh("ls /run/postern/node")?.is_empty(), "{mode}: a note is left");
+                let log = place.node.sh("cat /var/log/postern/*")?;
+                ensure!(log.contains("held.mend"), "{log}");
+                place.call("DEL", "c2", &json!({}))?.success()?;
+                ensure!(place.is_up("dev1")?, "{mode}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same with VLANs and ipvlans, which many kernels lack.
+#[test]
+fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> {
+    for (kind, link, why) in [
+        ("vlan", "type vlan id 7", "its VLAN 7 is in use"),
+        ("vlan", "type vlan proto 802.1ad id 4094", "its VLAN 4094 (802.1ad) is in use"),
+        ("ipvlan", "type ipvlan mode l3", "an ipvlan or another link takes its frames"),
+    ] {
+        if !has_or_says(kind)? {
+            continue;
+        }
+        let place = Place::new()?;
+        // A VLAN of the node itself is no reason.
+        if kind == "vlan" {
+            place.node.sh("ip link add dev1.9 link dev1 type vlan id 9")?;
+        }
+        place.add("c1")?.success()?;
+        place.node.sh_in("c1", &format!("ip link add up1 link eth0 {link}"))?;
+        place.node.sh(&format!("nsenter --net={} ip link set up1 netns nested", place.node.netns("c1")))?;
+        place.del_holds(why).context(link)?;
+        ensure!(!place.is_up("dev1")?, "{link}: the device is up");
+        place.is_held("dev1", why).context(link)?;
+        place.node.sh_in("nested", "ip link del up1")?;
+        place.gc_mends("dev1").context(link)?;
+        place.add("c1")?.success()?;
+        place.call("DEL", "c1", &json!({}))?.success()?;
+        ensure!(place.is_up("dev1")?, "{link}: a clean device is down");
+    }
+    Ok(())
+}
+
+/// Root in the container moves the device itself. Its wire's other end shows that it lives.
+#[test]
+fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {
+    let place = Place::new()?;
+    place.add("c1")?.success()?;
+    place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested name cni0", place.node.netns("c1")))?;
+    let why = "it is in a namespace that nobody names";
+    place.del_holds(why)?;
+    place.is_held("dev1", why)?;
+    // The namespace ends, and the device with it: the operator makes another one of that name.
+    place.node.sh_in("nested", "ip link del cni0")?;
+    place.node.sh("ip link add dev1 type veth peer name wire1; ip link set dev1 up; ip link set wire1 up")?;
+    place.add("c2")?.success()?;
+    ensure!(place.node.sh("ls /run/postern/node")?.is_empty(), "a note is left");
+    Ok(())
+}
+
+/// Another link in the place of the device: its other end is the container's.
+#[test]
+fn another_pair_in_its_place_is_held() -> Result<()> {
+    let place = Place::new()?;
+    place.add("c1")?.success()?;
+    place.node.sh(&format!("nsenter --net={} ip link set eth0 netns nested", place.node.netns("c1")))?;
+    let links: Value = serde_json::from_str(&place.node.sh("ip -j link show dev wire1")?)?;
+    let end = links[0]["ifindex"].as_u64().context("an index")?;
+    let own: Value = serde_json::from_str(&place.node.sh_in("nested", "ip -j link show dev eth0")?)?;
+    let index = own[0]["ifindex"].as_u64().context("an index")?;
+    place.node.sh_in("c1", &format!("ip link add eth0 index {index} type veth peer name twin index {end}"))?;
+    place.del_holds("its other end is not where it was")?;
+    ensure!(!place.is_up("dev1")?, "the device is up");
+    place.is_held("dev1", "its other end is not where it was")
+}
+
+/// Opens the tap eth0 of its namespace, and holds the descriptor until its standard input ends.
+const HOLD: &str = r#"
+import fcntl, os, struct, sys
+tap = os.open("/dev/net/tun", os.O_RDWR)
+fcntl.ioctl(tap, 0x400454ca, struct.pack("16sH22x", b"eth0", 0x0002 | 0x1000))
+print("ready", flush=True)
+sys.stdin.read()
+"#;
+
+/// A process of the container keeps the descriptor of a tap: it would read and send the node's frames.
+#[test]
+fn a_tap_that_a_process_keeps_is_held() -> Result<()> {
+    let place = Place::new()?;
+    place.node.sh("ip tuntap add dev tap7 mode tap; ip link set tap7 up")?;
+    let of_tap = json!({"device": "tap7"});
+    place.call("ADD", "c1", &of_tap)?.success()?;
+    let mut command = place.node.command_in("c1", "python3");
+    let mut holder = command.args(["-c", HOLD]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    let mut said = BufReader::new(holder.stdout.take().context("stdout")?);
+    said.read_line(&mut line)?;
+    ensure!(line == "ready\n", "{line:?}");
+    let answer = place.call("DEL", "c1", &of_tap)?;
+    let is_up = place.is_up("tap7")?;
+    let held = place.is_held("tap7", "a program has the tap open");
+    drop(holder.stdin.take());
+    holder.wait()?;
+    said.read_to_string(&mut line)?;
+    ensure!(answer.status == 0 && answer.stderr.contains("a program has the tap open") && !is_up, "{answer:?}");
+    held?;
+    place.gc_mends("tap7")?;
+    // A tap that nobody has open comes home as it went.
+    place.call("ADD", "c1", &of_tap)?.success()?;
+    let answer = place.call("DEL", "c1", &of_tap)?;
+    ensure!(answer.status == 0 && place.is_up("tap7")?, "{answer:?}");
+    Ok(())
+}
+
+/// The settings that a namespace can give a link by netlink. What is set back is as before, whatever the container has set.
+#[test]
+fn each_setting_is_put_back() -> Result<()> {
+    for set in [
+        "ip link set eth0 arp off",
+        "ip link set eth0 multicast off",
+        "ip link set eth0 dynamic on",
+        "ip link set eth0 mode dormant",
+        "ip link set eth0 group 7",
+        "ip link set eth0 gso_max_size 4000",
+        "ip link set eth0 gso_max_segs 9",
+        "ip link set eth0 gro_max_size 4000",
+        "ip link set eth0 gso_ipv4_max_size 4000",
+        "ip link set eth0 gro_ipv4_max_size 4000",
+        "ip link set eth0 addrgenmode none",
+        "ip link set eth0 broadcast ff:ff:ff:ff:ff:fe",
+        "ip link set eth0 txqueuelen 7",
+        "ip link set eth0 mtu 1300",
+        "ip link set eth0 promisc on",
+        "ip link set eth0 allmulticast on",
+        "ip link set eth0 down; ip link set eth0 address 02:00:00:00:ee:77",
+        "ip link set eth0 alias other",
+        "ip link property add dev eth0 altname other",
+        "tc qdisc add dev eth0 root tbf rate 1mbit burst 4k latency 10ms; tc qdisc add dev eth0 ingress",
+        "ip neigh add 10.9.0.77 lladdr 02:00:00:00:00:77 dev eth0 nud permanent",
+        "ip addr add 10.9.9.9/24 dev eth0; ip route add 10.8.0.0/24 dev eth0; ip -6 addr add fd99::1/64 dev eth0 nodad",
+        "echo 1 > /proc/sys/net/ipv4/conf/eth0/proxy_arp; echo 1 > /proc/sys/net/ipv6/conf/eth0/forwarding",
+        "ip link add br0 type bridge; ip link set eth0 master br0",
+    ] {
+        let place = Place::new()?;
+        // The node's own settings are put back too, and not the kernel's defaults.
+        place.node.sh("ip link set dev1 group 3; ip link set dev1 addrgenmode random")?;
+        let look = || -> Result<String> {
+            let mut links: Value = serde_json::from_str(&place.node.sh("ip -d -j link show dev dev1")?)?;
+            links[0]["ifindex"] = Value::Null;
+            let rest = place.node.sh(
+                "tc qdisc show dev dev1; ip neigh show dev dev1 nud permanent; ip -4 -o addr show dev dev1
+                 ip route show dev dev1; ip -6 route show dev dev1 | grep fd99 || true
+                 cat /proc/sys/net/ipv4/conf/dev1/proxy_arp /proc/sys/net/ipv6/conf/dev1/forwarding",
+            )?;
+            Ok(format!("{links}\n{rest}"))
+        };
+        let before = look()?;
+        place.add("c1")?.success()?;
+        // An old iproute2 or kernel may not know a setting.
+        let known = place.node.sh_in("c1", &format!("{{ {set}; }} 2> /dev/null && echo yes || echo no"))?;
+        let answer = place.call("DEL", "c1", &json!({}))?;
+        let after = look()?;
+        ensure!(answer.status == 0 && before == after, "{set} ({known}): {answer:?}\n{before}\n{after}");
+        ensure!(place.node.sh("ls /run/postern/node 2> /dev/null || true")?.is_empty(), "{set}: held: {answer:?}");
+        if known.trim() != "yes" {
+            println!("not set here: {set}");
+        }
+    }
+    Ok(())
+}
+
+/// The settings that only files below `/sys` have. Root of the machine in a container can write them, by a sysfs of the
+/// container.
+#[test]
+fn settings_below_sys_are_put_back() -> Result<()> {
+    let place = Place::new()?;
+    place
+        .node
+        .sh("ip link del dev1; ip link add dev1 address 02:00:00:00:ee:01 numtxqueues 2 numrxqueues 2 type veth \
+        peer name wire1 numtxqueues 2 numrxqueues 2; ip link set dev1 up; ip link set wire1 up")?;
+    let own = "mkdir -p /run/sys; mount -t sysfs sys /run/sys 2> /dev/null || { echo none; exit 0; }";
+    let names = "gro_flush_timeout napi_defer_hard_irqs threaded queues/rx-1/rps_cpus queues/rx-1/rps_flow_cnt \
+        queues/tx-1/xps_cpus queues/tx-1/tx_maxrate queues/tx-1/byte_queue_limits/limit_min";
+    let look = format!(
+        "{own}; for name in {names}; do echo \"$name $(cat /run/sys/class/net/dev1/$name 2> /dev/null)\"; done; umount /run/sys"
+    );
+    let before = place.node.sh(&look)?;
+    if before.starts_with("none") {
+        println!("SKIPPED: no sysfs can be mounted here");
+        return Ok(());
+    }
+    place.add("c1")?.success()?;
+    let written = place.node.sh_in(
+        "c1",
+        &format!("{own}; for name in {names}; do (echo 1 > /run/sys/class/net/eth0/$name) 2> /dev/null && echo $name; done; umount /run/sys"),
+    )?;
+    let answer = place.call("DEL", "c1", &json!({}))?;
+    let after = place.node.sh(&look)?;
+    ensure!(answer.status == 0 && before == after, "{written}{answer:?}\n{before}\n{after}");
+    ensure!(place.is_up("dev1")?, "{answer:?}");
+    if written.trim().is_empty() {
+        println!("SKIPPED: only root of the machine may write these settings");
+    }
+    for name in written.split_whitespace().filter(|name| name.starts_with("gro")) {
+        ensure!(answer.stderr.contains(&format!("{name} below /sys: as before")), "{answer:?}");
+    }
+    Ok(())
+}
