@@ -28,7 +28,7 @@ const DNAT: u32 = 1;
 pub struct ServingRule {
     /// Family, table and chain: `ip nat CNI-DN-…`.
     pub place: String,
-    /// True if the chain or its table has a name that the native plugins give.
+    /// True if it is in a chain or a table of the native portmap.
     pub of_plugin: bool,
     /// The name of the owner of a forward: the comment in nftables, the chain in iptables.
     owner: Option<Vec<u8>>,
@@ -105,7 +105,8 @@ impl ServingRule {
         if chain == FORWARDED || digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
-        let of_plugin = chain.starts_with("CNI-") || table.starts_with("cni_");
+        // An administrator's chain may have any other name.
+        let of_plugin = hostport::is_of_plugin(table, chain);
         let owner = match comment {
             Some(comment) if table == hostport::nft::NAME => Some(comment.to_vec()),
             _ => chain.starts_with(hostport::CHAIN_PREFIX).then(|| chain.as_bytes().to_vec()),
@@ -199,7 +200,7 @@ mod tests {
              -A X -d 10.9.0.3/32 -j ACCEPT\n-A X -d 10.9.0.0/24 -j ACCEPT\n-A X ! -d 10.9.0.4/32 -j ACCEPT\n\
              -A CNI-0123456789abcdef01234567 -d 10.9.0.5/32 -j ACCEPT\n\
              -A CNI-FORWARD -d 10.9.0.6/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
-             -A CNI-DN-2 -p tcp -j DNAT --to-destination [fd00::2]:80\nCOMMIT\n",
+             -A CNI-ADMIN -d 10.9.0.7/32 -j DROP\n-A CNI-DN-2 -p tcp -j DNAT --to-destination [fd00::2]:80\nCOMMIT\n",
         );
         let found = of_saved(&table, "ip");
         let places: Vec<String> = found
@@ -219,7 +220,12 @@ mod tests {
         assert_eq!(served.by(address, Some(&key)), Some(&of(b"cid2")));
         assert_eq!(
             places,
-            ["10.9.0.2 ip nat CNI-DN-1 true", "10.9.0.3 ip nat X false", "fd00::2 ip nat CNI-DN-2 true"]
+            [
+                "10.9.0.2 ip nat CNI-DN-1 true",
+                "10.9.0.3 ip nat X false",
+                "10.9.0.7 ip nat CNI-ADMIN false",
+                "fd00::2 ip nat CNI-DN-2 true"
+            ]
         );
     }
 }

@@ -15,12 +15,21 @@ pub mod nft;
 
 pub use condition::{About, Condition, NotACondition, Syntax};
 
-use crate::{AttachmentKey, FirewallError};
+use crate::{AttachmentKey, FirewallError, masquerade};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
 /// The beginning of the chains of iptables that have an attachment's forwards.
 pub(crate) const CHAIN_PREFIX: &str = "CNI-DN-";
+
+/// The beginning of the chains of iptables that all attachments' forwards share.
+const SHARED_PREFIX: &str = "CNI-HOSTPORT-";
+
+/// True for a chain, or a table of nftables, that has forwards or masquerading of plugins.
+pub(crate) fn is_of_plugin(table: &str, chain: &str) -> bool {
+    [nft::NAME, masquerade::TABLE.name].contains(&table)
+        || [CHAIN_PREFIX, SHARED_PREFIX].iter().any(|beginning| chain.starts_with(beginning))
+}
 
 /// Returns the names that an attachment's forwards have: the comment in nftables, and both chains of iptables.
 pub(crate) fn owner_names(key: &AttachmentKey) -> Vec<Vec<u8>> {

@@ -206,26 +206,35 @@ const TAKEN: &[&str] = &[
     "ULOG",
 ];
 
-/// The beginnings of other programs' chains.
-const OTHERS: &[&str] = &[
-    "ANTREA-", "CILIUM_", "CNI-", "DOCKER", "FLANNEL-", "KUBE-", "LIBVIRT_", "NETAVARK", "WEAVE-", "cali-", "f2b-",
-    "neutron-", "nixos-fw", "ufw",
-];
+/// Chains that programs have for their own rules. A chain for an administrator's rules may be any other one, also one that
+/// another program leaves to the administrator (`DOCKER-USER`, `ufw-user-forward`).
+const OF_PROGRAMS: &[&str] = &["CNI-FORWARD", "DOCKER"];
+
+/// The beginnings of the names of such chains, where a program makes many: each is followed by more.
+const MADE_BY_PROGRAMS: &[&str] = &["CNI-HOSTPORT-", "CNI-DN-", "CNI-ISOLATION-STAGE-", "DOCKER-ISOLATION-", "KUBE-"];
 
 /// True for the name of a chain of the kernel, and for one that iptables takes for a target.
 pub fn is_taken(name: &str) -> bool {
     TAKEN.contains(&name)
 }
 
-/// True for the name of a chain that can be an administrator's: none of the kernel, of another program, or of another
-/// plugin.
+/// True for the name of a chain that a program or a plugin has for its own rules.
+fn is_of_program(name: &str) -> bool {
+    // ipMasq makes a chain for each container, named by a hash.
+    let digits = name.strip_prefix("CNI-").unwrap_or_default();
+    let is_hash = digits.len() == 24 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let is_made = |beginning: &&str| name.len() > beginning.len() && name.starts_with(*beginning);
+    is_hash || OF_PROGRAMS.contains(&name) || MADE_BY_PROGRAMS.iter().any(is_made)
+}
+
+/// True for the name of a chain that can be an administrator's: none of the kernel, and none that another program or
+/// another plugin has for its own rules.
 pub fn is_admin_chain(name: &str) -> bool {
     // XT_EXTENSION_MAXNAMELEN, with its final NUL.
     let is_name = name.len() < 29
         && name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:+".contains(&byte));
-    let is_ours = name.starts_with(ADMIN_CHAIN);
-    is_name && !is_taken(name) && (is_ours || !OTHERS.iter().any(|prefix| name.starts_with(prefix)))
+    is_name && !is_taken(name) && !is_of_program(name)
 }
 
 /// True for the name of a zone of firewalld.
@@ -242,7 +251,25 @@ mod tests {
 
     #[test]
     fn an_admin_chain_is_an_administrators() {
-        for good in ["CNI-ADMIN", "CNI-ADMIN-2", "MY_RULES", "site.admin", "a"] {
+        for good in [
+            "CNI-ADMIN",
+            "CNI-ADMIN-2",
+            "CNI-ADMINS",
+            "CNI-CUSTOM",
+            "CNI-a631aa8e1549a3b129110fd",
+            "CNI-FORWARD-ADMIN",
+            "DOCKER-USER",
+            "DOCKERS",
+            "LIBVIRT_ADMIN",
+            "cali-admin",
+            "f2b-site",
+            "nixos-fw-custom",
+            "ufw-user-forward",
+            "KUBERNETES",
+            "MY_RULES",
+            "site.admin",
+            "a",
+        ] {
             assert!(is_admin_chain(good), "{good}");
         }
         for bad in [
@@ -254,15 +281,14 @@ mod tests {
             "DROP",
             "LOG",
             "KUBE-FORWARD",
-            "DOCKER-USER",
+            "KUBE-ROUTER-FORWARD",
             "DOCKER",
+            "DOCKER-ISOLATION-STAGE-1",
             "CNI-FORWARD",
             "CNI-ISOLATION-STAGE-1",
             "CNI-HOSTPORT-DNAT",
             "CNI-DN-0123",
             "CNI-a631aa8e1549a3b129110fd2",
-            "cali-FORWARD",
-            "LIBVIRT_FWI",
             "-j",
             "a b",
             "a\nCOMMIT",
