@@ -5,10 +5,11 @@
 
 use crate::error::Error;
 use crate::fields::Fields;
-use crate::lists;
+use crate::{lists, unicode};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Number, Value};
+use std::borrow::Cow;
 use std::fmt;
 
 /// A JSON document or a part of one.
@@ -29,14 +30,14 @@ pub enum Json {
 impl Json {
     /// Parses exactly one document of at most `limit` bytes; white space around it is allowed.
     ///
-    /// It is stricter than native plugins where their tolerance is dangerous. Invalid UTF-8 and lone surrogates are
-    /// errors instead of being replaced. Numbers must fit a double, and nesting ends at 127.
+    /// It is stricter than native plugins where their tolerance is dangerous: numbers must fit a double, and nesting ends
+    /// at 127. What is no Unicode is replaced, as they do ([`crate::unicode`]).
     ///
     /// # Errors
     /// Code 6.
     pub fn parse(bytes: &[u8], limit: usize) -> Result<Json, Error> {
         check_length(bytes, limit)?;
-        Tree { without_lists: false }.parse(bytes)
+        tolerant(bytes, |bytes| Tree { without_lists: false }.parse(bytes))
     }
 
     /// As [`Json::parse`], but it skips GC's lists of valid attachments, whatever their form. It is for plugins, which
@@ -46,7 +47,7 @@ impl Json {
     /// As [`Json::parse`].
     pub fn parse_without_lists(bytes: &[u8], limit: usize) -> Result<Json, Error> {
         check_length(bytes, limit)?;
-        Tree { without_lists: true }.parse(bytes)
+        tolerant(bytes, |bytes| Tree { without_lists: true }.parse(bytes))
     }
 
     /// Returns the members as fields of the structure `structure`, a name for messages. `null` has no fields.
@@ -176,6 +177,14 @@ pub(crate) fn undecodable(error: serde_json::Error) -> Error {
     }
 }
 
+/// Parses a document, and once more if only its characters were at fault.
+fn tolerant<T>(bytes: &[u8], parse: impl Fn(&[u8]) -> Result<T, Error>) -> Result<T, Error> {
+    parse(bytes).or_else(|error| match unicode::json(bytes) {
+        Cow::Owned(replaced) => parse(replaced.as_bytes()),
+        Cow::Borrowed(_) => Err(error),
+    })
+}
+
 fn check_length(bytes: &[u8], limit: usize) -> Result<(), Error> {
     match bytes.len() {
         length if length > limit => {
@@ -298,9 +307,7 @@ mod tests {
             ("// c\n{}", "expected value"),
             ("\"a\nb\"", "control character"),
             ("\"a\0b\"", "control character"),
-            (r#""\ud800""#, "unexpected end of hex escape"),
-            (r#""\udc00""#, "lone leading surrogate"),
-            (r#""\ud800\u0041""#, "lone leading surrogate"),
+            (r#""\ud80""#, "invalid escape"),
             ("1e400", "number out of range"),
             ("01", "invalid number"),
             ("NaN", "expected value"),
@@ -309,8 +316,20 @@ mod tests {
             assert_eq!(error.code, 6);
             assert!(error.msg.contains(message), "{text:?}: {error}");
         }
-        assert_eq!(Json::parse(b"\"\xff\"", 100).unwrap_err().code, 6);
-        assert_eq!(Json::parse(b"\"\xed\xa0\x80\"", 100).unwrap_err().code, 6);
+        assert_eq!(Json::parse(b"{\"a\":1}\xff", 100).unwrap_err().code, 6);
+    }
+
+    #[test]
+    fn what_is_no_unicode_is_replaced() {
+        for (text, expected) in [
+            (&b"\"\xff\""[..], "\u{fffd}"),
+            (b"\"\xed\xa0\x80\"", "\u{fffd}\u{fffd}\u{fffd}"),
+            (br#""\ud800""#, "\u{fffd}"),
+            (br#""\udc00x""#, "\u{fffd}x"),
+            (br#""\ud800\u0041""#, "\u{fffd}A"),
+        ] {
+            assert_eq!(Json::parse(text, 100).unwrap(), Json::from(expected));
+        }
     }
 
     #[test]

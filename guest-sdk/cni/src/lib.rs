@@ -25,6 +25,7 @@ pub mod recorder;
 mod request;
 mod result;
 pub mod terminal;
+pub mod unicode;
 mod version;
 
 pub use address::{parse_cidr, parse_ip};

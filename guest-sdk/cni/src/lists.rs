@@ -6,7 +6,9 @@ use crate::conf::Attachment;
 use crate::error::Error;
 use crate::fields::same_name;
 use crate::json::{Json, undecodable};
+use crate::unicode;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 
 /// The lists, under the keys that [`NetConf`](crate::NetConf) names.
@@ -24,7 +26,10 @@ pub struct Lists {
 /// # Errors
 /// As [`Json::parse`].
 pub fn parse_with_lists(bytes: &[u8], limit: usize) -> Result<(Json, Lists), Error> {
-    match parse(bytes, limit, Document)? {
+    match parse(bytes, limit, Document).or_else(|error| match unicode::json(bytes) {
+        Cow::Owned(replaced) => parse(replaced.as_bytes(), usize::MAX, Document),
+        Cow::Borrowed(_) => Err(error),
+    })? {
         Some(read) => Ok(read),
         None => Json::parse(bytes, limit).map(|json| (json, Lists::default())),
     }

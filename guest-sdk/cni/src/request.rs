@@ -15,6 +15,7 @@ use crate::print::compact;
 use crate::quote::{quote, quote_list};
 use crate::version::{NumericVersion, Version};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fmt;
 
 /// A verb: the action that a runtime requests from a plugin.
@@ -119,15 +120,26 @@ impl Env {
         })
     }
 
-    /// Collects the variables from the environment of the process.
+    /// Collects the variables from the environment of the process. Bytes that aren't UTF-8 are replaced, so that only a
+    /// verb that uses the text fails.
     ///
     /// # Errors
-    /// Code 4 for a value that isn't UTF-8.
+    /// Code 4 for such bytes in the ID, the namespace or the interface of an ADD or a CHECK.
     pub fn of_process() -> Result<Env, Error> {
-        Env::collect(|name| match std::env::var(name) {
-            Ok(value) => Ok(Some(value)),
-            Err(std::env::VarError::NotPresent) => Ok(None),
-            Err(std::env::VarError::NotUnicode(_)) => Err(Error::environment(format!("{name} is not valid UTF-8"))),
+        Env::of(|name| std::env::var_os(name))
+    }
+
+    fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Env, Error> {
+        let text = |name| variable(name).map(|value| value.to_string_lossy().into_owned());
+        let needs_all = text("CNI_COMMAND").and_then(|verb| Verb::parse(&verb)).is_some_and(Verb::needs_namespace);
+        Env::collect(|name| {
+            let is_used = needs_all && ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"].contains(&name);
+            match variable(name) {
+                Some(value) if is_used && value.to_str().is_none() => {
+                    Err(Error::environment(format!("{name} is not valid UTF-8")))
+                }
+                _ => Ok(text(name)),
+            }
         })
     }
 
@@ -331,6 +343,18 @@ mod tests {
 
     #[test]
     fn the_environment_is_collected() {
+        let odd = |verb: &'static str, odd: &'static str| {
+            Env::of(move |name| match name {
+                "CNI_COMMAND" => Some(verb.into()),
+                name if name == odd => Some(std::os::unix::ffi::OsStringExt::from_vec(b"K=\xe9".to_vec())),
+                _ => None,
+            })
+        };
+        for name in ["CNI_ARGS", "CNI_PATH", "CNI_NETNS", "CNI_IFNAME", "CNI_CONTAINERID"] {
+            assert!(odd("DEL", name).is_ok() && odd("STATUS", name).is_ok(), "{name}");
+        }
+        assert_eq!(odd("ADD", "CNI_ARGS").unwrap().args, "K=\u{fffd}");
+        assert_eq!(odd("CHECK", "CNI_NETNS").unwrap_err().msg, "CNI_NETNS is not valid UTF-8");
         let asked = Env::collect(|name| Ok::<_, ()>((name != "CNI_ARGS").then(|| name.to_lowercase()))).unwrap();
         assert_eq!((asked.ifname.as_str(), asked.netns_override.as_str()), ("cni_ifname", "cni_netns_override"));
         assert_eq!(asked.args, "");

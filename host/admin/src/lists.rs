@@ -3,6 +3,7 @@
 
 use anyhow::{Result, anyhow, bail, ensure};
 use nix::fcntl::OFlag;
+use postern_cni::unicode;
 use serde_json::{Map, Value};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -66,7 +67,7 @@ impl List {
     /// # Errors
     /// As [`List::read`].
     pub fn of(path: &Path, text: &[u8]) -> Result<Self, String> {
-        let file = serde_json::from_slice(text).map_err(|error| format!("is no JSON: {error}"))?;
+        let file = serde_json::from_str(&unicode::json(text)).map_err(|error| format!("is no JSON: {error}"))?;
         let Value::Object(file) = file else { return Err("is no object".to_owned()) };
         let entries = match file.get("plugins") {
             None => vec![Entry(file.clone())],

@@ -8,7 +8,7 @@ use crate::effect::Delegated;
 use crate::errors::state_error;
 use crate::places;
 use crate::session::{Request, Session};
-use postern_cni::{Flannel, Json, NetConf, Subnet, Verb, flannel, print};
+use postern_cni::{Flannel, Json, NetConf, Subnet, Verb, flannel, print, unicode};
 use postern_policy::Granted;
 use postern_policy::capability::delegate::named;
 use postern_state::{Backups, StateError};
@@ -167,7 +167,7 @@ fn written(session: &Session, granted: &Granted) -> Option<Delegation> {
         crate::say!("postern: the native plugin's file about this container does not count: {error}");
         None
     })?;
-    let read = Delegation::read(network, std::str::from_utf8(&content).ok()?)?;
+    let read = Delegation::read(network, &unicode::text(&content))?;
     if !granted.allows_delegate(&read.plugin) {
         crate::say!("postern: the native plugin's file about this container does not count: it names {}", read.plugin);
         return None;
@@ -193,12 +193,12 @@ fn read_subnet(path: &str) -> Result<Subnet, OpError> {
     postern_state::trust(Path::new(path)).map_err(|error| untrusted(error.to_string()))?;
     let file = places::open_trusted(Path::new(path)).map_err(|error| untrusted(error.to_string()))?;
     let file = file.ok_or_else(|| untrusted("it has just gone".to_owned()))?;
-    let mut text = String::new();
-    file.take(LIMIT + 1).read_to_string(&mut text).map_err(|error| untrusted(error.to_string()))?;
+    let mut text = Vec::new();
+    file.take(LIMIT + 1).read_to_end(&mut text).map_err(|error| untrusted(error.to_string()))?;
     if text.len() as u64 > LIMIT {
         return Err(untrusted(format!("it is longer than {LIMIT} bytes")));
     }
-    Subnet::parse(&text, path).map_err(|error| {
+    Subnet::parse(&unicode::text(&text), path).map_err(|error| {
         let converted = OpError::new(ErrorCode::InvalidArgument, path, error.msg);
         if error.details.is_empty() { converted } else { converted.hint(error.details) }
     })

@@ -21,15 +21,16 @@ use crate::session::{Inside, Request, Session};
 use crate::status;
 use crate::streams;
 use crate::unrecorded::{self, Part};
-use postern_cni::version_output;
 use postern_cni::{
     Env, Error, Json, Lists, NetConf, NumericVersion, Verb, Version, about, code, config_version, read_conf,
     validate_conf,
 };
+use postern_cni::{unicode, version_output};
 use postern_confine::{NoPrograms, close_all_but};
 use postern_policy::{Granted, Limits, Policy};
 use postern_types::channel::MAX_INPUT;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The greatest size of standard input, in bytes. A configuration with its `prevResult` has a few kilobytes, and 16,384
@@ -351,7 +352,7 @@ pub fn own_versions(named: Option<&[String]>) -> Vec<Version> {
 /// Returns the request that the gate works on, from a configuration that is valid for this version.
 ///
 /// # Errors
-/// Code 6: standard input is not UTF-8.
+/// Code 6: GC's lists have a wrong form.
 pub fn request(
     plugin: &str,
     env: &Env,
@@ -381,9 +382,7 @@ pub fn request(
         ifname: env.ifname.clone(),
         path: env.path.clone(),
         env: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())).collect(),
-        stdin: String::from_utf8(stdin.to_vec())
-            .map_err(|_| Error::decoding("error unmarshall network config: it is not UTF-8"))?
-            .into(),
+        stdin: Arc::new(unicode::json(stdin).into_owned()),
         conf,
         version,
     })

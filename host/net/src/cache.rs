@@ -9,7 +9,9 @@ use crate::files::read;
 use crate::{Attachment, List, Outcome};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use postern_cni::{Error, Json, code, quote, validate_container_id, validate_interface_name, validate_network_name};
+use postern_cni::{
+    Error, Json, code, quote, unicode, validate_container_id, validate_interface_name, validate_network_name,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -79,8 +81,8 @@ impl Entry {
     /// Reads the content of such a file. All of it is text: what serde passes over, it does not check. It would read an array
     /// as the fields in their order.
     fn parse(content: &[u8]) -> Option<Self> {
-        let text = str::from_utf8(content).ok().filter(|text| text.trim_start().starts_with('{'))?;
-        serde_json::from_str::<Self>(text).ok().filter(|entry| entry.kind == KIND)
+        let text = Some(unicode::json(content)).filter(|text| text.trim_start().starts_with('{'))?;
+        serde_json::from_str::<Self>(&text).ok().filter(|entry| entry.kind == KIND)
     }
 
     fn is_of(&self, network: &str, attachment: &Attachment) -> bool {

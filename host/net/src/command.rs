@@ -35,7 +35,10 @@ impl Places {
 
 /// Returns the directories of plugins: these, or those of the variable `CNI_PATH`, or those of distributions.
 pub fn cni_path(given: Option<&str>) -> String {
-    let variable = || env::var("CNI_PATH").ok().filter(|path| !path.is_empty());
+    let variable = || {
+        let path = env::var_os("CNI_PATH").map(|path| path.to_string_lossy().into_owned());
+        path.filter(|path| !path.is_empty())
+    };
     given.map(str::to_owned).or_else(variable).unwrap_or_else(|| DIRECTORIES.join(":"))
 }
 

@@ -1,7 +1,7 @@
 //! A network's list of plugins, as libcni reads it.
 
 use crate::{Attachment, Outcome};
-use postern_cni::{Error, NumericVersion, Version, quote};
+use postern_cni::{Error, NumericVersion, Version, quote, unicode};
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl List {
     /// Code 6 and 7, in libcni's words.
     pub fn parse(text: &[u8]) -> Result<Self, Error> {
         let wrong = |what: String| Error::config(format!("error parsing configuration list: {what}"));
-        let list = match serde_json::from_slice(text) {
+        let list = match serde_json::from_str(&unicode::json(text)) {
             Ok(Value::Object(list)) => list,
             Ok(Value::Null) => Map::new(),
             Ok(other) => return Err(wrong(format!("it is no object but {}", go_type(&other)))),
@@ -106,7 +106,7 @@ impl Plugin {
     /// # Errors
     /// Code 6 and 7, in libcni's words.
     pub fn parse(text: &[u8]) -> Result<Self, Error> {
-        let value = serde_json::from_slice(text)
+        let value = serde_json::from_str(&unicode::json(text))
             .map_err(|error| Error::decoding(format!("error parsing configuration: {error}")))?;
         Self::of(&value)
     }

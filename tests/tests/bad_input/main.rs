@@ -5,7 +5,7 @@ mod common;
 mod fuzz;
 mod values;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use common::{Refusal, Watched, each, test_bin};
 use postern_tests::{Answer, Call, merge};
 use serde_json::{Value, json};
@@ -80,7 +80,8 @@ fn what_is_no_configuration() -> Result<()> {
         ("half of it", good.as_bytes()[..good.len() / 2].to_vec(), 6, "unexpected end of JSON input"),
         ("two", format!("{good}{good}").into_bytes(), 6, "trailing characters"),
         ("a zero byte behind", format!("{good}\0").into_bytes(), 6, "trailing characters"),
-        ("no UTF-8", b"{\"name\": \"\xff\"}".to_vec(), 6, "error unmarshall network config"),
+        ("no UTF-8", b"{\"name\": \"\xff\"}".to_vec(), 7, "invalid characters found in network name"),
+        ("no UTF-8 between texts", b"{\"name\": \xff\"n\"}".to_vec(), 6, "error unmarshall network config"),
         (
             "a byte too long",
             format!("{good}{}", " ".repeat((4 << 20) + 1 - good.len())).into_bytes(),
@@ -108,6 +109,59 @@ fn what_is_no_configuration() -> Result<()> {
             Ok(())
         },
     )
+}
+
+/// One byte of another encoding fails nothing that does not use the text, and no DEL.
+#[test]
+fn bytes_that_are_not_utf8() -> Result<()> {
+    let mut watched = used_node()?;
+    let bin = test_bin()?.join("bridge");
+    let netns = watched.node.netns("c1");
+    let (shown, run) = (netns.clone(), bin.display());
+    let call = |verb: &str, config: &[u8], env: &str| -> Result<Answer> {
+        std::fs::write(watched.node.path("/run/odd.json"), config)?;
+        let script = format!(
+            "CNI_COMMAND={verb} CNI_CONTAINERID=c1 CNI_NETNS={shown} CNI_IFNAME=eth0 CNI_PATH=/x {env} {run} < /run/odd.json \
+             > /run/odd.out 2> /run/odd.err && status=0 || status=$?; echo $status > /run/odd.status"
+        );
+        watched.node.sh(&script)?;
+        let text = |of: &str| -> Result<String> {
+            let bytes = std::fs::read(watched.node.path(format!("/run/odd.{of}")))?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        Ok(Answer { status: text("status")?.trim().parse()?, stdout: text("out")?, stderr: text("err")? })
+    };
+    let odd = |key: &str| {
+        with("bridge", &json!({key: "caf@"}).to_string()).map(|text| text.replace('@', "\u{1}").into_bytes())
+    };
+    let latin = |mut bytes: Vec<u8>| {
+        bytes.iter_mut().filter(|byte| **byte == 1).for_each(|byte| *byte = 0xe9);
+        bytes
+    };
+    std::fs::write(watched.node.path("/run/resolv"), b"# caf\xe9\nnameserver 10.9.0.1\nsearch caf\xe9.example\n")?;
+    let plain = with("bridge", "{}")?.into_bytes();
+    let resolver = with("bridge", r#"{"ipam": {"resolvConf": "/run/resolv"}}"#)?.into_bytes();
+    for (what, config, env, words) in [
+        ("a value that nothing uses", latin(odd("comment")?), "", ""),
+        ("a lone surrogate", String::from_utf8(odd("comment")?)?.replace('\u{1}', "\\ud800").into_bytes(), "", ""),
+        ("CNI_ARGS", plain.clone(), "CNI_ARGS=$(printf 'IgnoreUnknown=1;K8S_POD_NAME=caf\\351')", ""),
+        ("a used value", plain.clone(), "CNI_ARGS=$(printf 'IP=10.9.0.\\351')", "10.9.0."),
+        ("CNI_PATH", plain.clone(), "CNI_PATH=$(printf '/caf\\351')", ""),
+        ("an interface's name", plain.clone(), "CNI_IFNAME=$(printf 'eth\\351')", "CNI_IFNAME is not valid UTF-8"),
+        ("resolvConf", resolver, "", ""),
+    ] {
+        let added = call("ADD", &config, env)?;
+        match words {
+            "" => drop(added.success().with_context(|| what.to_owned())?),
+            words => ensure!(added.status != 0 && added.stdout.contains(words), "{what}: {added:?}"),
+        }
+        ensure!(what != "resolvConf" || added.stdout.contains("caf\\ufffd.example"), "{added:?}");
+        if what != "a used value" {
+            call("DEL", &config, env)?.success().with_context(|| format!("DEL: {what}"))?;
+        }
+    }
+    watched.node.sh("rm -f /run/odd.* /run/resolv")?;
+    watched.unchanged()
 }
 
 /// Keys that decide on a plugin's rights are refused if they are given twice: no rule says which one counts.

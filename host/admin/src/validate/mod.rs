@@ -18,6 +18,7 @@ use crate::output;
 use crate::plan::Call;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use finding::{Finding, Severity, Sheet};
+use postern_cni::unicode;
 use postern_keys::schema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -188,8 +189,7 @@ fn contents(file: &Path) -> Result<String> {
     let limit = u64::try_from(text::LONGEST)?;
     opened.take(limit + 1).read_to_end(&mut bytes).with_context(place)?;
     ensure!(bytes.len() <= text::LONGEST, "{} is far too long for a network", place());
-    String::from_utf8(bytes)
-        .map_err(|error| anyhow!("{} is no UTF-8 from byte {} on: JSON is", place(), error.utf8_error().valid_up_to()))
+    Ok(unicode::json(&bytes).into_owned())
 }
 
 fn check_file(report: &mut Report, file: &Path, file_only: bool, places: &Places) -> Result<()> {

@@ -5,6 +5,7 @@ use crate::gate::Gate;
 use crate::need::Need;
 use nix::errno::Errno;
 use nix::libc::O_NONBLOCK;
+use postern_cni::unicode;
 pub use postern_policy::capability::resolv_conf::file;
 use postern_types::{Dns, ErrorCode, OpError, Reply, ops};
 use std::fs::OpenOptions;
@@ -50,13 +51,14 @@ pub fn load(path: &str) -> Result<Reply, OpError> {
         let error = e.raw_os_error().map_or(e.to_string(), |errno| Errno::from_raw(errno).desc().to_lowercase());
         OpError::new(code, path, format!("open {path}: {error}")).hint("ipam.resolvConf names that file")
     };
-    let mut text = String::new();
+    let mut text = Vec::new();
     let mut open = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).map_err(failed)?;
     if !open.metadata().map_err(failed)?.is_file() {
         return Err(OpError::new(ErrorCode::Io, path, format!("resolvConf {path} is not a regular file")));
     }
-    (&mut open).take(LIMIT).read_to_string(&mut text).map_err(failed)?;
-    Ok(Reply::Dns(parse(&text)))
+    (&mut open).take(LIMIT).read_to_end(&mut text).map_err(failed)?;
+    // A comment may be in any encoding.
+    Ok(Reply::Dns(parse(&unicode::text(&text))))
 }
 
 /// Reads the settings of resolv.conf(5) that CNI has a key for.

@@ -9,6 +9,7 @@ use crate::errors::{kernel_error, native_error, state_error};
 use crate::need::Need;
 use crate::places;
 use crate::session::Session;
+use postern_cni::unicode;
 use postern_kernel::{Link, Netlink};
 use postern_state::{Backups, Stage};
 use postern_types::{ErrorCode, LinkSettings, Mac, OpError};
@@ -227,7 +228,7 @@ fn text(settings: &LinkSettings) -> String {
 
 /// Reads a native plugin's file. Only attributes that a link can have are taken; `None` if it is no such file.
 pub(crate) fn parse(content: &[u8]) -> Option<LinkSettings> {
-    let file: serde_json::Value = serde_json::from_slice(content).ok()?;
+    let file: serde_json::Value = serde_json::from_str(&unicode::json(content)).ok()?;
     let file = file.as_object()?;
     let number = |key: &str| file.get(key).and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok());
     let flag = |key: &str| file.get(key).and_then(serde_json::Value::as_bool);
