@@ -663,6 +663,47 @@ fn del_by_the_record_alone() -> Result<()> {
     Ok(())
 }
 
+/// nftables' rules have the first 128 bytes of a container's ID. Another ID that begins so keeps its forwards: a native
+/// plugin's, and one that a record lists.
+#[test]
+fn forwards_of_ids_that_begin_alike() -> Result<()> {
+    let id = |end: &str| format!("{}{end}", "x".repeat(128));
+    let ours = plugin_bin()?;
+    // The native plugin takes no longer ID.
+    for (keeper, ends) in [(native_bin()?, ["", ""].as_slice()), (ours.clone(), &["one", "two"])] {
+        let place = Place::new("nftables")?;
+        let call = |bin: &Path, plugin: &str, verb: &str, container: &str, end: &str, config: &Value| {
+            let call = Call::new(bin, plugin, verb, config.to_string());
+            place.node.call(&call.attachment(&id(end), &place.node.netns(container), "eth0"))
+        };
+        let mut configs = Vec::new();
+        for (container, end) in ["c1", "c2"].iter().zip(ends).take(if keeper == ours { 2 } else { 1 }) {
+            let result = call(&keeper, "bridge", "ADD", container, end, &place.bridge("net"))?.success()?;
+            let mut config = place.portmap("net", &json!([mapping(8080 + configs.len() as u16, 80, "tcp")]));
+            merge(&mut config, &json!({"prevResult": result}));
+            call(&keeper, "portmap", "ADD", container, end, &config)?.success()?;
+            configs.push(config);
+        }
+        let before = place.rules()?;
+        ensure!(before.contains("10.1.0.2:80"), "{before}");
+        // One without a record goes, and names another address or none.
+        for previous in [Value::Null, json!({"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.99/24"}]})] {
+            let mut without = configs[0].clone();
+            merge(&mut without, &json!({"prevResult": null}));
+            merge(&mut without, &json!({"prevResult": previous}));
+            let answer = call(&ours, "portmap", "DEL", "c1", "three", &without)?;
+            ensure!(answer.stderr.contains("only the beginning of its ID"), "{answer:?}");
+            answer.success()?;
+            ensure!(place.rules()? == before, "{}", place.rules()?);
+        }
+        call(&ours, "portmap", "DEL", "c1", ends[0], &configs[0])?.success()?;
+        let rules = place.rules()?;
+        ensure!(!rules.contains("10.1.0.2:80"), "{rules}");
+        ensure!(keeper != ours || rules.contains("10.1.0.3:80"), "{rules}");
+    }
+    Ok(())
+}
+
 /// What an operator keeps for the node.
 #[test]
 fn ports_that_policy_keeps() -> Result<()> {

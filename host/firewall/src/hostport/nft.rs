@@ -232,7 +232,7 @@ impl Seen {
     /// True if the comment may be only the beginning of the container's ID.
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.container_id.len() >= COMMENT_MAX
+        is_cut(&self.container_id)
     }
 
     fn read(rule: &Rule) -> Option<Self> {
@@ -246,15 +246,37 @@ impl Seen {
     }
 }
 
+/// True if rules of this container can be those of another one: their comment may be the beginning of its ID.
+#[must_use]
+pub fn is_cut(container_id: &str) -> bool {
+    container_id.len() >= COMMENT_MAX
+}
+
+/// True if rules of both containers have the same comment.
+#[must_use]
+pub fn have_one_comment(one: &str, other: &str) -> bool {
+    comment(one) == comment(other)
+}
+
 /// Removes the rules of a container, in both families, except those that lead to a spared address. It is for
-/// attachments without a record.
+/// attachments without a record. Where the comment does not tell the container ([`is_cut`]), only rules that lead to one
+/// of its `own` addresses are removed.
 ///
 /// # Errors
 /// As [`HostPorts::nft_remove`].
-pub fn remove_all(nft: &mut Nft, container_id: &str, spared: &[IpAddr]) -> Result<usize, FirewallError> {
+pub fn remove_all(
+    nft: &mut Nft,
+    container_id: &str,
+    own: &[IpAddr],
+    spared: &[IpAddr],
+) -> Result<usize, FirewallError> {
     let mut removed = 0;
+    let is_own = |target: &IpAddr| !is_cut(container_id) || own.contains(target);
     for v6 in [false, true] {
-        let goes = |rule: &Rule| !Seen::read(rule).is_some_and(|seen| spared.contains(&seen.target));
+        let goes = |rule: &Rule| match Seen::read(rule) {
+            Some(seen) => is_own(&seen.target) && !spared.contains(&seen.target),
+            None => !is_cut(container_id),
+        };
         removed += owner(container_id, v6).remove(nft, &[], goes)?.entries;
     }
     Ok(removed)

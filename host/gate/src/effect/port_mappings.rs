@@ -285,13 +285,14 @@ impl Leaves for PortMappings {
     }
 }
 
-/// Returns the forwards of this container's other attachments, to any network, by their records.
+/// Returns the forwards of this container's other attachments, to any network, by their records. Containers whose rules
+/// have the same comment count as well.
 pub(crate) fn of_others(session: &Session) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
     let (own, request) = (session.key()?, &session.request);
     let mut found = Vec::new();
     for summary in postern_state::list_known(&session.state).map_err(state_error)? {
         let Some(header) = summary.header else { continue };
-        if header.container_id != request.container_id || header.key() == own {
+        if !hostport::nft::have_one_comment(&header.container_id, &request.container_id) || header.key() == own {
             continue;
         }
         let key = AttachmentKey { network: header.network, container_id: header.container_id, ifname: header.ifname };
@@ -311,8 +312,17 @@ pub(crate) fn remove_unrecorded(session: &Session) -> Result<(), OpError> {
     let key = session.masquerade_key();
     let others = of_others(session)?;
     let spared: Vec<IpAddr> = others.iter().map(|(_, own)| own.address.addr()).collect();
-    session.unless_absent(|nft| hostport::nft::remove_all(nft, &key.container_id, &spared))?;
-    let shares = others.iter().any(|(other, own)| other.network == key.network && own.backend == Backend::Iptables);
+    let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+    let own: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
+    if hostport::nft::is_cut(&key.container_id) {
+        crate::say!(
+            "postern: the rules of this container name only the beginning of its ID: of those by nftables, only forwards to \
+             addresses of prevResult are removed; `postern gc --native` finds the others"
+        );
+    }
+    session.unless_absent(|nft| hostport::nft::remove_all(nft, &key.container_id, &own, &spared))?;
+    let is_same = |other: &AttachmentKey| (&other.network, &other.container_id) == (&key.network, &key.container_id);
+    let shares = others.iter().any(|(other, own)| is_same(other) && own.backend == Backend::Iptables);
     // To ask the kernel is cheaper than to start programs that find nothing.
     if !shares
         && (iptables::has_legacy_nat() && iptables::installed().contains(&true)
