@@ -52,7 +52,7 @@ pub fn retain() -> Result<u32, Error> {
     )
 }
 
-/// True if each set has a free address.
+/// For STATUS: false if a set has no free address, and the node's operator wants STATUS to say so.
 pub fn available(sets: &[Vec<LeaseRange>]) -> Result<bool, Error> {
     host!(
         component: sys::leases::available(&translate(sets)).map_err(sys::failure),

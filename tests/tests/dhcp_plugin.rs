@@ -190,6 +190,10 @@ fn without_a_service_add_fails_and_del_succeeds() -> Result<()> {
     Refusal::of(&place.call("ADD")?)?
         .expect(999, "error dialing DHCP daemon…start it: `systemctl enable --now postern-dhcp.socket`")?;
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    // Natively nothing is asked, and a kubelet evicts the pods of a node that is not ready.
+    let status = place.call("STATUS")?;
+    ensure!(status.status == 0 && status.stderr.contains("would fail: error dialing DHCP daemon"), "{status:?}");
+    common::strict_status(&place.node)?;
     Refusal::of(&place.call("STATUS")?)?.expect(50, "error dialing DHCP daemon")?;
     // Another path, which policy grants because the network names it.
     let mut config = place.config.clone();
@@ -323,6 +327,7 @@ fn a_native_daemon_has_no_ipv6() -> Result<()> {
             });
         }
     });
+    common::strict_status(&place.node)?;
     for (verb, code) in [("ADD", 999), ("STATUS", 50)] {
         Refusal::of(&place.call(verb)?)?
             .expect(code, "is a native daemon, which has no DHCPv6…leave \"ipv6\" out of ipam.families")?;

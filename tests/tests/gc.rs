@@ -207,12 +207,29 @@ fn macvlan_collects_in_containers_that_live() -> Result<()> {
 #[test]
 fn status_tells_when_no_address_is_left() -> Result<()> {
     let node = Node::new()?;
+    node.sh(PRIVATE_ETC)?;
     let config = config("bridge", "net", &json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/30"}]]}}));
     call(&node, "STATUS", "", &config)?.success()?;
     node.add_container("c1")?;
     call(&node, "ADD", "c1", &config)?.success()?;
+    // As natively: a kubelet evicts the pods of a node whose network is not ready, and nothing is wrong with these.
+    let words =
+        "postern: an ADD to network \"net\" would fail: no IP addresses available in range set: 10.9.0.1-10.9.0.2";
+    for settings in ["", "status = \"native\"", "packet-filter = \"nftables\""] {
+        node.sh(&format!("echo '{settings}' > /etc/postern/node.toml"))?;
+        let full = call(&node, "STATUS", "", &config)?;
+        ensure!(full.status == 0 && full.stdout.is_empty() && full.stderr.contains(words), "{settings}: {full:?}");
+    }
+    node.sh("mkdir -p /etc/cni/net.d")?;
+    let list = json!({"cniVersion": "1.1.0", "name": "net", "plugins": [config]});
+    std::fs::write(node.path("/etc/cni/net.d/10-net.conflist"), list.to_string())?;
+    let shown = node.sh(&format!("{}/postern doctor || true", plugin_bin()?.display()))?;
+    ensure!(flat(&shown).contains("network \"net\" has no free address left in 10.9.0.1-10.9.0.2"), "{shown}");
+    node.sh("echo 'status = \"strict\"' > /etc/postern/node.toml")?;
     let full = call(&node, "STATUS", "", &config)?;
     ensure!(full.status == 1 && full.stdout.contains("\"code\": 50"), "{full:?}");
+    call(&node, "DEL", "c1", &config)?.success()?;
+    call(&node, "STATUS", "", &config)?.success()?;
     Ok(())
 }
 

@@ -1,14 +1,18 @@
 //! The limits of all guests of a run together. A delegate is started again at each call: a limit for one start of one
 //! guest would limit nothing.
 
-use postern_types::{ErrorCode, OpError};
-use std::collections::BTreeSet;
+use postern_cni::Error;
+use postern_types::{DENIED, ErrorCode, OpError};
+use std::collections::{BTreeSet, VecDeque};
 
 /// The most routes in one run. Each takes time and memory of the kernel, without cost to the container.
 pub const MOST_ROUTES: usize = 1024;
 
 /// The most addresses in one run.
 pub const MOST_ADDRESSES: usize = 256;
+
+/// The most errors of a kind that are kept. A guest ends with one of its last ones.
+const MOST_ERRORS: usize = 16;
 
 /// The state that all guests of one run share.
 #[derive(Debug)]
@@ -19,16 +23,53 @@ pub struct Common {
     addresses: Budget,
     /// The host links that were shown to one of them: a result may name them.
     pub shown: BTreeSet<String>,
+    /// The gate's refusals by policy, in the form in which they end a verb. The latest ones are kept.
+    pub refusals: VecDeque<Error>,
+    /// As `refusals`, for what the node lacked for an operation.
+    faults: VecDeque<Error>,
 }
 
 impl Default for Common {
     fn default() -> Self {
         let (routes, addresses) = (Budget::new(MOST_ROUTES), Budget::new(MOST_ADDRESSES));
-        Self { asked: Budget::default(), routes, addresses, shown: BTreeSet::new() }
+        Self {
+            asked: Budget::default(),
+            routes,
+            addresses,
+            shown: BTreeSet::new(),
+            refusals: VecDeque::new(),
+            faults: VecDeque::new(),
+        }
     }
 }
 
 impl Common {
+    /// Notes an error of an operation: a refusal by policy, of the gate itself or of a delegate's operation, or a fault of
+    /// the node.
+    pub fn note(&mut self, error: &OpError) {
+        let is_denied = error.delegate.as_ref().map_or(error.code == ErrorCode::Denied, |own| own.code == DENIED);
+        let kept = match error.code {
+            _ if is_denied => &mut self.refusals,
+            ErrorCode::Denied | ErrorCode::InvalidArgument | ErrorCode::InvalidHandle | ErrorCode::Delegate => return,
+            ErrorCode::NotFound
+            | ErrorCode::Exists
+            | ErrorCode::Unsupported
+            | ErrorCode::Exhausted
+            | ErrorCode::TryAgain
+            | ErrorCode::Deadline
+            | ErrorCode::Mismatch
+            | ErrorCode::Kernel
+            | ErrorCode::Io => &mut self.faults,
+        };
+        kept.truncate(MOST_ERRORS - 1);
+        kept.push_front(error.clone().into());
+    }
+
+    /// True if a guest ended because of a fault of the node, by its words.
+    pub fn is_fault(&self, error: &Error) -> bool {
+        self.faults.iter().any(|fault| error.msg.contains(&fault.msg))
+    }
+
     /// Reserves routes through a link of the container.
     ///
     /// # Errors

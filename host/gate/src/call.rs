@@ -32,6 +32,9 @@ pub fn call(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError
     if outcome.as_ref().is_err_and(by_policy) {
         gate.session.hindered = true;
     }
+    if let Err(error) = &outcome {
+        gate.session.common.note(error);
+    }
     gate.session.audit.note(&Entry {
         verb: gate.session.request.verb,
         plugin: gate.front.plugin,

@@ -9,7 +9,7 @@ use crate::launcher::{Launcher, Plugin};
 use crate::process::{ExchangeError, Sandbox};
 use crate::protocol::{own_versions, supported};
 use crate::session::{Request, Session};
-use crate::{collect, collector, outcome};
+use crate::{collect, collector, outcome, status};
 use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, check_version, code, config_version};
 use postern_confine::processor;
@@ -99,7 +99,13 @@ fn run_once(
         session.hindered = true;
         end.of(plugin)
     })?;
-    outcome::read(session, &granted, plugin, verb, &stdout, status, loopback)
+    match outcome::read(session, &granted, plugin, verb, &stdout, status, loopback) {
+        // A fault of the node is no error of STATUS, unless the operator wants it.
+        Err(error) if verb == Verb::Status && session.common.is_fault(&error) && status::is_said(session, &error) => {
+            Ok(None)
+        }
+        outcome => outcome,
+    }
 }
 
 /// Checks that a plugin supports the version of its configuration. On DEL policy does not narrow the versions.

@@ -1,6 +1,10 @@
 //! STATUS: could an ADD work? The plugin checks its configuration, its IPAM plugin, and free addresses. This file
 //! checks the host's part: the grants, the packet filter, and if records and leases can be written. Nothing is changed,
 //! and no container is needed.
+//!
+//! A runtime that gets an error reports the whole network as not ready, and a kubelet then evicts the node's healthy
+//! pods. The native plugins fail for a configuration alone. Here a policy that refuses the ADD is an error, too. A fault of
+//! the node is one only where the operator wants it (`status = "strict"` in `node.toml`), and else said on standard error.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -14,16 +18,49 @@ use postern_cni::{Error, PortMap, Verb, code};
 use postern_firewall::{firewalld, iptables};
 use postern_policy::capability::firewall::Named;
 use postern_policy::{Granted, Policy, Question, Rule, rule};
-use postern_types::{Backend, Capability, FirewallBackend, IngressPolicy, OpError, Operation, ops};
+use postern_types::{Backend, Capability, ErrorCode, FirewallBackend, IngressPolicy, OpError, Operation, ops};
+use std::fmt::Display;
 use std::path::Path;
 
 /// Checks that the host could do its part of an ADD.
 ///
 /// # Errors
-/// Code 50 with the missing part and the way out; code 51 if the network's containers are cut off too.
+/// Code 7 if the configuration does not fit the policy, and code 50 if policy refuses. Where the node's settings want it,
+/// code 50 with the missing part and the way out; code 51 if the network's containers are cut off too.
 pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<(), Error> {
     let granted =
         session.grants(policy).map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
+    // They can't be read once the process is confined. The guest may find a fault then.
+    let _ = packet_filter::settings(session);
+    match could_add(session, policy, &granted, keeps_leases) {
+        Err(Fault::Node(error)) if is_said(session, &error) => Ok(()),
+        Err(Fault::Policy(error) | Fault::Node(error)) => Err(error),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The reason why no ADD could succeed.
+enum Fault {
+    /// Policy refuses.
+    Policy(Error),
+    /// The node lacks something, now.
+    Node(Error),
+}
+
+/// Says a fault of the node that an ADD would meet. False if the node's settings make it an error of STATUS.
+pub fn is_said(session: &Session, fault: &impl Display) -> bool {
+    let settings = packet_filter::settings(session);
+    if settings.as_ref().is_ok_and(|settings| settings.is_status_strict) {
+        return false;
+    }
+    crate::say!("postern: an ADD to network \"{}\" would fail: {fault}", session.request.conf.name);
+    if let Err(reason) = settings {
+        crate::say!("postern: STATUS succeeds nevertheless, because the node's settings can't be read: {reason}");
+    }
+    true
+}
+
+fn could_add(session: &Session, policy: &Policy, granted: &Granted, keeps_leases: bool) -> Result<(), Fault> {
     let has_addresses = !session.request.conf.ipam_type.is_empty();
     let is_needed = |missing: &Capability| match facts(*missing).needed {
         Needed::Always => true,
@@ -31,19 +68,20 @@ pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<()
         Needed::Never => false,
     };
     if let Some(missing) = granted.missed().find(is_needed) {
-        return Err(unavailable(format!("policy has withdrawn \"{missing}\", which an ADD to this network needs"))
-            .with_details(granted.withdrawn_hint(missing)));
+        let message = format!("policy has withdrawn \"{missing}\", which an ADD to this network needs");
+        let error = Error::new(code::PLUGIN_NOT_AVAILABLE, message);
+        return Err(Fault::Policy(error.with_details(granted.withdrawn_hint(missing))));
     }
-    masquerading(session, policy, &granted)?;
+    masquerading(session, policy, granted)?;
     forwarded(session, policy)?;
     if is_on(session, "macspoofchk") && policy.knows(Capability::MacGuard) {
         has_nftables(session, "spoofing protection")?;
     }
     forwards(session, policy)?;
-    bridge(session, &granted)?;
-    tap(&granted)?;
+    bridge(session, granted)?;
+    tap(granted)?;
     let written = |directory: &Path| {
-        disk::writable(directory).map_err(|error| Error { code: code::PLUGIN_NOT_AVAILABLE, ..error })
+        disk::writable(directory).map_err(|error| Fault::Node(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }))
     };
     written(&session.state)?;
     if keeps_leases {
@@ -60,12 +98,13 @@ pub fn as_unavailable(error: Error) -> Error {
     }
 }
 
-fn unavailable(text: String) -> Error {
-    Error::new(code::PLUGIN_NOT_AVAILABLE, text)
+fn unavailable(text: String) -> Fault {
+    Fault::Node(Error::new(code::PLUGIN_NOT_AVAILABLE, text))
 }
 
-fn refused(error: OpError) -> Error {
-    unavailable(error.to_string())
+fn refused(error: OpError) -> Fault {
+    let told = Error::new(code::PLUGIN_NOT_AVAILABLE, error.to_string());
+    if error.code == ErrorCode::Denied { Fault::Policy(told) } else { Fault::Node(told) }
 }
 
 /// Returns a switch of the configuration. The plugin refuses a value of another type.
@@ -81,7 +120,7 @@ fn asked(session: &Session, granted: &Granted, operation: &Operation) -> Result<
 }
 
 /// Checks that the packet filter is there that the firewall plugin would use.
-fn forwarded(session: &Session, policy: &Policy) -> Result<(), Error> {
+fn forwarded(session: &Session, policy: &Policy) -> Result<(), Fault> {
     if !policy.knows(Capability::Firewall) {
         return Ok(());
     }
@@ -100,7 +139,7 @@ fn forwarded(session: &Session, policy: &Policy) -> Result<(), Error> {
     Ok(())
 }
 
-fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result<(), Error> {
+fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result<(), Fault> {
     if !is_on(session, "ipMasq") || !policy.knows(Capability::Masquerade) || session.request.conf.ipam_type.is_empty() {
         return Ok(());
     }
@@ -124,7 +163,7 @@ fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result
 }
 
 /// Checks that the packet filter that a network names for its forwards can be used.
-fn forwards(session: &Session, policy: &Policy) -> Result<(), Error> {
+fn forwards(session: &Session, policy: &Policy) -> Result<(), Fault> {
     if !policy.knows(Capability::PortMappings) {
         return Ok(());
     }
@@ -140,7 +179,7 @@ fn forwards(session: &Session, policy: &Policy) -> Result<(), Error> {
     }
 }
 
-fn has_nftables(session: &Session, what: &str) -> Result<(), Error> {
+fn has_nftables(session: &Session, what: &str) -> Result<(), Fault> {
     let missing =
         |reason: String| unavailable(format!("the network wants {what}, and nftables can't be used: {reason}"));
     let mut nft = session.nft().map_err(|error| missing(error.to_string()))?;
@@ -151,7 +190,7 @@ fn has_nftables(session: &Session, what: &str) -> Result<(), Error> {
 }
 
 /// Checks that the host could make the network's tap. It makes none.
-fn tap(granted: &Granted) -> Result<(), Error> {
+fn tap(granted: &Granted) -> Result<(), Fault> {
     match granted.makes_taps() {
         true => postern_kernel::tap::can_be_made(granted.tap_context().as_deref())
             .map_err(|error| refused(capability::tap::not_ready(error))),
@@ -164,7 +203,7 @@ const BRIDGE: &str = "cni0";
 
 /// Checks the bridge. It may be missing, as an ADD makes it. But no other object may have its name, and if the network
 /// has VLANs it must separate them.
-fn bridge(session: &Session, granted: &Granted) -> Result<(), Error> {
+fn bridge(session: &Session, granted: &Granted) -> Result<(), Fault> {
     if !granted.has(Capability::Bridge) {
         return Ok(());
     }
@@ -178,10 +217,10 @@ fn bridge(session: &Session, granted: &Granted) -> Result<(), Error> {
         decision => decision.map_err(refused)?,
     };
     match session.host().and_then(|host| host.link_by_name(name).map_err(kernel_error)).map_err(refused)? {
-        Some(link) if link.kind != "bridge" => Err(Error::new(
+        Some(link) if link.kind != "bridge" => Err(Fault::Node(Error::new(
             code::LIMITED_CONNECTIVITY,
             format!("\"{name}\" exists and is no bridge: containers of this network have none, and can't be attached"),
-        )),
+        ))),
         Some(link) if granted.has_vlans() && !link.vlan_filtering => Err(unavailable(format!(
             "bridge \"{name}\" does not filter VLANs, and would separate nothing: `ip link set {name} type bridge \
              vlan_filtering 1` switches that on"

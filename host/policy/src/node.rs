@@ -2,6 +2,7 @@
 //!
 //! ```toml
 //! packet-filter = "nftables"        # for networks that name none
+//! status = "strict"                 # STATUS fails for whatever an ADD would meet
 //! ```
 
 use crate::error::ValueError;
@@ -15,14 +16,17 @@ use toml::Table;
 /// The file of the operator's settings for the whole node.
 pub const NODE_FILE: &str = "/etc/postern/node.toml";
 
-/// The one key that the file can have.
+/// The keys that the file can have.
 const PACKET_FILTER: &str = "packet-filter";
+const STATUS: &str = "status";
 
 /// The operator's settings for the whole node; absent ones are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeSettings {
     /// The packet filter for networks that name none.
     pub packet_filter: Option<Backend>,
+    /// True if STATUS fails where an ADD would fail. Otherwise it fails where that of the native plugins does.
+    pub is_status_strict: bool,
 }
 
 impl NodeSettings {
@@ -36,19 +40,28 @@ impl NodeSettings {
             toml::from_str(&file.text).map_err(|e| wrong(FileError::Toml(e.to_string().trim_end().to_owned())))?;
         let mut settings = Self::default();
         for (key, value) in &table {
-            if key != PACKET_FILTER {
-                let possible = Vec::from([PACKET_FILTER]);
-                return Err(wrong(FileError::Unknown { place: "the file".to_owned(), key: key.clone(), possible }));
-            }
+            let place = [PACKET_FILTER, STATUS].into_iter().find(|known| key == known).ok_or_else(|| {
+                let possible = Vec::from([PACKET_FILTER, STATUS]);
+                wrong(FileError::Unknown { place: "the file".to_owned(), key: key.clone(), possible })
+            })?;
             let text = value.as_str().ok_or_else(|| {
                 let found = value.type_str().to_owned();
-                wrong(FileError::Type { place: PACKET_FILTER.to_owned(), wanted: "a text", found })
+                wrong(FileError::Type { place: place.to_owned(), wanted: "a text", found })
             })?;
-            settings.packet_filter = Some(Backend::parse(text).ok_or_else(|| {
-                let possible = "packet filter: it can be \"nftables\" or \"iptables\"";
+            let unknown = |possible| {
                 let error = ValueError::Kind { text: text.to_owned(), possible };
-                wrong(FileError::Value { place: PACKET_FILTER.to_owned(), error })
-            })?);
+                wrong(FileError::Value { place: place.to_owned(), error })
+            };
+            if place == PACKET_FILTER {
+                let possible = "packet filter: it can be \"nftables\" or \"iptables\"";
+                settings.packet_filter = Some(Backend::parse(text).ok_or_else(|| unknown(possible))?);
+            } else {
+                settings.is_status_strict = match text {
+                    "strict" => true,
+                    "native" => false,
+                    _ => return Err(unknown("measure of STATUS: it can be \"strict\" or \"native\"")),
+                };
+            }
         }
         Ok(settings)
     }
@@ -64,7 +77,12 @@ mod tests {
         assert_eq!(read("").unwrap().packet_filter, None);
         assert_eq!(read("packet-filter = \"nftables\"").unwrap().packet_filter, Some(Backend::Nftables));
         assert_eq!(read("packet-filter = \"iptables\"").unwrap().packet_filter, Some(Backend::Iptables));
+        assert!(!read("packet-filter = \"iptables\"").unwrap().is_status_strict);
+        assert!(!read("status = \"native\"").unwrap().is_status_strict);
+        assert!(read("status = \"strict\"").unwrap().is_status_strict);
         for (text, words) in [
+            ("status = \"no\"", "status: \"no\" is no measure of STATUS: it can be \"strict\" or"),
+            ("status = 1", "status: it must be a text, not integer"),
             ("packet-filter = \"pf\"", "packet-filter: \"pf\" is no packet filter: it can be \"nftables\" or"),
             ("packet-filter = true", "packet-filter: it must be a text, not boolean"),
             ("packet_filter = \"nftables\"", "unknown field `packet_filter`, expected `packet-filter`"),

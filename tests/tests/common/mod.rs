@@ -106,6 +106,14 @@ pub const PRIVATE_ETC: &str = "
     mount --move /mnt /etc
 ";
 
+/// Has STATUS fail on a node for whatever an ADD would meet. It gives the node an `/etc` of its own.
+///
+/// # Errors
+/// As [`Node::sh`].
+pub fn strict_status(node: &Node) -> Result<()> {
+    node.sh(&format!("{PRIVATE_ETC} echo 'status = \"strict\"' > /etc/postern/node.toml")).map(drop)
+}
+
 /// Returns the state of a node with its records. Random parts get names that are valid only in this picture. So two
 /// pictures of the same state are equal, with any names of links. The next address of the round robin doesn't count.
 ///

@@ -9,6 +9,7 @@ mod kernel;
 mod lists;
 mod overlap;
 mod policies;
+mod pools;
 pub mod probe;
 mod rules;
 mod served;
@@ -184,6 +185,7 @@ pub fn run(conf_dir: &Path, bin: &Path, json: bool) -> Result<ExitCode> {
     lists::examine(&mut examination, &node, bin);
     dhcp::examine(&mut examination, &node);
     overlap::examine(&mut examination, &node);
+    pools::examine(&mut examination, &node);
     vlans::examine(&mut examination, &node);
     state::examine(&mut examination, &node);
     rules::examine(&mut examination, &node);

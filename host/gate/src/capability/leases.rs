@@ -8,6 +8,7 @@ use crate::errors::state_error;
 use crate::gate::Gate;
 use crate::need::Need;
 use crate::session::{OwnAddress, Request, Session};
+use crate::status;
 use ipnet::IpNet;
 use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
@@ -170,5 +171,8 @@ fn available(gate: &Gate<'_>, sets: &[Vec<LeaseRange>]) -> Result<Reply, OpError
     let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
         return Ok(Reply::Available(true));
     };
-    Ok(Reply::Available(leases.exhausted(&sets, gate.session.deadline).map_err(state_error)?.is_none()))
+    let full = leases.exhausted(&sets, gate.session.deadline).map_err(state_error)?;
+    let Some(set) = full.and_then(|number| sets.get(number)) else { return Ok(Reply::Available(true)) };
+    let fault = format!("no IP addresses available in range set: {set}");
+    Ok(Reply::Available(status::is_said(gate.session, &fault)))
 }

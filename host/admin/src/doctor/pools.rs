@@ -1,0 +1,61 @@
+//! Pools of addresses that are used up. STATUS is silent about them by default.
+
+use super::{Examination, Node, Remedy, Severity};
+use crate::lists::Entry;
+use ipnet::IpNet;
+use postern_account::lease_snapshot::LeaseSnapshot;
+use postern_gate::places;
+use postern_policy::capability::leases::DEFAULT_DIRECTORY;
+use postern_state::LeaseStore;
+use postern_types::{RangeInput, canonicalize};
+use serde_json::Value;
+use std::path::Path;
+
+pub fn examine(examination: &mut Examination, node: &Node) {
+    examination.area = "networks";
+    let Ok(boot_id) = postern_state::boot_id() else { return };
+    let entries = node.lists.iter().flat_map(|list| list.entries().iter().map(move |entry| (list, entry)));
+    for (list, entry) in entries {
+        // What makes no sense is the validation's matter.
+        let Some(sets) = sets(entry).and_then(|sets| canonicalize(sets).ok()) else { continue };
+        let store = LeaseStore {
+            data_dir: entry.data_directory().unwrap_or_else(|| DEFAULT_DIRECTORY.into()),
+            network: list.name().to_owned(),
+            index_root: Path::new(places::LIBRARY).join("leases"),
+            boot_id: boot_id.clone(),
+        };
+        let Ok(leases) = LeaseSnapshot::read(&store, 0) else { continue };
+        let Some(full) = leases.exhausted(&sets).and_then(|number| sets.get(number)) else { continue };
+        let what = format!("network \"{}\" has no free address left in {full}", list.name());
+        let why = "every ADD of the network fails: \"no IP addresses available\"";
+        let remedy = Remedy::Words(
+            "give the network a larger range; or remove what containers that are gone have left: `postern gc` shows it"
+                .to_owned(),
+        );
+        examination.found(Severity::Warning, list.path.display(), what, why, remedy);
+    }
+}
+
+/// Returns the sets of ranges of host-local: the old-style one, then the others. `None` for another IPAM plugin, and for
+/// ranges that can't be read.
+fn sets(entry: &Entry) -> Option<Vec<Vec<RangeInput>>> {
+    let ipam = entry.get("ipam").filter(|_| entry.ipam() == "host-local")?;
+    let old_style = ipam.get("subnet").map(|_| range(ipam).map(|range| vec![range]));
+    let others = ipam.get("ranges").and_then(Value::as_array).into_iter().flatten();
+    let others = others.map(|set| set.as_array()?.iter().map(range).collect());
+    old_style.into_iter().chain(others).collect()
+}
+
+/// Reads an object with host-local's keys.
+fn range(range: &Value) -> Option<RangeInput> {
+    let address = |key: &str| match range.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()) {
+        Some(text) => text.parse().ok().map(Some),
+        None => Some(None),
+    };
+    Some(RangeInput {
+        subnet: range.get("subnet")?.as_str()?.parse::<IpNet>().ok()?,
+        start: address("rangeStart")?,
+        end: address("rangeEnd")?,
+        gateway: address("gateway")?,
+    })
+}
