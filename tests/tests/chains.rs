@@ -288,3 +288,84 @@ fn firewall_without_an_earlier_result() -> Result<()> {
     }
     Ok(())
 }
+
+/// Results of other vendors' interface plugins: the text of `sandbox` is theirs (Antrea, hostnic-cni, terway#358), and so
+/// are indices, gateways and empty entries (cni#1191). Each plugin behind works, and hands on what it does not change.
+#[test]
+fn results_of_third_parties() -> Result<()> {
+    const BEHIND: &[&str] = &["tuning", "portmap", "firewall", "bandwidth", "sbr"];
+    let place = Place::new("nftables", SHORT)?;
+    let ours = plugin_bin()?;
+    let netns = place.node.netns("c1");
+    let own = |sandbox: Value| json!([{"name": "br4"}, null, {"name": "eth0", "sandbox": sandbox}]);
+    let numbers = [json!(2), Value::Null, json!(-1), json!(9)];
+    let spellings = [
+        json!(netns),
+        json!(format!("/host{netns}")),
+        json!("0af3c17f6b0b5d1d8f3f8c5f2f7e6a5d"),
+        json!(netns.replace("/netns/", "/./netns/")),
+        json!("/proc/4194305/ns/net"),
+        json!(""),
+        Value::Null,
+    ];
+    let cases = spellings.into_iter().map(|sandbox| (own(sandbox), json!(2)));
+    let cases = cases.chain(numbers.into_iter().map(|number| (own(json!(netns)), number)));
+    each(
+        cases.collect::<Vec<_>>(),
+        |case| format!("{} {}", case.0, case.1),
+        |(interfaces, number)| {
+            let result = place.call(Native, "bridge", "ADD", None)?.success()?;
+            let mut previous = result.clone();
+            let end = result.pointer("/interfaces/1").context("no host end")?;
+            previous["interfaces"] = interfaces.clone();
+            previous["interfaces"][1] = end.clone();
+            if let Some(all) = previous["interfaces"].as_array_mut() {
+                all.push(Value::Null);
+            }
+            merge(&mut previous["ips"][0], &json!({"interface": null}));
+            merge(&mut previous["ips"][0], &json!({"interface": number}));
+            let foreign = json!({"address": "10.4.9.9/24", "gateway": "fd00::1", "interface": -1});
+            previous["routes"] = json!([null, {"dst": "0.0.0.0/0"}]);
+            for plugin in BEHIND {
+                let mut config = place.config(plugin, Some(&previous));
+                match *plugin {
+                    "tuning" => merge(&mut config, &json!({"mac": "02:00:00:00:00:77"})),
+                    "firewall" => merge(&mut config, &json!({"ingressPolicy": "open"})),
+                    "sbr" => merge(&mut config, &json!({"backend": null, "ingressPolicy": null})),
+                    // Neither uses addresses: what is wrong with one is not theirs.
+                    "bandwidth" => {
+                        merge(&mut config, &json!({"prevResult": {"ips": [previous["ips"][0], foreign, null]}}))
+                    }
+                    _ => {}
+                }
+                let call = |verb: &str| {
+                    let call = Call::new(&ours, plugin, verb, config.to_string());
+                    place.node.call(&call.attachment("c1", &netns, "eth0"))
+                };
+                let answer = call("ADD")?.success().with_context(|| (*plugin).to_owned())?;
+                ensure!(answer["ips"][0] == previous["ips"][0], "{plugin}: {answer}");
+                let mac = answer.pointer("/interfaces/2/mac").cloned();
+                match *plugin {
+                    "tuning" => ensure!(mac == Some(json!("02:00:00:00:00:77")), "the old address: {answer}"),
+                    "bandwidth" => ensure!(answer["ips"][1] == foreign, "{answer}"),
+                    _ => {}
+                }
+                if *plugin != "sbr" {
+                    call("CHECK")?.success().with_context(|| format!("CHECK of {plugin}"))?;
+                }
+            }
+            let rules = place.node.sh("nft list table ip cni_hostport; iptables -S CNI-FORWARD")?;
+            ensure!(rules.contains("dnat to 10.4.0.") && rules.contains("-s 10.4.0."), "{rules}");
+            for plugin in BEHIND.iter().rev() {
+                let config = place.config(plugin, Some(&previous));
+                let call = Call::new(&ours, plugin, "DEL", config.to_string());
+                place.node.call(&call.attachment("c1", &netns, "eth0"))?.success()?;
+            }
+            place.call(Native, "bridge", "DEL", Some(&result))?;
+            let rules = place.node.sh("nft list table ip cni_hostport; iptables -S CNI-FORWARD")?;
+            ensure!(!rules.contains("10.4.0."), "{rules}");
+            place.node.sh("rm -f /var/lib/cni/networks/net/last_reserved_ip.0")?;
+            Ok(())
+        },
+    )
+}

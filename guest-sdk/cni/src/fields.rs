@@ -220,6 +220,20 @@ impl<'a> Fields<'a> {
         items.iter().map(read).collect::<Result<_, _>>().map(Some)
     }
 
+    /// As [`Fields::objects`], for the lists of a result: `null` in one is an entry that tells nothing. An absent list has
+    /// no entries.
+    pub fn entries_or_null(&self, name: &str) -> Result<Vec<Option<Fields<'a>>>, Error> {
+        let read = |item: &'a Json| {
+            let mut child = self.child(name);
+            match item.is_null() {
+                true => Ok(None),
+                false if child.merge(item) => Ok(Some(child)),
+                false => Err(self.mismatch(name, item, "struct")),
+            }
+        };
+        self.list(name)?.unwrap_or_default().iter().map(read).collect()
+    }
+
     /// Reads a map, such as `sysctl`. Case matters in its keys, and the last of equal ones is kept.
     pub fn map(&self, name: &str) -> Result<Option<BTreeMap<&'a str, &'a Json>>, Error> {
         let mut map: Option<BTreeMap<_, _>> = None;

@@ -45,8 +45,9 @@ pub struct Interface {
 /// An address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpConfig {
-    /// The index into [`CniResult::interfaces`], which is not checked. IPAM plugins give none.
-    pub interface: Option<usize>,
+    /// The index into [`CniResult::interfaces`], as it was written: it may be negative or lie beyond the list, see
+    /// [`CniResult::interface_of`]. IPAM plugins give none.
+    pub interface: Option<i64>,
     /// The address with its prefix length; host bits are kept.
     pub address: IpNet,
     /// The gateway of the address's subnet.
@@ -83,6 +84,28 @@ pub struct Dns {
     pub search: Vec<String>,
     /// Options of the resolver.
     pub options: Vec<String>,
+}
+
+impl CniResult {
+    /// Returns the interface that has an address. `None` if the result does not tell it: there is no index, or the index
+    /// leads to no entry or to one without a name.
+    pub fn interface_of(&self, ip: &IpConfig) -> Option<&Interface> {
+        let index = ip.interface.and_then(|index| usize::try_from(index).ok())?;
+        self.interfaces.get(index).filter(|interface| !interface.name.is_empty())
+    }
+
+    /// Returns the indices of the entries for the container's interface `ifname`: those with the sandbox `netns`. Without
+    /// one, any other sandbox is taken for another name of the same namespace. Some plugins write a container ID, the
+    /// path of another mount namespace, or nothing.
+    pub fn own_interfaces(&self, ifname: &str, netns: &str) -> Vec<usize> {
+        let steps: [fn(&str, &str) -> bool; 3] =
+            [|sandbox, netns| sandbox == netns, |sandbox, _| !sandbox.is_empty(), |_, _| true];
+        let of = |is_own: fn(&str, &str) -> bool| {
+            let is_own = |link: &Interface| link.name == ifname && is_own(&link.sandbox, netns);
+            (0..).zip(&self.interfaces).filter(|(_, link)| is_own(link)).map(|(at, _)| at).collect::<Vec<_>>()
+        };
+        steps.into_iter().map(of).find(|found| !found.is_empty()).unwrap_or_default()
+    }
 }
 
 impl Dns {

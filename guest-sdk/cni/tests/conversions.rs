@@ -56,7 +56,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn ip()(interface in prop::option::of(any::<usize>()), address in network(), gateway in prop::option::of(address()))
+    fn ip()(interface in prop::option::of(any::<i64>()), address in network(), gateway in prop::option::of(address()))
         -> IpConfig {
         IpConfig { interface, address, gateway }
     }

@@ -81,7 +81,7 @@ pub fn check(config: &Config, request: &Request, result: &CniResult, end: &HostE
     if !expected.mac.is_empty() && expected.mac != mac(&found) {
         return Err(Error::new(format!("Interface {name} Mac doesn't match: {} not found", expected.mac)));
     }
-    if let Ok(own) = request.own_interface(result) {
+    if let Some(own) = own_interface(request, result).and_then(|at| result.interfaces.get(at)) {
         let Some(container) = link::own()? else {
             return Err(Error::new(format!("Interface name {} not found", own.name)));
         };
@@ -103,6 +103,7 @@ fn behind(request: &Request, result: &CniResult, given: Option<Mac>) -> Result<M
 
 /// Returns the index of the container's interface in the result.
 fn own_interface(request: &Request, result: &CniResult) -> Option<usize> {
-    let env = &request.env;
-    result.interfaces.iter().position(|link| link.sandbox == env.netns && link.name == env.ifname)
+    // A link without a sandbox is the host's.
+    let is_inside = |at: &usize| result.interfaces.get(*at).is_some_and(|link| !link.sandbox.is_empty());
+    result.own_interfaces(&request.env.ifname, &request.env.netns).into_iter().find(is_inside)
 }

@@ -16,7 +16,7 @@ pub fn complete(result: &mut CniResult, config: &Config, container: Option<usize
         return Err(Error::new("IPAM plugin returned missing IP config"));
     }
     for ip in &mut result.ips {
-        ip.interface = container;
+        ip.interface = container.and_then(|index| i64::try_from(index).ok());
         if config.is_gateway && ip.gateway.is_none() {
             ip.gateway = Some(first_address(&ip.address));
         }

@@ -1,6 +1,6 @@
 //! Reading the configuration. Messages are those of the native plugin.
 
-use postern_guest::cni::{CniResult, NetConf, PortMap, PortMapping, parse_ip};
+use postern_guest::cni::{CniResult, IpConfig, NetConf, PortMap, PortMapping, parse_ip};
 use postern_guest::types::{Forward, NatSources, Transport};
 use postern_guest::{Error, Request};
 use std::net::IpAddr;
@@ -33,13 +33,11 @@ impl Config {
     }
 
     /// Returns the first IPv4 and the first IPv6 address of the container's interface. Addresses whose interface is not
-    /// told count as its own.
+    /// told count as its own. The text of `sandbox` decides nothing: the host asks the kernel.
     pub fn addresses(&self, request: &Request, previous: &CniResult) -> Vec<IpAddr> {
-        let is_own = |index: Option<usize>| {
-            let interface = index.and_then(|index| previous.interfaces.get(index));
-            interface.is_none_or(|interface| interface.name == request.env.ifname && !interface.sandbox.is_empty())
-        };
-        let own = || previous.ips.iter().filter(|ip| is_own(ip.interface)).map(|ip| ip.address.addr());
+        let is_own =
+            |ip: &&IpConfig| previous.interface_of(ip).is_none_or(|interface| interface.name == request.env.ifname);
+        let own = || previous.ips.iter().filter(is_own).map(|ip| ip.address.addr());
         let first = |v4: bool| own().find(|address| address.is_ipv4() == v4);
         [first(true), first(false)].into_iter().flatten().collect()
     }

@@ -48,6 +48,27 @@ fn forwards_lead_to_the_containers_first_addresses() {
     assert!(forwards().is_empty());
 }
 
+/// Plugins of other vendors write other things as the sandbox, or an index that leads nowhere.
+#[test]
+fn own_addresses_are_found_in_any_spelling() {
+    for (own, index) in [
+        (r#"{"name":"eth0"}"#, "1"),
+        (r#"{"name":"eth0","sandbox":"0af3c17f"}"#, "1"),
+        (r#"{"name":"eth0","sandbox":"/host/run/netns/c1"}"#, "1"),
+        (r#"{"name":"eth0","sandbox":"/run/netns/c1"}"#, "-1"),
+        (r#"{"name":"eth0","sandbox":"/run/netns/c1"}"#, "9"),
+        ("null", "1"),
+    ] {
+        fake::install(Kernel::default());
+        let previous = format!(
+            r#","prevResult":{{"cniVersion":"1.0.0","interfaces":[{{"name":"br0"}},{own}],
+               "ips":[null,{{"address":"10.9.0.1/24","interface":0}},{{"address":"10.1.0.2/16","interface":{index}}}]}}"#
+        );
+        call("ADD", &conf(&previous, r#"{"hostPort":8080,"containerPort":80,"protocol":"tcp"}"#)).unwrap();
+        assert_eq!(forwards(), ["tcp:8080:80 10.1.0.2"], "{own} {index}");
+    }
+}
+
 #[test]
 fn without_mappings_nothing_is_asked_of_the_host() {
     for (verb, keys) in [("ADD", format!(",{PREVIOUS}")), ("CHECK", format!(",{PREVIOUS}")), ("DEL", String::new())] {

@@ -15,7 +15,7 @@
 //! * CHECK: rules and tables are there.
 //! * STATUS: the configuration can be read. GC: what this plugin left for attachments that the runtime no longer has.
 
-use postern_guest::cni::CniResult;
+use postern_guest::cni::{CniResult, IpConfig};
 use postern_guest::types::RouteSource;
 use postern_guest::{Error, Plugin, Request, attachments, link, source_routes};
 use std::net::IpAddr;
@@ -84,12 +84,10 @@ impl Config {
         Ok(Self { table: table.transpose()?, gateways: gateways_of(&gateways)?, hints })
     }
 
-    /// The addresses of this link with their gateways: those without an interface, and those of the link's name.
+    /// The addresses of this link with their gateways: those whose interface is not told, and those of the link's name.
     fn sources(&self, result: &CniResult, ifname: &str) -> Vec<RouteSource> {
-        let is_own = |interface: Option<usize>| {
-            interface.is_none_or(|at| result.interfaces.get(at).is_some_and(|link| link.name == ifname))
-        };
-        let own = result.ips.iter().filter(|ip| is_own(ip.interface));
+        let is_own = |ip: &&IpConfig| result.interface_of(ip).is_none_or(|link| link.name == ifname);
+        let own = result.ips.iter().filter(is_own);
         own.map(|ip| {
             let is_v4 = ip.address.addr().is_ipv4();
             let named = self.gateways.iter().find(|gateway| gateway.is_ipv4() == is_v4).copied();

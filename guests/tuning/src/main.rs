@@ -41,9 +41,9 @@ impl Plugin for Tuning {
         let link = link::own()?.ok_or_else(|| Error::new(format!("failed to get \"{ifname}\": Link not found")))?;
         link_settings::change(&link, &settings)?;
         if let Some(mac) = config.mac {
-            let own = result.interfaces.iter_mut();
-            let own = own.filter(|link| link.name == *ifname && link.sandbox == request.env.netns);
-            own.for_each(|link| mac.clone_into(&mut link.mac));
+            for own in result.own_interfaces(ifname, &request.env.netns) {
+                result.interfaces.get_mut(own).into_iter().for_each(|link| mac.clone_into(&mut link.mac));
+            }
         }
         Ok(result)
     }

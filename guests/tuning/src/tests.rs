@@ -78,6 +78,25 @@ fn every_key_is_set_compared_and_put_back() {
     call("DEL", keys).unwrap();
 }
 
+/// Plugins of other vendors write other things as the sandbox of the container's interface.
+#[test]
+fn the_new_address_is_in_the_result() {
+    for own in [
+        r#"{"name":"eth0","mac":"m","sandbox":"0af3c17f"}"#,
+        r#"{"name":"eth0","mac":"m","sandbox":"/host/run/netns/c1"}"#,
+        r#"{"name":"eth0","mac":"m"}"#,
+        r#"{"name":"eth0","mac":"m"},null"#,
+    ] {
+        install();
+        let keys = format!(
+            r#","mac":"02:00:00:00:00:aa","prevResult":{{"cniVersion":"1.1.0","interfaces":[{own},{{"name":"cni0","mac":"n"}}]}}"#
+        );
+        let result = call_with("ADD", "", &keys).unwrap();
+        assert!(result.contains("02:00:00:00:00:aa") && !result.contains(r#""m""#), "{own}: {result}");
+        assert!(result.contains(r#""n""#), "{own}: {result}");
+    }
+}
+
 #[test]
 fn nothing_asked_for_is_nothing_done() {
     for keys in ["", r#","sysctl":{}"#, r#","promisc":false"#, r#","mtu":0,"mac":"""#] {

@@ -5,6 +5,7 @@
 )]
 
 use crate::errors::obstacle;
+use crate::outcome;
 use crate::places;
 use crate::plugin_file;
 use crate::session::Session;
@@ -99,7 +100,7 @@ pub fn run_with(path: &Path, session: &Session, verb: Verb, input: String) -> Re
     };
     let output = session.runner.run(&program, session.deadline).map_err(|error| unrunnable(path, &error))?;
     if output.status != Some(0) {
-        return Err(failure(&output));
+        return Err(outcome::of_program(failure(&output)));
     }
     if !output.stderr.is_empty() {
         for line in output.stderr.trim_end().lines() {

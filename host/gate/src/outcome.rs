@@ -1,12 +1,16 @@
 //! The checks of a guest's output, before it is accepted.
 
+use crate::DENIED;
 use crate::attached::{self, UnmetDemand};
 use crate::capability::device;
 use crate::errors::kernel_error;
 use crate::session::{OwnAddress, Request, Session};
-use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb};
+use ipnet::IpNet;
+use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb, code};
 use postern_policy::Granted;
 use postern_types::OpError;
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -27,6 +31,8 @@ pub trait RunFacts {
     /// # Errors
     /// The kernel refuses to show it.
     fn seen(&self, interface: &Interface) -> Result<Option<LinkAttributes>, OpError>;
+    /// Returns the gate's refusals by policy in this run, the latest first.
+    fn refusals(&self) -> &VecDeque<Error>;
     /// Returns the demand of policy that the attachment's port does not meet.
     ///
     /// # Errors
@@ -67,6 +73,10 @@ impl RunFacts for Session {
         Ok(link.map(|link| LinkAttributes { mtu: link.mtu, pci: device::pci_of(&link) }))
     }
 
+    fn refusals(&self) -> &VecDeque<Error> {
+        &self.common.refusals
+    }
+
     fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
         attached::unmet_demand(self, granted)
     }
@@ -89,6 +99,7 @@ pub fn read(
     if status != 0 {
         let parsed = Json::parse(stdout.as_bytes(), LIMIT).and_then(|json| Error::parse(&json));
         return Err(match parsed {
+            Ok(error) if error.code == DENIED => refusal(run, plugin, error),
             Ok(error) if error.code != 0 && !error.msg.is_empty() => error,
             _ if stdout.trim().is_empty() => {
                 Error::internal(format!("plugin \"{plugin}\" failed with status {status} and printed no error"))
@@ -114,6 +125,24 @@ pub fn read(
     Ok(Some(result))
 }
 
+/// Returns an error of a guest with the code of the gate's refusals: the refusal, if there was one with these words. They
+/// may be part of longer ones. The way out is always the gate's: people copy it into policies.
+fn refusal(run: &impl RunFacts, plugin: &str, error: Error) -> Error {
+    match run.refusals().iter().find(|refusal| error.msg.contains(&refusal.msg)) {
+        Some(refusal) => Error { details: refusal.details.clone(), ..error },
+        None => Error::internal(format!(
+            "plugin \"{plugin}\" failed with code {DENIED}, which is the gate's alone, and the gate refused nothing in these \
+             words: {}",
+            excerpt(&error.msg)
+        )),
+    }
+}
+
+/// Returns the error of a program that is no guest, which can't have the code of the gate's refusals.
+pub fn of_program(error: Error) -> Error {
+    if error.code == DENIED { error.with_code(code::INTERNAL) } else { error }
+}
+
 /// Checks that a result names only links and addresses that this run was given or found, or that `prevResult` has.
 fn believe(
     run: &impl RunFacts,
@@ -125,8 +154,15 @@ fn believe(
     let request = run.request();
     let previous = request.conf.previous_result().ok().flatten().unwrap_or_default();
     for interface in &result.interfaces {
+        let before = previous
+            .interfaces
+            .iter()
+            .find(|before| (&before.name, &before.sandbox) == (&interface.name, &interface.sandbox));
+        let is_own = interface.name == request.ifname;
         let known = previous.interfaces.contains(interface)
-            || (interface.sandbox == request.netns && (interface.name == request.ifname || interface.name == "lo"))
+            // Whatever an earlier plugin wrote as its sandbox: the attachment's interface may have got another address.
+            || (is_own && before.is_some())
+            || (interface.sandbox == request.netns && (is_own || interface.name == "lo"))
             || (interface.sandbox.is_empty() && run.has_shown(&interface.name));
         if !known {
             return Err(Error::internal(format!(
@@ -134,18 +170,17 @@ fn believe(
                 interface.name
             )));
         }
-        let before = previous
-            .interfaces
-            .iter()
-            .find(|before| (&before.name, &before.sandbox) == (&interface.name, &interface.sandbox));
         believe_details(run, granted, plugin, interface, before)?;
     }
-    one_family(plugin, result)?;
-    for ip in &result.ips {
+    // An address that only passes through is the earlier plugin's, with whatever that plugin wrote beside it.
+    let passes = |ip: &&IpConfig| request.conf.ipam_type != plugin && previous.ips.contains(ip);
+    for ip in result.ips.iter().filter(|ip| !passes(ip)) {
+        one_family(plugin, [ip])?;
         if !(loopback && ip.address.addr().is_loopback() && ip.gateway.is_none()) {
             believe_address(run, granted, plugin, ip)?;
         }
-        if ip.interface.is_some_and(|index| index >= result.interfaces.len()) {
+        let is_listed = |index| usize::try_from(index).is_ok_and(|index| index < result.interfaces.len());
+        if !ip.interface.is_none_or(is_listed) {
             return Err(Error::internal(format!(
                 "plugin \"{plugin}\" gives {} to an interface that its result does not have",
                 ip.address
@@ -217,8 +252,8 @@ fn is_socket(path: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// Code 999, naming the plugin, the address and the gateway.
-pub fn one_family(plugin: &str, result: &CniResult) -> Result<(), Error> {
-    for ip in &result.ips {
+pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>) -> Result<(), Error> {
+    for ip in ips {
         if let Some(gateway) = ip.gateway.filter(|gateway| gateway.is_ipv4() != ip.address.addr().is_ipv4()) {
             return Err(Error::internal(format!(
                 "plugin \"{plugin}\" says gateway {gateway} for {}: they are of different IP versions",
@@ -265,18 +300,27 @@ fn believe_address(run: &impl RunFacts, granted: &Granted, plugin: &str, ip: &Ip
             ))),
         };
     }
-    let refused = |what: String, key: &'static str, value: String| {
+    let refused = |what: String, hint: String| {
         Err(Error::internal(format!("plugin \"{plugin}\" hands out {what}, which it neither leased nor may choose"))
-            .with_details(granted.result_hint(key, &value)))
+            .with_details(hint))
     };
     if !owned && !granted.may_hand_out(&address) {
-        return refused(format!("address {address}"), "addresses", address.to_string());
+        return refused(format!("address {address}"), granted.result_addresses_hint(&address));
     }
     match ip.gateway {
-        Some(gateway) if !agrees && !granted.may_name_gateway(&address, &gateway) => {
-            refused(format!("gateway {gateway} for {address}"), "gateways", format!("{address} via {gateway}"))
-        }
+        Some(gateway) if !agrees && !granted.may_name_gateway(&address, &gateway) => refused(
+            format!("gateway {gateway} for {address}"),
+            granted.result_hint("gateways", &gateway_line(&address, &gateway)),
+        ),
         _ => Ok(()),
+    }
+}
+
+/// Returns the text of a policy that allows a gateway for all addresses of a network.
+fn gateway_line(address: &IpNet, gateway: &IpAddr) -> String {
+    match address.contains(gateway) {
+        true => gateway.to_string(),
+        false => format!("{} via {gateway}", address.trunc()),
     }
 }
 
@@ -358,6 +402,10 @@ mod tests {
             Ok(self.1.clone())
         }
 
+        fn refusals(&self) -> &VecDeque<Error> {
+            &self.0.common.refusals
+        }
+
         fn unmet_demand(&self, _: &Granted) -> Result<Option<UnmetDemand>, OpError> {
             Ok(None)
         }
@@ -409,6 +457,61 @@ mod tests {
             assert!(message.contains(expected) && message.is_empty() == expected.is_empty(), "{key}: {message}");
         }
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// Code 110 is the gate's: a guest has it for a refusal of this run, with that refusal's way out.
+    #[test]
+    fn a_refusal_is_the_gates() {
+        let mut session = session(br#"{"cniVersion":"1.0.0","name":"n"}"#, Verb::Add);
+        let granted = Policy::parse("", "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
+        let says = |session: &Session, msg: &str| {
+            let stdout =
+                format!(r#"{{"cniVersion":"1.0.0","code":110,"msg":"{msg}","details":"[grant.bridge] names = *"}}"#);
+            read(session, &granted, "x", Verb::Add, &stdout, 1, false).unwrap_err()
+        };
+        let own = says(&session, "policy does not allow x to have bridge cni0");
+        assert_eq!((own.code, own.details.as_str()), (999, ""));
+        assert!(own.msg.starts_with("plugin \"x\" failed with code 110, which is the gate's alone"), "{}", own.msg);
+        for words in ["no", "other"] {
+            session.common.note(&OpError::new(postern_types::ErrorCode::Denied, "br0", words).hint("the gate's"));
+        }
+        session.common.note(&OpError::new(postern_types::ErrorCode::Exists, "br0", "there already"));
+        let refused = says(&session, "cmdAdd failed: other");
+        assert_eq!((refused.code, refused.details.as_str()), (110, "br0; the gate's"));
+        assert_eq!(says(&session, "there already").code, 999);
+        assert_eq!(of_program(Error::new(110, "m")), Error::internal("m"));
+        assert_eq!(of_program(Error::new(111, "m")), Error::new(111, "m"));
+    }
+
+    /// What an earlier plugin wrote passes through, and the attachment's interface may get another address.
+    #[test]
+    fn what_only_passes_through_is_the_earlier_plugins() {
+        let conf = br#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","interfaces":[null,
+            {"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"0af3"},{"name":"veth1","mac":"02:00:00:00:00:02"}],"ips":[
+            {"address":"10.9.0.2/24","gateway":"fd00::1","interface":-1},{"address":"10.8.0.2/24","interface":9}]}}"#;
+        let session = session(conf, Verb::Add);
+        let granted = Policy::parse("", "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
+        let same = session.request.conf.previous_result().unwrap().unwrap();
+        let passes = |change: &dyn Fn(&mut CniResult)| {
+            let mut result = same.clone();
+            change(&mut result);
+            let stdout = result.to_json(Version::V1_0_0).unwrap();
+            read(&session, &granted, "x", Verb::Add, &stdout, 0, false).is_ok()
+        };
+        assert!(passes(&|_| {}));
+        assert!(passes(&|result| "02:00:00:00:00:09".clone_into(&mut result.interfaces[1].mac)));
+        assert!(passes(&|result| result.ips.truncate(1)));
+        for refused in [
+            &(|result: &mut CniResult| "02:00:00:00:00:09".clone_into(&mut result.interfaces[2].mac))
+                as &dyn Fn(&mut CniResult),
+            &|result| "/run/netns/d".clone_into(&mut result.interfaces[1].sandbox),
+            &|result| result.ips[0].gateway = Some("fd00::2".parse().unwrap()),
+            &|result| result.ips[1].interface = Some(8),
+            &|result| result.ips[1].interface = Some(-1),
+            &|result| result.ips[1].address = "10.8.0.3/24".parse().unwrap(),
+        ] {
+            assert!(!passes(refused));
+        }
     }
 
     /// The parts of this `prevResult` that count without a record.
@@ -472,42 +575,36 @@ mod tests {
             assert_eq!(message("ipam", policy, address, gateway), "", "{address} {gateway}");
         }
         for (policy, address, gateway, what, line) in [
-            ("", "10.7.0.9/24", "", "address 10.7.0.9/24", "addresses = [\"10.7.0.9/24\"]"),
+            ("", "10.7.0.9/24", "", "address 10.7.0.9/24", "addresses = [\"10.7.0.0/24\"]"),
             (
                 result,
                 "10.6.0.9/24",
                 "10.7.0.1",
                 "address 10.6.0.9/24",
-                "addresses = [\"10.7.0.0/16\", \"10.6.0.9/24\"], gateways = [\"10.7.0.1\"]",
+                "addresses = [\"10.7.0.0/16\", \"10.6.0.0/24\"], gateways = [\"10.7.0.1\"]",
             ),
             (
                 result,
                 "10.7.0.9/8",
                 "",
                 "address 10.7.0.9/8",
-                "addresses = [\"10.7.0.0/16\", \"10.7.0.9/8\"], gateways = [\"10.7.0.1\"]",
+                "addresses = [\"10.7.0.0/16\", \"10.0.0.0/8\"], gateways = [\"10.7.0.1\"]",
             ),
             (
                 result,
                 "10.7.0.9/24",
                 "10.7.0.2",
                 "gateway 10.7.0.2 for 10.7.0.9/24",
-                "addresses = [\"10.7.0.0/16\"], gateways = [\"10.7.0.1\", \"10.7.0.9/24 via 10.7.0.2\"]",
+                "addresses = [\"10.7.0.0/16\"], gateways = [\"10.7.0.1\", \"10.7.0.2\"]",
             ),
-            (
-                "",
-                "10.9.0.2/24",
-                "10.9.0.1",
-                "gateway 10.9.0.1 for 10.9.0.2/24",
-                "gateways = [\"10.9.0.2/24 via 10.9.0.1\"]",
-            ),
+            ("", "10.9.0.2/24", "10.9.0.1", "gateway 10.9.0.1 for 10.9.0.2/24", "gateways = [\"10.9.0.1\"]"),
             // The gateway is outside of the network of its address.
             (
                 result,
                 "10.9.0.2/24",
                 "10.7.0.1",
                 "gateway 10.7.0.1 for 10.9.0.2/24",
-                "addresses = [\"10.7.0.0/16\"], gateways = [\"10.7.0.1\", \"10.9.0.2/24 via 10.7.0.1\"]",
+                "addresses = [\"10.7.0.0/16\"], gateways = [\"10.7.0.1\", \"10.9.0.0/24 via 10.7.0.1\"]",
             ),
         ] {
             let expected = format!(

@@ -4,6 +4,7 @@ use crate::error::{Result, Subject, describe};
 use crate::netlink::Netlink;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
+use nix::sys::stat::stat;
 use nix::sys::statfs::{FsType, NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs, statfs};
 use std::fs::File;
 use std::io;
@@ -123,6 +124,13 @@ impl Namespace {
         Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
     }
 
+    /// True if a path leads to another namespace: another inode of the same device, which is nsfs. Nothing is opened. A
+    /// path that leads nowhere, or to another file, shows nothing.
+    pub fn is_not_at(&self, path: &str) -> bool {
+        let (Ok(own), Ok(there)) = (self.file.metadata(), stat(path)) else { return false };
+        own.dev() == there.st_dev && own.ino() != there.st_ino
+    }
+
     /// Returns its number ([`Netlink::cookie`]), read in a thread that ends with the answer.
     ///
     /// # Errors
@@ -178,5 +186,9 @@ mod tests {
         let own = Namespace::current().unwrap();
         assert!(own.same_as(&Namespace::open("/proc/self/ns/net").unwrap()).unwrap());
         assert_eq!(own.path(), "/proc/thread-self/ns/net");
+        for same_or_none in ["/proc/self/ns/net", "/run/netns/absent", "/proc/self/status", "/", "c1", ""] {
+            assert!(!own.is_not_at(same_or_none), "{same_or_none}");
+        }
+        assert!(own.is_not_at("/proc/self/ns/uts"));
     }
 }

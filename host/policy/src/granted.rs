@@ -246,6 +246,27 @@ impl Granted {
         self.way_out(None, line::previous(&self.file, &[line::text(key, value)]))
     }
 
+    /// As [`Granted::previous_hint`], for an address. The line names its network: a line for each address of a pool would
+    /// be none.
+    pub fn previous_addresses_hint(&self, address: &IpNet) -> String {
+        network_of(address)
+            .map_or_else(|| self.network_hint("previous"), |network| self.previous_hint("addresses", &network))
+    }
+
+    /// As [`Granted::result_hint`], for an address, as [`Granted::previous_addresses_hint`].
+    pub fn result_addresses_hint(&self, address: &IpNet) -> String {
+        network_of(address)
+            .map_or_else(|| self.network_hint("result"), |network| self.result_hint("addresses", &network))
+    }
+
+    /// The way out for an address that does not show its network.
+    fn network_hint(&self, table: &str) -> String {
+        format!(
+            "an operator can name the network of such addresses as `addresses` of [{table}] in {}",
+            self.operator_file()
+        )
+    }
+
     /// Returns the way out if a limit was reached.
     pub fn limit_hint(&self, key: &str, now: u32) -> String {
         limit_hint(&self.plugin(), key, now)
@@ -309,6 +330,12 @@ pub(super) fn is_address(pattern: &Pattern, address: &IpNet) -> bool {
         let network = pattern.is_written() && granted.trunc() == granted;
         granted == *address || network && granted.contains(address)
     })
+}
+
+/// Returns the network of an address; `None` if it has the address alone, or all addresses.
+fn network_of(address: &IpNet) -> Option<String> {
+    let is_alone = address.prefix_len() == address.max_prefix_len();
+    (!is_alone && address.prefix_len() > 0).then(|| address.trunc().to_string())
 }
 
 /// True if a value is this gateway or, in a policy file, a network that contains it.

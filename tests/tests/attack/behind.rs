@@ -35,7 +35,10 @@ fn forward(name: &'static str, address: &str, interface: &Value) -> Attack {
         "prevResult": {"cniVersion": "1.1.0",
             "interfaces": [{"name": "hostile0"}, {"name": "port1"}, {"name": "eth0", "sandbox": "/run/netns/c1"},
                            {"name": "eth0", "sandbox": "/run/netns/c2"}, {"name": "eth1", "sandbox": "/run/netns/c1"},
-                           {"name": "a name that no link can have", "sandbox": "/run/netns/c1"}],
+                           {"name": "a name that no link can have", "sandbox": "/run/netns/c1"},
+                           {"name": "eth0"}, {"name": "eth0", "sandbox": "0af3c17f6b0b5d1d"},
+                           {"name": "eth0", "sandbox": "/host/run/netns/c1"}, {"name": "eth0", "sandbox": "/run/./netns/c1"},
+                           {"name": "eth0", "sandbox": "/proc/self/ns/net"}],
             "ips": [{"address": address, "interface": interface}]},
     });
     attack(name, "chained", steps).policy(POLICY)
@@ -70,7 +73,7 @@ fn behind_a_native_plugin_no_address_of_others_counts() -> Result<()> {
         at("on the node's link", "10.9.0.77/24", 1, "prevResult has it on \"port1\" of the node"),
         at("in another container", "10.77.0.2/24", 3, "prevResult has it in another namespace, \"/run/netns/c2\""),
         at("on a link that can't be", "10.9.0.77/24", 5, "no link can have that name"),
-        at("beyond the list", "10.9.0.77/24", 9, "prevResult has it on an interface that is not in its list"),
+        at("in the node's namespace", "10.9.0.77/24", 10, "prevResult has it in another namespace, \"/proc/self/ns/net\""),
         forward("of a VRF of the node", "203.0.113.9/24", &json!(2)).ends(110, "it is the node's own"),
         at("without the key", "10.9.0.77/24", 2, "previous = { in-container = \"true\" }")
             .policy("[grant.port-mappings]\nports = [\"1024-65535\"]\nbackends = [\"nftables\"]"),
@@ -85,6 +88,115 @@ fn behind_a_native_plugin_no_address_of_others_counts() -> Result<()> {
     let has_vrf = attacked.node().sh("ip link show blue0 >/dev/null 2>&1 && echo yes || true")?.trim() == "yes";
     let possible = attacks.iter().filter(|attack| has_vrf || attack.name != "of a VRF of the node");
     each(possible, |attack| attack.name.to_owned(), |attack| attack.withstood_by(&mut attacked))
+}
+
+/// Whatever an earlier result says of the interface: the kernel and the records decide. The earlier plugin is a native one,
+/// or a sandboxed one that was taken over: it made the link, and gave no address.
+#[test]
+fn no_spelling_of_an_interface_gives_addresses_of_others() -> Result<()> {
+    let mut attacked = AttackedNode::new()?;
+    let spellings = [
+        ("no index", Value::Null),
+        ("a negative index", json!(-1)),
+        ("an index beyond the list", json!(99)),
+        ("no sandbox", json!(6)),
+        ("a container ID", json!(7)),
+        ("a path that leads nowhere", json!(8)),
+        ("another path of the namespace", json!(9)),
+    ];
+    let addresses = [
+        ("10.77.0.2/24", "attachment bystander/c2/eth0 has it, by its record"),
+        ("192.0.2.1/24", "it is the node's own"),
+        ("10.77.0.1/24", "it is the node's own"),
+        ("10.66.6.6/24", "\"eth0\" of the container does not have it"),
+        ("224.0.0.9/32", "no container can have it"),
+        ("127.0.0.9/8", "no container can have it"),
+    ];
+    for is_taken_over in [false, true] {
+        match is_taken_over {
+            false => attacked.prepare(PAIR)?,
+            true => {
+                attacked.prepare("ip link delete port1; ip -n c1 link delete eth1")?;
+                attacked.operator_policy("rogue", "[grant.veth]\n[grant.link]")?;
+                let made = rogue("a pair without addresses", r#"["veth-create"]"#).with(r#"{"ipam": null}"#);
+                made.call(&attacked)?.success()?;
+                attacked.operator_policy("rogue", "")?;
+                attacked.prepare(
+                    "ip -n c1 link set eth0 up
+                     for address in 10.9.0.77/24 10.77.0.2/24 10.77.0.1/24 192.0.2.1/24 224.0.0.9/32 fd00:9::77/64; do
+                         ip -n c1 addr add $address dev eth0 nodad 2>/dev/null || ip -n c1 addr add $address dev eth0
+                     done",
+                )?;
+            }
+        }
+        // The record of the attachment gets lines: it is no part of the others' objects.
+        let judge = |attacked: &mut AttackedNode, attack: &Attack| -> Result<()> {
+            if !is_taken_over {
+                return attack.withstood_by(attacked);
+            }
+            attacked.operator_policy(attack.plugin, attack.policy)?;
+            let answer = attack.call(attacked)?;
+            match attack.code {
+                0 => {
+                    answer.success()?;
+                    Attack { verb: "DEL", ..attack.clone() }.call(attacked)?.success()?;
+                }
+                code => Refusal::of(&answer)?.expect(code, attack.words)?,
+            }
+            attacked.same()
+        };
+        for (at, (name, index)) in spellings.iter().enumerate() {
+            let own = forward(name, "10.9.0.77/24", index);
+            judge(&mut attacked, &own).with_context(|| format!("{name}: its own"))?;
+            // Each is tried with some of them.
+            for (address, words) in addresses.iter().cycle().skip(at).take(2) {
+                let attack = forward(name, address, index).ends(110, words);
+                judge(&mut attacked, &attack).with_context(|| format!("{name}: {address}"))?;
+            }
+        }
+        // The container has it, and no earlier result names it.
+        let unnamed = forward("unnamed", "fd00:9::77/64", &Value::Null)
+            .with(r#"{"prevResult": {"ips": [{"address": "10.9.0.77/24"}]}}"#)
+            .ends(999, "fd00:9::77 is no address of this attachment");
+        judge(&mut attacked, &unnamed)?;
+    }
+    Ok(())
+}
+
+/// What a sandboxed interface plugin that was taken over says itself: no entry of another spelling, and no index, gateway
+/// or address that only an earlier plugin could have written.
+#[test]
+fn a_taken_over_interface_plugin_writes_nothing_of_others() -> Result<()> {
+    let print = |name, result: Value| {
+        let print = json!([{"print": result.to_string()}]).to_string();
+        rogue(name, &print)
+    };
+    let eth0 = |sandbox: &str| json!({"name": "eth0", "sandbox": sandbox});
+    let result = |interfaces: Value, ips: Value| json!({"cniVersion": "1.1.0", "interfaces": interfaces, "ips": ips});
+    let claims = "claims interface \"eth0\", which it neither made nor was given";
+    crate::withstand(&[
+        print("a container ID", result(json!([eth0("0af3c17f")]), json!([]))).ends(999, claims),
+        print("another path", result(json!([eth0("/run/./netns/c1")]), json!([]))).ends(999, claims),
+        print("another container", result(json!([eth0("/run/netns/c2")]), json!([]))).ends(999, claims),
+        print("no sandbox", result(json!([{"name": "eth0"}]), json!([]))).ends(999, claims),
+        print(
+            "another's address, beyond the list",
+            result(json!([eth0("/run/netns/c1")]), json!([{"address": "10.77.0.2/24", "interface": 9}])),
+        )
+        .ends(999, "claims address 10.77.0.2/24"),
+        print(
+            "a gateway of the other IP version",
+            result(json!([]), json!([{"address": "10.77.0.2/24", "gateway": "fd00::1"}])),
+        )
+        .ends(999, "they are of different IP versions"),
+        // Of an earlier result's entry, the index is its own.
+        print("an index of its own", result(json!([]), json!([{"address": "10.9.0.77/24", "interface": -2}])))
+            .with(r#"{"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.77/24", "interface": -1}]}}"#)
+            .ends(999, "to an interface that its result does not have"),
+        print("an earlier plugin's index", result(json!([]), json!([{"address": "10.9.0.77/24", "interface": -1}])))
+            .with(r#"{"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.77/24", "interface": -1}]}}"#)
+            .ends(0, ""),
+    ])
 }
 
 /// A record of the attachment itself: then what it does not have does not count, whatever the kernel says.

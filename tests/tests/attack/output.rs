@@ -138,6 +138,32 @@ fn no_terminal_obeys_an_error() -> Result<()> {
     Ok(())
 }
 
+/// The code of a refusal by policy is the gate's alone, and so is the way out beside it.
+#[test]
+fn nobody_refuses_for_the_gate() -> Result<()> {
+    let fails = |msg: &str| {
+        let error = json!({"cniVersion": "1.1.0", "code": 110, "msg": msg, "details": "an operator can allow it with `[grant.delegate]`"});
+        json!({"say": {"finished": {"stdout": error.to_string(), "status": 1}}})
+    };
+    let words = "policy does not allow plugin \"rogue\" bridge.find on \"cni0\"";
+    let own = json!([fails(words)]);
+    let refused = json!([{"try": {"op": "bridge-find", "name": "cni0"}}, fails(words)]);
+    let others = json!([{"try": {"op": "bridge-find", "name": "cni1"}}, fails(words)]);
+    crate::withstand(&[
+        rogue("a refusal of its own", &own.to_string())
+            .ends(999, "failed with code 110, which is the gate's alone…policy does not allow"),
+        rogue("another refusal than that of the gate", &others.to_string()).ends(999, "which is the gate's alone"),
+        rogue("the gate's refusal", &refused.to_string()).ends(110, "bridge.find on \"cni0\"…bridge.find cni0;"),
+    ])?;
+    let attacked = AttackedNode::new()?;
+    for (attack, way_out) in [(&own, false), (&refused, true)] {
+        let answer = rogue("its way out", &attack.to_string()).call(&attacked)?;
+        ensure!(!answer.stdout.contains("grant.delegate"), "{answer:?}");
+        ensure!(answer.stdout.contains("names = [") == way_out, "{answer:?}");
+    }
+    Ok(())
+}
+
 /// Standard error of an attacker can't be mistaken for the host's own.
 #[test]
 fn nobody_speaks_for_the_host() -> Result<()> {

@@ -20,7 +20,7 @@ fn native_in_front() -> Result<()> {
     let refused = Refusal::of(&place.call(Side::Ours, "ADD", "c1", &config)?)?;
     refused.expect(
         110,
-        "gave 10.9.1.2/24 to this attachment: \"eth0\" of the container does not have it…addresses = [\"10.9.1.2/24\"]",
+        "gave 10.9.1.2/24 to this attachment: \"eth0\" of the container does not have it…addresses = [\"10.9.1.0/24\"]",
     )?;
     ensure!(place.rules("CNI-FORWARD")?.is_empty(), "{:?}", place.rules("CNI-FORWARD")?);
     place.node.sh_in("c1", "ip addr add 10.9.1.2/24 dev eth0; ip route add default via 10.9.1.1")?;

@@ -115,11 +115,15 @@ fn pair(fields: &Fields<'_>) -> Result<CniResult, Error> {
 }
 
 fn lists(fields: &Fields<'_>, family: Family) -> Result<CniResult, Error> {
-    let interfaces = fields.objects("interfaces")?.unwrap_or_default();
-    let ips = fields.objects("ips")?.unwrap_or_default();
+    let interfaces = fields.entries_or_null("interfaces")?;
+    let ips = fields.entries_or_null("ips")?;
+    // `null` tells nothing. An interface keeps its place, because addresses count them.
+    let unnamed = || Ok(Interface::default());
+    let interfaces =
+        interfaces.iter().map(|entry| entry.as_ref().map_or_else(unnamed, |fields| interface(fields, family)));
     Ok(CniResult {
-        interfaces: interfaces.iter().map(|fields| interface(fields, family)).collect::<Result<_, _>>()?,
-        ips: ips.iter().map(|fields| ip_config(fields, family)).collect::<Result<_, _>>()?,
+        interfaces: interfaces.collect::<Result<_, _>>()?,
+        ips: ips.iter().flatten().map(|fields| ip_config(fields, family)).collect::<Result<_, _>>()?,
         routes: routes(fields)?,
         dns: dns(fields)?,
     })
@@ -147,17 +151,10 @@ fn ip_config(fields: &Fields<'_>, family: Family) -> Result<IpConfig, Error> {
         fields.str("version")?;
     }
     Ok(IpConfig {
-        interface: index(fields)?,
+        interface: fields.int("interface")?,
         address: address(fields, "address", "ips")?,
         gateway: fields.ip("gateway")?,
     })
-}
-
-/// Reads an index and refuses a negative one. Native plugins pass it on, but the specification has an unsigned number.
-fn index(fields: &Fields<'_>) -> Result<Option<usize>, Error> {
-    let Some(index) = fields.uint("interface")? else { return Ok(None) };
-    let too_large = |_| fields.mismatch("interface", &Json::Number(index.into()), "uint");
-    usize::try_from(index).map(Some).map_err(too_large)
 }
 
 /// Reads an address, and refuses a missing one at once. Native plugins pass it on as `<nil>`, and the next reader
@@ -179,7 +176,7 @@ fn routes(fields: &Fields<'_>) -> Result<Vec<Route>, Error> {
             scope: fields.int("scope")?,
         })
     };
-    fields.objects("routes")?.unwrap_or_default().iter().map(read).collect()
+    fields.entries_or_null("routes")?.iter().flatten().map(read).collect()
 }
 
 fn dns(fields: &Fields<'_>) -> Result<Dns, Error> {
@@ -255,12 +252,8 @@ mod tests {
         );
         assert_eq!(refused(r#"{"ips":[{"address":"10.1.0.0"}]}"#), "invalid CIDR address: 10.1.0.0");
         assert_eq!(refused(r#"{"ips":[{"gateway":"10.1.0.0"}]}"#), "result has an entry without address in ips");
-        assert_eq!(
-            refused(r#"{"ips":[{"interface":-1,"address":"10.1.0.0/16"}]}"#),
-            "json: cannot unmarshal number -1 into Go struct field Result.ips.interface of type uint"
-        );
         for list in ["interfaces", "ips", "routes"] {
-            assert!(refused(&format!(r#"{{"{list}":[null]}}"#)).contains("cannot unmarshal null"));
+            assert!(refused(&format!(r#"{{"{list}":[1]}}"#)).contains("cannot unmarshal number"));
             assert!(refused(&format!(r#"{{"{list}":{{}}}}"#)).contains("cannot unmarshal object"));
         }
     }
@@ -291,6 +284,40 @@ mod tests {
         assert!(previous(r#"{"CNIVersion":"0.4.0"}"#, "1.0.0").is_err());
         assert!(previous(r#"{"cniVersion":"1.0.0","CNIVersion":"0.4.0"}"#, "1.0.0").is_ok());
         assert!(previous("[]", "1.0.0").unwrap_err().contains("cannot unmarshal array"));
+    }
+
+    /// An index is no claim of the reader, and `null` tells nothing (cni#1191).
+    #[test]
+    fn entries_that_tell_nothing_are_read() {
+        let text = r#"{"interfaces":[null,{"name":"eth0"},{}],"routes":[null,{"dst":"10.0.0.0/8"}],
+            "ips":[{"interface":-1,"address":"10.1.0.2/16"},null,{"interface":9,"address":"10.1.0.3/16"},
+                   {"interface":1,"address":"10.1.0.4/16"},{"interface":0,"address":"10.1.0.5/16"}]}"#;
+        for version in ["0.3.0", "0.4.0", "1.0.0", "1.1.0"] {
+            let read = previous(text, version).unwrap();
+            assert_eq!((read.interfaces.len(), read.routes.len(), read.ips.len()), (3, 1, 4));
+            let of: Vec<Option<&str>> =
+                read.ips.iter().map(|ip| read.interface_of(ip).map(|link| link.name.as_str())).collect();
+            assert_eq!(of, [None, None, Some("eth0"), None]);
+            let printed = read.to_json(Version::parse(version).unwrap()).unwrap();
+            assert!(printed.contains("\"interface\": -1") && printed.contains("\"interface\": 9"), "{printed}");
+            assert_eq!(output(&printed, version).unwrap(), read);
+        }
+        assert!(previous(r#"{"ips":[{"interface":18446744073709551615,"address":"10.1.0.2/16"}]}"#, "1.0.0").is_err());
+    }
+
+    #[test]
+    fn the_containers_interface_has_any_sandbox() {
+        let own = |entries: &str| {
+            previous(&format!(r#"{{"interfaces":[{entries}]}}"#), "1.1.0")
+                .unwrap()
+                .own_interfaces("eth0", "/run/netns/c1")
+        };
+        let (bare, id) = (r#"{"name":"eth0"}"#, r#"{"name":"eth0","sandbox":"0af3"}"#);
+        let exact = r#"{"name":"eth0","sandbox":"/run/netns/c1"}"#;
+        assert_eq!(own(&format!("{bare},{id},{exact},null")), [2]);
+        assert_eq!(own(&format!("{bare},{id},{id}")), [1, 2]);
+        assert_eq!(own(&format!(r#"{{"name":"cni0"}},{bare}"#)), [1]);
+        assert_eq!(own(r#"{"name":"eth1","sandbox":"/run/netns/c1"}"#), [0_usize; 0]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use postern_gate::{Engine, PlaceError, PluginError, catalog, places};
 use postern_policy::{Granted, Policy, allows};
 use postern_sim::{Kernel, Place, dhcp_example};
 use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseGrant, OpError, Operation, Reply, ops};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -86,6 +86,10 @@ impl RunFacts for Run {
         let is_inside = !interface.sandbox.is_empty();
         let mut links = self.links.iter().filter(|(inside, name, _)| (*inside, name) == (is_inside, &interface.name));
         Ok(links.next().map(|(.., seen)| seen.clone()))
+    }
+
+    fn refusals(&self) -> &VecDeque<Error> {
+        &self.common.refusals
     }
 
     fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
@@ -227,7 +231,11 @@ impl Stage {
         let mut front = Front::new(plugin, depth, granted, &mut run.common);
         let deadline = run.deadline;
         let (stdout, status) = rehearsal::serve(plugin, &mut sandbox, start, deadline, |operation| {
-            self.answer(run, &mut front, operation)
+            let answer = self.answer(run, &mut front, operation);
+            if let Ok(Err(error)) = &answer {
+                run.common.note(error);
+            }
+            answer
         })
         .map_err(|end| end.of(plugin))?;
         let seen = |link: &postern_sim::Link| {

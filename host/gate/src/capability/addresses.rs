@@ -30,12 +30,7 @@ fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
     let (index, name) = gate.front.own(handle)?;
     gate.session.common.add_addresses(&name, addresses.len())?;
     if let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) {
-        let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
-        let error = not_own(&foreign.to_string());
-        return Err(match previous.ips.iter().any(|ip| ip.address == *foreign) {
-            true => error.hint(gate.session.not_counting(foreign, gate.front.granted()).1),
-            false => error,
-        });
+        return Err(foreign_error(gate, foreign));
     }
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     for address in addresses {
@@ -55,6 +50,20 @@ pub fn not_own(address: &str) -> OpError {
         address,
         format!("{address} is not an address of this attachment: neither IPAM nor prevResult gave it"),
     )
+}
+
+/// As [`not_own`]. It says why an address does not count that `prevResult` names.
+pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
+    let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+    if !previous.ips.iter().any(|ip| ip.address == *address) {
+        return not_own(&address.to_string());
+    }
+    let (why, hint) = gate.session.not_counting(address, gate.front.granted());
+    let message = format!(
+        "{address} is not an address of this attachment: prevResult names it, and no record tells that an earlier plugin \
+         gave it{why}"
+    );
+    OpError::new(ErrorCode::InvalidArgument, address.to_string(), message).hint(hint)
 }
 
 /// `addresses.list`.

@@ -169,7 +169,7 @@ fn run_native(session: &mut Session, plugin: &str, verb: Verb) -> Result<Option<
     session.audit.flush();
     let result = native::run(&program, session, verb)?;
     if let Some(result) = &result {
-        outcome::one_family(plugin, result)?;
+        outcome::one_family(plugin, &result.ips)?;
         let links = result.interfaces.iter().filter(|link| link.sandbox.is_empty());
         session.common.shown.extend(links.map(|link| link.name.clone()));
     }

@@ -109,7 +109,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniR
     gate.session.audit.flush();
     let result = native::run(&program, gate.session, verb)?;
     if let Some(result) = &result {
-        outcome::one_family(name, result)?;
+        outcome::one_family(name, &result.ips)?;
     }
     if verb == Verb::Del {
         gate.session.gone(|effect| Native::of(effect).is_some_and(|native| native.plugin == name));

@@ -3,7 +3,7 @@
 //! The guest names addresses, which must be the attachment's, and their gateways. All else is derived here: which table is
 //! free, which routes the link has. Forms and order are the native plugin's.
 
-use crate::capability::addresses::not_own;
+use crate::capability::addresses::foreign_error;
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::source_routes::{SourceRule, lock, of_section, recorded};
 use crate::effect::{SourceRoutes, vrf};
@@ -52,7 +52,7 @@ fn apply(
     let (index, name) = gate.front.own(handle)?;
     gate.session.common.add_addresses(&name, sources.len())?;
     for source in sources {
-        is_own(gate.session, source)?;
+        is_own(gate, source)?;
     }
     if let Some(table) = table.filter(|table| is_reserved(*table)) {
         let message = format!("table {table} is the kernel's own, and not for the senders of one attachment");
@@ -75,9 +75,9 @@ fn apply(
 }
 
 /// Checks that a source is the attachment's address, and that its gateway can be reached through the link.
-fn is_own(session: &Session, source: &RouteSource) -> Result<(), OpError> {
-    let Some(own) = session.own.iter().find(|own| own.net == source.address) else {
-        return Err(not_own(&source.address.to_string()));
+fn is_own(gate: &Gate<'_>, source: &RouteSource) -> Result<(), OpError> {
+    let Some(own) = gate.session.own.iter().find(|own| own.net == source.address) else {
+        return Err(foreign_error(gate, &source.address));
     };
     let Some(gateway) = source.gateway else { return Ok(()) };
     let is_link_local = matches!(gateway, IpAddr::V6(gateway) if gateway.is_unicast_link_local());

@@ -97,8 +97,10 @@ impl Session {
         self.must_be_free(&link)?;
         self.must_be_unused(&link)?;
         let previous = request.conf.previous_result().ok().flatten().unwrap_or_default();
-        let is_own = |link: &&Interface| link.sandbox == request.netns && link.name == request.ifname;
-        let own = previous.interfaces.iter().find(is_own);
+        let own = previous.own_interfaces(&request.ifname, &request.netns).into_iter();
+        let own = own.filter_map(|at| previous.interfaces.get(at));
+        // A link without a sandbox is the host's.
+        let own = own.filter(|own| !own.sandbox.is_empty()).find(|own| !self.is_elsewhere(&own.sandbox));
         Ok(Some((link, own.and_then(|own| own.mac.parse().ok()))))
     }
 

@@ -13,6 +13,20 @@ use postern_state::{Section, Stage};
 use postern_types::OpError;
 use std::net::IpAddr;
 
+/// What contradicts `prevResult` in an address, as the end of a sentence.
+enum Contradiction {
+    /// The container's link does not have it. An operator may know better.
+    Elsewhere(String),
+    /// It is another's, or nobody's.
+    OfOthers(String),
+}
+
+/// The way out where no policy should help.
+const ANOTHER_ADDRESS: &str = "have the plugin before give this attachment an address that nobody else has";
+/// The way out where the container lacks the address.
+const ON_THE_LINK: &str =
+    "the plugin before has to put the address on the link, with this prefix length, before this plugin is called";
+
 impl Session {
     /// Takes the addresses of `prevResult` that count as the attachment's own. The same rule holds for gateways. The
     /// first address of the network is accepted without it: it is the gateway if none is given.
@@ -74,47 +88,59 @@ impl Session {
 
     /// Returns what contradicts `prevResult` in an address: the container does not have it, or the node or another
     /// attachment does.
-    fn contradiction(&self, ip: &IpConfig, previous: &CniResult) -> Result<Option<String>, OpError> {
+    fn contradiction(&self, ip: &IpConfig, previous: &CniResult) -> Result<Option<Contradiction>, OpError> {
         let address = ip.address.addr();
         let name = match self.interface_of(ip, previous) {
             Ok(name) => name,
-            Err(why) => return Ok(Some(why)),
+            Err(why) => return Ok(Some(Contradiction::Elsewhere(why))),
         };
         if !may_be_own(address) {
-            return Ok(Some("no container can have it".to_owned()));
+            return Ok(Some(Contradiction::OfOthers("no container can have it".to_owned())));
         }
         let Some(container) = self.container() else {
-            return Ok(Some("the container's network namespace could not be looked at".to_owned()));
+            let why = "the container's network namespace could not be looked at".to_owned();
+            return Ok(Some(Contradiction::Elsewhere(why)));
         };
         let container = container.netlink().map_err(kernel_error)?;
         let link = container.link_by_name(name).map_err(kernel_error)?.filter(|link| link.name == name);
         let addresses = link.map_or(Ok(Vec::new()), |link| container.addresses(link.index)).map_err(kernel_error)?;
         if !addresses.iter().any(|have| have.net == ip.address && !have.dad_failed) {
-            return Ok(Some(format!("\"{name}\" of the container does not have it")));
+            return Ok(Some(Contradiction::Elsewhere(format!("\"{name}\" of the container does not have it"))));
         }
         let host = self.host()?;
         let is_local = host.is_local(address).map_err(kernel_error)?;
         if is_local || host.has_address(address).map_err(kernel_error)? {
-            return Ok(Some("it is the node's own".to_owned()));
+            return Ok(Some(Contradiction::OfOthers("it is the node's own".to_owned())));
         }
-        Ok(self.holder(address)?.map(|other| format!("attachment {other} has it, by its record")))
+        let other = self.holder(address)?;
+        Ok(other.map(|other| Contradiction::OfOthers(format!("attachment {other} has it, by its record"))))
     }
 
-    /// Returns the container's interface that has an address, as `prevResult` says: the one that the address points to,
-    /// or else the attachment's.
+    /// Returns the container's interface that has an address, as `prevResult` says: the attachment's, or another one if
+    /// `prevResult` names it. The kernel is asked whether it has the address. The text of `sandbox` shows nothing
+    /// (`is_elsewhere`), except that another link without a sandbox is the host's.
     fn interface_of<'r>(&'r self, ip: &IpConfig, previous: &'r CniResult) -> Result<&'r str, String> {
-        let Some(index) = ip.interface else { return Ok(&self.request.ifname) };
-        match previous.interfaces.get(index) {
-            None => Err("prevResult has it on an interface that is not in its list".to_owned()),
-            Some(link) if link.sandbox.is_empty() => Err(format!("prevResult has it on \"{}\" of the node", link.name)),
-            Some(link) if link.sandbox != self.request.netns => {
+        let ifname = &self.request.ifname;
+        let Some(link) = previous.interface_of(ip) else { return Ok(ifname) };
+        match link {
+            link if self.is_elsewhere(&link.sandbox) => {
                 Err(format!("prevResult has it in another namespace, \"{}\"", link.sandbox))
             }
-            Some(link) if validate_interface_name(&link.name).is_err() => {
+            link if link.name == *ifname => Ok(ifname),
+            link if link.sandbox.is_empty() => Err(format!("prevResult has it on \"{}\" of the node", link.name)),
+            link if validate_interface_name(&link.name).is_err() => {
                 Err(format!("prevResult has it on \"{}\", and no link can have that name", link.name))
             }
-            Some(link) => Ok(&link.name),
+            link => Ok(&link.name),
         }
+    }
+
+    /// True if a `sandbox` of `prevResult` is a path that leads to another namespace than the container's. A text that
+    /// leads nowhere shows nothing: plugins write container IDs, paths of their own mount namespace, and paths of
+    /// processes that have ended.
+    pub(super) fn is_elsewhere(&self, sandbox: &str) -> bool {
+        let is_path = sandbox != self.request.netns && sandbox.starts_with('/');
+        is_path && self.namespace().is_ok_and(|own| own.is_not_at(sandbox))
     }
 
     /// Returns the reason why an address of `prevResult` does not count, as the end of a sentence, and the way out.
@@ -122,15 +148,18 @@ impl Session {
         let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
         let named = previous.ips.iter().find(|ip| ip.address == *address).filter(|_| self.is_behind_native());
         match named {
-            Some(ip) if granted.may_take_over_in_container() => {
-                let why = self.contradiction(ip, &previous).unwrap_or_else(|error| Some(error.to_string()));
-                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                (why, granted.previous_hint("addresses", &address.to_string()))
-            }
+            Some(ip) if granted.may_take_over_in_container() => match self.contradiction(ip, &previous) {
+                Ok(Some(Contradiction::OfOthers(why))) => (format!(": {why}"), ANOTHER_ADDRESS.to_owned()),
+                Ok(Some(Contradiction::Elsewhere(why))) => {
+                    (format!(": {why}"), format!("{ON_THE_LINK}; {}", granted.previous_addresses_hint(address)))
+                }
+                Ok(None) => (String::new(), granted.previous_addresses_hint(address)),
+                Err(error) => (format!(": {error}"), granted.previous_addresses_hint(address)),
+            },
             Some(ip) if self.interface_of(ip, &previous).is_ok() => {
                 (String::new(), granted.previous_hint("in-container", "true"))
             }
-            _ => (String::new(), granted.previous_hint("addresses", &address.to_string())),
+            _ => (String::new(), granted.previous_addresses_hint(address)),
         }
     }
 
@@ -243,7 +272,7 @@ mod tests {
         let address = "10.9.0.2/24".parse().unwrap();
         assert!(alone.not_counting(&address, &open).0.contains("could not be looked at"));
         assert!(alone.not_counting(&address, &closed).1.contains("previous = { in-container = \"true\" }"));
-        assert!(alone.not_counting(&"10.0.0.9/8".parse().unwrap(), &closed).1.contains("addresses = [\"10.0.0.9/8\"]"));
+        assert!(alone.not_counting(&"10.0.0.9/8".parse().unwrap(), &closed).1.contains("addresses = [\"10.0.0.0/8\"]"));
         // A record that has addresses is the only one to be asked.
         let own = Namespace::current().unwrap();
         assert!(

@@ -196,7 +196,8 @@ fn other_lines_are_read_as_well() {
         granted.unguarded_hint(),
         granted.result_hint("addresses", "10.0.0.9/24"),
         granted.result_hint("gateways", "10.0.0.1"),
-        granted.previous_hint("addresses", "10.0.0.9/24"),
+        granted.previous_addresses_hint(&"10.0.0.9/24".parse().unwrap()),
+        granted.result_addresses_hint(&"10.0.0.9/24".parse().unwrap()),
         granted.previous_hint("names", "tap0"),
         granted.previous_hint("in-container", "true"),
         granted.limit_hint("operations", 4096),
@@ -207,6 +208,11 @@ fn other_lines_are_read_as_well() {
         let line = hint.split('`').nth(1).unwrap_or_else(|| panic!("{hint}"));
         File::parse(line, Origin::Operator).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
+    // A line for each address of a pool is no way out.
+    assert!(granted.previous_addresses_hint(&"10.0.0.9/24".parse().unwrap()).contains("[\"10.0.0.0/24\"]"));
+    assert!(
+        granted.result_addresses_hint(&"fd00::9/128".parse().unwrap()).starts_with("an operator can name the network")
+    );
     assert!(granted.limit_hint("depth", 8).contains("no policy can raise"));
     // A text that would mean something else in a file is not offered.
     let star = asked(&granted, r#"{"ipam":{"type":"a*"}}"#, &ops::Ipam::Add.into(), None).unwrap_err();
