@@ -217,7 +217,10 @@ pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) 
 pub fn files(session: &Session, granted: &Granted) -> Result<Vec<String>, OpError> {
     let Some(files) = session.link_files() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    for link in session.host()?.links().map_err(kernel_error)?.iter().filter(|link| is_granted(granted, link)) {
+    let links = session.host()?.links().map_err(kernel_error)?;
+    // An address can be spelled in several ways: then it is any link.
+    let is_any = !links.iter().any(|link| is_granted(granted, link));
+    for link in links.iter().filter(|link| is_any || is_granted(granted, link)) {
         found.extend(files.directory(&link.name).map_err(kernel_error)?);
     }
     let (objects, _) = postern_state::node::list(&session.state).map_err(state_error)?;

@@ -120,8 +120,15 @@ impl Device {
         if let Some(all) = session.link_files()
             && let Some(directory) = all.directory(&link.name).map_err(kernel_error)?
         {
-            files = all.read(&directory).map_err(kernel_error)?;
-            sysfs = Some(directory);
+            match all.read(&directory) {
+                Ok(read) => (files, sysfs) = (read, Some(directory)),
+                Err(error) => {
+                    crate::say!(
+                        "postern: {}: settings below /sys won't be put back after this attachment: {error}",
+                        link.name
+                    );
+                }
+            }
         }
         Ok(Self { settings, sysfs, files, ..Self::of_link(link) })
     }
