@@ -85,7 +85,10 @@ mod tests {
             ("status = 1", "status: it must be a text, not integer"),
             ("packet-filter = \"pf\"", "packet-filter: \"pf\" is no packet filter: it can be \"nftables\" or"),
             ("packet-filter = true", "packet-filter: it must be a text, not boolean"),
-            ("packet_filter = \"nftables\"", "unknown field `packet_filter`, expected `packet-filter`"),
+            (
+                "packet_filter = \"nftables\"",
+                "unknown field `packet_filter`, expected one of `packet-filter`, `status`",
+            ),
             ("packet-filter", "TOML parse error"),
         ] {
             let error = read(text).unwrap_err().to_string();

@@ -4,6 +4,7 @@
 use crate::common::number;
 use crate::{WORDS, object, place, repeat};
 use anyhow::{Context, Result, ensure};
+use postern_cni::unicode;
 use postern_net::{Attachment, Cache, List, Outcome};
 use postern_tests::{Random, damage};
 use serde_json::{Value, json};
@@ -159,8 +160,10 @@ impl Model {
     /// Returns the names in a file that has all parts of the format; `None` for any other.
     fn claim(&self, name: &str) -> Option<[String; 3]> {
         let content = fs::read(self.path(name)).ok()?;
-        let file: Value = serde_json::from_slice(&content).ok()?;
-        let Keys(keys) = serde_json::from_slice(&content).ok()?;
+        // What is no Unicode is replaced, as Go's decoder does.
+        let content = unicode::json(&content);
+        let file: Value = serde_json::from_str(&content).ok()?;
+        let Keys(keys) = serde_json::from_str(&content).ok()?;
         // No rule says which of two equal keys counts.
         if KEYS_OF_ENTRIES.iter().any(|key| keys.iter().filter(|other| other == key).count() > 1) {
             return None;

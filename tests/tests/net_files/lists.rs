@@ -3,6 +3,7 @@
 use crate::common::number;
 use crate::{WORDS, list, object, repeat};
 use anyhow::{Context, Result, ensure};
+use postern_cni::unicode;
 use postern_net::{Attachment, List, Plugin};
 use postern_tests::{Random, damage};
 use serde_json::{Map, Value};
@@ -56,7 +57,7 @@ fn text(random: &mut Random) -> Vec<u8> {
 
 /// Judges a list by what another reader finds in its text.
 fn judge(random: &mut Random, list: &List, text: &[u8]) -> Result<()> {
-    let read: Value = serde_json::from_slice(text)?;
+    let read: Value = serde_json::from_str(&unicode::json(text))?;
     ensure!(read["name"] == list.name.as_str(), "it is called {}", list.name);
     let given = read["cniVersion"].as_str().unwrap_or_default();
     let known = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
