@@ -5,7 +5,7 @@ mod common;
 
 use anyhow::{Context, Result, ensure};
 use common::{PRIVATE_ETC, each};
-use postern_tests::{Answer, Call, Node, plugin_bin};
+use postern_tests::{Answer, Call, Node, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -227,5 +227,195 @@ fn a_kernel_without_nftables_has_nothing_to_remove() -> Result<()> {
     node.call_under(&wrapper.map(str::to_owned), &del)?.success()?;
     let asked = node.sh(&format!("grep NETLINK_NETFILTER {trace}"))?;
     ensure!(asked.lines().all(|line| line.contains("EPROTONOSUPPORT")), "it had a socket for nftables: {asked}");
+    Ok(())
+}
+
+/// The plugins of a list with rules of iptables, in their order.
+const LIST: [&str; 3] = ["bridge", "portmap", "firewall"];
+
+/// Containers whose network has rules of iptables of every kind.
+struct Filtered(Node);
+
+impl Filtered {
+    fn new() -> Result<Self> {
+        let node = Node::new()?;
+        node.sh(PRIVATE_ETC)?;
+        ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
+        Ok(Self(node))
+    }
+
+    fn call(&self, plugin: &str, verb: &str, container: &str, previous: &Value, patch: &Value) -> Result<Answer> {
+        let mut config = json!({"cniVersion": "1.1.0", "name": "net", "type": plugin, "backend": "iptables"});
+        if plugin == "bridge" {
+            merge(
+                &mut config,
+                &json!({"bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", "backend": null,
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}}),
+            );
+        } else if plugin == "portmap" {
+            let port = json!({"hostPort": 8080, "containerPort": 80, "protocol": "tcp"});
+            merge(&mut config, &json!({"runtimeConfig": {"portMappings": [port]}}));
+        }
+        merge(&mut config, &json!({"prevResult": previous}));
+        merge(&mut config, patch);
+        let call = Call::new(&plugin_bin()?, plugin, verb, config.to_string());
+        self.0.call(&call.attachment(container, &self.0.netns(container), "eth0"))
+    }
+
+    /// Attaches `c1` by the whole list. Returns the result.
+    fn add(&self) -> Result<Value> {
+        let mut previous = Value::Null;
+        for plugin in LIST {
+            previous = self.call(plugin, "ADD", "c1", &previous, &json!({}))?.success().context(plugin)?;
+        }
+        ensure!(self.rules()?.lines().count() >= 5, "too few rules: {}", self.rules()?);
+        Ok(previous)
+    }
+
+    fn check(&self, previous: &Value) -> Result<()> {
+        LIST.iter().try_for_each(|plugin| {
+            self.call(plugin, "CHECK", "c1", previous, &json!({}))?.success().map(drop).context(*plugin)
+        })
+    }
+
+    fn del(&self, previous: &Value) -> Result<()> {
+        LIST.iter().rev().try_for_each(|plugin| {
+            self.call(plugin, "DEL", "c1", previous, &json!({}))?.success().map(drop).context(*plugin)
+        })
+    }
+
+    /// Returns the rules of attachments in both variants, without what all share.
+    fn rules(&self) -> Result<String> {
+        self.0.sh("nft list ruleset 2>/dev/null | grep -F 10.9.0. || true
+            for table in $(cat /proc/net/ip_tables_names 2>/dev/null); do
+                /run/legacy/iptables-legacy-save -t $table; done | grep -F 10.9.0. || true")
+    }
+
+    /// Makes a variant of iptables the node's own.
+    fn switch(&self, variant: &str) -> Result<()> {
+        let switch = "for family in iptables ip6tables; do for tool in '' -save -restore; do
+            ln -sf /usr/sbin/$family-VARIANT$tool /etc/alternatives/$family$tool; done; done";
+        self.0.sh(&switch.replace("VARIANT", variant)).map(drop)
+    }
+
+    /// Takes programs away. Those of legacy iptables stay for [`Filtered::rules`], where no plugin looks.
+    fn hide(&self, programs: &str) -> Result<()> {
+        self.0.sh(&format!("{HIDE} {programs}")).map(drop)
+    }
+
+    fn postern(&self, arguments: &str) -> Result<String> {
+        self.0.sh(&format!("{}/postern {arguments} 2>&1 || true", plugin_bin()?.display()))
+    }
+
+    fn leases(&self) -> Result<String> {
+        self.0.sh("find /var/lib/cni/networks -name '10.*' -printf '%f ' 2>/dev/null || true")
+    }
+}
+
+/// Keeps the programs of legacy iptables where only the test finds them.
+const KEEP_LEGACY: &str = "mkdir -p /run/legacy; cp -L /usr/sbin/iptables-legacy-save /run/legacy";
+
+/// As an earlier version wrote records: they do not say where a rule of iptables is.
+const EARLIER: &str = "sed -i 's/\"variant\":\"[a-z]*\",//' /run/postern/attachments/*";
+
+/// Rules of iptables' nf_tables variant are the kernel's. Its programs can be gone.
+#[test]
+fn rules_of_nf_tables_go_without_programs() -> Result<()> {
+    for hidden in ["*iptables* ip6tables* xtables*", "ip6tables* iptables-restore", "xtables-nft-multi"] {
+        for change in [":", EARLIER, "rm /run/postern/attachments/*", "gc"] {
+            let place = Filtered::new()?;
+            place.0.sh(KEEP_LEGACY)?;
+            let result = place.add()?;
+            place.hide(hidden)?;
+            let context = || format!("without {hidden}, after {change}");
+            if change == "gc" {
+                place.0.remove_container("c1")?;
+                let printed = place.postern("gc --yes --conf-dir /run/none")?;
+                ensure!(printed.contains("removed 1 of 1"), "{}: {printed}", context());
+            } else {
+                place.0.sh(change)?;
+                // What a lost record does not show is not what this test is about.
+                if !change.starts_with("rm ") {
+                    place.check(&result).with_context(context)?;
+                    let doctor = place.postern("doctor --json")?;
+                    ensure!(!doctor.contains("are gone") && !doctor.contains("can't be looked at"), "{doctor}");
+                }
+                place.del(&result).with_context(context)?;
+                place.del(&result).with_context(context)?;
+            }
+            ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{}: {}", context(), place.rules()?);
+        }
+    }
+    Ok(())
+}
+
+/// The record says in which variant of iptables a rule is. An administrator may have switched the programs since.
+#[test]
+fn rules_go_from_the_variant_that_they_were_made_in() -> Result<()> {
+    for (from, to) in [("nft", "legacy"), ("legacy", "nft")] {
+        for change in [":", EARLIER, "rm /run/postern/attachments/*", "gc", "collection"] {
+            let place = Filtered::new()?;
+            place.0.sh(KEEP_LEGACY)?;
+            place.switch(from)?;
+            let result = place.add()?;
+            place.switch(to)?;
+            let context = || format!("from {from} to {to}, after {change}");
+            match change {
+                "gc" | "collection" => {
+                    place.0.remove_container("c1")?;
+                    let empty = json!({"prevResult": null, "cni.dev/valid-attachments": []});
+                    if change == "gc" {
+                        place.postern("gc --yes --conf-dir /run/none")?;
+                    } else {
+                        for plugin in LIST {
+                            place.call(plugin, "GC", "", &Value::Null, &empty)?.success().with_context(context)?;
+                        }
+                    }
+                }
+                _ => {
+                    place.0.sh(change)?;
+                    if !change.starts_with("rm ") {
+                        place.check(&result).with_context(context)?;
+                    }
+                    place.del(&result).with_context(context)?;
+                }
+            }
+            ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{}: {}", context(), place.rules()?);
+            // A later attachment's rules are where the programs are now.
+            place.0.remove_container("c1").or_else(|_| Ok::<(), anyhow::Error>(()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Rules of legacy iptables need its programs. Without these, DEL says so, and the address stays taken.
+#[test]
+fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
+    for change in [":", EARLIER] {
+        let place = Filtered::new()?;
+        place.0.sh(KEEP_LEGACY)?;
+        place.switch("legacy")?;
+        let result = place.add()?;
+        place.0.sh(change)?;
+        place.hide("*iptables* ip6tables* xtables-legacy-multi")?;
+        let missing = "iptables-legacy";
+        for plugin in LIST.iter().rev() {
+            let answer = place.call(plugin, "DEL", "c1", &result, &json!({}))?;
+            let text = answer.stdout.clone();
+            ensure!(answer.status == 1 && text.contains(missing) && text.contains("install them again"), "{answer:?}");
+        }
+        ensure!(place.leases()? == "10.9.0.2 ", "{}", place.leases()?);
+        let doctor = place.postern("doctor --json")?;
+        ensure!(doctor.contains("that no program of this node can remove") && doctor.contains(missing), "{doctor}");
+        ensure!(!doctor.contains("its rules in iptables are gone"), "a wrong cause: {doctor}");
+        place.0.remove_container("c1")?;
+        let printed = place.postern("gc --yes --conf-dir /run/none")?;
+        ensure!(printed.contains(missing) && place.leases()? == "10.9.0.2 ", "{printed}");
+        // The package is back, and the node's default is the other variant.
+        place.0.sh("umount /usr/sbin; umount /sbin 2>/dev/null || true")?;
+        place.switch("nft")?;
+        place.del(&result)?;
+        ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{change}: {}", place.rules()?);
+    }
     Ok(())
 }

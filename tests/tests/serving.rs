@@ -99,6 +99,40 @@ fn people_give_back_no_address_that_a_rule_serves() -> Result<()> {
     Ok(())
 }
 
+/// The directory of leases is lost, and the records with the rules are not. No new container is reached at a dead one's port.
+#[test]
+fn an_address_that_forwards_of_a_record_lead_to_is_not_given_out() -> Result<()> {
+    const NET: &str = "10.67.0";
+    for backend in ["iptables", "nftables"] {
+        let node = dead_pair(NET, backend)?;
+        node.sh("rm -r /var/lib/cni")?;
+        node.add_container("c3")?;
+        let mut small = config(NET);
+        merge(
+            &mut small,
+            &json!({"ipam": {"ranges": [[{"subnet": format!("{NET}.0/24"), "rangeEnd": format!("{NET}.3")}]]}}),
+        );
+        let refused = call(&node, "ADD", "c3", &small)?;
+        let words = format!("attachment net/c2/eth0 has forwards to {NET}.3, by its record");
+        ensure!(
+            refused.status == 1 && refused.stdout.contains(&words) && refused.stdout.contains("postern gc"),
+            "{refused:?}"
+        );
+        let mut asked = config(NET);
+        merge(&mut asked, &json!({"args": {"cni": {"ips": [format!("{NET}.2")]}}}));
+        let refused = call(&node, "ADD", "c3", &asked)?;
+        let words = format!("attachment net/c1/eth0 has forwards to {NET}.2, by its record");
+        ensure!(refused.status == 1 && refused.stdout.contains(&words), "{refused:?}");
+        ensure!(leases(&node)?.is_empty(), "left: {}", leases(&node)?);
+        let given = call(&node, "ADD", "c3", &config(NET))?.success()?;
+        ensure!(given["ips"][0]["address"] == format!("{NET}.4/24"), "{given}");
+        call(&node, "DEL", "c3", &config(NET))?.success()?;
+        ensure!(gc(&node, "/run/none")?.contains("removed 2 of 2"), "{backend}");
+        call(&node, "ADD", "c3", &asked)?.success()?;
+    }
+    Ok(())
+}
+
 /// The forwards of an attachment go with it, so they are no reason to keep its address.
 #[test]
 fn the_own_forwards_keep_no_address() -> Result<()> {

@@ -255,22 +255,12 @@ fn rules() -> Result<Vec<LeftoverObject>, FirewallError> {
     let mut things: Vec<LeftoverObject> =
         masquerade::nft_list(&mut nft)?.into_iter().map(LeftoverObject::Nftables).collect();
     things.extend(hostport::nft::list(&mut nft)?.into_iter().map(LeftoverObject::ForwardNftables));
-    // Without a program, no plugin has used iptables.
-    let unless_missing = |listed: Result<Vec<LeftoverObject>, FirewallError>| match listed {
-        Err(error) if error.is_program_missing() => Ok(Vec::new()),
-        listed => listed,
-    };
     if iptables::any_may_exist(&mut nft)? {
-        let seen =
-            iptables::list(program_runner()).map(|seen| seen.into_iter().map(LeftoverObject::Iptables).collect());
-        things.extend(unless_missing(seen)?);
-        let seen = iptables::hostport::list(program_runner());
-        things
-            .extend(unless_missing(seen.map(|seen| seen.into_iter().map(LeftoverObject::ForwardIptables).collect()))?);
+        things.extend(iptables::list(program_runner())?.into_iter().map(LeftoverObject::Iptables));
+        things.extend(iptables::hostport::list(program_runner())?.into_iter().map(LeftoverObject::ForwardIptables));
     }
     if iptables::forward::may_be_admitted(&mut nft)? {
-        let seen = iptables::forward::list(program_runner());
-        things.extend(unless_missing(seen.map(|seen| seen.into_iter().map(LeftoverObject::Forwarding).collect()))?);
+        things.extend(iptables::forward::list(program_runner())?.into_iter().map(LeftoverObject::Forwarding));
     }
     let mut guards: Vec<(String, Vec<String>)> = Vec::new();
     for port in macguard::list(&mut nft)? {

@@ -391,9 +391,7 @@ impl NodeState {
                     account.differs(what, AGAIN, false);
                 }
             }
-            Effect::Masquerade(Masquerade { backend, addresses }) => {
-                self.masquerading(account, plugin, *backend, addresses);
-            }
+            Effect::Masquerade(made) => self.masquerading(account, plugin, made),
             Effect::PortMappings(forwards) => self.port_mappings(account, plugin, forwards),
             Effect::Firewall(forwarded) => self.forwarded(account, plugin, forwarded),
             Effect::Isolation(isolation) => self.isolated(account, plugin, isolation),
@@ -583,7 +581,8 @@ mod tests {
     #[test]
     fn addresses_are_those_of_sections_or_else_of_rules() {
         let address = |text: &str| text.parse::<IpNet>().unwrap();
-        let rules = Masquerade { backend: Backend::Nftables, addresses: vec![address("10.0.0.2/24")] }.into();
+        let rules =
+            Masquerade { backend: Backend::Nftables, variant: None, addresses: vec![address("10.0.0.2/24")] }.into();
         let effects = vec![("bridge".to_owned(), rules)];
         assert_eq!(addresses(&[], &effects), [address("10.0.0.2/24")]);
         let section = Section {

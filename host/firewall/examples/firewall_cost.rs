@@ -118,8 +118,9 @@ fn programs() -> Outcome {
                 handles = iptables::ensure(&ours, one, runner)?;
                 Ok(())
             })?);
-            times[1].push(timed(|| check(iptables::check_known(&ours, one, &handles, runner)?))?);
-            let known = iptables::Numbers { handles: &handles, tables: &iptables::nat_tables(one, runner) };
+            let tables = iptables::nat_tables(one, runner);
+            let known = iptables::Numbers { handles: &handles, tables: &tables, ..iptables::Numbers::default() };
+            times[1].push(timed(|| check(iptables::check_known(&ours, one, known, runner)?))?);
             times[2].push(timed(|| check(iptables::remove_known(&ours, one, known, runner)? > 0))?);
             times[3].push(timed(|| check(!iptables::may_exist(&mut nft, &ours)?))?);
             times[4].push(timed(|| {

@@ -42,8 +42,7 @@ fn owned(answer: Result<String, String>) -> Result<bool, FirewallError> {
         Ok(text) if text == "b true" => Ok(true),
         Ok(text) if text == "b false" => Ok(false),
         Ok(text) | Err(text) => {
-            let hint =
-                format!("the message bus does not tell if it runs: {text}; mend the bus, or name another backend");
+            let hint = format!("the message bus does not tell if it runs: {text}; mend the bus, or stop firewalld");
             Err(FirewallError::new("ask for", FIREWALLD, hint))
         }
     }
@@ -60,10 +59,19 @@ pub fn add(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<(),
 /// Takes an address out of a zone. It is no error if it is not there, or if there is no such zone.
 ///
 /// # Errors
-/// As [`add`].
+/// As [`add`], and the address is there still, or firewalld does not tell.
 pub fn remove(zone: &str, address: IpAddr, runner: ProgramRunner<'_>) -> Result<(), FirewallError> {
-    called(Method::RemoveSource, zone, address, &["UNKNOWN_SOURCE", "NOT_ENABLED", "INVALID_ZONE"], runner).map(drop)
+    let fine = &["UNKNOWN_SOURCE", "NOT_ENABLED", "INVALID_ZONE"];
+    let Err(error) = called(Method::RemoveSource, zone, address, fine, runner) else { return Ok(()) };
+    // What it says of its own state is no reason to keep an address that it does not have.
+    match query(zone, address, runner) {
+        Ok(false) => Ok(()),
+        Ok(true) | Err(_) => Err(FirewallError { hint: format!("{}; {WAY_OUT}", error.hint), ..error }),
+    }
 }
+
+/// The way out where firewalld refuses to let an address go.
+const WAY_OUT: &str = "mend firewalld, or stop it: what it has of this address ends with it";
 
 /// True if the address is in the zone.
 ///

@@ -39,8 +39,8 @@ pub struct ServingRule {
 pub struct Served(HashMap<IpAddr, Vec<ServingRule>>);
 
 impl Served {
-    /// Reads nftables, which also has the rules of newer iptables. If the kernel has tables of legacy iptables, it
-    /// reads them too.
+    /// Reads nftables, which also has the rules of newer iptables. If the kernel has tables of legacy iptables and
+    /// the node has their programs, it reads them too.
     ///
     /// # Errors
     /// The kernel refuses to show its rules, a program fails, or the deadline passes.
@@ -60,8 +60,8 @@ impl Served {
             };
             rules.into_iter().flatten().for_each(|(address, serving)| served.add(address, serving));
         }
-        if iptables::has_legacy_nat() && iptables::installed().contains(&true) {
-            for (name, table) in iptables::Tables::nat(runner)?.by_family() {
+        if iptables::has_legacy_nat() {
+            for (name, table) in iptables::Tables::legacy_nat(runner)?.by_family() {
                 of_saved(table, name).into_iter().for_each(|(address, serving)| served.add(address, serving));
             }
         }

@@ -18,7 +18,7 @@ use postern_firewall::iptables::{
     Numbers, ProgramRunner, check, ensure, list, may_exist, needs_program, remove, remove_all, remove_seen, retain,
     usable,
 };
-use postern_firewall::iptables::{forward, hostport};
+use postern_firewall::iptables::{Recorded, forward, hostport};
 use postern_firewall::{AttachmentKey, Nft, iptables};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
@@ -187,7 +187,7 @@ fn names_have_limits() {
         assert!(postern_firewall::iptables::validate(&long).is_err());
         assert!(ensure(&long, &addrs(&DUAL), soon()).is_err() && !check(&long, &addrs(&DUAL), soon()).unwrap());
         assert_eq!(remove(&long, &addrs(&DUAL), soon()).unwrap(), 0);
-        assert_eq!(remove_all(&long, &[], soon()).unwrap(), 0);
+        assert_eq!(remove_all(&long, &[], Recorded::No, soon()).unwrap(), 0);
         assert_eq!(rules().len(), 0);
     });
 }
@@ -198,7 +198,7 @@ fn addresses_of_others_are_spared() {
     both(|| {
         ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
         ensure(&key("cid1"), &addrs(&["10.1.0.4/16"]), soon()).unwrap();
-        remove_all(&key("cid1"), &["10.1.0.4".parse().unwrap()], soon()).unwrap();
+        remove_all(&key("cid1"), &["10.1.0.4".parse().unwrap()], Recorded::No, soon()).unwrap();
         assert!(check(&key("cid1"), &addrs(&["10.1.0.4/16"]), soon()).unwrap());
         assert!(!check(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap());
     });
@@ -250,10 +250,10 @@ fn foreign_references_keep_the_chain() {
     both(|| {
         ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), soon()).unwrap();
         tool("iptables", "iptables -t nat -A POSTROUTING -p tcp --dport 80 -j CNI-a631aa8e1549a3b129110fd2");
-        remove_all(&key("cid1"), &[], soon()).unwrap();
+        remove_all(&key("cid1"), &[], Recorded::No, soon()).unwrap();
         assert_eq!(chains(), 1);
         tool("iptables", "iptables -t nat -F POSTROUTING");
-        remove_all(&key("cid1"), &[], soon()).unwrap();
+        remove_all(&key("cid1"), &[], Recorded::No, soon()).unwrap();
         assert_eq!((rules().len(), chains()), (0, 0));
     });
 }
@@ -516,30 +516,34 @@ fn rules_of_an_address_are_found_by_their_handles() {
     own_namespace();
     let none = ProgramRunner { runner: &NoPrograms, ..soon() };
     let one = addrs(&["10.1.0.3/16", "fd00::3/64"]);
-    let before = forward::admit(&addrs(&["10.1.0.2/16"]), "CNI-ADMIN", true, none).unwrap();
+    let before = forward::admit(&addrs(&["10.1.0.2/16"]), "CNI-ADMIN", true, None, none).unwrap();
     let many: String = (0..600)
         .map(|number| format!("-A CNI-FORWARD -s 10.2.{}.{} -j ACCEPT\n", number / 200, number % 200))
         .collect();
     let restore =
         |text: &str| tool("iptables", &format!("printf '*filter\n%sCOMMIT\n' '{text}' | iptables-restore --noflush"));
     restore(&many);
-    let ours = forward::admit(&one, "CNI-ADMIN", true, none).unwrap();
-    let others = forward::admit(&one, "CNI-ADMIN", true, none).unwrap();
+    let ours = forward::admit(&one, "CNI-ADMIN", true, None, none).unwrap();
+    let others = forward::admit(&one, "CNI-ADMIN", true, None, none).unwrap();
     assert_eq!((before.len(), ours.len(), others.len()), (2, 4, 4));
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 600 + 2 + 2);
     assert_eq!(lines("FORWARD").len(), 1, "what all share is there once");
-    let missing = |handles: &[u64]| forward::missing_rule(&one, Some("CNI-ADMIN"), None, handles, none).unwrap();
+    let missing = |handles: &[u64]| {
+        let numbers =
+            forward::Numbers { addresses: one.clone(), handles: handles.to_vec(), ..forward::Numbers::default() };
+        forward::missing_rule(&numbers, Some("CNI-ADMIN"), None, none).unwrap()
+    };
     for handles in [&ours[..], &others, &[], &before] {
         assert_eq!(missing(handles), None);
     }
     assert!(
         forward::has(&one, &ours, none) && !forward::has(&one, &before, none) && !forward::has(&one, &ours[..2], none)
     );
-    assert_eq!(forward::withdraw(&one, &ours, none).unwrap(), 4);
+    assert_eq!(forward::withdraw(&one, &ours, Recorded::No, none).unwrap(), 4);
     assert!(!forward::has(&one, &ours, none) && forward::has(&one, &others, none));
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 600 + 2);
     // What is there is not made again.
-    assert!(forward::admit(&one, "CNI-ADMIN", false, none).unwrap().is_empty());
+    assert!(forward::admit(&one, "CNI-ADMIN", false, None, none).unwrap().is_empty());
     // Somebody restores the rules: the handles are other rules' now.
     let more = "sed '/^COMMIT/i -A INPUT -s 10.3.0.1 -j ACCEPT\\n-A INPUT -s 10.3.0.2 -j ACCEPT'";
     tool("iptables", &format!("iptables-save -t filter | sed '/10.1.0.2/d' | {more} | iptables-restore"));
@@ -549,12 +553,12 @@ fn rules_of_an_address_are_found_by_their_handles() {
     for wrong in ["-D CNI-FORWARD -s 10.1.0.3 -j ACCEPT", "-D CNI-FORWARD 1", "-D FORWARD 1"] {
         tool("iptables", &format!("iptables {wrong}"));
         assert!(missing(&others).is_some() && missing(&[]).is_some(), "{wrong}");
-        forward::admit(&one, "CNI-ADMIN", false, none).unwrap();
+        forward::admit(&one, "CNI-ADMIN", false, None, none).unwrap();
         assert_eq!(missing(&others), None, "{wrong}");
     }
     // Without handles, each is removed as often as it is there.
     tool("iptables", "iptables -A CNI-FORWARD -s 10.1.0.3 -j ACCEPT");
-    assert_eq!(forward::withdraw(&one, &[], none).unwrap(), 5);
+    assert_eq!(forward::withdraw(&one, &[], Recorded::No, none).unwrap(), 5);
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 600);
 }
 
@@ -565,12 +569,12 @@ fn numbers_lead_to_these_rules_or_to_none() {
     let none = ProgramRunner { runner: &NoPrograms, ..soon() };
     let one = addrs(&["10.1.0.3/16", "fd00::3/64"]);
     assert!(forward::tables(&one, none).is_empty(), "there are no tables yet");
-    forward::admit(&addrs(&["10.1.0.2/16", "fd00::2/64"]), "CNI-ADMIN", true, none).unwrap();
+    forward::admit(&addrs(&["10.1.0.2/16", "fd00::2/64"]), "CNI-ADMIN", true, None, none).unwrap();
     let admit = || {
         let tables = forward::tables(&one, none);
-        let handles = forward::admit(&one, "CNI-ADMIN", true, none).unwrap();
+        let handles = forward::admit(&one, "CNI-ADMIN", true, None, none).unwrap();
         assert_eq!((tables.len(), handles.len(), forward::tables(&one, none)), (2, 4, tables.clone()));
-        forward::Numbers { addresses: one.clone(), handles, tables }
+        forward::Numbers { addresses: one.clone(), handles, tables, recorded: Recorded::No }
     };
     let (ours, others) = (admit(), admit());
     assert!(!forward::needs_program(none, Some(std::slice::from_ref(&ours))));
@@ -585,7 +589,7 @@ fn numbers_lead_to_these_rules_or_to_none() {
     // A rule is gone: the others are left to a search.
     tool("iptables", "iptables -D CNI-FORWARD -s 10.1.0.3 -j ACCEPT");
     assert!(!others.withdraw(none).unwrap());
-    assert_eq!(forward::withdraw(&one, &[], none).unwrap(), 3);
+    assert_eq!(forward::withdraw(&one, &[], Recorded::No, none).unwrap(), 3);
     // The table is made again, and its rules have the numbers of those before.
     let ours = admit();
     tool("iptables", "nft delete table ip filter; iptables -N CNI-FORWARD");

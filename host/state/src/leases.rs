@@ -131,6 +131,21 @@ impl Leases {
         requested: &[IpAddr],
         deadline: Instant,
     ) -> Result<Vec<Lease>> {
+        self.reserve_others(owner, sets, requested, &[], deadline)
+    }
+
+    /// As [`Leases::reserve`]. None of the addresses in `avoided` is taken by round robin, as if they had leases.
+    ///
+    /// # Errors
+    /// As [`Leases::reserve`].
+    pub fn reserve_others(
+        &self,
+        owner: &Owner,
+        sets: &[RangeSet],
+        requested: &[IpAddr],
+        avoided: &[IpAddr],
+        deadline: Instant,
+    ) -> Result<Vec<Lease>> {
         // Each is looked for in each set while other processes wait for the lock. More than this are refused with the
         // native text.
         if requested.len() > 2 * sets.len() + 16 {
@@ -139,7 +154,7 @@ impl Leases {
         }
         let mut session = self.lock(deadline)?;
         let mut taken = Vec::new();
-        let outcome = session.reserve_all(owner, sets, requested, deadline, &mut taken);
+        let outcome = session.reserve_all(owner, sets, (requested, avoided), deadline, &mut taken);
         if let Err(error) = &outcome {
             // After any other error the content of the directory is unknown.
             session.intact &= matches!(error, StateError::Refused(_) | StateError::Exhausted(_));
@@ -384,7 +399,7 @@ impl Session<'_> {
         &mut self,
         owner: &Owner,
         sets: &[RangeSet],
-        requested: &[IpAddr],
+        (requested, avoided): (&[IpAddr], &[IpAddr]),
         deadline: Instant,
         taken: &mut Vec<(IpAddr, FileId)>,
     ) -> Result<Vec<Lease>> {
@@ -399,7 +414,7 @@ impl Session<'_> {
             let request = wanted.iter().position(|ip| set.range_of(*ip).is_some()).map(|place| wanted.remove(place));
             let (ip, range, file) = match request {
                 Some(ip) => self.take_requested(owner, set, ip, deadline),
-                None => self.take_next(owner, set, number, deadline),
+                None => self.take_next(owner, set, (number, avoided), deadline),
             }
             .map_err(|error| error.in_set(number))?;
             taken.push((ip, file));
@@ -435,7 +450,7 @@ impl Session<'_> {
         &mut self,
         owner: &Owner,
         set: &'r RangeSet,
-        number: usize,
+        (number, avoided): (usize, &[IpAddr]),
         deadline: Instant,
     ) -> Result<(IpAddr, &'r Range, FileId)> {
         let mut held = self.find(&owner.text())?;
@@ -447,7 +462,7 @@ impl Session<'_> {
             )));
         }
         let last = self.leases.directory.last_reserved(number);
-        self.place(owner, || set.walk(last), deadline)?
+        self.place(owner, || set.walk(last).filter(|(ip, _)| !avoided.contains(ip)), deadline)?
             .ok_or_else(|| StateError::Exhausted(format!("no IP addresses available in range set: {set}")))
     }
 

@@ -26,7 +26,7 @@ pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, T
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use reply::Reply;
 pub use values::{
-    Address, Backend, BridgeInfo, DeviceKey, DhcpLease, Dns, FirewallBackend, IngressPolicy, IpvlanInfo, IpvlanMode,
-    KeptRoute, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl, MacvlanInfo, MacvlanMode, PortSpec,
-    RateLimit, Route, RouteSource, SubnetFile, TapSettings, VethPair, VlanId, VlanInfo,
+    Address, Backend, BridgeInfo, DeviceKey, DhcpLease, Dns, FirewallBackend, IngressPolicy, IptablesVariant,
+    IpvlanInfo, IpvlanMode, KeptRoute, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl, MacvlanInfo,
+    MacvlanMode, PortSpec, RateLimit, Route, RouteSource, SubnetFile, TapSettings, VethPair, VlanId, VlanInfo,
 };

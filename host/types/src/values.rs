@@ -337,6 +337,26 @@ impl Backend {
     }
 }
 
+/// The variant of iptables: the place in the kernel where its rules are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IptablesVariant {
+    /// Rules of nf_tables.
+    Nft,
+    /// The tables of legacy iptables.
+    Legacy,
+}
+
+impl IptablesVariant {
+    /// As people write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nft => "iptables (nf_tables)",
+            Self::Legacy => "legacy iptables",
+        }
+    }
+}
+
 /// The packet filter that admits an attachment's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

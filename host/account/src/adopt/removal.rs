@@ -4,6 +4,7 @@ use super::leftover::{Leftover, LeftoverObject};
 use super::{Scope, WITHIN, find, program_runner};
 use crate::places;
 use ipnet::IpNet;
+use postern_firewall::iptables::Recorded;
 use postern_firewall::{FirewallError, Nft, hostport, iptables, macguard, masquerade};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
@@ -44,7 +45,8 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
     // because each look at the rules reads all of them.
     removal.together(&forwards, |seen| hostport::nft::remove_seen(&mut nft, seen).map(drop));
     removal.together(&chains, |seen| iptables::hostport::remove_seen(seen, program_runner()).map(drop));
-    removal.together(&forwarding, |seen| iptables::forward::withdraw(seen, &[], program_runner()).map(drop));
+    removal
+        .together(&forwarding, |seen| iptables::forward::withdraw(seen, &[], Recorded::No, program_runner()).map(drop));
     for leftover in &still {
         let start = Instant::now();
         let outcome = match &leftover.object {

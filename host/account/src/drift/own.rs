@@ -3,12 +3,13 @@
 use super::{AGAIN, Account, REAPPLY, path};
 use crate::namespaces::Found;
 use crate::node_state::NodeState;
-use ipnet::IpNet;
-use postern_firewall::firewalld;
+use postern_firewall::account::Iptables;
+use postern_firewall::iptables::{forward, in_reach};
+use postern_firewall::{FirewallError, firewalld};
 use postern_gate::effect::port_mappings::localnet_is_on;
 use postern_gate::effect::{
-    Bandwidth, Firewall, InnerKind, InnerLink, Isolation, LinkChange, MacGuard, Port, PortMappings, SourceRoutes, Veth,
-    Vrf,
+    Bandwidth, Firewall, InnerKind, InnerLink, Isolation, LinkChange, MacGuard, Masquerade, Port, PortMappings,
+    SourceRoutes, Veth, Vrf,
 };
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
@@ -19,18 +20,27 @@ use std::path::Path;
 /// The most forwards of an attachment that are shown.
 const MOST_FORWARDS: usize = 8;
 
+/// Returns whether rules were seen. Those that were not can be where nobody can look.
+fn there_or_in_reach(there: bool, reach: impl Fn() -> Result<(), FirewallError>) -> Result<bool, String> {
+    if there { Ok(true) } else { reach().map(|()| false).map_err(|error| error.to_string()) }
+}
+
 impl NodeState {
-    pub(super) fn masquerading(&self, account: &mut Account, plugin: &str, backend: Backend, addresses: &[IpNet]) {
+    pub(super) fn masquerading(&self, account: &mut Account, plugin: &str, made: &Masquerade) {
         let Some(key) = account.masquerade_key() else { return };
-        for address in addresses {
-            let (name, present) = match backend {
+        for address in &made.addresses {
+            let (name, present) = match made.backend {
                 Backend::Nftables => (
                     "nftables",
                     self.rules().and_then(|rules| rules.masquerade(&key, &[*address]).map_err(|e| e.to_string())),
                 ),
                 Backend::Iptables => (
                     "iptables",
-                    self.iptables().and_then(|tables| tables.has(&key, &[*address]).map_err(|e| e.to_string())),
+                    self.iptables()
+                        .and_then(|tables| tables.has(&key, &[*address]).map_err(|e| e.to_string()))
+                        .and_then(|there| {
+                            there_or_in_reach(there, || in_reach(made.variant, &[*address], Self::means()))
+                        }),
                 ),
             };
             present.iter().for_each(|there| account.count(*there));
@@ -53,7 +63,11 @@ impl NodeState {
         let (name, address) = (forwards.backend.name(), forwards.address.addr());
         let present = match forwards.backend {
             Backend::Nftables => self.rules().and_then(|seen| seen.forwards(&rules).map_err(|e| e.to_string())),
-            Backend::Iptables => self.iptables().and_then(|seen| seen.has_forwards(&rules).map_err(|e| e.to_string())),
+            Backend::Iptables => {
+                let has = |seen: &Iptables| seen.has_forwards(&rules).map_err(|e| e.to_string());
+                let reach = || in_reach(forwards.variant, &[forwards.address], Self::means());
+                self.iptables().and_then(has).and_then(|there| there_or_in_reach(there, reach))
+            }
         };
         let mut ports: Vec<String> = forwards.forwards.iter().take(MOST_FORWARDS).map(ToString::to_string).collect();
         if let Some(more) = forwards.forwards.len().checked_sub(MOST_FORWARDS).filter(|more| *more > 0) {
@@ -187,14 +201,17 @@ impl NodeState {
 
     /// Compares what lets the addresses be forwarded.
     pub(super) fn forwarded(&self, account: &mut Account, plugin: &str, made: &Firewall) {
-        for address in made.addresses.iter().map(IpNet::addr) {
+        for net in &made.addresses {
+            let address = net.addr();
             let (name, present) = match &made.zone {
                 Some(zone) => (
                     format!("zone {zone} of firewalld"),
                     firewalld::query(zone, address, Self::means()).map_err(|e| e.to_string()),
                 ),
                 None => {
-                    ("iptables".to_owned(), self.forwards().map(|tables| tables.has(address)).map_err(str::to_owned))
+                    let reach = || forward::in_reach(made.variant, &[*net], Self::means());
+                    let there = self.forwards().map(|tables| tables.has(address)).map_err(str::to_owned);
+                    ("iptables".to_owned(), there.and_then(|there| there_or_in_reach(there, reach)))
                 }
             };
             present.iter().for_each(|there| account.count(*there));

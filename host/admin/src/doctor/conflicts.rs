@@ -1,17 +1,19 @@
 //! Other settings on the node that block containers' packets.
 
 use super::{Examination, Node, Remedy, Severity};
+use crate::account;
 use crate::lists::Entry;
 use ipnet::IpNet;
 use postern_account::drift::{Account, State};
 use postern_account::node_state::NodeState;
 use postern_confine::{Direct, Environment, Program, Run as _, locate};
 use postern_firewall::account::forward_chains;
+use postern_firewall::firewalld;
 use postern_firewall::iptables::{self, ProgramRunner};
-use postern_gate::effect::{Effect, Masquerade};
+use postern_gate::effect::{Effect, Firewall, Masquerade};
 use postern_gate::packet_filter;
 use postern_policy::NODE_FILE;
-use postern_types::Backend;
+use postern_types::{Backend, FirewallBackend, IptablesVariant};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
@@ -26,7 +28,9 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     forwarding(examination, node);
     let networks = networks(node);
     forward_policy(examination, node_state, &networks);
-    backends(examination);
+    backends(examination, node);
+    out_of_reach(examination, node);
+    zones(examination, node);
     default_filter(examination);
     if value("net/ipv4/conf/all/rp_filter").as_deref() == Some("1") {
         let why = "packets that come in by another way than answers would go are dropped: networks with several ways out suffer";
@@ -207,19 +211,101 @@ fn shown(name: &str, arguments: Vec<String>) -> Result<String, String> {
 }
 
 /// Finds both kinds of iptables in use at the same time.
-fn backends(examination: &mut Examination) {
+fn backends(examination: &mut Examination, node: &Node) {
     let legacy = fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap_or_default();
     let (Some(first), Ok(nft)) = (legacy.lines().next(), shown("nft", vec!["list".to_owned(), "tables".to_owned()]))
     else {
         return;
     };
-    if let Some(table) = nft.lines().find(|line| ["table ip nat", "table ip filter"].contains(&line.trim())) {
-        let what = format!("iptables-legacy has a table {first}, and nftables has {}", table.trim());
-        let why = "both are asked for every packet, and who looks at one does not see what the other drops";
-        let remedy =
-            Remedy::Words("settle for one: `update-alternatives --config iptables`, then flush the other".to_owned());
-        examination.found(Severity::Warning, "iptables", what, why, remedy);
-    }
+    let Some(table) = nft.lines().find(|line| ["table ip nat", "table ip filter"].contains(&line.trim())) else {
+        return;
+    };
+    let what = format!("iptables-legacy has a table {first}, and nftables has {}", table.trim());
+    let why = "both are asked for every packet, and who looks at one does not see what the other drops";
+    // To flush a table would cut containers off. Later ADDs make their rules where the programs are.
+    let users = |variant| node.accounts.iter().filter(|account| is_in(account, variant)).count();
+    let (in_nft, in_legacy) = (users(IptablesVariant::Nft), users(IptablesVariant::Legacy));
+    let remedy = match (in_nft, in_legacy) {
+        (0, 0) => {
+            "settle for one for all programs of the node: `update-alternatives --config iptables`; no record has \
+                   rules in either"
+                .to_owned()
+        }
+        _ => format!(
+            "settle for one for all programs of the node, and flush neither: by the records, {in_nft} attachments have \
+             rules in nf_tables and {in_legacy} in legacy iptables; these go with the attachments, as long as \
+             iptables-legacy is installed"
+        ),
+    };
+    examination.found(Severity::Warning, "iptables", what, why, Remedy::Words(remedy));
+}
+
+/// Returns the variant of iptables and the addresses of each set of rules that a record has there.
+fn in_iptables(account: &Account) -> impl Iterator<Item = (Option<IptablesVariant>, Vec<IpNet>, bool)> {
+    account.effects.iter().filter_map(|effect| match effect {
+        Effect::Masquerade(made) if made.backend == Backend::Iptables => {
+            Some((made.variant, made.addresses.clone(), false))
+        }
+        Effect::PortMappings(made) if made.backend == Backend::Iptables => {
+            Some((made.variant, vec![made.address], false))
+        }
+        Effect::Firewall(made) if made.backend == FirewallBackend::Iptables => {
+            Some((made.variant, made.addresses.clone(), true))
+        }
+        _ => None,
+    })
+}
+
+/// True if the record has rules in this variant.
+fn is_in(account: &Account, variant: IptablesVariant) -> bool {
+    in_iptables(account).any(|(noted, ..)| noted == Some(variant))
+}
+
+/// Finds attachments with rules that no installed program can remove: their DEL fails.
+fn out_of_reach(examination: &mut Examination, node: &Node) {
+    let means = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
+    let unreachable = |account: &Account| {
+        in_iptables(account).find_map(|(variant, addresses, is_filter)| {
+            let reach = if is_filter { iptables::forward::in_reach } else { iptables::in_reach };
+            reach(variant, &addresses, means()).err()
+        })
+    };
+    let mut found = node.accounts.iter().filter_map(|account| Some((account, unreachable(account)?)));
+    let Some((first, error)) = found.next() else { return };
+    let more = found.count();
+    let name = first.header.as_ref().map(account::name).unwrap_or_else(|| first.path.display().to_string());
+    let place = if more == 0 { name } else { format!("{name} and {more} more") };
+    let what = format!("has rules, by its record, that no program of this node can remove: {error}");
+    let why = "DEL and `postern gc` fail for it, and its ports and addresses stay taken, because the rules work on";
+    let remedy = format!("install the package with {}; it need not be the node's default", error.object);
+    examination.found(Severity::Error, place, what, why, Remedy::Words(remedy));
+}
+
+/// Finds a firewalld that does not say what it has of an attachment: the DEL of that fails.
+fn zones(examination: &mut Examination, node: &Node) {
+    let means = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
+    let sources = |account: &Account| {
+        account.effects.iter().filter_map(Firewall::of).find_map(|made| {
+            let address = made.addresses.first()?.addr();
+            made.zone.clone().map(|zone| (zone, address))
+        })
+    };
+    let mut users = node.accounts.iter().filter_map(|account| Some((account, sources(account)?)));
+    let Some((first, (zone, address))) = users.next() else { return };
+    // What a firewalld that does not run had has ended with it.
+    let refusal = match firewalld::runs(means()) {
+        Ok(false) => None,
+        Ok(true) => firewalld::query(&zone, address, means()).err(),
+        Err(error) => Some(error),
+    };
+    let Some(error) = refusal else { return };
+    let more = users.count();
+    let name = first.header.as_ref().map(account::name).unwrap_or_else(|| first.path.display().to_string());
+    let place = if more == 0 { name } else { format!("{name} and {more} more") };
+    let what = format!("has addresses in a zone of firewalld, by its record, which answers with an error: {error}");
+    let why = "DEL and `postern gc` fail for it, and its addresses stay taken, because the zone may let them through";
+    let remedy = "mend firewalld, or stop it: what it has of an attachment ends with it";
+    examination.found(Severity::Error, place, what, why, Remedy::Words(remedy.to_owned()));
 }
 
 /// Says when nftables would be the better default of this node.

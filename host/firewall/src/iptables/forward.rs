@@ -24,14 +24,16 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
-use postern_types::IngressPolicy;
+use postern_types::{IngressPolicy, IptablesVariant};
 
 use super::netlink;
 use super::numbers;
-use super::programs::{ProgramRunner, Programs, families};
+use super::presence::is_in_legacy;
+use super::programs::{self, ProgramRunner, Programs, families, remove_from_each};
 use super::saved::{Rule, SavedTable};
 use super::scope::Scope;
 use super::set::{Owner, Place, Placed, RuleSet};
+use super::variant::Recorded;
 use super::{FILTER, Tables, by_family, has_legacy};
 use crate::nft::batch::Table;
 use crate::{FirewallError, Nft};
@@ -162,6 +164,7 @@ fn handles_of<'a>(handles: &'a [u64], v6: bool, all: &[IpNet]) -> &'a [u64] {
 
 /// Makes sure that traffic from each address is forwarded, and answers to it. `admin` is the chain of the administrator's
 /// rules, which go before. With `is_first`, the attachment has none of these rules, and no rules of others are searched.
+/// `variant` is where the rules were made before; `None` is where new ones are made.
 ///
 /// Returns the handles of the addresses' rules if all of them are new, and no program made them. The record keeps them,
 /// to find the rules again.
@@ -172,11 +175,12 @@ pub fn admit(
     addrs: &[IpNet],
     admin: &str,
     is_first: bool,
+    variant: Option<IptablesVariant>,
     runner: ProgramRunner<'_>,
 ) -> Result<Vec<u64>, FirewallError> {
     let mut handles = Vec::new();
     for (v6, addrs) in by_family(addrs) {
-        handles.extend(complete(&admission(&addrs, admin), is_first, &Programs::locate(v6, runner)?)?.1);
+        handles.extend(complete(&admission(&addrs, admin), is_first, &Programs::locate_in(variant, v6, runner)?)?.1);
     }
     Ok(if handles.len() == 2 * addrs.len() { handles } else { Vec::new() })
 }
@@ -204,44 +208,78 @@ pub fn isolate(
 /// # Errors
 /// As [`admit`].
 pub fn missing_rule(
-    addrs: &[IpNet],
+    numbers: &Numbers,
     admin: Option<&str>,
     isolated: Option<(&str, IngressPolicy)>,
-    handles: &[u64],
     runner: ProgramRunner<'_>,
 ) -> Result<Option<String>, FirewallError> {
-    let all = addrs;
-    for (v6, addrs) in by_family(addrs) {
-        let sets: Vec<RuleSet> = admin
-            .map(|admin| admission(&addrs, admin))
-            .into_iter()
-            .chain(isolated.map(|(bridge, ingress)| isolation(bridge, ingress)))
-            .collect();
-        let scope = Scope::of_sets(&sets).ordering(&ORDERED).knowing(handles_of(handles, v6, all));
-        let saved = Programs::locate(v6, runner)?.look_once(FILTER, &scope)?;
-        if let Some(admin) = admin {
-            if let Some(rule) = leading(admin).iter().find(|rule| !saved.has(rule)) {
-                return Ok(Some(format!("expected {} rule [{}] not found", rule.chain, spec(rule))));
-            }
-            let mut own = addrs.iter().flat_map(|address| of_address(address.addr()));
-            if let Some(rule) = own.find(|rule| !saved.has(rule)) {
-                return Ok(Some(format!("expected rule [{}] not found", spec(&rule))));
-            }
-        }
-        if let Some((bridge, ingress)) = isolated {
-            let set = isolation(bridge, ingress);
-            if let Some(Placed { rule, .. }) = set.rules.iter().find(|placed| !saved.has(&placed.rule)) {
-                return Ok(Some(format!("expected {} rule [{}] not found", rule.chain, spec(rule))));
-            }
-            if !changes(&set, &saved).is_empty() {
-                return Ok(Some(format!(
-                    "expected {} before {CHAIN} in {FORWARD}: bridge {bridge} is not isolated",
-                    STAGES[0]
-                )));
-            }
+    for (v6, addrs) in by_family(&numbers.addresses) {
+        let missing = missing_in(numbers, (v6, &addrs), admin, isolated, runner)?;
+        // The bridge's rules can be in another variant than those of an address: they stay when attachments go.
+        let missing = match (missing, admin, isolated) {
+            (Some(_), Some(_), Some(_)) => match missing_in(numbers, (v6, &addrs), admin, None, runner)? {
+                None => missing_in(&Numbers::default(), (v6, &addrs), None, isolated, runner)?,
+                missing => missing,
+            },
+            (missing, ..) => missing,
+        };
+        if missing.is_some() {
+            return Ok(missing);
         }
     }
     Ok(None)
+}
+
+/// As [`missing_rule`], for these addresses of one family: `None` if one of the places where the rules can be has them all.
+fn missing_in(
+    numbers: &Numbers,
+    (v6, addrs): (bool, &[IpNet]),
+    admin: Option<&str>,
+    isolated: Option<(&str, IngressPolicy)>,
+    runner: ProgramRunner<'_>,
+) -> Result<Option<String>, FirewallError> {
+    let sets: Vec<RuleSet> = admin
+        .map(|admin| admission(addrs, admin))
+        .into_iter()
+        .chain(isolated.map(|(bridge, ingress)| isolation(bridge, ingress)))
+        .collect();
+    let known = handles_of(&numbers.handles, v6, &numbers.addresses);
+    let scope = Scope::of_sets(&sets).ordering(&ORDERED).knowing(known);
+    let mut first = None;
+    for place in Programs::places(numbers.recorded, v6, FILTER, runner) {
+        match missing_of(&place.look_once(FILTER, &scope)?, addrs, admin, isolated) {
+            None => return Ok(None),
+            missing => first = first.or(missing),
+        }
+    }
+    // Nothing is where there is no place.
+    Ok(first.or_else(|| missing_of(&SavedTable::default(), addrs, admin, isolated)))
+}
+
+/// Returns the first rule that a table lacks.
+fn missing_of(
+    saved: &SavedTable,
+    addrs: &[IpNet],
+    admin: Option<&str>,
+    isolated: Option<(&str, IngressPolicy)>,
+) -> Option<String> {
+    let not_found = |rule: &Rule| format!("expected {} rule [{}] not found", rule.chain, spec(rule));
+    if let Some(admin) = admin {
+        if let Some(rule) = leading(admin).iter().find(|rule| !saved.has(rule)) {
+            return Some(not_found(rule));
+        }
+        let mut own = addrs.iter().flat_map(|address| of_address(address.addr()));
+        if let Some(rule) = own.find(|rule| !saved.has(rule)) {
+            return Some(format!("expected rule [{}] not found", spec(&rule)));
+        }
+    }
+    let (bridge, ingress) = isolated?;
+    let set = isolation(bridge, ingress);
+    if let Some(Placed { rule, .. }) = set.rules.iter().find(|placed| !saved.has(&placed.rule)) {
+        return Some(not_found(rule));
+    }
+    let is_behind = !changes(&set, saved).is_empty();
+    is_behind.then(|| format!("expected {} before {CHAIN} in {FORWARD}: bridge {bridge} is not isolated", STAGES[0]))
 }
 
 /// Returns the rule as the native plugin writes it in its messages.
@@ -280,6 +318,8 @@ pub struct Numbers {
     pub handles: Vec<u64>,
     /// The handles of the tables, IPv4 first; none if they are not known.
     pub tables: Vec<u64>,
+    /// Where the rules are, by the record.
+    pub recorded: Recorded,
 }
 
 /// Returns the handles of the tables of these addresses' families, for [`Numbers`]; none if one is missing, or if only a
@@ -322,7 +362,7 @@ impl Numbers {
                 });
                 made.map_err(netlink::Unable)
             };
-            match Programs::locate(v6, runner)?.without(change) {
+            match Programs::nft(v6, runner).without(change) {
                 Some(Ok(true)) => {}
                 Some(Err(netlink::Unable(error))) if error.is_timeout() => return Err(error),
                 // The rules are looked for by their content.
@@ -333,13 +373,13 @@ impl Numbers {
     }
 }
 
-/// True if only programs can read or change these rules. It is false if no program is installed. `noted` are the numbers
+/// True if only programs can read or change these rules. It is false if no such program is installed. `noted` are the numbers
 /// of the rules, if these are all rules that a run can meet; otherwise it meets all.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[Numbers]>) -> bool {
     // What a program would not be needed to make, it is not needed to remove.
     let unsure: Vec<&Numbers> = noted.into_iter().flatten().filter(|numbers| !numbers.hold(runner)).collect();
-    families(runner).unwrap_or_default().iter().any(|programs| {
+    let needed = |programs: &Programs<'_>| {
         let read = |nft: &mut Nft| {
             if noted.is_none() {
                 return netlink::look(nft, programs.v6, FILTER, &Scope::whole(), false).map(drop);
@@ -352,7 +392,8 @@ pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[Numbers]>) -> bo
             nft.look(|nft| netlink::look(nft, programs.v6, FILTER, &Scope::of_chains(&ORDERED), false)).map(drop)
         };
         programs.without(read) != Some(Ok(()))
-    })
+    };
+    families(runner).iter().any(needed) || is_in_legacy(FILTER, runner)
 }
 
 /// True if the rules with these handles are there, and are all rules of these addresses that [`admit`] makes. If a program
@@ -364,7 +405,7 @@ pub fn has(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> bool 
             let (own, handles) = (rules_of(addrs, v6), handles_of(handles, v6, addrs));
             let scope = Scope::of_rules(&own, CHAIN).knowing(handles).only_known();
             let look = |nft: &mut Nft| nft.look(|nft| netlink::look(nft, v6, FILTER, &scope, false));
-            let seen = Programs::locate(v6, runner).ok().and_then(|programs| programs.without(look)?.ok());
+            let seen = Programs::nft(v6, runner).without(look).and_then(Result::ok);
             seen.is_some_and(|saved| saved.rules.len() == handles.len() && own.iter().all(|rule| saved.has(rule)))
         })
 }
@@ -375,21 +416,33 @@ fn rules_of(addrs: &[IpNet], v6: bool) -> Vec<Rule> {
     of_family.flat_map(|address| of_address(address.addr())).collect()
 }
 
-/// Removes the rules of these addresses, each as often as it is there. With handles from [`admit`], it removes those of
-/// one attachment only. Returns the number of changes.
+/// As [`super::in_reach`], for the rules of [`admit`].
 ///
 /// # Errors
-/// As [`admit`]. A family with missing programs is skipped, unless both families miss them.
-pub fn withdraw(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+/// As [`super::in_reach`].
+pub fn in_reach(
+    variant: Option<IptablesVariant>,
+    addrs: &[IpNet],
+    runner: ProgramRunner<'_>,
+) -> Result<(), FirewallError> {
+    programs::in_reach(variant, addrs, FILTER, runner)
+}
+
+/// Removes the rules of these addresses, wherever they are, each as often as it is there. With handles from [`admit`], it
+/// removes those of one attachment only. Returns the number of changes.
+///
+/// # Errors
+/// A program that a record's rules need is missing or fails, or the deadline passes.
+pub fn withdraw(
+    addrs: &[IpNet],
+    handles: &[u64],
+    recorded: Recorded,
+    runner: ProgramRunner<'_>,
+) -> Result<usize, FirewallError> {
     let mut changes = 0;
     for v6 in by_family(addrs).map(|(v6, _)| v6) {
-        let own = rules_of(addrs, v6);
-        match Programs::locate(v6, runner) {
-            Ok(programs) => changes += take_away(&own, CHAIN, handles_of(handles, v6, addrs), &programs)?,
-            Err(error) if Programs::locate(!v6, runner).is_err() => return Err(error),
-            // No program on this node could have made rules of this family.
-            Err(_) => {}
-        }
+        let (own, handles) = (rules_of(addrs, v6), handles_of(handles, v6, addrs));
+        changes += remove_from_each(recorded, v6, FILTER, runner, |place| take_away(&own, CHAIN, handles, place))?;
     }
     Ok(changes)
 }
@@ -400,7 +453,7 @@ pub fn withdraw(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> 
 /// As [`withdraw`].
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<IpAddr>, FirewallError> {
     let mut addresses = Vec::new();
-    for programs in families(runner)? {
+    for programs in Programs::of_all(FILTER, runner) {
         for saved in programs.look(FILTER)?.rules.iter().filter(|saved| saved.rule.chain == CHAIN) {
             let net = saved.rule.source.or(saved.rule.destination.map(|(_, net)| net));
             let address = net.filter(|net| net.prefix_len() == net.max_prefix_len()).map(|net| net.addr());
@@ -421,7 +474,7 @@ pub fn open(bridge: &str, runner: ProgramRunner<'_>) -> Result<usize, FirewallEr
         .flat_map(|ingress| of_bridge(bridge, ingress))
         .collect();
     let mut changes = 0;
-    for programs in families(runner)? {
+    for programs in Programs::of_all(FILTER, runner) {
         changes += take_away(&own, STAGES[0], &[], &programs)?;
     }
     Ok(changes)
@@ -436,14 +489,14 @@ impl Tables {
     /// True if all rules that isolate this bridge are there, in their order.
     pub(crate) fn isolates(&self, bridge: &str, ingress: IngressPolicy, families: &[bool]) -> bool {
         let set = isolation(bridge, ingress);
-        families.iter().all(|v6| self.of(*v6).is_some_and(|saved| changes(&set, saved).is_empty()))
+        families.iter().all(|v6| self.of(*v6).any(|saved| changes(&set, saved).is_empty()))
     }
 
     /// True if the rules of this address are there, and the rule that leads to them.
     pub(crate) fn forwards(&self, address: IpAddr) -> bool {
         let [leading, _] = leading("");
         self.of(address.is_ipv6())
-            .is_some_and(|saved| saved.has(&leading) && of_address(address).iter().all(|rule| saved.has(rule)))
+            .any(|saved| saved.has(&leading) && of_address(address).iter().all(|rule| saved.has(rule)))
     }
 }
 

@@ -19,12 +19,14 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
+use postern_types::IptablesVariant;
 
 use super::numbers::{self, Numbers};
-use super::programs::{ProgramRunner, Programs, families};
+use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
 use super::saved::{Rule, SavedTable};
 use super::scope::Scope;
 use super::set::{Owner, Place, Placed, RuleSet};
+use super::variant::Recorded;
 use super::{NAT, Tables};
 use crate::hostport::{CHAIN_PREFIX, Forward, HostPorts, MarkBy, Protocol, Sources};
 use crate::nft::batch::Table;
@@ -54,10 +56,6 @@ impl HostPorts {
     /// Network and container are too long together for a comment.
     pub fn iptables_validate(&self) -> Result<(), FirewallError> {
         self.key.hostport_comment().map(drop)
-    }
-
-    fn programs<'a>(&self, runner: ProgramRunner<'a>) -> Result<Programs<'a>, FirewallError> {
-        Programs::locate(self.address.addr().is_ipv6(), runner)
     }
 
     /// Returns the rules in two forms: with the native plugin's chain, and with the one to use if that is taken.
@@ -167,15 +165,28 @@ impl HostPorts {
     /// # Errors
     /// A name doesn't fit, a program is missing or fails, or the deadline passes.
     pub fn iptables_ensure(&self, runner: ProgramRunner<'_>) -> Result<Vec<u64>, FirewallError> {
-        RuleSet::ensure(&self.sets()?, &self.programs(runner)?)
+        self.iptables_ensure_in(None, runner)
+    }
+
+    /// As [`HostPorts::iptables_ensure`], in this variant.
+    ///
+    /// # Errors
+    /// As [`HostPorts::iptables_ensure`].
+    pub fn iptables_ensure_in(
+        &self,
+        variant: Option<IptablesVariant>,
+        runner: ProgramRunner<'_>,
+    ) -> Result<Vec<u64>, FirewallError> {
+        RuleSet::ensure(&self.sets()?, &Programs::locate_in(variant, self.address.addr().is_ipv6(), runner)?)
     }
 
     /// True if all rules are there. With handles from [`HostPorts::iptables_ensure`], no rules of others are read.
     ///
     /// # Errors
     /// As [`HostPorts::iptables_ensure`].
-    pub fn iptables_check(&self, handles: &[u64], runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
-        RuleSet::check(&self.sets()?, handles, &self.programs(runner)?)
+    pub fn iptables_check(&self, known: Numbers<'_>, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+        let (sets, v6) = (self.sets()?, self.address.addr().is_ipv6());
+        in_any(known.recorded, v6, NAT, runner, |place| RuleSet::check(&sets, known.handles, place))
     }
 
     /// True if all rules are in tables that were read.
@@ -184,7 +195,7 @@ impl HostPorts {
     /// A name doesn't fit.
     pub(crate) fn is_in(&self, tables: &Tables) -> Result<bool, FirewallError> {
         let sets = self.sets()?;
-        Ok(tables.of(self.address.addr().is_ipv6()).is_some_and(|table| RuleSet::is_complete(&sets, table)))
+        Ok(tables.of(self.address.addr().is_ipv6()).any(|table| RuleSet::is_complete(&sets, table)))
     }
 
     /// Removes the rules. The chain and the rules that lead to it go too, unless another attachment of the container to
@@ -192,23 +203,19 @@ impl HostPorts {
     /// table, no rules of others are read.
     ///
     /// # Errors
-    /// As [`HostPorts::iptables_ensure`]. It is no error if nothing is there.
+    /// A program that a record's rules need is missing or fails, or the deadline passes. It is no error if nothing is there.
     pub fn iptables_remove(&self, known: Numbers<'_>, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
         let Ok(sets) = self.sets() else { return Ok(0) };
-        let programs = match self.programs(runner) {
-            Ok(programs) => programs,
-            Err(error) if Programs::locate(self.address.addr().is_ipv4(), runner).is_err() => return Err(error),
-            // No program on this node could have made rules of this family.
-            Err(_) => return Ok(0),
-        };
         let numbered = known.tables.first().map(|table| (known.handles, *table));
-        if let Some(count) = numbers::remove(&sets, numbered, &programs)? {
-            return Ok(count);
-        }
         let owners: Vec<Owner> = sets.iter().map(|set| set.owner.clone()).collect();
         let scope = Scope::of_owners(&owners).knowing(known.handles);
         let plan = |saved: &SavedTable| sets.iter().flat_map(|set| self.removals(set, saved)).collect();
-        programs.change_around(NAT, &scope, plan).map(|(count, _)| count)
+        remove_from_each(known.recorded, self.address.addr().is_ipv6(), NAT, runner, |place| {
+            Ok(match numbers::remove(&sets, numbered, place)? {
+                Some(count) => count,
+                None => place.change_around(NAT, &scope, plan)?.0,
+            })
+        })
     }
 
     /// Returns the changes that remove one form of the rules.
@@ -275,7 +282,7 @@ fn is_owned(rule: &Rule, key: &AttachmentKey) -> bool {
 /// without a record. Returns the number of changes.
 ///
 /// # Errors
-/// As [`HostPorts::iptables_ensure`]. A family with missing programs is skipped, unless both miss them.
+/// As [`HostPorts::iptables_remove`].
 pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let Ok(comment) = key.hostport_comment() else { return Ok(0) };
     let owners = key.hostport_chains().map(|chain| Owner {
@@ -285,8 +292,9 @@ pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usiz
         home: DNAT,
     });
     let mut changes = 0;
-    for programs in families(runner)? {
-        changes += RuleSet::remove(&owners, &programs, |rule| is_owned(rule, key))?;
+    for v6 in [false, true] {
+        let remove = |place: &Programs<'_>| RuleSet::remove(&owners, place, |rule| is_owned(rule, key));
+        changes += remove_from_each(Recorded::No, v6, NAT, runner, remove)?;
     }
     Ok(changes)
 }
@@ -316,7 +324,7 @@ pub fn retain(
     runner: ProgramRunner<'_>,
 ) -> Result<Vec<String>, FirewallError> {
     let mut stale: Vec<AttachmentKey> = Vec::new();
-    for programs in families(runner)? {
+    for programs in Programs::of_all(NAT, runner) {
         let of_network = owners_in(&programs.look(NAT)?).into_iter().filter(|key| key.network == network);
         let is_valid = |key: &AttachmentKey| valid.iter().any(|(container_id, _)| *container_id == key.container_id);
         stale.extend(of_network.filter(|key| !is_valid(key)));
@@ -372,7 +380,7 @@ impl Seen {
 /// As [`remove_all`].
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
     let mut seen = Vec::new();
-    for programs in families(runner)? {
+    for programs in Programs::of_all(NAT, runner) {
         seen.extend(Seen::all(&programs.look(NAT)?, programs.v6));
     }
     Ok(seen)
@@ -385,7 +393,7 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
 /// As [`remove_all`].
 pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let mut changes = 0;
-    for programs in families(runner)? {
+    for programs in Programs::of_all(NAT, runner) {
         changes += programs.change(NAT, |table| {
             let now = Seen::all(table, programs.v6);
             let owner = |seen: &Seen| Owner { table: NAT, chains: vec![seen.chain.clone()], ..Owner::default() };
@@ -556,7 +564,9 @@ mod without_the_program {
         let mut handles = Vec::new();
         for ports in all() {
             let made = ports.iptables_ensure(without).unwrap();
-            assert!(ports.iptables_check(&[], without).unwrap() && ports.iptables_check(&made, without).unwrap());
+            for handles in [&[], made.as_slice()] {
+                assert!(ports.iptables_check(Numbers { handles, ..Numbers::default() }, without).unwrap());
+            }
             assert!(ports.iptables_ensure(without).unwrap().is_empty());
             // Two rules of 15 and 6 TCP ports, and one for each other protocol.
             assert_eq!(made.len(), 4);
@@ -570,8 +580,8 @@ mod without_the_program {
                 1 => &[],
                 _ => handles[0].as_slice(),
             };
-            assert!(ports.iptables_remove(Numbers { handles: known, tables: &[] }, without).unwrap() > 0);
-            assert!(!ports.iptables_check(made, without).unwrap());
+            assert!(ports.iptables_remove(Numbers { handles: known, ..Numbers::default() }, without).unwrap() > 0);
+            assert!(!ports.iptables_check(Numbers { handles: made, ..Numbers::default() }, without).unwrap());
         }
         let left = saved();
         assert!(!left.iter().any(|line| line.contains("CNI-DN")), "{left:?}");

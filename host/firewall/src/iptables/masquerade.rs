@@ -20,12 +20,14 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use postern_types::IptablesVariant;
 
 use super::numbers::{self, Numbers};
-use super::programs::{ProgramRunner, Programs, families};
+use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
 use super::saved::{Rule, SavedRule};
 use super::set::{Owner, Place, Placed, RuleSet, stale_owners};
-use super::{NAT, Tables, by_family};
+use super::variant::Recorded;
+use super::{NAT, SeenTable, Tables, by_family};
 use crate::account::{Marked, gather};
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
 use crate::{AttachmentKey, FirewallError};
@@ -96,10 +98,23 @@ fn begins(rule: &Rule, owners: &[Owner], source: IpNet) -> bool {
 /// # Errors
 /// A name doesn't fit, a program is missing or fails, or the deadline passes.
 pub fn ensure(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<Vec<u64>, FirewallError> {
+    ensure_in(None, key, addrs, runner)
+}
+
+/// As [`ensure`], in this variant.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_in(
+    variant: Option<IptablesVariant>,
+    key: &AttachmentKey,
+    addrs: &[IpNet],
+    runner: ProgramRunner<'_>,
+) -> Result<Vec<u64>, FirewallError> {
     validate(key)?;
     let mut handles = Vec::new();
     for (v6, addrs) in by_family(addrs) {
-        handles.extend(RuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate(v6, runner)?)?);
+        handles.extend(RuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate_in(variant, v6, runner)?)?);
     }
     Ok(handles)
 }
@@ -109,7 +124,7 @@ pub fn ensure(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -
 /// # Errors
 /// As [`ensure`].
 pub fn check(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
-    check_known(key, addrs, &[], runner)
+    check_known(key, addrs, Numbers::default(), runner)
 }
 
 /// As [`check`], with handles from [`ensure`]. If they are all that lead to the chain, no other rules are read.
@@ -119,26 +134,28 @@ pub fn check(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) ->
 pub fn check_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
-    handles: &[u64],
+    known: Numbers<'_>,
     runner: ProgramRunner<'_>,
 ) -> Result<bool, FirewallError> {
     if validate(key).is_err() {
         return Ok(addrs.is_empty());
     }
     for (v6, addrs) in by_family(addrs) {
-        if !RuleSet::check(&sets(key, &addrs, v6)?, handles, &Programs::locate(v6, runner)?)? {
+        let sets = sets(key, &addrs, v6)?;
+        let check = |place: &Programs<'_>| RuleSet::check(&sets, known.handles, place);
+        if !in_any(known.recorded, v6, NAT, runner, check)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Removes the masquerading of these addresses. The container's chain is removed too, unless another attachment uses
-/// it. Returns the number of changes.
+/// Removes the masquerading of these addresses, wherever it is. The container's chain is removed too, unless another
+/// attachment uses it. Returns the number of changes.
 ///
 /// # Errors
-/// As [`ensure`]. A family with missing programs is skipped, unless both families miss them. It is no error if nothing
-/// is there, or if nothing can be there because no rules can have the name.
+/// A name doesn't fit, a program that a record's rules need is missing or fails, or the deadline passes. It is no error if
+/// nothing is there, or if nothing can be there because no rules can have the name.
 pub fn remove(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     remove_known(key, addrs, Numbers::default(), runner)
 }
@@ -164,17 +181,13 @@ pub fn remove_known(
                 begins(rule, &owners, address.addr().into()) || begins(rule, &owners, address.trunc())
             })
         };
-        match Programs::locate(v6, runner) {
-            Ok(programs) => {
-                changes += match numbers::remove(&sets(key, &addrs, v6)?, known.of(all, v6), &programs)? {
-                    Some(count) => count,
-                    None => RuleSet::remove_known(&owners, known.handles, &programs, goes)?,
-                };
-            }
-            Err(error) if Programs::locate(!v6, runner).is_err() => return Err(error),
-            // No program on this node could have made rules of this family.
-            Err(_) => {}
-        }
+        let sets = sets(key, &addrs, v6)?;
+        changes += remove_from_each(known.recorded, v6, NAT, runner, |place| {
+            Ok(match numbers::remove(&sets, known.of(all, v6), place)? {
+                Some(count) => count,
+                None => RuleSet::remove_known(&owners, known.handles, place, goes)?,
+            })
+        })?;
     }
     Ok(changes)
 }
@@ -183,8 +196,13 @@ pub fn remove_known(
 /// `spared` keep theirs. Returns the number of changes.
 ///
 /// # Errors
-/// As [`ensure`]. A family with missing programs is skipped, unless both families miss them.
-pub fn remove_all(key: &AttachmentKey, spared: &[IpAddr], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+/// As [`remove`].
+pub fn remove_all(
+    key: &AttachmentKey,
+    spared: &[IpAddr],
+    recorded: Recorded,
+    runner: ProgramRunner<'_>,
+) -> Result<usize, FirewallError> {
     let owners = owners(key);
     if owners.is_empty() {
         return Ok(0);
@@ -196,8 +214,8 @@ pub fn remove_all(key: &AttachmentKey, spared: &[IpAddr], runner: ProgramRunner<
             && !rule.source.is_some_and(|source| spared.contains(&source.addr()))
     };
     let mut changes = 0;
-    for programs in families(runner)? {
-        changes += RuleSet::remove(&owners, &programs, goes)?;
+    for v6 in [false, true] {
+        changes += remove_from_each(recorded, v6, NAT, runner, |place| RuleSet::remove(&owners, place, goes))?;
     }
     Ok(changes)
 }
@@ -216,7 +234,7 @@ pub fn retain(
 ) -> Result<Vec<String>, FirewallError> {
     let valid: HashSet<&str> = valid.iter().map(|(container_id, _)| container_id.as_str()).collect();
     let mut removed: Vec<String> = Vec::new();
-    for programs in families(runner)? {
+    for programs in Programs::of_all(NAT, runner) {
         let read = |rule: &Rule| container_of(rule, network);
         let is_valid = |id: &String| valid.contains(id.as_str());
         let busy = || Ok(busy()?.into_iter().map(|(container_id, _)| container_id).collect());
@@ -226,7 +244,7 @@ pub fn retain(
     for container_id in &removed {
         let key =
             AttachmentKey { network: network.to_owned(), container_id: container_id.clone(), ifname: String::new() };
-        remove_all(&key, &[], runner)?;
+        remove_all(&key, &[], Recorded::No, runner)?;
     }
     Ok(removed)
 }
@@ -260,7 +278,7 @@ impl Seen {
 /// As [`remove_all`].
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
     let tables = Tables::nat(runner)?;
-    let rules = tables.by_family().flat_map(|(_, table)| &table.rules);
+    let rules = tables.0.iter().flat_map(|seen| &seen.saved.rules);
     Ok(rules.filter_map(|saved| Seen::read(&saved.rule)).collect())
 }
 
@@ -278,7 +296,7 @@ pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, Fi
     let owners: Vec<Owner> = keys.into_iter().flat_map(owners).collect();
     let goes = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
     let mut changes = 0;
-    for programs in families(runner)? {
+    for programs in Programs::of_all(NAT, runner) {
         changes += programs.change(NAT, |table| {
             // A chain that none of these rules leads to is left alone: another process may be about to use it.
             let leads = |owner: &&Owner| {
@@ -299,7 +317,7 @@ impl Tables {
         }
         for (v6, addrs) in by_family(addrs) {
             let sets = sets(key, &addrs, v6)?;
-            if !self.of(v6).is_some_and(|table| RuleSet::is_complete(&sets, table)) {
+            if !self.of(v6).any(|table| RuleSet::is_complete(&sets, table)) {
                 return Ok(false);
             }
         }
@@ -311,8 +329,7 @@ impl Tables {
     pub(crate) fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
         let known: Vec<String> = known.iter().flat_map(AttachmentKey::iptables_chains).collect();
         let mut unrecorded = Vec::new();
-        for (v6, table) in &self.0 {
-            let program = if *v6 { "ip6tables" } else { "iptables" };
+        for SeenTable { program, saved: table, .. } in &self.0 {
             // `CNI-` and 24 hexadecimal digits. Chains of other plugins (`CNI-HOSTPORT-…`) are not ours to judge.
             let is_ours = |chain: &&String| {
                 let digits = chain.strip_prefix(CHAIN_PREFIX).unwrap_or_default();

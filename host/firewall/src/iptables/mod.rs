@@ -37,17 +37,18 @@ pub(crate) mod variant;
 mod xt;
 
 pub use masquerade::{
-    Seen, check, check_known, ensure, list, remove, remove_all, remove_known, remove_seen, retain, validate,
+    Seen, check, check_known, ensure, ensure_in, list, remove, remove_all, remove_known, remove_seen, retain, validate,
 };
 pub use numbers::{Numbers, nat_tables};
 pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, needs_program, others_may_exist};
-pub use programs::{ProgramRunner, available, installed, missing, programs, usable};
-pub use variant::is_legacy;
+pub use programs::{ProgramRunner, available, installed, programs, usable};
+pub use variant::{Recorded, is_legacy, of_new};
 
 use crate::FirewallError;
 use ipnet::IpNet;
+use postern_types::IptablesVariant;
 use presence::has_legacy;
-use programs::families;
+use programs::Programs;
 use saved::SavedTable;
 
 /// The table for address translation.
@@ -55,6 +56,18 @@ const NAT: &str = "nat";
 
 /// The table for what is let through.
 const FILTER: &str = "filter";
+
+/// Tells if the masquerading or forwards of these addresses, which a record has, can be read and removed.
+///
+/// # Errors
+/// They can be in a table of legacy iptables whose programs are not installed.
+pub fn in_reach(
+    variant: Option<IptablesVariant>,
+    addrs: &[IpNet],
+    runner: ProgramRunner<'_>,
+) -> Result<(), FirewallError> {
+    programs::in_reach(variant, addrs, NAT, runner)
+}
 
 /// Splits the addresses into IPv4 and IPv6; an empty family is left out.
 fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
@@ -65,13 +78,26 @@ fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
     })
 }
 
-/// A table of both families at one moment. A family without programs has none.
-pub(crate) struct Tables(Vec<(bool, SavedTable)>);
+/// A table of both families at one moment, in each variant that has it and can be read.
+pub(crate) struct Tables(Vec<SeenTable>);
+
+/// A table of one family and variant.
+struct SeenTable {
+    v6: bool,
+    /// The name of the program that shows it.
+    program: &'static str,
+    saved: SavedTable,
+}
 
 impl Tables {
     pub(crate) fn look(table: &str, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
-        let tables = families(runner)?.into_iter().map(|programs| Ok((programs.v6, programs.look(table)?)));
-        tables.collect::<Result<_, _>>().map(Self)
+        Self::at(Programs::of_all(table, runner), table)
+    }
+
+    fn at(places: Vec<Programs<'_>>, table: &str) -> Result<Self, FirewallError> {
+        let see =
+            |place: Programs<'_>| Ok(SeenTable { v6: place.v6, program: place.name(), saved: place.look(table)? });
+        places.into_iter().map(see).collect::<Result<_, _>>().map(Self)
     }
 
     /// Reads the `nat` tables.
@@ -79,13 +105,18 @@ impl Tables {
         Self::look(NAT, runner)
     }
 
-    /// Returns the table of each family that has its programs, with the family's nftables name.
-    pub(crate) fn by_family(&self) -> impl Iterator<Item = (&'static str, &SavedTable)> {
-        self.0.iter().map(|(v6, table)| (if *v6 { "ip6" } else { "ip" }, table))
+    /// Reads the `nat` tables of legacy iptables.
+    pub(crate) fn legacy_nat(runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
+        Self::at(Programs::of_all(NAT, runner).into_iter().filter(Programs::is_legacy).collect(), NAT)
     }
 
-    /// Returns the table of one family.
-    fn of(&self, v6: bool) -> Option<&SavedTable> {
-        self.0.iter().find(|(family, _)| *family == v6).map(|(_, table)| table)
+    /// Returns the tables, with their family's nftables name.
+    pub(crate) fn by_family(&self) -> impl Iterator<Item = (&'static str, &SavedTable)> {
+        self.0.iter().map(|seen| (if seen.v6 { "ip6" } else { "ip" }, &seen.saved))
+    }
+
+    /// Returns the tables of one family.
+    fn of(&self, v6: bool) -> impl Iterator<Item = &SavedTable> {
+        self.0.iter().filter(move |seen| seen.v6 == v6).map(|seen| &seen.saved)
     }
 }

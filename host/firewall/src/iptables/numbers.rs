@@ -9,6 +9,7 @@ use super::netlink::{self, Unable};
 use super::programs::{ProgramRunner, Programs};
 use super::saved::Rule;
 use super::set::RuleSet;
+use super::variant::Recorded;
 use super::{NAT, by_family};
 use crate::nft::batch::Batch;
 use crate::{FirewallError, Nft};
@@ -23,6 +24,8 @@ pub struct Numbers<'a> {
     pub handles: &'a [u64],
     /// The handles of the tables, IPv4 first; none if they are not known.
     pub tables: &'a [u64],
+    /// Where the rules are, by their record.
+    pub recorded: Recorded,
 }
 
 impl<'a> Numbers<'a> {
@@ -46,7 +49,7 @@ pub(super) fn tables(name: &str, addrs: &[IpNet], runner: ProgramRunner<'_>) -> 
     let handle = |v6: bool| {
         let table = netlink::table(v6, name)?;
         let read = |nft: &mut Nft| nft.table(table).map_err(Unable);
-        Programs::locate(v6, runner).ok()?.without(read)?.ok()??.handle
+        Programs::nft(v6, runner).without(read)?.ok()??.handle
     };
     by_family(addrs).map(|(v6, _)| handle(v6)).collect::<Option<_>>().unwrap_or_default()
 }
@@ -185,13 +188,13 @@ mod tests {
                 assert_eq!(removed, Some(2 + if address.contains(':') { 4 } else { 6 }), "{address}");
                 assert_eq!(saved(), before);
                 // Nothing is there, which is no error.
-                let known = Numbers { handles: &handles, tables: &tables };
+                let known = Numbers { handles: &handles, tables: &tables, ..Numbers::default() };
                 assert_eq!(own.iptables_remove(known, runner).unwrap(), 0);
             }
             let addrs = ["10.1.0.3/16", "10.2.0.3/16", "fd00::3/64"].map(|address| address.parse().unwrap());
             let handles = ensure(&key("c3", "eth0"), &addrs, runner).unwrap();
             let tables = nat_tables(&addrs, runner);
-            let known = Numbers { handles: &handles, tables: &tables };
+            let known = Numbers { handles: &handles, tables: &tables, ..Numbers::default() };
             assert_eq!((handles.len(), tables.len()), (3, 2));
             assert_eq!(known.of(&addrs, false), Some((&handles[..2], tables[0])));
             assert_eq!(known.of(&addrs, true), Some((&handles[2..], tables[1])));
@@ -244,7 +247,7 @@ mod tests {
             let deadline = Instant::now() + Duration::from_secs(30);
             let programs = Programs::locate(false, ProgramRunner { runner: &Direct, deadline, nft: None }).unwrap();
             assert_eq!(remove(&sets, Some((&handles, table)), &programs).unwrap(), None, "by programs");
-            let known = Numbers { handles: &handles, tables: &[table] };
+            let known = Numbers { handles: &handles, tables: &[table], ..Numbers::default() };
             assert!(own.iptables_remove(known, runner).unwrap() > 0 && !saved().join("\n").contains(&chain));
         });
     }

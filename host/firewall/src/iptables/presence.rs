@@ -9,16 +9,16 @@ use super::NAT;
 use super::hostport::SHARED;
 use super::masquerade::CHAIN_PREFIX;
 use super::netlink;
-use super::programs::{ProgramRunner, families};
+use super::programs::{ProgramRunner, Programs, families};
 use super::scope::Scope;
-use super::variant::legacy_tables;
+use super::variant::has_legacy_table;
 use crate::nft::batch::Table;
 use crate::{AttachmentKey, FirewallError, Nft};
 
 /// True if there may be iptables masquerading for this container and network. The look takes microseconds. If it is
 /// false, [`super::remove`] would start programs for milliseconds and find nothing.
 ///
-/// It is true whenever the kernel has a `nat` table of legacy iptables: only the programs can read that table.
+/// It is true whenever the kernel has a `nat` table of legacy iptables: only its programs can read that table.
 ///
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
@@ -27,25 +27,31 @@ pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallErr
 }
 
 /// True if only programs can read or change the masquerading of this container and network. With `all`, the rules of all
-/// plugins are meant. It is false if no program is installed.
+/// plugins are meant. It is false if no such program is installed.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey, all: bool) -> bool {
     if !all {
         return only_programs_read(runner, &key.iptables_chains());
     }
-    families(runner).unwrap_or_default().iter().any(|programs| {
+    let needed = |programs: &Programs<'_>| {
         let read = |nft: &mut Nft| netlink::look(nft, programs.v6, NAT, &Scope::whole(), false).map(drop);
         programs.without(read) != Some(Ok(()))
-    })
+    };
+    families(runner).iter().any(needed) || is_in_legacy(NAT, runner)
+}
+
+/// True if the kernel has this table of legacy iptables, and its programs are installed.
+pub(super) fn is_in_legacy(table: &str, runner: ProgramRunner<'_>) -> bool {
+    Programs::of_all(table, runner).iter().any(Programs::is_legacy)
 }
 
 /// True if one of these chains of table `nat` has rules that only programs can read, or if rules can't be read without
-/// them at all. It is false if no program is installed.
+/// them at all. It is false if no such program is installed.
 pub(super) fn only_programs_read(runner: ProgramRunner<'_>, chains: &[String]) -> bool {
-    families(runner)
-        .unwrap_or_default()
-        .iter()
-        .any(|programs| programs.without(|nft| netlink::can_read(nft, programs.v6, NAT, chains)) != Some(Ok(true)))
+    let can_read = |programs: &Programs<'_>| {
+        programs.without(|nft| netlink::can_read(nft, programs.v6, NAT, chains)) == Some(Ok(true))
+    };
+    !families(runner).iter().all(can_read) || is_in_legacy(NAT, runner)
 }
 
 /// True, for IPv4 and for IPv6, if iptables over nftables has a chain of this container and network.
@@ -114,5 +120,5 @@ pub fn has_legacy_nat() -> bool {
 
 /// As [`has_legacy_nat`], for any table.
 pub(super) fn has_legacy(table: &str) -> bool {
-    [false, true].into_iter().any(|v6| legacy_tables(v6).is_none_or(|tables| tables.iter().any(|name| name == table)))
+    [false, true].into_iter().any(|v6| has_legacy_table(v6, table))
 }

@@ -5,14 +5,17 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use ipnet::IpNet;
 use postern_confine::{Allowed, Rules, Run};
+use postern_types::IptablesVariant as Variant;
 
+use super::by_family;
 use super::netlink::{self, Unable};
 use super::saved::SavedTable;
 use super::scope::Scope;
-use super::variant;
+use super::variant::{self, Recorded};
 use crate::program;
-use crate::{FirewallError, Nft};
+use crate::{FirewallError, Nft, is_absence};
 
 /// The tables that a helper may change for a gate: those in which a capability has rules.
 const TABLES: [&str; 2] = [super::NAT, super::FILTER];
@@ -32,19 +35,27 @@ pub struct ProgramRunner<'a> {
     pub nft: Option<&'a RefCell<Option<Nft>>>,
 }
 
-/// Returns the programs that this module may run, if they are installed.
+/// Returns the programs that this module may run, if they are installed: those that make new rules, and those that remove
+/// rules of legacy iptables where new ones are made in nf_tables.
 #[must_use]
 pub fn programs() -> Vec<Allowed> {
     let save = Rules { arguments: is_save, input: str::is_empty, variable: None };
     let restore = Rules { arguments: is_restore, input: is_change, variable: None };
-    let names = [
-        ("iptables-save", save),
-        ("iptables-restore", restore),
-        ("ip6tables-save", save),
-        ("ip6tables-restore", restore),
-    ];
-    names.into_iter().filter_map(|(name, rules)| Some(Allowed { path: program::locate(name).ok()?, rules })).collect()
+    let of_family = |v6: bool| {
+        let of_legacy = (variant::installed(v6) != Some(Variant::Legacy)).then(|| Files::of_legacy(v6).ok()).flatten();
+        Files::of_new(v6).ok().into_iter().chain(of_legacy)
+    };
+    let files = [false, true].into_iter().flat_map(of_family);
+    files
+        .flat_map(|Files { save: at, restore: to }| {
+            [Allowed { path: at, rules: save }, Allowed { path: to, rules: restore }]
+        })
+        .collect()
 }
+
+/// The way out where the programs of legacy iptables are missing.
+const LEGACY: &str =
+    "the rules are in the tables of legacy iptables, which only its programs can change: install them again";
 
 const RESTORE: [&str; 2] = ["--noflush", "-w"];
 
@@ -74,23 +85,149 @@ fn is_restore(arguments: &[String]) -> bool {
     matches!(arguments, [first, second, seconds] if [first, second] == RESTORE && seconds.parse::<u64>().is_ok())
 }
 
-/// The programs of one family.
-pub(super) struct Programs<'a> {
-    pub(super) v6: bool,
+/// The two programs of one family.
+struct Files {
     save: PathBuf,
     restore: PathBuf,
+}
+
+impl Files {
+    /// The programs that new rules are made with.
+    fn of_new(v6: bool) -> Result<Self, FirewallError> {
+        Self::named(if v6 { "ip6tables" } else { "iptables" })
+    }
+
+    /// The programs of legacy iptables, by whatever name.
+    fn of_legacy(v6: bool) -> Result<Self, FirewallError> {
+        match variant::installed(v6) {
+            Some(Variant::Legacy) => Self::of_new(v6),
+            Some(Variant::Nft) | None => Self::named(if v6 { "ip6tables-legacy" } else { "iptables-legacy" }),
+        }
+    }
+
+    fn named(name: &str) -> Result<Self, FirewallError> {
+        let part = |part: &str| program::locate(&format!("{name}-{part}"));
+        Ok(Self { save: part("save")?, restore: part("restore")? })
+    }
+}
+
+/// The rules of one family in one variant, and the programs that read and change them.
+pub(super) struct Programs<'a> {
+    pub(super) v6: bool,
+    variant: Variant,
+    /// `None` if they are not installed. Rules of nf_tables need none.
+    files: Option<Files>,
     runner: ProgramRunner<'a>,
 }
 
 impl<'a> Programs<'a> {
+    /// The place of new rules.
     pub(super) fn locate(v6: bool, runner: ProgramRunner<'a>) -> Result<Self, FirewallError> {
-        let name = if v6 { "ip6tables" } else { "iptables" };
-        Ok(Self {
-            v6,
-            save: program::locate(&format!("{name}-save"))?,
-            restore: program::locate(&format!("{name}-restore"))?,
-            runner,
-        })
+        let files = Files::of_new(v6)?;
+        let variant = variant::installed(v6).unwrap_or(Variant::Legacy);
+        Ok(Self { v6, variant, files: Some(files), runner })
+    }
+
+    /// The place of rules that are made again: where they were made first, by their record.
+    pub(super) fn locate_in(
+        noted: Option<Variant>,
+        v6: bool,
+        runner: ProgramRunner<'a>,
+    ) -> Result<Self, FirewallError> {
+        match noted {
+            None => Self::locate(v6, runner),
+            Some(Variant::Nft) => Ok(Self::nft(v6, runner)),
+            Some(Variant::Legacy) => Self::legacy(v6, runner).usable(),
+        }
+    }
+
+    /// The rules in nf_tables, whatever is installed.
+    pub(super) fn nft(v6: bool, runner: ProgramRunner<'a>) -> Self {
+        let files = variant::is_nft(v6).then(|| Files::of_new(v6).ok()).flatten();
+        Self { v6, variant: Variant::Nft, files, runner }
+    }
+
+    /// The tables of legacy iptables, whatever is installed.
+    fn legacy(v6: bool, runner: ProgramRunner<'a>) -> Self {
+        Self { v6, variant: Variant::Legacy, files: Files::of_legacy(v6).ok(), runner }
+    }
+
+    /// The places where rules of a table can be, of those that their record leaves: nf_tables if the kernel has it, and legacy
+    /// iptables if it has such a table. Programs of recorded rules may be missing.
+    pub(super) fn places(recorded: Recorded, v6: bool, table: &str, runner: ProgramRunner<'a>) -> Vec<Self> {
+        let is_possible = |variant| !matches!(recorded, Recorded::In(other) if other != variant);
+        let nft = is_possible(Variant::Nft).then(|| Self::nft(v6, runner)).filter(Self::is_there);
+        let is_alone = nft.as_ref().is_some_and(Self::is_alone);
+        let has_legacy = is_possible(Variant::Legacy) && !is_alone && variant::has_legacy_table(v6, table);
+        let legacy = has_legacy.then(|| Self::legacy(v6, runner));
+        nft.into_iter().chain(legacy.filter(|legacy| recorded != Recorded::No || !legacy.lacks_programs())).collect()
+    }
+
+    /// As [`Programs::places`], in both families, for rules of whomever.
+    pub(super) fn of_all(table: &str, runner: ProgramRunner<'a>) -> Vec<Self> {
+        [false, true].into_iter().flat_map(|v6| Self::places(Recorded::No, v6, table, runner)).collect()
+    }
+
+    /// The name of the program that shows and changes these rules.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.variant == variant::installed(self.v6).unwrap_or(Variant::Nft), self.v6) {
+            (true, false) => "iptables",
+            (true, true) => "ip6tables",
+            (false, v6) => match (self.variant, v6) {
+                (Variant::Nft, false) => "iptables-nft",
+                (Variant::Nft, true) => "ip6tables-nft",
+                (Variant::Legacy, false) => "iptables-legacy",
+                (Variant::Legacy, true) => "ip6tables-legacy",
+            },
+        }
+    }
+
+    /// True if only a program can read and change these rules.
+    pub(super) fn is_legacy(&self) -> bool {
+        self.variant == Variant::Legacy
+    }
+
+    /// True if the programs that these rules need are not installed.
+    pub(super) fn lacks_programs(&self) -> bool {
+        self.is_legacy() && self.files.is_none()
+    }
+
+    fn usable(self) -> Result<Self, FirewallError> {
+        if self.lacks_programs() { Err(self.missing()) } else { Ok(self) }
+    }
+
+    /// The error for rules whose programs are missing.
+    fn missing(&self) -> FirewallError {
+        let found = match self.variant {
+            Variant::Nft => Files::of_new(self.v6),
+            Variant::Legacy => Files::of_legacy(self.v6),
+        };
+        let error = found
+            .err()
+            .unwrap_or_else(|| FirewallError::new("locate", "iptables", "it was not there a moment ago: try again"));
+        match self.variant {
+            Variant::Nft => error,
+            Variant::Legacy => FirewallError { hint: LEGACY.to_owned(), ..error },
+        }
+    }
+
+    /// True if the kernel has nf_tables. It is not asked where programs for it are installed.
+    fn is_there(&self) -> bool {
+        if self.files.is_some() {
+            return true;
+        }
+        let is_there = self.with_nft(|nft| Ok(!nft.is_absent()));
+        !matches!(is_there, Ok(false)) && !is_there.is_err_and(|Unable(error)| error.errno.is_some_and(is_absence))
+    }
+
+    /// True if nf_tables has all rules of this family, and the programs are that variant.
+    fn is_alone(&self) -> bool {
+        self.files.is_some() && self.without(|_| Ok(())).is_some()
+    }
+
+    /// True if rules of others, which can't be read without the program, are to be left out.
+    fn is_lenient(&self) -> bool {
+        self.files.is_none() || !self.runner.runner.can_start()
     }
 
     pub(super) fn look(&self, table: &str) -> Result<SavedTable, FirewallError> {
@@ -99,7 +236,7 @@ impl<'a> Programs<'a> {
 
     /// Reads at least the part of a table that a question is about.
     pub(super) fn look_around(&self, table: &str, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
-        self.seen(table, |nft| netlink::look(nft, self.v6, table, scope, !self.runner.runner.can_start()))
+        self.seen(table, |nft| netlink::look(nft, self.v6, table, scope, self.is_lenient()))
     }
 
     fn seen(
@@ -109,26 +246,34 @@ impl<'a> Programs<'a> {
     ) -> Result<SavedTable, FirewallError> {
         match self.without(look) {
             Some(Ok(saved)) => Ok(saved),
-            Some(Err(Unable(error))) if error.is_timeout() || !self.runner.runner.can_start() => Err(error),
+            Some(Err(Unable(error))) if error.is_timeout() || self.is_lenient() => Err(error),
             _ => self.printed(table),
         }
     }
 
     /// As [`Programs::look_around`]. What this run has read of the same rules is not read again.
     pub(super) fn look_once(&self, table: &str, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
-        self.seen(table, |nft| {
-            nft.look(|nft| netlink::look(nft, self.v6, table, scope, !self.runner.runner.can_start()))
-        })
+        self.seen(table, |nft| nft.look(|nft| netlink::look(nft, self.v6, table, scope, self.is_lenient())))
+    }
+
+    fn files(&self) -> Result<&Files, FirewallError> {
+        self.files.as_ref().ok_or_else(|| self.missing())
     }
 
     fn printed(&self, table: &str) -> Result<SavedTable, FirewallError> {
-        let text = program::run(self.runner.runner, &self.save, &["-t", table], "", self.runner.deadline)?;
+        let text = program::run(self.runner.runner, &self.files()?.save, &["-t", table], "", self.runner.deadline)?;
         Ok(SavedTable::parse(&text))
     }
 
-    /// Does something without a program. `None` if iptables is not the nf_tables variant here, or the caller has no
-    /// connection.
+    /// Does something without a program. `None` if these rules are not nf_tables' alone, or the caller has no connection.
+    /// Where no program for them is installed, nothing else is left, and it is done in any case.
     pub(super) fn without<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, Unable>) -> Option<Result<T, Unable>> {
+        if self.is_legacy() {
+            return None;
+        }
+        if self.files.is_none() {
+            return Some(self.with_nft(act));
+        }
         // The caller may be using the connection.
         let mut nft = self.runner.nft?.try_borrow_mut().ok()?;
         let nft = match &mut *nft {
@@ -145,6 +290,23 @@ impl<'a> Programs<'a> {
             }
         };
         nft.serves_iptables(self.v6).then(|| act(nft))
+    }
+
+    /// Does something with the run's connection to nf_tables, or with one of its own.
+    fn with_nft<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, Unable>) -> Result<T, Unable> {
+        let deadline = self.runner.deadline;
+        let shared = self.runner.nft.and_then(|nft| nft.try_borrow_mut().ok());
+        match shared {
+            Some(mut shared) => {
+                let nft = match &mut *shared {
+                    Some(nft) => nft,
+                    none => none.insert(Nft::open(deadline)?),
+                };
+                nft.set_deadline(deadline);
+                act(nft)
+            }
+            None => act(&mut Nft::open(deadline)?),
+        }
     }
 
     /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is that
@@ -165,7 +327,7 @@ impl<'a> Programs<'a> {
         scope: &Scope<'_>,
         plan: impl Fn(&SavedTable) -> Vec<String>,
     ) -> Result<(usize, Vec<u64>), FirewallError> {
-        let lenient = !self.runner.runner.can_start();
+        let lenient = self.is_lenient();
         match self.without(|nft| netlink::change(nft, self.v6, table, scope, lenient, &plan)) {
             Some(Ok(made)) => return Ok(made),
             Some(Err(Unable(error))) if error.is_timeout() || lenient => return Err(error),
@@ -183,7 +345,7 @@ impl<'a> Programs<'a> {
             let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
             let wait = seconds.to_string();
             let [noflush, lock] = RESTORE;
-            let outcome = program::run(runner, &self.restore, &[noflush, lock, &wait], &input, deadline);
+            let outcome = program::run(runner, &self.files()?.restore, &[noflush, lock, &wait], &input, deadline);
             attempt += 1;
             match outcome {
                 Ok(_) => return Ok((changes.len(), Vec::new())),
@@ -203,7 +365,7 @@ pub fn available(runner: ProgramRunner<'_>) -> bool {
     if let Some(answer) = programs.without(|nft| nft.generation().map_err(Unable)) {
         return answer.is_ok();
     }
-    if variant::is_nft(false) {
+    if !programs.is_legacy() {
         return Nft::usable(runner.deadline);
     }
     variant::legacy_tables(false).is_some_and(|tables| !tables.is_empty()) || programs.look(super::NAT).is_ok()
@@ -226,21 +388,59 @@ pub fn installed() -> [bool; 2] {
         .map(|name| ["save", "restore"].iter().all(|part| program::locate(&format!("{name}-{part}")).is_ok()))
 }
 
-/// Returns the error to report for rules of a family that has no programs.
-#[must_use]
-pub fn missing(v6: bool) -> FirewallError {
-    let name = if v6 { "ip6tables-restore" } else { "iptables-restore" };
-    program::locate(name)
-        .err()
-        .unwrap_or_else(|| FirewallError::new("locate", name, "it was not there a moment ago: try again"))
+/// Tells if rules of these addresses that a record has can be read and removed.
+///
+/// # Errors
+/// They can be in a table of legacy iptables whose programs are not installed.
+pub(super) fn in_reach(
+    variant: Option<Variant>,
+    addrs: &[IpNet],
+    table: &str,
+    runner: ProgramRunner<'_>,
+) -> Result<(), FirewallError> {
+    let families = by_family(addrs).map(|(v6, _)| v6);
+    let places = families.flat_map(|v6| Programs::places(Recorded::of(variant), v6, table, runner));
+    places.into_iter().find(Programs::lacks_programs).map_or(Ok(()), |place| Err(place.missing()))
 }
 
-/// Returns the installed programs. One family may miss them, but not both.
-pub(super) fn families(runner: ProgramRunner<'_>) -> Result<Vec<Programs<'_>>, FirewallError> {
-    match (Programs::locate(false, runner), Programs::locate(true, runner)) {
-        (Err(error), Err(_)) => Err(error),
-        (v4, v6) => Ok(v4.into_iter().chain(v6).collect()),
+/// Returns the installed programs for new rules. One family may miss them, or both.
+pub(super) fn families(runner: ProgramRunner<'_>) -> Vec<Programs<'_>> {
+    [false, true].into_iter().filter_map(|v6| Programs::locate(v6, runner).ok()).collect()
+}
+
+/// True if one of the places where rules can be has them all, by what their record says.
+pub(super) fn in_any(
+    recorded: Recorded,
+    v6: bool,
+    table: &str,
+    runner: ProgramRunner<'_>,
+    mut check: impl FnMut(&Programs<'_>) -> Result<bool, FirewallError>,
+) -> Result<bool, FirewallError> {
+    for place in Programs::places(recorded, v6, table, runner) {
+        if check(&place)? {
+            return Ok(true);
+        }
     }
+    Ok(false)
+}
+
+/// Removes rules from each place where they can be, by what their record says. Returns the number of changes.
+///
+/// If the record does not say it, they are in one of the places: what was found is not looked for where programs are missing.
+pub(super) fn remove_from_each(
+    recorded: Recorded,
+    v6: bool,
+    table: &str,
+    runner: ProgramRunner<'_>,
+    mut remove: impl FnMut(&Programs<'_>) -> Result<usize, FirewallError>,
+) -> Result<usize, FirewallError> {
+    let mut changes = 0;
+    for place in Programs::places(recorded, v6, table, runner) {
+        if changes == 0 || !place.lacks_programs() {
+            changes += remove(&place)?;
+        }
+    }
+    Ok(changes)
 }
 
 #[cfg(test)]

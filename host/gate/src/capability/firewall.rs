@@ -93,7 +93,8 @@ fn admit(gate: &mut Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
         FirewallBackend::Iptables => (Some(named.admin_chain), None),
         FirewallBackend::Firewalld => (None, Some(named.zone)),
     };
-    let effect = Firewall { backend, admin_chain, zone, addresses: addresses.to_vec() };
+    let effect = Firewall { backend, variant: None, admin_chain, zone, addresses: addresses.to_vec() };
+    let effect = effect.placed(gate.session);
     // The question comes before the intent is written.
     let is_first = is_first(gate.session);
     gate.session.intend(effect.clone())?;
@@ -154,7 +155,8 @@ pub fn is_isolated(session: &Session, ingress: IngressPolicy) -> Result<bool, Op
     }
     let Some(bridge) = master(session)?.filter(|link| link.kind == "bridge") else { return Ok(false) };
     let isolated = Some((bridge.name.as_str(), ingress));
-    iptables::forward::missing_rule(&addresses, None, isolated, &[], session.program_runner())
+    let numbers = Numbers { addresses, ..Numbers::default() };
+    iptables::forward::missing_rule(&numbers, None, isolated, session.program_runner())
         .map(|missing| missing.is_none())
         .map_err(errors::firewall_error)
 }
@@ -189,7 +191,7 @@ fn check(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
     let (session, named) = (&*gate.session, Named::of(&gate.session.request.conf));
     let recorded = recorded(session).into_iter().next();
     let backend = recorded.as_ref().map_or_else(|| backend(session, &named), |made| Ok(made.backend))?;
-    let handles = recorded.as_ref().map(|made| made.handles(session)).unwrap_or_default();
+    let noted = recorded.as_ref().map(|made| made.numbers(session)).unwrap_or_default();
     let zone = recorded.and_then(|made| made.zone).unwrap_or_else(|| named.zone.clone());
     if backend == FirewallBackend::Firewalld {
         for address in addresses.iter().map(IpNet::addr) {
@@ -205,7 +207,8 @@ fn check(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
     if admin.is_none() && isolated.is_none() {
         return Ok(Reply::Done);
     }
-    match iptables::forward::missing_rule(addresses, admin, isolated, &handles, session.program_runner())
+    let numbers = Numbers { addresses: addresses.to_vec(), ..noted };
+    match iptables::forward::missing_rule(&numbers, admin, isolated, session.program_runner())
         .map_err(errors::firewall_error)?
     {
         None => Ok(Reply::Done),
@@ -270,11 +273,9 @@ fn revert_unrecorded(session: &Session) -> Result<(), OpError> {
     if named.backend != Some(FirewallBackend::Iptables) && firewalld::installed() && is_zone(&named.zone) {
         let zone = Some(named.zone);
         let backend = FirewallBackend::Firewalld;
-        Firewall { backend, admin_chain: None, zone, addresses: addresses.clone() }.revert(session)?;
+        let addresses = addresses.clone();
+        Firewall { backend, variant: None, admin_chain: None, zone, addresses }.revert(session)?;
     }
-    match iptables::installed() {
-        // Only legacy iptables' programs show the rules of its tables. If such rules were made here, they were there.
-        [false, false] => Ok(()),
-        _ => Firewall { backend: FirewallBackend::Iptables, admin_chain: None, zone: None, addresses }.revert(session),
-    }
+    let backend = FirewallBackend::Iptables;
+    Firewall { backend, variant: None, admin_chain: None, zone: None, addresses }.revert(session)
 }

@@ -12,7 +12,7 @@ use crate::status;
 use ipnet::IpNet;
 use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
-use postern_state::{Leases, Owner};
+use postern_state::{Lease as Taken, Leases, Owner};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
 
@@ -84,16 +84,51 @@ fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) 
     let directory = directory(&gate.session.request.conf);
     let leases = opened(gate.session.leases(&directory, true)?)?;
     gate.session.intend(Lease { directory })?;
-    let owner = owner(&gate.session.request);
-    let taken = leases.reserve(&owner, &sets, requested, gate.session.deadline).map_err(state_error)?;
+    let taken = take(gate.session, &leases, &sets, requested)?;
     if let Some(undo) = gate.session.undo.last_mut() {
         undo.leases = taken.iter().map(|lease| lease.address.addr()).collect();
     }
     Ok(taken_by(&mut gate.session.own, taken))
 }
 
+/// Takes addresses that no rule of ours leads to. One that is free while another record has forwards to it was given back
+/// without that attachment's DEL: by hand, by another program, or with its directory.
+fn take(
+    session: &mut Session,
+    leases: &Leases,
+    sets: &[RangeSet],
+    requested: &[IpAddr],
+) -> Result<Vec<Taken>, OpError> {
+    let owner = owner(&session.request);
+    let mut avoided: Vec<(IpAddr, String)> = Vec::new();
+    loop {
+        let addresses: Vec<IpAddr> = avoided.iter().map(|(address, _)| *address).collect();
+        let taken = leases.reserve_others(&owner, sets, requested, &addresses, session.deadline);
+        let taken = match (taken, avoided.last()) {
+            (Err(error), Some((address, other))) => return Err(state_error(error).hint(kept(*address, other))),
+            (taken, _) => taken.map_err(state_error)?,
+        };
+        let addresses: Vec<IpAddr> = taken.iter().map(|lease| lease.address.addr()).collect();
+        let led = session.led_to(&addresses)?;
+        let Some((address, other)) = led.first().cloned() else { return Ok(taken) };
+        leases.release_addresses(&owner, &addresses, session.deadline).map_err(state_error)?;
+        if requested.contains(&address) {
+            let message = format!("requested IP address {address} is not available: rules lead to it");
+            return Err(OpError::new(ErrorCode::Exists, address.to_string(), message).hint(kept(address, &other)));
+        }
+        avoided.extend(led);
+    }
+}
+
+/// Says who keeps an address, and the way out.
+fn kept(address: IpAddr, other: &str) -> String {
+    format!(
+        "attachment {other} has forwards to {address}, by its record: if its container is gone, `postern gc` removes them"
+    )
+}
+
 /// Makes the answer that shows new leases. Their addresses belong to the attachment from then on.
-pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<postern_state::Lease>) -> Reply {
+pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<Taken>) -> Reply {
     own.extend(taken.iter().map(|lease| OwnAddress { net: lease.address, gateway: lease.gateway }));
     Reply::Leases(
         taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway }).collect(),

@@ -50,7 +50,7 @@ fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpErro
         // An effect that can't be made must not be recorded: it could never be removed.
         iptables::validate(&key).map_err(firewall_error)?;
     }
-    let made = Masquerade { backend, addresses: own.clone() };
+    let made = Masquerade::of_session(gate.session, backend, &own);
     let effect = Effect::from(made.clone());
     // The question comes before the intent is written: an intent that is written twice has one line.
     let is_first = is_first(gate.session);
@@ -84,11 +84,13 @@ fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
     }
     let mut whole = false;
     for backend in backends(gate.session, backend) {
-        let handles = Masquerade { backend, addresses: own.clone() }.handles(gate.session);
+        let made = Masquerade::of_session(gate.session, backend, &own);
         whole = whole
             || match backend {
-                Backend::Nftables => masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &handles),
-                Backend::Iptables => iptables::check_known(&key, &own, &handles, gate.session.program_runner()),
+                Backend::Nftables => {
+                    masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &made.handles(gate.session))
+                }
+                Backend::Iptables => made.is_in_iptables(gate.session),
             }
             .map_err(firewall_error)?;
     }
@@ -108,8 +110,7 @@ fn backends(session: &Session, named: Option<Backend>) -> Vec<Backend> {
     let recorded: Vec<Backend> =
         noted.iter().filter_map(|noted| Masquerade::of(&noted.effect)).map(|made| made.backend).collect();
     match recorded.is_empty() {
-        true if iptables::installed().contains(&true) => Backend::ALL.to_vec(),
-        true => vec![Backend::Nftables],
+        true => Backend::ALL.to_vec(),
         false => recorded,
     }
 }
@@ -140,8 +141,8 @@ pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
         // so both backends are searched.
         let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
         let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();
-        Masquerade { backend: Backend::Nftables, addresses: addresses.clone() }.revert(session)?;
-        revert_unrecorded_iptables(session, addresses)?;
+        Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses.clone() }.revert(session)?;
+        Masquerade { backend: Backend::Iptables, variant: None, addresses }.revert(session)?;
     }
     session.gone(|effect| Masquerade::of(effect).is_some());
     Ok(())
@@ -162,17 +163,4 @@ pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, O
         removed += iptables::retain(network, valid, busy, session.program_runner()).map_err(firewall_error)?.len();
     }
     Ok(removed)
-}
-
-/// As [`Masquerade::revert`], if nothing says that there ever were such rules. If the program or the kernel's part is
-/// missing, there are none.
-fn revert_unrecorded_iptables(session: &Session, addresses: Vec<IpNet>) -> Result<(), OpError> {
-    let key = session.masquerade_key();
-    let seen = session.unless_absent(|nft| iptables::chains(nft, &key))?;
-    if !seen.contains(&true) && !iptables::installed().contains(&true) {
-        // Only legacy iptables' programs show the rules of its tables. If such rules were made here, those programs
-        // were there.
-        return Ok(());
-    }
-    Masquerade { backend: Backend::Iptables, addresses }.revert(session)
 }

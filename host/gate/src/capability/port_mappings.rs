@@ -116,15 +116,17 @@ fn effects(
             continue;
         }
         let by_iptables = backend == Backend::Iptables;
-        effects.push(PortMappings {
+        let made = PortMappings {
             backend,
+            variant: None,
             address: net,
             forwards,
             masquerade,
             bit: map.mark_bit.filter(|_| by_iptables),
             chain: map.set_mark_chain.clone().filter(|_| by_iptables),
             conditions: conditions(&map, v6)?,
-        });
+        };
+        effects.push(made.placed(session));
     }
     Ok(effects)
 }
@@ -277,7 +279,7 @@ fn check(
                     checked => checked,
                 }
             }
-            Backend::Iptables => rules.iptables_check(&effect.handles(gate.session), gate.session.program_runner()),
+            Backend::Iptables => effect.is_in_iptables(gate.session),
         }
         .map_err(firewall_error)?;
         if !whole {
@@ -327,7 +329,7 @@ pub fn collect(session: &Session, valid: &[(String, String)]) -> Result<usize, O
     let network = &session.request.conf.name;
     let busy = || collect::busy(session).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
     let may_be = session.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
-    if !may_be && !iptables::has_legacy_nat() || iptables::installed() == [false, false] {
+    if !may_be && !iptables::has_legacy_nat() {
         return Ok(0);
     }
     iptables::hostport::retain(network, valid, busy, session.program_runner())

@@ -1,6 +1,6 @@
 //! Rules that let the attachment's addresses be forwarded.
 
-use super::numbers::noted;
+use super::numbers::{noted, recorded};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::firewall_error;
 use crate::need::Need;
@@ -8,7 +8,7 @@ use crate::session::Session;
 use ipnet::IpNet;
 use postern_firewall::iptables::forward::Numbers;
 use postern_firewall::{firewalld, iptables};
-use postern_types::{FirewallBackend, OpError};
+use postern_types::{FirewallBackend, IptablesVariant, OpError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -18,6 +18,9 @@ use std::net::IpAddr;
 pub struct Firewall {
     /// The packet filter of the rules.
     pub backend: FirewallBackend,
+    /// Where they are, for iptables. Records of Postern 0.1 do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<IptablesVariant>,
     /// The chain of the administrator's rules, with iptables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin_chain: Option<String>,
@@ -29,15 +32,23 @@ pub struct Firewall {
 }
 
 impl Firewall {
-    /// Returns the rule handles of this effect that the attachment's record lists.
-    pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
-        self.numbers(session).handles
+    /// Returns this effect with the place of its rules: the one that the record has or, if it does not list it, the place of
+    /// new rules.
+    pub(crate) fn placed(self, session: &Session) -> Self {
+        let listed = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let mut made = listed.iter().filter_map(|noted| Self::of(&noted.effect));
+        if let Some(made) = made.find(|made| Self { variant: None, ..(*made).clone() } == self) {
+            return made.clone();
+        }
+        let by_iptables = self.backend == FirewallBackend::Iptables;
+        Self { variant: iptables::of_new(&self.addresses).filter(|_| by_iptables), ..self }
     }
 
     /// Returns the handles of rules and tables of this effect that the attachment's record lists.
     pub(crate) fn numbers(&self, session: &Session) -> Numbers {
         let (handles, tables) = noted(session, |effect| Self::of(effect) == Some(self));
-        Numbers { addresses: self.addresses.clone(), handles, tables }
+        let recorded = recorded(session, &self.clone().into(), self.variant, &handles);
+        Numbers { addresses: self.addresses.clone(), handles, tables, recorded }
     }
 
     /// Makes the rules, as far as they are missing. With `is_first`, the attachment has none: no rules of others are
@@ -47,9 +58,9 @@ impl Firewall {
             (FirewallBackend::Iptables, _) => {
                 let admin_chain = self.admin_chain.as_deref().unwrap_or_default();
                 let tables = iptables::forward::tables(&self.addresses, session.program_runner());
-                let handles =
-                    iptables::forward::admit(&self.addresses, admin_chain, is_first, session.program_runner())
-                        .map_err(firewall_error)?;
+                let runner = session.program_runner();
+                let handles = iptables::forward::admit(&self.addresses, admin_chain, is_first, self.variant, runner)
+                    .map_err(firewall_error)?;
                 let same = iptables::forward::tables(&self.addresses, session.program_runner()) == tables;
                 session.known_in(&self.clone().into(), &handles, if same { &tables } else { &[] });
                 Ok(())
@@ -72,7 +83,7 @@ impl Firewall {
         match (self.backend, &self.zone) {
             (FirewallBackend::Iptables, _) => {
                 let admin_chain = self.admin_chain.as_deref();
-                iptables::forward::missing_rule(&self.addresses, admin_chain, None, &self.handles(session), runner)
+                iptables::forward::missing_rule(&self.numbers(session), admin_chain, None, runner)
                     .map(|missing| missing.is_none())
                     .map_err(firewall_error)
             }
@@ -99,9 +110,9 @@ impl Firewall {
         if numbers.withdraw(session.program_runner()).map_err(firewall_error)? {
             return Ok(());
         }
-        let handles = numbers.handles;
+        let Numbers { handles, recorded, .. } = numbers;
         if !handles.is_empty() && iptables::forward::has(&self.addresses, &handles, session.program_runner()) {
-            return iptables::forward::withdraw(&self.addresses, &handles, session.program_runner())
+            return iptables::forward::withdraw(&self.addresses, &handles, recorded, session.program_runner())
                 .map(drop)
                 .map_err(firewall_error);
         }
@@ -116,9 +127,9 @@ impl Firewall {
             }
         }
         match self.backend {
-            FirewallBackend::Iptables => {
-                iptables::forward::withdraw(&own, &[], session.program_runner()).map(drop).map_err(firewall_error)
-            }
+            FirewallBackend::Iptables => iptables::forward::withdraw(&own, &[], recorded, session.program_runner())
+                .map(drop)
+                .map_err(firewall_error),
             // The part that firewalld had has ended with firewalld.
             FirewallBackend::Firewalld if !firewalld::runs(session.program_runner()).map_err(firewall_error)? => Ok(()),
             FirewallBackend::Firewalld => own.iter().try_for_each(|address| {

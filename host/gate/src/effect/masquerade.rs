@@ -1,14 +1,15 @@
 //! Masquerading rules.
 
-use super::numbers::{made_by_iptables, noted};
+use super::numbers::{made_by_iptables, noted, recorded};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::{firewall_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
-use postern_firewall::{iptables, masquerade};
+use postern_firewall::iptables::{Numbers, Recorded};
+use postern_firewall::{FirewallError, iptables, masquerade};
 use postern_state::Header;
-use postern_types::{Backend, OpError};
+use postern_types::{Backend, IptablesVariant, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -18,12 +19,27 @@ use std::net::IpAddr;
 pub struct Masquerade {
     /// The packet filter of the rules.
     pub backend: Backend,
+    /// Where they are, for iptables. Records of Postern 0.1 do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<IptablesVariant>,
     /// The addresses with masqueraded traffic.
     #[serde(default)]
     pub addresses: Vec<IpNet>,
 }
 
 impl Masquerade {
+    /// Returns the effect that the record has of these addresses; if it has none, the one that an ADD makes.
+    pub(crate) fn of_session(session: &Session, backend: Backend, addresses: &[IpNet]) -> Self {
+        let listed = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let mut made = listed.iter().filter_map(|noted| Self::of(&noted.effect));
+        let is_same = |made: &&Self| made.backend == backend && made.addresses == addresses;
+        made.find(is_same).cloned().unwrap_or_else(|| Self {
+            backend,
+            variant: if backend == Backend::Iptables { iptables::of_new(addresses) } else { None },
+            addresses: addresses.to_vec(),
+        })
+    }
+
     /// Returns the rule handles of this attachment that its record lists.
     pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
         self.numbers(session).0
@@ -40,7 +56,23 @@ impl Masquerade {
     /// A program is missing or fails, or the deadline passes.
     pub(crate) fn make_by_iptables(&self, session: &mut Session) -> Result<(), OpError> {
         let (key, addresses) = (session.masquerade_key(), self.addresses.as_slice());
-        made_by_iptables(session, &self.clone().into(), addresses, |runner| iptables::ensure(&key, addresses, runner))
+        made_by_iptables(session, &self.clone().into(), addresses, |runner| {
+            iptables::ensure_in(self.variant, &key, addresses, runner)
+        })
+    }
+
+    /// True if all rules are there, where iptables has them.
+    ///
+    /// # Errors
+    /// A program is missing or fails, or the deadline passes.
+    pub(crate) fn is_in_iptables(&self, session: &Session) -> Result<bool, FirewallError> {
+        let (handles, tables) = self.numbers(session);
+        let known = Numbers { handles: &handles, tables: &tables, recorded: self.recorded(session, &handles) };
+        iptables::check_known(&session.masquerade_key(), &self.addresses, known, session.program_runner())
+    }
+
+    fn recorded(&self, session: &Session, handles: &[u64]) -> Recorded {
+        recorded(session, &self.clone().into(), self.variant, handles)
     }
 
     /// Removes the rules of one backend.
@@ -58,21 +90,19 @@ impl Masquerade {
             Backend::Iptables => {
                 // To ask the kernel is cheaper than to start programs that find nothing.
                 if iptables::has_legacy_nat() || session.unless_absent(|nft| iptables::may_exist(nft, &key))? {
+                    let (handles, tables) = self.numbers(session);
+                    let recorded = self.recorded(session, &handles);
                     match self.addresses.as_slice() {
-                        [] => iptables::remove_all(&key, &addresses_of_others(session)?, session.program_runner()),
+                        [] => {
+                            let others = addresses_of_others(session)?;
+                            iptables::remove_all(&key, &others, recorded, session.program_runner())
+                        }
                         some => {
-                            let (handles, tables) = self.numbers(session);
-                            let known = iptables::Numbers { handles: &handles, tables: &tables };
+                            let known = Numbers { handles: &handles, tables: &tables, recorded };
                             iptables::remove_known(&key, some, known, session.program_runner())
                         }
                     }
                     .map_err(firewall_error)?;
-                    // If only one family's programs are installed, the other family is skipped: it can't have rules.
-                    if let Some(v6) = iptables::installed().iter().position(|installed| !installed)
-                        && session.unless_absent(|nft| iptables::chains(nft, &key))?.get(v6) == Some(&true)
-                    {
-                        return Err(firewall_error(iptables::missing(v6 == 1)));
-                    }
                 }
             }
         }
@@ -106,7 +136,7 @@ impl Leaves for Masquerade {
                 }
             }
             Backend::Iptables => {
-                if iptables::check(&key, addresses, session.program_runner()).map_err(firewall_error)? {
+                if self.is_in_iptables(session).map_err(firewall_error)? {
                     return Ok(Reapplied::Complete);
                 }
                 self.make_by_iptables(session)?;
@@ -159,7 +189,7 @@ fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
         if summary.header.as_ref().is_some_and(is_of_container) {
             for noted in summary.effects {
                 let effect = serde_json::from_value::<Effect>(noted.effect).ok();
-                if let Some(Masquerade { backend: Backend::Iptables, addresses: claimed }) =
+                if let Some(Masquerade { backend: Backend::Iptables, addresses: claimed, .. }) =
                     effect.as_ref().and_then(Masquerade::of)
                 {
                     addresses.extend(claimed.iter().map(IpNet::addr));

@@ -366,16 +366,17 @@ mod tests {
                 r#"{"effect":"device","name":"eth1","index":3,"device":["pci","0000:3b:00.1"],"permanent":"02:00:00:00:00:01","mac":"02:00:00:00:00:01","mtu":1500,"up":true,"tx_queue_length":1000}"#,
             ),
             (
-                Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: addresses() }),
+                Effect::Masquerade(Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses() }),
                 r#"{"effect":"masquerade","backend":"nftables","addresses":["10.1.0.2/24","fd00::2/64"]}"#,
             ),
             (
-                Effect::Masquerade(Masquerade { backend: Backend::Iptables, addresses: Vec::new() }),
+                Effect::Masquerade(Masquerade { backend: Backend::Iptables, variant: None, addresses: Vec::new() }),
                 r#"{"effect":"masquerade","backend":"iptables","addresses":[]}"#,
             ),
             (
                 Effect::Firewall(Firewall {
                     backend: FirewallBackend::Iptables,
+                    variant: None,
                     admin_chain: Some("CNI-ADMIN".to_owned()),
                     zone: None,
                     addresses: addresses(),
@@ -385,6 +386,7 @@ mod tests {
             (
                 Effect::Firewall(Firewall {
                     backend: FirewallBackend::Firewalld,
+                    variant: None,
                     admin_chain: None,
                     zone: Some("trusted".to_owned()),
                     addresses: addresses(),
@@ -534,7 +536,8 @@ mod tests {
             assert_eq!(serde_json::to_string(&effect).unwrap(), text);
             assert_eq!(serde_json::from_str::<Effect>(text).unwrap(), effect);
         }
-        let earlier = Effect::Masquerade(Masquerade { backend: Backend::Nftables, addresses: Vec::new() });
+        let earlier =
+            Effect::Masquerade(Masquerade { backend: Backend::Nftables, variant: None, addresses: Vec::new() });
         let text = r#"{"effect":"masquerade","backend":"nftables"}"#;
         assert_eq!(serde_json::from_str::<Effect>(text).unwrap(), earlier);
     }

@@ -5,8 +5,8 @@ use crate::errors::firewall_error;
 use crate::session::Session;
 use ipnet::IpNet;
 use postern_firewall::FirewallError;
-use postern_firewall::iptables::{ProgramRunner, nat_tables};
-use postern_types::OpError;
+use postern_firewall::iptables::{ProgramRunner, Recorded, nat_tables};
+use postern_types::{IptablesVariant, OpError};
 
 /// Returns the handles of an effect's rules that the attachment's record lists, and those of their tables, if it has them.
 pub(super) fn noted(session: &Session, is_meant: impl Fn(&Effect) -> bool) -> (Vec<u64>, Vec<u64>) {
@@ -17,6 +17,21 @@ pub(super) fn noted(session: &Session, is_meant: impl Fn(&Effect) -> bool) -> (V
         tables = noted.tables;
     }
     (handles, tables)
+}
+
+/// Tells where an effect's rules are. Only rules of nf_tables have handles; records of Postern 0.1 say no more.
+pub(super) fn recorded(
+    session: &Session,
+    effect: &Effect,
+    variant: Option<IptablesVariant>,
+    handles: &[u64],
+) -> Recorded {
+    match variant {
+        Some(variant) => Recorded::In(variant),
+        None if !handles.is_empty() => Recorded::In(IptablesVariant::Nft),
+        None if session.has(effect) => Recorded::Somewhere,
+        None => Recorded::No,
+    }
 }
 
 /// Makes an effect's rules of these addresses in table `nat` of iptables, and notes their numbers. If a table was made with

@@ -1,17 +1,17 @@
 //! Forwards from the node's ports to one address of the attachment.
 
-use super::numbers::{made_by_iptables, noted};
+use super::numbers::{made_by_iptables, noted, recorded};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::{firewall_error, kernel_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
-use postern_firewall::AttachmentKey;
 use postern_firewall::conntrack::forget_udp;
 use postern_firewall::hostport::{self, HostPorts, MarkBy, Protocol, Sources, Syntax, localnet};
 use postern_firewall::iptables::{self, Numbers};
+use postern_firewall::{AttachmentKey, FirewallError};
 use postern_kernel::{KernelError, Link, Netlink, Sysctl, sysctl};
-use postern_types::{Backend, Forward, NatSources, OpError, Transport};
+use postern_types::{Backend, Forward, IptablesVariant, NatSources, OpError, Transport};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -22,6 +22,9 @@ use std::net::IpAddr;
 pub struct PortMappings {
     /// The packet filter of the rules.
     pub backend: Backend,
+    /// Where they are, for iptables. Records of Postern 0.1 do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<IptablesVariant>,
     /// The container's address.
     pub address: IpNet,
     /// The ports.
@@ -65,6 +68,18 @@ impl PortMappings {
         }
     }
 
+    /// Returns these forwards with the place of their rules: the one that the record has or, if it does not list them, the
+    /// place of new rules.
+    pub(crate) fn placed(self, session: &Session) -> Self {
+        let listed = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let mut made = listed.iter().filter_map(|noted| Self::of(&noted.effect));
+        if let Some(made) = made.find(|made| Self { variant: None, ..(*made).clone() } == self) {
+            return made.clone();
+        }
+        let by_iptables = self.backend == Backend::Iptables;
+        Self { variant: iptables::of_new(&[self.address]).filter(|_| by_iptables), ..self }
+    }
+
     /// Returns the rule handles of this effect that the attachment's record lists.
     pub(crate) fn handles(&self, session: &Session) -> Vec<u64> {
         self.numbers(session).0
@@ -82,7 +97,20 @@ impl PortMappings {
     /// A program is missing or fails, or the deadline passes.
     pub(crate) fn make_by_iptables(&self, session: &mut Session) -> Result<(), OpError> {
         let rules = self.rules(session.masquerade_key());
-        made_by_iptables(session, &self.clone().into(), &[self.address], |runner| rules.iptables_ensure(runner))
+        made_by_iptables(session, &self.clone().into(), &[self.address], |runner| {
+            rules.iptables_ensure_in(self.variant, runner)
+        })
+    }
+
+    /// True if all rules are there, where iptables has them.
+    ///
+    /// # Errors
+    /// A program is missing or fails, or the deadline passes.
+    pub(crate) fn is_in_iptables(&self, session: &Session) -> Result<bool, FirewallError> {
+        let (handles, tables) = self.numbers(session);
+        let recorded = recorded(session, &self.clone().into(), self.variant, &handles);
+        let known = Numbers { handles: &handles, tables: &tables, recorded };
+        self.rules(session.masquerade_key()).iptables_check(known, session.program_runner())
     }
 
     /// Makes the rules in nftables, and notes their numbers. With `is_first`, the attachment has none: no rules of others
@@ -188,7 +216,7 @@ impl PortMappings {
                 self.make_by_nftables(session, false)?;
             }
             Backend::Iptables => {
-                if rules.iptables_check(&self.handles(session), session.program_runner()).map_err(firewall_error)? {
+                if self.is_in_iptables(session).map_err(firewall_error)? {
                     return Ok(Reapplied::Complete);
                 }
                 self.make_by_iptables(session)?;
@@ -233,7 +261,8 @@ impl Leaves for PortMappings {
                 session.unless_absent(|nft| rules.nft_remove(nft, &handles, tables.first().copied()))?;
             }
             Backend::Iptables => {
-                let known = Numbers { handles: &handles, tables: &tables };
+                let recorded = recorded(session, &self.clone().into(), self.variant, &handles);
+                let known = Numbers { handles: &handles, tables: &tables, recorded };
                 rules.iptables_remove(known, session.program_runner()).map_err(firewall_error)?;
             }
         }
@@ -325,8 +354,7 @@ pub(crate) fn remove_unrecorded(session: &Session) -> Result<(), OpError> {
     let shares = others.iter().any(|(other, own)| is_same(other) && own.backend == Backend::Iptables);
     // To ask the kernel is cheaper than to start programs that find nothing.
     if !shares
-        && (iptables::has_legacy_nat() && iptables::installed().contains(&true)
-            || session.unless_absent(|nft| iptables::hostport::may_exist(nft, &key))?)
+        && (iptables::has_legacy_nat() || session.unless_absent(|nft| iptables::hostport::may_exist(nft, &key))?)
     {
         iptables::hostport::remove_all(&key, session.program_runner()).map_err(firewall_error)?;
     }

@@ -4,10 +4,10 @@
 //! ([`postern_state::AddressIndex`]).
 
 use super::Session;
-use crate::effect::Effect;
+use crate::effect::{Effect, PortMappings};
 use crate::errors::state_error;
 use postern_cni::parse_cidr;
-use postern_state::{AddressIndex, Header, Summary};
+use postern_state::{AddressIndex, Header, RecordKey, Summary};
 use postern_types::OpError;
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,6 +33,68 @@ impl Session {
         Ok(None)
     }
 
+    /// Returns those of these addresses that forwards of another attachment of this host lead to, by its record, each with that
+    /// attachment. The index has them for this attachment from then on.
+    ///
+    /// # Errors
+    /// Records or index can't be read.
+    pub fn led_to(&mut self, addresses: &[IpAddr]) -> Result<Vec<(IpAddr, String)>, OpError> {
+        let (own, boot, cookie) = (self.key()?, postern_state::boot_id().map_err(state_error)?, self.home_cookie()?);
+        let of_here = |header: &Header| header.boot_id == boot && header.host_netns_cookie == cookie;
+        let index = AddressIndex::open(&self.state, cookie, self.deadline).map_err(state_error)?;
+        self.fill(&index, &of_here)?;
+        let mut asked = Vec::new();
+        for address in addresses {
+            asked.push((*address, index.candidates(*address).map_err(state_error)?));
+            index.note(*address, &own).map_err(state_error)?;
+            self.indexed.insert(*address);
+        }
+        drop(index);
+        let mut led = Vec::new();
+        for (address, keys) in asked {
+            let others = keys.map(|keys| keys.into_iter().filter(|key| *key != own).collect::<Vec<_>>());
+            for summary in self.records(others)? {
+                let is_other = summary.key.is_some_and(|key| key != own);
+                let Some(header) = summary.header.filter(|header| is_other && of_here(header)) else { continue };
+                let mut effects =
+                    summary.effects.into_iter().filter_map(|noted| serde_json::from_value::<Effect>(noted.effect).ok());
+                if effects.any(|effect| PortMappings::of(&effect).is_some_and(|to| to.address.addr() == address)) {
+                    led.push((address, format!("{}/{}/{}", header.network, header.container_id, header.ifname)));
+                    break;
+                }
+            }
+        }
+        Ok(led)
+    }
+
+    /// Notes all records in the index, unless it has them. Returns them if they were read.
+    fn fill(&self, index: &AddressIndex, of_here: &impl Fn(&Header) -> bool) -> Result<Option<Vec<Summary>>, OpError> {
+        if index.is_complete().map_err(state_error)? {
+            return Ok(None);
+        }
+        let all = postern_state::list_known(&self.state).map_err(state_error)?;
+        for summary in &all {
+            let Some(header) = summary.header.as_ref().filter(|header| of_here(header)) else { continue };
+            let key = header.key();
+            for address in addresses_of(summary) {
+                index.note(address, &key).map_err(state_error)?;
+            }
+        }
+        index.set_complete().map_err(state_error)?;
+        Ok(Some(all))
+    }
+
+    /// Returns the records with these keys; all records for `None`.
+    fn records(&self, keys: Option<Vec<RecordKey>>) -> Result<Vec<Summary>, OpError> {
+        match keys {
+            Some(keys) => {
+                let found = keys.iter().map(|key| postern_state::find(&self.state, key));
+                found.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(state_error)
+            }
+            None => postern_state::list_known(&self.state).map_err(state_error),
+        }
+    }
+
     /// Returns the records that may have an address. The first question fills the index.
     fn candidates(
         &self,
@@ -41,24 +103,9 @@ impl Session {
         of_here: impl Fn(&Header) -> bool,
     ) -> Result<Vec<Summary>, OpError> {
         let index = AddressIndex::open(&self.state, cookie, self.deadline).map_err(state_error)?;
-        if !index.is_complete().map_err(state_error)? {
-            let all = postern_state::list_known(&self.state).map_err(state_error)?;
-            for summary in &all {
-                let Some(header) = summary.header.as_ref().filter(|header| of_here(header)) else { continue };
-                let key = header.key();
-                for address in addresses_of(summary) {
-                    index.note(address, &key).map_err(state_error)?;
-                }
-            }
-            index.set_complete().map_err(state_error)?;
-            return Ok(all);
-        }
-        match index.candidates(address).map_err(state_error)? {
-            Some(keys) => {
-                let found = keys.iter().map(|key| postern_state::find(&self.state, key));
-                found.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(state_error)
-            }
-            None => postern_state::list_known(&self.state).map_err(state_error),
+        match self.fill(&index, &of_here)? {
+            Some(all) => Ok(all),
+            None => self.records(index.candidates(address).map_err(state_error)?),
         }
     }
 

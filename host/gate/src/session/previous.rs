@@ -340,6 +340,7 @@ mod tests {
         later.begin().unwrap();
         let masquerade = crate::effect::Masquerade {
             backend: postern_types::Backend::Nftables,
+            variant: None,
             addresses: vec!["fd00::7/64".parse().unwrap()],
         };
         later.intend(masquerade).unwrap();
