@@ -307,3 +307,33 @@ fn a_bridge_on_which_another_link_stands_stays() -> Result<()> {
     ensure!(gc()?.contains("removed bridge br9"), "{}", gc()?);
     Ok(())
 }
+
+/// Forwarding is not unused while the node forwards packets of a container, with a record or without one.
+#[test]
+fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
+    for (plugin, lose) in [("bridge", ":"), ("ptp", ":"), ("bridge", "rm /run/postern/attachments/*")] {
+        let node = Node::new()?;
+        let config = config(plugin, "net", &json!({}));
+        node.add_container("c1")?;
+        let gc = || node.sh(&format!("{}/postern gc --node --forwarding --yes", plugin_bin()?.display()));
+        let value = || node.sh("sysctl -n net.ipv4.ip_forward");
+        // Another one has switched IPv6's on.
+        node.sh("sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=1")?;
+        call(&node, "ADD", "c1", &config)?.success()?;
+        ensure!(value()?.trim() == "1", "{plugin}: it is not needed here");
+        node.sh(lose)?;
+        let printed = gc()?;
+        ensure!(
+            printed.contains("net.ipv4.ip_forward stays on: ") && value()?.trim() == "1",
+            "{plugin}, {lose}: {printed}"
+        );
+        call(&node, "DEL", "c1", &config)?.success()?;
+        let printed = gc()?;
+        ensure!(
+            printed.contains("removed net.ipv4.ip_forward") && value()?.trim() == "0",
+            "{plugin}, {lose}: {printed}"
+        );
+        ensure!(node.sh("sysctl -n net.ipv6.conf.all.forwarding")?.trim() == "1", "it was another's");
+    }
+    Ok(())
+}

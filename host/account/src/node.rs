@@ -6,7 +6,7 @@ use postern_confine::Direct;
 use postern_firewall::iptables::{ProgramRunner, forward};
 use postern_firewall::{Nft, Served, SharedTable, hostport, macguard, masquerade};
 use postern_gate::effect::port_mappings::localnet_is_on;
-use postern_gate::effect::{Effect, Isolation, PortMappings};
+use postern_gate::effect::{Effect, Isolation, PortMappings, Veth};
 use postern_gate::node::{BRIDGE, FORWARDING, INDEX, ISOLATION, LOCALNET, VLAN_GATEWAY};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
@@ -110,7 +110,7 @@ pub struct Report {
 }
 
 /// Looks for node objects of the caller's namespace that Postern made and that are not in use. Changes nothing.
-/// Forwarding is included only on request: other programs may depend on it by now, and nothing shows that.
+/// Forwarding is included only on request: other programs than containers may depend on it by now, and nothing shows that.
 ///
 /// # Errors
 /// A text for people: the kernel or the state directory gives an error.
@@ -167,7 +167,10 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
             "ipv4" => (Sysctl::Ipv4Forward, "net.ipv4.ip_forward"),
             _ => (Sysctl::Ipv6Forwarding, "net.ipv6.conf.all.forwarding"),
         };
-        if forwarding {
+        let user = user_of_forwarding(places, &links, (here, &boot), family.name == "ipv4")?;
+        if let Some(user) = user {
+            report.kept.push(format!("{name} stays on: {user}"));
+        } else if forwarding {
             report.unused.push(Unused { kind: FORWARDING, name: name.to_owned(), what: UnusedObject::Forwarding(key) });
         } else {
             report.kept.push(format!(
@@ -177,6 +180,44 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
         }
     }
     Ok(report)
+}
+
+/// Returns what needs forwarding of one family: an attachment whose packets the node forwards, by its record, or a link that
+/// leads to a container without a record. The namespace is given by its cookie, with the boot.
+fn user_of_forwarding(
+    places: &Places,
+    links: &[Link],
+    (here, boot): (u64, &str),
+    v4: bool,
+) -> Result<Option<String>, String> {
+    let mut known: Vec<String> = Vec::new();
+    for record in postern_state::list(&places.state).map_err(|e| e.to_string())? {
+        let Some(header) = &record.header else {
+            return Ok(Some(format!("the record {} can't be read, and may need it", record.path.display())));
+        };
+        if header.host_netns_cookie != here || header.boot_id != boot {
+            continue;
+        }
+        let effects = record.effects.iter();
+        let effects: Vec<Effect> =
+            effects.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect();
+        known.extend(effects.iter().filter_map(|effect| Veth::of(effect).map(|pair| pair.host.clone())));
+        // Packets of these links pass the node by.
+        let passes_by =
+            |effect: &Effect| matches!(effect, Effect::Macvlan(_) | Effect::InnerLink(_) | Effect::Device(_));
+        let mut addresses = record.sections.iter().flat_map(|section| &section.addresses).peekable();
+        let has_family = addresses.peek().is_none() || addresses.any(|text| text.contains(':') != v4);
+        if has_family && !effects.iter().any(passes_by) {
+            let name = format!("{}/{}/{}", header.network, header.container_id, header.ifname);
+            return Ok(Some(format!("packets of attachment {name} are forwarded, by its record")));
+        }
+    }
+    let is_bridge = |index: u32| links.iter().any(|link| link.index == index && link.kind == "bridge");
+    let leads_elsewhere = |link: &&Link| {
+        link.kind == "veth" && link.peer_netnsid.is_some() || link.kind == "tun" && link.master.is_some_and(is_bridge)
+    };
+    let mut strangers = links.iter().filter(leads_elsewhere).filter(|link| !known.contains(&link.name));
+    Ok(strangers.next().map(|link| format!("{} leads to a container without a record", link.name)))
 }
 
 /// Judges the isolation of a bridge by its name, as the rules have it. Rules for a bridge that is gone would hold for the
