@@ -119,6 +119,19 @@ impl Leg {
         self.go(&Node::new()?, bin, call)
     }
 
+    /// As [`Leg::walk`], on this node.
+    ///
+    /// # Errors
+    /// As [`Leg::walk`].
+    pub fn walk_on(
+        &self,
+        node: &Node,
+        bin: &Path,
+        call: impl FnMut(&Node, &str, &Call) -> Result<Answer>,
+    ) -> Result<()> {
+        self.go(node, bin, call)
+    }
+
     /// As [`Leg::walk`], with the plugins at a place that is the same in each tree. A run looks at every directory above
     /// its code.
     ///

@@ -2,8 +2,10 @@
 //! attachment's rules. The test measures no time: it counts the opened files and the bytes of the kernel's answers.
 
 use anyhow::{Result, ensure};
-use postern_tests::{Call, Node, merge, native_bin, plugin_bin};
+use postern_tests::tour::{VERBS, legs};
+use postern_tests::{Call, Node, merge, native_bin, plugin_bin, shipped};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The file of strace's trace.
 const TRACE: &str = "/var/log/trace";
@@ -343,5 +345,82 @@ fn many_forwards_are_read_once() -> Result<()> {
     let [_, check, del] = life_of(&node, config)?;
     ensure!(del.received < check.received * 3 / 2, "DEL reads more than a look at all forwards: {check:?}, {del:?}");
     ensure!(!node.sh("nft list ruleset")?.contains("10.4.0."), "forwards are left");
+    Ok(())
+}
+
+/// Copies a record: the names of half of the copies are those of other networks.
+const CROWD: &str = "cd /run/postern/attachments; record=$(ls); other=0123456789abcdef
+    for number in $(seq 30); do
+        cp $record $(printf 'SAME%032x' $number); cp $record $(printf '%s%032x' $other $number)
+    done";
+/// The copies of each half.
+const COPIES: usize = 30;
+
+/// The runs that read all records. A device of the node is taken, which no index knows; a node has few of them.
+const READ_ALL: [(&str, &str); 1] = [("host-device", "ADD")];
+
+/// No plugin opens the record of another attachment, with any verb. The copies of a record are records of others.
+#[test]
+fn no_plugin_opens_the_records_of_others() -> Result<()> {
+    let bin = plugin_bin()?;
+    let wrapper = ["strace", "-f", "-qq", "-s", "256", "-o", TRACE, "-e", "trace=openat,openat2", "-e", "signal=none"]
+        .map(str::to_owned);
+    // Names of records end like those of the copies; a set, because one may be opened twice.
+    let opened = |node: &Node| -> Result<usize> {
+        let trace = std::fs::read_to_string(node.path(TRACE))?;
+        let of_copy = |word: &str| word.len() == 48 && word[16..46].bytes().all(|byte| byte == b'0');
+        Ok(trace.split('"').filter(|word| of_copy(word)).collect::<BTreeSet<_>>().len())
+    };
+    let (mut measured, mut sees, mut beyond) = (BTreeSet::new(), false, Vec::new());
+    for plugin in shipped()? {
+        let legs = legs(&plugin)?;
+        if legs.is_empty() {
+            println!("SKIPPED: {plugin}: this kernel has no such links: tests/vm/kernel looks at it");
+        }
+        for mut leg in legs {
+            // Both directions: an ifb has a name that another record may have.
+            if plugin == "bandwidth" {
+                merge(&mut leg.config, &json!({"egressRate": 1_000_000, "egressBurst": 1_000_000}));
+            }
+            let node = Node::new()?;
+            node.add_container("c0")?;
+            let first = json!({"cniVersion": "1.1.0", "name": "tour", "type": "bridge", "bridge": "tour0",
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
+            let add = Call::new(&bin, "bridge", "ADD", first.to_string());
+            let result = node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
+            // Who asks for a port first after a boot reads all records, and fills the index.
+            let ports = json!({"cniVersion": "1.1.0", "name": "tour", "type": "portmap", "prevResult": result,
+                "runtimeConfig": {"portMappings": [{"hostPort": 9999, "containerPort": 80, "protocol": "tcp"}]}});
+            let add = Call::new(&bin, "portmap", "ADD", ports.to_string());
+            node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
+            let name = node.sh("ls /run/postern/attachments")?;
+            let network = name.trim().get(..16).unwrap_or_default();
+            node.sh(&CROWD.replace("SAME", network))?;
+            let same = format!("rm /run/postern/attachments/{network}0000*");
+            leg.walk_on(&node, &bin, |node, verb, call| {
+                if verb == "GC" {
+                    // What is not valid is opened, to be collected. So the count can see it.
+                    if !sees {
+                        node.call_under(&wrapper, call)?;
+                        sees = opened(node)? >= COPIES;
+                        ensure!(sees, "{}: {} records were opened", leg.name, opened(node)?);
+                    }
+                    node.sh(&format!("{same} 2>/dev/null || true"))?;
+                }
+                let answer = node.call_under(&wrapper, call)?;
+                ensure!(answer.status == 0, "{} {verb}: {answer:?}", leg.name);
+                let reads_all = opened(node)? >= COPIES;
+                let is_known = READ_ALL.contains(&(plugin.as_str(), verb));
+                if opened(node)? > 1 && !is_known || is_known && !reads_all {
+                    beyond.push(format!("{} {verb} opens {} records of others", leg.name, opened(node)?));
+                }
+                measured.insert((plugin.clone(), verb.to_owned()));
+                Ok(answer)
+            })?;
+        }
+    }
+    ensure!(beyond.is_empty(), "{}", beyond.join("\n"));
+    let plugins = measured.iter().map(|(plugin, _)| plugin).collect::<BTreeSet<_>>().len();
+    ensure!(measured.len() == plugins * VERBS.len() && plugins > 12 && sees, "too little was measured: {measured:?}");
     Ok(())
 }

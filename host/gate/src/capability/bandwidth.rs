@@ -5,7 +5,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::Bandwidth;
-use crate::effect::bandwidth::{bucket, find, is_claimed, keeps};
+use crate::effect::bandwidth::{IFB, bucket, find, is_claimed, keeps};
 use crate::errors::{about, kernel_error, link_gone};
 use crate::gate::Gate;
 use crate::session::{NativeEnd, Session};
@@ -101,18 +101,18 @@ fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpErro
     configured(gate.session, (ingress, egress))?;
     let end = host_end_to_limit(gate)?;
     free(gate.session, &end, ingress.as_ref(), egress.is_some())?;
-    let egress = match egress {
-        Some(limit) => Some((limit, ifb_name(gate.session)?)),
-        None => None,
+    let effect = Bandwidth { host: end.name.clone(), index: end.index, ingress, egress: None };
+    let (effect, made) = match egress {
+        Some(limit) => {
+            let (effect, made) = with_ifb(gate.session, effect, limit, end.mtu)?;
+            (effect, Some(made))
+        }
+        None => {
+            gate.session.intend(effect.clone())?;
+            (effect, None)
+        }
     };
-    let effect = Bandwidth { host: end.name.clone(), index: end.index, ingress, egress };
-    let was_there = gate.session.has(&effect.clone().into());
-    gate.session.intend(effect.clone())?;
-    let mut made = None;
-    if let Some((_, name)) = &effect.egress {
-        made = Some(ifb(gate, &effect, name, end.mtu, was_there)?);
-    }
-    effect.make(gate.session.host()?)?;
+    effect.make(gate.session.host()?, made.as_ref().map(|link| link.index))?;
     gate.session.common.shown.extend(made.iter().map(|link| link.name.clone()));
     Ok(Reply::MaybeLink(made.map(|link| Gate::show(Handle::MAX, link))))
 }
@@ -137,17 +137,32 @@ fn free(session: &Session, end: &Link, ingress: Option<&RateLimit>, redirects: b
         .hint(format!("`tc qdisc show dev {name}` shows it; `tc qdisc del dev {name} root` or `ingress` removes it")))
 }
 
-/// Returns a name for the ifb: the native plugin's, or one of this attachment alone if another attachment of the
-/// container has that.
-fn ifb_name(session: &Session) -> Result<String, OpError> {
+/// Makes the ifb, unless an earlier run did, and notes its index in the record. Its name is the native plugin's or, if
+/// another attachment of the container has a link of that name, one of this attachment alone.
+///
+/// A name that only another record has is free: that record's link is gone, and its index tells it from this one.
+fn with_ifb(session: &mut Session, plain: Bandwidth, limit: RateLimit, mtu: u32) -> Result<(Bandwidth, Link), OpError> {
     let names = session.masquerade_key().ifb_names();
-    let host = session.host()?;
-    let recorded = recorded(session);
     for name in &names {
-        let is_own = recorded.iter().filter_map(|of| of.egress.as_ref()).any(|(_, ifb)| ifb == name);
-        if is_own || host.link_by_name(name).map_err(kernel_error)?.is_none() && !is_claimed(session, name)? {
-            return Ok(name.clone());
+        let effect = Bandwidth { egress: Some((limit, name.clone())), ..plain.clone() };
+        let is_own = recorded(session).iter().filter_map(|of| of.egress.as_ref()).any(|(_, ifb)| ifb == name);
+        let there = session.host()?.link_by_name(name).map_err(kernel_error)?;
+        if !is_own && there.is_some() {
+            continue;
         }
+        let was_there = session.has(&effect.clone().into());
+        session.intend(effect.clone())?;
+        if let Some(link) = there.filter(|link| was_there && link.kind == IFB) {
+            return Ok((effect, link));
+        }
+        let host = session.host()?;
+        if host.create_ifb(name, mtu).map_err(about(name))? {
+            let link = find(host, name)?.ok_or_else(|| link_gone(name))?;
+            session.known_by(&effect.clone().into(), &[u64::from(link.index)]);
+            return Ok((effect, link));
+        }
+        // Another run was faster, and the link is that one's.
+        session.gone(|of| Bandwidth::of(of) == Some(&effect));
     }
     let [native, _] = names;
     Err(name_is_taken(&native))
@@ -156,22 +171,6 @@ fn ifb_name(session: &Session) -> Result<String, OpError> {
 fn name_is_taken(name: &str) -> OpError {
     OpError::new(ErrorCode::Exists, name, format!("a link named \"{name}\" is there already"))
         .hint(format!("if its container is gone, `ip link delete {name}` removes it"))
-}
-
-/// Makes the ifb, unless an earlier run did. Its index is noted in the record.
-fn ifb(gate: &mut Gate<'_>, effect: &Bandwidth, name: &str, mtu: u32, was_there: bool) -> Result<Link, OpError> {
-    let host = gate.session.host()?;
-    if let Some(link) = find(host, name)?.filter(|_| was_there) {
-        return Ok(link);
-    }
-    if !host.create_ifb(name, mtu).map_err(about(name))? {
-        // Another run was faster, and the link is that one's.
-        gate.session.gone(|of| Bandwidth::of(of) == Some(effect));
-        return Err(name_is_taken(name));
-    }
-    let link = find(host, name)?.ok_or_else(|| link_gone(name))?;
-    gate.session.known_by(&effect.clone().into(), &[u64::from(link.index)]);
-    Ok(link)
 }
 
 /// Returns what the attachment's record lists.

@@ -80,18 +80,20 @@ impl Bandwidth {
         }
     }
 
-    /// Makes what is missing of the limits, on links that are there. Returns true if something was.
+    /// Makes what is missing of the limits, on links that are there. Returns true if something was. `index` is that of the
+    /// ifb, if it is known: a later link of its name is another attachment's.
     ///
     /// # Errors
     /// [`ErrorCode::Exists`]: somebody else has a qdisc or filter there. [`ErrorCode::NotFound`]: a link is gone.
-    pub(crate) fn make(&self, host: &Netlink) -> Result<bool, OpError> {
+    pub(crate) fn make(&self, host: &Netlink, index: Option<u32>) -> Result<bool, OpError> {
         let end = self.end(host)?.ok_or_else(|| link_gone(&self.host))?;
         let mut changed = false;
         if let Some(limit) = &self.ingress {
             changed |= limit_rate(host, &end, limit)?;
         }
         if let Some((limit, name)) = &self.egress {
-            let ifb = find(host, name)?.ok_or_else(|| link_gone(name))?;
+            let ifb = find(host, name)?.filter(|ifb| index.is_none_or(|index| index == ifb.index));
+            let ifb = ifb.ok_or_else(|| link_gone(name))?;
             changed |= limit_rate(host, &ifb, limit)?;
             changed |= redirect(host, &end, &ifb)?;
         }
@@ -132,14 +134,18 @@ impl Bandwidth {
     fn remove_ifb(&self, session: &Session, name: &str) -> Result<(), OpError> {
         let host = session.host()?;
         let Some(ifb) = find(host, name)? else { return Ok(()) };
-        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-        let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
-        let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
-        let is_own = match indices.first() {
-            Some(index) => *index == u64::from(ifb.index),
+        let is_own = match self.ifb_index(session) {
+            Some(index) => index == ifb.index,
             None => !is_claimed(session, name)?,
         };
         if is_own { host.delete_link(ifb.index).map(drop).map_err(about(name)) } else { Ok(()) }
+    }
+
+    /// Returns the index of the ifb, if the record has it.
+    fn ifb_index(&self, session: &Session) -> Option<u32> {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        let mut own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
+        own.find_map(|noted| noted.handles.first().copied()).and_then(|index| u32::try_from(index).ok())
     }
 
     /// True if all of it is there.
@@ -224,7 +230,7 @@ impl Leaves for Bandwidth {
         if self.is_whole(host)? {
             return Ok(Reapplied::Complete);
         }
-        self.make(host)?;
+        self.make(host, self.ifb_index(session))?;
         Ok(Reapplied::Restored)
     }
 
