@@ -47,6 +47,7 @@ fn sysctls_are_those_that_the_network_lists_and_the_namespace_has() -> Result<()
         set("a directory", "net.ipv4", "1", true).ends(999, "is a directory"),
         set("what all namespaces share", "net.core.rmem_max", "1", true).ends(999, "for itself"),
         set("connections of the node", "net.netfilter.nf_conntrack_max", "1", true).ends(999, ""),
+        set("a switch of the node", "net.netfilter.nf_hooks_lwtunnel", "1", true).ends(999, "for itself"),
         set("another link", "net.ipv4.conf.eth9.arp_filter", "1", true).ends(110, "other-links = \"true\""),
         set("a value with a NUL", "net.ipv4.ip_forward", "1\u{0}", true).ends(999, "no control characters"),
         set("a value with a newline", "net.ipv4.ip_forward", "1\nx", true).ends(999, "no control characters"),

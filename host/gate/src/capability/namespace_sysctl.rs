@@ -1,8 +1,9 @@
 //! `namespace-sysctl`: kernel settings of the container's network namespace that the operator's configuration lists.
 //!
 //! What a key leads to must be a setting of each network namespace. The kernel shows that: the container's namespace has
-//! the file, may write it, and has another one than the host's namespace. Since Linux 5.12 the kernel lets no namespace
-//! but the first write a setting that it does not have for itself. Earlier ones forgot those in [`SHARED`].
+//! the file, may write it, and has another one than the host's namespace. Since Linux 5.12 the kernel means to let no
+//! namespace but the first write a setting that it does not have for itself. It forgets those in [`SHARED`]. A test writes
+//! each setting in a namespace, and looks at the node.
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::NamespaceSetting;
@@ -35,12 +36,14 @@ const SHOWN: usize = 16;
 /// A setting that only the first namespace of a machine has.
 const OF_THE_FIRST: [&str; 2] = ["core", "dev_weight"];
 
-/// Settings that Linux before 5.12 lets each namespace write, although all share them.
-const SHARED: [&str; 4] = [
+/// Settings that the kernel lets each namespace write, although all share them: the last one up to now, and the others before
+/// 5.12.
+const SHARED: [&str; 5] = [
     "net/netfilter/nf_conntrack_max",
     "net/netfilter/nf_conntrack_expect_max",
     "net/nf_conntrack_max",
     "net/ipv4/tcp_allowed_congestion_control",
+    "net/netfilter/nf_hooks_lwtunnel",
 ];
 
 /// The facts about it that the host needs beside its operations.
@@ -256,7 +259,88 @@ fn allow_list() -> Result<Option<String>, OpError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sched::{CloneFlags, unshare};
     use postern_policy::Policy;
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
+    use std::sync::mpsc;
+
+    const SETTINGS: &str = "/proc/sys";
+
+    /// Returns the files below a directory of settings, as this thread's namespace shows them.
+    fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap().flatten() {
+            match entry.file_type().unwrap().is_dir() {
+                true => files(&entry.path(), found),
+                false => found.push(entry.path()),
+            }
+        }
+    }
+
+    /// Returns values that a setting may take, other than the one that it has.
+    fn others(value: &str) -> Vec<String> {
+        let numbers: Option<Vec<i64>> = value.split_whitespace().map(|word| word.parse().ok()).collect();
+        let moved = |by: i64| {
+            let moved = numbers.iter().flatten().map(|number| number.saturating_add(by).to_string());
+            moved.collect::<Vec<_>>().join(" ")
+        };
+        let mut all: Vec<String> = [1, -1, 2].map(moved).into();
+        all.extend(["0", "1", "2", "reno", "cubic", "default", "NONE", "nfnetlink_log"].map(str::to_owned));
+        all.retain(|other| !other.is_empty() && !other.split_whitespace().eq(value.split_whitespace()));
+        all
+    }
+
+    /// The list of settings that all namespaces share has all of this kernel: each other one is written in a namespace, and
+    /// does not change here.
+    #[test]
+    fn what_a_namespace_writes_changes_no_other() {
+        let in_list =
+            |path: &Path| path.strip_prefix(SETTINGS).is_ok_and(|key| SHARED.iter().any(|of| key == Path::new(of)));
+        let read_all = || {
+            let mut found = Vec::new();
+            files(Path::new("/proc/sys/net"), &mut found);
+            found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).ok())).collect::<BTreeMap<_, _>>()
+        };
+        let before = read_all();
+        let (wrote, written) = mpsc::channel();
+        let (look, looked) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                unshare(CloneFlags::CLONE_NEWNET).unwrap();
+                let mut own = Vec::new();
+                files(Path::new("/proc/sys/net"), &mut own);
+                for path in own {
+                    let is_writable = fs::metadata(&path).is_ok_and(|file| file.permissions().mode() & 0o200 != 0);
+                    // One of these can't be taken back.
+                    if !is_writable || in_list(&path) {
+                        continue;
+                    }
+                    let value = fs::read_to_string(&path).unwrap_or_default();
+                    let changed = others(&value).iter().any(|other| fs::write(&path, other).is_ok());
+                    wrote.send((path.clone(), changed)).unwrap();
+                    looked.recv().unwrap();
+                    if changed {
+                        let _ = fs::write(&path, value);
+                    }
+                }
+            });
+            let mut count = 0;
+            for (path, changed) in written {
+                count += usize::from(changed);
+                // Random numbers are no settings.
+                let is_same = fs::read_to_string(&path).ok() == before.get(&path).cloned().flatten();
+                look.send(()).unwrap();
+                assert!(is_same || !before.contains_key(&path), "{} is one setting of the node", path.display());
+            }
+            assert!(count > 300, "only {count} settings were written");
+        });
+        let after = read_all();
+        let changed = before.iter().filter(|(path, value)| after.get(*path).is_some_and(|now| now != *value));
+        assert_eq!(changed.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<&PathBuf>::new());
+        assert!(in_list(Path::new("/proc/sys/net/netfilter/nf_hooks_lwtunnel")));
+    }
 
     #[test]
     fn a_key_leads_to_the_setting_of_that_name() {
