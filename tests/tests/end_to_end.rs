@@ -213,3 +213,44 @@ fn del_leaves_nothing() -> Result<()> {
     }
     Ok(())
 }
+
+/// Root in a container says that it has the gateway's IPv6 address, before the gateway comes or later. The node does not ask,
+/// and a gateway that was lost so is put there anew.
+#[test]
+fn a_gateway_is_not_asked_for() -> Result<()> {
+    let node = Node::new()?;
+    let config = |net: &str, plugin: &str, subnet: &str| {
+        json!({"cniVersion": "1.1.0", "name": net, "type": plugin, "bridge": "br9", "isGateway": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]]}})
+    };
+    let add = |container: &str, config: &Value| -> Result<Value> {
+        node.add_container(container)?;
+        let call = Call::new(&plugin_bin()?, config["type"].as_str().unwrap_or_default(), "ADD", config.to_string());
+        node.call(&call.attachment(container, &node.netns(container), "eth0"))?.success()
+    };
+    let (v4, v6) = (config("four", "bridge", "10.9.0.0/24"), config("six", "bridge", "fd00:9::/64"));
+    add("c1", &v4)?;
+    ensure!(
+        node.sh("cat /proc/sys/net/ipv6/conf/br9/accept_dad")?.trim() == "0",
+        "the bridge asks for its own address"
+    );
+    node.sh_in("c1", "ip -6 address add fd00:9::1/64 dev eth0 nodad")?;
+    add("c2", &v6)?;
+    let gateway = || node.sh("ip -6 -o address show dev br9 | grep -F fd00:9::1/64");
+    ensure!(!gateway()?.contains("tentative") && !gateway()?.contains("dadfailed"), "{}", gateway()?);
+    // As an earlier version left it.
+    node.sh("ip -6 address delete fd00:9::1/64 dev br9; echo 1 > /proc/sys/net/ipv6/conf/br9/accept_dad
+        ip -6 address add fd00:9::1/64 dev br9
+        for time in $(seq 50); do ip -6 -o address show dev br9 | grep -q dadfailed && break; sleep 0.1; done")?;
+    ensure!(gateway()?.contains("dadfailed"), "the attack is none: {}", gateway()?);
+    let doctor = || node.sh(&format!("{}/postern doctor --json || true", plugin_bin()?.display()));
+    ensure!(doctor()?.contains("the gateway fd00:9::1/64 on br9 is not used"), "{}", doctor()?);
+    add("c3", &v6)?;
+    ensure!(!gateway()?.contains("dadfailed") && !doctor()?.contains("is not used"), "{}", gateway()?);
+    // A pair's end is no better: its other end is the container's.
+    let pair = config("pair", "ptp", "fd00:8::/64");
+    add("c4", &pair)?;
+    let ends = node.sh("ip -6 -o address | grep -F fd00:8::1/")?;
+    ensure!(!ends.contains("tentative"), "{ends}");
+    Ok(())
+}

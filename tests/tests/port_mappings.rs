@@ -262,6 +262,38 @@ fn the_nodes_127_0_0_1_stays_closed() -> Result<()> {
     Ok(())
 }
 
+/// A container with `route_localnet` behind its link sends nothing to the node in the name of 127.0.0.x.
+#[test]
+fn nothing_comes_from_the_nodes_127_0_0_0() -> Result<()> {
+    for backend in ["nftables", "iptables"] {
+        let place = Place::new(backend)?;
+        place.add("c1", &json!([mapping(8080, 80, "tcp")]))?;
+        place.node.sh("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.br1.rp_filter=0
+            nft 'table ip seen { chain input { type filter hook input priority 0; iifname br1 ip saddr 127.0.0.0/8 counter; }; }'")?;
+        let attack = "sysctl -qw net.ipv4.conf.all.route_localnet=1; ip addr del 127.0.0.1/8 dev lo
+            ip addr add 127.0.0.5/32 dev eth0; python3 -c '
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((\"127.0.0.5\", 0))
+s.sendto(b\"x\", (\"10.1.0.1\", 7777))'";
+        let seen = || place.node.sh("nft list table ip seen | grep -o 'packets [0-9]*'");
+        place.node.sh_in("c1", attack)?;
+        ensure!(seen()?.trim() == "packets 0", "{backend}: {}", seen()?);
+        // The test would notice: without the guard they come.
+        place.node.sh("nft delete table ip postern_localnet")?;
+        place.node.sh_in(
+            "c1",
+            "python3 -c '
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((\"127.0.0.5\", 0))
+s.sendto(b\"x\", (\"10.1.0.1\", 7777))'",
+        )?;
+        ensure!(seen()?.trim() == "packets 1", "{backend}: the attack is none: {}", seen()?);
+    }
+    Ok(())
+}
+
 /// `route_localnet` is set only for forwards that need it, and only on their link. `postern gc --node` gives it back when
 /// nothing needs it any more; the guard goes then, and not before.
 #[test]

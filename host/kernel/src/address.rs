@@ -107,7 +107,8 @@ impl Netlink {
         self.acknowledged(subject, &message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Puts back an address that a link had until now. The kernel does not ask other hosts for it again (IPv6).
+    /// Puts an address on a link that nobody else can have: one that the link had until now, or a gateway on a link of the
+    /// node. The kernel does not ask other hosts for it (IPv6).
     ///
     /// # Errors
     /// As [`Netlink::add_address`].

@@ -109,9 +109,17 @@ impl NodeState {
                 let remedy = format!("ip link set dev {} up", quoted(name));
                 account.differs(format!("{name}, which has the gateway, is down"), remedy, true);
             }
-            if !host.addresses.iter().any(|(index, have)| *index == link.index && have.net == address) {
-                let remedy = format!("ip address add {address} dev {}", quoted(name));
-                account.differs(format!("{name} does not have the gateway {address}"), remedy, true);
+            let add = format!("ip address add {address} dev {}", quoted(name));
+            match host.addresses.iter().find(|(index, have)| *index == link.index && have.net == address) {
+                None => account.differs(format!("{name} does not have the gateway {address}"), add, true),
+                Some((_, have)) if have.dad_failed => {
+                    let what = format!(
+                        "the gateway {address} on {name} is not used: somebody on the link says that he has it (dadfailed)"
+                    );
+                    let remedy = format!("ip address delete {address} dev {} && {add} nodad", quoted(name));
+                    account.differs(what, remedy, true);
+                }
+                Some(_) => {}
             }
         }
     }

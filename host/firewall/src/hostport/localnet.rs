@@ -1,16 +1,18 @@
 //! The guard of the node's 127.0.0.0/8.
 //!
-//! A link with `route_localnet` delivers packets for 127.0.0.0/8. Connections from the node's 127.0.0.1 to a forwarded
-//! port need that, on the link towards the container. Without a guard, every container behind that link would reach the
-//! services that listen on the node's 127.0.0.1. The native plugin has none.
+//! A link with `route_localnet` delivers packets for 127.0.0.0/8, and packets from there. Connections from the node's
+//! 127.0.0.1 to a forwarded port need that, on the link towards the container. Without a guard, every container behind that
+//! link would reach the services that listen on the node's 127.0.0.1. It could also send to any service of the node in the
+//! name of 127.0.0.1, which many programs trust. The native plugin has no guard.
 //!
 //! ```text
 //! table ip postern_localnet
 //!     chain prerouting    iifname != "lo" meta iifkind != "vrf" ip daddr 127.0.0.0/8 drop
+//!                         iifname != "lo" meta iifkind != "vrf" ip saddr 127.0.0.0/8 drop
 //! ```
 //!
-//! The kernel itself drops such packets where `route_localnet` is off, so the rule changes nothing on other links. It
-//! comes before address translation: answers that are translated to 127.0.0.1 have another destination there.
+//! The kernel itself drops such packets where `route_localnet` is off, so the rules change nothing on other links. They
+//! come before address translation: answers that are translated to or from 127.0.0.1 have another address there.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
@@ -25,14 +27,17 @@ use crate::nft::shared::{Place, SharedChain, SharedTable};
 use crate::{FirewallError, Nft};
 
 const TABLE: Table = Table { family: NetfilterProtoFamily::IPv4, name: "postern_localnet" };
-const COMMENT: &str = "Postern: links with route_localnet deliver nothing to 127.0.0.0/8";
+const COMMENT: &str = "Postern: links with route_localnet deliver nothing to 127.0.0.0/8, and nothing from there";
 const LOOPBACK: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8);
 
 /// The guard's table. It stays when the last attachment goes.
 pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
-    let mut guard = rule::from_a_link().to_vec();
-    guard.extend(rule::address(Side::Destination, true, LOOPBACK));
-    guard.push(rule::drop_packet());
+    let guard = |side| {
+        let mut guard = rule::from_a_link().to_vec();
+        guard.extend(rule::address(side, true, LOOPBACK));
+        guard.push(rule::drop_packet());
+        (Place::First, guard)
+    };
     let prerouting = SharedChain {
         name: "prerouting",
         base: Some(BaseChain { kind: "filter", hook: InetHookNumber::PreRouting, priority: -300 }),
@@ -40,7 +45,7 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
             "it is no filter chain, so 127.0.0.0/8 would be open: delete the table, and the next ADD makes it again",
         ),
         comment: None,
-        rules: vec![(Place::First, guard)],
+        rules: vec![guard(Side::Destination), guard(Side::Source)],
         has_entries: false,
     };
     SharedTable { table: TABLE, comment: Some(COMMENT), chains: vec![prerouting], kind: "", is_named_for_plugins: true }

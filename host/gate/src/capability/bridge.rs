@@ -2,7 +2,7 @@
 
 use crate::capability::dhcp;
 use crate::capability::facts::{Facts, Needed};
-use crate::capability::veth::ignore_router_advertisements;
+use crate::capability::veth::{ask_for_no_address, ignore_router_advertisements};
 use crate::effect::Port;
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
@@ -53,6 +53,8 @@ fn ensure(
             let create = || host.create_bridge(name, mtu, vlan_filtering);
             node::noted(&gate.session.state, host, node::BRIDGE, name, create)
                 .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))?;
+            // A bridge that was there is the operator's.
+            ask_for_no_address(gate.session, name)?;
             host.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?
         }
     };
@@ -285,10 +287,19 @@ fn pin_hardware_address(netlink: &Netlink, target: &Target) -> Result<(), OpErro
 }
 
 /// Puts an address on the bridge, unless it is there. Returns true if it was added.
+///
+/// The kernel does not ask the bridge whether somebody else has it: root in any container there could say yes, and the
+/// address would be no good for as long as it is there. One that has failed so is put there anew.
 fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: bool) -> Result<bool, OpError> {
     for address in netlink.addresses(target.index).map_err(about(&target.name))? {
         let (have, want) = (address.net, gateway);
         if have == want {
+            if address.dad_failed {
+                let mended =
+                    |error| native_error(error, &target.name, format_args!("failed to set bridge addr {have}"));
+                netlink.delete_address(target.index, have).map_err(mended)?;
+                netlink.add_known_address(target.index, have).map_err(mended)?;
+            }
             return Ok(false);
         }
         let conflict = match (have.addr(), want.addr()) {
@@ -316,7 +327,7 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
             .hint("set \"forceAddress\": true in the network to replace it"));
         }
     }
-    match netlink.add_address(target.index, gateway) {
+    match netlink.add_known_address(target.index, gateway) {
         Ok(()) => Ok(true),
         Err(error) if error.is(Errno::EEXIST) => Ok(false),
         Err(error) => {
@@ -368,6 +379,7 @@ fn vlan_gateway(
         netlink.set_up(port.index).map_err(about(&port.name))?;
     }
     ignore_router_advertisements(gate.session, &name)?;
+    ask_for_no_address(gate.session, &name)?;
     netlink.set_up(link.index).map_err(about(&name))?;
     Ok(link)
 }

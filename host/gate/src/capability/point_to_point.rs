@@ -44,7 +44,8 @@ fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
                 .hint("let IPAM give a gateway of the address's own version"));
         }
         gateways.push(format!("{name} {}", IpNet::from(gateway)));
-        match netlink.add_address(index, IpNet::from(gateway)) {
+        // As on a bridge: the container is not asked whether it has the address.
+        match netlink.add_known_address(index, IpNet::from(gateway)) {
             Ok(()) => {}
             // Two addresses of one attachment may share their gateway.
             Err(error) if error.is(Errno::EEXIST) => {}

@@ -128,7 +128,21 @@ pub fn retire(session: &mut Session) -> Result<Option<String>, OpError> {
 /// # Errors
 /// The kernel refuses for another reason. A container could then give the node addresses and routes.
 pub fn ignore_router_advertisements(session: &Session, link: &str) -> Result<(), OpError> {
-    let key = Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_ra" };
+    switch_off(session, link, "accept_ra", "takes router advertisements of its container")
+}
+
+/// Switches duplicate address detection of a link of the node off. Root in a container behind it could say of each address
+/// that it has it, of the link-local one too. The node would not ask for the containers' hardware addresses any more.
+///
+/// # Errors
+/// The kernel refuses. Without IPv6 there is nothing to switch.
+pub fn ask_for_no_address(session: &Session, link: &str) -> Result<(), OpError> {
+    switch_off(session, link, "accept_dad", "loses addresses that a container says it has")
+}
+
+/// Switches a setting of a link of the node off. Where the node's settings can't be written, it says what this means.
+fn switch_off(session: &Session, link: &str, key: &'static str, otherwise: &str) -> Result<(), OpError> {
+    let key = Sysctl::Ipv6Conf { link: link.to_owned(), key };
     let set = match session.container() {
         Some(container) => container.sysctl_set_at_home(&key, "0"),
         None => sysctl::set(&key, "0"),
@@ -136,7 +150,7 @@ pub fn ignore_router_advertisements(session: &Session, link: &str) -> Result<(),
     match set {
         Err(error) if error.is(Errno::ENOENT) => Ok(()),
         Err(error) if [Errno::EROFS, Errno::EACCES, Errno::EPERM].iter().any(|errno| error.is(*errno)) => {
-            crate::say!("postern: {link} takes router advertisements of its container: {error}");
+            crate::say!("postern: {link} {otherwise}: {error}");
             Ok(())
         }
         set => set.map(drop).map_err(about(link)),
