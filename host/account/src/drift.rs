@@ -410,6 +410,7 @@ impl NodeState {
             Effect::Dhcp(lease) => self.dhcp(account, header, plugin, lease),
             Effect::Vrf(vrf) => self.in_vrf(account, plugin, vrf, container),
             Effect::SourceRoutes(routing) => self.routed_by_source(account, plugin, routing, container),
+            Effect::LinkState(changed) => account.fact(plugin, "link", changed.words()),
             // No record lists these.
             Effect::LoopbackUp(LoopbackUp {}) | Effect::NamespaceSetting(_) => {}
         }

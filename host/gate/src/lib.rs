@@ -39,6 +39,7 @@ mod inherited;
 mod launcher;
 pub mod list;
 mod manifest;
+mod named;
 mod native;
 mod need;
 pub mod node;

@@ -108,6 +108,22 @@ impl Netlink {
         message.header.protocol = RouteProtocol::Unspec;
         message.header.kind = RouteType::Unspec;
         message.header.scope = RouteScope::NoWhere;
+        self.delete(subject, message)
+    }
+
+    /// Deletes exactly this route through link `oif`: with its source, scope and origin too. False if there is none.
+    ///
+    /// # Errors
+    /// Those of the request; none is expected.
+    pub fn delete_kept_route(&self, oif: u32, kept: &KeptRoute) -> Result<bool> {
+        let object = Described { route: &kept.route, oif };
+        let subject = Subject { operation: "delete route", object: &object };
+        let mut message = add_message(oif, &kept.route).map_err(|why| subject.invalid(&why))?;
+        message.header.protocol = RouteProtocol::from(kept.protocol);
+        self.delete(subject, message)
+    }
+
+    fn delete(&self, subject: Subject<'_>, message: RouteMessage) -> Result<bool> {
         match self.acknowledged(subject, &RouteNetlinkMessage::DelRoute(message), 0) {
             Ok(()) => Ok(true),
             // No such route, no such table, no such link.
@@ -131,8 +147,8 @@ impl Netlink {
         })
     }
 
-    /// Deletes the route to `net`'s network through link `oif` from the main table, with any scope, type, source and
-    /// protocol. It is meant for the route that the kernel made when the link got its address.
+    /// Deletes the kernel's own route to `net`'s network through link `oif` from the main table, with any scope, type and
+    /// source: the route that it made when the link got its address. A route of another origin stays.
     ///
     /// # Errors
     /// `ESRCH` if there is none.
@@ -142,7 +158,7 @@ impl Netlink {
         let message = destination(net)
             .map_err(|why| subject.invalid(&why))?
             .output_interface(oif)
-            .protocol(RouteProtocol::Unspec)
+            .protocol(RouteProtocol::Kernel)
             .kind(RouteType::Unspec)
             .scope(RouteScope::NoWhere)
             .build();

@@ -1,6 +1,7 @@
 //! `addresses`: the addresses on the attachment's own link.
 
 use crate::capability::facts::{Facts, Needed};
+use crate::effect::{LinkState, link_state};
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
@@ -31,6 +32,15 @@ fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
     gate.session.common.add_addresses(&name, addresses.len())?;
     if let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) {
         return Err(foreign_error(gate, foreign));
+    }
+    if let Some(link) = link_state::of_another(gate.session, index)? {
+        let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+        let there = netlink.addresses(link.index).map_err(kernel_error)?;
+        let is_new = |address: &IpNet| !there.iter().any(|have| have.net == *address);
+        let addresses: Vec<IpNet> = addresses.iter().copied().filter(is_new).collect();
+        if !addresses.is_empty() {
+            gate.session.intend(LinkState { index, addresses, ..LinkState::default() })?;
+        }
     }
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     for address in addresses {

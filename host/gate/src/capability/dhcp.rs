@@ -4,6 +4,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::collect;
+use crate::effect::link_state::{LinkKey, write_setting};
 use crate::effect::{Dhcp, Effect};
 use crate::errors::kernel_error;
 use crate::gate::Gate;
@@ -13,7 +14,6 @@ use crate::session::{OwnAddress, Session};
 use ipnet::IpNet;
 use postern_cni::Verb;
 use postern_dhcp_channel::{Answer, Ask, Family, INFINITE, Lease, families};
-use postern_kernel::Sysctl;
 pub use postern_policy::capability::dhcp::{DEFAULT_SOCKET, socket};
 use postern_types::{DhcpLease, Dns, ErrorCode, LeaseGrant, OpError, Reply, Route, ops};
 use std::net::{IpAddr, Ipv4Addr};
@@ -107,16 +107,19 @@ fn wanted(session: &Session) -> Result<Vec<Family>, OpError> {
 }
 
 /// Prepares the attachment's link for DHCPv6: it has IPv6, and its kernel takes no address and no route from router
-/// advertisements. The lease has both, and they can be seen in the result. All of it goes with the link.
-fn prepare_link(session: &Session) -> Result<(), OpError> {
-    let container = session.container_required()?;
-    let link = &session.request.ifname;
-    for (key, value) in [("accept_ra", "0"), ("disable_ipv6", "0")] {
-        match container.sysctl_set(&Sysctl::Ipv6Conf { link: link.clone(), key }, value) {
-            Ok(_) => {}
+/// advertisements. The lease has both, and they can be seen in the result.
+fn prepare_link(session: &mut Session) -> Result<(), OpError> {
+    let link = session.request.ifname.clone();
+    let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
+    let index = match session.has_made_link() {
+        true => 0,
+        false => netlink.link_by_name(&link).map_err(kernel_error)?.map_or(0, |link| link.index),
+    };
+    for key in ["accept_ra", "disable_ipv6"] {
+        match write_setting(session, index, &link, LinkKey::V6(key), "0") {
             // Without the link, or without IPv6 in the kernel, the service says what is missing.
-            Err(error) if error.is(nix::errno::Errno::ENOENT) => {}
-            Err(error) => return Err(kernel_error(error)),
+            Err(error) if error.code == ErrorCode::NotFound => {}
+            written => written?,
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
 use crate::collect;
-use crate::effect::{Effect, Veth, inner_link};
+use crate::effect::{Effect, LinkState, Veth, inner_link, link_state};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
@@ -76,6 +76,9 @@ fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
 /// `link.up`.
 fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
+    if link_state::of_another(gate.session, index)?.is_some_and(|link| !link.up) {
+        gate.session.intend(LinkState { index, up: true, ..LinkState::default() })?;
+    }
     let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let until = (Instant::now() + DEAD_WITHIN).min(gate.session.deadline);
     let mut set_up = netlink.set_up(index);
@@ -129,6 +132,11 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
     if is_add {
         gate.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;
         gate.session.only_of_this_run(Effect::is_link, "link")?;
+        // A failed ADD could not bring back what another program made.
+        if !gate.session.has_made_link() {
+            let message = format!("\"{name}\" is not a link that this ADD made");
+            return Err(OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it"));
+        }
     }
     if gate.session.request.verb == Verb::Del {
         collect::before_deletion(gate.session)?;

@@ -24,10 +24,9 @@ pub const FACTS: Facts = Facts {
     needed: Needed::Never,
     keeps: |request, granted| {
         let directory = directory(&request.conf);
-        let is_allowed = granted.is_some_and(|granted| granted.allows_backups_in(&directory));
         let is_needed = match request.verb {
             Verb::Del => true,
-            Verb::Add => is_allowed && changes_link(request),
+            Verb::Add => granted.is_some_and(|granted| granted.may_change_link(&directory)),
             Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
         };
         is_needed.then(|| Need::Backups(directory.into()))
@@ -60,7 +59,7 @@ fn change(gate: &mut Gate<'_>, handle: Handle, settings: &LinkSettings) -> Resul
     if settings.is_empty() {
         return Ok(Reply::Done);
     }
-    let port = guarded_port(gate.session, settings)?;
+    let port = guarded_port(gate, settings)?;
     let change = LinkChange { index, before: of(&link, settings), after: settings.clone(), directory, port };
     gate.session.intend(change.clone())?;
     write_file(gate.session, &change.directory, None)?;
@@ -94,14 +93,16 @@ fn possible(settings: &LinkSettings) -> Result<(), OpError> {
 }
 
 /// Returns the port with spoofing protection of this attachment, if the address is to be changed. The rules follow to an
-/// address that the operator or the runtime names, and to no other: policy alone may name more.
-fn guarded_port(session: &Session, settings: &LinkSettings) -> Result<Option<String>, OpError> {
+/// address that the operator or the runtime names, and to no other: policy alone may name more. A third party's plugin has
+/// a key of its own for it: the grant says which.
+fn guarded_port(gate: &Gate<'_>, settings: &LinkSettings) -> Result<Option<String>, OpError> {
+    let session = &*gate.session;
     let Some(mac) = settings.mac else { return Ok(None) };
     let Some(end) = session.end()? else { return Ok(None) };
     if guard(session, &end.name)?.is_none() {
         return Ok(None);
     }
-    if named_addresses(&session.request).contains(&mac) {
+    if gate.front.granted().takes_address(mac) || named_addresses(&session.request).contains(&mac) {
         return Ok(Some(end.name));
     }
     let message = format!(
@@ -109,7 +110,7 @@ fn guarded_port(session: &Session, settings: &LinkSettings) -> Result<Option<Str
         end.name
     );
     Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message)
-        .hint("name it as `mac`, `args.cni.mac` or `runtimeConfig.mac`, or as MAC in CNI_ARGS"))
+        .hint("name it as `mac`, `args.cni.mac` or `runtimeConfig.mac`, as MAC in CNI_ARGS, or where [grant.link-settings] `macs` takes it from"))
 }
 
 /// Returns the addresses that configuration, `args`, `CNI_ARGS` and `runtimeConfig` name for the link.
@@ -122,20 +123,6 @@ fn named_addresses(request: &Request) -> Vec<Mac> {
     let variable = request.args().split(';').rev().find_map(|pair| pair.strip_prefix("MAC=")).map(str::to_owned);
     let named = [text(&fields), runtime.as_ref().and_then(text), cni.as_ref().and_then(text), variable];
     named.into_iter().flatten().filter_map(|text| text.parse().ok()).collect()
-}
-
-/// True if the network changes attributes of its link: without that, no file is kept.
-fn changes_link(request: &Request) -> bool {
-    let fields = request.conf.fields();
-    let keys = ["mac", "mtu", "promisc", "allmulti", "txQLen"];
-    let has = |fields: &Fields<'_>| keys.iter().any(|key| fields.get(key).is_some());
-    let runtime = fields.object("runtimeConfig").ok().flatten();
-    let args = fields.object("args").ok().flatten();
-    let cni = args.as_ref().and_then(|args| args.object("cni").ok().flatten());
-    has(&fields)
-        || runtime.is_some_and(|runtime| has(&runtime))
-        || cni.is_some_and(|cni| has(&cni))
-        || !request.args().is_empty()
 }
 
 /// Returns the attachment's link as it is now.

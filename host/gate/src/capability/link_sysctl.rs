@@ -1,10 +1,9 @@
 //! `link-sysctl`: known keys of the attachment's own link.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::errors::kernel_error;
+use crate::effect::link_state::{LinkKey, write_setting};
 use crate::gate::Gate;
-use postern_kernel::Sysctl;
-use postern_types::{ErrorCode, Handle, LinkSysctl, OpError, Reply, ops};
+use postern_types::{Handle, LinkSysctl, OpError, Reply, ops};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
@@ -20,36 +19,19 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::LinkSysctl) -> Result<Reply
 }
 
 /// `link-sysctl.set-*`.
-fn set(gate: &Gate<'_>, handle: Handle, key: LinkSysctl, value: bool) -> Result<Reply, OpError> {
-    let (_, name) = gate.front.own(handle)?;
-    let container = gate.session.container_required()?;
-    let value = if value { "1" } else { "0" };
-    let ipv6 = |link: &str, key| Sysctl::Ipv6Conf { link: link.to_owned(), key };
+fn set(gate: &mut Gate<'_>, handle: Handle, key: LinkSysctl, on: bool) -> Result<Reply, OpError> {
+    let (index, name) = gate.front.own(handle)?;
+    let value = if on { "1" } else { "0" };
     let target = match key {
-        LinkSysctl::AcceptDad => ipv6(&name, "accept_dad"),
-        LinkSysctl::EnhancedDad => ipv6(&name, "enhanced_dad"),
-        LinkSysctl::NdiscNotify => Sysctl::Ipv6Conf { link: name.clone(), key: "ndisc_notify" },
-        LinkSysctl::ArpNotify => Sysctl::Ipv4Conf { link: name.clone(), key: "arp_notify" },
-        LinkSysctl::KeepAddrOnDown => ipv6(&name, "keep_addr_on_down"),
-        LinkSysctl::DisableIpv6 => {
-            if value == "0" {
-                write(container, &ipv6("lo", "disable_ipv6"), value)?;
-            }
-            ipv6(&name, "disable_ipv6")
-        }
+        LinkSysctl::AcceptDad => LinkKey::V6("accept_dad"),
+        LinkSysctl::EnhancedDad => LinkKey::V6("enhanced_dad"),
+        LinkSysctl::NdiscNotify => LinkKey::V6("ndisc_notify"),
+        LinkSysctl::ArpNotify => LinkKey::V4("arp_notify"),
+        LinkSysctl::KeepAddrOnDown => LinkKey::V6("keep_addr_on_down"),
+        LinkSysctl::DisableIpv6 => LinkKey::V6("disable_ipv6"),
     };
-    write(container, &target, value)
-}
-
-fn write(container: &postern_kernel::Worker, key: &Sysctl, value: &str) -> Result<Reply, OpError> {
-    match container.sysctl_set(key, value) {
-        Ok(_) => Ok(Reply::Done),
-        Err(error) => {
-            let mut converted = kernel_error(error);
-            if converted.code != ErrorCode::NotFound {
-                converted.code = ErrorCode::Io;
-            }
-            Err(converted)
-        }
+    if key == LinkSysctl::DisableIpv6 && !on {
+        write_setting(gate.session, index, "lo", target, value)?;
     }
+    write_setting(gate.session, index, &name, target, value).map(|()| Reply::Done)
 }

@@ -9,10 +9,11 @@ use crate::capability::facts::{Facts, Needed};
 use crate::effect::NamespaceSetting;
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
+use crate::named::each_value;
 use crate::need::Need;
 use crate::places::{self, PlaceError};
 use crate::session::Session;
-use postern_cni::{Fields, Json, NetConf, Verb};
+use postern_cni::{Json, NetConf, Verb};
 use postern_kernel::sysctl::{self, Setting, SettingFile};
 use postern_policy::Granted;
 use postern_policy::capability::namespace_sysctl::is_key;
@@ -67,10 +68,7 @@ pub fn take_thread(conf: &NetConf, ifname: &str) -> bool {
             _ => false,
         })
     };
-    any_list(conf, |fields| {
-        let map = fields.map("sysctl").ok().flatten().unwrap_or_default();
-        map.into_iter().any(|(key, _)| !is_of_link(key))
-    })
+    any_pair(conf, |key, _| is_key(key) && !is_of_link(key))
 }
 
 /// Carries out one operation that policy allows.
@@ -131,7 +129,9 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
     let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, key, message);
     if !is_listed(&request.conf, key, value) {
         let message = format!("the network's configuration does not list {key:?} with this value");
-        return Err(invalid(message).hint("a plugin sets what `sysctl` or `args.cni.sysctl` lists, and nothing else"));
+        return Err(invalid(message).hint(
+            "a plugin sets a pair of key and text that the configuration or `args.cni.sysctl` lists, and nothing else",
+        ));
     }
     if !is_value(value) {
         let message =
@@ -146,27 +146,29 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
     Ok((path, setting))
 }
 
-/// True if the operator's configuration has this pair.
+/// True if the operator's configuration has this pair: in whichever object, because a third party's plugin has keys of its
+/// own.
 fn is_listed(conf: &NetConf, key: &str, value: &str) -> bool {
-    any_list(conf, |fields| {
-        let map = fields.map("sysctl").ok().flatten().unwrap_or_default();
-        matches!(map.get(key), Some(Json::String(text)) if text == value)
-    })
+    any_pair(conf, |name, text| name == key && text == value)
 }
 
-/// True if this holds for one of the places where the operator's configuration lists settings.
-fn any_list(conf: &NetConf, holds: impl Fn(&Fields<'_>) -> bool) -> bool {
-    let fields = conf.fields();
-    let object = |fields: &Fields<'_>, name: &str| fields.object(name).ok().flatten().is_some();
-    if holds(&fields) {
+/// True if this holds for a key with a text of the operator's configuration, or of `args.cni.sysctl`. All else that a runtime
+/// adds may be the words of whoever has the container.
+fn any_pair(conf: &NetConf, holds: impl Fn(&str, &str) -> bool) -> bool {
+    let mut found = false;
+    each_value(conf, &mut |value| {
+        if let Json::Object(entries) = value {
+            found |= entries.iter().any(|(key, value)| matches!(value, Json::String(text) if holds(key, text)));
+        }
+    });
+    if found {
         return true;
     }
-    if !object(&fields, "args") {
-        return false;
-    }
+    let fields = conf.fields();
     let args = fields.object("args").ok().flatten();
     let cni = args.and_then(|args| args.object("cni").ok().flatten());
-    cni.is_some_and(|cni| holds(&cni))
+    let map = cni.and_then(|cni| cni.map("sysctl").ok().flatten()).unwrap_or_default();
+    map.into_iter().any(|(key, value)| matches!(value, Json::String(text) if holds(key, text)))
 }
 
 fn is_value(value: &str) -> bool {

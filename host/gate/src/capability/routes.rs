@@ -2,11 +2,16 @@
 
 use crate::capability::addresses::not_own;
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::source_routes;
+use crate::effect::{LinkState, link_state, source_routes};
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
-use postern_types::{Handle, OpError, Reply, Route, ops};
+use postern_kernel::MAIN_TABLE;
+use postern_types::{Handle, KeptRoute, OpError, Reply, Route, ops};
+
+/// The origin of a route that the kernel made, and of one that a program set: `rtm_protocol` of linux/rtnetlink.h.
+const BY_KERNEL: u8 = 2;
+const BY_PROGRAM: u8 = 3;
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
@@ -32,6 +37,16 @@ fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
             return Err(not_own(&source.to_string()));
         }
     }
+    if link_state::of_another(gate.session, index)?.is_some() {
+        let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+        let there = link_state::routes_of(netlink, index)?;
+        let new = routes.iter().filter(|route| !there.iter().any(|have| is_same(&have.route, route)));
+        let routes: Vec<KeptRoute> =
+            new.map(|route| KeptRoute { route: route.clone(), protocol: BY_PROGRAM }).collect();
+        if !routes.is_empty() {
+            gate.session.intend(LinkState { index, routes, ..LinkState::default() })?;
+        }
+    }
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     for route in routes {
         gate.session.in_time()?;
@@ -47,9 +62,35 @@ fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
     Ok(Reply::Done)
 }
 
+/// True if the kernel takes both for one route, so that a removal of one could remove the other. For IPv6 it looks at
+/// destination, next hop, metric and table alone.
+fn is_same(have: &Route, new: &Route) -> bool {
+    let is_v4 = new.dst.addr().is_ipv4();
+    // The metric that the kernel gives to a route without one.
+    let metric = |route: &Route| route.priority.filter(|metric| *metric != 0).unwrap_or(if is_v4 { 0 } else { 1024 });
+    let table = |route: &Route| route.table.unwrap_or(MAIN_TABLE);
+    let rest = |route: &Route| (route.source, route.mtu, route.advmss, route.scope.unwrap_or_default());
+    have.dst == new.dst.trunc()
+        && (have.gateway, metric(have), table(have)) == (new.gateway, metric(new), table(new))
+        && (!is_v4 || rest(have) == rest(new))
+}
+
 /// `routes.remove-connected`.
-fn remove_connected(gate: &Gate<'_>, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
+fn remove_connected(gate: &mut Gate<'_>, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
     let (index, name) = gate.front.own(handle)?;
+    if link_state::of_another(gate.session, index)?.is_some() {
+        let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+        let is_meant = |kept: &KeptRoute| {
+            let route = &kept.route;
+            kept.protocol == BY_KERNEL
+                && route.table == Some(MAIN_TABLE)
+                && networks.iter().any(|network| network.trunc() == route.dst)
+        };
+        let lost_routes: Vec<KeptRoute> = link_state::routes_of(netlink, index)?.into_iter().filter(is_meant).collect();
+        if !lost_routes.is_empty() {
+            gate.session.intend(LinkState { index, lost_routes, ..LinkState::default() })?;
+        }
+    }
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     for network in networks {
         gate.session.in_time()?;

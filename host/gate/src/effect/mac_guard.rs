@@ -209,7 +209,7 @@ fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
 /// Returns the host ends that the records of other attachments list; `None` if they can't be read.
 fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
     let own = session.key().ok()?;
-    let summaries = postern_state::list_known(&session.state).ok()?;
+    let summaries = session.records_here().ok()?;
     // An unreadable record that was set aside still belongs to this attachment, whatever its content.
     let is_own = |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| own.is_named(name));
     let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
@@ -230,6 +230,7 @@ fn host_ends_of_others(session: &Session) -> Option<Vec<String>> {
         | Effect::Native(_)
         | Effect::PortMappings(_)
         | Effect::LinkChange(_)
+        | Effect::LinkState(_)
         | Effect::Delegated(_)
         | Effect::SourceRoutes(_)
         | Effect::Vrf(_)

@@ -2,7 +2,7 @@
 
 use super::numbers::{made_by_iptables, noted, recorded};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
-use crate::errors::{firewall_error, state_error};
+use crate::errors::firewall_error;
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
@@ -182,7 +182,7 @@ impl Leaves for Masquerade {
 fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
     let (own, request) = (session.key()?, &session.request);
     let mut addresses = Vec::new();
-    for summary in postern_state::list_known(&session.state).map_err(state_error)? {
+    for summary in session.records_here()? {
         let is_of_container = |header: &Header| {
             header.network == request.conf.name && header.container_id == request.container_id && header.key() != own
         };

@@ -22,6 +22,7 @@ pub mod inner_link;
 mod isolation;
 pub(crate) mod lease;
 pub mod link_change;
+pub mod link_state;
 pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
 mod macvlan;
@@ -44,6 +45,7 @@ pub use inner_link::{InnerKind, InnerLink};
 pub use isolation::Isolation;
 pub use lease::Lease;
 pub use link_change::LinkChange;
+pub use link_state::LinkState;
 pub use loopback_up::LoopbackUp;
 pub use mac_guard::MacGuard;
 pub use macvlan::Macvlan;
@@ -208,6 +210,7 @@ effects! {
     Port: port;
     PortMappings: port_mappings;
     LinkChange: link_change;
+    LinkState: link_state;
     NamespaceSetting: namespace_setting;
     Delegated: delegated;
     SourceRoutes: source_routes;
@@ -290,6 +293,7 @@ impl Effect {
 
 #[cfg(test)]
 mod tests {
+    use super::link_state::SettingBefore;
     use super::source_routes::SourceRule;
     use super::*;
     use postern_types::{
@@ -472,6 +476,27 @@ mod tests {
                     port: Some(host()),
                 }),
                 r#"{"effect":"link-change","index":2,"before":{"mac":"02:00:00:00:00:01","mtu":1500},"after":{"mac":"02:00:00:00:00:01","mtu":1400},"directory":"/run/cni/tuning","port":"veth1a2b3c4d"}"#,
+            ),
+            (
+                Effect::LinkState(LinkState { index: 2, up: true, ..LinkState::default() }),
+                r#"{"effect":"link-state","index":2,"up":true}"#,
+            ),
+            (
+                Effect::LinkState(LinkState { index: 2, addresses: addresses(), ..LinkState::default() }),
+                r#"{"effect":"link-state","index":2,"addresses":["10.1.0.2/24","fd00::2/64"]}"#,
+            ),
+            (
+                Effect::LinkState(LinkState {
+                    index: 2,
+                    setting: Some(SettingBefore {
+                        key: "ipv6/disable_ipv6".to_owned(),
+                        value: "0".to_owned(),
+                        of_lo: false,
+                    }),
+                    lost_addresses: vec!["fd00::2/64".parse().unwrap()],
+                    ..LinkState::default()
+                }),
+                r#"{"effect":"link-state","index":2,"setting":{"key":"ipv6/disable_ipv6","value":"0"},"lost_addresses":["fd00::2/64"]}"#,
             ),
             (
                 Effect::NamespaceSetting(NamespaceSetting {

@@ -2,7 +2,7 @@
 
 use super::numbers::{made_by_iptables, noted, recorded};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
-use crate::errors::{firewall_error, kernel_error, state_error};
+use crate::errors::{firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
@@ -319,7 +319,7 @@ impl Leaves for PortMappings {
 pub(crate) fn of_others(session: &Session) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
     let (own, request) = (session.key()?, &session.request);
     let mut found = Vec::new();
-    for summary in postern_state::list_known(&session.state).map_err(state_error)? {
+    for summary in session.records_here()? {
         let Some(header) = summary.header else { continue };
         if !hostport::nft::have_one_comment(&header.container_id, &request.container_id) || header.key() == own {
             continue;

@@ -20,6 +20,11 @@ pub enum NativeEnd {
 }
 
 impl Session {
+    /// True if this run has made the attachment's link. All that is on the link then goes with it.
+    pub fn has_made_link(&self) -> bool {
+        self.undo.iter().any(|undo| undo.effect.is_link())
+    }
+
     /// Returns the pairs that the record lists.
     pub fn pairs(&self) -> Vec<Veth> {
         let effects = self.record().map(|record| record.effects(None)).unwrap_or_default();
@@ -137,7 +142,7 @@ impl Session {
     /// The kernel or the records can't be asked.
     fn is_index_claimed(&self, index: u32) -> Result<bool, OpError> {
         let cookie = self.container_required()?.cookie().map_err(kernel_error)?;
-        self.is_claimed_by(|summary| {
+        self.is_claimed_among(&postern_state::list_known(&self.state).map_err(state_error)?, |summary| {
             summary.header.as_ref().is_some_and(|header| header.netns_cookie == Some(cookie))
                 && summary.effects.iter().any(|noted| is_link_of_index(noted, index))
         })
@@ -155,13 +160,28 @@ impl Session {
         })
     }
 
-    /// True if the record of another attachment makes this claim.
+    /// True if the record of another attachment of this host namespace makes this claim.
     ///
     /// # Errors
     /// The records can't be listed.
     pub(crate) fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
+        self.is_claimed_among(&self.records_here()?, claims)
+    }
+
+    /// Returns the records of attachments that this host namespace has. Others may have the same directory of records, but
+    /// their links, rules and addresses are not here. A record that can't be read may be of any.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    pub(crate) fn records_here(&self) -> Result<Vec<Summary>, OpError> {
+        let cookie = self.home_cookie()?;
+        let mut records = postern_state::list_known(&self.state).map_err(state_error)?;
+        records.retain(|summary| summary.header.as_ref().is_none_or(|header| header.host_netns_cookie == cookie));
+        Ok(records)
+    }
+
+    fn is_claimed_among(&self, records: &[Summary], claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
         let own = self.key()?;
-        let records = postern_state::list_known(&self.state).map_err(state_error)?;
         Ok(records.iter().any(|summary| summary.key.as_ref().is_some_and(|key| *key != own) && claims(summary)))
     }
 }

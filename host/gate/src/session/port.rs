@@ -206,6 +206,7 @@ impl Session {
             | Effect::LoopbackUp(_)
             | Effect::PortMappings(_)
             | Effect::LinkChange(_)
+            | Effect::LinkState(_)
             | Effect::Delegated(_)
             | Effect::SourceRoutes(_)
             | Effect::Vrf(_)

@@ -4,6 +4,7 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
+use crate::pattern::Pattern;
 use crate::rules::RuleInput;
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -64,15 +65,14 @@ impl Decide for ops::LinkSettings {
     }
 }
 
-/// Returns the values that policy decides on, by their keys. What is switched off needs no value.
+/// Returns the values that policy decides on, by their keys.
 pub fn values(settings: &LinkSettings) -> Vec<(&'static str, String)> {
     let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
-    let on = |flag: &Option<bool>| flag.filter(|on| *on).map(|_| "true".to_owned());
     let values = [
         ("macs", mac.map(|mac| mac.to_string())),
         ("mtu", mtu.map(|mtu| mtu.to_string())),
-        ("promisc", on(promisc)),
-        ("allmulti", on(allmulti)),
+        ("promisc", promisc.map(|on| on.to_string())),
+        ("allmulti", allmulti.map(|on| on.to_string())),
         ("tx-queue-length", tx_queue_length.map(|length| length.to_string())),
     ];
     values.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
@@ -83,14 +83,18 @@ fn attributes(input: &RuleInput<'_>, grant: &Grant, settings: &LinkSettings) -> 
         let is_granted = match settings.mac.filter(|_| key == "macs") {
             // The configuration may have it in another form.
             Some(mac) => grant.texts("macs").any(|text| text.parse::<Mac>() == Ok(mac)),
+            // What may be switched on may be switched off.
+            None if value == "false" => grant.texts(key).next().is_some(),
             None => grant.texts(key).any(|text| text == value),
         };
         if !is_granted {
             let what = match key {
                 "macs" => format!("with address {value}"),
                 "mtu" => format!("with MTU {value}"),
-                "promisc" => "with promiscuous mode".to_owned(),
-                "allmulti" => "with all multicast frames".to_owned(),
+                "promisc" if value == "true" => "with promiscuous mode".to_owned(),
+                "promisc" => "without promiscuous mode".to_owned(),
+                "allmulti" if value == "true" => "with all multicast frames".to_owned(),
+                "allmulti" => "without all multicast frames".to_owned(),
                 _ => format!("with queue length {value}"),
             };
             return Err(input.key(&what, Vec::from([line::text(key, value)])));
@@ -100,8 +104,18 @@ fn attributes(input: &RuleInput<'_>, grant: &Grant, settings: &LinkSettings) -> 
 }
 
 impl Granted {
-    /// True if policy lets the native plugin's files be in this directory.
-    pub fn allows_backups_in(&self, directory: &str) -> bool {
-        self.grant(Capability::LinkSettings).is_some_and(|grant| grant.matches("directories", directory))
+    /// True if policy takes this address of the link from the configuration or from `CNI_ARGS`.
+    pub fn takes_address(&self, mac: Mac) -> bool {
+        let is_taken = |pattern: &Pattern| !pattern.is_written() && pattern.to_string().parse() == Ok(mac);
+        self.grant(Capability::LinkSettings).is_some_and(|grant| grant.patterns("macs").any(is_taken))
+    }
+
+    /// True if policy grants a value for an attribute of the link in this run, and lets the native plugin's files be in
+    /// this directory.
+    pub fn may_change_link(&self, directory: &str) -> bool {
+        let values = ["macs", "mtu", "promisc", "allmulti", "tx-queue-length"];
+        self.grant(Capability::LinkSettings).is_some_and(|grant| {
+            values.into_iter().any(|key| grant.texts(key).next().is_some()) && grant.matches("directories", directory)
+        })
     }
 }
