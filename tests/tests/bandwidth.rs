@@ -131,7 +131,7 @@ fn no_direction_exceeds_its_rate() -> Result<()> {
     Ok(())
 }
 
-/// Rates of containerd: its burst is the largest that 32 bits hold.
+/// Rates of containerd: its burst is the largest that 32 bits hold. After a rollback the native plugin finds its own numbers.
 #[test]
 fn a_burst_as_containerd_asks_for_it_is_set_and_checked() -> Result<()> {
     let place = Place::new(plugin_bin()?)?;
@@ -139,9 +139,29 @@ fn a_burst_as_containerd_asks_for_it_is_set_and_checked() -> Result<()> {
         "ingressRate": 10_000_000, "ingressBurst": u32::MAX, "egressRate": 1_000_000, "egressBurst": u32::MAX}}});
     let (config, answer) = place.attach("c1", "eth0", &patch)?;
     answer.success()?;
-    place.call(&plugin_bin()?, "CHECK", "c1", "eth0", &config)?.success()?;
+    for bin in [plugin_bin()?, native_bin()?] {
+        place.call(&bin, "CHECK", "c1", "eth0", &config)?.success()?;
+    }
     let shown = place.node.sh("tc qdisc show | grep tbf")?;
     ensure!(shown.contains("rate 10Mbit") && shown.contains("rate 1Mbit"), "{shown}");
+    place.detach("c1", "eth0", &config)
+}
+
+/// Host namespaces can share the directory of records. What the record of another one lists is not here.
+#[test]
+fn a_record_of_another_host_namespace_claims_nothing() -> Result<()> {
+    let place = Place::new(plugin_bin()?)?;
+    let ifb = || place.node.sh("ip -o link show type ifb | grep -o 'bwp[0-9a-f]*'");
+    let (config, answer) = place.attach("c1", "eth0", &limits())?;
+    answer.success()?;
+    let name = ifb()?;
+    place.node.sh("cd /run/postern/attachments; own=$(ls | head -n 1); last=$(printf %s \"$own\" | tail -c 1)
+        other=${own%?}$(printf %s \"$last\" | tr 0-9a-f 1-9a-f0)
+        sed 's/\"host_netns_cookie\":[0-9]*/\"host_netns_cookie\":1/' \"$own\" > \"$other\"; chmod 600 \"$other\"")?;
+    place.detach("c1", "eth0", &config)?;
+    let (config, answer) = place.attach("c1", "eth0", &limits())?;
+    answer.success()?;
+    ensure!(ifb()? == name, "{name} became {}", ifb()?);
     place.detach("c1", "eth0", &config)
 }
 

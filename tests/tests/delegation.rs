@@ -1,6 +1,9 @@
 //! Native IPAM programs, if policy lets them run; and a DEL that has only the record.
 
+mod common;
+
 use anyhow::{Result, ensure};
+use common::Refusal;
 use postern_tests::{Call, Names, Node, compare, copy_bin, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -126,6 +129,55 @@ fn what_a_native_program_did_is_undone_by_it() -> Result<()> {
         place.node.sh("cat /run/script-ipam.log")?
     );
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}
+
+/// The native library has an error for each of these programs. Nothing quotes it as text once more.
+#[test]
+fn a_native_program_that_fails_without_json_is_quoted_once() -> Result<()> {
+    let place = Place::new(&script(json!({})))?;
+    place.allow_native()?;
+    for (body, words) in [
+        ("exit 3", "netplugin failed with no error message: exit status 3"),
+        ("echo out of addresses >&2; exit 1", "netplugin failed: \"out of addresses"),
+        ("echo no JSON; exit 1", "netplugin failed but error parsing its diagnostic message"),
+        (r#"echo '{"msg": "no address is left"}'; exit 1"#, "no address is left"),
+    ] {
+        place.node.sh(&format!(
+            "printf '%s\\n' '#!/bin/sh' 'cat > /dev/null' '{}' > {BIN}/script-ipam",
+            body.replace('\'', "'\\''")
+        ))?;
+        let answer = place.call("ADD", &place.node.netns("c1"), &place.config)?;
+        let refusal = Refusal::of(&answer)?;
+        ensure!(refusal.code == 999 && refusal.text.starts_with(words), "{body}: {answer:?}");
+        ensure!(!refusal.text.contains("\"code\"") && !refusal.text.contains("CNI error object"), "{body}: {answer:?}");
+    }
+    Ok(())
+}
+
+/// Nobody is told to let a native program of the same name run with all of the host's privileges.
+#[test]
+fn a_plugin_whose_code_is_gone_is_no_native_program() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    let result = place.add()?;
+    place.node.sh(&format!(
+        "rm {BIN}/postern.d/host-local.cwasm; mkdir /run/native; cp {BIN}/script-ipam /run/native/host-local; ip netns add c2"
+    ))?;
+    let call = |verb: &str, container: &str| {
+        let mut config = place.config.clone();
+        if verb != "ADD" {
+            merge(&mut config, &json!({"prevResult": result}));
+        }
+        let call = Call::new(Path::new(BIN), "bridge", verb, config.to_string());
+        let path = format!("/run/native:{BIN}");
+        place.node.call(&call.attachment(container, &format!("/run/netns/{container}"), "eth0").env("CNI_PATH", &path))
+    };
+    let refusal = Refusal::of(&call("ADD", "c2")?)?;
+    refusal.expect(999, "plugin \"host-local\" is installed, but its code is gone…postern add")?;
+    ensure!(!refusal.text.contains("native"), "{}", refusal.text);
+    call("DEL", "c1")?.success()?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    ensure!(place.node.sh("cat /run/script-ipam.log")?.is_empty(), "it ran");
     Ok(())
 }
 

@@ -76,6 +76,24 @@ fn cases() -> Vec<Case> {
             ],
         ),
         case(
+            "numbers as templates write them",
+            &with(
+                answers(),
+                &[(
+                    "net.d/a.conflist",
+                    json!(
+                        r#"{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"one","mtu":1400.0,"a":[1e+06,{"b":-7.0E0}],
+                           "c":9007199254740993,"d":0.5,"e":9223372036854775807,"capabilities":{"bandwidth":true}},{"type":"two"}]}"#
+                    ),
+                )],
+            ),
+            &[
+                r#"CAP_ARGS={"bandwidth":{"ingressRate":8e+06,"ingressBurst":1400.0}} add n /run/netns/x"#,
+                r#"CAP_ARGS={"bandwidth":{"ingressRate":8e+06,"ingressBurst":1400.0}} check n /run/netns/x"#,
+                "del n /run/netns/x",
+            ],
+        ),
+        case(
             "arguments that are none",
             &with(answers(), &[("net.d/a.conflist", two.clone())]),
             &["CNI_ARGS=A add n /run/netns/x", "CNI_ARGS=A=1; add n /run/netns/x", "CNI_IFNAME= add n /run/netns/x"],

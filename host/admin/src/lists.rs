@@ -125,6 +125,7 @@ impl List {
         request.insert("name".to_owned(), self.name.clone());
         request.extend(self.version.clone().map(|version| ("cniVersion".to_owned(), version)));
         request.extend(previous.map(|result| ("prevResult".to_owned(), result.clone())));
+        postern_net::write_whole(&mut request);
         Value::Object(request)
     }
 

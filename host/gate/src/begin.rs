@@ -10,7 +10,7 @@ use crate::errors::{internal, obstacle};
 use crate::launcher::{Launcher, Plugin};
 use crate::places::Places;
 use crate::protocol::{del_without_plugin, own_versions, request, supported};
-use crate::session::{Request, Session};
+use crate::session::{NoContainerAsked, Request, Session};
 use crate::status;
 use crate::unrecorded::Part;
 use postern_cni::{
@@ -144,7 +144,12 @@ pub fn begin(
             missing.accept(&mut session);
             None
         }
-        Err(missing) => return Err(missing.into_error()),
+        Err(missing) if verb == Verb::Del => return Err(missing.into_error()),
+        // A plugin that refuses its configuration says so first, as natively. It can do nothing else.
+        Err(missing) => {
+            session.no_container = Some(NoContainerAsked { error: missing.into_error(), is_asked: false });
+            None
+        }
     };
     let enters =
         |namespace: &Namespace| is_needed || session.asks_container(granted.as_ref(), || namespace.cookie().ok());

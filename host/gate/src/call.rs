@@ -51,6 +51,9 @@ pub fn call(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError
 fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     gate.session.in_time()?;
     gate.front.count(&mut gate.session.common, &gate.session.request.plugin)?;
+    if let Some(missing) = &mut gate.session.no_container {
+        missing.refuse(&gate.session.request.netns)?;
+    }
     // A path can lead to a namespace of another kind. That shows when it is entered: before anything is done.
     if gate.front.is_first()
         && let Some(container) = gate.session.container()

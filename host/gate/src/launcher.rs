@@ -90,6 +90,14 @@ impl Launcher {
                 && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog::code_path(catalog, plugin)))
     }
 
+    /// True if the catalog has a policy of this name: the plugin was installed, whatever became of its code. A confined gate
+    /// can ask it, but read nothing there.
+    pub fn lists(&self, plugin: &str) -> bool {
+        let policy = format!("{plugin}.toml");
+        plugin_file::is_name(plugin)
+            && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog.join(policy)))
+    }
+
     /// True if a plugin's process was started already, or that failed.
     pub fn is_warm(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, _)| name == plugin)

@@ -100,7 +100,9 @@ pub fn read(
         let parsed = Json::parse(stdout.as_bytes(), LIMIT).and_then(|json| Error::parse(&json));
         return Err(match parsed {
             Ok(error) if error.code == DENIED => refusal(run, plugin, error),
-            Ok(error) if error.code != 0 && !error.msg.is_empty() => error,
+            // A native IPAM program that failed without an error object has code 0, "unknown", in the native library.
+            Ok(error) if error.code == 0 && !error.msg.is_empty() => Error { code: code::INTERNAL, ..error },
+            Ok(error) if !error.msg.is_empty() => error,
             _ if stdout.trim().is_empty() => {
                 Error::internal(format!("plugin \"{plugin}\" failed with status {status} and printed no error"))
             }

@@ -203,7 +203,7 @@ fn act(
     granted: Option<Granted>,
 ) -> Result<String, Error> {
     let verb = session.request.verb;
-    if verb == Verb::Add {
+    if verb == Verb::Add && session.no_container.is_none() {
         collect::recover(session).map_err(internal)?;
     }
     let owns_link = session.owns_link;
@@ -234,6 +234,12 @@ fn act(
     let recorded = session.record().is_some_and(|record| !record.is_empty()) && !session.is_replaced();
     session.hindered = false;
     let outcome = plugin::run(session, launcher, name, verb, 0);
+    if let Some(missing) = session.no_container.take() {
+        return match outcome {
+            Err(own) if !missing.is_asked => Err(own),
+            _ => Err(missing.error),
+        };
+    }
     if verb == Verb::Del {
         let hindered = outcome.is_err() && session.hindered;
         if hindered && !(recorded && owns_link) {

@@ -24,10 +24,11 @@ use crate::clock::now;
 use crate::delegation::Delegation;
 use crate::effect::Effect;
 use crate::errors::{firewall_error, kernel_error, state_error};
+use crate::named::OF_RUNTIME;
 use crate::places::Places;
 use crate::retention::{LazyServed, Retention};
 use ipnet::IpNet;
-use postern_cni::{CniResult, Json, NetConf, Verb, Version, print};
+use postern_cni::{CniResult, Error, Json, NetConf, Verb, Version, print};
 use postern_confine::{Direct, Run};
 use postern_firewall::iptables::ProgramRunner;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
@@ -81,8 +82,6 @@ impl Request {
     /// Returns a hash that distinguishes this configuration from another one of the same plugin in the list. Values
     /// that the runtime adds for each container are left out.
     pub fn identity(&self) -> String {
-        const OF_RUNTIME: [&str; 5] =
-            ["prevResult", "runtimeConfig", "args", "cni.dev/valid-attachments", "cni.dev/attachments"];
         let Json::Object(entries) = self.conf.raw() else { return String::new() };
         let is_own = |key: &str| !OF_RUNTIME.iter().any(|of_runtime| key.eq_ignore_ascii_case(of_runtime));
         let own = entries.iter().filter(|(key, _)| is_own(key)).cloned().collect();
@@ -282,8 +281,30 @@ pub struct Session {
     container_access_by_record: ContainerAccesses,
     /// The reason why it can't be told if the container is alive.
     hidden: Option<String>,
+    /// The reason why the container's namespace can't be entered, if the plugin needs it.
+    pub no_container: Option<NoContainerAsked>,
     /// The connections to DHCP services.
     pub dhcp: Rc<DhcpConnections>,
+}
+
+/// The error for a run whose container can't be entered. Its plugin gets it for each operation.
+#[derive(Debug)]
+pub struct NoContainerAsked {
+    /// The error.
+    pub error: Error,
+    /// True if the plugin has asked for an operation: until then its own error comes first.
+    pub is_asked: bool,
+}
+
+impl NoContainerAsked {
+    /// Refuses an operation.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`], always.
+    pub fn refuse(&mut self, netns: &str) -> Result<(), OpError> {
+        self.is_asked = true;
+        Err(OpError::new(ErrorCode::NotFound, netns, self.error.to_string()))
+    }
 }
 
 impl Session {
@@ -339,6 +360,7 @@ impl Session {
             reported_error: String::new(),
             container_access_by_record: ContainerAccesses::default(),
             hidden: None,
+            no_container: None,
             dhcp: Rc::default(),
         }
     }

@@ -1,6 +1,6 @@
 //! A network's list of plugins, as libcni reads it.
 
-use crate::{Attachment, Outcome};
+use crate::{Attachment, Outcome, write_whole};
 use postern_cni::{Error, NumericVersion, Version, quote, unicode};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -185,6 +185,7 @@ impl Plugin {
         if !declared.is_empty() {
             input.insert("runtimeConfig".to_owned(), Value::Object(declared));
         }
+        write_whole(&mut input);
         Ok(input)
     }
 }

@@ -60,6 +60,9 @@ pub fn cases() -> Vec<Case> {
         host_local("resolv-conf", &with(&subnet, json!({"resolvConf": "/run/resolv.conf"})))
             .prepare("printf '# c\\n; d\\nnameserver 1.1.1.1 x\\nnameserver 2.2.2.2\\ndomain a.b\\nsearch x y\\nsearch z\\noptions ndots:5 t\\nother\\n' > /run/resolv.conf"),
         host_local("resolv-conf-empty", &with(&subnet, json!({"resolvConf": "/run/resolv.conf"}))).prepare(": > /run/resolv.conf"),
+        host_local("resolv-conf-null", &with(&subnet, json!({"resolvConf": "/dev/null"}))),
+        host_local("resolv-conf-link-to-null", &with(&subnet, json!({"resolvConf": "/run/resolv.conf"})))
+            .prepare("ln -s /dev/null /run/resolv.conf"),
         host_local("resolv-conf-missing", &with(&subnet, json!({"resolvConf": "/run/none"}))),
         host_local("request-args", &subnet).args("IP=10.9.0.77"),
         host_local("request-args-prefix", &subnet).args("IP=10.9.0.77/16"),

@@ -18,6 +18,16 @@ fn with(name: &str, patch: &Value) -> Case {
     Case::new(&format!("protocol/{name}"), "loopback", &config).steps("ADD CHECK DEL STATUS GC VERSION")
 }
 
+/// A configuration with a mistake, and a namespace that is not there.
+fn mistakes(plugin: &str, patch: &Value) -> Case {
+    let mut config = json!({"cniVersion": "1.0.0", "name": "net", "type": plugin, "ipam": {"type": "host-local", "subnet": "10.1.0.0/24"}});
+    merge(&mut config, patch);
+    let keys: Vec<&str> = patch.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    Case::new(&format!("protocol/mistakes-{plugin}-{}", keys.join("-")), plugin, &config)
+        .env("CNI_NETNS", "/run/netns/none")
+        .steps("ADD CHECK@noprev")
+}
+
 /// All cases of the protocol.
 pub fn cases() -> Vec<Case> {
     let verbs = "ADD CHECK DEL STATUS GC VERSION FOO";
@@ -77,6 +87,16 @@ pub fn cases() -> Vec<Case> {
         Case::new("protocol/netns-other-namespace", "bridge", &bridge::base())
             .env("CNI_NETNS", "/proc/self/ns/mnt")
             .steps("ADD DEL"),
+        // Two mistakes: the configuration's is told first.
+        mistakes("bridge", &json!({"mtu": "x"})),
+        mistakes("bridge", &json!({"vlan": 5000})),
+        mistakes("bridge", &json!({"hairpinMode": true, "promiscMode": true})),
+        mistakes("ptp", &json!({"mtu": "x"})),
+        mistakes("host-device", &json!({"device": ""})),
+        mistakes("dummy", &json!({"ipam": null})),
+        mistakes("tap", &json!({"mtu": "x"})),
+        mistakes("tuning", &json!({"prevResult": null})),
+        mistakes("vrf", &json!({"vrfname": ""})),
         with("bad-version", &json!({"cniVersion": "9.9.9"})),
         with("short-version", &json!({"cniVersion": "1.0"})),
         with("v-version", &json!({"cniVersion": "v1.0.0"})),

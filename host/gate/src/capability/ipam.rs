@@ -67,9 +67,15 @@ fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
 }
 
 fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
+    // A delegate of the catalog, with its code missing. No native program stands in for it unless policy says so.
+    if !gate.front.granted().allows_native(name) && gate.launcher.lists(name) {
+        gate.session.hindered = true;
+        let code = if verb == Verb::Status { code::PLUGIN_NOT_AVAILABLE } else { code::INTERNAL };
+        return Err(Error::new(code, format!("plugin \"{name}\" is installed, but its code is gone from the catalog"))
+            .with_details("install it again: `make install`, or `postern add FILE.wasm --policy FILE`"));
+    }
     let program = native::find(name, &gate.session.request.path).inspect_err(|_| {
-        // A delegate of the catalog, with its code missing.
-        gate.session.hindered = name == HOST_LOCAL || gate.launcher.shipped_policy(name).is_some();
+        gate.session.hindered = name == HOST_LOCAL || gate.launcher.lists(name);
     });
     let program = match program {
         // No ADD could succeed.

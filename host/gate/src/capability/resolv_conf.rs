@@ -4,13 +4,13 @@ use crate::capability::facts::{Facts, Needed};
 use crate::gate::Gate;
 use crate::need::Need;
 use nix::errno::Errno;
-use nix::libc::O_NONBLOCK;
+use nix::libc::{O_NONBLOCK, makedev};
 use postern_cni::unicode;
 pub use postern_policy::capability::resolv_conf::file;
 use postern_types::{Dns, ErrorCode, OpError, Reply, ops};
 use std::fs::OpenOptions;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 
 /// The greatest size of a resolver configuration, in bytes. A larger file is something else.
 const LIMIT: u64 = 64 << 10;
@@ -52,13 +52,27 @@ pub fn load(path: &str) -> Result<Reply, OpError> {
         OpError::new(code, path, format!("open {path}: {error}")).hint("ipam.resolvConf names that file")
     };
     let mut text = Vec::new();
-    let mut open = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).map_err(failed)?;
-    if !open.metadata().map_err(failed)?.is_file() {
+    let open = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path).and_then(|open| {
+        let is_file = open.metadata()?.is_file();
+        Ok((open, is_file))
+    });
+    // It is no regular file, so that no rule lets a confined gate open it.
+    if !matches!(open, Ok((_, true))) && is_null(path) {
+        return Ok(Reply::Dns(Dns::default()));
+    }
+    let (mut open, is_file) = open.map_err(failed)?;
+    if !is_file {
         return Err(OpError::new(ErrorCode::Io, path, format!("resolvConf {path} is not a regular file")));
     }
     (&mut open).take(LIMIT).read_to_end(&mut text).map_err(failed)?;
     // A comment may be in any encoding.
     Ok(Reply::Dns(parse(&unicode::text(&text))))
+}
+
+/// True if the path leads to the null device, null(4): there is nothing in it.
+#[expect(clippy::disallowed_methods, reason = "the path that the configuration names is looked at, and not opened")]
+fn is_null(path: &str) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device() && found.rdev() == makedev(1, 3))
 }
 
 /// Reads the settings of resolv.conf(5) that CNI has a key for.

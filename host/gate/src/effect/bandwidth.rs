@@ -15,6 +15,9 @@ pub const IFB: &str = "ifb";
 /// The most milliseconds that a packet waits in a token bucket, as with the native plugin.
 const LATENCY: u64 = 25;
 
+/// The bytes of the longest packet.
+const PACKET: u64 = 64 << 10;
+
 /// Limits of the rate of an attachment's traffic. The record notes the interface index of the ifb beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bandwidth {
@@ -34,18 +37,34 @@ pub struct Bandwidth {
 /// Returns the token bucket of a limit.
 ///
 /// The kernel takes the size of a bucket as the time to fill it, in ticks of 64 ns. More than 274 s do not fit: the bucket
-/// is smaller than asked for then. containerd asks for the largest possible burst.
+/// is smaller than asked for then. containerd asks for the largest possible burst. The native plugin cuts such numbers to
+/// their lowest 32 bits, and its CHECK expects that. It is so here, unless too little is left for one packet.
 pub fn bucket(limit: &RateLimit) -> TokenBucket {
+    let (largest, cut) = (largest(limit), cut(limit));
+    let holds = u128::from(cut.buffer) * 64 * u128::from(cut.rate) / 1_000_000_000;
+    TokenBucket {
+        rate: cut.rate,
+        limit: if u64::from(cut.limit) < PACKET { largest.limit } else { cut.limit },
+        buffer: if holds < u128::from(PACKET) { largest.buffer } else { cut.buffer },
+    }
+}
+
+/// Returns the bucket whose numbers are as large as fits.
+fn largest(limit: &RateLimit) -> TokenBucket {
     let (rate, burst, ticks) = parts(limit);
     TokenBucket { rate, limit: least(waiting(rate) + burst), buffer: least(ticks) }
 }
 
-/// True if a qdisc is the bucket of a limit. The native plugin cuts a time that does not fit to its lowest 32 bits.
-pub fn keeps(qdisc: &Qdisc, limit: &RateLimit) -> bool {
+/// Returns the bucket whose numbers are cut to their lowest 32 bits.
+fn cut(limit: &RateLimit) -> TokenBucket {
     let (rate, burst, ticks) = parts(limit);
     let lowest = |number: u64| least(number & u64::from(u32::MAX));
-    let native = TokenBucket { rate, limit: lowest(waiting(rate) + burst), buffer: lowest(ticks) };
-    qdisc.is_bucket(&bucket(limit)) || qdisc.is_bucket(&native)
+    TokenBucket { rate, limit: lowest(waiting(rate) + burst), buffer: lowest(ticks) }
+}
+
+/// True if a qdisc is the bucket of a limit: ours, that of an earlier version of ours, or the native plugin's.
+pub fn keeps(qdisc: &Qdisc, limit: &RateLimit) -> bool {
+    [bucket(limit), largest(limit), cut(limit)].iter().any(|bucket| qdisc.is_bucket(bucket))
 }
 
 /// Returns rate and burst in bytes, and the time to fill a bucket of the burst in ticks.
@@ -278,7 +297,11 @@ mod tests {
             (80_000_000_000, 80_000, (10_000_000_000, 250_010_000, 15)),
             (u64::MAX, 8, (u64::MAX / 8, u32::MAX, 0)),
             // The burst that containerd asks for.
-            (10_000_000, 4_294_967_295, (1_250_000, 536_902_161, u32::MAX)),
+            (10_000_000, 4_294_967_295, (1_250_000, 536_902_161, 2_415_919_079)),
+            // Of the waiting bytes, 32 bits hold more than the burst alone.
+            (1_000_000_000, 34_359_738_344, (125_000_000, 3_124_997, 536_870_906)),
+            // 2^32 ticks and 1454: a bucket of those holds no packet.
+            (8_000, 2_199_024, (1_000, 274_903, u32::MAX)),
         ] {
             let TokenBucket { rate, limit, buffer } = bucket(&RateLimit { rate, burst });
             assert_eq!((rate, limit, buffer), expected);
