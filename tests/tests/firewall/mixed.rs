@@ -129,13 +129,22 @@ fn only_the_attachments_own_bridge_is_isolated() -> Result<()> {
 #[test]
 fn an_admin_chain_is_nobody_elses() -> Result<()> {
     let place = Place::new()?;
-    place.node.sh("iptables -N KUBE-FORWARD; iptables -N DOCKER-USER")?;
+    place.node.sh("iptables -N KUBE-FORWARD; iptables -N DOCKER; iptables -N DOCKER-USER")?;
+    // A program leaves these to the administrator, and others only look like a program's.
+    for chain in ["DOCKER-USER", "CNI-CUSTOM"] {
+        let config =
+            place.attach(Side::Ours, "c1", 1, &json!({"iptablesAdminChainName": chain, "backend": "iptables"}))?;
+        place.call(Side::Ours, "ADD", "c1", &config)?.success()?;
+        ensure!(place.rules("CNI-FORWARD")?.iter().any(|rule| rule.ends_with(chain)), "{:?}", place.rules("")?);
+        place.call(Side::Ours, "DEL", "c1", &config)?.success()?;
+        place.del("c1", 1, &config)?;
+    }
     for chain in [
         "FORWARD",
         "INPUT",
         "ACCEPT",
         "KUBE-FORWARD",
-        "DOCKER-USER",
+        "DOCKER",
         "CNI-FORWARD",
         "CNI-ISOLATION-STAGE-1",
         "a b",
