@@ -11,7 +11,9 @@
 
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, lstat};
 use nix::unistd::geteuid;
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -39,7 +41,7 @@ pub enum TrustError {
     /// It belongs to one of the users that all look the same in this user namespace.
     #[error(
         "{} belongs to a user that this user namespace does not map, and anybody could replace Postern's files; \
-         use a directory of your own, or one of the system, such as /usr/local/lib/postern or /usr/lib/cni",
+         install Postern below /usr/local or /usr (`make install PREFIX=/usr`), or use a directory of your own",
         .path.display()
     )]
     Unmapped {
@@ -66,7 +68,7 @@ impl TrustError {
 
 /// Directories (and links to them) that belong to root on every node. The parent of each is on this list, so only root
 /// can have put it there. `/opt`, `/srv`, `/mnt` and the directories in `/home` belong to others on many nodes.
-const SYSTEM: [&str; 42] = [
+const SYSTEM: [&str; 37] = [
     "/",
     "/bin",
     "/etc",
@@ -86,8 +88,6 @@ const SYSTEM: [&str; 42] = [
     "/usr/bin",
     "/usr/lib",
     "/usr/lib/cni",
-    "/usr/lib/postern",
-    "/usr/lib/postern/postern.d",
     "/usr/lib64",
     "/usr/libexec",
     "/usr/libexec/cni",
@@ -95,9 +95,6 @@ const SYSTEM: [&str; 42] = [
     "/usr/local/bin",
     "/usr/local/lib",
     "/usr/local/lib/cni",
-    "/usr/local/lib/postern",
-    "/usr/local/lib/postern/bin",
-    "/usr/local/lib/postern/postern.d",
     "/usr/local/libexec",
     "/usr/local/libexec/cni",
     "/usr/local/sbin",
@@ -114,9 +111,34 @@ const SYSTEM: [&str; 42] = [
 /// Those of them in which all users make files: the place of a file there doesn't prove that root made it.
 const SHARED: [&str; 2] = ["/tmp", "/var/tmp"];
 
+/// The directories of an installation (`make install`), in which nobody but root makes anything.
+const INSTALLATIONS: [&str; 2] = ["/usr/lib/postern", "/usr/local/lib/postern"];
+
+/// Directories of plugins in which a copy of the host can have its catalog beside it.
+const PLUGINS: [&str; 4] = ["/usr/lib/cni", "/usr/libexec/cni", "/usr/local/lib/cni", "/usr/local/libexec/cni"];
+
+/// The name of a catalog.
+const CATALOG: &str = "postern.d";
+
 /// True if a path is one of the system's own directories.
 pub(crate) fn is_system(path: &Path) -> bool {
-    is_one_of(path, &SYSTEM)
+    is_one_of(path, &SYSTEM) || is_installed(path)
+}
+
+/// True if a path is a directory of an installation, or a catalog beside a copy of the host.
+///
+/// An installation has its versions in directories whose names are made of their content:
+/// `versions/0.1.0-10bcee53b749/postern.d`. All other names are those that `make install` gives.
+fn is_installed(path: &Path) -> bool {
+    let below = |top: &str| Some(path.strip_prefix(top).ok()?.iter().map(OsStr::as_bytes).collect::<Vec<_>>());
+    INSTALLATIONS.into_iter().filter_map(below).any(|rest| {
+        let rest = match rest.as_slice() {
+            [b"versions", version, rest @ ..] if *version != b".." => rest,
+            [b"versions"] => &[],
+            rest => rest,
+        };
+        matches!(rest, [] | [b"postern.d" | b"schemas" | b"bin"])
+    }) || PLUGINS.into_iter().filter_map(below).any(|rest| rest == [CATALOG.as_bytes()])
 }
 
 fn is_shared(path: &Path) -> bool {
@@ -379,6 +401,15 @@ mod tests {
             ("/usr/lib/../bin/sh", false),
             ("/usr/lib/cni/dhcp", false),
             ("/usr/local/lib/postern/postern.d/bridge.cwasm", false),
+            ("/usr/local/lib/postern/current", false),
+            ("/usr/local/lib/postern/versions", true),
+            ("/usr/local/lib/postern/versions/0.1.0-10bcee53b749", true),
+            ("/usr/local/lib/postern/versions/0.1.0-10bcee53b749/postern", false),
+            ("/usr/lib/postern/versions/0.1.0-10bcee53b749-1/postern.d", true),
+            ("/usr/lib/postern/versions/0.1.0-10bcee53b749/postern.d/bridge.json", false),
+            ("/usr/local/lib/postern/bin", true),
+            ("/usr/lib/cni/postern.d", true),
+            ("/usr/libexec/cni/postern.d/bridge.toml", false),
             ("/etc/postern/policy/bridge.toml", false),
         ] {
             check(path, is_directory, Some(65534)).unwrap();
@@ -399,9 +430,19 @@ mod tests {
             ("/var/lib/cni", true),
             ("/usr/lib/cni/more", true),
             ("/usr/lib/cni/more/dhcp", false),
+            ("/usr/lib/cni/postern.d/more", true),
+            ("/usr/lib/postern.d", true),
+            ("/usr/local/lib/postern/more", true),
+            ("/usr/local/lib/postern/postern.d/more", true),
+            ("/usr/local/lib/postern/versions/1/more", true),
+            ("/usr/local/lib/postern/versions/1/postern.d/more", true),
+            ("/usr/local/lib/postern/versions/../../x", true),
+            ("/opt/postern/versions/1/postern.d", true),
         ] {
             let message = check(path, is_directory, Some(65534)).unwrap_err().to_string();
-            assert!(message.contains("does not map") && !message.contains('`'), "{message}");
+            // The remedy is one that works, and changes no owner.
+            assert!(message.contains("does not map") && message.contains("PREFIX=/usr"), "{message}");
+            assert!(!message.contains("chown") && !message.contains("chmod"), "{message}");
         }
     }
 
@@ -418,7 +459,7 @@ mod tests {
 
     #[test]
     fn what_is_on_the_list_has_its_parent_there() {
-        for path in SYSTEM {
+        for path in SYSTEM.into_iter().chain(INSTALLATIONS).chain(PLUGINS) {
             assert!(Path::new(path).parent().is_none_or(is_system), "{path}");
         }
         assert!(SHARED.iter().all(|path| is_system(Path::new(path))));
