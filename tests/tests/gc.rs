@@ -337,3 +337,33 @@ fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
     }
     Ok(())
 }
+
+/// Whoever sets the clock back makes no attachment one that is always at work.
+#[test]
+fn a_clock_that_is_behind_keeps_nothing_for_ever() -> Result<()> {
+    let node = Node::new()?;
+    let config = config("bridge", "net", &json!({}));
+    for container in ["c1", "c2"] {
+        node.add_container(container)?;
+        call(&node, "ADD", container, &config)?.success()?;
+    }
+    // As if it had been made by a clock that was an hour ahead.
+    node.sh("cd /run/postern/attachments; now=$(date +%s); for file in *; do [ -f $file ] && perl -pi -e 's/\\b(1[0-9]{9})([0-9]{3})\\b/($1+3600).$2/ge' $file; done")?;
+    let ahead = node.sh("cd /run/postern/attachments; cat * | grep -o '[0-9]\\{13\\}' | sort | head -1")?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis();
+    ensure!(ahead.trim().parse::<u128>()? > now, "{ahead} is not ahead of {now}");
+    let postern = format!("{}/postern", plugin_bin()?.display());
+    let listed: Value = serde_json::from_str(&node.sh(&format!("{postern} ls --json"))?)?;
+    for one in listed.as_array().into_iter().flatten() {
+        ensure!(one.get("under_way") == Some(&json!(false)), "{listed:#}");
+    }
+    // A runtime's GC, and a person's.
+    let mut valid = config.clone();
+    merge(&mut valid, &json!({"cni.dev/valid-attachments": [{"containerID": "c2", "ifname": "eth0"}]}));
+    call(&node, "GC", "", &valid)?.success()?;
+    ensure!(left(&node, "net")? == (1, 1, 1, 1), "{:?}", left(&node, "net")?);
+    node.sh("ip netns del c2; for try in $(seq 100); do ip -o link | grep -q ': veth' || break; sleep .05; done")?;
+    let report: Value = serde_json::from_str(&node.sh(&format!("{postern} gc --json"))?)?;
+    ensure!(!report.to_string().contains("under way"), "{report:#}");
+    Ok(())
+}

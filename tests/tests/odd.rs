@@ -173,6 +173,41 @@ fn a_del_writes_nothing() -> Result<()> {
     Ok(())
 }
 
+/// A kernel without Landlock is told of once after a boot, and not in the runtime's log for each container.
+#[test]
+fn a_missing_landlock_is_said_once() -> Result<()> {
+    let (watched, call) = prepared("nftables")?;
+    let inject = "inject=landlock_create_ruleset:error=ENOSYS";
+    let strace = ["strace", "-f", "-qq", "-o", "/var/log/trace", "-e", "signal=none", "-e", inject].map(str::to_owned);
+    let mut said = 0;
+    for verb in ["ADD", "DEL", "ADD", "DEL"] {
+        let answer = watched.node.call_under(&strace, &call(verb))?;
+        ensure!(answer.status == 0, "{verb}: {answer:?}");
+        said += answer.stderr.matches("this kernel has no Landlock").count();
+    }
+    ensure!(said == 1, "said {said} times");
+    Ok(())
+}
+
+/// The sandbox, with a guest of another vendor in it, has no part in the protection of the runtime's own processes. Only
+/// root of the machine can lower the number (`tests/runtimes/owner`). Here it is as the runtime has it.
+#[test]
+fn the_sandbox_is_no_harder_to_kill_than_its_runtime_wants() -> Result<()> {
+    let (watched, _) = prepared("nftables")?;
+    let path = format!("{}/bridge", plugin_bin()?.display());
+    // The sandbox is there before the request has come.
+    let script = format!(
+        "echo 321 > /proc/self/oom_score_adj; export CNI_COMMAND=ADD CNI_CONTAINERID=c1 CNI_NETNS={} CNI_IFNAME=eth0 CNI_PATH=/run
+         mkfifo /run/in; exec 7<>/run/in; {path} < /run/in & gate=$!
+         for try in $(seq 100); do read -r sandbox rest < /proc/$gate/task/$gate/children || true; [ -z \"$sandbox\" ] || break; sleep .05; done
+         sleep .2; cat /proc/$sandbox/oom_score_adj; kill $gate",
+        watched.node.netns("c1")
+    );
+    let found = watched.node.sh(&script)?;
+    ensure!(found.trim() == "321", "{found}");
+    Ok(())
+}
+
 /// Files are opened by cap-std. It walks the path itself if the kernel or a runtime's filter has no `openat2(2)`.
 #[test]
 fn a_run_needs_no_openat2() -> Result<()> {

@@ -378,7 +378,7 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
         Err(error) => return Err(state_error(error)),
     };
     // The check is made while the lock is held. Without the lock a whole ADD could happen after it.
-    if record.sections().iter().any(|section| section.since >= session.started) {
+    if postern_state::has_progress(record.sections(), session.started) {
         return Ok(0);
     }
     let mut other = session.for_record(record, key);

@@ -28,10 +28,13 @@ use postern_confine::{
     processor,
 };
 use postern_kernel::Namespace;
-use postern_state::{Record, kind};
+use postern_state::{Dir, OpenMode, Record, kind};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// The file in the state directory that notes that a missing Landlock was said.
+const SAID: &str = "no-landlock";
 
 /// Confines this process, and the thread that enters the container's namespace.
 ///
@@ -208,10 +211,23 @@ impl Needs {
         }
         let files = Files::new(paths)?;
         if !files.enforced() {
-            crate::say!(
-                "postern: this kernel has no Landlock: guests reach no file all the same, but a gate that was taken over would"
-            );
+            tell_of_missing_landlock(&session.state);
         }
         Ok(Confinement { capabilities: self.capabilities(), files, filter: Filter::new(&calls, Refusal::Absent) })
     }
+}
+
+/// Says that the kernel has no Landlock. The first run after a boot does: a runtime's log would have the line for each
+/// container. `postern doctor` says it each time.
+fn tell_of_missing_landlock(state: &Path) {
+    let Ok(state) = Dir::open_itself(state) else { return };
+    if state.file(SAID, OpenMode::Read).is_ok() {
+        return;
+    }
+    // Where it can't be noted, the next run says it again.
+    let _ = state.file(SAID, OpenMode::ChangeOrCreate(0o600));
+    crate::say!(
+        "postern: this kernel has no Landlock: guests reach no file all the same, but a gate that was taken over would \
+         (this is said once)"
+    );
 }

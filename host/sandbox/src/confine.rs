@@ -12,6 +12,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use postern_confine::{close_all_but, empty_bounding_set, forget_environment, keep_capabilities};
 use std::error::Error;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// The first of the sandboxes' users and groups; the process ID is added. They are above the numbers of distributions
@@ -79,10 +81,24 @@ fn give_up(channel: BorrowedFd<'_>, kept: &[RawFd]) -> Result<(), Box<dyn Error>
     default_signals().map_err(|e| format!("sigaction: {e}"))?;
     // Lifting a hard limit needs a Linux capability.
     lift_address_space().map_err(|e| format!("setrlimit: {e}"))?;
+    give_up_protection();
     drop_privileges()?;
     prctl::set_no_new_privs().map_err(|e| format!("PR_SET_NO_NEW_PRIVS: {e}"))?;
     prctl::set_dumpable(false).map_err(|e| format!("PR_SET_DUMPABLE: {e}"))?;
     die_with_parent(channel)
+}
+
+/// Gives up the runtime's protection from the kernel's search for a victim when memory is short. Services such as
+/// containerd have -999, and their children inherit it. Without `/proc` it stays.
+///
+/// Any process may raise its own number, but only the user that owns its files in `/proc` may open this one. So it comes
+/// before the change of user.
+fn give_up_protection() {
+    let Ok(mut score) = File::options().read(true).write(true).open("/proc/self/oom_score_adj") else { return };
+    let mut sign = [0];
+    if matches!(score.read(&mut sign), Ok(1)) && sign == *b"-" {
+        let _ = score.write(b"0");
+    }
 }
 
 /// Restores the default signal dispositions. Otherwise handlers of the parent would run here, without the data that

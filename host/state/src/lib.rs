@@ -35,8 +35,8 @@ pub use host_ports::{Holder, HostPorts};
 pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, full_set, networks};
 pub use record::{
-    DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, find, is_busy, list,
-    list_collectable, list_known, list_of, list_others, list_with, plugin_of, tidy,
+    DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, find, has_progress,
+    is_busy, list, list_collectable, list_known, list_of, list_others, list_with, plugin_of, tidy,
 };
 pub use routing_lock::RoutingLock;
 pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat};

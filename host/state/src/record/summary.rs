@@ -9,7 +9,7 @@ use nix::sys::stat::{FileStat, SFlag};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A record as read without its lock: it may be changing.
 #[derive(Debug)]
@@ -231,8 +231,17 @@ pub(super) fn remove_empty(directory: &Directory, name: &str) -> Result<bool> {
     }
 }
 
-/// True if a process is at work on the attachment `key` below `root`, or has made progress with it since `time`
-/// (milliseconds since 1970). A collection of garbage doesn't know of it yet. False if there is no record.
+/// True if a section has made progress since `time` (milliseconds since 1970).
+///
+/// A time that lies ahead of the clock is of no such progress: the clock was set back after it. While the clock is
+/// behind, it would otherwise be progress for ever.
+pub fn has_progress(sections: &[Section], time: u64) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    sections.iter().any(|section| section.since >= time && u128::from(section.since) <= now)
+}
+
+/// True if a process is at work on the attachment `key` below `root`, or has made progress with it since `time`, see
+/// [`has_progress`]. A collection of garbage doesn't know of it yet. False if there is no record.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
@@ -248,5 +257,5 @@ pub fn is_busy(root: &Path, key: &RecordKey, time: u64) -> Result<bool> {
     let path = directory.path_of(name);
     let content = read_all(&file).map_err(|error| StateError::io("read", &path, error))?;
     let Ok(Some(parsed)) = parse::<Value>(&path, &content) else { return Ok(false) };
-    Ok(parsed.sections.iter().any(|section| section.since >= time))
+    Ok(has_progress(&parsed.sections, time))
 }

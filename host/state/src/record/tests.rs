@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -130,6 +131,14 @@ fn a_living_owner_is_seen_and_waited_for() {
     drop(record);
     assert!(is_busy(&root, &header().key(), 8).unwrap(), "it ended, but nobody knew of it yet");
     assert!(!is_busy(&root, &header().key(), 9).unwrap());
+    // The clock was set back after it.
+    let ahead = SystemTime::now() + Duration::from_secs(3600);
+    let ahead = u64::try_from(ahead.duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+    let mut record = open(&scratch);
+    record.begin("portmap", "", "c", ahead).unwrap();
+    drop(record);
+    assert!(!is_busy(&root, &header().key(), 9).unwrap(), "progress for ever");
+    assert!(is_busy(&root, &header().key(), 8).unwrap());
     let mut record = open(&scratch);
     record.end(None).unwrap();
     let soon_over = Instant::now() + std::time::Duration::from_millis(30);
