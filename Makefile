@@ -6,9 +6,12 @@
 # make kills     random SIGKILLs while many containers come and go (POSTERN_KILLS=5000, POSTERN_KILL_SEED)
 # make bench     times, memory and sizes beside the native plugins, in one run (RUNS=50); tests/bench draw puts them into the pages
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern
-# make install   what is built, as root: DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin; make uninstall takes it away again
+# make install   what is built, as root: DESTDIR=, PREFIX=/usr/local, CNI_BIN=/opt/cni/bin
+# make uninstall takes all of that away again; with CNI_BIN= only the plugins' files of that directory, if others have some too
 
 PREFIX  ?= /usr/local
+# Whoever names a directory for `make uninstall` wants nothing taken from another.
+ONLY_BIN := $(CNI_BIN)
 CNI_BIN ?= /opt/cni/bin
 DESTDIR ?=
 RUNS    ?= 50
@@ -51,13 +54,12 @@ build: setup
 		ln -sf ../cni/bin/$${program##*/} target/release/$${program##*/}; \
 	done
 	@for guest in $(GUESTS); do \
-		rm -f $(BIN)/$$guest; \
 		case "$(CURDIR)" in \
-			*[[:space:]]*) ln -s postern $(BIN)/$$guest; file= ;; \
+			*[[:space:]]*) ln -sf postern $(BIN)/$$guest; file= ;; \
 			*) file="--bin $(BIN)" ;; \
 		esac; \
 		$(BIN)/postern add target/wasm32-wasip2/guest/postern-$$guest.wasm --name $$guest \
-			--policy guests/$$guest/policy.toml --catalog $(BIN)/postern.d $$file; \
+			--policy guests/$$guest/policy.toml --catalog $(BIN)/postern.d --shipped $$file; \
 	done
 	@echo "==> $(BIN) is ready"
 
@@ -102,7 +104,7 @@ uninstall:
 	@admin=$(LIB)/postern-admin; \
 	if [ -x $(BIN)/postern-admin ]; then admin=$(BIN)/postern-admin; fi; \
 	if [ ! -x "$$admin" ]; then echo "there is no postern-admin in $(BIN) or $(LIB): make build" >&2; exit 1; fi; \
-	"$$admin" uninstall --destdir "$(DESTDIR)" --prefix "$(PREFIX)" --cni-bin "$(CNI_BIN)" $(GUESTS)
+	"$$admin" uninstall --yes --destdir "$(DESTDIR)" --prefix "$(PREFIX)" $(if $(ONLY_BIN),--cni-bin "$(CNI_BIN)")
 
 clean:
 	cargo clean

@@ -35,6 +35,7 @@
 //!     }
 //! }
 //!
+//! postern_guest::version!();
 //! // fn main() -> std::process::ExitCode { postern_guest::run(&Minimal) }
 //!
 //! // Tests use the fake host through the same functions. They need neither root nor a network namespace.
@@ -89,6 +90,32 @@ pub use error::{DENIED, Error, all};
 pub use plugin::{Plugin, run};
 pub use request::{Request, dns_override, mtu, routes as routes_of};
 pub use result::{has_mac, interface, mac};
+
+/// Puts a plugin's own version into its component: that of its package, or the given text.
+///
+/// It stands once in the program, beside `main`. `postern add` reads it there. The plugin prints it if it is started
+/// without `CNI_COMMAND`, as programs expect that choose nodes by the versions of their plugins. It has to be a semantic
+/// version.
+///
+/// ```
+/// postern_guest::version!();
+/// ```
+#[macro_export]
+macro_rules! version {
+    () => {
+        $crate::version!(env!("CARGO_PKG_VERSION"));
+    };
+    ($version:expr) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            const TEXT: &str = $version;
+            // The custom section in which the tools of WebAssembly look for it.
+            #[used]
+            #[unsafe(link_section = "version")]
+            static VERSION: [u8; TEXT.len()] = *TEXT.as_bytes().first_chunk().unwrap();
+        };
+    };
+}
 
 /// The types of the protocol.
 pub use postern_cni as cni;

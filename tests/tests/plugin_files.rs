@@ -5,11 +5,11 @@ mod common;
 
 use anyhow::{Result, ensure};
 use common::{Refusal, each};
-use postern_tests::{Answer, Call, Node, copy_bin, flat, native_bin, plugin_bin};
+use postern_tests::{Answer, Call, Node, copy_bin, flat, native_bin, plugin_bin, shipped};
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 const COPY: &str = "/run/copy";
 
@@ -261,6 +261,11 @@ fn what_cannot_be_placed_is_refused_before_anything_is() -> Result<()> {
                 "only by an absolute path without white space",
             ),
             ("/run/ddd*/copy/postern add /run/x.wasm --policy /run/x.toml --bin /run/bin", "and the kernel reads 254"),
+            // The file would start a host that does not find the plugin.
+            (
+                "/run/copy/postern add /run/x.wasm --policy /run/x.toml --catalog /run/other/postern.d --bin /run/bin",
+                "looks for plugins in /run/copy/postern.d, and not in /run/other/postern.d: leave out --catalog, or --bin",
+            ),
         ],
         |case| case.0.to_owned(),
         |(command, words)| {
@@ -270,4 +275,115 @@ fn what_cannot_be_placed_is_refused_before_anything_is() -> Result<()> {
             Ok(())
         },
     )
+}
+
+/// A version as programs in Go read one: a `v` or none, numbers, and parts behind `-` and `+`. Returns the numbers.
+fn version(text: &str) -> Option<Vec<u64>> {
+    let text = text.strip_prefix('v').unwrap_or(text);
+    let (text, metadata) = text.split_once('+').map_or((text, None), |(text, metadata)| (text, Some(metadata)));
+    let (numbers, before) = text.split_once('-').map_or((text, None), |(numbers, before)| (numbers, Some(before)));
+    let is_part =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let has_parts = |parts: Option<&str>| parts.is_none_or(|parts| parts.split('.').all(is_part));
+    let numbers: Option<Vec<u64>> = numbers.split('.').map(|number| number.parse().ok()).collect();
+    numbers.filter(|_| has_parts(before) && has_parts(metadata))
+}
+
+/// The version that Nomad's fingerprint finds: the first word of all that is printed that is one, if the status is 0.
+fn nomads(printed: &Output) -> Option<Vec<u64>> {
+    let all = [printed.stdout.as_slice(), &printed.stderr].concat();
+    let all = String::from_utf8_lossy(&all).into_owned();
+    all.split_whitespace().find_map(version).filter(|_| printed.status.success())
+}
+
+/// The version that nerdctl finds: the rest of the line of standard error that begins so.
+fn nerdctls(printed: &Output) -> Option<Vec<u64>> {
+    let errors = String::from_utf8_lossy(&printed.stderr).into_owned();
+    let line = errors.lines().find_map(|line| line.strip_prefix("CNI firewall plugin "))?.to_owned();
+    version(&line).filter(|_| printed.status.success())
+}
+
+/// What programs look for beside the protocol: Nomad places jobs by it, nerdctl chooses how it isolates networks.
+#[test]
+fn programs_find_the_version_of_the_native_plugins() -> Result<()> {
+    let node = node()?;
+    let start = |path: &str, arguments: &[&str]| -> Result<Output> {
+        let mut command = node.command(path);
+        Ok(command.args(arguments).env_remove("CNI_COMMAND").stdin(Stdio::null()).output()?)
+    };
+    let own = format!("v1.9.1+postern.{}", env!("CARGO_PKG_VERSION"));
+    for plugin in shipped()? {
+        let path = format!("{COPY}/{plugin}");
+        for arguments in [&[][..], &["--version"], &["-h"], &["version"]] {
+            let printed = start(&path, arguments)?;
+            let errors = String::from_utf8_lossy(&printed.stderr).into_owned();
+            let lines: Vec<&str> = errors.lines().collect();
+            ensure!(printed.status.success() && printed.stdout.is_empty(), "{plugin} {arguments:?}: {printed:?}");
+            ensure!(lines.len() == 2 && lines.first() == Some(&&*format!("CNI {plugin} plugin {own}")), "{errors}");
+            ensure!(nomads(&printed) == Some(vec![1, 9, 1]), "{plugin}: {printed:?}");
+        }
+        // The second line is the native one.
+        let native = native_bin()?.join(&plugin);
+        if native.exists() && plugin != "flannel" {
+            let second = |printed: Output| {
+                String::from_utf8_lossy(&printed.stderr).lines().nth(1).unwrap_or_default().to_owned()
+            };
+            let (ours, theirs) = (second(start(&path, &[])?), second(start(&native.display().to_string(), &[])?));
+            ensure!(ours == theirs, "{plugin}: {ours} instead of {theirs}");
+        }
+    }
+    ensure!(nerdctls(&start(&format!("{COPY}/firewall"), &[])?) == Some(vec![1, 9, 1]));
+    // The two readers see what was wrong before.
+    ensure!(version("0.1.0") == Some(vec![0, 1, 0]) && version("postern").is_none() && version("1.1.0,").is_none());
+    Ok(())
+}
+
+/// Nomad starts whatever can be executed in a CNI bin directory, without arguments.
+#[test]
+fn whatever_lies_in_a_cni_bin_directory_ends_at_once_without_arguments() -> Result<()> {
+    let node = node()?;
+    let files = node.sh(&format!("cd {COPY}; find . -maxdepth 1 -type f -perm /111 -printf '%f\n' | sort"))?;
+    let plugins = shipped()?;
+    ensure!(files.lines().count() > plugins.len(), "{files}");
+    for file in files.lines() {
+        let status = if plugins.iter().any(|plugin| plugin == file) { 0 } else { 2 };
+        let printed = node.command("timeout").args(["3", &format!("{COPY}/{file}")]).stdin(Stdio::null()).output()?;
+        let errors = String::from_utf8_lossy(&printed.stderr).into_owned();
+        ensure!(printed.status.code() == Some(status), "{file}: {printed:?}");
+        ensure!(status == 0 || errors.to_lowercase().contains("usage: "), "{file}: {errors}");
+    }
+    // Not even the place of a socket is there.
+    node.sh("test ! -e /run/cni").map(drop)
+}
+
+/// Words about a place or a file that others could change. Both are taken: their owner may be whoever types the command.
+#[test]
+fn what_others_could_change_is_not_taken_without_a_word() -> Result<()> {
+    let node = node()?;
+    let wasm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest/postern-static.wasm");
+    node.sh(&format!(
+        "cp {} /run/x.wasm; cp {COPY}/postern.d/static.toml /run/x.toml; mkdir /run/bin",
+        wasm.display()
+    ))?;
+    let add = |what: &str| node.sh(&format!("{COPY}/postern add {what} 2>&1")).map(|printed| flat(&printed));
+    let (component, installed) =
+        ("/run/x.wasm --name static --policy /run/x.toml --bin /run/bin", "static --bin /run/bin");
+    for what in [component, installed] {
+        let printed = add(what)?;
+        ensure!(!printed.contains("can be written"), "{what}: {printed}");
+    }
+    node.sh("chmod 777 /run/bin")?;
+    for what in [component, installed] {
+        let printed = add(what)?;
+        let words = "/run/bin can be written by others than its owner (mode 777)";
+        ensure!(
+            printed.contains(words) && printed.contains("the runtime starts what is in /run/bin"),
+            "{what}: {printed}"
+        );
+    }
+    node.sh("chmod 755 /run/bin; chmod 777 /run/x.toml")?;
+    let printed = add(component)?;
+    let words = "policy /run/x.toml can be written by others than its owner (mode 777): what it says now is installed";
+    ensure!(printed.contains(words) && printed.contains("`postern inspect static` shows it"), "{printed}");
+    Ok(())
 }

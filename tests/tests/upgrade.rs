@@ -265,7 +265,7 @@ fn uninstalling_takes_back_everything() -> Result<()> {
         ln -s /usr/local/lib/postern/postern /run/other/bridge; cp /usr/local/lib/postern/postern /run/other/loopback")?;
     attach(&node, "c1", "x")?;
     ensure!(node.sh("ls /run/postern")?.contains("verified") || node.sh("ls /run/postern")?.contains("attachments"));
-    let uninstall = format!("{bin}/postern-admin uninstall --cni-bin {BIN} {PLUGINS}");
+    let uninstall = format!("{bin}/postern-admin uninstall --yes");
     let printed = node.sh(&format!("{uninstall} 2>&1"))?;
     ensure!(flat(&printed).contains("the audit log stays in /var/log/postern"), "{printed}");
     ensure!(tree()? == before, "before:\n{before}\nafter:\n{}", tree()?);
@@ -289,5 +289,92 @@ fn uninstalling_takes_back_everything() -> Result<()> {
     ensure!(flat(&printed).contains(&format!("{BIN}/ptp is not Postern's, and stays")), "{printed}");
     ensure!(node.sh(&format!("cat {BIN}/ptp; ls {BIN}"))? == "newer\nptp\nptp.native\n");
     ensure!(node.sh("ls -d /run/postern /var/lib/postern 2>/dev/null || true")?.is_empty());
+    Ok(())
+}
+
+/// Nobody who means one plugin, or only looks, removes an installation.
+#[test]
+fn uninstall_removes_nothing_unasked() -> Result<()> {
+    let node = node()?;
+    node.add_container("c1")?;
+    let bin = plugin_bin()?;
+    let (bin, native) = (bin.display(), native_bin()?);
+    // Without names it installs all that the build has.
+    node.sh(&format!(
+        "mkdir {BIN}; cp {}/ptp {BIN}/ptp; {bin}/postern-admin install --from {bin} --cni-bin {BIN}
+         test $(ls {BIN} | grep -vc native) = $(ls {bin}/postern.d/*.json | wc -l)",
+        native.display()
+    ))?;
+    attach(&node, "c1", "x")?;
+    let call = Call::new(Path::new(BIN), "ptp", "ADD", CONFIG).attachment("alive", &node.netns("c1"), "eth0");
+    node.call(&call)?.success()?;
+    let tree = || {
+        node.sh(&format!("find {BIN} /usr/local /run/postern /var/lib/postern -printf '%p %y %m %s %l %T@\\n' | sort"))
+    };
+    let before = tree()?;
+    for (words, status, expected) in [
+        ("uninstall ptp", 2, "removes all of Postern, and takes no plugin's name"),
+        ("uninstall ptp --yes", 2, "a file ptp.native there is what was there before"),
+        ("uninstall bridge loopback --yes", 2, "unexpected argument"),
+        ("uninstall --help", 0, "shown first"),
+        ("uninstall", 0, "nothing was changed; `postern uninstall --yes` removes it"),
+        ("uninstall --prefix /usr/local", 0, "1 native plugin is put back"),
+        ("uninstall --prefix /usr/local", 0, "1 attachment"),
+        ("uninstall --prefix /usr --yes", 0, "there was no postern in /usr/lib/postern"),
+        ("install", 2, "--from"),
+    ] {
+        let printed =
+            node.sh(&format!("/usr/local/bin/postern {words} < /dev/null 2>&1 && echo status 0 || echo status $?"))?;
+        ensure!(printed.ends_with(&format!("status {status}\n")), "{words}: {printed}");
+        ensure!(flat(&printed).contains(expected), "{words}: {printed}");
+        ensure!(tree()? == before, "{words}: before:\n{before}\nafter:\n{}", tree()?);
+    }
+    // A build without plugins is none.
+    node.sh(&format!("mkdir -p /run/empty/postern.d; cp {bin}/postern* /run/empty 2>/dev/null || true"))?;
+    let printed = node.sh("! /usr/local/bin/postern install --from /run/empty 2>&1")?;
+    ensure!(flat(&printed).contains("/run/empty/postern.d has no plugin: run `make build` first"), "{printed}");
+    ensure!(tree()? == before, "an empty build was installed");
+    node.sh("/usr/local/bin/postern uninstall --yes")?;
+    ensure!(node.sh(&format!("find /usr/local {BIN} -type f"))? == format!("{BIN}/ptp\n"), "it is left");
+    Ok(())
+}
+
+/// One of several directories can be given back. What the other ones need stays.
+#[test]
+fn uninstalling_from_one_directory_leaves_the_others_alone() -> Result<()> {
+    let node = node()?;
+    node.add_container("c1")?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (source, bin) = (source.display(), plugin_bin()?);
+    let make = |arguments: &str| {
+        node.sh(&format!("make -C {source} -o build BIN={} {arguments} 2>&1", bin.display()))
+            .map(|printed| flat(&printed))
+    };
+    let native = native_bin()?;
+    node.sh(&format!("mkdir -p {BIN} /run/second; cp {}/ptp /run/second/ptp", native.display()))?;
+    make(&format!("install CNI_BIN={BIN}"))?;
+    make("install CNI_BIN=/run/second")?;
+    attach(&node, "c1", "x")?;
+    let first = node.sh(&format!("ls {BIN}"))?;
+    let library =
+        || node.sh("find /usr/local/lib/postern /usr/local/bin /run/postern | grep -v bin-directories | sort");
+    let before = library()?;
+    // A directory without any of its files, one that is misspelt, and the second one.
+    for (directory, count) in [("/run/none", 2), ("/run/second", 1), ("/run/second", 1)] {
+        let printed = make(&format!("uninstall CNI_BIN={directory}"))?;
+        let stays = format!("postern itself stays in /usr/local/lib/postern, for the plugins in {BIN}");
+        ensure!(printed.contains(&stays), "{directory}: {printed}");
+        ensure!(library()? == before && node.sh(&format!("ls {BIN}"))? == first, "{directory}: {printed}");
+        let noted = node.sh("wc -l < /usr/local/lib/postern/bin-directories")?;
+        ensure!(noted.trim() == count.to_string(), "{directory}: {noted}");
+    }
+    ensure!(node.sh(&format!("cmp {}/ptp /run/second/ptp; ls /run/second", native.display()))? == "ptp\n");
+    attach(&node, "c1", "y")?;
+    // A copy that finds another installation's catalog is that one's.
+    node.sh(&format!("cp /usr/local/lib/postern/postern {BIN}/loopback; mkdir {BIN}/postern.d"))?;
+    // The last one takes everything along.
+    let printed = make(&format!("uninstall CNI_BIN={BIN}"))?;
+    ensure!(printed.contains("postern is removed from /usr/local/lib/postern"), "{printed}");
+    ensure!(node.sh(&format!("ls {BIN}; ls /usr/local/lib"))? == "loopback\npostern.d\n", "{printed}");
     Ok(())
 }

@@ -277,3 +277,70 @@ fn version_runs_no_guest() -> Result<()> {
     watched.node.sh(&format!("rm {COPY}/postern.d/claims.json"))?;
     Refusal::of(&call(&watched, "claims", "VERSION", None)?)?.expect(999, "claims.json is missing")
 }
+
+/// Returns the first line that a plugin prints without CNI_COMMAND.
+fn about(watched: &Watched, plugin: &str) -> Result<String> {
+    let answer = watched.node.call(&Call::new(Path::new(COPY), plugin, "ADD", "").without("CNI_COMMAND"))?;
+    ensure!(answer.status == 0 && answer.stdout.is_empty(), "{answer:?}");
+    Ok(answer.stderr.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Returns a component with a further custom section, as `wasm-tools metadata add --version` writes it.
+fn with_version(mut wasm: Vec<u8>, version: &str) -> Result<Vec<u8>> {
+    let name = "version";
+    let length = u8::try_from(1 + name.len() + version.len()).ok().filter(|length| *length < 128);
+    wasm.extend([0, length.context("a long section")?, u8::try_from(name.len())?]);
+    wasm.extend(name.bytes().chain(version.bytes()));
+    Ok(wasm)
+}
+
+#[test]
+fn a_plugin_of_another_vendor_says_its_own_version() -> Result<()> {
+    let watched = place()?;
+    let node = &watched.node;
+    let wasm = claiming(&versions(&["1.0.0"]))?;
+    // Even under the name of one that comes with Postern. The SDK has put the version into the program.
+    ensure!(about(&watched, "bridge")?.starts_with("CNI bridge plugin v1.9.1+postern."), "before");
+    let report = added(node, "bridge", &wasm, "")?;
+    ensure!(report.get("version") == Some(&json!("0.3.7-claims")), "{report}");
+    ensure!(about(&watched, "bridge")? == "CNI bridge plugin v0.3.7-claims");
+    let inspected = node.sh(&format!("{COPY}/postern inspect bridge --json; {COPY}/postern inspect bridge; true"))?;
+    ensure!(inspected.contains(r#""version": "0.3.7-claims""#), "{inspected}");
+    ensure!(inspected.contains("  version 0.3.7-claims\n"), "{inspected}");
+    // A tool's section of the whole component has priority.
+    for (said, printed) in [("2.0.1", "v2.0.1"), ("v2.0.2+linux.7", "v2.0.2+linux.7")] {
+        added(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
+        ensure!(about(&watched, "bridge")? == format!("CNI bridge plugin {printed}"), "{said}");
+    }
+    // What no program understands, and what only plugins of Postern say, is left out, and said.
+    for said in
+        ["1.9.1+postern.0.1.0", "v1.9.1+postern", "2.0", "latest", "2.0.1\u{1b}[2J", "2.0.1 or later", "\n2.0.1"]
+    {
+        let (success, _, stderr) = add(node, "bridge", &with_version(wasm.clone(), said)?, "")?;
+        ensure!(success && !stderr.contains('\u{1b}'), "{said:?}: {stderr}");
+        let is_empty = said.starts_with('\n');
+        ensure!(is_empty || flat(&stderr).contains("programs that look for one read \"version unknown\""), "{stderr}");
+        ensure!(about(&watched, "bridge")? == "CNI bridge plugin version unknown", "{said:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_plugin_that_came_with_postern_is_no_other_when_it_is_added_again() -> Result<()> {
+    let watched = place()?;
+    let own = component("postern-static")?;
+    let (before, policy) = (about(&watched, "static")?, watched.node.sh(&format!("cat {COPY}/postern.d/static.toml"))?);
+    ensure!(before.starts_with("CNI static plugin v1.9.1+postern."), "{before}");
+    added(&watched.node, "static", &own, &policy)?;
+    ensure!(about(&watched, "static")? == before, "{}", about(&watched, "static")?);
+    // With one byte more it is another component.
+    added(&watched.node, "static", &[own.as_slice(), b"\0\x03\x01xy"].concat(), &policy)?;
+    ensure!(about(&watched, "static")? == "CNI static plugin version unknown");
+    // A manifest of an earlier Postern has no version.
+    let manifest = watched.node.path(Path::new(COPY).join("postern.d/ptp.json"));
+    let mut old: Value = serde_json::from_str(&std::fs::read_to_string(&manifest)?)?;
+    ensure!(old.as_object_mut().and_then(|keys| keys.remove("version")).is_some(), "{old}");
+    std::fs::write(&manifest, old.to_string())?;
+    ensure!(about(&watched, "ptp")? == "CNI ptp plugin version unknown");
+    Ok(())
+}

@@ -271,9 +271,13 @@ pub fn version_output(supported: &[Version]) -> String {
     compact(&answer) + "\n"
 }
 
-/// Returns the two lines that a plugin prints on standard error if a person starts it without `CNI_COMMAND`. The exit
-/// status is 0. Installers and distributions look for these lines.
-pub fn about(plugin: &str, plugin_version: &str, supported: &[Version]) -> String {
+/// Returns the two lines that a plugin prints on standard error if it is started without `CNI_COMMAND`. The exit status
+/// is 0.
+///
+/// Programs read them: Nomad takes the first word that is a semantic version, nerdctl what follows `plugin ` to the end
+/// of the line. So the version is a semantic one behind a `v`, or `version unknown`, as natively.
+pub fn about(plugin: &str, plugin_version: Option<&str>, supported: &[Version]) -> String {
+    let plugin_version = plugin_version.map_or_else(|| "version unknown".to_owned(), |version| format!("v{version}"));
     let supported: Vec<&str> = supported.iter().map(|version| version.as_str()).collect();
     let supported = supported.join(", ");
     format!("CNI {plugin} plugin {plugin_version}\nCNI protocol versions supported: {supported}\n")
@@ -451,9 +455,10 @@ mod tests {
             "{\"cniVersion\":\"1.1.0\",\"supportedVersions\":[\"0.4.0\",\"1.0.0\"]}\n"
         );
         assert_eq!(
-            about("bridge", "v0.1.0", &[Version::V0_4_0, Version::V1_0_0]),
+            about("bridge", Some("0.1.0"), &[Version::V0_4_0, Version::V1_0_0]),
             "CNI bridge plugin v0.1.0\nCNI protocol versions supported: 0.4.0, 1.0.0\n"
         );
+        assert!(about("lane", None, &[Version::V1_0_0]).starts_with("CNI lane plugin version unknown\n"));
         assert_eq!(env("FOO").verb().unwrap_err(), Error::environment("unknown CNI_COMMAND: FOO"));
     }
 }

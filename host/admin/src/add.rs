@@ -1,16 +1,18 @@
 //! `postern add`: compiles a plugin ahead of time, so that nothing is compiled while a runtime waits.
 
 use crate::component::Component;
-use crate::install::bin_dir::Placement;
+use crate::install::bin_dir::{self, Placement};
 use crate::install::files;
 use crate::install::layout::InstallLayout;
 use crate::output;
+use crate::own_version;
 use crate::subject;
 use crate::versions::{self, Answer};
 use anyhow::{Context, Result, bail, ensure};
 use postern_gate::catalog::{self, Manifest, Names, WasiExtent};
 use postern_gate::{PROGRAM, places, policies};
 use postern_policy::{Form, Policy};
+use postern_sandbox::compile_process::Contents;
 use postern_sandbox::{engine, needs_all_of_wasi};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,8 @@ pub struct Options {
     pub name: Option<String>,
     pub catalog: Option<PathBuf>,
     pub bin: Option<PathBuf>,
+    /// The plugin comes with this Postern.
+    pub shipped: bool,
     /// Print one JSON object.
     pub json: bool,
 }
@@ -34,6 +38,8 @@ struct Report<'a> {
     /// SHA-256 of the component, hexadecimal.
     digest: &'a str,
     imports: &'a [String],
+    /// The plugin's own version, as it is printed without CNI_COMMAND; `null` if its component says none.
+    version: Option<&'a str>,
     /// The CNI versions that it supports under its policy; `null` if neither names any.
     versions: Option<Vec<String>>,
     /// Versions that it names, and this host doesn't know: they are left out.
@@ -57,6 +63,10 @@ impl Report<'_> {
         }
         let mut lines =
             vec![format!("{}: {} imports, component sha256:{}", self.plugin, self.imports.len(), self.digest)];
+        lines.push(match self.version {
+            Some(version) => format!("{}: version {version}", self.plugin),
+            None => format!("{}: version unknown: its component says none", self.plugin),
+        });
         if let Some(versions) = &self.versions {
             lines.push(format!("{}: CNI {}", self.plugin, versions.join(", ")));
         }
@@ -107,21 +117,37 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
          give another with --name"
     );
     let text = std::fs::read_to_string(policy).with_context(|| format!("policy {}", policy.display()))?;
+    if let Some(mode) = files::writable_by_others(policy) {
+        output::say(format!(
+            "policy {} can be written by others than its owner (mode {mode:o}): what it says now is installed, and \
+             `postern inspect {name}` shows it",
+            policy.display()
+        ));
+    }
     let granted = Policy::parse(&text, &policy.display().to_string()).map_err(anyhow::Error::msg)?;
     let component = Component::open(file)?;
     // The pin is compared before any part of the component is read. The compiler, which is large, comes last.
     catalog::check_pin(granted.digest(), &component.digest, &name, policy).map_err(anyhow::Error::msg)?;
     let layout = InstallLayout::own()?;
-    if let Some(bin) = &options.bin {
-        Placement::check(bin, &host(&layout)?, &name)?;
-    }
-    let imports = component.imports()?;
-    check_grants(&granted, &imports)?;
-
     let catalog = match &options.catalog {
         Some(catalog) => std::path::absolute(catalog).with_context(|| format!("catalog {}", catalog.display()))?,
         None => places::catalog().map_err(anyhow::Error::msg)?,
     };
+    if let Some(bin) = &options.bin {
+        let host = host(&layout)?;
+        Placement::check(bin, &host, &name)?;
+        ensure!(
+            finds(&layout, &catalog),
+            "the file in {} would start {}, which looks for plugins in {}, and not in {}: leave out --catalog, or --bin",
+            bin.display(),
+            host.display(),
+            layout.catalog().display(),
+            catalog.display()
+        );
+        bin_dir::judge(bin);
+    }
+    let Contents { imports, version } = component.contents()?;
+    check_grants(&granted, &imports)?;
     places::trust(files::nearest(&catalog)).map_err(anyhow::Error::msg)?;
     let cwasm = component.compile()?;
     let wasi = WasiExtent::of(needs_all_of_wasi(&imports));
@@ -130,9 +156,10 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     let answer = versions::ask(&name, &cwasm, program.as_deref(), granted.limits())
         .with_context(|| format!("{}: the component's answer to VERSION", file.display()))?;
     let (versions, unknown) = named(answer, &granted, file)?;
+    let digest = component.digest;
     let manifest = Manifest {
         plugin: name.clone(),
-        digest: component.digest,
+        digest: digest.clone(),
         code: catalog::sha256(&cwasm),
         size: cwasm.len() as u64,
         engine: engine::fingerprint(),
@@ -140,6 +167,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         imports: Names::from(imports),
         versions,
         policy: Form::of(&text),
+        version: own_version(version.as_deref(), &name, &digest, &catalog, options),
         postern: env!("CARGO_PKG_VERSION").to_owned(),
     };
     // If the catalog can't be replaced at one instant, the code goes last. Until then a new plugin isn't run, and the
@@ -158,6 +186,20 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     };
     let supported = versions::supported(&granted, manifest.versions.as_deref());
     Report { unknown_versions: unknown, ..report(&manifest, supported, &catalog, options, kept) }.print(options.json)
+}
+
+/// Returns the plugin's own version. The build says which plugins come with Postern. Whoever adds such a component again
+/// changes nothing of that.
+fn own_version(said: Option<&str>, name: &str, digest: &str, catalog: &Path, options: &Options) -> Option<String> {
+    let before = || Manifest::read(catalog, name).ok().filter(|before| before.digest == digest)?.version;
+    if options.shipped || before().is_some_and(|version| own_version::is_shipped(&version)) {
+        return Some(own_version::shipped());
+    }
+    let read = said.map(own_version::read).transpose();
+    read.unwrap_or_else(|reason| {
+        output::say(format!("{name}: the component {reason}; programs that look for one read \"version unknown\""));
+        None
+    })
 }
 
 /// Returns the versions for the manifest, and those that this host doesn't know.
@@ -195,6 +237,7 @@ fn report<'a>(
         plugin: &manifest.plugin,
         digest: &manifest.digest,
         imports: &manifest.imports,
+        version: manifest.version.as_deref(),
         engine: &manifest.engine,
         size: manifest.size,
         catalog,
@@ -214,10 +257,25 @@ fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
     let catalog = places::catalog().map_err(anyhow::Error::msg)?;
     places::trust(&catalog).map_err(anyhow::Error::msg)?;
     let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
+    bin_dir::judge(bin);
     let kept = place(Placement::prepare(bin, &host(&layout)?, name)?, &layout, bin)?;
     let policy = policies::load(&catalog, name).ok();
     let versions = policy.and_then(|policy| versions::supported(&policy, manifest.versions.as_deref()));
     report(&manifest, versions, &catalog, options, kept).print(options.json)
+}
+
+/// True if the host executable of a layout looks for plugins in this catalog, which need not exist yet.
+fn finds(layout: &InstallLayout, catalog: &Path) -> bool {
+    let real = |path: &Path| {
+        let beside = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        path.canonicalize().ok().or_else(beside)
+    };
+    let own = layout.catalog();
+    // Without one beside it, it takes that of an installation, as this program does.
+    let taken = || places::catalog().ok().filter(|_| !own.exists());
+    real(catalog).is_some_and(|catalog| {
+        real(&own).as_ref() == Some(&catalog) || taken().and_then(|taken| real(&taken)) == Some(catalog)
+    })
 }
 
 /// Returns the executable that plugins' files start.

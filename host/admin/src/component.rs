@@ -9,7 +9,7 @@ use crate::imports::Imports;
 use crate::sentences::IN_THE_SANDBOX;
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_gate::catalog;
-use postern_sandbox::compile_process;
+use postern_sandbox::compile_process::{self, Contents};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -39,14 +39,15 @@ impl Component {
         Ok(Self { path: path.to_owned(), digest: catalog::sha256(&wasm), wasm })
     }
 
-    /// Returns its imports, as a manifest lists them. Nothing is compiled.
+    /// Returns its imports, as a manifest lists them, and its version. Nothing is compiled.
     ///
     /// # Errors
     /// It is not a component that a sandbox would run.
-    pub fn imports(&self) -> Result<Vec<String>> {
-        let imports =
-            compile_process::imports(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
-        for (interface, functions) in &Imports::parse(&imports).authority {
+    pub fn contents(&self) -> Result<Contents> {
+        let contents =
+            compile_process::read(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))?;
+        let Contents { imports, .. } = &contents;
+        for (interface, functions) in &Imports::parse(imports).authority {
             for function in functions {
                 ensure!(
                     is_known(interface, function),
@@ -56,7 +57,15 @@ impl Component {
                 );
             }
         }
-        Ok(imports)
+        Ok(contents)
+    }
+
+    /// Returns its imports alone.
+    ///
+    /// # Errors
+    /// As [`Component::contents`].
+    pub fn imports(&self) -> Result<Vec<String>> {
+        self.contents().map(|contents| contents.imports)
     }
 
     /// Returns its machine code. Call it after all other comparisons.

@@ -21,6 +21,8 @@ struct Report {
     plugin: String,
     /// SHA-256 of the component, hexadecimal.
     digest: String,
+    /// The plugin's own version; `null` if its component says none that can be used.
+    version: Option<String>,
     pin: Option<Pin>,
     engine: String,
     postern: String,
@@ -70,12 +72,12 @@ struct Limit {
 pub fn run(
     target: &str,
     policy: Option<&Path>,
-    network: Option<&Path>,
+    network: Option<&str>,
     name: Option<&str>,
     json: bool,
 ) -> Result<ExitCode> {
     let subject = Subject::open(target, policy)?;
-    let network = network.map(|path| Network::read(path, name.unwrap_or(&subject.name))).transpose()?;
+    let network = network.map(|target| Network::find(target, name.unwrap_or(&subject.name))).transpose()?;
     let report = report(&subject, network.as_ref())?;
     if json {
         output::json(&report)?;
@@ -94,6 +96,7 @@ fn report(subject: &Subject, network: Option<&Network>) -> Result<Report> {
     Ok(Report {
         plugin: subject.name.clone(),
         digest: subject.digest.clone(),
+        version: subject.version.clone(),
         engine: subject.engine.clone(),
         postern: subject.postern.clone(),
         imports: ImportReport {
@@ -142,6 +145,7 @@ fn text(report: &Report, subject: &Subject) -> Result<String> {
         Some(Pin { file, digest, .. }) => format!("  PINNED TO ANOTHER COMPONENT, and so refused: {file} has {digest}"),
         None => "  not pinned: its policy goes with whatever component has its name".to_owned(),
     })?;
+    line(&format!("  version {}", report.version.as_deref().unwrap_or("unknown: the component says none")))?;
     line(&format!("  postern {}, code for {}", report.postern, report.engine))?;
 
     if let Some(versions) = &report.component_versions {

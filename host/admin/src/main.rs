@@ -22,6 +22,7 @@ mod log;
 mod ls;
 mod net;
 mod output;
+mod own_version;
 mod plan;
 mod reapply;
 mod sentences;
@@ -88,9 +89,12 @@ enum Verb {
         /// CNI bin directory to place the plugin's file in; none is placed without it.
         #[arg(long)]
         bin: Option<PathBuf>,
+        /// The plugin comes with this Postern (`make build`): it says the native plugin's version, and Postern's.
+        #[arg(long, hide = true)]
+        shipped: bool,
         /// Print one JSON object. Later versions may add keys.
         ///
-        /// Keys: plugin, digest, imports, engine, size (bytes of the code), catalog, file (in the CNI bin directory, or
+        /// Keys: plugin, digest, imports, version, engine, size (bytes of the code), catalog, file (in the CNI bin directory, or
         /// null), kept (the new name of a foreign file, or null).
         #[arg(long)]
         json: bool,
@@ -114,14 +118,14 @@ enum Verb {
         #[arg(long, value_name = "FILE")]
         policy: Option<PathBuf>,
         /// Fill the policy's placeholders in from this network configuration, or from the plugin's entry of this list.
-        #[arg(long, value_name = "FILE")]
-        network: Option<PathBuf>,
+        #[arg(long, value_name = "FILE|NETWORK")]
+        network: Option<String>,
         /// The plugin's `type` in the list [default: the plugin's or the file's name].
         #[arg(long)]
         name: Option<String>,
         /// Print one JSON object. Later versions may add keys.
         ///
-        /// Keys: plugin, digest, pin {digest, file, matches}, engine, postern, imports {authority {INTERFACE: functions}, floor},
+        /// Keys: plugin, digest, version, pin {digest, file, matches}, engine, postern, imports {authority {INTERFACE: functions}, floor},
         /// has_policy, policy [{capability, from, file, objects {KEY: values}}], withdrawn, versions, component_versions, network, can
         /// [{capability, functions, sentence, host_privileges}], always, cannot, unused_grants, ungranted_imports, limits
         /// [{name, value, set}], agree. With --diff: old and new {name, digest}, added and removed {INTERFACE: functions},
@@ -145,8 +149,8 @@ enum Verb {
         #[arg(value_name = "PLUGIN|FILE.wasm")]
         target: String,
         /// Network configurations, or lists that have an entry for the plugin.
-        #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
-        network: Vec<PathBuf>,
+        #[arg(long, value_name = "FILE|NETWORK", num_args = 1.., required = true)]
+        network: Vec<String>,
         /// The plugin's name in the runs: the `type` of the configurations [default: the plugin's or the file's name].
         #[arg(long)]
         name: Option<String>,
@@ -167,9 +171,9 @@ enum Verb {
     ///
     /// Exit status: 0 policy allows all of it; 1 a plugin fails, or an error; 3 policy refuses something.
     Plan {
-        /// A network list (.conflist) or a single configuration (.conf).
-        #[arg(value_name = "CONFLIST")]
-        list: PathBuf,
+        /// A network list (.conflist), a single configuration (.conf), or the name of a network.
+        #[arg(value_name = "FILE|NETWORK")]
+        target: String,
         /// Show this plugin of the list only. Earlier plugins run for their results, later ones do not run.
         #[arg(long, value_name = "TYPE")]
         plugin: Option<String>,
@@ -278,13 +282,20 @@ enum Verb {
         from: PathBuf,
         #[command(flatten)]
         place: install::InstallPaths,
+        /// The CNI bin directory.
+        #[arg(long, value_name = "DIR", default_value = lists::CNI_BIN)]
+        cni_bin: PathBuf,
+        /// Plugins of the build [default: all that it has].
+        #[arg(value_name = "PLUGIN")]
+        plugins: Vec<String>,
     },
-    /// Remove an installation (`make uninstall`).
-    #[command(hide = true)]
-    Uninstall {
-        #[command(flatten)]
-        place: install::InstallPaths,
-    },
+    /// Remove Postern from this node: host, plugins, their files, records. Native plugins are put back (`make uninstall`).
+    ///
+    /// What goes is shown first. It is removed after a yes on a terminal, or with --yes.
+    ///
+    /// With --cni-bin only the plugins' files in that directory go, if others have files too. Records of attachments that
+    /// still live are set aside in /run. The audit log stays.
+    Uninstall(install::Uninstall),
     /// Test the kernel's features for `doctor`, in a separate process.
     #[command(hide = true)]
     Probe,
@@ -382,11 +393,11 @@ fn main() -> ExitCode {
 
 fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
-        Verb::Add { target, policy, name, catalog, bin, json } => {
-            add::run(&add::Options { target, policy, name, catalog, bin, json })?;
+        Verb::Add { target, policy, name, catalog, bin, shipped, json } => {
+            add::run(&add::Options { target, policy, name, catalog, bin, shipped, json })?;
         }
-        Verb::Install { from, place } => install::run(&from, &place)?,
-        Verb::Uninstall { place } => install::uninstall(&place)?,
+        Verb::Install { from, place, cni_bin, plugins } => install::run(&from, &place, &cni_bin, &plugins)?,
+        Verb::Uninstall(options) => return install::uninstall(&options),
         Verb::Inspect { target, diff, policy, network, name, json } => {
             return match (diff.as_deref(), target) {
                 (Some([old, new]), _) => diff::run(old, new, policy.as_deref(), json),
@@ -400,8 +411,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
             };
         }
         Verb::Learn { target, network, name, json } => return learn::run(&target, &network, name, json),
-        Verb::Plan { list, plugin, attachment, json } => {
-            return plan::run(&list, plugin.as_deref(), &attachment, json);
+        Verb::Plan { target, plugin, attachment, json } => {
+            return plan::run(&target, plugin.as_deref(), &attachment, json);
         }
         Verb::Log(options) => log::run(&options)?,
         Verb::Ls { json, no_trunc } => ls::run(json, no_trunc)?,

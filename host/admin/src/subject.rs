@@ -5,11 +5,13 @@ use crate::component::Component;
 use crate::imports::Imports;
 use crate::install::bin_dir::is_reserved;
 use crate::lists::Network;
+use crate::own_version;
 use anyhow::{Context, Result};
 use postern_gate::catalog::Manifest;
 use postern_gate::places;
 use postern_gate::{plugin_file, policies};
 use postern_policy::{Origin, Policy};
+use postern_sandbox::compile_process::Contents;
 use postern_sandbox::engine;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,8 @@ pub struct Subject {
     pub engine: String,
     /// The postern that compiled it, or would compile it.
     pub postern: String,
+    /// Its own version, if it says one.
+    pub version: Option<String>,
     /// The CNI versions that it named when it was added; `None` for a file.
     pub versions: Option<Vec<String>>,
     /// Its imports.
@@ -64,6 +68,7 @@ impl Subject {
             digest: manifest.digest,
             engine: manifest.engine,
             postern: manifest.postern,
+            version: manifest.version,
             versions: manifest.versions,
             imports: Imports::parse(&manifest.imports),
             policy: Some(policy),
@@ -76,9 +81,11 @@ impl Subject {
 
     fn file(path: &Path) -> Result<Self> {
         let component = Component::open(path)?;
+        let Contents { imports, version } = component.contents()?;
         Ok(Self {
             name: stem(path),
-            imports: Imports::parse(&component.imports()?),
+            imports: Imports::parse(&imports),
+            version: version.and_then(|version| own_version::read(&version).ok()),
             digest: component.digest,
             engine: engine::fingerprint(),
             postern: env!("CARGO_PKG_VERSION").to_owned(),
@@ -97,6 +104,7 @@ impl Subject {
             digest: String::new(),
             engine: String::new(),
             postern: String::new(),
+            version: None,
             versions: None,
             imports: Imports::parse(imports),
             policy: policy.map(|text| Policy::parse(text, &path.display().to_string()).unwrap()),

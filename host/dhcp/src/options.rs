@@ -62,9 +62,14 @@ pub enum Wanted {
 
 /// Reads the arguments behind the program's name. `serve` and `daemon` may come first.
 ///
+/// Without any, no service begins: programs start everything in a CNI bin directory in that way, to learn its version.
+///
 /// # Errors
 /// The words for an option that is not known, or whose value makes no sense.
 pub fn parse(arguments: &[String]) -> Result<Wanted, String> {
+    if arguments.is_empty() {
+        return Err("usage: postern-dhcpd serve [OPTIONS], which keeps DHCP leases alive".to_owned());
+    }
     let mut options = Options::default();
     let mut rest = arguments.iter().enumerate();
     while let Some((at, argument)) = rest.next() {
@@ -162,7 +167,7 @@ mod tests {
     /// The flags of the native daemon, in each form that Go takes.
     #[test]
     fn the_flags_of_the_native_daemon() {
-        assert_eq!(read("").unwrap(), Options::default());
+        assert_eq!(read("serve").unwrap(), Options::default());
         assert_eq!(read("daemon").unwrap(), Options::default());
         let options = read(
             "daemon -pidfile /run/dhcp.pid --hostprefix=/host -socketpath /run/x.sock -broadcast=true -timeout 5s \
@@ -180,6 +185,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_named() {
         for (line, words) in [
+            ("", "usage: postern-dhcpd serve [OPTIONS]"),
             ("-pidfile run.pid", "-pidfile is an absolute path"),
             ("-socketpath x", "-socketpath is an absolute path"),
             ("-timeout 5", "-timeout is a time"),

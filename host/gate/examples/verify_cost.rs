@@ -27,6 +27,7 @@ fn main() {
         imports: Names::from(vec!["postern:cni/bridge@0.1.0#find".to_owned(); 48]),
         wasi: catalog::WasiExtent::Small,
         versions: None,
+        version: None,
         policy: None,
         postern: "0".to_owned(),
     };

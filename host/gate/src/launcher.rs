@@ -18,6 +18,17 @@ const REPLACED: u32 = 20;
 /// The versions of CNI that a file names. `None` means all.
 type Named = Option<Vec<String>>;
 
+/// What a plugin supports and is, without a run of its guest.
+#[derive(Debug)]
+pub struct Versions {
+    /// The versions of CNI in its policy.
+    pub policy: Named,
+    /// The versions of CNI that its component named.
+    pub component: Named,
+    /// Its own version, see [`crate::catalog::Manifest::version`].
+    pub version: Option<String>,
+}
+
 /// Finds plugins and starts them. One for each run.
 pub struct Launcher {
     catalog: Result<PathBuf, PlaceError>,
@@ -122,18 +133,19 @@ impl Launcher {
         policies::load(self.catalog.as_ref().map_err(Clone::clone)?, plugin)
     }
 
-    /// Reads the versions of CNI in the policy of a plugin, and those that its component named. No guest is run.
+    /// Reads the versions of a plugin: those of CNI that its policy and its component name, and its own. No guest is run.
     ///
     /// # Errors
     /// As [`Launcher::policy`]; and there is no manifest, or it makes no sense.
-    pub fn versions(&self, plugin: &str) -> Result<(Named, Named), PluginError> {
+    pub fn versions(&self, plugin: &str) -> Result<Versions, PluginError> {
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
         of_one_catalog(catalog, || {
             // A missing policy is the first thing to tell.
             let mut manifest = Facts::of(catalog, plugin);
             let form = manifest.as_mut().ok().and_then(|manifest| manifest.policy.take());
             let policy = policies::versions_with(form, catalog, plugin)?;
-            Ok((policy, manifest?.versions))
+            let manifest = manifest?;
+            Ok(Versions { policy, component: manifest.versions, version: manifest.version })
         })
     }
 

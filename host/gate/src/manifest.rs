@@ -39,6 +39,11 @@ pub struct Manifest<Imports = Names> {
     /// only for a policy file with the same text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Form>,
+    /// The plugin's own version, without a `v` (semantic versioning 2.0.0): for a plugin that comes with Postern the native
+    /// one's, with Postern's own behind it, and else the one that the component says of itself. Left out by earlier
+    /// versions of postern, and for a component that says none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// The version of postern that compiled it.
     pub postern: String,
 }

@@ -79,18 +79,19 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
     }
     let mut launcher = Launcher::new(engine);
     let versions = |launcher: &Launcher| {
-        let (policy, named) = launcher.versions(name).map_err(obstacle)?;
-        supported(policy.as_deref(), named.as_deref())
+        let versions = launcher.versions(name).map_err(obstacle)?;
+        Ok((supported(versions.policy.as_deref(), versions.component.as_deref())?, versions.version))
     };
     if env.command.is_empty() {
-        let about = about(name, concat!("postern ", env!("CARGO_PKG_VERSION")), &versions(&launcher)?);
+        let (supported, version) = versions(&launcher)?;
+        let about = about(name, version.as_deref(), &supported);
         about.trim_end().lines().for_each(|line| crate::say!("{line}"));
         return Ok(String::new());
     }
     if env.validate()? == Some(Verb::Version) {
-        return Ok(version_output(
-            &versions(&launcher).inspect_err(|error| refused(name, &env, b"", Instant::now(), error))?,
-        ));
+        let versions = versions(&launcher);
+        let (supported, _) = versions.inspect_err(|error| refused(name, &env, b"", Instant::now(), error))?;
+        return Ok(version_output(&supported));
     }
     let started = Instant::now();
     let refused = |error: &Error| refused(name, &env, b"", started, error);

@@ -8,7 +8,8 @@
 
 use crate::compile::precompile;
 use crate::confine::{Bounds, confine_to};
-use crate::read::read;
+pub use crate::read::Contents;
+use crate::read::read as read_whole;
 use crate::seal::seal_to_memory;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -41,24 +42,36 @@ const EXITING: Duration = Duration::from_secs(5);
 /// The longest list of imports in bytes, and the longest refusal: a component with more is hostile.
 const WORDS: u64 = 4 * MIB;
 
-/// Returns the imports of a component, as `crate::read` gives them.
+/// Returns the imports of a component and its version.
 ///
 /// # Errors
 /// A text for people: the reason for the refusal, or for the end of the process that read it.
-pub fn imports(wasm: &[u8]) -> Result<Vec<String>, String> {
+pub fn read(wasm: &[u8]) -> Result<Contents, String> {
     let bounds = reading(wasm.len() as u64);
-    let answer = work("reading", wasm, bounds, WORDS, |wasm| match read(wasm) {
-        Ok(imports) => Ok(imports.join("\n").into_bytes()),
+    // The first line is the version. Names of imports have no newline, and a version with one is cut there.
+    let answer = work("reading", wasm, bounds, WORDS, |wasm| match read_whole(wasm) {
+        Ok(Contents { imports, version }) => {
+            let version = version.as_deref().and_then(|version| version.lines().next()).unwrap_or_default();
+            Ok(std::iter::once(version)
+                .chain(imports.iter().map(String::as_str))
+                .collect::<Vec<_>>()
+                .join("\n")
+                .into_bytes())
+        }
         Err(error) => Err(error.to_string()),
     })?;
     let text = String::from_utf8(answer).map_err(|_| "reading the component gave no text".to_owned())?;
-    Ok(text.lines().map(str::to_owned).collect())
+    let (version, imports) = text.split_once('\n').unwrap_or((&text, ""));
+    Ok(Contents {
+        imports: imports.lines().map(str::to_owned).collect(),
+        version: Some(version.to_owned()).filter(|version| !version.is_empty()),
+    })
 }
 
 /// Returns the machine code of a component, for any CPU of this architecture and [`crate::engine::fingerprint`].
 ///
 /// # Errors
-/// As [`imports`].
+/// As [`read`].
 pub fn compile(wasm: &[u8]) -> Result<Vec<u8>, String> {
     let bounds = compiling(wasm.len() as u64);
     work("compiling", wasm, bounds, bounds.memory, |wasm| match precompile(wasm) {

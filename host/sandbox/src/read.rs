@@ -1,23 +1,38 @@
-//! The imports of a component, found without compiling it.
+//! The imports of a component, and the version that it says of itself, found without compiling it.
 
 use crate::compile::{Error, check_header, check_names};
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::{FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
-/// Returns the imports of a component, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`.
+/// The custom section with the version of a component, as text. The tools of WebAssembly write and show it
+/// (`wasm-tools metadata`), and so does `postern_guest::version!`.
+const VERSION: &str = "version";
+
+/// What a component says before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Its imports, down to functions, sorted: `postern:cni/bridge@0.1.0#ensure`.
+    pub imports: Vec<String>,
+    /// The text of its version, as its author wrote it. It is not checked.
+    pub version: Option<String>,
+}
+
+/// Returns the contents of a component.
 ///
 /// The whole component is validated, including its code. Only [`crate::compile::precompile`] checks that the functions
 /// have this host's types.
 ///
 /// # Errors
 /// It is not a component, or a sandbox would not run it: see [`Error`].
-pub fn read(wasm: &[u8]) -> Result<Vec<String>, Error> {
+pub fn read(wasm: &[u8]) -> Result<Contents, Error> {
     check_header(wasm)?;
     // The engine refuses some of these later on.
     let mut validator = Validator::new_with_features(WasmFeatures::default());
     let mut buffers = FuncValidatorAllocations::default();
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let (mut depth, mut types) = (0_u32, None);
+    // The component's own one has priority over that of the program in it, which a compiler made.
+    let (mut version, mut of_program) = (None, None);
     for payload in Parser::new(0).parse_all(wasm) {
         let payload = payload?;
         match &payload {
@@ -31,6 +46,10 @@ pub fn read(wasm: &[u8]) -> Result<Vec<String>, Error> {
                 for export in section.clone() {
                     exports.push(export?.name.name.to_owned());
                 }
+            }
+            Payload::CustomSection(section) if section.name() == VERSION => {
+                let text = || String::from_utf8_lossy(section.data()).into_owned();
+                if depth == 1 { &mut version } else { &mut of_program }.get_or_insert_with(text);
             }
             Payload::End(_) => depth = depth.saturating_sub(1),
             _ => {}
@@ -60,7 +79,7 @@ pub fn read(wasm: &[u8]) -> Result<Vec<String>, Error> {
         }
     }
     names.sort();
-    Ok(names)
+    Ok(Contents { imports: names, version: version.or(of_program) })
 }
 
 impl From<wasmparser::BinaryReaderError> for Error {
@@ -90,8 +109,31 @@ mod tests {
             (instance $command (export "run" (func $run)))
             (export "wasi:cli/run@0.2.3" (instance $command)))"#;
         let wasm = wat::parse_str(wat).unwrap();
-        assert_eq!(read(&wasm).unwrap(), precompile(&wasm).unwrap().imports);
-        assert!(read(&wasm).unwrap().contains(&"postern:cni/veth@0.1.9#[constructor]options".to_owned()));
+        let Contents { imports, version } = read(&wasm).unwrap();
+        assert_eq!(imports, precompile(&wasm).unwrap().imports);
+        assert!(imports.contains(&"postern:cni/veth@0.1.9#[constructor]options".to_owned()));
+        assert_eq!(version, None);
+    }
+
+    #[test]
+    fn the_components_own_version_has_priority_over_its_programs() {
+        let version = |own: &str, of_program: &str| {
+            let wat = format!(
+                r#"(component
+                (core module $m {of_program} (func (export "run") (result i32) (i32.const 0)))
+                (core instance $program (instantiate $m))
+                (func $run (result (result)) (canon lift (core func $program "run")))
+                (instance $command (export "run" (func $run)))
+                (export "wasi:cli/run@0.2.3" (instance $command)) {own})"#
+            );
+            read(&wat::parse_str(wat).unwrap()).unwrap().version
+        };
+        let (one, two) = (r#"(@custom "version" "1.2.3")"#, r#"(@custom "version" "0.9.0\n\1b[2J\ff")"#);
+        assert_eq!(version("", "").as_deref(), None);
+        assert_eq!(version(one, "").as_deref(), Some("1.2.3"));
+        assert_eq!(version("", one).as_deref(), Some("1.2.3"));
+        assert_eq!(version(one, two).as_deref(), Some("1.2.3"));
+        assert_eq!(version(two, one).as_deref(), Some("0.9.0\n\u{1b}[2J\u{fffd}"));
     }
 
     #[test]

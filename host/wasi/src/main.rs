@@ -21,10 +21,11 @@ fn main() {
         child::run_whole(channel, code);
     }
     // Whoever types its name has a terminal.
-    let words = b"postern-wasi: postern starts this; `postern help` shows the commands\n";
+    let words = b"usage: postern-wasi CHANNEL CODE\npostern starts it for a component that imports all of WASI; `postern help` \
+                  shows the commands\n";
     // SAFETY: pointer and length are those of the text.
     unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
-    std::process::exit(1);
+    std::process::exit(2);
 }
 
 /// The descriptor of this number, if there is one. Standard streams are not meant.

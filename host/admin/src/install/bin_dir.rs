@@ -1,10 +1,10 @@
 //! Plugins' files in a CNI bin directory. Any other file there belongs to the operator: it is kept, never lost.
 
-use super::files::{Ready, are_same};
+use super::files::{Ready, are_same, nearest};
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::{AccessFlags, access};
-use postern_gate::places::INSTALLED;
+use postern_gate::places::{self, CATALOG, INSTALLED};
 use postern_gate::plugin_file::{self, HOST, PluginFile};
 use std::fs::{self, File};
 use std::io::Read;
@@ -68,6 +68,13 @@ impl Found {
     }
 }
 
+/// True if a copy of the host executable in this directory has a catalog without that of the installation at `library`:
+/// one beside it, or another installation's.
+pub fn copies_work_without(library: &Path, bin: &Path) -> bool {
+    let own = library.join(CATALOG);
+    bin.join(CATALOG).exists() || INSTALLED.iter().any(|other| Path::new(other) != own && Path::new(other).exists())
+}
+
 /// True for a copy of the host executable: every version contains the names of its directories, and no native plugin
 /// does.
 fn is_copy(path: &Path) -> bool {
@@ -75,6 +82,14 @@ fn is_copy(path: &Path) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
     read.is_ok() && bytes.starts_with(b"\x7fELF") && bytes.windows(mark.len()).any(|part| part == mark.as_bytes())
+}
+
+/// Says if other users could replace the files of a CNI bin directory. They are placed nevertheless: a runtime starts
+/// whatever is there, and this host is not the one to decide that.
+pub fn judge(bin: &Path) {
+    if let Err(reason) = places::trust(nearest(bin)) {
+        output::say(format!("{reason}: the runtime starts what is in {}", bin.display()));
+    }
 }
 
 /// A plugin's file that is ready to be placed.

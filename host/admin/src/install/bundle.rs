@@ -22,6 +22,21 @@ const DIRECTORIES: [&str; 2] = [CATALOG, SCHEMAS];
 /// The files of a plugin in a catalog.
 const ENDINGS: [&str; 3] = ["json", "toml", "cwasm"];
 
+/// Returns the plugins of a build, by name: all of its catalog.
+///
+/// # Errors
+/// It has none.
+pub fn plugins_of(build: &Path) -> Result<Vec<String>> {
+    let catalog = build.join(CATALOG);
+    let entries = fs::read_dir(&catalog).with_context(|| format!("{}: run `make build` first", catalog.display()))?;
+    let names = entries.flatten().map(|entry| entry.path());
+    let names = names.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+    let mut plugins: Vec<String> = names.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
+    plugins.sort();
+    ensure!(!plugins.is_empty(), "{} has no plugin: run `make build` first", catalog.display());
+    Ok(plugins)
+}
+
 /// Files by their place in a version of an installation, with their modes.
 #[derive(Debug, Default)]
 pub struct Bundle(BTreeMap<PathBuf, (Vec<u8>, u32)>);

@@ -138,6 +138,12 @@ pub fn make_directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Returns the permissions of a file or directory that users other than its owner can write.
+pub fn writable_by_others(path: &Path) -> Option<u32> {
+    let mode = fs::metadata(path).ok()?.permissions().mode() & 0o7777;
+    (mode & 0o022 != 0).then_some(mode)
+}
+
 /// Returns the longest part of a path that exists.
 pub fn nearest(path: &Path) -> &Path {
     path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"))

@@ -119,6 +119,16 @@ impl InstallLayout {
         if bin == self.0 { Ok(()) } else { self.note(BINS, &[bin.to_owned()]) }
     }
 
+    /// Takes a CNI bin directory out of the list.
+    ///
+    /// # Errors
+    /// The list can't be written.
+    pub fn forget_bin(&self, bin: &Path) -> Result<()> {
+        let text: String =
+            self.bins().iter().filter(|noted| *noted != bin).map(|noted| format!("{}\n", noted.display())).collect();
+        Ready::write(&self.0.join(BINS), text.as_bytes(), 0o644)?.commit()
+    }
+
     /// Returns all parts of an installation, for its removal.
     pub fn parts(&self) -> impl Iterator<Item = PathBuf> {
         LINKS.into_iter().rev().chain([CURRENT, VERSIONS, BINS, MADE]).map(|name| self.0.join(name))

@@ -8,9 +8,8 @@ pub mod layout;
 mod remove;
 mod units;
 
-pub use remove::uninstall;
+pub use remove::{Uninstall, uninstall};
 
-use crate::lists::CNI_BIN;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use bin_dir::{Found, Placement};
@@ -29,21 +28,15 @@ const KEPT: Duration = Duration::from_secs(3600);
 /// The time for runs of an installation without versions to end before its catalog is removed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The paths of an installation.
+/// The place of an installation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InstallPaths {
     /// The root of an image or a package: a prefix of each path, which no file mentions.
     #[arg(long, value_name = "DIR", default_value = "")]
     destdir: String,
-    /// `lib/postern` and `bin/postern` go below it.
+    /// `lib/postern` and `bin/postern` are below it.
     #[arg(long, value_name = "DIR", default_value = "/usr/local")]
     prefix: PathBuf,
-    /// The CNI bin directory.
-    #[arg(long, value_name = "DIR", default_value = CNI_BIN)]
-    cni_bin: PathBuf,
-    /// The plugins.
-    #[arg(value_name = "PLUGIN")]
-    plugins: Vec<String>,
 }
 
 impl InstallPaths {
@@ -53,7 +46,7 @@ impl InstallPaths {
     }
 
     /// Returns the directories that an installation has to make first, without DESTDIR.
-    fn to_make(&self) -> Vec<PathBuf> {
+    fn to_make(&self, bin: &Path) -> Vec<PathBuf> {
         let way = |path: &Path| -> Vec<PathBuf> {
             let real = self.real(path);
             let missing = files::missing(&real).len();
@@ -62,7 +55,7 @@ impl InstallPaths {
         let (library, command) = (self.library(), self.command());
         let units = units::directory(&self.prefix);
         let command = command.parent().unwrap_or(Path::new("/"));
-        let paths = [library.as_path(), self.cni_bin.as_path(), command, units.as_path()];
+        let paths = [library.as_path(), bin, command, units.as_path()];
         paths.into_iter().flat_map(way).collect()
     }
 
@@ -76,9 +69,11 @@ impl InstallPaths {
         self.prefix.join("bin/postern")
     }
 
-    fn check(&self) -> Result<()> {
-        for (name, path) in [("PREFIX", &self.prefix), ("CNI_BIN", &self.cni_bin)] {
-            ensure!(path.is_absolute() && path.to_str().is_some(), "{name} has to be an absolute path: {path:?}");
+    /// Checks it, and the CNI bin directory that goes with it.
+    fn check(&self, bin: Option<&Path>) -> Result<()> {
+        for (name, path) in [("PREFIX", Some(self.prefix.as_path())), ("CNI_BIN", bin)] {
+            let is_path = path.is_none_or(|path| path.is_absolute() && path.to_str().is_some());
+            ensure!(is_path, "{name} has to be an absolute path: {:?}", path.unwrap_or(Path::new("")));
         }
         ensure!(
             self.destdir.is_empty() || Path::new(&self.destdir).is_absolute(),
@@ -88,23 +83,38 @@ impl InstallPaths {
     }
 }
 
-/// Installs a build.
+/// Installs a build, with these plugins of it, or with all that it has. `cni_bin` gets their files.
 ///
 /// # Errors
 /// A check failed, and nothing was placed; or the disk is full, and the earlier version continues to work.
-pub fn run(build: &Path, place: &InstallPaths) -> Result<()> {
-    place.check()?;
+pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String]) -> Result<()> {
+    place.check(Some(cni_bin))?;
+    let all;
+    let plugins = if plugins.is_empty() {
+        all = bundle::plugins_of(build)?;
+        &all
+    } else {
+        plugins
+    };
     let host = InstallLayout::at(place.library()).host();
     let layout = InstallLayout::at(place.real(&place.library()));
-    let (bin, command) = (place.real(&place.cni_bin), place.real(&place.command()));
-    let mut bundle = Bundle::read(build, &place.plugins)?;
-    ready_for(&layout, &host, place)?;
-    let made = place.to_make();
+    let (bin, command) = (place.real(cni_bin), place.real(&place.command()));
+    for from in [build.to_owned(), build.join(CATALOG)] {
+        if let Some(mode) = files::writable_by_others(&from) {
+            let from = from.display();
+            output::say(format!(
+                "{from} can be written by others than its owner (mode {mode:o}): what is there now is installed"
+            ));
+        }
+    }
+    let mut bundle = Bundle::read(build, plugins)?;
+    ready_for(&layout, &host, place, cni_bin, plugins)?;
+    let made = place.to_make(cni_bin);
     files::make_directory(layout.directory())?;
     files::make_directory(&bin)?;
     let _lock = files::lock(layout.directory())?;
     layout.note_made(&made)?;
-    for plugin in &place.plugins {
+    for plugin in plugins {
         Placement::check(&bin, &host, plugin)?;
     }
     for plugin in bundle.take_over(&layout.catalog())? {
@@ -117,14 +127,14 @@ pub fn run(build: &Path, place: &InstallPaths) -> Result<()> {
     files::make_directory(&versions)?;
     let version = bundle.write(&versions)?;
     let placements =
-        place.plugins.iter().map(|plugin| Placement::prepare(&bin, &host, plugin)).collect::<Result<Vec<_>>>()?;
+        plugins.iter().map(|plugin| Placement::prepare(&bin, &host, plugin)).collect::<Result<Vec<_>>>()?;
     // The target of the link must exist even after a power cut.
     nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
     switch(&layout, &version)?;
     files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
     Ready::link(&command, &host)?.commit()?;
     units::place(place)?;
-    layout.note_bin(&place.cni_bin)?;
+    layout.note_bin(cni_bin)?;
     let kept = placements.into_iter().map(Placement::commit).collect::<Result<Vec<_>>>()?;
     tidy(&versions, &version)?;
     for kept in kept.into_iter().flatten() {
@@ -139,10 +149,16 @@ pub fn run(build: &Path, place: &InstallPaths) -> Result<()> {
 }
 
 /// Checks all conditions that can be known before anything is changed.
-fn ready_for(layout: &InstallLayout, host: &Path, place: &InstallPaths) -> Result<()> {
-    for plugin in &place.plugins {
+fn ready_for(
+    layout: &InstallLayout,
+    host: &Path,
+    place: &InstallPaths,
+    cni_bin: &Path,
+    plugins: &[String],
+) -> Result<()> {
+    for plugin in plugins {
         plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
-        let path = place.real(&place.cni_bin.join(plugin));
+        let path = place.real(&cni_bin.join(plugin));
         ensure!(Found::at(&path) != Found::Directory, "{} is a directory; take it away", path.display());
     }
     let command = place.real(&place.command());
@@ -158,9 +174,7 @@ fn ready_for(layout: &InstallLayout, host: &Path, place: &InstallPaths) -> Resul
     // The directories above an image's root are not those on the node.
     if place.destdir.is_empty() {
         places::trust(files::nearest(layout.directory())).map_err(anyhow::Error::msg)?;
-        if let Err(reason) = places::trust(files::nearest(&place.cni_bin)) {
-            output::say(reason);
-        }
+        bin_dir::judge(cni_bin);
     }
     Ok(())
 }

@@ -1,61 +1,249 @@
-//! `make uninstall`: restores the node to its earlier state, and leaves nothing that a later installation would use.
+//! `postern uninstall`, `make uninstall`: restores the node to its earlier state, and leaves nothing that a later
+//! installation would use. What goes is shown before.
 
 use super::InstallPaths;
 use super::bin_dir::{self, Found};
 use super::files;
 use super::layout::{InstallLayout, VERSIONS};
 use super::units;
-use crate::output;
+use crate::lists::CNI_BIN;
+use crate::output::{self, confirmed};
 use anyhow::{Context, Result};
 use postern_gate::places::INSTALLED;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-/// Removes everything that was installed; a missing object is no error.
+/// The options of `postern uninstall`.
+#[derive(Debug, clap::Args)]
+pub struct Uninstall {
+    #[command(flatten)]
+    place: InstallPaths,
+    /// Take only the plugins' files in this CNI bin directory, if other directories have some too.
+    #[arg(long, value_name = "DIR")]
+    cni_bin: Option<PathBuf>,
+    /// Remove without asking.
+    #[arg(long)]
+    yes: bool,
+    /// It has no use: whoever names a plugin wants that one removed, and not all of Postern.
+    #[arg(hide = true)]
+    plugin: Option<String>,
+}
+
+/// What is removed.
+struct Removal {
+    place: InstallPaths,
+    /// The installation.
+    layout: InstallLayout,
+    /// Its host executable, without DESTDIR, as plugins' files name it.
+    host: PathBuf,
+    /// The names of the plugins that were installed, for native ones to be put back.
+    plugins: Vec<String>,
+    /// The CNI bin directories that lose their files, without DESTDIR.
+    bins: BTreeSet<PathBuf>,
+    /// Directories that keep theirs; the host stays for them.
+    others: Vec<PathBuf>,
+    /// True if records and notes go as well: no installation is left that they are for.
+    is_last: bool,
+}
+
+/// Removes everything that was installed, or the plugins' files of one directory. A missing object is no error.
 ///
 /// # Errors
 /// An object can't be removed.
-pub fn uninstall(place: &InstallPaths) -> Result<()> {
-    place.check()?;
-    let host = InstallLayout::at(place.library()).host();
-    let layout = InstallLayout::at(place.real(&place.library()));
+pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
+    if let Some(plugin) = &options.plugin {
+        output::usage(&format!(
+            "postern: uninstall removes all of Postern, and takes no plugin's name. To take \"{plugin}\" from a runtime, remove \
+             its file from the CNI bin directory; a file {plugin}.native there is what was there before."
+        ));
+        return Ok(ExitCode::from(crate::USAGE));
+    }
+    options.place.check(options.cni_bin.as_deref())?;
+    let layout = InstallLayout::at(options.place.real(&options.place.library()));
     let _lock = layout.directory().is_dir().then(|| files::lock(layout.directory())).transpose()?;
-    let was_there = layout.host().symlink_metadata().is_ok();
-    let made = layout.made();
-    // From both the list and the request: an older installation had no list.
-    let bins: BTreeSet<PathBuf> = layout.bins().into_iter().chain([place.cni_bin.clone()]).collect();
-    for bin in &bins {
-        clear(&place.real(bin), &host, &place.plugins)?;
+    let removal = Removal::of(&options.place, layout, options.cni_bin.as_deref());
+    if !removal.is_there() {
+        output::text(&format!(
+            "there was no postern in {}; --prefix names another place",
+            removal.layout.directory().display()
+        ))?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let command = place.real(&place.command());
-    if fs::read_link(&command).is_ok_and(|target| target == host) {
-        files::remove_all(&command)?;
+    if !options.yes {
+        output::text(&removal.words())?;
+        if !confirmed("remove it?")? {
+            output::text("nothing was changed; `postern uninstall --yes` removes it")?;
+            return Ok(ExitCode::SUCCESS);
+        }
     }
-    units::remove(place)?;
-    for part in layout.parts() {
-        files::remove_all(&part)?;
+    removal.carry_out().map(|()| ExitCode::SUCCESS)
+}
+
+impl Removal {
+    fn of(place: &InstallPaths, layout: InstallLayout, only: Option<&Path>) -> Self {
+        let host = InstallLayout::at(place.library()).host();
+        // An older installation had no list of directories.
+        let mut bins: BTreeSet<PathBuf> = layout.bins().into_iter().chain([PathBuf::from(CNI_BIN)]).collect();
+        let mut others = Vec::new();
+        if let Some(only) = only {
+            let real = |bin: &Path| place.real(bin).canonicalize().unwrap_or_else(|_| place.real(bin));
+            let is_meant = |bin: &Path| real(bin) == real(only);
+            let has_files = |bin: &Path| files_in(&place.real(bin), &host).next().is_some();
+            others = bins.iter().filter(|bin| !is_meant(bin) && has_files(bin)).cloned().collect();
+            bins.retain(|bin| others.is_empty() || is_meant(bin));
+            bins.insert(only.to_owned());
+        }
+        let plugins = super::bundle::plugins_of(layout.directory()).unwrap_or_default();
+        let own = place.library();
+        let is_other = |catalog: &&str| Path::new(catalog).parent() != Some(&own) && Path::new(catalog).exists();
+        let was_there = layout.host().symlink_metadata().is_ok();
+        let is_last = place.destdir.is_empty()
+            && was_there
+            && others.is_empty()
+            && !INSTALLED.iter().any(|catalog| is_other(&catalog));
+        Self { place: place.clone(), layout, host, plugins, bins, others, is_last }
     }
-    // First its own CNI bin directories, then the directory itself, if it has no other files.
-    for own_bin in bins.iter().map(|bin| place.real(bin)).filter(|bin| bin.starts_with(layout.directory())) {
-        let _ = fs::remove_dir(&own_bin);
+
+    fn is_there(&self) -> bool {
+        self.layout.parts().any(|part| part.symlink_metadata().is_ok())
+            || self.bins.iter().any(|bin| files_in(&self.place.real(bin), &self.host).next().is_some())
     }
-    if layout.directory().is_dir() && fs::remove_dir(layout.directory()).is_err() {
-        output::say(format!("{} has files that were not installed, and stays", layout.directory().display()));
+
+    /// Returns what goes, for people.
+    fn words(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for bin in self.bins.iter().map(|bin| self.place.real(bin)) {
+            let count = files_in(&bin, &self.host).count();
+            let native = self.plugins.iter().filter(|plugin| bin_dir::kept(&bin.join(plugin)).exists()).count();
+            if count > 0 {
+                let native = match native {
+                    0 => String::new(),
+                    native => format!("; {} put back", output::count(native, "native plugin is", "native plugins are")),
+                };
+                lines.push(format!(
+                    "{} of Postern in {}{native}",
+                    output::count(count, "file", "files"),
+                    bin.display()
+                ));
+            }
+        }
+        let library = self.layout.directory().display();
+        if self.others.is_empty() {
+            let plugins = output::count(self.plugins.len(), "plugin", "plugins");
+            lines.push(format!("{library}: the host and {plugins}, with their policies"));
+        }
+        if self.is_last {
+            let living = output::count(living(), "attachment", "attachments");
+            lines.push(format!("what is written down about {living}, which is set aside if there are any"));
+        }
+        let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+        format!("this goes:\n{lines}{}", self.kept())
     }
-    give_back(place, made);
-    let library = layout.directory().display();
-    if was_there {
-        let bins: Vec<_> = bins.iter().map(|bin| place.real(bin).display().to_string()).collect();
-        output::text(&format!("postern is removed from {library}, and its plugins from {}", bins.join(" and ")))?;
-    } else {
-        output::text(&format!("there was no postern in {library}"))?;
+
+    /// Returns what stays for other directories.
+    fn kept(&self) -> String {
+        let others: Vec<_> = self.others.iter().map(|bin| self.place.real(bin).display().to_string()).collect();
+        match others.as_slice() {
+            [] => String::new(),
+            others => format!(
+                "postern itself stays in {}, for the plugins in {}",
+                self.layout.directory().display(),
+                others.join(" and ")
+            ),
+        }
     }
-    let is_last = !INSTALLED.iter().any(|catalog| Path::new(catalog).exists());
-    if place.destdir.is_empty() && was_there && is_last {
-        forget()?;
+
+    fn carry_out(self) -> Result<()> {
+        let mut count = 0;
+        for bin in &self.bins {
+            count += self.clear(&self.place.real(bin))?;
+        }
+        let bins: Vec<_> = self.bins.iter().map(|bin| self.place.real(bin).display().to_string()).collect();
+        let (bins, library) = (bins.join(" and "), self.layout.directory());
+        if !self.others.is_empty() {
+            for bin in &self.bins {
+                self.layout.forget_bin(bin)?;
+                self.give_back_own(bin);
+            }
+            let count = output::count(count, "file of a plugin is", "files of plugins are");
+            return output::text(&format!("{count} removed from {bins}; {}", self.kept()));
+        }
+        let made = self.layout.made();
+        let command = self.place.real(&self.place.command());
+        if fs::read_link(&command).is_ok_and(|target| target == self.host) {
+            files::remove_all(&command)?;
+        }
+        units::remove(&self.place)?;
+        for part in self.layout.parts() {
+            files::remove_all(&part)?;
+        }
+        // First its own CNI bin directories, then the directory itself, if it has no other files.
+        self.bins.iter().for_each(|bin| self.give_back_own(bin));
+        if library.is_dir() && fs::remove_dir(library).is_err() {
+            output::say(format!("{} has files that were not installed, and stays", library.display()));
+        }
+        give_back(&self.place, made);
+        output::text(&format!("postern is removed from {}, and its plugins from {bins}", library.display()))?;
+        if self.is_last { forget() } else { Ok(()) }
     }
-    Ok(())
+
+    /// Removes an empty CNI bin directory in the installation's own one.
+    fn give_back_own(&self, bin: &Path) {
+        let bin = self.place.real(bin);
+        if bin.starts_with(self.layout.directory()) {
+            let _ = fs::remove_dir(&bin);
+        }
+    }
+
+    /// Removes the files of the host executable from a CNI bin directory, and puts the kept files back. Returns their
+    /// number.
+    fn clear(&self, bin: &Path) -> Result<usize> {
+        for entry in fs::read_dir(bin).into_iter().flatten() {
+            let path = entry.with_context(|| bin.display().to_string())?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // A killed installation had not yet given this file its name.
+            if name.starts_with('.') && name.ends_with(files::NEW) {
+                files::remove_all(&path)?;
+            }
+        }
+        // All are found before the first one changes the directory.
+        let files: Vec<_> = files_in(bin, &self.host).collect();
+        files.iter().try_for_each(|path| bin_dir::take_back(path))?;
+        for plugin in &self.plugins {
+            let path = bin.join(plugin);
+            let kept = bin_dir::kept(&path);
+            match (path.symlink_metadata().is_ok(), kept.symlink_metadata().is_ok()) {
+                (false, true) => bin_dir::take_back(&path)?,
+                (true, true) => output::say(format!(
+                    "{} is not Postern's, and stays; what was there earlier stays as {}",
+                    path.display(),
+                    kept.display()
+                )),
+                (_, false) => {}
+            }
+        }
+        Ok(files.len())
+    }
+}
+
+/// Returns the files of one host executable in a CNI bin directory.
+fn files_in(bin: &Path, host: &Path) -> impl Iterator<Item = PathBuf> {
+    let library = host.parent().unwrap_or(host).to_owned();
+    let (bin, host) = (bin.to_owned(), host.to_owned());
+    let entries = fs::read_dir(&bin).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(move |path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        !bin_dir::is_reserved(&name)
+            && match Found::at(path) {
+                Found::File(file) => file.host == host,
+                Found::Link(target) => target == host || leads_into(path, &host),
+                // Without a catalog a copy can't work.
+                Found::Copy => !bin_dir::copies_work_without(&library, &bin),
+                Found::Nothing | Found::Foreign | Found::Directory => false,
+            }
+    })
 }
 
 /// Removes the directories that installations have made, if they are empty, the deepest first.
@@ -66,45 +254,6 @@ fn give_back(place: &InstallPaths, mut made: Vec<PathBuf>) {
     }
 }
 
-/// Removes the files of one host executable from a CNI bin directory, and puts the kept files back.
-fn clear(bin: &Path, host: &Path, plugins: &[String]) -> Result<()> {
-    for entry in fs::read_dir(bin).into_iter().flatten() {
-        let path = entry.with_context(|| bin.display().to_string())?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // A killed installation had not yet given this file its name.
-        if name.starts_with('.') && name.ends_with(files::NEW) {
-            files::remove_all(&path)?;
-        }
-        if bin_dir::is_reserved(&name) {
-            continue;
-        }
-        let is_ours = match Found::at(&path) {
-            Found::File(file) => file.host == host,
-            Found::Link(target) => target == host || leads_into(&path, host),
-            // Without a catalog a copy can't work.
-            Found::Copy => true,
-            Found::Nothing | Found::Foreign | Found::Directory => false,
-        };
-        if is_ours {
-            bin_dir::take_back(&path)?;
-        }
-    }
-    for plugin in plugins {
-        let path = bin.join(plugin);
-        let kept = bin_dir::kept(&path);
-        match (path.symlink_metadata().is_ok(), kept.symlink_metadata().is_ok()) {
-            (false, true) => bin_dir::take_back(&path)?,
-            (true, true) => output::say(format!(
-                "{} is not Postern's, and stays; what was there earlier stays as {}",
-                path.display(),
-                kept.display()
-            )),
-            (_, false) => {}
-        }
-    }
-    Ok(())
-}
-
 /// True if a link leads to this host executable, or to one in a version of it.
 fn leads_into(link: &Path, host: &Path) -> bool {
     let library = host.parent().unwrap_or(host);
@@ -113,13 +262,19 @@ fn leads_into(link: &Path, host: &Path) -> bool {
     })
 }
 
+/// Returns the number of attachments that have a record.
+fn living() -> usize {
+    let attachments = postern_account::places::expected().state.join("attachments");
+    let entries = fs::read_dir(attachments).into_iter().flatten().flatten();
+    entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
+}
+
 /// Removes data that a later installation would use: notes on verified code and on node objects, the index of leases,
 /// and records. Records of attachments are set aside, because they may be needed for a cleanup by hand. They are not
 /// used there.
 fn forget() -> Result<()> {
     let places = postern_account::places::expected();
-    let attachments = fs::read_dir(places.state.join("attachments")).into_iter().flatten().flatten();
-    let living = attachments.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count();
+    let living = living();
     if living > 0 {
         let aside = (1..)
             .map(|number| PathBuf::from(format!("{}.uninstalled-{number}", places.state.display())))

@@ -121,6 +121,7 @@ impl CopiedFiles {
             imports: Names::from(imports),
             versions,
             policy: None,
+            version: None,
             postern: env!("CARGO_PKG_VERSION").to_owned(),
         };
         write(&code_path(&catalog, name), &cwasm)?;

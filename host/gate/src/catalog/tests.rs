@@ -39,6 +39,7 @@ impl Place {
             imports: Names::default(),
             wasi: WasiExtent::Small,
             versions: None,
+            version: None,
             policy: None,
             postern: "0".to_owned(),
         };

@@ -10,6 +10,8 @@
 
 use std::process::ExitCode;
 
+postern_guest::version!("0.3.7-claims");
+
 /// What a test writes over.
 static CLAIM: &str = concat!(
     "print what this plugin claims                                                                                       ",
