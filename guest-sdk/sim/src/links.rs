@@ -4,6 +4,7 @@ use super::kernel::{Kernel, Link, Place};
 use ipnet::IpNet;
 use postern_types::{Address, ErrorCode, Handle, LinkInfo, Mac, OpError, Route};
 
+pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EEXIST: i32 = 17;
 pub(crate) const ENODEV: i32 = 19;
 pub(crate) const ENETDOWN: i32 = 100;
@@ -16,6 +17,15 @@ pub(crate) fn refused(errno: i32, object: impl ToString, message: &str) -> OpErr
 }
 
 impl Kernel {
+    /// Refuses a link on one that is the port of another: the kernel gives the frames of a link to one taker.
+    pub(crate) fn takes_links(&self, kind: &str, parent: Handle) -> Result<(), OpError> {
+        let lower = self.held(parent)?;
+        let Some(master) = lower.master else { return Ok(()) };
+        let taker = self.links.get(&master).map_or("another link", |link| link.info.name.as_str());
+        let text = format!("failed to create {kind}: \"{}\" is a port of \"{taker}\"", lower.info.name);
+        Err(refused(EBUSY, &lower.info.name, &text))
+    }
+
     /// Adds a link and returns its handle. Addresses are made from the handle, so that they are the same every time.
     pub fn add_link(&mut self, place: Place, name: &str, kind: &str) -> Handle {
         let handle = self.links.keys().last().map_or(1, |last| last + 1);

@@ -1,9 +1,11 @@
 //! The reader of an operator's networks, as lists of plugins or single configurations. It also makes the input that a
 //! runtime would give to each plugin (specification, sections 3 and 4 of 1.1.0).
 
+use crate::install::layout::InstallLayout;
 use anyhow::{Result, anyhow, bail, ensure};
 use nix::fcntl::OFlag;
 use postern_cni::unicode;
+use postern_gate::plugin_file;
 use serde_json::{Map, Value};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -25,6 +27,19 @@ pub use postern_net::{DIRECTORIES as CNI_DIRECTORIES, cni_path};
 /// True if a program of this name is in one of the directories.
 pub fn is_in(cni_path: &str, plugin: &str) -> bool {
     !plugin.contains('/') && cni_path.split(':').any(|directory| Path::new(directory).join(plugin).is_file())
+}
+
+/// Returns the plugin of this Postern that a runtime starts by another name: a link to a plugin's file, or a copy of one.
+/// `None` if the name is the plugin's own, or leads elsewhere.
+pub fn behind(cni_path: &str, name: &str) -> Option<String> {
+    if name.is_empty() || name.contains('/') {
+        return None;
+    }
+    let path = cni_path.split(':').map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())?;
+    let file = plugin_file::read(&path)?;
+    let own = InstallLayout::own().ok()?.host();
+    let is_own = file.host.canonicalize().ok()? == own.canonicalize().ok()?;
+    (is_own && file.plugin != name).then_some(file.plugin)
 }
 
 /// A network: a list of plugins, or a single configuration as a list of one.
@@ -191,6 +206,14 @@ impl Network {
         names.filter(|name| !name.is_empty()).collect()
     }
 
+    /// Reads the file of a network, or the file itself, for `plugin`.
+    ///
+    /// # Errors
+    /// As [`find`] and [`Network::read`].
+    pub fn find(target: &str, plugin: &str) -> Result<Self> {
+        Self::read(&find(target, &directory(None))?, plugin)
+    }
+
     /// Reads a file for `plugin`. A configuration of a single plugin is used as it is. Of a list, the first entry with
     /// the plugin as its `type` or `ipam.type` is used.
     ///
@@ -239,6 +262,48 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = files.filter(is_network).collect();
     paths.sort();
     paths
+}
+
+/// Returns the directory of networks: as given, or that of `NETCONFPATH`, or the runtimes' default.
+pub fn directory(given: Option<&Path>) -> PathBuf {
+    postern_net::Places { conf_dir: given.map(Path::to_owned), cni_path: None }.conf_dir()
+}
+
+/// Returns the file of a network by its name in a directory, or the file itself.
+///
+/// # Errors
+/// There is neither.
+pub fn find(target: &str, directory: &Path) -> Result<PathBuf> {
+    let path = Path::new(target);
+    let is_file =
+        target.contains('/') || path.extension().is_some_and(|one| ENDINGS.iter().any(|ending| one == *ending));
+    if is_file {
+        return Ok(path.to_owned());
+    }
+    let mut names = Vec::new();
+    // As runtimes do: lists before single plugins.
+    let (mut files, single): (Vec<_>, Vec<_>) =
+        files(directory).into_iter().partition(|path| path.extension().is_some_and(|ending| ending == "conflist"));
+    files.extend(single);
+    for file in files {
+        let Some(name) = name_of(&file) else { continue };
+        if name == target {
+            return Ok(file);
+        }
+        names.push(name);
+    }
+    if path.is_file() {
+        return Ok(path.to_owned());
+    }
+    let near = postern_keys::nearest(target, names.iter().map(String::as_str));
+    let near = near.map(|near| format!("; \"{near}\" may be meant")).unwrap_or_default();
+    bail!("there is no network \"{target}\" in {}{near}", directory.display())
+}
+
+/// Returns the network's name in a file that can be read.
+fn name_of(file: &Path) -> Option<String> {
+    let value: Value = serde_json::from_str(&unicode::json(&contents(file).ok()?)).ok()?;
+    Some(value.get("name")?.as_str()?.to_owned())
 }
 
 /// Opens a file.

@@ -194,3 +194,49 @@ fn a_change_of_policy_is_held_against_networks_and_attachments() -> Result<()> {
     ensure!(status == 1 && stderr.contains("no plugin \"nothing\""), "{stderr}");
     Ok(())
 }
+
+/// What works is no error: names that lead to our plugins, native IPAM programs that policy allows, masters of others.
+#[test]
+fn what_this_node_makes_of_a_network() -> Result<()> {
+    let place = Place::new()?;
+    let bin = plugin_bin()?;
+    let bin = bin.display();
+    place.node.sh(&format!(
+        "mkdir /run/bin; ln -s {bin}/bridge /run/bin/cnv-bridge; cp {bin}/* /run/bin 2>/dev/null || true; printf '#!/bin/sh\\n' > /run/bin/whereabouts
+         printf '#!/bin/sh\\n' > /run/bin/calico; chmod +x /run/bin/whereabouts /run/bin/calico
+         ip link add valbr type bridge; ip link add valport type veth peer name valpeer; ip link set valport master valbr up"
+    ))?;
+    let check = |text: &str| -> Result<(Vec<String>, Value)> {
+        place.write("/run/10-val.conflist", text)?;
+        let mut command = place.node.command(format!("{bin}/postern"));
+        command.args(["net", "validate", "/run/10-val.conflist", "--json", "--cni-path", "/run/bin"]);
+        let report: Value = serde_json::from_slice(&command.output()?.stdout)?;
+        Ok((codes(&report), report))
+    };
+    let (found, report) = check(&list("").replace("\"bridge\",\n", "\"cnv-bridge\", \"isGatway\": true,\n"))?;
+    ensure!(found == ["6:29 unknown-key plugins[0].isGatway"], "{report:#}");
+    ensure!(!report.to_string().contains("native program"), "{report:#}");
+    let foreign = list("").replace("\"bridge\",\n", "\"whereabouts\",\n");
+    let native = list("").replace(
+        "\"type\": \"host-local\", \"ranges\": [[{\"subnet\": \"10.61.0.0/24\"}]]",
+        "\"type\": \"whereabouts\"",
+    );
+    ensure!(foreign != list("") && native != list(""));
+    place.write(
+        "/etc/postern/policy/bridge.toml",
+        "[grant.ipam]\ntypes = [\"whereabouts\"]\nnative = [\"whereabouts\"]\n",
+    )?;
+    let (found, report) = check(&native)?;
+    ensure!(found.is_empty() && report["notes"].to_string().contains("which plan does not run"), "{report:#}");
+    // A program of that name is none of a foreign plugin's.
+    let (found, report) = check(&foreign.replace("host-local", "calico-ipam").replace("whereabouts", "calico"))?;
+    ensure!(found.is_empty(), "{report:#}");
+    // Multus gives a name.
+    let text = r#"{"cniVersion": "1.0.0", "type": "macvlan", "master": "valpeer"}"#;
+    let (found, report) = check(text)?;
+    ensure!(report["errors"] == 0 && found == ["1:1 missing-key "], "{report:#}");
+    // The kernel gives a port's frames to its bridge.
+    let (found, report) = check(&text.replace("\"type\"", "\"name\": \"n\", \"type\"").replace("valpeer", "valport"))?;
+    ensure!(found == ["1:46 add-fails type"] && report.to_string().contains("is a port of"), "{report:#}");
+    Ok(())
+}

@@ -22,6 +22,7 @@ pub fn answer(kernel: &mut Kernel, operation: &ops::Ipvlan) -> Result<Reply, OpE
 impl Kernel {
     fn ipvlan_create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<Reply, OpError> {
         let lower = self.held(parent)?.info.clone();
+        self.takes_links("ipvlan", parent)?;
         let sibling = |link: &&crate::kernel::Link| {
             link.stands_on == Some(parent) && link.ipvlan_mode.is_some_and(|other| other != mode)
         };

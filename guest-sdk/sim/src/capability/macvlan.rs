@@ -22,6 +22,7 @@ impl Kernel {
         };
         self.namespace()?;
         let lower = self.held(*parent)?.info.clone();
+        self.takes_links("macvlan", *parent)?;
         let name = self.ifname.clone();
         if let Some(mtu) = mtu.filter(|mtu| *mtu > lower.mtu) {
             let message = format!("invalid MTU {mtu}, must be [0, master MTU({})]", lower.mtu);

@@ -59,11 +59,11 @@ struct NetworkReport {
 }
 
 /// Learns the policy and prints it.
-pub fn run(target: &str, networks: &[PathBuf], name: Option<String>, json: bool) -> Result<ExitCode> {
+pub fn run(target: &str, networks: &[String], name: Option<String>, json: bool) -> Result<ExitCode> {
     let file = subject::is_file(target);
     let name = name.unwrap_or_else(|| if file { subject::stem(Path::new(target)) } else { target.to_owned() });
     ensure!(subject::is_name(&name), "\"{name}\" is no name for a plugin: give it one with --name");
-    let networks = networks.iter().map(|path| Network::read(path, &name)).collect::<Result<Vec<_>>>()?;
+    let networks = networks.iter().map(|target| Network::find(target, &name)).collect::<Result<Vec<_>>>()?;
     let copied = CopiedFiles::pack(target)?;
     place::enter(&resolver_files(&networks))?;
     let report = learn(&copied, target, &name, &networks)?;

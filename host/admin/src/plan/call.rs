@@ -52,6 +52,7 @@ impl<'c> Call<'c> {
             netns: None,
             args: String::new(),
             capability_args: Value::Object(self.arguments.clone()).to_string(),
+            conf_dir: None,
             cni_path: Some(self.cni_path.to_owned()),
         }
     }
@@ -111,9 +112,7 @@ pub fn refused(call: &Call<'_>) -> Result<(Vec<Refusal>, Vec<String>)> {
             order.reverse();
         }
         for (at, plugin) in order {
-            if !stage.has(&plugin) {
-                continue;
-            }
+            let Some(plugin) = stage.component(call.cni_path, &plugin) else { continue };
             let mut request = list.request(at, previous.filter(|_| !["STATUS", "GC"].contains(&verb)), call.arguments);
             if verb == "GC"
                 && let Some(keys) = request.as_object_mut()

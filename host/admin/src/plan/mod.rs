@@ -27,7 +27,7 @@ use postern_types::Mac;
 pub use report::{PluginReport, Report};
 use serde_json::{Map, Value, json};
 use stage::{Played, Stage};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Exit status when policy refuses an operation.
@@ -55,14 +55,18 @@ pub struct Attachment {
     /// Arguments for the capabilities that the list declares, as one JSON object.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     capability_args: String,
+    /// The directory of network lists [default: NETCONFPATH, or /etc/cni/net.d].
+    #[arg(long, value_name = "DIR")]
+    conf_dir: Option<PathBuf>,
     /// Directories of native plugins, separated by colons [default: CNI_PATH, or those of distributions].
     #[arg(long, value_name = "DIRS")]
     cni_path: Option<String>,
 }
 
 /// Makes the plan and prints it.
-pub fn run(path: &Path, plugin: Option<&str>, attachment: &Attachment, json: bool) -> Result<ExitCode> {
-    let report = plan(path, plugin, attachment);
+pub fn run(target: &str, plugin: Option<&str>, attachment: &Attachment, json: bool) -> Result<ExitCode> {
+    let directory = lists::directory(attachment.conf_dir.as_deref());
+    let report = lists::find(target, &directory).and_then(|path| plan(&path, plugin, attachment));
     // In every case: no sandbox process is left unreaped.
     rehearsal::reap();
     let report = report?;
@@ -160,9 +164,10 @@ fn play(
     let mut plugins = Vec::new();
     let mut previous: Option<Value> = None;
     for (at, plugin) in list.plugins().enumerate() {
+        let component = stage.component(&env.path, plugin);
         let mut report = PluginReport {
             plugin: plugin.to_owned(),
-            native: !stage.has(plugin),
+            native: component.is_none(),
             digest: None,
             policy: Vec::new(),
             delegates: Vec::new(),
@@ -184,16 +189,19 @@ fn play(
                 plugins.push(report);
             }
         } else {
-            report.policy = stage.policy_files(plugin);
+            let component = component.unwrap_or_default();
+            report.policy = stage.policy_files(&component);
             let request = list.request(at, previous.as_ref(), arguments);
-            let Played { digest, outcome } = stage.play(plugin, env, request.to_string().as_bytes());
+            let Played { digest, outcome } = stage.play(&component, env, request.to_string().as_bytes());
             report.digest = digest;
             report.operations = std::mem::take(&mut stage.operations);
             report.delegates = std::mem::take(&mut stage.delegates);
             let failed = outcome.is_err();
-            match outcome {
-                Ok(result) => previous = Some(result),
-                Err(error) => report.error = Some(object(&error)),
+            match (outcome, stage.unknown.take()) {
+                (Ok(result), _) => previous = Some(result),
+                // It would not fail for that: policy lets it run.
+                (Err(_), Some(why)) => stage.notes.push(why),
+                (Err(error), None) => report.error = Some(object(&error)),
             }
             if shown || failed {
                 plugins.push(report);

@@ -8,6 +8,7 @@ use super::names::{self, Names};
 use super::node::Node;
 use super::report::{Delegate, OperationReport, Verdict};
 use crate::capability::operation_texts;
+use crate::lists;
 use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
 use postern_dhcp_channel::{Family, families};
@@ -34,6 +35,9 @@ pub struct Stage {
     leases: BTreeMap<PathBuf, LeaseSnapshot>,
     /// Findings besides the operations.
     pub notes: Vec<String>,
+    /// The reason why the plan ends in the plugin that runs now, although an ADD might succeed: a native program that policy
+    /// allows.
+    pub unknown: Option<String>,
     /// The reason why this user can't look into the container's namespace, if it can't.
     hidden: Option<String>,
     /// True if an operation failed for that reason: a run may succeed.
@@ -129,6 +133,7 @@ impl Stage {
             forwarding: node.forwarding,
             leases: BTreeMap::new(),
             notes: node.notes,
+            unknown: None,
             hidden: node.hidden,
             is_blind: false,
             operations: Vec::new(),
@@ -136,6 +141,14 @@ impl Stage {
             given: ChainInput::default(),
             policies: Vec::new(),
         })
+    }
+
+    /// Returns the plugin of the catalog that a runtime starts by this name: a link to a plugin's file is that plugin.
+    pub fn component(&self, cni_path: &str, name: &str) -> Option<String> {
+        if self.has(name) {
+            return Some(name.to_owned());
+        }
+        lists::behind(cni_path, name).filter(|plugin| self.has(plugin))
     }
 
     /// True if a plugin is in the catalog.

@@ -1,8 +1,13 @@
 //! What is wrong in a file, and where.
 
-use super::text::position;
+use super::text::Positions;
 use crate::output::{self, one_line};
+use postern_keys::Plugin;
 use serde::Serialize;
+use std::collections::{HashMap, HashSet};
+
+/// The most warnings of a file that are shown. A file with more is no network that a person wrote.
+const MOST_WARNINGS: usize = 1000;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -39,11 +44,41 @@ pub struct Sheet<'t> {
     pub findings: Vec<Finding>,
     /// What was not looked at.
     pub notes: Vec<String>,
+    positions: Positions<'t>,
+    /// Places and words of the findings.
+    seen: HashSet<(&'static str, usize, String)>,
+    warnings: usize,
+    /// Plugins of this Postern that the runtime finds under another name, by that name.
+    other_names: HashMap<String, String>,
 }
 
 impl<'t> Sheet<'t> {
     pub fn new(file: &str, text: &'t str) -> Self {
-        Self { file: file.to_owned(), text, findings: Vec::new(), notes: Vec::new() }
+        Self {
+            file: file.to_owned(),
+            text,
+            findings: Vec::new(),
+            notes: Vec::new(),
+            positions: Positions::new(text),
+            seen: HashSet::new(),
+            warnings: 0,
+            other_names: HashMap::new(),
+        }
+    }
+
+    /// Notes that a name leads to a plugin of this Postern with another name.
+    pub fn other_name(&mut self, name: &str, plugin: String) {
+        self.other_names.insert(name.to_owned(), plugin);
+    }
+
+    /// Returns the name of the plugin that a runtime starts by a name: another one for a link to a plugin's file.
+    pub fn named<'n>(&'n self, name: &'n str) -> &'n str {
+        self.other_names.get(name).map_or(name, String::as_str)
+    }
+
+    /// Returns the table of a plugin by the name that a runtime starts it by.
+    pub fn table(&self, name: &str) -> Option<&'static Plugin> {
+        postern_keys::plugin(self.named(name))
     }
 
     /// Adds an error.
@@ -80,15 +115,19 @@ impl<'t> Sheet<'t> {
         message: String,
         help: String,
     ) {
-        let (line, column) = position(self.text, at);
-        let finding =
-            Finding { severity, code, file: self.file.clone(), line, column, path: path.to_owned(), message, help };
-        let is_same = |one: &Finding| {
-            one.code == code && one.message == finding.message && (one.line, one.column) == (line, column)
-        };
-        if !self.findings.iter().any(is_same) {
-            self.findings.push(finding);
+        if !self.seen.insert((code, at, message.clone())) {
+            return;
         }
+        if severity == Severity::Warning {
+            self.warnings += 1;
+            if self.warnings > MOST_WARNINGS {
+                self.note(format!("there are more than {MOST_WARNINGS} warnings: the others are not shown"));
+                return;
+            }
+        }
+        let (line, column) = self.positions.of(at);
+        let file = self.file.clone();
+        self.findings.push(Finding { severity, code, file, line, column, path: path.to_owned(), message, help });
     }
 
     /// Adds a note, once.

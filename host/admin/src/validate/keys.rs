@@ -3,6 +3,7 @@
 use super::finding::{Sheet, below, item};
 use super::text::{Member, Node, Tree};
 use postern_keys::{Form, Key, Kind, nearest};
+use std::collections::HashMap;
 
 /// What is done about keys that no table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +35,19 @@ pub fn object(sheet: &mut Sheet<'_>, path: &str, node: &Node, tables: &[&[Key]],
         return;
     };
     let known = || tables.iter().copied().flatten();
+    let spelling = |name: &str| match case {
+        Case::Ignored => name.to_ascii_lowercase(),
+        Case::Matters => name.to_owned(),
+    };
+    let last: HashMap<String, usize> =
+        members.iter().enumerate().map(|(at, member)| (spelling(&member.name), at)).collect();
     for (at, member) in members.iter().enumerate() {
         let here = below(path, &member.name);
         let is_same = |name: &str| match case {
             Case::Ignored => name.eq_ignore_ascii_case(&member.name),
             Case::Matters => name == member.name,
         };
-        if members.get(at + 1..).unwrap_or_default().iter().any(|later| is_same(&later.name)) {
+        if last.get(&spelling(&member.name)).is_some_and(|last| *last > at) {
             let message = format!("{} is given more than once: the last one counts", quoted(&member.name));
             sheet.warning("duplicate-key", member.at, &here, message, "keep one of them");
         }
@@ -80,6 +87,9 @@ fn unknown_key<'n>(
     unknown: Unknown,
 ) {
     let Unknown::Reported { whose } = unknown else { return };
+    if is_for_people(&member.name) {
+        return;
+    }
     let names: Vec<&str> = names.collect();
     let help = match nearest(&member.name, names.iter().copied()) {
         Some(name) if name.eq_ignore_ascii_case(&member.name) => format!("write `{name}`: the case matters here"),
@@ -93,6 +103,13 @@ fn unknown_key<'n>(
         format!("{whose} has no key {}: it is ignored", quoted(&member.name)),
         help,
     );
+}
+
+/// True for a key that files have for their readers and editors: everybody knows that no plugin reads it.
+fn is_for_people(name: &str) -> bool {
+    let begins = |mark: &str| name.starts_with(mark);
+    ["$", "_", "#", "//"].into_iter().any(begins)
+        || ["comment", "comments", "description", "documentation"].iter().any(|word| name.eq_ignore_ascii_case(word))
 }
 
 /// Returns a key for a message, between backticks if it has none.

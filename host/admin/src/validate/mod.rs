@@ -95,7 +95,7 @@ fn report(options: &Options, places: &Places) -> Result<Report> {
     let mut report = Report::default();
     match (&options.target, &options.policy) {
         (Some(target), policy) => {
-            let file = find(target, places)?;
+            let file = lists::find(target, &places.directory)?;
             if let Some(policy) = policy {
                 change::check(&mut report, policy, options.plugin.as_deref(), Some(&file), places)?;
             } else {
@@ -148,39 +148,6 @@ fn verdict(report: &Report) -> String {
     format!("{files}: {errors}, {warnings}{}", attachments.unwrap_or_default())
 }
 
-/// Returns the file of a network, or the file itself.
-fn find(target: &str, places: &Places) -> Result<PathBuf> {
-    let path = Path::new(target);
-    let is_file =
-        target.contains('/') || path.extension().is_some_and(|one| lists::ENDINGS.iter().any(|ending| one == *ending));
-    if is_file {
-        return Ok(path.to_owned());
-    }
-    let mut names = Vec::new();
-    // As runtimes do: lists before single plugins.
-    let (mut files, single): (Vec<_>, Vec<_>) = lists::files(&places.directory)
-        .into_iter()
-        .partition(|path| path.extension().is_some_and(|ending| ending == "conflist"));
-    files.extend(single);
-    for file in files {
-        let Some(name) = name_of(&file) else { continue };
-        if name == target {
-            return Ok(file);
-        }
-        names.push(name);
-    }
-    let directory = places.directory.display();
-    let near = postern_keys::nearest(target, names.iter().map(String::as_str));
-    let near = near.map(|near| format!("; \"{near}\" may be meant")).unwrap_or_default();
-    bail!("there is no network \"{target}\" in {directory}{near}")
-}
-
-/// Returns the network's name in a file that can be read.
-fn name_of(file: &Path) -> Option<String> {
-    let value: Value = serde_json::from_str(&contents(file).ok()?).ok()?;
-    Some(value.get("name")?.as_str()?.to_owned())
-}
-
 /// Reads a file.
 fn contents(file: &Path) -> Result<String> {
     let place = || file.display().to_string();
@@ -204,7 +171,11 @@ fn check_file(report: &mut Report, file: &Path, file_only: bool, places: &Places
             return Ok(());
         }
     };
-    if let Some(network) = network::check(&mut sheet, node) {
+    if !file_only {
+        other_names(&mut sheet, node, &places.cni_path);
+    }
+    let is_installed = file.parent().is_some_and(|parent| parent == places.directory);
+    if let Some(network) = network::check(&mut sheet, node, is_installed) {
         let further = if network.is_list { folder(report, file, node, &network, file_only, places)? } else { 0 };
         if network.entries.is_empty() && further == 0 {
             let help = "name at least one, or put files into the directory of the network's name";
@@ -219,8 +190,9 @@ fn check_file(report: &mut Report, file: &Path, file_only: bool, places: &Places
             let is_sound = !sheet.has_errors_below("");
             if is_sound && !network.entries.is_empty() {
                 let arguments = capability_args()?;
-                let call = Call::of(file, &arguments, &places.cni_path);
-                policy::check(&mut sheet, &network, &call);
+                let named = named(node);
+                let text = named.as_deref().map(str::as_bytes);
+                policy::check(&mut sheet, &network, &Call { text, ..Call::of(file, &arguments, &places.cni_path) });
             } else {
                 sheet.note("policy was not asked, because of the errors".to_owned());
             }
@@ -230,9 +202,29 @@ fn check_file(report: &mut Report, file: &Path, file_only: bool, places: &Places
     Ok(())
 }
 
+/// Finds the plugins of this Postern that a network's names lead to by links.
+fn other_names(sheet: &mut Sheet<'_>, node: &text::Node, cni_path: &str) {
+    for entry in node.get("plugins").map(text::Node::items).unwrap_or_default().iter().chain([node]) {
+        let name = entry.word("type");
+        if let Some(plugin) = lists::behind(cni_path, name) {
+            sheet.other_name(name, plugin);
+        }
+    }
+}
+
+/// Returns a network without a name as one with a name, since a runtime will give it one.
+fn named(node: &text::Node) -> Option<String> {
+    let Value::Object(mut network) = node.to_value() else { return None };
+    if node.get("name").is_some() {
+        return None;
+    }
+    network.insert("name".to_owned(), "unnamed".into());
+    Some(Value::Object(network).to_string())
+}
+
 /// Lets the reader of `postern net` read a list without errors so far: it has the words of runtimes.
 fn as_runtimes_read(sheet: &mut Sheet<'_>, node: &text::Node, network: &network::Network<'_>) {
-    if sheet.has_errors_below("") {
+    if sheet.has_errors_below("") || node.get("name").is_none() {
         return;
     }
     let read = match network.is_list {

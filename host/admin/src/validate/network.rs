@@ -5,7 +5,7 @@ use super::keys::{self, Case, Unknown};
 use super::plugin;
 use super::text::{Node, Tree};
 use postern_cni::{NumericVersion, Version, validate_network_name};
-use postern_keys::{Role, common};
+use postern_keys::{Key, Role, common};
 
 /// A plugin of a network, as it was read.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub struct Network<'n> {
     pub entries: Vec<Entry<'n>>,
 }
 
-/// Checks a file. `None`: it has no plugins.
-pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node) -> Option<Network<'n>> {
+/// Checks a file. `None`: it has no plugins. `is_installed`: runtimes read it, and not a program that gives it a name.
+pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node, is_installed: bool) -> Option<Network<'n>> {
     if !matches!(node.tree, Tree::Object(_)) {
         let message = format!("a network is an object, and this is {}", node.kind());
         sheet.error("wrong-type", node.at, "", message, "");
@@ -39,7 +39,7 @@ pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node) -> Option<Network<'n>> {
     // A runtime takes a file without `plugins` for a plugin, and a list with the directory of its name.
     let is_list = plugins.is_some() || exact("type").is_none() && node.get("type").is_none();
     let version = version(sheet, node, is_list);
-    name(sheet, node, is_list);
+    name(sheet, node, is_installed);
     if !is_list {
         let entries = vec![Entry { path: String::new(), node }];
         entries.iter().for_each(|entry| plugin::check(sheet, entry.node, &entry.path, version));
@@ -47,7 +47,10 @@ pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node) -> Option<Network<'n>> {
         return Some(Network { is_list, version, entries });
     }
     let unknown = Unknown::Reported { whose: "a list" };
-    keys::object(sheet, "", node, &[common::LIST], unknown, Case::Matters);
+    // The name was looked at.
+    let list: Vec<Key> =
+        common::LIST.iter().map(|key| Key { required: key.required && key.name != "name", ..*key }).collect();
+    keys::object(sheet, "", node, &[&list], unknown, Case::Matters);
     let items = match plugins.map(|plugins| (plugins, &plugins.tree)) {
         Some((_, Tree::List(items))) if !items.is_empty() => items.as_slice(),
         Some((plugins, Tree::List(_))) => {
@@ -72,11 +75,16 @@ pub fn check<'n>(sheet: &mut Sheet<'_>, node: &'n Node) -> Option<Network<'n>> {
     Some(Network { is_list, version, entries })
 }
 
-fn name(sheet: &mut Sheet<'_>, node: &Node, is_list: bool) {
+fn name(sheet: &mut Sheet<'_>, node: &Node, is_installed: bool) {
     let Some(name) = node.get("name") else {
-        // A list's own keys say it.
-        if !is_list {
-            sheet.error("missing-key", node.at, "", "`name` is missing", "name: name of the network");
+        let (message, help) = ("`name` is missing", "name: name of the network, unique on the node");
+        match is_installed {
+            true => sheet.error("missing-key", node.at, "", message, help),
+            // Such as a NetworkAttachmentDefinition's.
+            false => {
+                let message = format!("{message}: runtimes refuse that, and multus gives one to its attachments");
+                sheet.warning("missing-key", node.at, "", message, help);
+            }
         }
         return;
     };
@@ -148,18 +156,18 @@ fn known() -> String {
 
 /// Warns of an order of plugins that makes no sense.
 pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
-    let table = |entry: &Entry<'_>| postern_keys::plugin(entry.node.word("type"));
+    let tables: Vec<_> = entries.iter().map(|entry| sheet.table(entry.node.word("type"))).collect();
     let place =
         |entry: &Entry<'_>| (entry.node.get("type").map_or(entry.node.at, |node| node.at), below(&entry.path, "type"));
     let mut main: Option<&str> = None;
-    for (number, entry) in entries.iter().enumerate() {
-        let Some(table) = table(entry) else {
+    for (number, (entry, table)) in entries.iter().zip(&tables).enumerate() {
+        let Some(table) = table else {
             main = main.or(Some(entry.node.word("type")));
             continue;
         };
         let (at, path) = place(entry);
         let name = table.name;
-        if entries.iter().take(number).any(|before| before.node.word("type") == name) {
+        if tables.iter().take(number).flatten().any(|before| before.name == name) {
             let message = format!("{name} is in this list twice");
             sheet.warning("chain", at, &path, message, "one plugin may do both, or the list has it once too often");
         }

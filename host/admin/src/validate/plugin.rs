@@ -18,7 +18,7 @@ pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Ver
         let at = node.get("type").map_or(node.at, |node| node.at);
         sheet.error("bad-value", at, &below(path, "type"), "the plugin has no name", "name its program");
     }
-    let table = postern_keys::plugin(name).filter(|table| table.role != Role::Ipam);
+    let table = sheet.table(name).filter(|table| table.role != Role::Ipam);
     of_type(sheet, node, path, table, version);
 }
 
@@ -30,8 +30,10 @@ fn of_type(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: Option<&'stati
     };
     keys::object(sheet, path, node, &[own, common::PLUGIN], unknown, Case::Ignored);
     let name = node.word("type");
-    if table.is_none() && !name.is_empty() && postern_keys::plugin(name).is_none() {
+    if !name.is_empty() && sheet.table(name).is_none() {
         sheet.note(format!("{name} is not shipped with Postern: only the keys that all plugins have were checked"));
+        // Many fill it in before they hand it on (Calico, Antrea), or read it by themselves (Cilium).
+        return;
     }
     let delegation = table.map_or(Delegation::Optional, |table| table.ipam);
     ipam(sheet, node, path, name, delegation, version);

@@ -23,11 +23,13 @@ pub fn check(sheet: &mut Sheet<'_>, entries: &[Entry<'_>], cni_path: &str) {
             let (at, path) = here("type", entry.node);
             missing(sheet, plugin, at, &path, cni_path, &names, false);
         }
-        if let Some(ipam) = entry.node.get("ipam").filter(|ipam| !ipam.word("type").is_empty()) {
+        // Whether a plugin of another vendor starts such a program is its own affair.
+        let delegates = sheet.table(plugin).is_some();
+        if let Some(ipam) = entry.node.get("ipam").filter(|ipam| delegates && !ipam.word("type").is_empty()) {
             let at = ipam.get("type").map_or(ipam.at, |one| one.at);
             let path = below(&below(&entry.path, "ipam"), "type");
             // A plugin of Postern takes its IPAM plugin from the catalog.
-            let is_ours = is_in_catalog(plugin);
+            let is_ours = is_in_catalog(sheet.named(plugin));
             missing(sheet, ipam.word("type"), at, &path, cni_path, &names, is_ours);
         }
     }

@@ -4,11 +4,16 @@ use super::finding::{Sheet, below, item};
 use super::plugin;
 use super::text::{Node, Tree};
 use postern_cni::{Bandwidth, Flannel, Json, NetConf, PortMap, Version, parse_ip};
+use postern_firewall::hostport::Syntax;
 use postern_keys::Plugin;
 use std::collections::BTreeSet;
 
 /// Checks the rules of a plugin.
 pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Plugin, version: Option<Version>) {
+    addresses_of_links(sheet, node, path, table);
+    if ["bridge", "ptp"].contains(&table.name) {
+        mtu_of_pair(sheet, node, path);
+    }
     match table.name {
         "bridge" => bridge(sheet, node, path, version),
         "ipvlan" => needs_addresses(sheet, node, path),
@@ -16,7 +21,10 @@ pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Plugin, ver
         "tuning" => tuning(sheet, node, path),
         "sbr" => gateways(sheet, node, path),
         "vlan" => not_empty(sheet, node, path, "master"),
-        "vrf" => not_empty(sheet, node, path, "vrfname"),
+        "vrf" => {
+            not_empty(sheet, node, path, "vrfname");
+            name_of_link(sheet, node, path, "vrfname");
+        }
         "portmap" => portmap(sheet, node, path),
         "bandwidth" => bandwidth(sheet, node, path),
         "flannel" => flannel(sheet, node, path),
@@ -42,7 +50,55 @@ fn not_empty(sheet: &mut Sheet<'_>, node: &Node, path: &str, key: &str) {
     }
 }
 
+/// Checks the addresses for links: the kernel gives a link none that stands for a group or for nobody.
+fn addresses_of_links(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Plugin) {
+    let cni = || Some((node.get("args")?.get("cni")?, below(&below(path, "args"), "cni")));
+    let places = [
+        (table.keys, Some((node, path.to_owned()))),
+        (table.runtime, node.get("runtimeConfig").map(|config| (config, below(path, "runtimeConfig")))),
+        (table.args, cni()),
+    ];
+    for (keys, place) in places {
+        let Some((object, here)) = place.filter(|_| keys.iter().any(|key| key.name == "mac")) else { continue };
+        let Some(mac) = object.get("mac") else { continue };
+        let digits: String = mac.text().unwrap_or_default().chars().filter(char::is_ascii_hexdigit).collect();
+        let Ok(number) = u64::from_str_radix(&digits, 16) else { continue };
+        // The lowest bit of the first byte.
+        let is_group = digits.len() == 12 && number & 1 << 40 != 0;
+        if is_group || digits.len() == 12 && number == 0 {
+            let what = if is_group { "stands for a group of stations" } else { "stands for no station" };
+            let help = "an address of one station, such as 02:00:5e:10:00:01";
+            sheet.error("bad-value", mac.at, &below(&here, "mac"), format!("this address {what}"), help);
+        }
+    }
+}
+
+/// Checks the MTU of a pair, whose kernel driver has fixed limits.
+fn mtu_of_pair(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    let Some(Node { at, tree: Tree::Number(number) }) = node.get("mtu") else { return };
+    // What does not fit 32 bits has no effect.
+    let is_refused = number.as_u64().is_some_and(|mtu| (1..68).contains(&mtu) || (65_536..1 << 32).contains(&mtu));
+    if is_refused {
+        let message = format!("the kernel makes no pair with an MTU of {number}");
+        sheet.error("bad-value", *at, &below(path, "mtu"), message, "wanted: 68 to 65535, or 0 for the kernel's own");
+    }
+}
+
+/// Checks the name of a link that a plugin makes.
+fn name_of_link(sheet: &mut Sheet<'_>, node: &Node, path: &str, key: &str) {
+    let Some((text, at)) = node.get(key).and_then(|node| Some((node.text()?, node.at))) else { return };
+    let is_name = text.len() <= 15
+        && ![".", ".."].contains(&text)
+        && !text.contains(|c: char| c.is_ascii_whitespace() || "/:".contains(c));
+    if !is_name {
+        let message = format!("{} is no name of a link", postern_cni::quote(text));
+        let help = "a name has at most 15 bytes, without `/`, `:` and white space";
+        sheet.error("bad-value", at, &below(path, key), message, help);
+    }
+}
+
 fn bridge(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Version>) {
+    name_of_link(sheet, node, path, "bridge");
     if node.is_on("hairpinMode") && node.is_on("promiscMode") {
         let (at, path) = place(node, path, "promiscMode");
         sheet.error(
@@ -195,6 +251,19 @@ fn has_capability(node: &Node, name: &str) -> bool {
 
 fn portmap(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     shared(sheet, node, path, |conf| PortMap::read(conf).and_then(|map| map.backend().map(drop)));
+    for (key, v6) in [("conditionsV4", false), ("conditionsV6", true)] {
+        let list = node.get(key).map(Node::items).unwrap_or_default();
+        let words: Option<Vec<String>> = list.iter().map(|word| word.text().map(str::to_owned)).collect();
+        let words = words.unwrap_or_default();
+        let Some(Err(error)) = Syntax::of(&words).map(|syntax| syntax.read(&words, v6)) else { continue };
+        let (at, path) = place(node, path, key);
+        let message = format!("forwards are refused with this: {error}");
+        // Many containers have no address of IPv6, and then nothing reads it.
+        match v6 || !has_capability(node, "portMappings") {
+            true => sheet.warning("bad-value", at, &path, message, ""),
+            false => sheet.error("bad-value", at, &path, message, ""),
+        }
+    }
     if !has_capability(node, "portMappings") {
         let help = "`\"capabilities\": {\"portMappings\": true}`";
         sheet.warning("chain", node.at, path, "without the capability `portMappings` it forwards nothing", help);

@@ -7,7 +7,7 @@ fn check(text: &str) -> Vec<Finding> {
     let mut sheet = Sheet::new("f", text);
     match text::read(text) {
         Ok(node) => {
-            if let Some(network) = network::check(&mut sheet, &node) {
+            if let Some(network) = network::check(&mut sheet, &node, true) {
                 if network.is_list {
                     network::chain(&mut sheet, &network.entries);
                 }
@@ -164,6 +164,36 @@ fn networks_that_make_no_sense() {
             "1:44 error contradiction ",
         ),
         (
+            json!({"bridge": "a-name-of-16-byt", "cniVersion": "1.0.0", "name": "n", "type": "bridge"}),
+            "1:11 error bad-value bridge",
+        ),
+        (
+            json!({"bridge": "br/0", "cniVersion": "1.0.0", "name": "n", "type": "bridge"}),
+            "1:11 error bad-value bridge",
+        ),
+        (json!({"cniVersion": "1.0.0", "mtu": 65536, "name": "n", "type": "bridge"}), "1:30 error bad-value mtu"),
+        (json!({"cniVersion": "1.0.0", "mtu": 67, "name": "n", "type": "bridge"}), "1:30 error bad-value mtu"),
+        (
+            json!({"cniVersion": "1.0.0", "mac": "03:00:5e:10:00:01", "name": "n", "type": "macvlan"}),
+            "1:30 error bad-value mac",
+        ),
+        (
+            json!({"cniVersion": "1.0.0", "mac": "0000.0000.0000", "name": "n", "type": "tap"}),
+            "1:30 error bad-value mac",
+        ),
+        (
+            json!({"args": {"cni": {"mac": "ff-ff-ff-ff-ff-ff"}}, "cniVersion": "1.0.0", "name": "n", "type": "bridge"}),
+            "1:23 error bad-value args.cni.mac",
+        ),
+        (
+            json!({"capabilities": {"portMappings": true}, "cniVersion": "1.0.0", "conditionsV4": ["-p", "tcp"], "name": "n", "type": "portmap"}),
+            "1:63 error bad-value conditionsV4",
+        ),
+        (
+            json!({"capabilities": {"portMappings": true}, "cniVersion": "1.0.0", "conditionsV6": ["ip", "saddr", "10.0.0.0/8"], "name": "n", "type": "portmap"}),
+            "1:63 warning bad-value conditionsV6",
+        ),
+        (
             json!({"cniVersion": "1.0.0", "ipam": {"dataDir": "x", "subnet": "10.1.0.0/24", "type": "host-local"}, "name": "n", "type": "bridge"}),
             "1:41 error bad-value ipam.dataDir",
         ),
@@ -263,6 +293,15 @@ fn networks_with_dhcp_that_no_container_joins() {
 fn cases_that_only_look_odd() {
     for config in [
         json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "other", "isGatway": 1, "ipam": {"type": "more", "x": 1}}]}),
+        // Plugins of other vendors fill these in, or have no program of that name.
+        json!({"cniVersion": "0.3.0", "name": "n", "plugins": [{"type": "antrea", "ipam": {"type": "host-local"}}]}),
+        json!({"cniVersion": "0.3.1", "name": "n", "plugins": [{"type": "calico", "ipam": {"type": "host-local", "subnet": "usePodCidr"}}]}),
+        json!({"cniVersion": "0.3.1", "name": "n", "type": "calico", "ipam": {"type": "loopback"}}),
+        // For readers and editors.
+        json!({"$schema": "x", "Documentation": "x", "_comment": [], "//": 1, "cniVersion": "1.0.0", "name": "n", "plugins": [
+            {"type": "loopback", "description": "x", "_x": 1}]}),
+        json!({"cniVersion": "1.0.0", "name": "n", "type": "bridge", "bridge": "fifteen-letters", "mtu": 65535}),
+        json!({"cniVersion": "1.0.0", "name": "n", "type": "ptp", "mtu": 0, "ipam": {"type": "static"}}),
         json!({"name": "n", "plugins": [{"type": "loopback"}]}),
         json!({"cniVersions": ["0.4.0", "9.0.0"], "name": "n", "plugins": [{"type": "loopback"}]}),
         json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "tap"}, {"type": "bridge", "bridge": "br0"}]}),
@@ -271,6 +310,58 @@ fn cases_that_only_look_odd() {
         let found = check(&config.to_string());
         assert!(found.is_empty(), "{config}: {found:?}");
     }
+}
+
+/// As in a NetworkAttachmentDefinition.
+#[test]
+fn a_network_without_a_name_is_one_for_multus() {
+    for text in [r#"{"cniVersion": "0.3.1", "type": "loopback"}"#, r#"{"plugins": [{"type": "loopback"}]}"#] {
+        for (is_installed, expected) in [(true, "1:1 error missing-key "), (false, "1:1 warning missing-key ")] {
+            let (node, mut sheet) = (text::read(text).unwrap(), Sheet::new("f", text));
+            network::check(&mut sheet, &node, is_installed).unwrap();
+            assert_eq!(words(&sheet.findings), [expected], "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_link_to_one_of_our_plugins_has_its_table() {
+    let text = r#"{"cniVersion": "0.3.1", "name": "n", "plugins": [{"type": "cnv-bridge", "isGatway": true}, {"type": "bridge"}]}"#;
+    let found = |link: bool| {
+        let (node, mut sheet) = (text::read(text).unwrap(), Sheet::new("f", text));
+        if link {
+            sheet.other_name("cnv-bridge", "bridge".to_owned());
+        }
+        let network = network::check(&mut sheet, &node, true).unwrap();
+        network::chain(&mut sheet, &network.entries);
+        words(&sheet.findings)
+    };
+    assert!(found(false).is_empty(), "{:?}", found(false));
+    assert_eq!(found(true), ["1:72 warning unknown-key plugins[0].isGatway", "1:101 warning chain plugins[1].type"]);
+}
+
+/// A finding takes no longer in a large file than in a small one.
+#[test]
+fn two_megabytes_of_keys_take_a_moment() {
+    let begun = std::time::Instant::now();
+    let keys: String = (0..150_000).map(|number| format!("\"key{number}\":1,")).collect();
+    let same = "\"mtu\":1,".repeat(50_000);
+    for text in [
+        format!("{{{keys}\"cniVersion\":\"1.0.0\",\"name\":\"n\",\"type\":\"bridge\"}}"),
+        format!("{{{same}\"cniVersion\":\"1.0.0\",\"name\":\"n\",\"type\":\"bridge\",\"isGateway\":7}}"),
+        format!(
+            "{{\"cniVersion\":\"1.0.0\",\"name\":\"n\",\"type\":\"tuning\",\"sysctl\":{{{}\"x\":\"\"}}}}",
+            keys.replace(":1", ":\"\"")
+        ),
+        format!(
+            "{{\"cniVersion\":\"1.0.0\",\"name\":\"n\",\"plugins\":[{}{{\"type\":7}}]}}",
+            "{\"type\":\"x\"},".repeat(100_000)
+        ),
+    ] {
+        let found = check(&text);
+        assert!(found.len() > 1 || text.contains("plugins"), "{}", found.len());
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -308,7 +399,7 @@ fn nothing_makes_it_panic() {
         let soup: String = (0..number(12)).map(|_| PARTS[number(PARTS.len())]).collect();
         let is_json = serde_json::from_str::<postern_cni::Json>(&soup).is_ok();
         assert_eq!(text::read(&soup).is_ok(), is_json, "{round}: {soup}");
-        let _ = text::position(&soup, number(40));
+        let _ = text::Positions::new(&soup).of(number(40));
     }
 }
 

@@ -73,12 +73,49 @@ fn offset(text: &str, line: usize, column: usize) -> usize {
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Returns line and column of an offset. Both count from 1, columns in characters.
-pub fn position(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-    let column = before.get(line_start..).map_or(0, |line| line.chars().count());
-    (before.bytes().filter(|byte| *byte == b'\n').count() + 1, column + 1)
+/// Lines and columns of a text. Finding one does not take longer in a long text.
+pub struct Positions<'t> {
+    text: &'t str,
+    /// The offsets at which lines begin.
+    lines: Vec<usize>,
+    /// The number of characters before each piece of the text.
+    characters: Vec<usize>,
+}
+
+/// The length of a piece in bytes.
+const PIECE: usize = 1024;
+
+impl<'t> Positions<'t> {
+    pub fn new(text: &'t str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let mut characters = vec![0];
+        let mut before = 0;
+        for piece in text.as_bytes().chunks(PIECE) {
+            before += beginnings(piece);
+            characters.push(before);
+        }
+        Self { text, lines: std::iter::once(0).chain(ends).collect(), characters }
+    }
+
+    /// Returns line and column of an offset. Both count from 1, columns in characters.
+    pub fn of(&self, at: usize) -> (usize, usize) {
+        let at = at.min(self.text.len());
+        let line = self.lines.partition_point(|start| *start <= at);
+        let start = line.checked_sub(1).and_then(|line| self.lines.get(line)).copied().unwrap_or_default();
+        (line, self.before(at).saturating_sub(self.before(start)) + 1)
+    }
+
+    /// Returns the number of characters before an offset.
+    fn before(&self, at: usize) -> usize {
+        let piece = at / PIECE;
+        let rest = self.text.as_bytes().get(piece * PIECE..at).unwrap_or_default();
+        self.characters.get(piece).copied().unwrap_or_default() + beginnings(rest)
+    }
+}
+
+/// Returns the number of characters that begin in a piece of UTF-8.
+fn beginnings(piece: &[u8]) -> usize {
+    piece.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// A walk through a good text. `None` stands for a bad one, which there is not.
@@ -258,10 +295,10 @@ mod tests {
     fn every_part_has_its_place() {
         let text = "{\n  \"a\": [1, {\"b\\\"\": null}],\n\t\"ü\": \"x\", \"a\": true }";
         let node = read(text).unwrap();
-        let places: Vec<(usize, usize)> = node.members().iter().map(|one| position(text, one.at)).collect();
+        let places: Vec<(usize, usize)> = node.members().iter().map(|one| Positions::new(text).of(one.at)).collect();
         assert_eq!(places, [(2, 3), (3, 2), (3, 12)]);
         let inner = &node.members()[0].value.items()[1];
-        assert_eq!(position(text, inner.members()[0].at), (2, 13));
+        assert_eq!(Positions::new(text).of(inner.members()[0].at), (2, 13));
         assert_eq!(inner.members()[0].name, "b\"");
         assert!(node.is_on("A"));
         assert_eq!(node.to_value(), serde_json::json!({"a": true, "ü": "x"}));
@@ -279,7 +316,7 @@ mod tests {
             ("[ü, 1", 1, 2),
         ] {
             let fault = read(text).unwrap_err();
-            assert_eq!(position(text, fault.at), (line, column), "{text:?}: {fault:?}");
+            assert_eq!(Positions::new(text).of(fault.at), (line, column), "{text:?}: {fault:?}");
             assert!(!fault.message.contains("line"), "{fault:?}");
         }
     }

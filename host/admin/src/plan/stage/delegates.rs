@@ -61,7 +61,7 @@ impl Stage {
 
     /// Fails unless a delegate is a component. `may` tells whether policy lets it be a native program, and the way out.
     fn is_component(
-        &self,
+        &mut self,
         run: &Run,
         name: &str,
         may: (bool, impl Fn() -> String),
@@ -81,6 +81,9 @@ impl Stage {
         *native = (!is_allowed)
             .then(|| format!("it would run as a native program with all of the host's privileges; {}", hint()));
         let message = format!("\"{name}\" is a native program, which plan does not run: what follows can't be known");
+        if is_allowed {
+            self.unknown = Some(message.clone());
+        }
         Err(Error::internal(message))
     }
 
