@@ -105,9 +105,19 @@ fn a_link_in_a_nested_namespace_keeps_the_device_down() -> Result<()> {
         place.is_held("dev1", why).context(mode)?;
         let said = place.postern("gc --yes")?;
         ensure!(said.contains("dev1 is still held: a macvlan is stacked on it") && !place.is_up("dev1")?, "{said}");
+        if mode == "source" {
+            // An operator puts it to use all the same: nothing of that is undone.
+            place.node.sh("ip link set dev1 mtu 1450 up")?;
+            let said = place.postern("gc --yes")?;
+            ensure!(said.contains("is still held") && place.is_up("dev1")?, "{said}");
+        }
         place.node.sh_in("nested", "ip link del up1")?;
         match mode {
             "bridge" => place.gc_mends("dev1")?,
+            "source" => {
+                place.gc_mends("dev1")?;
+                place.node.sh("ip -o link show dev dev1 | grep -q 'mtu 1450'")?;
+            }
             // The next ADD looks too.
             _ => {
                 place.add("c2")?.success().context(mode)?;

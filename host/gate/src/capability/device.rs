@@ -421,11 +421,16 @@ fn is_there(path: &Path) -> bool {
 /// Returns the PCI device that a link belongs to, directly or by its virtio device.
 pub fn pci_of(link: &Link) -> Option<String> {
     let device = link.device.as_ref()?;
-    match device.bus.as_str() {
-        "pci" => Some(device.name.clone()),
+    pci_of_device(&device.bus, &device.name)
+}
+
+/// As [`pci_of`], for a driver's device by its bus and name.
+pub fn pci_of_device(bus: &str, name: &str) -> Option<String> {
+    match bus {
+        "pci" => Some(name.to_owned()),
         // `../../../devices/pci0000:00/0000:00:03.0/virtio0`
         "virtio" => {
-            let led = leads_to(&Path::new(VIRTIO).join(&device.name))?;
+            let led = leads_to(&Path::new(VIRTIO).join(name))?;
             let above = led.parent()?.file_name()?.to_str()?;
             is_there(&Path::new(PCI).join(above)).then(|| above.to_owned())
         }

@@ -8,6 +8,7 @@ pub mod home;
 
 use super::held::{self, Object};
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::capability::device::pci_of_device;
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -162,7 +163,10 @@ impl Device {
         match by {
             DeviceKey::Name => self.name == value || self.other_names.iter().any(|name| name == value),
             DeviceKey::Address => self.permanent.iter().chain(&self.mac).any(is_address),
-            DeviceKey::Pci | DeviceKey::Id => self.device.as_ref().is_some_and(|(_, device)| device == value),
+            DeviceKey::Pci | DeviceKey::Id => self
+                .device
+                .as_ref()
+                .is_some_and(|(bus, device)| device == value || pci_of_device(bus, device).as_deref() == Some(value)),
             DeviceKey::Path => false,
         }
     }

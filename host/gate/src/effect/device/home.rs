@@ -350,6 +350,8 @@ impl Device {
     /// The kernel can't be asked, or its name is taken.
     pub fn look_again(&self, home: Home<'_>) -> Result<Vec<String>, OpError> {
         match self.find_on_host(home.host)?.filter(|link| self.is_claim(link)) {
+            // An operator has put it to use. What it has now is the operator's.
+            Some(link) if link.up => Ok(self.uses(home, link.index)),
             Some(link) => {
                 let link = self.rename(home.host, link)?;
                 Ok(self.settle(home, &link, None))
