@@ -31,7 +31,7 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
     }
     let path = Namespace::open(&header.netns_path);
     let found = match header.netns_cookie {
-        Some(cookie) => namespaces.by_cookie(cookie).is_some(),
+        Some(cookie) => namespaces.is_alive(cookie),
         // For a plugin that never entered the namespace only the path is known.
         None => path.is_ok(),
     };
@@ -76,6 +76,7 @@ pub(crate) enum HostConnection<'a> {
 mod tests {
     use super::*;
     use postern_types::Mac;
+    use std::collections::BTreeMap;
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
 
@@ -93,7 +94,7 @@ mod tests {
     }
 
     fn namespaces(enclosed: bool) -> Namespaces {
-        Namespaces { found: Vec::new(), unseen: Vec::new(), more_unseen: 0, enclosed }
+        Namespaces { found: Vec::new(), held: BTreeMap::new(), unseen: Vec::new(), more_unseen: 0, enclosed }
     }
 
     fn link(name: &str, kind: &str) -> Link {

@@ -35,7 +35,8 @@ pub enum State {
     Stuck,
     /// Its ADD, or its DEL, has not ended.
     Incomplete,
-    /// A program that writes no records has detached the container, or attached it anew: nothing is wrong with the node.
+    /// A program that writes no records has detached a container that is alive, or attached it anew: nothing is wrong with
+    /// the node.
     Replaced,
     /// Its network namespace no longer exists.
     ContainerGone,
@@ -125,7 +126,7 @@ struct OnHost {
 }
 
 impl OnHost {
-    /// True if there were some, and all of them are gone: only a DEL does that.
+    /// True if there were some, and all of them are gone: a DEL does that, or somebody who cleans the node.
     fn is_released(self) -> bool {
         self.there == 0 && self.gone > 0
     }
@@ -144,6 +145,11 @@ impl Account {
     /// Returns the possible IDs in the rules of its spoofing protection.
     pub fn guard_ids(&self) -> Vec<String> {
         self.header.as_ref().map(guard_ids).into_iter().flatten().collect()
+    }
+
+    /// True if leases and rules that its record lists are gone: a DEL without records, or somebody who cleaned the node.
+    pub fn is_released(&self) -> bool {
+        self.on_host.is_released()
     }
 
     pub(crate) fn differs(&mut self, what: impl Into<String>, remedy: impl Into<String>, is_command: bool) {
@@ -255,7 +261,7 @@ impl NodeState {
         self.inside(&mut account, &header, container, pair);
         let mut is_replaced = false;
         let seen = container.filter(|found| found.unread.is_none()).map(|found| found.links.as_slice());
-        let is_released = account.on_host.is_released();
+        let is_released = account.is_released();
         let is_lost = noted.iter().any(|(_, effect)| effect.is_lost_link(&self.links, seen));
         if is_lost {
             // Only DEL and ADD make a link again. Until then a restored lease or address would have no user.
@@ -340,13 +346,13 @@ impl NodeState {
         let alive = is_alive(header, &account.effects, &self.links, &self.namespaces);
         if alive != Ok(true) {
             account.deviations.retain(|deviation| deviation.remedy == WRITER);
-            if account.on_host.is_released() && account.deviations.is_empty() {
-                account.is_left(DETACHED);
-                return State::Replaced;
-            }
             account.doubt = alive.err();
-            let doubt = account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}"));
-            let what = format!("its network namespace is gone{}", doubt.collect::<String>());
+            let doubt: String =
+                account.doubt.iter().map(|gap| format!(", or can't be found from here: {gap}")).collect();
+            let what = match account.is_released() {
+                true => format!("what it had on the node is gone, and its network namespace too{doubt}"),
+                false => format!("its network namespace is gone{doubt}"),
+            };
             match account.doubt {
                 Some(_) => {
                     account.differs(what, "`postern gc` as root on the host, in its PID namespace, can tell", false)

@@ -164,6 +164,45 @@ fn a_namespace_that_a_mount_elsewhere_keeps() {
     assert_eq!((found.processes, found.links.len()), (0, 1));
 }
 
+/// A process elsewhere has the namespace open, and nothing else keeps it.
+#[test]
+fn a_namespace_that_only_a_descriptor_keeps() {
+    let _alone = alone();
+    let names = ["/run/netns/first", "/run/netns/second"];
+    let cookie = mounted(names);
+    let (process, _) = Process::start(&format!("exec 7<{}; echo ready; exec sleep 99", names[0]));
+    for name in names {
+        run("umount", &format!("--lazy {name}"));
+    }
+    let namespaces = find();
+    let found = namespaces.by_cookie(cookie).unwrap();
+    assert_eq!(found.path, Path::new(&format!("/proc/{}/fd/7", process.id())));
+    assert_eq!((found.processes, found.links.len(), namespaces.is_alive(cookie)), (0, 1, true));
+    drop(process);
+    assert!(!find().is_alive(cookie));
+}
+
+/// The same with a socket, whose namespace has no other name.
+#[test]
+fn a_namespace_that_only_a_socket_keeps() {
+    let _alone = alone();
+    let make = || {
+        let made = std::thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+            (Netlink::open().unwrap().cookie().unwrap(), socket)
+        });
+        made.join().unwrap()
+    };
+    let (cookie, socket) = make();
+    let namespaces = find();
+    assert!(namespaces.is_alive(cookie));
+    assert!(namespaces.by_cookie(cookie).unwrap().path.starts_with(format!("/proc/{}/fd", std::process::id())));
+    assert!(namespaces.held.is_empty(), "{:?}", namespaces.held);
+    drop(socket);
+    assert!(!find().is_alive(cookie));
+}
+
 /// Places that can't be reached are reported: they are hidden, or behind a link that a process in the container made.
 #[test]
 fn what_cant_be_reached_is_told() {

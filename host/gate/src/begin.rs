@@ -7,6 +7,7 @@ use crate::company::Company;
 use crate::confinement::{self, Confined, MadeDirectories};
 use crate::delegation;
 use crate::errors::{internal, obstacle};
+use crate::holders;
 use crate::launcher::{Launcher, Plugin};
 use crate::places::Places;
 use crate::protocol::{del_without_plugin, own_versions, request, supported};
@@ -121,6 +122,11 @@ pub fn begin(
                 session.join_container(shared);
             }
         }
+        // Only a process that is not confined can tell whether such an attachment is alive.
+        if !holders::find(&session, launcher, granted.as_ref()).is_empty() {
+            session.close_record();
+            return Ok(Start::Elsewhere);
+        }
         let made = MadeDirectories::none();
         return Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })));
     }
@@ -172,6 +178,14 @@ pub fn begin(
     {
         let kept = session.dhcp.keep(namespace);
         kept.map_err(|error| Error::internal(format!("netns \"{}\": {error}", session.request.netns)))?;
+    }
+    let holders = holders::find(&session, launcher, granted.as_ref());
+    if !holders.is_empty() {
+        if company.is_some() {
+            session.close_record();
+            return Ok(Start::Elsewhere);
+        }
+        holders::make_way(&mut session, holders).inspect_err(|_| session.close_record())?;
     }
     let mut others = company.as_mut().map(|company| company.foresee(call, &session));
     let all_enter = others.iter().flatten().any(|other| other.enters);

@@ -2,8 +2,10 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+use crate::capability::port_mappings;
 use crate::effect::{Effect, PortMappings};
 use crate::errors::state_error;
+use crate::holders::Holder as Taken;
 use crate::session::Session;
 use postern_state::{Holder, HostPorts, RecordKey, Summary};
 use postern_types::{ErrorCode, Forward, OpError, Transport};
@@ -50,7 +52,11 @@ pub struct Claims {
 /// [`ErrorCode::Exists`]: another container has one of them. [`ErrorCode::Io`]: the index can't be read.
 pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError> {
     let cookie = session.home_cookie()?;
-    let index = HostPorts::open(&session.state, cookie, session.deadline).map_err(state_error)?;
+    let index = match session.ports.take() {
+        Some(index) => index.lock(session.deadline),
+        None => HostPorts::open(&session.state, cookie, session.deadline),
+    };
+    let index = index.map_err(state_error)?;
     let boot = postern_state::boot_id().map_err(state_error)?;
     let mut claims = Claims { index, own: session.key()?, boot, cookie, known: HashMap::new() };
     let mut all = claims.index.is_new();
@@ -66,32 +72,85 @@ pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError>
     if all {
         claims.read_all(session)?;
     }
-    let container_id = &session.request.container_id;
-    let others = claims.known.values().flatten().filter(|claim| claim.container_id != *container_id);
-    for other in others {
-        for theirs in &other.forwards {
-            if let Some(own) = forwards.iter().find(|own| own.overlaps(theirs)) {
-                return Err(conflict(own, theirs, other));
+    let conflicting =
+        claims.conflicts(session, forwards).next().map(|(own, theirs, other)| conflict(session, own, theirs, other));
+    conflicting.map_or(Ok(claims), Err)
+}
+
+/// Returns the attachments that have a port which this run's configuration asks for, as far as the index tells without
+/// its lock. [`claim`] uses the open index.
+///
+/// # Errors
+/// Index or records can't be read.
+pub fn taken(session: &Session) -> Result<Vec<Taken>, OpError> {
+    let forwards = port_mappings::asked(&session.request);
+    if forwards.is_empty() {
+        return Ok(Vec::new());
+    }
+    let cookie = session.home_cookie()?;
+    let Some(index) = HostPorts::unlocked(&session.state, cookie).map_err(state_error)? else { return Ok(Vec::new()) };
+    let boot = postern_state::boot_id().map_err(state_error)?;
+    let mut claims = Claims { index, own: session.key()?, boot, cookie, known: HashMap::new() };
+    let mut all = false;
+    for forward in &forwards {
+        for holder in claims.holders(forward)? {
+            match holder {
+                Holder::Nobody => {}
+                Holder::Several => all = true,
+                Holder::One(key) if postern_state::is_there(&session.state, &key) => claims.read(session, key)?,
+                Holder::One(_) => {}
             }
         }
     }
-    Ok(claims)
+    if all {
+        claims.read_all(session)?;
+    }
+    let taken = claims
+        .conflicts(session, &forwards)
+        .filter_map(|(own, theirs, other)| Some(Taken { key: other.key?, has: words(own, theirs, other) }));
+    let taken: Vec<Taken> = taken.collect();
+    session.ports.set(Some(claims.index));
+    Ok(taken)
 }
 
-fn conflict(own: &Forward, theirs: &Forward, other: &Claim) -> OpError {
+/// The words of a conflict: which port is whose.
+fn words(own: &Forward, theirs: &Forward, other: &Claim) -> String {
     let port = own.host_port.max(theirs.host_port);
-    let name = own.transport.name();
-    let message = format!(
-        "the node's {name} port {port} is taken: container {} of network \"{}\" has it",
-        other.container_id, other.network
-    );
-    OpError::new(ErrorCode::Exists, format!("{name} {port}"), message)
-        .hint("give this container another hostPort or hostIP, or remove the other container; `postern ls` shows both")
+    format!(
+        "the node's {} port {port} is taken: container {} of network \"{}\" has it",
+        own.transport.name(),
+        other.container_id,
+        other.network
+    )
+}
+
+fn conflict(session: &Session, own: &Forward, theirs: &Forward, other: &Claim) -> OpError {
+    let message = words(own, theirs, other);
+    let object = format!("{} {}", own.transport.name(), own.host_port.max(theirs.host_port));
+    let known = session.words_on_holder(other.key.as_ref());
+    OpError::new(ErrorCode::Exists, object, message)
+        .hint(format!("{known}; or give this container another hostPort or hostIP (`postern ls` shows both)"))
 }
 
 impl Claims {
     fn holders(&self, forward: &Forward) -> Result<Vec<Holder>, OpError> {
         self.index.holders(number(forward.transport), forward.host_port, forward.count).map_err(state_error)
+    }
+
+    /// Returns the forwards of other containers that overlap with these.
+    fn conflicts<'a>(
+        &'a self,
+        session: &'a Session,
+        forwards: &'a [Forward],
+    ) -> impl Iterator<Item = (&'a Forward, &'a Forward, &'a Claim)> {
+        let container_id = &session.request.container_id;
+        let others = self.known.values().flatten().filter(move |claim| claim.container_id != *container_id);
+        others.flat_map(move |other| {
+            other.forwards.iter().filter_map(move |theirs| {
+                let own = forwards.iter().find(|own| own.overlaps(theirs))?;
+                Some((own, theirs, other))
+            })
+        })
     }
 
     fn read(&mut self, session: &Session, key: RecordKey) -> Result<(), OpError> {

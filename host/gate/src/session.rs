@@ -24,6 +24,7 @@ use crate::clock::now;
 use crate::delegation::Delegation;
 use crate::effect::Effect;
 use crate::errors::{firewall_error, kernel_error, state_error};
+use crate::holders::State;
 use crate::named::OF_RUNTIME;
 use crate::places::Places;
 use crate::retention::{LazyServed, Retention};
@@ -36,11 +37,11 @@ use postern_kernel::sysctl::Setting;
 use postern_kernel::tcx::Sight;
 use postern_kernel::{Home, LinkFiles, Namespace, Netlink, Worker};
 use postern_policy::NodeSettings;
-use postern_state::{DataPath, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
+use postern_state::{AddressIndex, DataPath, HostPorts, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
-use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::HashSet;
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -285,6 +286,12 @@ pub struct Session {
     pub no_container: Option<NoContainerAsked>,
     /// The connections to DHCP services.
     pub dhcp: Rc<DhcpConnections>,
+    /// What is known of attachments that have what this ADD wants.
+    pub known_holders: HashMap<RecordKey, State>,
+    /// The index of ports, not locked, if this run has looked into it.
+    pub ports: Cell<Option<HostPorts>>,
+    /// The index of addresses, not locked, if this run has looked into it.
+    pub addresses: Cell<Option<AddressIndex>>,
 }
 
 /// The error for a run whose container can't be entered. Its plugin gets it for each operation.
@@ -362,6 +369,9 @@ impl Session {
             hidden: None,
             no_container: None,
             dhcp: Rc::default(),
+            known_holders: HashMap::new(),
+            ports: Cell::default(),
+            addresses: Cell::default(),
         }
     }
 
@@ -406,6 +416,11 @@ impl Session {
         session.record = Some(record);
         session.hidden = Some("it was not looked for".to_owned());
         session
+    }
+
+    /// Returns the socket for nftables, for other sessions to use too.
+    pub fn shared_nft(&self) -> SharedNft {
+        Rc::clone(&self.nft)
     }
 
     /// Uses a socket for nftables that other sessions use too.

@@ -6,7 +6,8 @@ use crate::error::{Result, Subject};
 use crate::namespace::{Namespace, OWN};
 use nix::libc;
 use nix::sys::socket::{GetSockOpt, sockopt};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
 /// `SO_NETNS_COOKIE` (`asm-generic/socket.h`), since Linux 5.14; the libc crate lacks it.
@@ -38,16 +39,34 @@ impl Home {
         let cookie = NetnsCookie.get(&socket).map_err(|errno| {
             Subject { operation: "read cookie of", object: &"network namespace" }.refused(errno as i32, None)
         })?;
-        // SAFETY: the request takes no argument, and touches no memory of this process.
-        let descriptor = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGSKNS as _) };
-        let namespace = match descriptor {
+        let namespace = match namespace_of(&socket) {
+            Ok(made) => Namespace::own(made),
             // Without the capability there is the other way.
-            ..0 => Namespace::current().map_err(|error| subject.broken(error.to_string()))?,
-            // SAFETY: the kernel has just made this descriptor, and nothing else knows it.
-            made => Namespace::own(unsafe { OwnedFd::from_raw_fd(made) }),
+            Err(_) => Namespace::current().map_err(|error| subject.broken(error.to_string()))?,
         };
         Ok(Self { namespace, cookie })
     }
+}
+
+/// Returns the network namespace that a socket, or an open `/dev/net/tun`, keeps alive.
+///
+/// # Errors
+/// Those of ioctl(2): `EPERM` without `CAP_NET_ADMIN` over that namespace.
+pub fn namespace_of(socket: impl AsFd) -> io::Result<OwnedFd> {
+    // SAFETY: the request takes no argument, and touches no memory of this process.
+    match unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCGSKNS as _) } {
+        ..0 => Err(io::Error::last_os_error()),
+        // SAFETY: the kernel has just made this descriptor, and nothing else knows it.
+        made => Ok(unsafe { OwnedFd::from_raw_fd(made) }),
+    }
+}
+
+/// Returns the number of the network namespace that a socket keeps alive ([`crate::Netlink::cookie`]).
+///
+/// # Errors
+/// Those of getsockopt(2): `ENOTSOCK` if it is no socket.
+pub fn cookie_of(socket: impl AsFd) -> io::Result<u64> {
+    NetnsCookie.get(&socket).map_err(io::Error::from)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ mod worker;
 
 pub use address::Address;
 pub use error::{KernelError, Result, describe};
-pub use home::Home;
+pub use home::{Home, cookie_of, namespace_of};
 pub use link::{Device, InnerLinkKind, InnerSpec, Link, Settings, Treatment, Use, VethSpec};
 pub use link_files::{FileSettings, LinkFiles};
 pub use namespace::{Namespace, OpenError};

@@ -29,7 +29,7 @@ const HEAD: u64 = 4096;
 /// The first byte of an index that has all records.
 const COMPLETE: u8 = 1;
 
-/// The index of one network namespace, locked.
+/// The index of one network namespace.
 #[derive(Debug)]
 pub struct AddressIndex {
     file: File,
@@ -44,9 +44,32 @@ impl AddressIndex {
     /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
     pub fn find(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Option<Self>> {
         match Directory::state(root, SUBDIRECTORY, false)? {
-            Some(directory) => Self::opened(&directory, root, host_netns_cookie, OpenMode::Change, deadline),
+            Some(directory) => {
+                let opened = Self::opened(&directory, root, host_netns_cookie, OpenMode::Change)?;
+                opened.map(|opened| opened.lock(deadline)).transpose()
+            }
             None => Ok(None),
         }
+    }
+
+    /// As [`AddressIndex::find`], without its lock: for a look that decides nothing.
+    ///
+    /// # Errors
+    /// [`StateError::Untrusted`], [`StateError::Io`].
+    pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
+        match Directory::state(root, SUBDIRECTORY, false)? {
+            Some(directory) => Self::opened(&directory, root, host_netns_cookie, OpenMode::Change),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for its lock.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
+    pub fn lock(self, deadline: Instant) -> Result<Self> {
+        lock_before(&self.file, &self.path, deadline)?;
+        Ok(self)
     }
 
     /// As [`AddressIndex::find`], and makes it if it is absent. Records have to be read after this.
@@ -57,16 +80,10 @@ impl AddressIndex {
         let absent = || StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT);
         let directory = Directory::state(root, SUBDIRECTORY, true)?.ok_or_else(absent)?;
         let how = OpenMode::ChangeOrCreate(0o600);
-        Self::opened(&directory, root, host_netns_cookie, how, deadline)?.ok_or_else(absent)
+        Self::opened(&directory, root, host_netns_cookie, how)?.ok_or_else(absent)?.lock(deadline)
     }
 
-    fn opened(
-        directory: &Directory,
-        root: &Path,
-        host_netns_cookie: u64,
-        how: OpenMode,
-        deadline: Instant,
-    ) -> Result<Option<Self>> {
+    fn opened(directory: &Directory, root: &Path, host_netns_cookie: u64, how: OpenMode) -> Result<Option<Self>> {
         let name = format!("{host_netns_cookie:016x}");
         let path = directory.path_of(&name);
         let file = match directory.dir.file(&name, how) {
@@ -74,7 +91,6 @@ impl AddressIndex {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StateError::io("open", &path, error)),
         };
-        lock_before(&file, &path, deadline)?;
         Ok(Some(Self { file, path, root: root.to_owned() }))
     }
 

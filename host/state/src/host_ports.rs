@@ -12,6 +12,7 @@ use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
 use crate::record::RecordKey;
 use base16ct::lower::encode_string as hex;
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -35,12 +36,12 @@ pub enum Holder {
     Several,
 }
 
-/// The index of one network namespace, locked.
+/// The index of one network namespace.
 #[derive(Debug)]
 pub struct HostPorts {
     file: File,
     path: PathBuf,
-    is_new: bool,
+    is_new: Cell<bool>,
 }
 
 impl HostPorts {
@@ -49,24 +50,51 @@ impl HostPorts {
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
     pub fn open(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Self> {
+        let absent = || StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT);
+        let directory = Directory::state(root, SUBDIRECTORY, true)?.ok_or_else(absent)?;
+        let how = OpenMode::ChangeOrCreate(0o600);
+        Self::opened(&directory, host_netns_cookie, how)?.ok_or_else(absent)?.lock(deadline)
+    }
+
+    /// Opens the index without its lock: for a look that decides nothing. `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StateError::Untrusted`], [`StateError::Io`].
+    pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
+        match Directory::state(root, SUBDIRECTORY, false)? {
+            Some(directory) => Self::opened(&directory, host_netns_cookie, OpenMode::Change),
+            None => Ok(None),
+        }
+    }
+
+    fn opened(directory: &Directory, host_netns_cookie: u64, how: OpenMode) -> Result<Option<Self>> {
         let name = format!("{host_netns_cookie:016x}");
-        let Some(directory) = Directory::state(root, SUBDIRECTORY, true)? else {
-            return Err(StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT));
-        };
         let path = directory.path_of(&name);
-        let file = directory
-            .dir
-            .file(&name, OpenMode::ChangeOrCreate(0o600))
-            .map_err(|error| StateError::io("open", &path, error))?;
-        lock_before(&file, &path, deadline)?;
-        let length = file.metadata().map_err(|error| StateError::io("stat", &path, error))?.len();
-        Ok(Self { file, path, is_new: length == 0 })
+        match directory.dir.file(&name, how) {
+            Ok(file) => Ok(Some(Self { file, path, is_new: Cell::new(true) })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StateError::io("open", &path, error)),
+        }
+    }
+
+    /// Waits for its lock.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
+    pub fn lock(self, deadline: Instant) -> Result<Self> {
+        lock_before(&self.file, &self.path, deadline)?;
+        // Nothing shortens the file: one that had entries before has them now.
+        if self.is_new.get() {
+            let length = self.file.metadata().map_err(|error| StateError::io("stat", &self.path, error))?.len();
+            self.is_new.set(length == 0);
+        }
+        Ok(self)
     }
 
     /// True if no attachment is in it yet: records of earlier versions, or before a loss of the file, are not either.
     #[must_use]
     pub fn is_new(&self) -> bool {
-        self.is_new
+        self.is_new.get()
     }
 
     /// Returns the entries of consecutive ports of a protocol, by its number in IP headers.
@@ -83,6 +111,9 @@ impl HostPorts {
                 0 => break,
                 length => read += length,
             }
+        }
+        if read > 0 {
+            self.is_new.set(false);
         }
         Ok(bytes.chunks_exact(SLOT).map(holder).collect())
     }

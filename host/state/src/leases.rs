@@ -224,6 +224,26 @@ impl Leases {
         Ok(held)
     }
 
+    /// Returns the owner of an address, if somebody has it. This is for a message, and takes no lock.
+    #[must_use]
+    pub fn owner_of(&self, address: IpAddr) -> Option<Owner> {
+        match self.directory.read(address) {
+            Ok(Slot::Held(text, _)) => Some(Owner::of(&text)),
+            Ok(Slot::Torn | Slot::Absent | Slot::Foreign) | Err(_) => None,
+        }
+    }
+
+    /// Returns the addresses of one set of ranges that somebody has. This is for a message, and takes no lock.
+    ///
+    /// # Errors
+    /// [`StateError::Io`].
+    pub fn taken_of(&self, set: &RangeSet) -> Result<Vec<IpAddr>> {
+        let mut taken = self.directory.addresses()?;
+        taken.retain(|address| set.ranges.iter().any(|range| range.contains(*address)));
+        taken.sort_unstable();
+        Ok(taken)
+    }
+
     /// Removes every lease of this network with an owner that isn't in `valid`, whichever program wrote it, and returns
     /// these leases. An old lease that names only a container stays if the container has a valid attachment. Before
     /// each removal `spared` is called with the address, under the lock: a current run may have taken one that the

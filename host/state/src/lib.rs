@@ -14,6 +14,7 @@
 mod addresses;
 mod backups;
 mod dir;
+pub mod doubts;
 mod error;
 mod files;
 mod host_ports;
@@ -36,7 +37,7 @@ pub use lease_dir::place as lease_place;
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, full_set, networks};
 pub use record::{
     DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, find, has_progress,
-    is_busy, list, list_collectable, list_known, list_of, list_others, list_with, plugin_of, tidy,
+    is_busy, is_there, list, list_collectable, list_known, list_of, list_others, list_with, plugin_of, tidy,
 };
 pub use routing_lock::RoutingLock;
 pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat};

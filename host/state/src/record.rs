@@ -34,8 +34,8 @@ pub use key::{Header, NetworkKey, RecordKey};
 pub use section::{DataPath, Section, Stage, plugin_of};
 pub(crate) use summary::exists;
 pub use summary::{
-    Summary, Valid, find, has_progress, is_busy, list, list_collectable, list_known, list_of, list_others, list_with,
-    tidy,
+    Summary, Valid, find, has_progress, is_busy, is_there, list, list_collectable, list_known, list_of, list_others,
+    list_with, tidy,
 };
 
 /// Format version of the records that this code writes and reads.

@@ -249,6 +249,7 @@ impl AttackedNode {
         found.retain(|path, _| {
             !path.starts_with("/run/postern/verified")
                 && !path.starts_with(LOCKS)
+                && !path.starts_with(DOUBTS)
                 && !["hostile", "rogue", "chained", "behind", "portmap"]
                     .iter()
                     .any(|plugin| *path == format!("/etc/postern/policy/{plugin}.toml"))
@@ -283,6 +284,9 @@ const ADDRESSES: &str = "/run/postern/addresses";
 /// gone. A port comes behind the number of its protocol.
 const PORTS: &str = "/run/postern/ports";
 const NEIGHBOURS: [(usize, usize); 3] = [(0, 9443), (1, 9053), (0, 9444)];
+
+/// Empty files, each a request to the next ADD to look whether an attachment is alive.
+const DOUBTS: &str = "/run/postern/doubts";
 
 /// Empty files, which serve as locks of routing tables.
 const LOCKS: &str = "/run/postern/routing";

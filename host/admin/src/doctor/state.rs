@@ -60,6 +60,9 @@ fn records(examination: &mut Examination, node: &Node) {
             State::ContainerGone if account.doubt.is_some() => {
                 (Severity::Warning, "what it had may be held for nobody")
             }
+            State::ContainerGone if account.is_released() => {
+                (Severity::Warning, "its record names ports and addresses for nobody")
+            }
             State::ContainerGone => (Severity::Error, "what it had is held for nobody"),
             State::Incomplete => (Severity::Error, "what it made is held for nobody"),
             State::PreviousBoot => (Severity::Error, "its leases are held for nobody"),

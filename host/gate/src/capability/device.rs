@@ -113,8 +113,12 @@ fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), Op
             format!("failed to move link: \"{}\" is no device of a driver (before Linux 5.14 none tells)", link.name);
         return Err(OpError::new(ErrorCode::InvalidArgument, &link.name, message));
     }
-    if session.is_link_of_others(link)? {
-        return Err(belongs("another attachment").hint("`postern ls` lists them; run its DEL, or `postern gc`, first"));
+    if let Some(owner) = session.owner_of_link(link)? {
+        let name = owner.header.as_ref().map_or_else(String::new, |header| {
+            format!(", {}/{}/{}", header.network, header.container_id, header.ifname)
+        });
+        let hint = format!("{}; run its DEL first", session.words_on_holder(owner.key.as_ref()));
+        return Err(belongs(&format!("another attachment{name}")).hint(hint));
     }
     let here = session.home_cookie()?;
     let is_shared = |object: &&NodeObject| object.kind != HELD && object.host_netns_cookie == here;

@@ -175,8 +175,8 @@ fn is_free(session: &Session, address: IpNet) -> Result<(), OpError> {
         return Err(refused(address, what)
             .hint("the DHCP server of this network must not give out addresses of its nodes: exclude them there"));
     }
-    match session.holder(own)? {
-        Some(other) => Err(refused(address, &format!("attachment {other} has it, by its record")).hint(
+    match session.holder_in_words(own)? {
+        Some(other) => Err(refused(address, &other).hint(
             "an attachment that is gone is removed by `postern gc`; networks with the same addresses need two nodes",
         )),
         None => Ok(()),

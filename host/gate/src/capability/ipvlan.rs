@@ -10,7 +10,7 @@ use crate::effect::{Effect, InnerKind, InnerLink};
 use crate::errors::state_error;
 use crate::gate::Gate;
 use postern_kernel::InnerLinkKind;
-use postern_state::Summary;
+use postern_state::{RecordKey, Summary};
 use postern_types::{ErrorCode, IpvlanInfo, IpvlanMode, OpError, Reply, ops};
 
 /// The facts about it that the host needs beside its operations.
@@ -59,7 +59,10 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
     };
     let others = |gate: &Gate<'_>| {
         let other = lowest.map(|index| of_others(gate, index, mode)).transpose()?.flatten();
-        other.map_or(Ok(()), |(who, other)| Err(refused(&below.name, mode, other, &who)))
+        other.map_or(Ok(()), |(who, other, key)| {
+            let known = gate.session.words_on_holder(key.as_ref());
+            Err(refused(&below.name, mode, other, &who).hint(format!("{ONE_MODE}; {known}")))
+        })
     };
     inner::create(gate, &wanted, others).map(Reply::Made)
 }
@@ -71,7 +74,11 @@ fn sibling(gate: &Gate<'_>, parent: &Parent, mode: IpvlanMode) -> Result<Option<
 }
 
 /// Returns another attachment with an ipvlan of another mode on this link of the host, by its record.
-fn of_others(gate: &Gate<'_>, parent: u32, mode: IpvlanMode) -> Result<Option<(String, IpvlanMode)>, OpError> {
+fn of_others(
+    gate: &Gate<'_>,
+    parent: u32,
+    mode: IpvlanMode,
+) -> Result<Option<(String, IpvlanMode, Option<RecordKey>)>, OpError> {
     let (own, boot) = (gate.session.key()?, postern_state::boot_id().map_err(state_error)?);
     let home = gate.session.home_cookie()?;
     // Records without an ipvlan are not parsed.
@@ -84,17 +91,19 @@ fn of_others(gate: &Gate<'_>, parent: u32, mode: IpvlanMode) -> Result<Option<(S
         let mut others = shared.filter(|(index, other)| is_here && *index == parent && *other != mode);
         let who =
             format!("{} of container {} has it, in network {}", header.ifname, header.container_id, header.network);
-        others.next().map(|(_, other)| (who, other))
+        others.next().map(|(_, other)| (who, other, summary.key))
     };
     let others = records.iter().filter(|summary| summary.key.as_ref() != Some(&own));
     Ok(others.filter_map(other_mode).next())
 }
+
+/// The way out.
+const ONE_MODE: &str = "all ipvlan links of a parent have one mode: name that one, or another `master`";
 
 fn refused(parent: &str, mode: IpvlanMode, other: IpvlanMode, who: &str) -> OpError {
     let (mode, other) = (mode.name(), other.name());
     let message = format!(
         "failed to create ipvlan: \"{parent}\" has links in mode {other}, and one in mode {mode} would change them: {who}"
     );
-    OpError::new(ErrorCode::Exists, parent, message)
-        .hint("all ipvlan links of a parent have one mode: name that one, or another `master`; `postern gc` removes what is gone")
+    OpError::new(ErrorCode::Exists, parent, message).hint(ONE_MODE)
 }

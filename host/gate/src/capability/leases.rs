@@ -6,13 +6,14 @@ use crate::effect::lease::is_relative;
 use crate::effect::{Effect, Lease};
 use crate::errors::state_error;
 use crate::gate::Gate;
+use crate::holders::OTHERWISE;
 use crate::need::Need;
 use crate::session::{OwnAddress, Request, Session};
 use crate::status;
 use ipnet::IpNet;
 use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
-use postern_state::{Lease as Taken, Leases, Owner};
+use postern_state::{Lease as Taken, Leases, Owner, RecordKey, StateError};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
 
@@ -106,7 +107,7 @@ fn take(
         let taken = leases.reserve_others(&owner, sets, requested, &addresses, session.deadline);
         let taken = match (taken, avoided.last()) {
             (Err(error), Some((address, other))) => return Err(state_error(error).hint(kept(*address, other))),
-            (taken, _) => taken.map_err(state_error)?,
+            (taken, _) => taken.map_err(|error| refused(session, leases, sets, requested, error))?,
         };
         let addresses: Vec<IpAddr> = taken.iter().map(|lease| lease.address.addr()).collect();
         let led = session.led_to(&addresses)?;
@@ -125,6 +126,45 @@ fn kept(address: IpAddr, other: &str) -> String {
     format!(
         "attachment {other} has forwards to {address}, by its record: if its container is gone, `postern gc` removes them"
     )
+}
+
+/// Converts the error of a reservation, and names who has the address that was asked for, or the last ones of a range.
+fn refused(session: &Session, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr], error: StateError) -> OpError {
+    let is_held = |address: &IpAddr| leases.owner_of(*address).is_some();
+    let held: Vec<IpAddr> = match &error {
+        StateError::Locked { .. }
+        | StateError::Untrusted { .. }
+        | StateError::Relative { .. }
+        | StateError::OtherVersion { .. }
+        | StateError::UnknownEffect { .. }
+        | StateError::Corrupt { .. }
+        | StateError::Io { .. } => Vec::new(),
+        StateError::Refused(_) => requested.iter().copied().filter(is_held).collect(),
+        StateError::Exhausted(_) => {
+            let full = sets.iter().find_map(|set| {
+                let taken = leases.taken_of(set).ok()?;
+                postern_state::full_set(std::slice::from_ref(set), &taken).map(|_| taken)
+            });
+            full.unwrap_or_default()
+        }
+    };
+    let error = state_error(error);
+    let Some((address, owner)) = held.iter().find_map(|address| Some((address, leases.owner_of(*address)?))) else {
+        return error;
+    };
+    let more = match held.len() {
+        0 | 1 => String::new(),
+        many => format!(", and others have {} more", many - 1),
+    };
+    let Owner { container_id, ifname } = &owner;
+    let key =
+        session.home_cookie().ok().map(|home| RecordKey::new(home, &session.request.conf.name, container_id, ifname));
+    // A lease without a record is a native plugin's, or its record is lost.
+    let known = match key.filter(|key| postern_state::is_there(&session.state, key)) {
+        Some(_) => OTHERWISE.to_owned(),
+        None => "no record tells of it: if it is gone, `postern gc --native` gives the address back".to_owned(),
+    };
+    error.hint(format!("container {container_id} has {address} ({ifname}){more}; {known}"))
 }
 
 /// Makes the answer that shows new leases. Their addresses belong to the attachment from then on.

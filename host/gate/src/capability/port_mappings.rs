@@ -157,6 +157,14 @@ fn listed(map: &PortMap, forwards: &[Forward]) -> Result<(), OpError> {
     Ok(())
 }
 
+/// Returns the forwards that a request asks for; none if the request can't be understood.
+pub fn asked(request: &Request) -> Vec<Forward> {
+    let map = PortMap::read(&request.conf).map(|map| map.mappings).unwrap_or_default();
+    // More are refused.
+    let few = map.iter().take(MOST_PORTS);
+    few.map(forward).collect::<Result<_, _>>().unwrap_or_default()
+}
+
 /// Returns one mapping of the configuration.
 fn forward(mapping: &PortMapping) -> Result<Forward, OpError> {
     let port = |port: i64| u16::try_from(port).ok().filter(|port| *port > 0);

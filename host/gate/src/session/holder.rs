@@ -6,6 +6,7 @@
 use super::Session;
 use crate::effect::{Effect, PortMappings};
 use crate::errors::state_error;
+use crate::holders::Holder;
 use postern_cni::parse_cidr;
 use postern_state::{AddressIndex, Header, RecordKey, Summary};
 use postern_types::OpError;
@@ -13,24 +14,82 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::net::IpAddr;
 
+/// An attachment that has an address.
+struct Holding {
+    key: RecordKey,
+    /// Its network, container and interface.
+    attachment: String,
+}
+
 impl Session {
-    /// Returns the other attachment of this host whose record has an address, in a section or in an effect,
-    /// as its own.
+    /// Returns the other attachments of this host whose records have an address of `prevResult`, as far as the index tells
+    /// without its lock. [`Session::holder`] uses the open index.
+    ///
+    /// # Errors
+    /// Records or index can't be read.
+    pub fn holders_of_previous(&self) -> Result<Vec<Holder>, OpError> {
+        let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
+        let cookie = self.home_cookie()?;
+        let unlocked = AddressIndex::unlocked(&self.state, cookie).map_err(state_error)?;
+        let Some(index) = unlocked.filter(|_| !previous.ips.is_empty()) else { return Ok(Vec::new()) };
+        let mut holders = Vec::new();
+        for address in previous.ips.iter().map(|ip| ip.address.addr()) {
+            // Without an answer the question itself asks all records.
+            let keys = index.candidates(address).map_err(state_error)?.unwrap_or_default();
+            for key in keys.into_iter().filter(|key| postern_state::is_there(&self.state, key)) {
+                let found = postern_state::find(&self.state, &key).map_err(state_error)?;
+                let holding = found.map(|summary| self.holding_of(&summary, address)).transpose()?.flatten();
+                holders.extend(holding.map(|Holding { key, attachment }| Holder {
+                    key,
+                    has: format!("attachment {attachment} has {address}, by its record"),
+                }));
+            }
+        }
+        self.addresses.set(Some(index));
+        Ok(holders)
+    }
+
+    /// Returns the other attachment of this host whose record has an address, in a section or in an effect, as its own.
     ///
     /// # Errors
     /// Records or index can't be read.
     pub fn holder(&self, address: IpAddr) -> Result<Option<String>, OpError> {
-        let (own, boot) = (self.key()?, postern_state::boot_id().map_err(state_error)?);
-        let cookie = self.home_cookie()?;
+        Ok(self.holding(address)?.map(|holding| holding.attachment))
+    }
+
+    /// As [`Session::holder`]: says in words who has the address, and what is known of that attachment.
+    ///
+    /// # Errors
+    /// As [`Session::holder`].
+    pub fn holder_in_words(&self, address: IpAddr) -> Result<Option<String>, OpError> {
+        Ok(self.holding(address)?.map(|Holding { key, attachment }| {
+            format!("attachment {attachment} has it, by its record; {}", self.words_on_holder(Some(&key)))
+        }))
+    }
+
+    fn holding(&self, address: IpAddr) -> Result<Option<Holding>, OpError> {
+        let (boot, cookie) = (postern_state::boot_id().map_err(state_error)?, self.home_cookie()?);
         let of_here = |header: &Header| header.boot_id == boot && header.host_netns_cookie == cookie;
         for summary in self.candidates(address, cookie, of_here)? {
-            let is_other = summary.key.is_some_and(|key| key != own);
-            let Some(header) = summary.header.as_ref().filter(|header| is_other && of_here(header)) else { continue };
-            if addresses_of(&summary).any(|noted| noted == address) {
-                return Ok(Some(format!("{}/{}/{}", header.network, header.container_id, header.ifname)));
+            if let Some(holding) = self.holding_of(&summary, address)? {
+                return Ok(Some(holding));
             }
         }
         Ok(None)
+    }
+
+    /// Returns the attachment of a record, if it is another one of this host and has the address.
+    fn holding_of(&self, summary: &Summary, address: IpAddr) -> Result<Option<Holding>, OpError> {
+        let (own, boot, cookie) = (self.key()?, postern_state::boot_id().map_err(state_error)?, self.home_cookie()?);
+        let is_of_here = |header: &&Header| header.boot_id == boot && header.host_netns_cookie == cookie;
+        let (Some(key), Some(header)) = (summary.key, summary.header.as_ref().filter(is_of_here)) else {
+            return Ok(None);
+        };
+        let has = key != own && addresses_of(summary).any(|noted| noted == address);
+        Ok(has.then(|| Holding {
+            key,
+            attachment: format!("{}/{}/{}", header.network, header.container_id, header.ifname),
+        }))
     }
 
     /// Returns those of these addresses that forwards of another attachment of this host lead to, by its record, each with that
@@ -102,7 +161,11 @@ impl Session {
         cookie: u64,
         of_here: impl Fn(&Header) -> bool,
     ) -> Result<Vec<Summary>, OpError> {
-        let index = AddressIndex::open(&self.state, cookie, self.deadline).map_err(state_error)?;
+        let index = match self.addresses.take() {
+            Some(index) => index.lock(self.deadline),
+            None => AddressIndex::open(&self.state, cookie, self.deadline),
+        };
+        let index = index.map_err(state_error)?;
         match self.fill(&index, &of_here)? {
             Some(all) => Ok(all),
             None => self.records(index.candidates(address).map_err(state_error)?),

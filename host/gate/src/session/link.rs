@@ -165,7 +165,17 @@ impl Session {
     /// # Errors
     /// The records can't be listed.
     pub(crate) fn is_claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
-        self.is_claimed_among(&self.records_here()?, claims)
+        Ok(self.claimed_by(claims)?.is_some())
+    }
+
+    /// Returns the record of another attachment of this host that makes this claim.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    pub(crate) fn claimed_by(&self, claims: impl Fn(&Summary) -> bool) -> Result<Option<Summary>, OpError> {
+        let own = self.key()?;
+        let is_other = |summary: &Summary| summary.key.as_ref().is_some_and(|key| *key != own);
+        Ok(self.records_here()?.into_iter().find(|summary| is_other(summary) && claims(summary)))
     }
 
     /// Returns the records of attachments that this host namespace has. Others may have the same directory of records, but

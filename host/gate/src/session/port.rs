@@ -186,6 +186,14 @@ impl Session {
     /// # Errors
     /// The records can't be listed.
     pub fn is_link_of_others(&self, link: &Link) -> Result<bool, OpError> {
+        Ok(self.owner_of_link(link)?.is_some())
+    }
+
+    /// Returns the record of another attachment that lists this link of the host.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    pub fn owner_of_link(&self, link: &Link) -> Result<Option<Summary>, OpError> {
         let boot = postern_state::boot_id().map_err(state_error)?;
         let claims = |effect: Effect, summary: &Summary| match effect {
             Effect::Veth(Veth { host, mac }) => host == link.name && link.mac.is_none_or(|have| Mac(have) == mac),
@@ -213,7 +221,7 @@ impl Session {
             | Effect::Dhcp(_)
             | Effect::NamespaceSetting(_) => false,
         };
-        self.is_claimed_by(|summary| {
+        self.claimed_by(|summary| {
             let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
             effects.flatten().any(|effect| claims(effect, summary))
         })

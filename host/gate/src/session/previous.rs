@@ -112,8 +112,7 @@ impl Session {
         if is_local || host.has_address(address).map_err(kernel_error)? {
             return Ok(Some(Contradiction::OfOthers("it is the node's own".to_owned())));
         }
-        let other = self.holder(address)?;
-        Ok(other.map(|other| Contradiction::OfOthers(format!("attachment {other} has it, by its record"))))
+        Ok(self.holder_in_words(address)?.map(Contradiction::OfOthers))
     }
 
     /// Returns the container's interface that has an address, as `prevResult` says: the attachment's, or another one if

@@ -93,6 +93,15 @@ pub(crate) fn exists(root: &Path, key: &RecordKey) -> Result<bool> {
     Ok(directory.stat(&name_in(&directory, key)?)?.is_some())
 }
 
+/// True if there is a file of this record below `root`. The directory is not checked: this is for a look that decides
+/// nothing, and takes one system call.
+#[must_use]
+pub fn is_there(root: &Path, key: &RecordKey) -> bool {
+    let directory = root.join(super::SUBDIRECTORY);
+    let mut names = [Some(*key), key.earlier()].into_iter().flatten();
+    names.any(|key| nix::sys::stat::lstat(&directory.join(key.file_name())).is_ok())
+}
+
 /// Returns the records of one network below `root`, as [`list_known`] does. No file of another network is opened,
 /// except those of Postern 0.1, whose names don't show the network.
 ///

@@ -1,27 +1,38 @@
 //! The live network namespaces, with their links and addresses.
 //!
-//! A namespace lives while a process or thread is in it, or while a mount keeps it (`ip netns add`, and every container
-//! runtime). Both are searched: `/proc/*/task/*/ns/net`, and the mounts of nsfs in every mount namespace of a process.
-//! A namespace that only an open file or socket keeps has no name, so it can't be found.
+//! A namespace lives while something keeps it:
+//!
+//! * a process or thread in it: `/proc/*/task/*/ns/net`;
+//! * a mount (`ip netns add`, and every container runtime): the mounts of nsfs in every mount namespace of a process;
+//! * an open file of a process: the namespace itself, a socket that was opened in it, an open `/dev/net/tun`.
+//!
+//! All these are searched. What a namespace may have beside them can't be seen: a descriptor on its way through a socket,
+//! a tree of mounts that is mounted nowhere, a network file system that was mounted in it.
 //!
 //! Places that can't be looked at are reported as [`UnreadablePlace`]. A caller must not conclude that something is *in no
 //! namespace* while there are any. Containers control their namespaces and paths. So every step is bounded, of theirs
 //! only namespaces are opened, and the whole search has a deadline.
 #![expect(clippy::disallowed_methods, reason = "`/proc`, and what processes have mounted")]
 
-use crate::mounts::{self, Key, Mount};
+mod descriptors;
+mod mounts;
+
+use crate::descriptors::{Files, Kept, Kind, Lead, has_own_files, kind_of, lead};
+use crate::mounts::{Key, Mount};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::Mode;
-use postern_kernel::{Address, KernelError, Link, Netlink, describe};
+use postern_kernel::{Address, KernelError, Link, Netlink, cookie_of, describe};
 use postern_types::Route;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,11 +47,23 @@ const AT_ONCE: usize = 64;
 /// The largest number of entries kept in [`Namespaces::unseen`]; a user without privileges can look at almost nothing.
 const MOST_UNSEEN: usize = 64;
 
+/// The number of descriptors that are looked at before the clock is.
+const DESCRIPTORS: usize = 256;
+
 /// `PID_NS_INIT_INO` of `linux/nsfs.h`: the PID namespace in which all processes of the node can be seen.
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 const NETWORK: &str = "ns/net";
 const OWN: &str = "/proc/thread-self";
+
+/// What is read of each namespace.
+#[derive(Clone, Debug)]
+pub enum Look {
+    /// Its number alone.
+    Number,
+    /// Its links and addresses too, and the routes of the namespaces with these numbers.
+    Everything(BTreeSet<u64>),
+}
 
 /// A network namespace that is alive.
 #[derive(Clone, Debug)]
@@ -80,6 +103,8 @@ pub struct UnreadablePlace {
 pub struct Namespaces {
     /// Each namespace once.
     pub found: Vec<Found>,
+    /// The numbers of the namespaces that only sockets keep, and that could not be entered, each with such a socket.
+    pub held: BTreeMap<u64, PathBuf>,
     /// The places that could not be looked at, up to a maximum.
     pub unseen: Vec<UnreadablePlace>,
     /// The number of further such places above the maximum.
@@ -90,7 +115,7 @@ pub struct Namespaces {
 
 impl Namespaces {
     /// Looks at all namespaces that can be found, from a new thread; the calling thread stays in its namespace. Takes
-    /// about 30 µs per process and 200 µs per namespace, and about `within` at most. Places that were not reached by
+    /// about 30 µs per process, 2 µs per open file and 200 µs per namespace, and about `within` at most. Places that were not reached by
     /// then are unseen.
     ///
     /// # Errors
@@ -108,10 +133,20 @@ impl Namespaces {
         let deadline = Instant::now() + within;
         let thread = thread::Builder::new()
             .name("namespaces".to_owned())
-            .spawn(move || Search::new(deadline, routes_of).and_then(Search::run))
+            .spawn(move || Search::new(deadline, Look::Everything(routes_of)).and_then(Search::run))
             .map_err(|error| failed(reason(&error)))?;
         let result = thread.join().map_err(|_| failed("the thread that looked for them failed".to_owned()))?;
         result.map_err(|error| failed(reason(&error)))
+    }
+
+    /// Looks for the numbers of all namespaces, from the calling thread. The thread does not come back to its namespace: it
+    /// is for a process that has just one, and ends with the answer.
+    ///
+    /// # Errors
+    /// As [`Namespaces::find`].
+    pub fn numbers(deadline: Instant) -> Result<Self, String> {
+        let found = Search::new(deadline, Look::Number).and_then(Search::run);
+        found.map_err(|error| format!("look for network namespaces: {}", reason(&error)))
     }
 
     /// True if everything could be looked at: only then does "not found" mean that there is none.
@@ -142,6 +177,11 @@ impl Namespaces {
         self.found.iter().find(|found| found.cookie == cookie)
     }
 
+    /// True if something keeps the namespace with this cookie alive.
+    pub fn is_alive(&self, cookie: u64) -> bool {
+        self.held.contains_key(&cookie) || self.by_cookie(cookie).is_some()
+    }
+
     /// Returns a namespace that has this address.
     pub fn with_address(&self, address: IpAddr) -> Option<&Found> {
         self.found.iter().find(|found| found.addresses.iter().any(|(_, have)| have.net.addr() == address))
@@ -151,12 +191,13 @@ impl Namespaces {
 /// A search in progress, in its own thread, which goes from one namespace to the next.
 struct Search {
     deadline: Instant,
-    /// The cookies of the namespaces whose routes are read.
-    routes_of: BTreeSet<u64>,
+    look: Look,
     late: bool,
     /// The path of this thread, which is in the namespace that it looked at last.
     own: PathBuf,
     found: BTreeMap<Key, Found>,
+    /// The cookies of these.
+    entered: BTreeSet<u64>,
     /// Namespaces that exist but could not be opened or entered.
     refused: BTreeMap<Key, UnreadablePlace>,
     unseen: Vec<UnreadablePlace>,
@@ -164,6 +205,10 @@ struct Search {
     /// Mount namespaces, with the root directories of their processes and the processes (or threads) that have each
     /// root.
     mount_spaces: BTreeMap<Key, BTreeMap<OsString, Vec<PathBuf>>>,
+    /// The namespaces that only sockets keep, as far as they were not entered.
+    held: BTreeMap<u64, PathBuf>,
+    /// The device of namespaces.
+    nsfs: u64,
 }
 
 /// True if the error shows that the object is gone.
@@ -181,17 +226,20 @@ fn target(path: &Path) -> io::Result<Key> {
 }
 
 impl Search {
-    fn new(deadline: Instant, routes_of: BTreeSet<u64>) -> io::Result<Self> {
+    fn new(deadline: Instant, look: Look) -> io::Result<Self> {
         Ok(Self {
             deadline,
-            routes_of,
+            look,
             late: false,
             own: Path::new("/proc").join(fs::read_link(OWN)?),
             found: BTreeMap::new(),
+            entered: BTreeSet::new(),
             refused: BTreeMap::new(),
             unseen: Vec::new(),
             more_unseen: 0,
             mount_spaces: BTreeMap::new(),
+            held: BTreeMap::new(),
+            nsfs: target(&Path::new(OWN).join(NETWORK))?.0,
         })
     }
 
@@ -202,7 +250,16 @@ impl Search {
         if let Err(error) = fs::symlink_metadata("/proc/1") {
             self.note_unreadable(Path::new("/proc/1"), reason(&error));
         }
-        self.all_mounts();
+        let inhabited: BTreeSet<Key> = self.mount_spaces.keys().copied().collect();
+        self.all_mounts(&inhabited);
+        self.all_descriptors(&inhabited)?;
+        self.held.retain(|cookie, _| !self.entered.contains(cookie));
+        // Its addresses are unknown.
+        if matches!(self.look, Look::Everything(_)) {
+            for path in self.held.values().cloned().collect::<Vec<_>>() {
+                self.note_unreadable(&path, "a socket keeps a namespace that can't be entered");
+            }
+        }
         let mut missed = std::mem::take(&mut self.unseen);
         // Namespaces that are known to exist come first.
         for (key, unseen) in std::mem::take(&mut self.refused) {
@@ -213,6 +270,7 @@ impl Search {
         missed.drain(..).for_each(|unseen| self.note_unreadable(&unseen.path, unseen.reason));
         Ok(Namespaces {
             found: self.found.into_values().collect(),
+            held: self.held,
             unseen: self.unseen,
             more_unseen: self.more_unseen,
             enclosed,
@@ -315,9 +373,12 @@ impl Search {
         }
         let looked = setns(namespace, CloneFlags::CLONE_NEWNET)
             .map_err(|errno| format!("enter namespace: {}", describe(errno as i32)))
-            .and_then(|()| look_around(key, path, &self.routes_of).map_err(|error| error.to_string()));
+            .and_then(|()| look_around(key, path, &self.look));
         match looked {
-            Ok(found) => drop(self.found.insert(key, found)),
+            Ok(found) => {
+                self.entered.insert(found.cookie);
+                self.found.insert(key, found);
+            }
             Err(reason) => self.refuse(key, path, reason),
         }
     }
@@ -326,25 +387,24 @@ impl Search {
         self.refused.insert(key, UnreadablePlace { path: path.to_owned(), reason });
     }
 
-    fn all_mounts(&mut self) {
+    fn all_mounts(&mut self, inhabited: &BTreeSet<Key>) {
         let own = target(&Path::new(OWN).join("ns/mnt")).ok();
         let spaces = std::mem::take(&mut self.mount_spaces);
-        let inhabited: BTreeSet<Key> = spaces.keys().copied().collect();
         for (space, mut roots) in spaces {
             if Some(space) == own {
-                self.view(&[OWN.into()], &inhabited);
+                self.view(&[OWN.into()], inhabited);
                 // In a chroot this process sees less than the first one.
                 let first = Path::new("/proc/1");
                 if target(&first.join("ns/mnt")).ok() == own
                     && target(&first.join("root")).ok() != target(Path::new("/")).ok()
                 {
-                    self.view(&[first.to_owned()], &inhabited);
+                    self.view(&[first.to_owned()], inhabited);
                 }
             } else if let Some(tasks) = roots.remove(&OsString::from("/")) {
                 // A thread with the namespace's own root sees all of its mounts.
-                self.view(&tasks, &inhabited);
+                self.view(&tasks, inhabited);
             } else {
-                roots.values().for_each(|tasks| self.view(tasks, &inhabited));
+                roots.values().for_each(|tasks| self.view(tasks, inhabited));
             }
         }
     }
@@ -413,6 +473,129 @@ impl Search {
         }
         Ok(())
     }
+
+    /// Looks at the open files of all processes. A process that can't be looked into was reported before.
+    fn all_descriptors(&mut self, inhabited: &BTreeSet<Key>) -> io::Result<()> {
+        for entry in fs::read_dir("/proc")? {
+            let entry = entry?;
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let process = entry.path();
+            if self.unseen.iter().any(|unseen| unseen.path == process) {
+                continue;
+            }
+            if self.is_late(&process) {
+                break;
+            }
+            match self.descriptors(pid, &process, inhabited) {
+                Err(error) if !has_gone(&error) => self.note_unreadable(&process.join("fd"), reason(&error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the open files of a process, and of its threads that have a table of their own.
+    fn descriptors(&mut self, pid: u32, process: &Path, inhabited: &BTreeSet<Key>) -> io::Result<()> {
+        let mut files = None;
+        self.open_files(pid, process, &mut files, inhabited)?;
+        for thread in fs::read_dir(process.join("task"))? {
+            let path = thread?.path();
+            let Some(id) = path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()) else { continue };
+            if id == pid || self.is_late(&path) {
+                continue;
+            }
+            match has_own_files(pid, id) {
+                Ok(false) => {}
+                Err(error) if has_gone(&error) => {}
+                // In a kernel without this question each thread is looked at.
+                Ok(true) | Err(_) => match self.open_files(pid, &path, &mut None, inhabited) {
+                    Err(error) if !has_gone(&error) => return Err(error),
+                    _ => {}
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn open_files(
+        &mut self,
+        pid: u32,
+        task: &Path,
+        files: &mut Option<Files>,
+        inhabited: &BTreeSet<Key>,
+    ) -> io::Result<()> {
+        for (count, entry) in fs::read_dir(task.join("fd"))?.enumerate() {
+            let path = entry?.path();
+            if count.is_multiple_of(DESCRIPTORS) && self.is_late(&path) {
+                break;
+            }
+            match self.open_file(pid, &path, files, inhabited) {
+                Err(error) if !has_gone(&error) => self.note_unreadable(&path, reason(&error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn open_file(
+        &mut self,
+        pid: u32,
+        path: &Path,
+        files: &mut Option<Files>,
+        inhabited: &BTreeSet<Key>,
+    ) -> io::Result<()> {
+        let number = path.file_name().and_then(|name| name.to_str()?.parse::<i32>().ok()).unwrap_or(-1);
+        let lead = lead(path, self.nsfs)?;
+        match &lead {
+            Lead::Nothing => return Ok(()),
+            Lead::Namespace(key) if self.found.contains_key(key) || inhabited.contains(key) => return Ok(()),
+            Lead::Namespace(_) => {
+                let file = File::open(path)?;
+                let key = mounts::identity(&file)?;
+                match kind_of(&file)? {
+                    Kind::Network => self.enter(key, path, &file),
+                    Kind::Mounts if !inhabited.contains(&key) => {
+                        let why = "a mount namespace without a process, which can't be seen into";
+                        self.refuse(key, path, why.to_owned());
+                    }
+                    Kind::Mounts | Kind::Other => {}
+                }
+                return Ok(());
+            }
+            Lead::Socket | Lead::Tun => {}
+        }
+        // A thread with files of its own has others under these numbers, and they can't be copied.
+        let first = PathBuf::from(format!("/proc/{pid}/fd/{number}"));
+        if path != first {
+            if target(path)? != target(&first).unwrap_or_default() {
+                self.note_unreadable(path, "a socket of a thread with open files of its own");
+            }
+            return Ok(());
+        }
+        let files = match files {
+            Some(files) => files,
+            None => files.insert(Files::of(pid)?),
+        };
+        match files.kept_by(number, &lead)? {
+            Kept::Namespace(namespace) => self.enter_kept(path, namespace),
+            Kept::Number(cookie) => {
+                let is_known = self.entered.contains(&cookie) || self.held.contains_key(&cookie);
+                if !is_known {
+                    self.held.insert(cookie, path.to_owned());
+                    if let (Look::Everything(_), Ok(namespace)) = (&self.look, files.namespace_of(number)) {
+                        self.enter_kept(path, namespace)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn enter_kept(&mut self, path: &Path, namespace: OwnedFd) -> io::Result<()> {
+        let file = File::from(namespace);
+        self.enter(mounts::identity(&file)?, path, &file);
+        Ok(())
+    }
 }
 
 fn why_not_reached(error: &io::Error) -> String {
@@ -424,9 +607,25 @@ fn why_not_reached(error: &io::Error) -> String {
 }
 
 /// Returns the state of the calling thread's namespace. Without its cookie it can't be distinguished from others.
-fn look_around(key: Key, path: &Path, routes_of: &BTreeSet<u64>) -> postern_kernel::Result<Found> {
-    let netlink = Netlink::open()?;
-    let cookie = netlink.cookie()?;
+fn look_around(key: Key, path: &Path, look: &Look) -> Result<Found, String> {
+    let Look::Everything(routes_of) = look else {
+        // Any socket tells the number, and this one can do nothing.
+        let cookie = UnixDatagram::unbound().and_then(cookie_of).map_err(|error| reason(&error))?;
+        return Ok(Found {
+            identity: key,
+            cookie,
+            path: path.to_owned(),
+            processes: 0,
+            process: None,
+            links: Vec::new(),
+            addresses: Vec::new(),
+            unread: None,
+            routes: None,
+        });
+    };
+    let text = |error: KernelError| error.to_string();
+    let netlink = Netlink::open().map_err(text)?;
+    let cookie = netlink.cookie().map_err(text)?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());
     let routes = if routes_of.contains(&cookie) { netlink.all_routes().ok() } else { None };
     let refused = [links.as_ref().err(), addresses.as_ref().err()].into_iter().flatten().next();

@@ -1,0 +1,257 @@
+//! Attachments whose containers are gone, and whose records still have what an ADD wants: a port of the node, an address.
+//!
+//! Before a run confines itself, and before its guest, it looks into the indexes of ports and addresses. Only if another
+//! attachment's record has what this ADD wants, the question is whether that attachment is alive. One of these proves that
+//! it is gone:
+//!
+//! * Its record is of another boot.
+//! * Nothing keeps its namespace alive, after a search that saw everything ([`crate::search`]).
+//!
+//! Then the effects that its record lists are removed, as `postern gc` removes them, and the log has a line that says why.
+//! A path that leads nowhere, and a link that is missing or has another name, prove nothing: root in a container and other
+//! programs can bring that about. Without a proof the ADD fails as before, and its message says what is known.
+//!
+//! The record is locked from before the question until its effects are gone.
+
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
+use crate::capability::leases::DEFAULT_DIRECTORY;
+use crate::effect::{Effect, Lease, Veth};
+use crate::errors::{internal, kernel_error, state_error};
+use crate::host_ports;
+use crate::launcher::Launcher;
+use crate::search::Living;
+use crate::session::{Session, can_be_path};
+use crate::upkeep::Removal;
+use nix::sys::stat::lstat;
+use postern_cni::{Error, Verb};
+use postern_policy::Granted;
+use postern_state::{Header, LeaseStore, Leases, Owner, Record, RecordKey, StateError};
+use postern_types::{Capability, ErrorCode, OpError};
+use serde_json::json;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// What is known of an attachment that has what an ADD wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Something keeps its namespace alive.
+    Alive,
+    /// It can't be told, for this reason.
+    Unknown(String),
+    /// It is gone, and this could not be removed.
+    Stuck(String),
+}
+
+impl State {
+    /// Says what is known, and what to do.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Alive => "its container is alive".to_owned(),
+            Self::Unknown(why) => {
+                format!("it can't be told whether its container is alive ({why}): if it is gone, run `postern gc`")
+            }
+            Self::Stuck(why) => {
+                format!("its container is gone, and what it left can't be removed ({why}): run `postern gc`")
+            }
+        }
+    }
+}
+
+/// Another attachment that has what this ADD wants.
+#[derive(Debug)]
+pub struct Holder {
+    /// Its record.
+    pub key: RecordKey,
+    /// What it has, in words.
+    pub has: String,
+}
+
+/// Returns the attachments that have what this ADD wants, as far as the indexes tell. Nothing is locked: a run that the
+/// indexes don't tell of is met when the operation itself asks.
+pub fn find(session: &Session, launcher: &Launcher, granted: Option<&Granted>) -> Vec<Holder> {
+    if session.request.verb != Verb::Add {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    if launcher.policies().any(|(_, policy)| policy.grants(Capability::PortMappings)) {
+        // What can't be read is told by the operation.
+        found.extend(host_ports::taken(session).unwrap_or_default());
+    }
+    if granted.is_some_and(Granted::may_take_over_in_container) && session.is_behind_native() {
+        found.extend(session.holders_of_previous().unwrap_or_default());
+    }
+    // What these want is known later, from a server or from the kernel. An ADD before has left a note then.
+    let asks_later = [Capability::Dhcp, Capability::Device, Capability::Ipvlan];
+    if launcher.policies().any(|(_, policy)| asks_later.iter().any(|capability| policy.grants(*capability))) {
+        let noted = postern_state::doubts::list(&session.state).unwrap_or_default();
+        found.extend(noted.into_iter().map(|key| Holder { key, has: "an attachment that another ADD met".to_owned() }));
+    }
+    found
+}
+
+/// Removes what the attachments left that are provably gone, and notes what is known of the others.
+///
+/// # Errors
+/// Code 11: a run for one of them is under way.
+pub fn make_way(session: &mut Session, holders: Vec<Holder>) -> Result<(), Error> {
+    let mut locked: Vec<(Holder, Record<Effect>)> = Vec::new();
+    for holder in holders {
+        if locked.iter().any(|(known, _)| known.key == holder.key) {
+            continue;
+        }
+        match Record::open_existing(&session.state, &holder.key, Instant::now()) {
+            Ok(Some(record)) => locked.push((holder, record)),
+            Err(StateError::Locked { .. }) => {
+                let message = format!("{}, and a run for that attachment is under way", holder.has);
+                return Err(internal(OpError::new(ErrorCode::TryAgain, "holder", message)));
+            }
+            // It has gone meanwhile, or can't be read: the operation says so.
+            Ok(None) | Err(_) => {
+                let _ = postern_state::doubts::settle(&session.state, &holder.key);
+            }
+        }
+    }
+    let boot = postern_state::boot_id().map_err(state_error).map_err(internal)?;
+    let mut living = None;
+    for (holder, record) in locked {
+        // The look comes next. If the note stays, so does the question.
+        let _ = postern_state::doubts::settle(&session.state, &holder.key);
+        let state = match proof(session, &record, &boot, &mut living) {
+            Ok(proof) => remove(session, &holder, record, proof).err().map(State::Stuck),
+            Err(state) => Some(state),
+        };
+        if let Some(state) = state {
+            session.known_holders.insert(holder.key, state);
+        }
+    }
+    Ok(())
+}
+
+impl Session {
+    /// Says what is known of an attachment that has what this ADD wants. If it was not looked at, the next ADD does.
+    pub fn words_on_holder(&self, key: Option<&RecordKey>) -> String {
+        match key.map(|key| (key, self.known_holders.get(key))) {
+            Some((_, Some(state))) => state.words(),
+            Some((key, None)) if self.request.verb == Verb::Add => {
+                match postern_state::doubts::note(&self.state, key) {
+                    Ok(()) => {
+                        "the next ADD looks whether its container is alive, and `postern gc` does so now".to_owned()
+                    }
+                    Err(_) => OTHERWISE.to_owned(),
+                }
+            }
+            _ => OTHERWISE.to_owned(),
+        }
+    }
+}
+
+/// The way out where no ADD looks.
+pub const OTHERWISE: &str = "if its container is gone, `postern gc` removes what it left";
+
+/// Returns the proof that an attachment is gone, in words; or what is known of it without one.
+fn proof(
+    session: &Session,
+    record: &Record<Effect>,
+    boot: &str,
+    living: &mut Option<Living>,
+) -> Result<&'static str, State> {
+    let header = record.header();
+    if header.boot_id != boot {
+        return match is_made_again(session, record) {
+            Ok(false) => Ok("it was made before the machine was last started"),
+            Ok(true) => Err(State::Unknown("it was made again since".to_owned())),
+            Err(error) => Err(State::Unknown(error.to_string())),
+        };
+    }
+    if session.home_cookie().ok() != Some(header.host_netns_cookie) {
+        return Err(State::Unknown("it is of another host namespace".to_owned()));
+    }
+    // The host end of a pair has another end, and that is in a namespace.
+    match has_pair(session, record) {
+        Ok(false) => {}
+        Ok(true) => return Err(State::Alive),
+        Err(error) => return Err(State::Unknown(error.to_string())),
+    }
+    let Some(cookie) = header.netns_cookie else {
+        return Err(State::Unknown("its record does not name its namespace".to_owned()));
+    };
+    let living = living.get_or_insert_with(|| Living::search(session.deadline));
+    match living.has(cookie) {
+        Ok(false) => match is_made_again(session, record) {
+            Ok(false) => Ok("nothing keeps its network namespace alive"),
+            Ok(true) => Err(State::Unknown("a program that writes no records may have made it again".to_owned())),
+            Err(error) => Err(State::Unknown(error.to_string())),
+        },
+        Ok(true) => Err(State::Alive),
+        Err(gap) => Err(State::Unknown(gap)),
+    }
+}
+
+/// True if an attachment of the same names may have been made since: rules and leases with these names are its own. Then
+/// the container has another record, or a lease that is younger than this one.
+fn is_made_again(session: &Session, record: &Record<Effect>) -> Result<bool, OpError> {
+    let header = record.header();
+    let names = |header: &Header| (header.network.clone(), header.container_id.clone(), header.ifname.clone());
+    let others = postern_state::list_known(&session.state).map_err(state_error)?;
+    let mut others = others.iter().filter_map(|summary| summary.header.as_ref()).filter(|other| *other != header);
+    if others.any(|other| names(other) == names(header)) {
+        return Ok(true);
+    }
+    let last = record.sections().iter().map(|section| section.since).max().unwrap_or(header.created);
+    let effects = record.effects(None);
+    let directories = effects.iter().filter_map(|noted| Lease::of(&noted.effect)).map(|lease| lease.directory.as_str());
+    for directory in directories.chain([DEFAULT_DIRECTORY]).filter(|directory| can_be_path(directory)) {
+        let store = LeaseStore {
+            data_dir: directory.into(),
+            network: header.network.clone(),
+            index_root: session.library.join("leases"),
+            boot_id: postern_state::boot_id().map_err(state_error)?,
+        };
+        let Some(leases) = Leases::open_existing(&store).map_err(state_error)? else { continue };
+        let owner = Owner::new(&header.container_id, &header.ifname);
+        for address in leases.held(&owner, session.deadline).map_err(state_error)? {
+            let file = store.data_dir.join(&store.network).join(address.to_string());
+            let is_young = |taken: i64| u64::try_from(taken).unwrap_or_default().saturating_mul(1000) > last + SLACK;
+            if lstat(&file).is_ok_and(|file| is_young(file.st_mtime)) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The time in milliseconds by which a lease may seem younger than its record: file systems keep seconds.
+const SLACK: u64 = 2000;
+
+/// True if the host has an end of one of the record's pairs, under any name.
+fn has_pair(session: &Session, record: &Record<Effect>) -> Result<bool, OpError> {
+    let effects = record.effects(None);
+    let pairs: Vec<[u8; 6]> =
+        effects.iter().filter_map(|noted| Veth::of(&noted.effect)).map(|pair| pair.mac.0).collect();
+    if pairs.is_empty() {
+        return Ok(false);
+    }
+    let links = session.host()?.links().map_err(kernel_error)?;
+    Ok(links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))))
+}
+
+/// Removes what an attachment left that is gone.
+///
+/// # Errors
+/// What stays, in words.
+fn remove(session: &mut Session, holder: &Holder, record: Record<Effect>, proof: &str) -> Result<(), String> {
+    let start = Instant::now();
+    let Header { network, container_id, ifname, .. } = record.header();
+    let object = json!({"attachment": format!("{network}/{container_id}/{ifname}"), "has": holder.has, "proof": proof});
+    let mut removal = Removal::of(record, session.deadline, &session.places(), &session.shared_nft());
+    // An address that rules of others still serve is not given back.
+    removal.set_retention(&Rc::clone(&session.served), None);
+    let outcome = removal.remove(None).map_err(|error| error.to_string()).and_then(|is_whole| match is_whole {
+        true => Ok(()),
+        false => Err("rules of the node still lead to its addresses".to_owned()),
+    });
+    let verb = session.request.verb.as_str();
+    session.audit.note_own(verb, "holder.remove", &object, "gone", &outcome, start.elapsed());
+    outcome
+}

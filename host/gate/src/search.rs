@@ -1,0 +1,254 @@
+//! The search for living namespaces, in a process of its own.
+//!
+//! It is forked by a run that is not confined yet, because a confined one can't look into other processes. The new process
+//! gives up all but the right to look: it opens files for reading alone, enters network namespaces, and writes to its
+//! parent and to nothing else. Landlock would keep it from the other processes too, so that is left out.
+#![allow(unsafe_code, reason = "fork(2) has no safe form")]
+
+use crate::process::end;
+use nix::libc;
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid};
+use postern_confine::Capability as Right;
+use postern_confine::{Filter, Refusal, Rule, close_all_but, fork, keep_capabilities};
+use postern_namespaces::Namespaces;
+use postern_types::channel::{pair, receive, send};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The longest time for a search.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// The time for the answer after that.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The numbers in one message.
+const PIECE: usize = 4096;
+
+/// A part of the answer.
+#[derive(Serialize, Deserialize)]
+enum Part {
+    /// Numbers of living namespaces.
+    Numbers(Vec<u64>),
+    /// The end, with what could not be looked at.
+    End(Option<String>),
+}
+
+/// The namespaces that are alive.
+#[derive(Debug)]
+pub struct Living {
+    numbers: BTreeSet<u64>,
+    gap: Option<String>,
+}
+
+impl Living {
+    /// Searches, until a deadline at the latest. What prevents the search is a gap in it.
+    pub fn search(deadline: Instant) -> Self {
+        let deadline = deadline.min(Instant::now() + WITHIN);
+        searched(deadline).unwrap_or_else(|reason| Self { numbers: BTreeSet::new(), gap: Some(reason) })
+    }
+
+    /// True if something keeps the namespace of this number alive, false if nothing does.
+    ///
+    /// # Errors
+    /// It is unknown: what could not be looked at, in words.
+    pub fn has(&self, number: u64) -> Result<bool, String> {
+        match &self.gap {
+            _ if self.numbers.contains(&number) => Ok(true),
+            Some(gap) => Err(gap.clone()),
+            None => Ok(false),
+        }
+    }
+}
+
+fn searched(deadline: Instant) -> Result<Living, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("the search for it failed: {error}");
+    let (ours, theirs) = pair().map_err(|error| failed(&error))?;
+    let parent = nix::unistd::getpid();
+    // SAFETY: the child never returns from `serve`, and this process has no other thread before it is confined.
+    match unsafe { fork() } {
+        Ok(ForkResult::Parent { child }) => {
+            drop(theirs);
+            let answer = answer(&ours, deadline + GRACE);
+            // It may be late, and has nothing to lose.
+            let _ = kill(child, Signal::SIGKILL);
+            let _ = waitpid(child, None);
+            answer.map_err(|error| failed(&error))
+        }
+        Ok(ForkResult::Child) => {
+            drop(ours);
+            serve(&theirs, parent, deadline)
+        }
+        Err(errno) => Err(failed(&errno)),
+    }
+}
+
+fn answer(channel: &UnixStream, until: Instant) -> Result<Living, postern_types::channel::ChannelError> {
+    let mut numbers = BTreeSet::new();
+    loop {
+        match receive(channel, Some(until))? {
+            Part::Numbers(some) => numbers.extend(some),
+            Part::End(gap) => return Ok(Living { numbers, gap }),
+        }
+    }
+}
+
+/// The work of the new process.
+fn serve(channel: &UnixStream, parent: Pid, deadline: Instant) -> ! {
+    let found = match confine(channel.as_raw_fd(), parent) {
+        Ok(()) => Namespaces::numbers(deadline),
+        Err(error) => Err(error),
+    };
+    let (numbers, gap): (Vec<u64>, _) = match found {
+        Ok(found) => {
+            let gap = found.gap();
+            (found.found.iter().map(|found| found.cookie).chain(found.held.into_keys()).collect(), gap)
+        }
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let until = Some(deadline + GRACE);
+    let mut sent = Ok(());
+    for some in numbers.chunks(PIECE) {
+        sent = sent.and_then(|()| send(channel, &Part::Numbers(some.to_vec()), until));
+    }
+    let _ = sent.and_then(|()| send(channel, &Part::End(gap), until));
+    end(0)
+}
+
+fn confine(channel: RawFd, parent: Pid) -> Result<(), String> {
+    let errno = |errno: nix::Error| errno.to_string();
+    close_all_but(&[channel]).map_err(|error| error.to_string())?;
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(errno)?;
+    // The parent may have ended before that.
+    if nix::unistd::getppid() != parent {
+        return Err("the run has ended".to_owned());
+    }
+    prctl::set_no_new_privs().map_err(errno)?;
+    // To look into processes of other users and at their files, to enter namespaces, to ask an open `/dev/net/tun`.
+    let kept = [Right::CAP_SYS_PTRACE, Right::CAP_DAC_READ_SEARCH, Right::CAP_SYS_ADMIN, Right::CAP_NET_ADMIN];
+    keep_capabilities(&kept).map_err(|error| error.to_string())?;
+    Filter::new(&calls(channel), Refusal::Absent).install().map_err(|error| error.to_string())
+}
+
+/// Returns the system calls of the search.
+fn calls(channel: RawFd) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = CALLS.iter().copied().map(Rule::Any).collect();
+    let executable = libc::PROT_EXEC as u32;
+    rules.extend([Rule::Lacks(libc::SYS_mmap, 2, executable), Rule::Lacks(libc::SYS_mprotect, 2, executable)]);
+    // No file is opened to be written.
+    let writing = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
+    rules.push(Rule::Lacks(libc::SYS_openat, 2, writing));
+    #[cfg(target_arch = "x86_64")]
+    rules.push(Rule::Lacks(libc::SYS_open, 1, writing));
+    // A descriptor that was copied from another process is never written to.
+    let only = channel as u32;
+    rules.extend([libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_write].map(|call| Rule::Equal(call, 0, only)));
+    rules.push(Rule::Equal(libc::SYS_setns, 1, libc::CLONE_NEWNET as u32));
+    // Which namespace a socket keeps, and of what kind a namespace is.
+    let questions = [libc::SIOCGSKNS as u32, libc::NS_GET_NSTYPE as u32];
+    rules.extend(questions.map(|question| Rule::Equal(libc::SYS_ioctl, 1, question)));
+    // It tells the number of the namespace that it is in, and is never connected.
+    rules.push(Rule::Equal(libc::SYS_socket, 0, libc::AF_UNIX as u32));
+    rules.push(Rule::Equal(libc::SYS_setsockopt, 0, only));
+    let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
+    rules.extend(commands.map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32)));
+    #[cfg(target_arch = "x86_64")]
+    rules.extend(OLD_CALLS.iter().copied().map(Rule::Any));
+    rules
+}
+
+const CALLS: [libc::c_long; 32] = [
+    libc::SYS_read,            // lists of mounts
+    libc::SYS_close,           // any descriptor
+    libc::SYS_lseek,           // the length of a file
+    libc::SYS_openat2,         // the way to a mount, which opens nothing
+    libc::SYS_newfstatat,      // which namespace it is
+    libc::SYS_fstat,           // the same, of older C libraries
+    libc::SYS_statx,           // the same, of the standard library
+    libc::SYS_readlinkat,      // roots of processes
+    libc::SYS_getdents64,      // lists of processes and their descriptors
+    libc::SYS_pidfd_open,      // a process
+    libc::SYS_pidfd_getfd,     // a copy of its socket
+    libc::SYS_kcmp,            // threads with open files of their own
+    libc::SYS_munmap,          // memory
+    libc::SYS_mremap,          // memory
+    libc::SYS_madvise,         // memory
+    libc::SYS_brk,             // memory
+    libc::SYS_rt_sigreturn,    // the end of a signal handler
+    libc::SYS_rt_sigprocmask,  // the C library's
+    libc::SYS_rt_sigaction,    // the C library's
+    libc::SYS_sigaltstack,     // the C library's
+    libc::SYS_futex,           // the C library's
+    libc::SYS_getrandom,       // the standard library's
+    libc::SYS_clock_gettime,   // the clock, if the vDSO has none
+    libc::SYS_restart_syscall, // a wait that was interrupted
+    libc::SYS_ppoll,           // waiting for the parent
+    libc::SYS_getsockopt,      // a namespace's number
+    libc::SYS_getpid,          // the C library's
+    libc::SYS_gettid,          // the C library's
+    libc::SYS_geteuid,         // the C library's
+    libc::SYS_sched_yield,     // the heap's lock
+    libc::SYS_exit,            // the end
+    libc::SYS_exit_group,      // the end
+];
+
+/// System calls that newer architectures do not have.
+#[cfg(target_arch = "x86_64")]
+const OLD_CALLS: [libc::c_long; 4] = [
+    libc::SYS_stat,     // as newfstatat
+    libc::SYS_lstat,    // as newfstatat
+    libc::SYS_poll,     // as ppoll
+    libc::SYS_readlink, // as readlinkat
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It writes to its parent alone, and changes nothing.
+    #[test]
+    fn a_search_can_only_look() {
+        let rules = calls(7);
+        let of = |rule: &Rule| match *rule {
+            Rule::Any(call)
+            | Rule::Equal(call, ..)
+            | Rule::Both(call, _)
+            | Rule::Lacks(call, ..)
+            | Rule::Where(call, _) => call,
+        };
+        let allowed = |call: libc::c_long| rules.iter().filter(|rule| of(rule) == call).count();
+        for call in [
+            libc::SYS_mount,
+            libc::SYS_unlinkat,
+            libc::SYS_renameat2,
+            libc::SYS_kill,
+            libc::SYS_ptrace,
+            libc::SYS_execve,
+            libc::SYS_clone,
+            libc::SYS_connect,
+            libc::SYS_bind,
+            libc::SYS_pwrite64,
+            libc::SYS_writev,
+            libc::SYS_bpf,
+            libc::SYS_process_vm_writev,
+        ] {
+            assert_eq!(allowed(call), 0, "{call}");
+        }
+        for call in [libc::SYS_write, libc::SYS_sendto, libc::SYS_sendmsg] {
+            assert!(rules.contains(&Rule::Equal(call, 0, 7)) && allowed(call) == 1);
+        }
+    }
+
+    /// What could not be looked at proves nothing, and what was found is alive whatever is missing.
+    #[test]
+    fn only_a_whole_search_proves_that_something_is_gone() {
+        let living = |gap: Option<&str>| Living { numbers: [4].into(), gap: gap.map(str::to_owned) };
+        assert_eq!((living(None).has(4), living(None).has(5)), (Ok(true), Ok(false)));
+        assert_eq!((living(Some("x")).has(4), living(Some("x")).has(5)), (Ok(true), Err("x".to_owned())));
+    }
+}

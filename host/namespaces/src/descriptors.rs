@@ -1,0 +1,136 @@
+//! Open files of processes that keep a namespace alive: the namespace itself, a socket that was opened in it, a
+//! descriptor of `/dev/net/tun`.
+//!
+//! No file is opened for this but a namespace: containers choose what their descriptors lead to. A socket is copied
+//! (pidfd_getfd(2)), asked for the number of its namespace, and closed.
+
+use crate::mounts::Key;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::stat::makedev;
+use postern_kernel::{cookie_of, namespace_of};
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// The number of `/dev/net/tun` (linux/miscdevice.h: the device 200 of the misc devices).
+const TUN: (u32, u32) = (10, 200);
+
+/// `KCMP_FILES` of linux/kcmp.h: the tables of open files.
+const KCMP_FILES: libc::c_int = 2;
+
+/// What a descriptor leads to.
+#[derive(Debug)]
+pub(crate) enum Lead {
+    /// A namespace of any kind.
+    Namespace(Key),
+    /// A socket.
+    Socket,
+    /// An open `/dev/net/tun`.
+    Tun,
+    /// Something that keeps no namespace.
+    Nothing,
+}
+
+/// Returns what a descriptor in `/proc/PID/fd` leads to. `nsfs` is the device of namespaces. No file system is waited for.
+///
+/// # Errors
+/// Those of statx(2).
+pub(crate) fn lead(path: &Path, nsfs: u64) -> io::Result<Lead> {
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO)?;
+    if makedev(found.stx_dev_major.into(), found.stx_dev_minor.into()) == nsfs {
+        return Ok(Lead::Namespace((nsfs, found.stx_ino)));
+    }
+    Ok(match FileType::from_raw_mode(found.stx_mode.into()) {
+        FileType::Socket => Lead::Socket,
+        FileType::CharacterDevice if (found.stx_rdev_major, found.stx_rdev_minor) == TUN => Lead::Tun,
+        _ => Lead::Nothing,
+    })
+}
+
+/// The open files of one process, to be copied.
+#[derive(Debug)]
+pub(crate) struct Files(OwnedFd);
+
+/// What keeps a namespace that has no other name.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// The number of the namespace of a socket.
+    Number(u64),
+    /// The namespace.
+    Namespace(OwnedFd),
+}
+
+impl Files {
+    /// # Errors
+    /// Those of pidfd_open(2).
+    pub(crate) fn of(process: u32) -> io::Result<Self> {
+        let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(Errno::ESRCH)?;
+        Ok(Self(pidfd_open(process, PidfdFlags::empty())?))
+    }
+
+    /// Returns the namespace that a socket or an open `/dev/net/tun` keeps, or its number.
+    ///
+    /// # Errors
+    /// Those of pidfd_getfd(2): `EPERM` where this process may not look into the other one. Those of the question.
+    pub(crate) fn kept_by(&self, number: i32, lead: &Lead) -> io::Result<Kept> {
+        let copy = pidfd_getfd(&self.0, number, PidfdGetfdFlags::empty());
+        let kept = copy.map_err(io::Error::from).and_then(|copy| match lead {
+            Lead::Tun => namespace_of(&copy).map(Kept::Namespace),
+            Lead::Namespace(_) | Lead::Socket | Lead::Nothing => cookie_of(&copy).map(Kept::Number),
+        });
+        // It was closed meanwhile, and its number may be another file's.
+        kept.map_err(|error| match error.raw_os_error() {
+            Some(libc::EBADF | libc::ENOTSOCK) => Errno::ENOENT.into(),
+            _ => error,
+        })
+    }
+
+    /// As [`Files::kept_by`], for the namespace itself.
+    ///
+    /// # Errors
+    /// As [`Files::kept_by`], and `EPERM` without `CAP_NET_ADMIN` over the namespace.
+    pub(crate) fn namespace_of(&self, number: i32) -> io::Result<OwnedFd> {
+        namespace_of(pidfd_getfd(&self.0, number, PidfdGetfdFlags::empty())?)
+    }
+}
+
+/// The kinds of namespaces that matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A network namespace.
+    Network,
+    /// A mount namespace.
+    Mounts,
+    /// Any other.
+    Other,
+}
+
+/// Returns the kind of an open namespace. Its name in `/proc/PID/fd` does not tell it: a mount has the path of its mount.
+///
+/// # Errors
+/// Those of ioctl(2): `ENOTTY` if it is no namespace.
+#[allow(unsafe_code, reason = "ioctl(2) has no safe form")]
+pub(crate) fn kind_of(namespace: &File) -> io::Result<Kind> {
+    // SAFETY: the request takes no argument, and touches no memory of this process.
+    let kind = unsafe { libc::ioctl(namespace.as_raw_fd(), libc::NS_GET_NSTYPE as _) };
+    Ok(match Errno::result(kind)? {
+        libc::CLONE_NEWNET => Kind::Network,
+        libc::CLONE_NEWNS => Kind::Mounts,
+        _ => Kind::Other,
+    })
+}
+
+/// True if a thread has another table of open files than its process.
+///
+/// # Errors
+/// Those of kcmp(2): `ENOSYS` in a kernel without it.
+#[allow(unsafe_code, reason = "kcmp(2) has no safe form")]
+pub(crate) fn has_own_files(process: u32, thread: u32) -> io::Result<bool> {
+    // SAFETY: the call takes numbers, and touches no memory of this process.
+    let compared = unsafe { libc::syscall(libc::SYS_kcmp, process, thread, KCMP_FILES, 0, 0) };
+    Ok(Errno::result(compared)? != 0)
+}
