@@ -419,3 +419,55 @@ fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
     }
     Ok(())
 }
+
+/// A pinned namespace is a plain file after a reboot, and the number of an ended process is the runtime's own by now. The
+/// record is lost too. What is on the node is let go of nevertheless, the lease among it.
+#[test]
+fn a_path_that_leads_to_no_container_any_more() -> Result<()> {
+    for path in ["/run/netns/c1", "/run", "/proc/self/ns/net", "/run/netns/c1/ns"] {
+        let node = attached()?;
+        node.sh("rm /run/postern/attachments/*; umount /run/netns/c1")?;
+        let config = config().to_string();
+        let call = Call::new(Path::new(BIN), "bridge", "DEL", config).attachment("c1", path, "eth0");
+        for time in ["first", "second"] {
+            let answer = node.call(&call)?;
+            ensure!(answer.status == 0 && answer.stdout.is_empty(), "{time} DEL at {path}: {answer:?}");
+            let leases = node.sh("find /var/lib/cni/networks -name '10.*'")?;
+            ensure!(leases.is_empty(), "{time} DEL at {path} leaves {leases}");
+        }
+        let loopback = json!({"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}).to_string();
+        let call = Call::new(Path::new(BIN), "loopback", "DEL", loopback).attachment("c1", path, "lo");
+        let answer = node.call(&call)?;
+        ensure!(answer.status == 0, "loopback at {path}: {answer:?}");
+        ensure!(node.sh("ip link show lo")?.contains("LOOPBACK,UP"), "the node's lo is down after {path}");
+    }
+    Ok(())
+}
+
+/// DEL of loopback where the path leads to another container by now.
+#[test]
+fn loopback_leaves_the_lo_of_others_up() -> Result<()> {
+    let node = attached()?;
+    node.add_container("c2")?;
+    let is_up =
+        |container: &str| Ok::<_, anyhow::Error>(node.sh_in(container, "ip link show lo")?.contains("LOOPBACK,UP"));
+    let loopback = |verb: &str, path: &str| -> Result<()> {
+        let config = json!({"cniVersion": "1.0.0", "name": "lo", "type": "loopback"}).to_string();
+        let call = Call::new(Path::new(BIN), "loopback", verb, config).attachment("c3", path, "lo");
+        let answer = node.call(&call)?;
+        ensure!(answer.status == 0, "{verb} {path}: {answer:?}");
+        Ok(())
+    };
+    // Of a container with a network: the mount has its name. Of one without: a process has its number.
+    loopback("ADD", &node.netns("c1"))?;
+    loopback("DEL", &node.netns("c1"))?;
+    ensure!(is_up("c1")?, "the lo of a container with a network");
+    loopback("ADD", &node.netns("c2"))?;
+    let pid = node.sh("nsenter --net=/run/netns/c2 sleep 99 > /dev/null 2>&1 & sleep 0.3; echo $!")?;
+    loopback("DEL", &format!("/proc/{}/ns/net", pid.trim()))?;
+    ensure!(is_up("c2")?, "the lo of a container without one");
+    node.sh(&format!("kill {}", pid.trim()))?;
+    loopback("DEL", &node.netns("c2"))?;
+    ensure!(!is_up("c2")?, "its own lo");
+    Ok(())
+}

@@ -14,6 +14,7 @@ use crate::protocol::{del_without_plugin, own_versions, request, supported};
 use crate::session::{NoContainerAsked, Request, Session};
 use crate::status;
 use crate::unrecorded::Part;
+use nix::errno::Errno;
 use postern_cni::{
     Env, Error, Flannel, Json, Lists, NetConf, Verb, Version, check_version, code, config_version, flannel,
 };
@@ -348,13 +349,19 @@ pub fn container(session: &Session, needed: bool, allows_own: bool) -> Result<Op
     }
     match Namespace::open(&request.netns) {
         Ok(namespace) => {
-            if !allows_own && request.verb != Verb::Check && is_own(session, &namespace).map_err(NoContainer::Hidden)? {
-                return Err(NoContainer::Gone(Error::same_netns()));
+            if allows_own || request.verb == Verb::Check || !is_own(session, &namespace).map_err(NoContainer::Hidden)? {
+                return Ok(Some(namespace));
             }
-            Ok(Some(namespace))
+            match request.verb {
+                // The number of an ended process is that of another one by now. No attachment is in this namespace.
+                Verb::Del => Ok(taken_for_gone(&Error::same_netns())),
+                _ => Err(NoContainer::Gone(Error::same_netns())),
+            }
         }
         Err(_) if !needed => Ok(None),
         Err(OpenError::NotExist { .. }) if request.verb == Verb::Del => Ok(None),
+        // The file of a pinned namespace stays after a reboot, and a runtime asks until the DEL succeeds.
+        Err(error) if request.verb == Verb::Del && leads_nowhere(&error) => Ok(taken_for_gone(&error)),
         Err(error) => {
             let text = match request.verb {
                 Verb::Del => error.to_string(),
@@ -366,6 +373,23 @@ pub fn container(session: &Session, needed: bool, allows_own: bool) -> Result<Op
             })
         }
     }
+}
+
+/// True if no namespace can be at a path.
+fn leads_nowhere(error: &OpenError) -> bool {
+    match error {
+        OpenError::NotExist { .. } | OpenError::NotNamespace { .. } => true,
+        OpenError::Io { errno, .. } => {
+            let nowhere = [Errno::ENOTDIR, Errno::ELOOP, Errno::ENAMETOOLONG].map(|errno| Some(errno as i32));
+            nowhere.contains(errno)
+        }
+    }
+}
+
+/// Says why a DEL goes on without its container.
+fn taken_for_gone(why: &dyn std::fmt::Display) -> Option<Namespace> {
+    crate::say!("postern: taking the container for gone: {why}");
+    None
 }
 
 fn is_own(session: &Session, namespace: &Namespace) -> Result<bool, Error> {

@@ -35,9 +35,26 @@ fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 }
 
 /// `loopback.down`.
+///
+/// No record tells whose `lo` it is, and a path can lead to another container by now: the number of a process is given
+/// again. So `lo` stays up where a process shows the way, and where another link is up: it ends with its namespace.
 fn down(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+    let Some(container) = gate.session.container() else { return Ok(Reply::Done) };
+    let netlink = container.netlink().map_err(kernel_error)?;
+    // Links that can't be listed may be in use.
+    let is_used = || netlink.links().map_or(true, |links| links.iter().any(|link| link.up && link.name != "lo"));
+    if is_of_process(&gate.session.request.netns) || is_used() {
+        return Ok(Reply::Done);
+    }
     Effect::from(LoopbackUp {}).remove(gate.session, None)?;
     Ok(Reply::Done)
+}
+
+/// True if a path to a namespace is that of a process, or of a thread: no mount keeps it.
+fn is_of_process(path: &str) -> bool {
+    let mut parts = path.rsplit('/').skip(1);
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    parts.next() == Some("ns") && parts.next().is_some_and(|of| is_number(of) || ["self", "thread-self"].contains(&of))
 }
 
 /// `loopback.state`.
@@ -46,4 +63,19 @@ fn state(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let lo = lo(netlink)?;
     let addresses = netlink.addresses(lo.index).map_err(kernel_error)?;
     Ok(Reply::Loopback { up: lo.up, addresses: addresses.into_iter().map(show).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_a_process_is_known() {
+        for path in ["/proc/7/ns/net", "/host/proc/7/ns/net", "/proc/7/task/9/ns/net", "/proc/self/ns/net"] {
+            assert!(is_of_process(path), "{path}");
+        }
+        for path in ["/run/netns/7", "/run/ns/net", "/var/run/netns/cni-7", "/run/docker/netns/7", "", "ns/net"] {
+            assert!(!is_of_process(path), "{path}");
+        }
+    }
 }
