@@ -66,6 +66,11 @@ impl<'t> Sheet<'t> {
         }
     }
 
+    /// True if no further warning is shown. A note says so.
+    pub fn is_full(&self) -> bool {
+        self.warnings > MOST_WARNINGS
+    }
+
     /// Notes that a name leads to a plugin of this Postern with another name.
     pub fn other_name(&mut self, name: &str, plugin: String) {
         self.other_names.insert(name.to_owned(), plugin);

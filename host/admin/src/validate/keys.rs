@@ -87,7 +87,8 @@ fn unknown_key<'n>(
     unknown: Unknown,
 ) {
     let Unknown::Reported { whose } = unknown else { return };
-    if is_for_people(&member.name) {
+    // To find the nearest name takes a while.
+    if is_for_people(&member.name) || sheet.is_full() {
         return;
     }
     let names: Vec<&str> = names.collect();

@@ -6,6 +6,7 @@ use super::plugin;
 use super::text::{Node, Tree};
 use postern_cni::{NumericVersion, Version, validate_network_name};
 use postern_keys::{Key, Role, common};
+use std::collections::BTreeSet;
 
 /// A plugin of a network, as it was read.
 #[derive(Debug)]
@@ -160,6 +161,7 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
     let place =
         |entry: &Entry<'_>| (entry.node.get("type").map_or(entry.node.at, |node| node.at), below(&entry.path, "type"));
     let mut main: Option<&str> = None;
+    let mut seen = BTreeSet::new();
     for (number, (entry, table)) in entries.iter().zip(&tables).enumerate() {
         let Some(table) = table else {
             main = main.or(Some(entry.node.word("type")));
@@ -167,7 +169,7 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
         };
         let (at, path) = place(entry);
         let name = table.name;
-        if tables.iter().take(number).flatten().any(|before| before.name == name) {
+        if !seen.insert(name) {
             let message = format!("{name} is in this list twice");
             sheet.warning("chain", at, &path, message, "one plugin may do both, or the list has it once too often");
         }

@@ -171,15 +171,15 @@ fn networks_that_make_no_sense() {
             json!({"bridge": "br/0", "cniVersion": "1.0.0", "name": "n", "type": "bridge"}),
             "1:11 error bad-value bridge",
         ),
-        (json!({"cniVersion": "1.0.0", "mtu": 65536, "name": "n", "type": "bridge"}), "1:30 error bad-value mtu"),
-        (json!({"cniVersion": "1.0.0", "mtu": 67, "name": "n", "type": "bridge"}), "1:30 error bad-value mtu"),
+        (json!({"cniVersion": "1.0.0", "mtu": 65536, "name": "n", "type": "bridge"}), "1:29 error bad-value mtu"),
+        (json!({"cniVersion": "1.0.0", "mtu": 67, "name": "n", "type": "bridge"}), "1:29 error bad-value mtu"),
         (
             json!({"cniVersion": "1.0.0", "mac": "03:00:5e:10:00:01", "name": "n", "type": "macvlan"}),
-            "1:30 error bad-value mac",
+            "1:29 error bad-value mac",
         ),
         (
             json!({"cniVersion": "1.0.0", "mac": "0000.0000.0000", "name": "n", "type": "tap"}),
-            "1:30 error bad-value mac",
+            "1:29 error bad-value mac",
         ),
         (
             json!({"args": {"cni": {"mac": "ff-ff-ff-ff-ff-ff"}}, "cniVersion": "1.0.0", "name": "n", "type": "bridge"}),
@@ -187,11 +187,11 @@ fn networks_that_make_no_sense() {
         ),
         (
             json!({"capabilities": {"portMappings": true}, "cniVersion": "1.0.0", "conditionsV4": ["-p", "tcp"], "name": "n", "type": "portmap"}),
-            "1:63 error bad-value conditionsV4",
+            "1:60 error bad-value conditionsV4",
         ),
         (
             json!({"capabilities": {"portMappings": true}, "cniVersion": "1.0.0", "conditionsV6": ["ip", "saddr", "10.0.0.0/8"], "name": "n", "type": "portmap"}),
-            "1:63 warning bad-value conditionsV6",
+            "1:60 warning bad-value conditionsV6",
         ),
         (
             json!({"cniVersion": "1.0.0", "ipam": {"dataDir": "x", "subnet": "10.1.0.0/24", "type": "host-local"}, "name": "n", "type": "bridge"}),
@@ -301,7 +301,7 @@ fn cases_that_only_look_odd() {
         json!({"$schema": "x", "Documentation": "x", "_comment": [], "//": 1, "cniVersion": "1.0.0", "name": "n", "plugins": [
             {"type": "loopback", "description": "x", "_x": 1}]}),
         json!({"cniVersion": "1.0.0", "name": "n", "type": "bridge", "bridge": "fifteen-letters", "mtu": 65535}),
-        json!({"cniVersion": "1.0.0", "name": "n", "type": "ptp", "mtu": 0, "ipam": {"type": "static"}}),
+        json!({"cniVersion": "1.0.0", "name": "n", "type": "ptp", "mtu": 0, "ipam": {"type": "static", "addresses": [{"address": "10.1.0.2/24"}]}}),
         json!({"name": "n", "plugins": [{"type": "loopback"}]}),
         json!({"cniVersions": ["0.4.0", "9.0.0"], "name": "n", "plugins": [{"type": "loopback"}]}),
         json!({"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "tap"}, {"type": "bridge", "bridge": "br0"}]}),
@@ -337,7 +337,7 @@ fn a_link_to_one_of_our_plugins_has_its_table() {
         words(&sheet.findings)
     };
     assert!(found(false).is_empty(), "{:?}", found(false));
-    assert_eq!(found(true), ["1:72 warning unknown-key plugins[0].isGatway", "1:101 warning chain plugins[1].type"]);
+    assert_eq!(found(true), ["1:73 warning unknown-key plugins[0].isGatway", "1:101 warning chain plugins[1].type"]);
 }
 
 /// A finding takes no longer in a large file than in a small one.
