@@ -111,6 +111,12 @@ pub fn legs(plugin: &str) -> Result<Vec<Leg>> {
 }
 
 impl Leg {
+    /// True if another plugin made the link before.
+    #[must_use]
+    pub fn is_chained(&self) -> bool {
+        self.is_chained
+    }
+
     /// Makes a node, and the calls of all verbs on it, one after the other. `call` makes a call.
     ///
     /// # Errors

@@ -312,6 +312,39 @@ fn an_address_that_only_the_runtime_knows_of_stays() -> Result<()> {
     Ok(())
 }
 
+/// Root in a container can give its links any address. What stays by such an address alone is named with the place, so that
+/// an operator sees who keeps it.
+#[test]
+fn an_address_in_a_strange_place_keeps_a_lease_and_is_named() -> Result<()> {
+    let mut config = config(18, "nftables");
+    merge(&mut config, &json!({"ipMasq": false, "macspoofchk": false}));
+    let node = used(&config)?;
+    attach(&node, "dead", &config)?;
+    node.remove_container("dead")?;
+    attach(&node, "c1", &config)?;
+    age(&node)?;
+    ensure!(adopt(&node, "find")?.len() == 2, "{:?}", adopt(&node, "find")?);
+    // The whole range, on a link that leads nowhere.
+    let script =
+        "for i in $(seq 2 250); do echo \"address add 10.77.18.$i/32 dev lo\"; done > /run/range; ip -batch /run/range";
+    node.sh_in("c1", script)?;
+    let told = adopt(&node, "find")?;
+    let names =
+        |place: &str| told.iter().filter(|line| line.contains(" stays: 10.77.18.") && line.contains(place)).count();
+    ensure!(names("is on \"lo\", which is like no attachment's link, in the namespace /") == 1, "{told:?}");
+    ensure!(told.len() == 4, "its own two leases stay and are named too, and the other one of IPv6 is left: {told:?}");
+    // And on its own link, where an attachment has an address or two.
+    node.sh_in(
+        "c1",
+        &format!("ip address flush dev lo; sed -i s/lo$/eth0/ /run/range; {}", "ip -force -batch /run/range || true"),
+    )?;
+    let told = adopt(&node, "find")?;
+    ensure!(told.iter().any(|line| line.contains("\"eth0\", which has 2")), "{told:?}");
+    node.sh_in("c1", "ip -4 address flush dev eth0")?;
+    ensure!(adopt(&node, "remove")?.len() >= 2 && adopt(&node, "find")?.iter().all(|line| !line.contains("dead")));
+    Ok(())
+}
+
 #[test]
 fn another_directory_of_leases_is_looked_at_if_it_is_named() -> Result<()> {
     let mut config = config(6, "nftables");

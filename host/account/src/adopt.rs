@@ -13,6 +13,7 @@
 mod cache;
 mod judge;
 mod leftover;
+mod live;
 mod removal;
 
 pub use judge::YOUNG;
@@ -25,6 +26,7 @@ use cache::Cache;
 use ipnet::IpNet;
 use judge::{Facts, Verdict, judge};
 use leftover::LeftoverObject;
+use live::Live;
 use nix::errno::Errno;
 use postern_cni::flannel::DATA_DIRECTORY;
 use postern_confine::Direct;
@@ -101,10 +103,10 @@ fn look(scope: Scope<'_>, things: Vec<LeftoverObject>, report: &mut Report) -> R
     let cache = Cache::open(Path::new(results::DIRECTORY));
     let namespaces = (scope.namespaces)()?;
     let doubt = cache.as_ref().err().cloned().or_else(|| namespaces.gap());
-    let addresses = || namespaces.found.iter().flat_map(|found| &found.addresses).map(|(_, have)| have.net.addr());
+    let (links, here) = (host.links().map_err(|e| e.to_string())?, host.cookie().map_err(|e| e.to_string())?);
     let facts = Facts {
-        live: doubt.is_none().then(|| addresses().collect()),
-        links: host.links().map_err(|e| e.to_string())?.into_iter().map(|link| link.name).collect(),
+        live: doubt.is_none().then(|| Live::of(&namespaces, here, &links)),
+        links: links.iter().map(|link| link.name.to_string()).collect(),
     };
     let cache = cache.unwrap_or_default();
     let now = SystemTime::now();
@@ -229,7 +231,9 @@ fn ifbs() -> Result<Vec<LeftoverObject>, KernelError> {
     let host = Netlink::open()?;
     let links = host.links()?;
     let mut ifbs = Vec::new();
-    for link in links.iter().filter(|link| link.kind == "ifb" && AttachmentKey::is_ifb_name(&link.name)) {
+    for link in
+        links.iter().filter(|link| link.kind == "ifb" && link.name.text().is_some_and(AttachmentKey::is_ifb_name))
+    {
         if host.root_qdisc(link.index)?.is_some_and(|qdisc| qdisc.bucket.is_some()) {
             ifbs.push((link, Vec::new()));
         }
@@ -244,9 +248,10 @@ fn ifbs() -> Result<Vec<LeftoverObject>, KernelError> {
             Err(error) => return Err(error),
         };
         let sources = ifbs.iter_mut().filter(|(ifb, _)| redirects.contains(&Some(ifb.index)));
-        sources.for_each(|(_, sources)| sources.push(source.name.clone()));
+        sources.for_each(|(_, sources)| sources.push(source.name.to_string()));
     }
-    let object = |(ifb, sources): (&Link, _)| LeftoverObject::Ifb { index: ifb.index, name: ifb.name.clone(), sources };
+    let object =
+        |(ifb, sources): (&Link, _)| LeftoverObject::Ifb { index: ifb.index, name: ifb.name.to_string(), sources };
     Ok(ifbs.into_iter().map(object).collect())
 }
 

@@ -100,7 +100,7 @@ mod tests {
     fn link(name: &str, kind: &str) -> Link {
         Link {
             index: 3,
-            name: name.to_owned(),
+            name: name.into(),
             mac: Some(MAC),
             mtu: 1500,
             hardware: 1,

@@ -392,7 +392,7 @@ impl NodeState {
             Effect::Device(device) => {
                 let from = device.device.as_ref().map(|(bus, name)| format!(", {bus} {name}")).unwrap_or_default();
                 account.fact(plugin, "device", format!("{} of this node{from}, is {}", device.name, header.ifname));
-                if self.link(&device.name).is_some_and(|link| device.is_same(link)) {
+                if self.links.iter().any(|link| link.name == device.name && device.is_same(link)) {
                     let what = format!("the device {} is on the host, and not in the container", device.name);
                     account.differs(what, AGAIN, false);
                 }
@@ -485,10 +485,10 @@ impl NodeState {
             }
             return;
         };
+        if let Some(reason) = &found.unread {
+            return account.fact("", "container", format!("can't be looked at: {reason}"));
+        }
         let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else {
-            if let Some(reason) = &found.unread {
-                return account.fact("", "container", format!("can't be looked at: {reason}"));
-            }
             account.fact("", "container", format!("{} has no link {}", found.path.display(), header.ifname));
             // Without the pair this is expected, and already reported. Behind another plugin's link there may be
             // anything.
@@ -500,7 +500,10 @@ impl NodeState {
         };
         let have: Vec<IpNet> =
             found.addresses.iter().filter(|(index, _)| *index == own.index).map(|(_, have)| have.net).collect();
-        let shown: Vec<String> = have.iter().map(ToString::to_string).collect();
+        let mut shown: Vec<String> = have.iter().take(path::SHOWN).map(ToString::to_string).collect();
+        if have.len() > path::SHOWN {
+            shown.push(format!("and {} more", have.len().saturating_sub(path::SHOWN)));
+        }
         let mac = own.mac.map(|mac| format!(", {}", Mac(mac))).unwrap_or_default();
         let up = if own.up { "up" } else { "down" };
         let users = match found.processes {

@@ -151,7 +151,7 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
     }
     // Without the guard, such a link would open the node's 127.0.0.0/8 to containers.
     let is_off = |link: &&Link| report.unused.iter().any(|unused| unused.kind == LOCALNET && unused.name == link.name);
-    let stays_open = |link: &Link| localnet_is_on(&link.name).unwrap_or(true);
+    let stays_open = |link: &Link| localnet_is_on(&link.name.to_string()).unwrap_or(true);
     let is_guarding = links.iter().filter(|link| !is_off(link)).any(stays_open);
     for table in BaseTable::ALL {
         if table == BaseTable::Localnet && is_guarding {
@@ -216,7 +216,7 @@ fn user_of_forwarding(
     let leads_elsewhere = |link: &&Link| {
         link.kind == "veth" && link.peer_netnsid.is_some() || link.kind == "tun" && link.master.is_some_and(is_bridge)
     };
-    let mut strangers = links.iter().filter(leads_elsewhere).filter(|link| !known.contains(&link.name));
+    let mut strangers = links.iter().filter(leads_elsewhere).filter(|link| !known.contains(&link.name.to_string()));
     Ok(strangers.next().map(|link| format!("{} leads to a container without a record", link.name)))
 }
 
@@ -240,7 +240,7 @@ fn isolation(report: &mut Report, places: &Places, name: &str, links: &[Link]) -
 
 /// Judges `route_localnet` of a link: port mappings to a container behind it may need it.
 fn localnet(report: &mut Report, places: &Places, host: &Netlink, nft: &mut Nft, link: &Link) -> Result<(), String> {
-    let name = link.name.clone();
+    let name = link.name.to_string();
     let records = postern_state::list(&places.state).map_err(|e| e.to_string())?;
     let effects = records.iter().flat_map(|record| &record.effects);
     let effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
@@ -300,7 +300,7 @@ fn bridge(
     }
     let unused = |kind: &'static str, link: &Link| Unused {
         kind,
-        name: link.name.clone(),
+        name: link.name.to_string(),
         what: UnusedObject::Link(link.index),
     };
     report.unused.extend(gateways.into_iter().map(|gateway| unused(VLAN_GATEWAY, gateway)));

@@ -82,7 +82,7 @@ fn a_namespace_that_only_a_process_keeps() {
     let found = of(&namespaces, identity(&path)).unwrap();
     assert_eq!(found.path, Path::new(&path));
     assert_eq!((found.processes, found.process), (1, Some(process.id())));
-    assert_eq!((found.links.len(), found.links[0].name.as_str()), (1, "lo"));
+    assert_eq!((found.links.len(), found.links[0].name.text()), (1, Some("lo")));
     let addresses: Vec<_> = found.addresses.iter().map(|(link, have)| (*link, have.net.to_string())).collect();
     assert_eq!(addresses, [(1, "127.0.0.1/8".into()), (1, "192.0.2.1/32".into()), (1, "::1/128".into())]);
     assert_eq!(found.unread, None);

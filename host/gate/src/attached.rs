@@ -78,15 +78,15 @@ fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
     let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
     let guards = recorded.iter().filter_map(|noted| MacGuard::of(&noted.effect));
     let guard = guards
-        .filter(|guard| guard.host.as_ref() == Some(&link.name))
+        .filter(|guard| guard.host.as_deref().is_some_and(|host| link.name == host))
         .find_map(|guard| guarded_address(session, guard));
     let guarded = match guard.filter(|_| granted.requires_mac_guard()) {
-        Some(mac) => is_whole(session, &link.name, mac)?,
+        Some(mac) => is_whole(session, &link.name.to_string(), mac)?,
         None => false,
     };
     // A plugin that attached nothing itself sees the port that another plugin of the list attached.
     let is_joined = link.master.is_some() && session.joined.is_none_or(|bridge| link.master == Some(bridge));
-    Ok(Some(Port { name: link.name, is_joined, isolated: link.isolated, vlans, guarded }))
+    Ok(Some(Port { name: link.name.to_string(), is_joined, isolated: link.isolated, vlans, guarded }))
 }
 
 /// Returns the demand of policy that this port does not meet.

@@ -49,14 +49,14 @@ pub fn firewall_error(error: FirewallError) -> OpError {
 }
 
 /// Converts a kernel error about `object` to the native plugins' words: `what`, then the error number's text.
-pub fn native_error(error: KernelError, object: &str, what: impl fmt::Display) -> OpError {
+pub fn native_error(error: KernelError, object: &(impl ToString + ?Sized), what: impl fmt::Display) -> OpError {
     let message = format!("{what}: {}", error.message);
-    OpError { message, object: object.to_owned(), ..kernel_error(error) }
+    OpError { message, object: object.to_string(), ..kernel_error(error) }
 }
 
 /// Converts a kernel error about a link. The kernel knows the link by index, people by name.
-pub fn about(name: &str) -> impl Fn(KernelError) -> OpError {
-    move |error| kernel_error(KernelError { object: name.to_owned(), ..error })
+pub fn about(name: &(impl ToString + ?Sized)) -> impl Fn(KernelError) -> OpError {
+    move |error| kernel_error(KernelError { object: name.to_string(), ..error })
 }
 
 /// The error for a link that disappeared between two operations.

@@ -58,7 +58,7 @@ impl<'a> Gate<'a> {
     pub fn show(handle: Handle, link: Link) -> LinkInfo {
         LinkInfo {
             handle,
-            name: link.name,
+            name: link.name.to_string(),
             mac: link.mac.map(Mac),
             mtu: link.mtu,
             kind: link.kind,

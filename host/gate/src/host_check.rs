@@ -106,8 +106,8 @@ fn joined(session: &Session, port: &Port) -> Result<(), Damage> {
     let (name, bridge) = (port.name.clone(), port.bridge.clone());
     match link {
         None => Err(Damage::PortGone { name, bridge }),
-        Some(link) if link.master != Some(port.master) => Err(Damage::NoPort { name: link.name, bridge }),
-        Some(link) if !link.up => Err(Damage::PortDown { name: link.name }),
+        Some(link) if link.master != Some(port.master) => Err(Damage::NoPort { name, bridge }),
+        Some(link) if !link.up => Err(Damage::PortDown { name }),
         Some(_) => Ok(()),
     }
 }
@@ -135,5 +135,5 @@ fn is_routed(host: &Netlink, end: &Link, address: IpNet) -> Result<(), Damage> {
     if towards == Some(end.index) {
         return Ok(());
     }
-    Err(Damage::Elsewhere { link: end.name.clone(), address: address.addr() })
+    Err(Damage::Elsewhere { link: end.name.to_string(), address: address.addr() })
 }

@@ -1,10 +1,11 @@
 //! Shell commands in messages for people.
 
 /// Returns a word that a shell reads as one word.
-pub fn quoted(word: &str) -> String {
+pub fn quoted(word: &(impl ToString + ?Sized)) -> String {
+    let word = word.to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
+        true => word,
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }

@@ -11,7 +11,7 @@ use crate::errors::kernel_error;
 use crate::session::{Request, Session};
 use postern_kernel::Link;
 use postern_policy::Policy;
-use postern_types::{Capability, Mac, OpError};
+use postern_types::{Capability, LinkName, Mac, OpError};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -110,7 +110,7 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     if part.device {
         // No policy is asked. The device comes home if it is a driver's, or if its alias is the network's name for it.
         let named = session.request.conf.fields().string("device").ok().flatten().unwrap_or_default();
-        let is_named = |own: &Link, alias: &str| alias == named || own.device.is_some();
+        let is_named = |own: &Link, alias: &LinkName| *alias == named || own.device.is_some();
         step(session, &mut failed, json!({"effect": "device"}), |session| device::give_back(session, is_named));
         pair_stays |= failed.is_some();
     }

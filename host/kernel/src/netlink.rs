@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 /// repetitions.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// The largest number of objects in one dump. In a container's namespace its root user can make any number. In the
-/// host's namespace, links are the largest dump (`gc --node`): a node with 1000 pods has about 2000. Addresses and
-/// VLANs are read link by link.
-const MOST_OBJECTS: usize = 16 * 1024;
+/// The largest number of objects of one dump that are kept. In a container's namespace its root user can make any number,
+/// as far as the container's memory goes: the limit only keeps this process from taking as much. Where one link or a few
+/// matter, `decode` keeps those alone.
+const MOST_OBJECTS: usize = 1024 * 1024;
 
 /// An rtnetlink socket. It works in the namespace in which it was opened, in every thread.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl Netlink {
         object.map_err(|error| subject.unanswered(error))
     }
 
-    /// Requests many objects, at most [`MOST_OBJECTS`]. `decode` appends those of one message, and returns `None` if it
-    /// can't understand it.
+    /// Requests many objects, and keeps at most [`MOST_OBJECTS`]. `decode` appends those of one message. It returns `None` if
+    /// it can't understand it, and the object is left out.
     pub(crate) fn dump<T>(
         &self,
         subject: Subject<'_>,

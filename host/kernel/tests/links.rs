@@ -32,7 +32,7 @@ fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
         };
         host.create_inner(&spec).unwrap();
         let made = link(inside, "temporary0");
-        inside.rename(made.index, "eth0").unwrap();
+        inside.rename(made.index, &"eth0".into()).unwrap();
         let own = link(inside, "eth0");
         assert_eq!((own.kind.as_str(), own.macvlan_mode), ("macvlan", Some(MacvlanMode::Vepa)));
         assert_eq!((own.mac, own.mtu, own.up, own.index), (Some(MAC), 1400, false, made.index));
@@ -48,8 +48,8 @@ fn a_macvlan_is_born_in_the_container_and_gets_its_name_there() {
         // A name that is taken, a name that no link can have, and a parent that takes no further links.
         host.create_inner(&spec).unwrap();
         let second = link(inside, "temporary0");
-        assert!(inside.rename(second.index, "eth0").unwrap_err().is(Errno::EEXIST));
-        assert!(inside.rename(second.index, "a/b").is_err());
+        assert!(inside.rename(second.index, &"eth0".into()).unwrap_err().is(Errno::EEXIST));
+        assert!(inside.rename(second.index, &"a/b".into()).is_err());
         assert!(inside.delete_link(second.index).unwrap() && inside.delete_link(own.index).unwrap());
         let passthru = InnerSpec { kind: kind(MacvlanMode::Passthru, None), mac: None, mtu: None, ..spec };
         host.create_inner(&passthru).unwrap();
@@ -188,7 +188,7 @@ fn a_bridge_is_created_once() {
         assert!(netlink.set_mac(bridge.index, [1; 6]).unwrap_err().is(Errno::EADDRNOTAVAIL));
         run("ip", "link set cni0 alias hello");
         run("ip", "link property add dev cni0 altname another-name");
-        assert_eq!(link(&netlink, "cni0").alias.as_deref(), Some("hello"));
+        assert_eq!(link(&netlink, "cni0").alias, Some("hello".into()));
         assert_eq!(link(&netlink, "another-name").name, "cni0");
     });
 }

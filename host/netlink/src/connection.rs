@@ -13,14 +13,18 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::time::Instant;
 
-/// The size of the buffer. The kernel makes a dump's datagram at most 32 KiB long, and never longer than the last
-/// buffer. Its single answers and acknowledgements are far smaller.
+/// The size of the buffer at first. The kernel makes a dump's datagram at most 32 KiB long, unless one object is longer: a
+/// link with many alternative names can be twice as long. Then the buffer grows.
 const BUFFER: usize = 32 * 1024;
+
+/// The longest datagram that is read. An object's lists have lengths of 16 bits, and it has a few of them.
+const LONGEST: usize = 16 * 1024 * 1024;
 
 /// The length in bytes from which on a datagram needs a larger send buffer than a socket has.
 const LONG: usize = 128 * 1024;
 
-/// The most times that a dump is read: once, and three times more if other processes change it meanwhile.
+/// The most times that a dump is read: once, and three times more if other processes change it meanwhile, or if the kernel
+/// had no room for an object or for an answer.
 pub const MOST_ATTEMPTS: usize = 4;
 
 /// The reason why a request has no answer.
@@ -52,7 +56,7 @@ pub enum Error {
     /// The socket's buffer ran over.
     #[error("the kernel's answer was lost")]
     Lost,
-    /// A datagram is longer than the kernel makes them.
+    /// A datagram is longer than the buffer, and lost. The next one can be as long.
     #[error("the kernel's answer of {0} bytes is too long")]
     TooLong(usize),
     /// There are more objects than the caller allows.
@@ -131,6 +135,8 @@ pub struct Connection {
     socket: Socket,
     sequence: Cell<u32>,
     buffer: RefCell<Vec<u8>>,
+    /// The sequence number of a dump that was not read to its end. Until then the kernel begins no other one here.
+    unfinished: Cell<Option<u32>>,
 }
 
 impl Connection {
@@ -143,7 +149,7 @@ impl Connection {
         let socket = Socket::new(protocol)?;
         configure(&socket)?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, sequence: Cell::new(1), buffer: RefCell::default() })
+        Ok(Self { socket, sequence: Cell::new(1), buffer: RefCell::default(), unfinished: Cell::new(None) })
     }
 
     /// Returns the socket, for its options.
@@ -176,10 +182,7 @@ impl Connection {
                     each(object);
                     message.flags & NLM_F_MULTIPART == 0
                 }
-                Answer::Refused(message) => {
-                    let explanation = message.explanation().map(str::to_owned);
-                    return Err(Error::Refused { errno: message.errno(), explanation });
-                }
+                Answer::Refused(message) => return Err(refused(&message)),
                 Answer::Done => true,
             };
             Ok(ends && message.sequence == last)
@@ -197,21 +200,31 @@ impl Connection {
         deadline: Instant,
         read: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Option<T>, Error> {
+        let requests = [request];
         let (mut object, mut understood) = (None, true);
-        self.ask(&[request], deadline, |payload| {
-            object = read(payload);
-            understood = object.is_some();
-        })?;
-        if understood { Ok(object) } else { Err(Error::NotUnderstood) }
+        loop {
+            let asked = self.ask(&requests, deadline, |payload| {
+                object = read(payload);
+                understood = object.is_some();
+            });
+            match asked {
+                // There is room now.
+                Err(Error::TooLong(length)) if length < LONGEST => {}
+                Err(error) => return Err(error),
+                Ok(_) if understood => return Ok(object),
+                Ok(_) => return Err(Error::NotUnderstood),
+            }
+        }
     }
 
-    /// Asks for many objects. `read` appends those of one message, and returns `None` if it can't understand it.
+    /// Asks for many objects. `read` appends those of one message. An object that it can't understand is left out, and the
+    /// others are kept.
     ///
-    /// If other processes change them meanwhile, they are read again, `attempts` times in all. If there are more than
-    /// `most`, none is kept. A dump is always read to its end, even after an error: otherwise the socket stays busy.
+    /// If other processes change them meanwhile, they are read again, `attempts` times in all. If `read` gives more than
+    /// `most`, none is kept.
     ///
     /// # Errors
-    /// As [`Connection::ask`]; also [`Error::TooMany`], [`Error::NotUnderstood`] and [`Error::Changing`].
+    /// As [`Connection::ask`]; also [`Error::TooMany`] and [`Error::Changing`].
     pub fn dump<T>(
         &self,
         mut request: Request,
@@ -220,29 +233,49 @@ impl Connection {
         read: impl Fn(&[u8], &mut Vec<T>) -> Option<()>,
     ) -> Result<Vec<T>, Error> {
         request.flags |= NLM_F_DUMP;
-        let requests = [request];
-        for _ in 0..attempts {
-            let (mut objects, mut understood) = (Vec::new(), true);
-            let interrupted = self.ask(&requests, deadline, |payload| {
+        let mut left = attempts;
+        loop {
+            let mut objects = Vec::new();
+            let asked = self.dump_once(&request, deadline, |payload| {
                 if objects.len() <= most {
-                    understood &= read(payload, &mut objects).is_some();
+                    let whole = objects.len();
+                    if read(payload, &mut objects).is_none() {
+                        objects.truncate(whole);
+                    }
                 }
-            })?;
-            if objects.len() > most {
-                return Err(Error::TooMany(most));
-            }
-            if !understood {
-                return Err(Error::NotUnderstood);
-            }
-            if !interrupted {
-                return Ok(objects);
+            });
+            left = left.saturating_sub(1);
+            match asked {
+                Ok(_) if objects.len() > most => return Err(Error::TooMany(most)),
+                Ok(false) => return Ok(objects),
+                // There is room now.
+                Err(Error::TooLong(length)) if length < LONGEST => left = left.saturating_add(1),
+                Ok(true) if left == 0 => return Err(Error::Changing),
+                Ok(true) => {}
+                Err(error) if left > 0 && is_short_of_room(&error) => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(Error::Changing)
+    }
+
+    fn dump_once(&self, request: &Request, deadline: Instant, mut each: impl FnMut(&[u8])) -> Result<bool, Error> {
+        let sequence = self.begin_dump(request, deadline)?;
+        let mut interrupted = false;
+        self.receive(sequence, sequence, deadline, |message, answer| {
+            interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+            match answer {
+                Answer::Object(object) => each(object),
+                Answer::Refused(message) => return Err(refused(&message)),
+                Answer::Done => return Ok(true),
+            }
+            Ok(false)
+        })?;
+        Ok(interrupted)
     }
 
     /// As [`Connection::dump`], without a limit, until `enough` holds for the objects that were read so far. The flag is
-    /// true if all were read. If it is false, the kernel waits with the rest: send nothing on this socket any more.
+    /// true if all were read. If it is false, the kernel waits with the rest, which the next dump on this socket has to
+    /// read first.
     ///
     /// # Errors
     /// As [`Connection::dump`].
@@ -254,29 +287,25 @@ impl Connection {
         mut enough: impl FnMut(&[T]) -> bool,
     ) -> Result<(Vec<T>, bool), Error> {
         request.flags |= NLM_F_DUMP;
-        let requests = [request];
         loop {
-            let sequence = self.send(&requests, None)?;
+            let sequence = self.begin_dump(&request, deadline)?;
             let (mut objects, mut interrupted, mut ended) = (Vec::new(), false, false);
             while !ended {
-                let mut buffer = self.buffer.borrow_mut();
-                self.receive_datagram(&mut buffer, deadline)?;
-                for message in Messages(&buffer) {
-                    let message = message.map_err(|_| Error::Malformed)?;
-                    if message.sequence != sequence {
-                        continue;
-                    }
+                let mut take = |message: &Message<'_>, answer: Answer<'_>| {
                     interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
-                    match message.kind {
-                        NLMSG_NOOP => {}
-                        NLMSG_OVERRUN => return Err(Error::Lost),
-                        NLMSG_ERROR | NLMSG_DONE if message.errno() != 0 => {
-                            let explanation = message.explanation().map(str::to_owned);
-                            return Err(Error::Refused { errno: message.errno(), explanation });
-                        }
-                        NLMSG_ERROR | NLMSG_DONE => ended = true,
-                        _ => objects.extend(read(message.payload)),
+                    match answer {
+                        Answer::Object(object) => objects.extend(read(object)),
+                        Answer::Refused(message) => return Err(refused(&message)),
+                        Answer::Done => ended = true,
                     }
+                    Ok(ended)
+                };
+                match self.receive_some(sequence, sequence, deadline, &mut take) {
+                    Err(Error::TooLong(length)) if length < LONGEST => {
+                        interrupted = true;
+                        break;
+                    }
+                    done => drop(done?),
                 }
                 // Of objects that changed meanwhile, some may have been left out.
                 if !ended && !interrupted && enough(&objects) {
@@ -391,27 +420,55 @@ impl Connection {
         deadline: Instant,
         mut take: impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
+        while !self.receive_some(first, last, deadline, &mut take)? {}
+        Ok(())
+    }
+
+    /// As [`Connection::receive`], for one datagram. Returns true if `take` said that it was the last.
+    fn receive_some(
+        &self,
+        first: u32,
+        last: u32,
+        deadline: Instant,
+        take: &mut impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
         let mut buffer = self.buffer.borrow_mut();
-        loop {
-            self.receive_datagram(&mut buffer, deadline)?;
-            for message in Messages(&buffer) {
-                let message = message.map_err(|_| Error::Malformed)?;
-                // The rest of an exchange that ended early, by an error or a timeout.
-                if message.sequence.wrapping_sub(first) > last.wrapping_sub(first) {
-                    continue;
-                }
-                let answer = match message.kind {
-                    NLMSG_NOOP => continue,
-                    NLMSG_OVERRUN => return Err(Error::Lost),
-                    NLMSG_ERROR | NLMSG_DONE if message.errno() != 0 => Answer::Refused(message),
-                    NLMSG_ERROR | NLMSG_DONE => Answer::Done,
-                    _ => Answer::Object(message.payload),
-                };
-                if take(&message, answer)? {
-                    return Ok(());
-                }
+        self.receive_datagram(&mut buffer, deadline)?;
+        for message in Messages(&buffer) {
+            let message = message.map_err(|_| Error::Malformed)?;
+            if matches!(message.kind, NLMSG_ERROR | NLMSG_DONE) && self.unfinished.get() == Some(message.sequence) {
+                self.unfinished.set(None);
+            }
+            // The rest of an exchange that ended early, by an error or a timeout.
+            if message.sequence.wrapping_sub(first) > last.wrapping_sub(first) {
+                continue;
+            }
+            let answer = match message.kind {
+                NLMSG_NOOP => continue,
+                NLMSG_OVERRUN => return Err(Error::Lost),
+                NLMSG_ERROR | NLMSG_DONE if message.errno() != 0 => Answer::Refused(message),
+                NLMSG_ERROR | NLMSG_DONE => Answer::Done,
+                _ => Answer::Object(message.payload),
+            };
+            if take(&message, answer)? {
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+
+    /// Sends the request of a dump, and returns its sequence number. What is left of an earlier dump is read first: until
+    /// then the kernel answers `EBUSY`.
+    fn begin_dump(&self, request: &Request, deadline: Instant) -> Result<u32, Error> {
+        while let Some(sequence) = self.unfinished.get() {
+            match self.receive_some(sequence, sequence, deadline, &mut |_, _| Ok(false)) {
+                Ok(_) | Err(Error::TooLong(_) | Error::Malformed | Error::Lost) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let sequence = self.send(std::slice::from_ref(request), None)?;
+        self.unfinished.set(Some(sequence));
+        Ok(sequence)
     }
 
     /// Reads one datagram into `buffer`. The kernel answers while the request is being sent, so waiting is the
@@ -428,7 +485,11 @@ impl Connection {
             }
             match self.socket.recv(buffer, flags) {
                 Ok(length) if length == buffer.len() => return Ok(()),
-                Ok(length) => return Err(Error::TooLong(length)),
+                Ok(length) => {
+                    buffer.clear();
+                    buffer.reserve(length.min(LONGEST));
+                    return Err(Error::TooLong(length));
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     // A timeout of 0 would mean no timeout.
@@ -443,20 +504,42 @@ impl Connection {
     }
 }
 
+/// Makes the error for a refusal.
+fn refused(message: &Message<'_>) -> Error {
+    Error::Refused { errno: message.errno(), explanation: message.explanation().map(str::to_owned) }
+}
+
+/// True if the kernel had no room for an object, or for an answer: an object can have grown while the list was read.
+fn is_short_of_room(error: &Error) -> bool {
+    match error {
+        Error::Refused { errno, .. } => matches!(*errno, libc::EMSGSIZE | libc::ENOBUFS),
+        Error::System(error) => error.raw_os_error() == Some(libc::ENOBUFS),
+        Error::Lost => true,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netlink_packet_route::RouteNetlinkMessage;
-    use netlink_packet_route::link::LinkMessage;
+    use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+    use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+    use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage, Prop};
+    use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
     use netlink_sys::protocols::NETLINK_ROUTE;
+    use std::net::IpAddr;
     use std::time::Duration;
 
     fn open() -> Connection {
         Connection::open(NETLINK_ROUTE, |socket| socket.set_ext_ack(true)).unwrap()
     }
 
+    /// Without a mask of extensions the kernel has no room for a long link in a dump. It ends the dump there, and says
+    /// nothing.
     fn links() -> Request {
-        Request::new(&RouteNetlinkMessage::GetLink(LinkMessage::default()), 0)
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+        Request::new(&RouteNetlinkMessage::GetLink(message), 0)
     }
 
     fn up(flags: u16) -> Request {
@@ -491,14 +574,73 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     }
 
+    /// What `read` appended of an object that it can't understand goes too.
     #[test]
-    fn a_dump_that_is_not_understood_is_read_to_its_end() {
+    fn an_object_that_is_not_understood_is_left_out() {
         let connection = open();
-        let nothing = |_: &[u8], _: &mut Vec<()>| None;
-        let error = connection.dump(links(), soon(), (MOST_ATTEMPTS, 1000), nothing).unwrap_err();
-        assert_eq!(error.to_string(), "the kernel's answer can't be understood");
-        // An unfinished dump would make this one EBUSY.
+        let nothing = |_: &[u8], all: &mut Vec<()>| {
+            all.push(());
+            None
+        };
+        assert_eq!(connection.dump(links(), soon(), (MOST_ATTEMPTS, 1000), nothing).unwrap(), []);
         assert!(count(&connection) > 0);
+    }
+
+    /// The kernel refuses a second dump on a socket with an unfinished one (`EBUSY`).
+    #[test]
+    fn a_dump_that_was_left_is_read_before_the_next_one() {
+        let connection = open();
+        // More than one datagram holds.
+        for number in 0..=250_u8 {
+            for net in [8, 9] {
+                let mut message = AddressMessage::default();
+                message.header.family = AddressFamily::Inet;
+                message.header.prefix_len = 32;
+                message.header.index = 1;
+                message.attributes.push(AddressAttribute::Local(IpAddr::from([127, net, 0, number])));
+                let request = Request::new(&RouteNetlinkMessage::NewAddress(message), NLM_F_ACK | NLM_F_CREATE);
+                connection.ask(&[request], soon(), |_| {}).unwrap();
+            }
+        }
+        let addresses = || Request::new(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), 0);
+        let (some, whole) = connection.dump_until(addresses(), soon(), |_| Some(()), |_| true).unwrap();
+        assert!(!whole && some.len() < 502, "{whole} {}", some.len());
+        assert!(connection.unfinished.get().is_some());
+        assert!(count(&connection) > 0);
+        assert!(connection.unfinished.get().is_none());
+        let mut request = links();
+        request.flags |= NLM_F_DUMP;
+        connection.begin_dump(&request, soon()).unwrap();
+        assert!(count(&connection) > 0);
+    }
+
+    /// The kernel answers with one object in one datagram, however long. A link can have some 490 alternative names of 127
+    /// bytes.
+    #[test]
+    fn an_answer_of_more_than_32_kib_is_read() {
+        for round in ["a", "b"] {
+            let mut link = LinkMessage::default();
+            link.header.index = 1;
+            let names = (0..125).map(|number| Prop::AltIfName(format!("{round}{number:0126}")));
+            link.attributes.push(LinkAttribute::PropList(names.collect()));
+            let add = Request::new(&RouteNetlinkMessage::NewLinkProp(link), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
+            open().ask(&[add], soon(), |_| {}).unwrap();
+        }
+        let mut lo = LinkMessage::default();
+        lo.header.index = 1;
+        lo.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+        let lo = || Request::new(&RouteNetlinkMessage::GetLink(lo.clone()), 0);
+        let length = open().get(lo(), soon(), |link| Some(link.len())).unwrap().unwrap();
+        assert!(length > BUFFER, "{length}");
+        // In a dump it is one of several.
+        let lengths = |link: &[u8], all: &mut Vec<usize>| {
+            all.push(link.len());
+            Some(())
+        };
+        let all = open().dump(links(), soon(), (MOST_ATTEMPTS, 1000), lengths).unwrap();
+        assert_eq!(all.iter().max(), Some(&length));
+        let (all, whole) = open().dump_until(links(), soon(), |link| Some(link.len()), |_| false).unwrap();
+        assert!(whole && all.contains(&length));
     }
 
     /// A list that is longer than allowed is read to its end, and not kept.

@@ -143,7 +143,9 @@ impl<'a> Attribute<'a> {
         String::from_utf8_lossy(self.string())
     }
 
-    fn string(&self) -> &'a [u8] {
+    /// Returns the bytes of a string, up to its terminating zero byte.
+    #[must_use]
+    pub fn string(&self) -> &'a [u8] {
         self.value.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 

@@ -11,6 +11,7 @@
 pub mod channel;
 mod error;
 mod forward;
+mod link_name;
 mod mac;
 mod message;
 mod operation;
@@ -20,6 +21,7 @@ mod values;
 
 pub use error::{DENIED, DelegateError, ErrorCode, OpError};
 pub use forward::{Forward, ForwardParseError, NatSources, Transport};
+pub use link_name::LinkName;
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, Limits, Start, ToSandbox};
 pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, ops};

@@ -1,11 +1,11 @@
 //! The decision if an object of a native plugin is a leftover, from given facts alone.
 
+use super::live::{Live, Use};
 use super::{Kind, Reason};
 use ipnet::IpNet;
 use postern_firewall::AttachmentKey;
 use postern_state::Header;
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// Younger leases stay: their plugin may not have given the address to a link yet.
@@ -87,7 +87,7 @@ pub(super) struct Claim<'a> {
 pub(super) struct Facts {
     /// The addresses of all links of all live namespaces, including the host's own; `None` if not all could be looked
     /// at.
-    pub(super) live: Option<HashSet<IpAddr>>,
+    pub(super) live: Option<Live>,
     /// The names of the host's links.
     pub(super) links: HashSet<String>,
 }
@@ -119,13 +119,16 @@ pub(super) fn judge(claim: &Claim<'_>, facts: &Facts) -> Verdict {
         return if claim.ports.is_empty() { Verdict::Leftover(Reason::NoRedirect) } else { Verdict::InUse };
     }
     let Some(live) = &facts.live else { return Verdict::Unknown };
-    if claim.addresses.is_empty() || live.iter().any(|ip| claim.addresses.iter().any(|net| net.contains(ip))) {
+    if claim.addresses.is_empty() || claim.cached == Cached::Alive {
         return Verdict::InUse;
     }
-    match &claim.cached {
-        Cached::Alive => return Verdict::InUse,
-        Cached::Unclear(why) => return Verdict::Stays(why.clone()),
-        Cached::Gone => {}
+    match live.use_of(&claim.addresses) {
+        Some(Use::Plain) => return Verdict::InUse,
+        Some(Use::Strange(place)) => return Verdict::Stays(place),
+        None => {}
+    }
+    if let Cached::Unclear(why) = &claim.cached {
+        return Verdict::Stays(why.clone());
     }
     match claim.age {
         Some(age) if age < YOUNG => Verdict::Stays(format!(

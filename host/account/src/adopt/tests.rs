@@ -2,6 +2,7 @@
 
 use super::cache::Cache;
 use super::judge::{Cached, Claim, Facts, Names, Verdict, YOUNG, judge};
+use super::live::Live;
 use super::{Kind, Reason};
 use postern_state::Header;
 use std::path::PathBuf;
@@ -10,10 +11,7 @@ use std::time::Duration;
 const OLD: Duration = Duration::from_secs(3600);
 
 fn facts(live: &[&str]) -> Facts {
-    Facts {
-        live: Some(live.iter().map(|ip| ip.parse().unwrap()).collect()),
-        links: ["lo", "veth1"].map(str::to_owned).into(),
-    }
+    Facts { live: Some(Live::plain(live)), links: ["lo", "veth1"].map(str::to_owned).into() }
 }
 
 fn claim(kind: Kind) -> Claim<'static> {
@@ -94,7 +92,7 @@ fn a_rule_for_a_network_is_in_use_with_any_of_its_addresses() {
 #[test]
 fn spoofing_protection_goes_with_its_ports_alone() {
     let guard = claim(Kind::MacGuard);
-    for live in [Some([].into()), None] {
+    for live in [Some(Live::default()), None] {
         let facts = Facts { live, ..facts(&[]) };
         assert_eq!(judge(&guard, &facts), Verdict::Leftover(Reason::NoPort));
         assert_eq!(judge(&Claim { recorded: true, ..guard.clone() }, &facts), Verdict::InUse);

@@ -91,7 +91,7 @@ impl NodeState {
     /// Compares the guard of the node's 127.0.0.0/8, where the link towards the container delivers packets for that.
     fn localhost(&self, account: &mut Account, forwards: &PortMappings) {
         let link = forwards.localnet_link(&self.host).ok().flatten();
-        let Some(link) = link.filter(|link| localnet_is_on(&link.name).unwrap_or(false)) else { return };
+        let Some(link) = link.filter(|link| localnet_is_on(&link.name.to_string()).unwrap_or(false)) else { return };
         if self.rules().is_ok_and(|rules| !rules.guards_localhost) {
             let what = format!("containers behind {} reach the node's 127.0.0.0/8: its guard is gone", link.name);
             account.differs(what, REAPPLY, true);
@@ -248,7 +248,7 @@ impl NodeState {
             InnerKind::Macvlan => format!(", mode {}", own.macvlan_mode.map_or("unknown", MacvlanMode::name)),
             InnerKind::Ipvlan => format!(", mode {}", own.ipvlan_mode.map_or("unknown", IpvlanMode::name)),
             InnerKind::Vlan => format!(", VLAN {}", own.vlan_id.unwrap_or_default()),
-            InnerKind::Dummy => return account.fact(plugin, kind, own.name.clone()),
+            InnerKind::Dummy => return account.fact(plugin, kind, &own.name),
             InnerKind::Tap => {
                 let bridge = found.links.iter().find(|link| Some(link.index) == own.master);
                 let port = bridge.map(|bridge| format!(", a port of {} in the container", bridge.name));
@@ -264,7 +264,7 @@ impl NodeState {
         // Without a namespace number it is in the container's own namespace.
         if own.peer_netnsid.is_none() {
             let parent = found.links.iter().find(|link| Some(link.index) == own.peer_index);
-            let name = parent.map_or("a link", |parent| &parent.name);
+            let name = parent.map_or_else(|| "a link".to_owned(), |parent| parent.name.to_string());
             return account.fact(plugin, kind, format!("{} on {name} in the container{as_what}", own.name));
         }
         let Some(parent) = own.peer_index.and_then(|index| self.link_at(index)) else {

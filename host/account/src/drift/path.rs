@@ -229,8 +229,8 @@ impl NodeState {
     }
 }
 
-/// The largest number of routes that are shown.
-const SHOWN: usize = 8;
+/// The largest number of routes, and of addresses, that are shown.
+pub(super) const SHOWN: usize = 8;
 
 /// Returns the name of a master's kind.
 fn kind(link: &Link) -> &str {

@@ -184,7 +184,7 @@ fn is_plain(name: &str) -> bool {
 fn bridges(node_state: &NodeState, network: &IpNet) -> Vec<String> {
     let Some(host) = node_state.namespaces.by_cookie(node_state.here) else { return Vec::new() };
     let inside = host.addresses.iter().filter(|(_, have)| network.contains(&have.net.addr()));
-    inside.filter_map(|(index, _)| node_state.link_at(*index)).map(|link| link.name.clone()).collect()
+    inside.filter_map(|(index, _)| node_state.link_at(*index)).map(|link| link.name.to_string()).collect()
 }
 
 /// True if some rule accepts packets and mentions the network, an address of it, or its bridge. Only packets can show

@@ -14,6 +14,7 @@ use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
 use postern_gate::shell::quoted;
 use postern_kernel::Link;
 use postern_state::Held;
+use postern_types::LinkName;
 use std::path::{Path, PathBuf};
 
 pub fn examine(examination: &mut Examination, node: &Node) {
@@ -244,8 +245,9 @@ fn half_down_pairs(examination: &mut Examination, node: &Node, node_state: &Node
         effects.any(|effect| Veth::of(effect).is_some_and(|pair| pair.host == name))
     };
     for link in node_state.links.iter().filter(|link| link.kind == "veth" && is_other_end_down(link)) {
-        let digits = link.name.strip_prefix("veth").unwrap_or_default();
-        if digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known(&link.name) {
+        let name = link.name.to_string();
+        let digits = name.strip_prefix("veth").unwrap_or_default();
+        if digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known(&name) {
             // The other end is in a living namespace: only people can find out its owner.
             let why =
                 "it may be what an interrupted ADD of a native plugin left, or a container's that set its end down";
@@ -259,7 +261,7 @@ fn half_down_pairs(examination: &mut Examination, node: &Node, node_state: &Node
                     "find out who has the other end, which is in no namespace that could be looked at".to_owned(),
                 ),
             };
-            examination.found(Severity::Note, &link.name, what, why, Remedy::Words(remedy));
+            examination.found(Severity::Note, &name, what, why, Remedy::Words(remedy));
         }
     }
 }
@@ -271,9 +273,9 @@ fn is_other_end_down(link: &Link) -> bool {
 }
 
 /// Returns the namespace of the other end of a pair, and its name.
-fn other_end<'a>(node_state: &'a NodeState, link: &Link) -> Option<(&'a Found, &'a str)> {
+fn other_end<'a>(node_state: &'a NodeState, link: &Link) -> Option<(&'a Found, &'a LinkName)> {
     let away = node_state.namespaces.found.iter().filter(|found| found.cookie != node_state.here);
     away.flat_map(|found| found.links.iter().map(move |end| (found, end)))
         .find(|(_, end)| end.kind == "veth" && link.peer_index == Some(end.index) && end.peer_index == Some(link.index))
-        .map(|(found, end)| (found, end.name.as_str()))
+        .map(|(found, end)| (found, &end.name))
 }

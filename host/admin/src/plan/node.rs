@@ -98,7 +98,7 @@ impl Node {
 /// The name of the link of the default route.
 fn default_link(netlink: &Netlink) -> Option<String> {
     let index = parent::default_link(netlink).ok().flatten()?;
-    netlink.link_by_index(index).ok().flatten().map(|link| link.name)
+    netlink.link_by_index(index).ok().flatten().map(|link| link.name.to_string())
 }
 
 /// Adds the links of a namespace.
@@ -131,7 +131,7 @@ fn seed(kernel: &mut Kernel, netlink: &Netlink, place: Place) -> postern_kernel:
 fn info(link: &Link) -> LinkInfo {
     LinkInfo {
         handle: 0,
-        name: link.name.clone(),
+        name: link.name.to_string(),
         mac: link.mac.map(Mac),
         mtu: link.mtu,
         kind: link.kind.clone(),

@@ -11,7 +11,7 @@ use crate::gate::Gate;
 use crate::session::{NativeEnd, Session};
 use postern_cni::{Bandwidth as Configured, Verb};
 use postern_kernel::{Link, Qdisc, TokenBucket};
-use postern_types::{ErrorCode, Handle, OpError, RateLimit, Reply, ops};
+use postern_types::{ErrorCode, Handle, LinkName, OpError, RateLimit, Reply, ops};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -89,11 +89,11 @@ fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
         HostEnd::Native(end) => end,
     };
     let granted = gate.front.granted();
-    if session.may_take_over_link(&end.name, granted) {
+    if session.may_take_over_link(&end.name.to_string(), granted) {
         return Ok(end);
     }
     let message = format!("no record tells that a plugin before made \"{}\" for this attachment", end.name);
-    Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.previous_hint("names", &end.name)))
+    Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.previous_hint("names", &end.name.to_string())))
 }
 
 /// `bandwidth.limit`.
@@ -101,7 +101,7 @@ fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpErro
     configured(gate.session, (ingress, egress))?;
     let end = host_end_to_limit(gate)?;
     free(gate.session, &end, ingress.as_ref(), egress.is_some())?;
-    let effect = Bandwidth { host: end.name.clone(), index: end.index, ingress, egress: None };
+    let effect = Bandwidth { host: end.name.to_string(), index: end.index, ingress, egress: None };
     let (effect, made) = match egress {
         Some(limit) => {
             let (effect, made) = with_ifb(gate.session, effect, limit, end.mtu)?;
@@ -113,7 +113,7 @@ fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpErro
         }
     };
     effect.make(gate.session.host()?, made.as_ref().map(|link| link.index))?;
-    gate.session.common.shown.extend(made.iter().map(|link| link.name.clone()));
+    gate.session.common.shown.extend(made.iter().map(|link| link.name.to_string()));
     Ok(Reply::MaybeLink(made.map(|link| Gate::show(Handle::MAX, link))))
 }
 
@@ -208,7 +208,7 @@ fn check(gate: &Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpError> {
 }
 
 /// Compares the qdisc of a link with a limit.
-fn compare(link: &str, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(), OpError> {
+fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(), OpError> {
     let mismatch = |message: &str| Err(OpError::new(ErrorCode::Mismatch, link, message));
     let Some(qdisc) = qdisc else { return mismatch("Failed to find qdisc") };
     if keeps(&qdisc, limit) {

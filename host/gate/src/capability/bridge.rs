@@ -86,7 +86,8 @@ fn find(gate: &mut Gate<'_>, name: &str) -> Result<Reply, OpError> {
 }
 
 fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {
-    let object = Object::Bridge { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac), mtu: link.mtu };
+    let object =
+        Object::Bridge { index: link.index, name: link.name.to_string(), mac: link.mac.map(Mac), mtu: link.mtu };
     let handle = gate.grant(object)?;
     Ok(BridgeInfo { link: Gate::show(handle, link), promisc })
 }
@@ -120,7 +121,7 @@ fn previous_link(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
         return Ok(Reply::MaybeLink(None));
     };
     gate.session.container_mac = mac;
-    let handle = gate.grant(Object::Port { index: link.index, name: link.name.clone() })?;
+    let handle = gate.grant(Object::Port { index: link.index, name: link.name.to_string() })?;
     Ok(Reply::MaybeLink(Some(Gate::show(handle, link))))
 }
 
@@ -220,7 +221,7 @@ fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: 
             let joins =
                 PortSpec { vlan: port.vlan, preserve_default_vlan: port.preserve_default_vlan, ..PortSpec::default() };
             let link = vlan_gateway(gate, netlink, (index, &name, mtu), vlan, &joins)?;
-            (Target { index: link.index, name: link.name.clone(), mac: link.mac.map(Mac) }, Some(link))
+            (Target { index: link.index, name: link.name.to_string(), mac: link.mac.map(Mac) }, Some(link))
         }
     };
     spares_node(gate.session, netlink, &target)?;
@@ -237,7 +238,7 @@ fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: 
     }
     // No handle is given out for a VLAN gateway: no operation of a guest acts on it.
     gate.session.path.gateways = noted;
-    gate.session.common.shown.extend(shown.iter().map(|link| link.name.clone()));
+    gate.session.common.shown.extend(shown.iter().map(|link| link.name.to_string()));
     Ok(Reply::MaybeLink(shown.map(|link| Gate::show(Handle::MAX, link))))
 }
 
@@ -375,7 +376,7 @@ fn vlan_gateway(
     };
     if let Some(port) = peer.filter(|peer| peer.peer_index == Some(link.index)) {
         netlink.attach_port(port.index, bridge, false, false).map_err(about(&port.name))?;
-        set_vlans(netlink, port.index, &port.name, joins)?;
+        set_vlans(netlink, port.index, &port.name.to_string(), joins)?;
         netlink.set_up(port.index).map_err(about(&port.name))?;
     }
     ignore_router_advertisements(gate.session, &name)?;

@@ -17,8 +17,10 @@ use postern_kernel::{Link, Netlink};
 use postern_policy::Granted;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_state::node::NodeObject;
-use postern_types::{DeviceKey, ErrorCode, Mac, OpError, Reply, ops};
+use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError, Reply, ops};
 use serde_json::json;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -41,7 +43,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Device) -> Result<Reply, Op
         ops::Device::Take { by, value } => take(gate, *by, value),
         ops::Device::GiveBack => give_back(gate.session, |own, alias| {
             let granted = gate.front.granted();
-            granted.has_device(DeviceKey::Name, alias)
+            alias.text().is_some_and(|alias| granted.has_device(DeviceKey::Name, alias))
                 || names_of(own).any(|(by, value)| granted.has_device(by, &value))
         })
         .map(|()| Reply::Done),
@@ -85,7 +87,7 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
     let effect = Effect::from(moved);
     gate.session.intend(effect.clone())?;
     let host = gate.session.host()?;
-    let moving = host.hand_over(link.index, gate.session.namespace()?.fd(), &name, &link.name);
+    let moving = host.hand_over(link.index, gate.session.namespace()?.fd(), &name.as_str().into(), &link.name);
     moving.map_err(|error| native_error(error, &link.name, "failed to move link"))?;
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
@@ -172,7 +174,7 @@ fn has_default_route(host: &Netlink, links: &[Link]) -> Result<bool, OpError> {
 ///
 /// # Errors
 /// The device is not at home.
-pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) -> Result<(), OpError> {
+pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &LinkName) -> bool) -> Result<(), OpError> {
     if session.request.verb == Verb::Add {
         session.only_of_this_run(|effect| Device::of(effect).is_some(), "device")?;
     }
@@ -203,10 +205,11 @@ pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &str) -> bool) 
     if !is_named(&own, &alias) {
         return refuse("it is no device of this network");
     }
+    let is_text = |name: &LinkName| name.text().is_some();
     let moved = Device {
-        name: alias.clone(),
-        alias: String::new(),
-        other_names: own.other_names.clone(),
+        name: if is_text(&alias) { alias } else { device::ordinary_name(session.host()?, own.index)? },
+        alias: LinkName::default(),
+        other_names: own.other_names.iter().filter(|name| is_text(name)).cloned().collect(),
         up: false,
         ..Device::of_link(&own)
     };
@@ -225,7 +228,7 @@ pub fn files(session: &Session, granted: &Granted) -> Result<Vec<String>, OpErro
     // An address can be spelled in several ways: then it is any link.
     let is_any = !links.iter().any(|link| is_granted(granted, link));
     for link in links.iter().filter(|link| is_any || is_granted(granted, link)) {
-        found.extend(files.directory(&link.name).map_err(kernel_error)?);
+        found.extend(files.directory(&link.name.to_string()).map_err(kernel_error)?);
     }
     let (objects, _) = postern_state::node::list(&session.state).map_err(state_error)?;
     if objects.iter().any(|object| object.kind == HELD) {
@@ -240,7 +243,8 @@ pub fn files(session: &Session, granted: &Granted) -> Result<Vec<String>, OpErro
 
 /// True if a network is granted this link of the host, by any key.
 pub fn is_granted(granted: &Granted, link: &Link) -> bool {
-    let names = std::iter::once(&link.name).chain(&link.other_names).map(|name| (DeviceKey::Name, name.clone()));
+    let names = std::iter::once(&link.name).chain(&link.other_names).filter_map(LinkName::text);
+    let names = names.map(|name| (DeviceKey::Name, name.to_owned()));
     let path = sys_path(&link.name).and_then(|path| Some(path.parent()?.parent()?.to_str()?.to_owned()));
     let pci = pci_of(link).map(|pci| (DeviceKey::Pci, pci));
     let mut all = names.chain(names_of(link)).chain(pci).chain(path.map(|path| (DeviceKey::Path, path)));
@@ -394,7 +398,7 @@ fn first(host: &Netlink, wanted: impl Fn(&Link) -> bool) -> Result<Option<Link>,
 fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
     let mut found: Vec<Link> = links.into_iter().filter(|link| link.mac == Some(mac.0)).collect();
     if found.len() > 1 {
-        let names: Vec<String> = found.iter().map(|link| link.name.clone()).collect();
+        let names: Vec<String> = found.iter().map(|link| link.name.to_string()).collect();
         found.retain(|link| link.permanent == Some(mac.0) && !link.is_stacked());
         if found.len() != 1 {
             return Err(names.join(", "));
@@ -404,8 +408,8 @@ fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
 }
 
 /// Returns the path below `/sys/devices` of a link in this process's own namespace.
-pub fn sys_path(name: &str) -> Option<PathBuf> {
-    let led = leads_to(&Path::new("/sys/class/net").join(name))?;
+pub fn sys_path(name: &LinkName) -> Option<PathBuf> {
+    let led = leads_to(&Path::new("/sys/class/net").join(OsStr::from_bytes(name.bytes())))?;
     let below = led.strip_prefix("../..").ok()?;
     below.starts_with("devices").then(|| Path::new("/sys").join(below))
 }
@@ -451,13 +455,13 @@ mod tests {
     fn of_several_links_with_an_address_the_drivers_own_counts() {
         let link = |name: &str, kind: &str, permanent: bool| {
             let mut link = plain();
-            name.clone_into(&mut link.name);
+            link.name = name.into();
             kind.clone_into(&mut link.kind);
             link.permanent = permanent.then_some([2, 0, 0, 0, 0, 1]);
             link
         };
         let mac = Mac([2, 0, 0, 0, 0, 1]);
-        let named = |links: &[Link]| of_address(links.to_vec(), mac).map(|link| link.map(|link| link.name));
+        let named = |links: &[Link]| of_address(links.to_vec(), mac).map(|link| link.map(|link| link.name.to_string()));
         assert_eq!(named(&[link("a", "veth", false)]), Ok(Some("a".to_owned())));
         assert_eq!(named(&[link("a.5", "vlan", false), link("a", "", true)]), Ok(Some("a".to_owned())));
         assert_eq!(named(&[link("a", "veth", false), link("b", "veth", false)]), Err("a, b".to_owned()));

@@ -154,7 +154,8 @@ pub fn is_isolated(session: &Session, ingress: IngressPolicy) -> Result<bool, Op
         return Ok(true);
     }
     let Some(bridge) = master(session)?.filter(|link| link.kind == "bridge") else { return Ok(false) };
-    let isolated = Some((bridge.name.as_str(), ingress));
+    let name = bridge.name.to_string();
+    let isolated = Some((name.as_str(), ingress));
     let numbers = Numbers { addresses, ..Numbers::default() };
     iptables::forward::missing_rule(&numbers, None, isolated, session.program_runner())
         .map(|missing| missing.is_none())
@@ -177,7 +178,7 @@ fn bridge(session: &Session) -> Result<Link, OpError> {
 
 /// `firewall.isolate`.
 fn isolate(gate: &mut Gate<'_>, ingress: IngressPolicy) -> Result<Reply, OpError> {
-    let bridge = bridge(gate.session)?.name;
+    let bridge = bridge(gate.session)?.name.to_string();
     let addresses: Vec<IpNet> = gate.session.own.iter().map(|own| own.net).collect();
     let isolation = Isolation { bridge, ingress, v4: has(&addresses, false), v6: has(&addresses, true) };
     gate.session.intend(isolation.clone())?;

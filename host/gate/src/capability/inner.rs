@@ -116,11 +116,11 @@ pub fn create(
     gate.session.known_link(&effect, made.index)?;
     if wanted.from_host {
         let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-        let renamed = container.rename(made.index, &name);
+        let renamed = container.rename(made.index, &name.as_str().into());
         renamed.map_err(|error| native_error(error, &name, format_args!("failed to rename {kind} to \"{name}\"")))?;
     }
     gate.session.container_mac = made.mac.map(Mac);
-    show(gate, Link { name, ..made })
+    show(gate, Link { name: name.into(), ..made })
 }
 
 /// Checks that the name is free, that the attachment has no such link, and that there is room for a handle. This is before
@@ -138,7 +138,7 @@ pub fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpError> {
     if let Some((other, living)) = inner_link::retire(gate.session)? {
         let other = other.name();
         let message = format!("this attachment has a {other} link already, which is called \"{}\"", living.name);
-        return Err(OpError::new(ErrorCode::Exists, living.name, message).hint("run DEL first"));
+        return Err(OpError::new(ErrorCode::Exists, &living.name, message).hint("run DEL first"));
     }
     gate.front.room(1)
 }
@@ -175,6 +175,6 @@ pub fn find(gate: &Gate<'_>, kind: InnerKind) -> Result<Option<Link>, OpError> {
 /// # Errors
 /// [`ErrorCode::Exhausted`].
 pub fn show(gate: &mut Gate<'_>, own: Link) -> Result<LinkInfo, OpError> {
-    let handle = gate.grant(Object::Own { index: own.index, name: own.name.clone() })?;
+    let handle = gate.grant(Object::Own { index: own.index, name: own.name.to_string() })?;
     Ok(Gate::show(handle, own))
 }

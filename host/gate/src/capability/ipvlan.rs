@@ -11,7 +11,7 @@ use crate::errors::state_error;
 use crate::gate::Gate;
 use postern_kernel::InnerLinkKind;
 use postern_state::{RecordKey, Summary};
-use postern_types::{ErrorCode, IpvlanInfo, IpvlanMode, OpError, Reply, ops};
+use postern_types::{ErrorCode, IpvlanInfo, IpvlanMode, LinkName, OpError, Reply, ops};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -41,7 +41,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
     let (lowest, shown) = match below.ipvlan_mode {
         Some(other) => {
             let is_here = !parent.in_container || gate.session.leads_here(&below)?;
-            (below.peer_index.filter(|_| is_here), Some((below.name.clone(), other)))
+            (below.peer_index.filter(|_| is_here), Some((below.name.to_string(), other)))
         }
         None => ((!parent.in_container).then_some(parent.index), sibling(gate, &parent, mode)?),
     };
@@ -69,7 +69,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
 
 /// Returns an ipvlan of the parent with another mode, as far as the parent's own namespace shows it.
 fn sibling(gate: &Gate<'_>, parent: &Parent, mode: IpvlanMode) -> Result<Option<(String, IpvlanMode)>, OpError> {
-    let mut others = parent.stacked(gate)?.filter_map(|link| Some((link.name, link.ipvlan_mode?)));
+    let mut others = parent.stacked(gate)?.filter_map(|link| Some((link.name.to_string(), link.ipvlan_mode?)));
     Ok(others.find(|(_, other)| *other != mode))
 }
 
@@ -100,7 +100,7 @@ fn of_others(
 /// The way out.
 const ONE_MODE: &str = "all ipvlan links of a parent have one mode: name that one, or another `master`";
 
-fn refused(parent: &str, mode: IpvlanMode, other: IpvlanMode, who: &str) -> OpError {
+fn refused(parent: &LinkName, mode: IpvlanMode, other: IpvlanMode, who: &str) -> OpError {
     let (mode, other) = (mode.name(), other.name());
     let message = format!(
         "failed to create ipvlan: \"{parent}\" has links in mode {other}, and one in mode {mode} would change them: {who}"

@@ -99,11 +99,11 @@ fn guarded_port(gate: &Gate<'_>, settings: &LinkSettings) -> Result<Option<Strin
     let session = &*gate.session;
     let Some(mac) = settings.mac else { return Ok(None) };
     let Some(end) = session.end()? else { return Ok(None) };
-    if guard(session, &end.name)?.is_none() {
+    if guard(session, &end.name.to_string())?.is_none() {
         return Ok(None);
     }
     if gate.front.granted().takes_address(mac) || named_addresses(&session.request).contains(&mac) {
-        return Ok(Some(end.name));
+        return Ok(Some(end.name.to_string()));
     }
     let message = format!(
         "{mac} is named by neither configuration nor CNI_ARGS: the spoofing protection of \"{}\" does not follow to it",

@@ -43,7 +43,7 @@ fn find(gate: &mut Gate<'_>, name: &str, in_container: bool) -> Result<Reply, Op
         return Err(OpError::new(ErrorCode::Denied, &link.name, message)
             .hint("name a link of the node itself in the network configuration"));
     }
-    let object = Object::Parent { index: link.index, name: link.name.clone(), in_container, mtu: link.mtu };
+    let object = Object::Parent { index: link.index, name: link.name.to_string(), in_container, mtu: link.mtu };
     let handle = gate.grant(object)?;
     Ok(Reply::Parent(Gate::show(handle, link)))
 }

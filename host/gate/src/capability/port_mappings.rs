@@ -252,7 +252,7 @@ fn ensure(
 fn open_to_localhost(session: &Session, effect: &PortMappings) -> Result<(), OpError> {
     let (host, address) = (session.host()?, effect.address.addr());
     let Some(link) = effect.localnet_link(host).map_err(kernel_error)? else { return Ok(()) };
-    if localnet_is_on(&link.name).map_err(kernel_error)? && session.unless_absent(localnet::check)? {
+    if localnet_is_on(&link.name.to_string()).map_err(kernel_error)? && session.unless_absent(localnet::check)? {
         return Ok(());
     }
     if session.nft()?.is_absent() {
@@ -260,12 +260,14 @@ fn open_to_localhost(session: &Session, effect: &PortMappings) -> Result<(), OpE
         return Ok(());
     }
     localnet::ensure(&mut *session.nft()?).map_err(firewall_error)?;
-    let key = Sysctl::Ipv4Conf { link: link.name.clone(), key: "route_localnet" };
-    node::noted(&session.state, host, node::LOCALNET, &link.name, || sysctl::set(&key, "1")).map_err(|error| {
-        let mut converted = kernel_error(error);
-        converted.code = ErrorCode::Io;
-        converted
-    })?;
+    let key = Sysctl::Ipv4Conf { link: link.name.to_string(), key: "route_localnet" };
+    node::noted(&session.state, host, node::LOCALNET, &link.name.to_string(), || sysctl::set(&key, "1")).map_err(
+        |error| {
+            let mut converted = kernel_error(error);
+            converted.code = ErrorCode::Io;
+            converted
+        },
+    )?;
     Ok(())
 }
 

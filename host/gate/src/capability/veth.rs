@@ -107,7 +107,7 @@ pub fn must_live(session: &Session, index: u32, name: &str) -> Result<(), OpErro
 /// # Errors
 /// The kernel refuses.
 pub fn retire(session: &mut Session) -> Result<Option<String>, OpError> {
-    let living = session.living_pair()?.map(|link| link.name);
+    let living = session.living_pair()?.map(|link| link.name.to_string());
     let is_gone = |host: &String| living.as_ref() != Some(host);
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
     for noted in effects {
@@ -190,12 +190,12 @@ fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
         Some(master) => host.link_by_index(master).map_err(kernel_error)?.filter(|link| link.kind == "bridge"),
         None => None,
     };
-    pair(gate, own, end, ours, bridge.map(|bridge| bridge.name)).map(|pair| Reply::MaybeVeth(Some(pair)))
+    pair(gate, own, end, ours, bridge.map(|bridge| bridge.name.to_string())).map(|pair| Reply::MaybeVeth(Some(pair)))
 }
 
 fn pair(gate: &mut Gate<'_>, own: Link, end: Link, ours: bool, bridge: Option<String>) -> Result<VethPair, OpError> {
-    let container = gate.grant(Object::Own { index: own.index, name: own.name.clone() })?;
-    let host = gate.grant(Object::HostEnd { index: end.index, name: end.name.clone(), ours })?;
+    let container = gate.grant(Object::Own { index: own.index, name: own.name.to_string() })?;
+    let host = gate.grant(Object::HostEnd { index: end.index, name: end.name.to_string(), ours })?;
     Ok(VethPair { container: Gate::show(container, own), host: Gate::show(host, end), bridge })
 }
 

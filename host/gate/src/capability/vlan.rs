@@ -6,7 +6,7 @@ use crate::capability::facts::{Facts, Needed};
 use crate::effect::{InnerKind, held};
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, Link};
-use postern_types::{ErrorCode, OpError, Reply, VlanId, VlanInfo, ops};
+use postern_types::{ErrorCode, LinkName, OpError, Reply, VlanId, VlanInfo, ops};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -85,7 +85,7 @@ fn holder_elsewhere(gate: &Gate<'_>, parent: u32, id: VlanId) -> String {
     }
 }
 
-fn taken(parent: &str, id: VlanId, by: &str) -> OpError {
+fn taken(parent: &LinkName, id: VlanId, by: &str) -> OpError {
     let message = format!("failed to create vlan: file exists: VLAN {id} of \"{parent}\" is in use, {by}");
     OpError::new(ErrorCode::Exists, id.to_string(), message)
         .hint("a link has each VLAN once: name another `vlanId` or `master`, or run DEL of the attachment that has it")

@@ -5,7 +5,7 @@ use crate::errors::{about, kernel_error, link_gone};
 use crate::need::Need;
 use crate::session::Session;
 use postern_kernel::{Link, Netlink, Qdisc, TokenBucket};
-use postern_types::{ErrorCode, OpError, RateLimit};
+use postern_types::{ErrorCode, LinkName, OpError, RateLimit};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -233,7 +233,7 @@ fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
     }
 }
 
-fn occupied(link: &str, what: &str) -> OpError {
+fn occupied(link: &LinkName, what: &str) -> OpError {
     let message = format!("\"{link}\" has {what} that was set by somebody else");
     OpError::new(ErrorCode::Exists, link, message)
         .hint(format!("`tc qdisc show dev {link}` shows it; leave the limits to either that program or this plugin"))

@@ -14,7 +14,7 @@ use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
 use postern_kernel::{FileSettings, Link, Netlink, Settings};
-use postern_types::{DeviceKey, ErrorCode, Mac, OpError};
+use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ const HOME_WITHIN: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// Its name.
-    pub name: String,
+    pub name: LinkName,
     /// Its index.
     pub index: u32,
     /// The kind of link; empty for a driver's device.
@@ -58,11 +58,11 @@ pub struct Device {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_queue_length: Option<u32>,
     /// Its alias.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub alias: String,
+    #[serde(default, skip_serializing_if = "LinkName::is_empty")]
+    pub alias: LinkName,
     /// Its alternative names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub other_names: Vec<String>,
+    pub other_names: Vec<LinkName>,
     /// Index of the bridge (or bond, …) of which it was a port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master: Option<u32>,
@@ -119,7 +119,7 @@ impl Device {
         let settings = settings.into_iter().map(|(attribute, value)| (attribute.to_string(), hex(&value))).collect();
         let (mut sysfs, mut files) = (None, BTreeMap::new());
         if let Some(all) = session.link_files()
-            && let Some(directory) = all.directory(&link.name).map_err(kernel_error)?
+            && let Some(directory) = all.directory(&link.name.to_string()).map_err(kernel_error)?
         {
             match all.read(&directory) {
                 Ok(read) => (files, sysfs) = (read, Some(directory)),
@@ -178,20 +178,28 @@ impl Device {
         let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
         // A driver's device is identified by its own data. For other links the index is noted after the move. A run
         // that was killed before that left the link under one of the two names.
-        let names = [&self.name, &session.request.ifname];
+        let ifname = &session.request.ifname;
         let is_own = |link: &Link| match (self.device.is_some(), indices.is_empty()) {
             (true, _) => true,
             (false, false) => indices.contains(&u64::from(link.index)),
-            (false, true) => names.contains(&&link.name),
+            (false, true) => self.name == link.name || *ifname == link.name,
         };
-        Ok(container.links().map_err(kernel_error)?.into_iter().find(|link| self.is_same(link) && is_own(link)))
+        // Root in there can make so many links that a list takes long. The noted index seldom changes.
+        for index in indices.iter().filter_map(|index| u32::try_from(*index).ok()) {
+            let noted = container.link_by_index(index).map_err(kernel_error)?;
+            if let Some(own) = noted.filter(|link| self.is_same(link)) {
+                return Ok(Some(own));
+            }
+        }
+        let is_wanted = |link: &Link| self.is_same(link) && is_own(link);
+        Ok(container.links_with(is_wanted).map_err(kernel_error)?.into_iter().next())
     }
 
     /// Returns the link on the host. A driver's device may have any name there; a virtual link must have its own.
     fn find_on_host(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
         match self.device {
-            Some(_) => Ok(host.links().map_err(kernel_error)?.into_iter().find(|link| self.is_same(link))),
-            None => Ok(host.link_by_name(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link))),
+            Some(_) => Ok(host.links_with(|link| self.is_same(link)).map_err(kernel_error)?.into_iter().next()),
+            None => Ok(host.link_named(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link))),
         }
     }
 
@@ -331,6 +339,20 @@ fn hex(bytes: &[u8]) -> String {
     base16ct::lower::encode_string(bytes)
 }
 
+/// Returns a name for a device of which only root in the container has told one, and one that is no text.
+///
+/// # Errors
+/// The kernel refuses to look for a free name.
+pub fn ordinary_name(host: &Netlink, index: u32) -> Result<LinkName, OpError> {
+    for number in index..=u32::MAX {
+        let name = LinkName::from(format!("dev{number}"));
+        if host.link_named(&name).map_err(kernel_error)?.is_none() {
+            return Ok(name);
+        }
+    }
+    Err(OpError::new(ErrorCode::Exists, "", "each ordinary name of a device is taken on the host"))
+}
+
 /// Returns the devices that the record lists.
 pub fn recorded(session: &Session) -> Vec<Device> {
     let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
@@ -352,12 +374,7 @@ pub(crate) mod tests {
             link
         };
         let own = Device::of_link(&link("", Some("0000:3b:00.1"), None));
-        assert!(own.is_same(&Link {
-            name: "eth0".to_owned(),
-            mac: None,
-            mtu: 9,
-            ..link("", Some("0000:3b:00.1"), None)
-        }));
+        assert!(own.is_same(&Link { name: "eth0".into(), mac: None, mtu: 9, ..link("", Some("0000:3b:00.1"), None) }));
         for other in [link("", Some("0000:3b:00.2"), None), link("dummy", None, None), link("veth", None, Some(4))] {
             assert!(!own.is_same(&other), "{other:?}");
         }
@@ -370,7 +387,7 @@ pub(crate) mod tests {
     pub fn plain() -> Link {
         Link {
             index: 3,
-            name: "eth1".to_owned(),
+            name: "eth1".into(),
             mac: Some([2, 0, 0, 0, 0, 1]),
             mtu: 1500,
             hardware: 1,

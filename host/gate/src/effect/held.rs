@@ -45,7 +45,7 @@ impl Object {
     /// Its name in notes. A device has its own: by that an earlier postern knows it.
     fn name(&self) -> String {
         match self {
-            Self::Device(device) => device.name.clone(),
+            Self::Device(device) => device.name.to_string(),
             Self::Vlan { parent, id, .. } => format!("{parent} VLAN {id}"),
         }
     }

@@ -160,7 +160,12 @@ impl InnerLink {
             }
             is_first = false;
             if is_late {
-                let name = host.link_by_index(parent).map_err(kernel_error)?.map(|link| link.name).unwrap_or_default();
+                let name = host
+                    .link_by_index(parent)
+                    .map_err(kernel_error)?
+                    .map(|link| link.name)
+                    .unwrap_or_default()
+                    .to_string();
                 return held::hold(session, Object::Vlan { parent: name, index: parent, id }, &[why]);
             }
             sleep(Duration::from_millis(20));

@@ -90,7 +90,7 @@ impl LinkState {
             is_gone(netlink.delete_address(link.index, *address)).map_err(failed)?;
         }
         if let Some(before) = &self.setting {
-            before.restore(container, &link.name)?;
+            before.restore(container, &link.name.to_string())?;
         }
         if self.up && link.up {
             let (addresses, _) = losable(netlink, link.index)?;

@@ -200,8 +200,9 @@ fn unrecorded(session: &Session, id: &str) -> Result<Vec<Link>, OpError> {
     for port in session.unless_absent(macguard::list)?.iter().filter(|port| port.id == id) {
         let link = netlink.link_by_name(&port.ifname).map_err(kernel_error)?;
         let link = link.filter(|link| link.kind == "veth" && link.peer_netnsid == Some(number));
-        let is_anothers = |name: &String| host_ends_of_others(session).is_none_or(|ends| ends.contains(name));
-        found.extend(link.filter(|link| !is_anothers(&link.name)));
+        let is_anothers =
+            |link: &Link| host_ends_of_others(session).is_none_or(|ends| ends.iter().any(|end| link.name == *end));
+        found.extend(link.filter(|link| !is_anothers(link)));
     }
     Ok(found)
 }

@@ -189,7 +189,7 @@ impl PortMappings {
         let Some(link) = self.localnet_link(session.host()?).map_err(kernel_error)? else {
             return Ok(Reapplied::Complete);
         };
-        let is_open = localnet_is_on(&link.name).map_err(kernel_error)?;
+        let is_open = localnet_is_on(&link.name.to_string()).map_err(kernel_error)?;
         if !is_open || session.nft()?.is_absent() || localnet::check(&mut *session.nft()?).map_err(firewall_error)? {
             return Ok(Reapplied::Complete);
         }

@@ -173,8 +173,7 @@ pub(crate) fn leave_vrf(netlink: &Netlink, own: Option<u32>, vrf: &Link) -> Resu
     if let Some(own) = own {
         release(netlink, own)?;
     }
-    let links = netlink.links().map_err(kernel_error)?;
-    if !links.iter().any(|link| link.master == Some(vrf.index)) {
+    if netlink.ports(vrf.index).map_err(kernel_error)?.is_empty() {
         netlink.delete_link(vrf.index).map_err(kernel_error)?;
     }
     Ok(())

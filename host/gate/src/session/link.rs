@@ -5,7 +5,7 @@ use crate::effect::{Effect, Veth};
 use crate::errors::{kernel_error, state_error};
 use postern_kernel::Link;
 use postern_state::Summary;
-use postern_types::{Mac, OpError};
+use postern_types::{LinkName, Mac, OpError};
 
 /// What stands at the other end of the container's pair, where no record has a pair.
 pub enum NativeEnd {
@@ -152,8 +152,8 @@ impl Session {
     ///
     /// # Errors
     /// The records can't be listed.
-    fn is_port_claimed(&self, host: &str, mac: Option<[u8; 6]>) -> Result<bool, OpError> {
-        let is_claim = |pair: &Veth| pair.host == host && mac.is_none_or(|mac| Mac(mac) == pair.mac);
+    fn is_port_claimed(&self, host: &LinkName, mac: Option<[u8; 6]>) -> Result<bool, OpError> {
+        let is_claim = |pair: &Veth| pair.host == *host && mac.is_none_or(|mac| Mac(mac) == pair.mac);
         self.is_claimed_by(|summary| {
             let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
             effects.flatten().any(|effect| Veth::of(&effect).is_some_and(is_claim))

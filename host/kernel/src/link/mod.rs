@@ -24,25 +24,29 @@ use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use nix::errno::Errno;
 use nix::libc;
 use postern_netlink::Request;
+use postern_types::LinkName;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+const IFLA_IFNAME: u16 = 3;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_ALT_IFNAME: u16 = 53;
 /// The modes of XDP programs: in the network stack, in the driver, in the hardware (linux/if_link.h).
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 const XDP_FLAGS_HW_MODE: u32 = 1 << 3;
+/// The most alternative names in one request. The list's length in bytes is a number of 16 bits.
+const NAMES_AT_ONCE: usize = 128;
 /// The room for an alternative name, in bytes, including the final zero byte.
 const ALTIFNAMSIZ: usize = 128;
 
 /// True if a link can have this name. The rules are those of the kernel's `dev_valid_name`, and no `%`, which the
-/// kernel would replace with a number.
-pub(crate) fn is_link_name(name: &str) -> bool {
-    let length = name.len();
-    (1..libc::IFNAMSIZ).contains(&length)
-        && !matches!(name, "." | "..")
-        && !name.bytes().any(|b| matches!(b, 0 | b'/' | b':' | b'%') || b.is_ascii_whitespace() || b == 0x0b)
+/// kernel would replace with a number. So the text that shows a link's bytes ([`LinkName`]) is no name.
+pub(crate) fn is_link_name(name: impl AsRef<[u8]>) -> bool {
+    let name = name.as_ref();
+    (1..libc::IFNAMSIZ).contains(&name.len())
+        && !matches!(name, b"." | b"..")
+        && !name.iter().any(|b| matches!(b, 0 | b'/' | b':' | b'%' | 0x0b) || b.is_ascii_whitespace())
 }
 
 impl Netlink {
@@ -53,11 +57,19 @@ impl Netlink {
     /// # Errors
     /// Those of the request; none is expected.
     pub fn link_by_name(&self, name: &str) -> Result<Option<Link>> {
-        if !is_link_name(name) {
+        self.link_named(&LinkName::from(name))
+    }
+
+    /// As [`Netlink::link_by_name`], for a name of any bytes.
+    ///
+    /// # Errors
+    /// As [`Netlink::link_by_name`].
+    pub fn link_named(&self, name: &LinkName) -> Result<Option<Link>> {
+        if !is_link_name(name.bytes()) {
             return Ok(None);
         }
-        let message = LinkUnspec::new_with_name(name);
-        self.one_link(Subject { operation: "look up link", object: &name }, message)
+        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(main_name(name));
+        self.one_link(Subject { operation: "look up link", object: name }, message)
     }
 
     /// Returns the same for names written by people: an alternative name may have up to 127 bytes.
@@ -68,11 +80,11 @@ impl Netlink {
         if name.len() < libc::IFNAMSIZ {
             return self.link_by_name(name);
         }
-        if name.len() >= ALTIFNAMSIZ || name.contains('\0') {
+        if name.len() >= ALTIFNAMSIZ || name.contains(['\0', '%']) {
             return Ok(None);
         }
-        let other = DefaultNla::new(IFLA_ALT_IFNAME, [name.as_bytes(), b"\0"].concat());
-        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(LinkAttribute::Other(other));
+        let other = LinkAttribute::Other(other_name(name.as_bytes()));
+        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(other);
         self.one_link(Subject { operation: "look up link", object: &name }, message)
     }
 
@@ -122,10 +134,31 @@ impl Netlink {
     /// # Errors
     /// `EAGAIN` if they keep changing while they are listed.
     pub fn links(&self) -> Result<Vec<Link>> {
-        let message = LinkMessageBuilder::<LinkUnspec>::new().append_extra_attribute(without_statistics()).build();
+        self.links_with(|_| true)
+    }
+
+    /// Returns the links of the namespace for which `wanted` holds. Only these take memory here: root in a container can
+    /// make very many.
+    ///
+    /// # Errors
+    /// As [`Netlink::links`].
+    pub fn links_with(&self, wanted: impl Fn(&Link) -> bool) -> Result<Vec<Link>> {
+        self.list(LinkMessageBuilder::<LinkUnspec>::new(), wanted)
+    }
+
+    /// Returns the links of the namespace that are ports of a link. The kernel chooses them.
+    ///
+    /// # Errors
+    /// As [`Netlink::links`].
+    pub fn ports(&self, master: u32) -> Result<Vec<Link>> {
+        self.list(LinkMessageBuilder::<LinkUnspec>::new().controller(master), |link| link.master == Some(master))
+    }
+
+    fn list(&self, filter: LinkMessageBuilder<LinkUnspec>, wanted: impl Fn(&Link) -> bool) -> Result<Vec<Link>> {
+        let message = filter.append_extra_attribute(without_statistics()).build();
         let subject = Subject { operation: "list", object: &"links" };
         self.dump(subject, Request::new(&RouteNetlinkMessage::GetLink(message), 0), |payload, links| {
-            links.push(Link::decode(payload)?);
+            links.extend(Some(Link::decode(payload)?).filter(|link| wanted(link)));
             Some(())
         })
     }
@@ -213,28 +246,28 @@ impl Netlink {
         }
     }
 
-    /// Moves the link into another namespace, with this name and this alias (`""` is none). It is down there, without
+    /// Moves the link into another namespace, with this name and this alias (an empty one is none). It is down there, without
     /// addresses and routes. One message does all of it, so no process sees the link half moved.
     ///
     /// # Errors
     /// `EEXIST` if one of the link's names is taken there. `EINVAL` for a link that cannot be moved (`lo`, a bridge) and
     /// for a name that no link can have. `ENODEV` if there is no such link.
-    pub fn hand_over(&self, index: u32, namespace: BorrowedFd<'_>, name: &str, alias: &str) -> Result<()> {
-        if !is_link_name(name) {
-            let subject = Subject { operation: "move", object: &name };
+    pub fn hand_over(&self, index: u32, namespace: BorrowedFd<'_>, name: &LinkName, alias: &LinkName) -> Result<()> {
+        if !is_link_name(name.bytes()) {
+            let subject = Subject { operation: "move", object: name };
             return Err(subject.invalid("no link can have this name"));
         }
         self.change("move", index, |link| {
-            let link = link.setns_by_fd(namespace.as_raw_fd()).name(name).down();
-            link.append_extra_attribute(self::alias(alias))
+            let link = link.setns_by_fd(namespace.as_raw_fd()).down();
+            link.append_extra_attribute(main_name(name)).append_extra_attribute(self::alias(alias))
         })
     }
 
-    /// Sets the alias; `""` is none.
+    /// Sets the alias; an empty one is none.
     ///
     /// # Errors
     /// `ENODEV` if there is no such link.
-    pub fn set_alias(&self, index: u32, alias: &str) -> Result<()> {
+    pub fn set_alias(&self, index: u32, alias: &LinkName) -> Result<()> {
         self.change("set alias of", index, |link| link.append_extra_attribute(self::alias(alias)))
     }
 
@@ -262,38 +295,51 @@ impl Netlink {
     ///
     /// # Errors
     /// `EEXIST` if one is taken, `ENOENT` if the link has none of that name, `ENODEV` if there is no such link.
-    pub fn change_other_names(&self, index: u32, names: &[String], add: bool) -> Result<()> {
-        if names.is_empty() {
-            return Ok(());
-        }
-        let names = names.iter().cloned().map(Prop::AltIfName).collect();
-        let link = LinkUnspec::new_with_index(index).append_extra_attribute(LinkAttribute::PropList(names)).build();
+    pub fn change_other_names(&self, index: u32, names: &[LinkName], add: bool) -> Result<()> {
         let subject = Subject { operation: "change alternative names of", object: &format_args!("link {index}") };
-        match add {
-            true => self.acknowledged(subject, &RouteNetlinkMessage::NewLinkProp(link), NLM_F_CREATE | NLM_F_EXCL),
-            false => self.acknowledged(subject, &RouteNetlinkMessage::DelLinkProp(link), 0),
+        for names in names.chunks(NAMES_AT_ONCE) {
+            let names = names.iter().map(|name| Prop::Other(other_name(name.bytes()))).collect();
+            let link = LinkUnspec::new_with_index(index).append_extra_attribute(LinkAttribute::PropList(names)).build();
+            match add {
+                true => {
+                    self.acknowledged(subject, &RouteNetlinkMessage::NewLinkProp(link), NLM_F_CREATE | NLM_F_EXCL)?;
+                }
+                false => self.acknowledged(subject, &RouteNetlinkMessage::DelLinkProp(link), 0)?,
+            }
         }
+        Ok(())
     }
 
     /// Gives the link another name; it must be down.
     ///
     /// # Errors
     /// `EEXIST` if the name is taken, `EINVAL` if no link can have it, `ENODEV` if there is no such link.
-    pub fn rename(&self, index: u32, name: &str) -> Result<()> {
-        if !is_link_name(name) {
-            let subject = Subject { operation: "rename", object: &name };
+    pub fn rename(&self, index: u32, name: &LinkName) -> Result<()> {
+        if !is_link_name(name.bytes()) {
+            let subject = Subject { operation: "rename", object: name };
             return Err(subject.invalid("no link can have this name"));
         }
-        self.change("rename", index, |link| link.name(name))
+        self.change("rename", index, |link| link.append_extra_attribute(main_name(name)))
     }
 }
 
 /// Returns an alias without a final zero byte. An empty alias removes it.
-fn alias(alias: &str) -> LinkAttribute {
-    LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, alias.as_bytes().to_vec()))
+fn alias(alias: &LinkName) -> LinkAttribute {
+    LinkAttribute::Other(DefaultNla::new(IFLA_IFALIAS, alias.bytes().to_vec()))
 }
 
-/// `RTEXT_FILTER_SKIP_STATS`: the kernel need not collect statistics, which are not read here.
+/// Returns a name with its final zero byte.
+fn main_name(name: &LinkName) -> LinkAttribute {
+    LinkAttribute::Other(DefaultNla::new(IFLA_IFNAME, [name.bytes(), b"\0"].concat()))
+}
+
+/// Returns an alternative name with its final zero byte.
+fn other_name(name: &[u8]) -> DefaultNla {
+    DefaultNla::new(IFLA_ALT_IFNAME, [name, b"\0"].concat())
+}
+
+/// `RTEXT_FILTER_SKIP_STATS`: the kernel need not collect statistics, which are not read here. A mask also makes the kernel
+/// reserve room for the longest link in a dump. Without one it ends the dump at a link that is too long, and says nothing.
 fn without_statistics() -> LinkAttribute {
     LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
 }

@@ -1,15 +1,14 @@
 //! What the kernel says of a link (`RTM_NEWLINK`).
 
-use super::{IFLA_ALT_IFNAME, IFLA_IFALIAS};
+use super::{IFLA_ALT_IFNAME, IFLA_IFALIAS, IFLA_IFNAME};
 use nix::libc;
 use postern_netlink::{Attributes, u16_at, u32_at};
-use postern_types::{IpvlanMode, MacvlanMode};
+use postern_types::{IpvlanMode, LinkName, MacvlanMode};
 
 /// Length of `struct ifinfomsg`.
 const HEADER: usize = 16;
 
 const IFLA_ADDRESS: u16 = 1;
-const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
@@ -53,7 +52,7 @@ pub struct Link {
     /// Interface index, unique in the namespace while the link exists.
     pub index: u32,
     /// Interface name.
-    pub name: String,
+    pub name: LinkName,
     /// Link-layer address; `None` if it is not six bytes long.
     pub mac: Option<[u8; 6]>,
     /// Maximum transmission unit in bytes.
@@ -98,12 +97,12 @@ pub struct Link {
     /// `IFLA_VRF_TABLE`: the routing table of a VRF; `None` for every other link.
     pub vrf_table: Option<u32>,
     /// `IFLA_IFALIAS`, free text.
-    pub alias: Option<String>,
+    pub alias: Option<LinkName>,
     /// `IFLA_PERM_ADDRESS`: the address that its driver gave it, independent of later settings. Virtual links have
     /// none.
     pub permanent: Option<[u8; 6]>,
     /// Its alternative names (`IFLA_ALT_IFNAME`).
-    pub other_names: Vec<String>,
+    pub other_names: Vec<LinkName>,
     /// True if an XDP program reads the received packets.
     pub has_xdp: bool,
     /// The driver's device that it belongs to. Virtual links have none, and no user can make one that has.
@@ -116,14 +115,15 @@ impl Link {
         STACKED.contains(&self.kind.as_str())
     }
 
-    /// Reads an `RTM_NEWLINK`; `None` if index or name are missing.
+    /// Reads an `RTM_NEWLINK`; `None` if it is cut. An attribute that makes no sense is as one that is missing: root in a
+    /// container chooses many of them.
     pub(super) fn decode(payload: &[u8]) -> Option<Self> {
         let index = u32_at(payload, 4)?;
         let flags = u32_at(payload, 8)?;
         let is_set = |flag: libc::c_int| flags & flag.cast_unsigned() != 0;
         let mut link = Self {
             index,
-            name: String::new(),
+            name: LinkName::default(),
             mac: None,
             mtu: 0,
             hardware: u16_at(payload, 2)?,
@@ -154,13 +154,13 @@ impl Link {
         for attribute in Attributes(payload.get(HEADER..)?) {
             match attribute.kind {
                 IFLA_ADDRESS => link.mac = attribute.value.try_into().ok(),
-                IFLA_IFNAME => attribute.text()?.clone_into(&mut link.name),
-                IFLA_MTU => link.mtu = attribute.u32()?,
-                IFLA_TXQLEN => link.tx_queue_length = attribute.u32()?,
+                IFLA_IFNAME => link.name = LinkName::new(attribute.string()),
+                IFLA_MTU => link.mtu = attribute.u32().unwrap_or_default(),
+                IFLA_TXQLEN => link.tx_queue_length = attribute.u32().unwrap_or_default(),
                 IFLA_LINK => link.peer_index = attribute.u32(),
                 IFLA_MASTER => link.master = attribute.u32().filter(|index| *index != 0),
                 IFLA_OPERSTATE => {
-                    link.operstate = operstate(attribute.u8()?);
+                    link.operstate = operstate(attribute.u8().unwrap_or_default());
                     link.running = link.operstate == "up";
                 }
                 IFLA_LINKINFO => {
@@ -200,14 +200,12 @@ impl Link {
                         });
                     }
                 }
-                IFLA_IFALIAS => {
-                    link.alias = Some(String::from_utf8_lossy(attribute.value).trim_end_matches('\0').into())
-                }
+                IFLA_IFALIAS => link.alias = Some(LinkName::new(attribute.string())),
                 IFLA_LINK_NETNSID => link.peer_netnsid = attribute.u32().map(u32::cast_signed),
                 IFLA_PERM_ADDRESS => link.permanent = attribute.value.try_into().ok(),
                 IFLA_PROP_LIST => {
                     let names = attribute.nested().into_iter().filter(|name| name.kind == IFLA_ALT_IFNAME);
-                    link.other_names = names.filter_map(|name| name.text().map(str::to_owned)).collect();
+                    link.other_names = names.map(|name| LinkName::new(name.string())).collect();
                 }
                 IFLA_XDP => {
                     let attached = attribute.nested().first(IFLA_XDP_ATTACHED).and_then(|attached| attached.u8());
@@ -221,7 +219,7 @@ impl Link {
         if let Some(name) = device {
             link.device = Some(Device { bus: bus.unwrap_or_default().to_owned(), name: name.to_owned() });
         }
-        (!link.name.is_empty()).then_some(link)
+        Some(link)
     }
 }
 
@@ -265,10 +263,9 @@ mod tests {
     use crate::tests::attribute;
 
     #[test]
-    fn decoding_survives_cut_and_nameless_messages() {
+    fn decoding_survives_cut_and_senseless_messages() {
         let mut message = vec![0; HEADER];
         message[4] = 5;
-        assert_eq!(Link::decode(&message), None, "no name");
         message.extend(attribute(IFLA_IFNAME, b"eth0\0"));
         message.extend(attribute(IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"veth\0")));
         message.extend(attribute(IFLA_ADDRESS, &[0; 20]));
@@ -279,13 +276,17 @@ mod tests {
         let link = Link::decode(&message).unwrap();
         assert_eq!(link.device, Some(Device { bus: "pci".to_owned(), name: "0000:3b:00.1".to_owned() }));
         assert_eq!(link.permanent, Some([2, 0, 0, 0, 0, 9]));
-        assert_eq!((link.index, link.name.as_str(), link.kind.as_str()), (5, "eth0", "veth"));
+        assert_eq!((link.index, link.name.text(), link.kind.as_str()), (5, Some("eth0"), "veth"));
         assert_eq!((link.mac, link.operstate), (None, "unknown"));
         for end in 0..message.len() {
             let _ = Link::decode(&message[..end]);
         }
-        message.extend(attribute(IFLA_MTU, &[1]));
-        assert_eq!(Link::decode(&message), None, "an MTU of one byte");
+        assert_eq!(Link::decode(&message[..HEADER - 1]), None);
+        for (kind, value) in [(IFLA_MTU, &[1][..]), (IFLA_TXQLEN, &[]), (IFLA_OPERSTATE, &[]), (IFLA_LINKINFO, &[7])] {
+            message.extend(attribute(kind, value));
+        }
+        let link = Link::decode(&message).unwrap();
+        assert_eq!((link.index, link.name.text(), link.mtu), (5, Some("eth0"), 0));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::session::Session;
 use nix::errno::Errno;
 use postern_kernel::tcx::Sight;
 use postern_kernel::{Link, LinkFiles, Netlink, Treatment};
-use postern_types::{ErrorCode, OpError};
+use postern_types::{ErrorCode, LinkName, OpError};
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 
@@ -42,7 +42,7 @@ impl Device {
         self.has_room(home.host, &format!("it is \"{}\" in {}", away.name, session.request.netns))?;
         let doubt = self.doubt(session, away);
         self.move_to(container, session.home()?.fd(), away)?;
-        let Some(link) = home.host.link_by_name(&self.name).map_err(kernel_error)? else {
+        let Some(link) = home.host.link_named(&self.name).map_err(kernel_error)? else {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
         };
         let stacked = self.delete_stacked(session, container, &link);
@@ -83,15 +83,16 @@ impl Device {
             let Some(home) = container.namespace_number(session.home()?.fd()).map_err(kernel_error)? else {
                 return Ok(());
             };
-            for upper in container.links().map_err(kernel_error)? {
-                if upper.is_stacked() && upper.peer_index == Some(link.index) && upper.peer_netnsid == Some(home) {
-                    container.delete_link(upper.index).map_err(kernel_error)?;
-                    crate::say!(
-                        "postern: {}: the link {:?}, which the container stacked on it, is deleted",
-                        self.name,
-                        upper.name
-                    );
-                }
+            let is_upper = |upper: &Link| {
+                upper.is_stacked() && upper.peer_index == Some(link.index) && upper.peer_netnsid == Some(home)
+            };
+            for upper in container.links_with(is_upper).map_err(kernel_error)? {
+                container.delete_link(upper.index).map_err(kernel_error)?;
+                crate::say!(
+                    "postern: {}: the link {:?}, which the container stacked on it, is deleted",
+                    self.name,
+                    upper.name
+                );
             }
             Ok(())
         };
@@ -123,13 +124,13 @@ impl Device {
     }
 
     /// Returns the alternative names that it did not have on the node.
-    fn foreign_names(&self, link: &Link) -> Vec<String> {
+    fn foreign_names(&self, link: &Link) -> Vec<LinkName> {
         link.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect()
     }
 
     /// Fails if another link on the host has its name.
     fn has_room(&self, host: &Netlink, place: &str) -> Result<(), OpError> {
-        match host.link_by_name(&self.name).map_err(kernel_error)? {
+        match host.link_named(&self.name).map_err(kernel_error)? {
             None => Ok(()),
             Some(other) => {
                 let message = format!(
@@ -192,7 +193,7 @@ impl Device {
                 host.change_other_names(link.index, &foreign, false),
             );
         }
-        let lost: Vec<String> =
+        let lost: Vec<LinkName> =
             self.other_names.iter().filter(|name| !link.other_names.contains(name)).cloned().collect();
         if !lost.is_empty() {
             put_back("it has its other names again", host.change_other_names(link.index, &lost, true));
@@ -235,7 +236,9 @@ impl Device {
             return Vec::new();
         }
         let put_back = |files: &LinkFiles| -> postern_kernel::Result<Vec<String>> {
-            let Some(directory) = files.directory(&self.name)? else { return Ok(vec!["it is gone".to_owned()]) };
+            let Some(directory) = files.directory(&self.name.to_string())? else {
+                return Ok(vec!["it is gone".to_owned()]);
+            };
             let before = files.read(&directory)?;
             // All are written: one of them also stands for settings that it does not show (netdev genl).
             files.put_back(&directory, &self.files);

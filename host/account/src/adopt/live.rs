@@ -1,0 +1,114 @@
+//! The addresses of all links of the live namespaces, and what speaks for their use by an attachment.
+//!
+//! Root in a container can give any address to its links. Such an address counts too: it may be in use. But then the
+//! report names its place, so that an operator sees who keeps a leftover.
+
+use crate::alive::{HostConnection, host_connection};
+use crate::namespaces::{Found, Namespaces};
+use ipnet::IpNet;
+use postern_gate::effect::InnerKind;
+use postern_kernel::Link;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+/// The most addresses of an attachment's link, beside those that are valid on the link alone.
+const FEW: usize = 4;
+
+/// The same for all links of a container.
+const MOST: usize = 16;
+
+/// The use of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// By the node itself, or on a link as attachments have it.
+    Plain,
+    /// On a link that is like no attachment's: the words say where.
+    Strange(String),
+}
+
+/// The addresses that are in use.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Live {
+    addresses: BTreeMap<IpAddr, Option<usize>>,
+    /// The strange places, in words.
+    places: Vec<String>,
+}
+
+impl Live {
+    /// Returns those of these namespaces. `here` is the number of the node's own, whose links are `host`.
+    pub(super) fn of(namespaces: &Namespaces, here: u64, host: &[Link]) -> Self {
+        let mut live = Self::default();
+        for found in &namespaces.found {
+            let links: HashMap<u32, &Link> = found.links.iter().map(|link| (link.index, link)).collect();
+            let mut by_link: BTreeMap<u32, Vec<IpAddr>> = BTreeMap::new();
+            for (index, have) in &found.addresses {
+                by_link.entry(*index).or_default().push(have.net.addr());
+            }
+            let total = found.addresses.iter().filter(|(_, have)| !is_local(have.net.addr())).count();
+            for (index, addresses) in by_link {
+                let is_own = found.cookie == here;
+                let link = || links.get(&index).copied().ok_or(index);
+                let strange = if is_own { None } else { strange((found, total), link(), &addresses, host) };
+                let place = strange.map(|words| {
+                    live.places.push(words);
+                    live.places.len().saturating_sub(1)
+                });
+                for address in addresses {
+                    let known = live.addresses.entry(address).or_insert(place);
+                    // One plain use is enough.
+                    *known = known.and(place);
+                }
+            }
+        }
+        live
+    }
+
+    /// Returns the use of one of these addresses or networks.
+    pub(super) fn use_of(&self, nets: &[IpNet]) -> Option<Use> {
+        let mut used = nets.iter().flat_map(|net| self.addresses.range(net.network()..=net.broadcast()));
+        let (address, place) = used.next()?;
+        let Some(place) = place.filter(|_| used.all(|(_, place)| place.is_some())) else { return Some(Use::Plain) };
+        let place = self.places.get(place).map(String::as_str).unwrap_or_default();
+        Some(Use::Strange(format!("{address} is on {place}")))
+    }
+}
+
+/// Returns the place in words, if no attachment has such a link. Of a link that is gone the index is known. The namespace
+/// comes with the number of its addresses.
+fn strange(
+    (found, total): (&Found, usize),
+    link: Result<&Link, u32>,
+    addresses: &[IpAddr],
+    host: &[Link],
+) -> Option<String> {
+    let is_attached = |link: &Link| InnerKind::has(link) || host_connection(host, link) != HostConnection::Nowhere;
+    let count = addresses.iter().filter(|address| !is_local(**address)).count();
+    let why = match (link.is_ok_and(is_attached), count, total) {
+        (true, ..=FEW, ..=MOST) => return None,
+        (true, ..=FEW, _) => format!("one of {total} addresses"),
+        (true, ..) => format!("which has {count} addresses"),
+        (false, ..) => "which is like no attachment's link".to_owned(),
+    };
+    let name = link.map_or_else(|index| format!("link {index}"), |link| format!("\"{}\"", link.name));
+    let process = found.process.map(|process| format!(", process {process}")).unwrap_or_default();
+    let namespace = found.path.display();
+    Some(format!("{name}, {why}, in the namespace {namespace}{process}: take it away there, or end that container"))
+}
+
+/// True for an address that the link has by itself, or that is valid inside its namespace alone.
+fn is_local(address: IpAddr) -> bool {
+    address.is_loopback()
+        || match address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        }
+}
+
+#[cfg(test)]
+impl Live {
+    /// Makes the live addresses of one plain place.
+    pub(super) fn plain(addresses: &[&str]) -> Self {
+        let addresses = addresses.iter().map(|address| (address.parse().unwrap(), None)).collect();
+        Self { addresses, places: Vec::new() }
+    }
+}

@@ -1,0 +1,155 @@
+//! What the kernel says of a container is root's there to shape: names of any bytes, answers of any length, objects in any
+//! number. DEL ends well on all of it: the device is at home, the lease is free, and the plugins before are called. Other
+//! containers, `ls`, `gc` and `doctor` do not notice.
+
+use anyhow::{Context, Result, ensure};
+use postern_tests::tour::legs;
+use postern_tests::{Answer, Call, Node, plugin_bin, shipped};
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// Links whose names are no text, and one whose name reads like an escaped byte.
+const STRANGE: &str = r#"ip link add "$(printf '\377')" type ifb
+    ip link add "$(printf 'a\303b\033[2J')" type ifb; ip link add '\xff' type ifb
+    ip link set "$(printf '\377')" alias "$(printf '\200 %%ff')""#;
+
+/// The own link with a name, an alias and an alternative name that are no text.
+const RENAMED: &str = r#"ip link property add dev eth0 altname "$(printf 'b\377%%41')"
+    ip link set dev eth0 down
+    ip link set dev eth0 alias "$(printf '\377')"
+    ip link set dev eth0 name "$(printf 'e\377')"
+    ip link set dev "$(printf 'e\377')" up"#;
+
+/// An answer of more than 32 KiB.
+const LONG: &str = "seq -f 'link property add dev eth0 altname %0127.0f' 250 > /run/long; ip -batch /run/long";
+
+/// More links than any node has.
+const MANY: &str =
+    "seq -f 'link add many%.0f type ifb numtxqueues 1 numrxqueues 1' 17000 > /run/many; ip -batch /run/many";
+
+/// Lets root in the container of each network of these plugins do this before its DEL.
+fn del_ends_well_after(script: &str, is_meant: impl Fn(&str) -> bool) -> Result<()> {
+    let (bin, mut tried) = (plugin_bin()?, 0);
+    for plugin in shipped()?.iter().filter(|plugin| is_meant(plugin)) {
+        for leg in legs(plugin)? {
+            let ends_well = |node: &Node, verb: &str, call: &Call| -> Result<Answer> {
+                if verb != "DEL" {
+                    let answer = node.call(call)?;
+                    ensure!(answer.status == 0, "{verb}: {answer:?}");
+                    return Ok(answer);
+                }
+                node.sh_in("c1", script)?;
+                let answer = node.call(call)?;
+                ensure!(answer.status == 0, "{answer:?}");
+                let leases = "find /var/lib/cni/networks -name '10.*' 2> /dev/null || true";
+                ensure!(leg.is_chained() || node.sh(leases)?.is_empty(), "a lease is left");
+                node.sh("ip link show spare0 > /dev/null")?;
+                ensure!(!answer.stderr.contains("is not as it was"), "{answer:?}");
+                Ok(answer)
+            };
+            leg.walk(&bin, |node, verb, call| ends_well(node, verb, call).with_context(|| leg.name.clone()))?;
+            tried += 1;
+        }
+    }
+    ensure!(tried > 0, "nothing was tried");
+    Ok(())
+}
+
+/// True for a plugin whose attachment has a link `eth0`.
+fn has_link(plugin: &str) -> bool {
+    !matches!(plugin, "loopback" | "static" | "host-local" | "dhcp")
+}
+
+#[test]
+fn names_of_any_bytes_are_no_way_to_stay() -> Result<()> {
+    del_ends_well_after(STRANGE, has_link)
+}
+
+#[test]
+fn the_own_link_may_have_any_name() -> Result<()> {
+    del_ends_well_after(RENAMED, has_link)
+}
+
+#[test]
+fn a_long_answer_is_no_way_to_stay() -> Result<()> {
+    del_ends_well_after(LONG, has_link)
+}
+
+/// These two list all links of the container.
+#[test]
+fn many_links_are_no_way_to_stay() -> Result<()> {
+    del_ends_well_after(MANY, |plugin| matches!(plugin, "host-device" | "vrf"))
+}
+
+/// Calls `postern` of the plugins under test, and returns its output.
+fn postern(node: &Node, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new(plugin_bin()?.join("postern"));
+    let output = node.run(None, command.args(arguments), None)?;
+    ensure!(
+        output.status.success(),
+        "{arguments:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn config() -> Value {
+    json!({
+        "cniVersion": "1.1.0", "name": "net", "type": "bridge", "bridge": "br9", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]},
+    })
+}
+
+fn call(verb: &str, node: &Node, container: &str, config: &Value) -> Result<Answer> {
+    let call = Call::new(&plugin_bin()?, config["type"].as_str().context("type")?, verb, config.to_string());
+    node.call(&call.attachment(container, &node.netns(container), "eth0"))
+}
+
+/// A link of the node that no text names: root in a container had it, or root of the node gave it the name.
+#[test]
+fn a_name_of_any_bytes_on_the_node_stops_nobody() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.add_container("c2")?;
+    node.sh(STRANGE)?;
+    node.sh("ip link add dev1 type veth peer name wire1; ip link add dev2 address 02:00:00:00:00:99 type veth peer name wire2")?;
+    let devices = ["dev1", "02:00:00:00:00:99"].map(|value| {
+        let key = if value.contains(':') { "hwaddr" } else { "device" };
+        json!({"cniVersion": "1.1.0", "name": value.replace(':', "-"), "type": "host-device", key: value})
+    });
+    for config in devices.iter().chain([&config()]) {
+        let container = if config["device"] == "dev1" || config["type"] == "bridge" { "c1" } else { "c2" };
+        let mut config = config.clone();
+        call("ADD", &node, container, &config)?.success()?;
+        ensure!(postern(&node, &["ls"])?.contains(container));
+        postern(&node, &["gc"])?;
+        postern(&node, &["gc", "--native"])?;
+        postern(&node, &["doctor"])?;
+        if config["type"] == "host-device" {
+            config["prevResult"] = Value::Null;
+        }
+        call("DEL", &node, container, &config)?.success()?;
+    }
+    Ok(())
+}
+
+/// What a name of other bytes is shown as is the name of no link. A name in the kernel may have a backslash.
+#[test]
+fn what_is_shown_for_one_link_is_no_name_of_another() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh(
+        r#"ip link add "$(printf '\377')" type veth peer name wire1; ip link add '\xff' type veth peer name wire2"#,
+    )?;
+    for (name, status) in [("%ff", 1), ("\\xff", 0), ("\u{fffd}", 1)] {
+        let config = json!({"cniVersion": "1.1.0", "name": "net", "type": "host-device", "device": name});
+        let answer = call("ADD", &node, "c1", &config)?;
+        ensure!((answer.status == 0) == (status == 0), "{name}: {answer:?}");
+        if status == 0 {
+            call("DEL", &node, "c1", &config)?.success()?;
+        }
+    }
+    Ok(())
+}
