@@ -13,6 +13,12 @@ struct Place {
     node: Node,
 }
 
+/// Returns the text at a JSON pointer; of what is no text, its JSON.
+fn text(value: &Value, pointer: &str) -> String {
+    let found = value.pointer(pointer).unwrap_or(&Value::Null);
+    found.as_str().map_or_else(|| found.to_string(), str::to_owned)
+}
+
 impl Place {
     fn new() -> Result<Self> {
         let node = Node::new()?;
@@ -57,24 +63,27 @@ impl Place {
     fn is_held(&self, device: &str, why: &str) -> Result<()> {
         let listed: Value = serde_json::from_str(&self.postern("ls --json")?)?;
         let found = listed.get(0).context("ls shows nothing")?;
-        ensure!(found["state"] == "held" && found["container"] == "c1", "{listed}");
-        ensure!(found["differences"].to_string().contains(why), "{listed}");
+        ensure!(text(found, "/state") == "held" && text(found, "/container") == "c1", "{listed}");
+        ensure!(text(found, "/differences").contains(why), "{listed}");
         let table = self.postern("ls")?;
         ensure!(table.contains("held"), "{table}");
         let report: Value = serde_json::from_str(&self.postern("doctor --json")?)?;
-        let findings = report["findings"].as_array().context("findings")?;
-        let own = findings.iter().find(|finding| finding["place"] == format!("device {device}"));
-        ensure!(own.is_some_and(|own| own["what"].to_string().contains(why)), "{report}");
+        let findings = report.get("findings").and_then(Value::as_array).context("findings")?;
+        let own = findings.iter().find(|finding| text(finding, "/place") == format!("device {device}"));
+        ensure!(own.is_some_and(|own| text(own, "/what").contains(why)), "{report}");
         let answer = self.call("ADD", "c2", &json!({"device": device}))?;
         let error: Value = serde_json::from_str(&answer.stdout).with_context(|| format!("{answer:?}"))?;
         let words = format!("\"{device}\" is held since eth0 of container c1 had it");
-        ensure!(error["code"] == 11 && error["msg"].as_str().is_some_and(|msg| msg.contains(&words)), "{answer:?}");
+        ensure!(
+            error.get("code").is_some_and(|code| code == 11) && text(&error, "/msg").contains(&words),
+            "{answer:?}"
+        );
         Ok(())
     }
 
     fn flags(&self, device: &str) -> Result<String> {
         let links: Value = serde_json::from_str(&self.node.sh(&format!("ip -j link show dev {device}"))?)?;
-        Ok(links[0]["flags"].to_string())
+        Ok(links.pointer("/0/flags").map(Value::to_string).unwrap_or_default())
     }
 
     fn is_up(&self, device: &str) -> Result<bool> {
