@@ -102,7 +102,7 @@ impl Removal {
         let is_last = place.destdir.is_empty()
             && was_there
             && others.is_empty()
-            && !INSTALLED.iter().any(|catalog| is_other(&catalog));
+            && !INSTALLED.iter().any(is_other);
         Self { place: place.clone(), layout, host, plugins, bins, others, is_last }
     }
 
