@@ -213,12 +213,11 @@ fn hostile_standard_input() {
         ("{\"a\":".repeat(10_000).into_bytes(), 6),
         (named(&format!(r#""x":{}{}"#, "[".repeat(10_000), "]".repeat(10_000))).into_bytes(), 6),
         (named(r#""x":1e999"#).into_bytes(), 6),
-        (named(r#""x":"\ud800""#).into_bytes(), 6),
         (named("\"x\":\"\u{1}\"").into_bytes(), 6),
         (named("\"x\":\"\0\"").into_bytes(), 6),
         ([named(r#""x":1"#).as_bytes(), b"{}"].concat(), 6),
         ([named(r#""x":1"#).as_bytes(), b"\xff"].concat(), 6),
-        (b"{\"name\":\"\xff\"}".to_vec(), 6),
+        (b"{\"name\":\"\xff\"}".to_vec(), 7),
         (named(r#""name":"a\u0000""#).into_bytes(), 7),
         (named(r#""NAME":"../etc""#).into_bytes(), 7),
         (named(r#""name":7"#).into_bytes(), 6),
@@ -239,6 +238,12 @@ fn hostile_standard_input() {
     // Legal, but unusual: equal keys, of which the last counts, and a number that only a double can hold.
     let odd = named(&format!(r#""name":"last","x":{}"#, "9".repeat(300)));
     assert_eq!(accept(&odd, Verb::Add).unwrap().0.name, "last");
+    // As in Go, what is no character becomes U+FFFD.
+    for no_character in [&b"\xff"[..], br"\ud800"] {
+        let odd = [&b"{\"cniVersion\":\"1.1.0\",\"name\":\"n\",\"type\":\""[..], no_character, b"\"}"].concat();
+        let json = validate_conf(&odd, LIMIT).unwrap();
+        assert_eq!(NetConf::parse(json).unwrap().plugin_type, "\u{fffd}");
+    }
 }
 
 #[test]

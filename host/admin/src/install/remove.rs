@@ -99,10 +99,7 @@ impl Removal {
         let own = place.library();
         let is_other = |catalog: &&str| Path::new(catalog).parent() != Some(&own) && Path::new(catalog).exists();
         let was_there = layout.host().symlink_metadata().is_ok();
-        let is_last = place.destdir.is_empty()
-            && was_there
-            && others.is_empty()
-            && !INSTALLED.iter().any(is_other);
+        let is_last = place.destdir.is_empty() && was_there && others.is_empty() && !INSTALLED.iter().any(is_other);
         Self { place: place.clone(), layout, host, plugins, bins, others, is_last }
     }
 
