@@ -24,8 +24,8 @@ pub struct Ipam {
 
 impl Default for Ipam {
     fn default() -> Self {
-        let unsupported = OpError::new(ErrorCode::Unsupported, "", "no plugin name provided");
-        Self { result: Err(unsupported), del: Ok(()), check: Ok(()), status: Ok(()), gc: Ok(()) }
+        let unnamed = OpError::new(ErrorCode::InvalidArgument, "", "no plugin name provided");
+        Self { result: Err(unnamed), del: Ok(()), check: Ok(()), status: Ok(()), gc: Ok(()) }
     }
 }
 

@@ -21,10 +21,10 @@ const LIMIT: usize = 1 << 20;
 /// Makes the three refusals of the native libraries (the second is CVE-2021-20206).
 ///
 /// # Errors
-/// [`ErrorCode::Unsupported`] for an empty name, [`ErrorCode::InvalidArgument`] for a name that is no plain file name.
+/// [`ErrorCode::InvalidArgument`]: the name is empty, or is no plain file name. The configuration has it.
 pub fn check_name(name: &str) -> Result<(), OpError> {
     if name.is_empty() {
-        return Err(OpError::new(ErrorCode::Unsupported, "ipam.type", "no plugin name provided")
+        return Err(OpError::new(ErrorCode::InvalidArgument, "ipam.type", "no plugin name provided")
             .hint("the network's configuration has no \"ipam\": {\"type\": …}"));
     }
     if name.contains('/') || name == "." || name == ".." {
