@@ -317,9 +317,9 @@ fn uninstall_removes_nothing_unasked() -> Result<()> {
         ("uninstall ptp --yes", 2, "a file ptp.native there is what was there before"),
         ("uninstall bridge loopback --yes", 2, "unexpected argument"),
         ("uninstall --help", 0, "shown first"),
-        ("uninstall", 0, "nothing was changed; `postern uninstall --yes` removes it"),
-        ("uninstall --prefix /usr/local", 0, "1 native plugin is put back"),
-        ("uninstall --prefix /usr/local", 0, "1 attachment"),
+        ("uninstall", 1, "nothing was changed; `postern uninstall --yes` removes it"),
+        ("uninstall --prefix /usr/local", 1, "1 native plugin is put back"),
+        ("uninstall --prefix /usr/local", 1, "1 attachment"),
         ("uninstall --prefix /usr --yes", 0, "there was no postern in /usr/lib/postern"),
         ("install", 2, "--from"),
     ] {

@@ -65,6 +65,8 @@ pub struct Holder {
     pub key: RecordKey,
     /// What it has, in words.
     pub has: String,
+    /// True if only the note of another ADD names it: this ADD may want nothing of it.
+    pub is_noted: bool,
 }
 
 /// Returns the attachments that have what this ADD wants, as far as the indexes tell. Nothing is locked: a run that the
@@ -84,8 +86,12 @@ pub fn find(session: &Session, launcher: &Launcher, granted: Option<&Granted>) -
     // What these want is known later, from a server or from the kernel. An ADD before has left a note then.
     let asks_later = [Capability::Dhcp, Capability::Device, Capability::Ipvlan];
     if launcher.policies().any(|(_, policy)| asks_later.iter().any(|capability| policy.grants(*capability))) {
+        let own = session.key().ok();
         let noted = postern_state::doubts::list(&session.state).unwrap_or_default();
-        found.extend(noted.into_iter().map(|key| Holder { key, has: "an attachment that another ADD met".to_owned() }));
+        // This run has its own record, and clears what an earlier run of the attachment left.
+        let others = noted.into_iter().filter(|key| Some(*key) != own);
+        let has = "an attachment that another ADD met";
+        found.extend(others.map(|key| Holder { key, has: has.to_owned(), is_noted: true }));
     }
     found
 }
@@ -102,6 +108,8 @@ pub fn make_way(session: &mut Session, holders: Vec<Holder>) -> Result<(), Error
         }
         match Record::open_existing(&session.state, &holder.key, Instant::now()) {
             Ok(Some(record)) => locked.push((holder, record)),
+            // If this ADD wants what that attachment has, the operation says so. The note stays.
+            Err(StateError::Locked { .. }) if holder.is_noted => {}
             Err(StateError::Locked { .. }) => {
                 let message = format!("{}, and a run for that attachment is under way", holder.has);
                 return Err(internal(OpError::new(ErrorCode::TryAgain, "holder", message)));

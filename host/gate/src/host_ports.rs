@@ -105,9 +105,9 @@ pub fn taken(session: &Session) -> Result<Vec<Taken>, OpError> {
     if all {
         claims.read_all(session)?;
     }
-    let taken = claims
-        .conflicts(session, &forwards)
-        .filter_map(|(own, theirs, other)| Some(Taken { key: other.key?, has: words(own, theirs, other) }));
+    let taken = claims.conflicts(session, &forwards).filter_map(|(own, theirs, other)| {
+        Some(Taken { key: other.key?, has: words(own, theirs, other), is_noted: false })
+    });
     let taken: Vec<Taken> = taken.collect();
     session.ports.set(Some(claims.index));
     Ok(taken)

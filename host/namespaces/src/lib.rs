@@ -404,7 +404,12 @@ impl Search {
                 // A thread with the namespace's own root sees all of its mounts.
                 self.view(&tasks, inhabited);
             } else {
-                roots.values().for_each(|tasks| self.view(tasks, inhabited));
+                for tasks in roots.values() {
+                    self.view(tasks, inhabited);
+                    if let Some(task) = tasks.first() {
+                        self.note_unreadable(task, "its processes see a part of their mounts only (chroot)");
+                    }
+                }
             }
         }
     }

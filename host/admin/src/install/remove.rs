@@ -75,7 +75,8 @@ pub fn uninstall(options: &Uninstall) -> Result<ExitCode> {
         output::text(&removal.words())?;
         if !confirmed("remove it?")? {
             output::text("nothing was changed; `postern uninstall --yes` removes it")?;
-            return Ok(ExitCode::SUCCESS);
+            // A script that does not ask for more has to see that Postern is still there.
+            return Ok(ExitCode::FAILURE);
         }
     }
     removal.carry_out().map(|()| ExitCode::SUCCESS)

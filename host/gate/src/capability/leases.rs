@@ -86,10 +86,14 @@ fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) 
     let leases = opened(gate.session.leases(&directory, true)?)?;
     gate.session.intend(Lease { directory })?;
     let taken = take(gate.session, &leases, &sets, requested)?;
-    if let Some(undo) = gate.session.undo.last_mut() {
-        undo.leases = taken.iter().map(|lease| lease.address.addr()).collect();
-    }
     Ok(taken_by(&mut gate.session.own, taken))
+}
+
+/// Notes the leases that this run has taken: a failed ADD gives them back.
+fn undo(session: &mut Session, addresses: &[IpAddr]) {
+    if let Some(undo) = session.undo.last_mut() {
+        undo.leases = addresses.to_vec();
+    }
 }
 
 /// Takes addresses that no rule of ours leads to. One that is free while another record has forwards to it was given back
@@ -110,9 +114,12 @@ fn take(
             (taken, _) => taken.map_err(|error| refused(session, leases, sets, requested, error))?,
         };
         let addresses: Vec<IpAddr> = taken.iter().map(|lease| lease.address.addr()).collect();
+        // If the question fails, the addresses are given back.
+        undo(session, &addresses);
         let led = session.led_to(&addresses)?;
         let Some((address, other)) = led.first().cloned() else { return Ok(taken) };
         leases.release_addresses(&owner, &addresses, session.deadline).map_err(state_error)?;
+        undo(session, &[]);
         if requested.contains(&address) {
             let message = format!("requested IP address {address} is not available: rules lead to it");
             return Err(OpError::new(ErrorCode::Exists, address.to_string(), message).hint(kept(address, &other)));

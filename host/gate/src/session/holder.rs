@@ -42,6 +42,7 @@ impl Session {
                 holders.extend(holding.map(|Holding { key, attachment }| Holder {
                     key,
                     has: format!("attachment {attachment} has {address}, by its record"),
+                    is_noted: false,
                 }));
             }
         }
