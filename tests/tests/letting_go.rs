@@ -298,6 +298,15 @@ impl Filtered {
         self.0.sh(&switch.replace("VARIANT", variant)).map(drop)
     }
 
+    /// Puts other files in the place of the node's own programs, which lead to those of a variant.
+    fn replace(&self, make: &str, variant: &str) -> Result<()> {
+        // The file of that name is a link. What is written to it would be written to the program.
+        let replace = "for family in iptables ip6tables; do for tool in '' -save -restore; do
+            at=/etc/alternatives/$family$tool; of=/usr/sbin/$family-VARIANT$tool
+            MAKE; mv -f $at.new $at; done; done";
+        self.0.sh(&replace.replace("VARIANT", variant).replace("MAKE", make)).map(drop)
+    }
+
     /// Takes programs away. Those of legacy iptables stay for [`Filtered::rules`], where no plugin looks.
     fn hide(&self, programs: &str) -> Result<()> {
         self.0.sh(&format!("{HIDE} {programs}")).map(drop)
@@ -317,6 +326,14 @@ const KEEP_LEGACY: &str = "mkdir -p /run/legacy; cp -L /usr/sbin/iptables-legacy
 
 /// As an earlier version wrote records: they do not say where a rule of iptables is.
 const EARLIER: &str = "sed -i 's/\"variant\":\"[a-z]*\",//' /run/postern/attachments/*";
+
+/// As an earlier build took a script of iptables for legacy iptables.
+const MISTAKEN: &str = "sed -i 's/\"backend\":\"iptables\",/&\"variant\":\"legacy\",/g' /run/postern/attachments/*";
+
+/// Scripts that start a program by its name, as those of Kubernetes' images do.
+const SCRIPTS: &str = r#"printf '#!/bin/sh\nexec %s "$@"\n' $of > $at.new; chmod 755 $at.new"#;
+
+const COPIES: &str = "cp -L $of $at.new";
 
 /// Rules of iptables' nf_tables variant are the kernel's. Its programs can be gone.
 #[test]
@@ -383,6 +400,41 @@ fn rules_go_from_the_variant_that_they_were_made_in() -> Result<()> {
             ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{}: {}", context(), place.rules()?);
             // A later attachment's rules are where the programs are now.
             place.0.remove_container("c1").or_else(|_| Ok::<(), anyhow::Error>(()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The variant of a script, or of a copy, is unknown. The record does not say then where a rule is.
+#[test]
+fn rules_of_programs_of_an_unknown_variant_go() -> Result<()> {
+    for (make, variant) in [(SCRIPTS, "nft"), (SCRIPTS, "legacy"), (COPIES, "nft"), (COPIES, "legacy")] {
+        for change in [":", MISTAKEN, "rm /run/postern/attachments/*", "gc"] {
+            let place = Filtered::new()?;
+            place.0.sh(KEEP_LEGACY)?;
+            place.replace(make, variant)?;
+            let context = || format!("{make} for {variant}, after {change}");
+            let result = place.add().with_context(context)?;
+            let tables = place.0.sh("cat /proc/net/ip_tables_names 2>/dev/null || true")?;
+            ensure!(tables.is_empty() == (variant == "nft"), "{}: tables of legacy iptables: {tables}", context());
+            let noted = place.0.sh("cat /run/postern/attachments/*")?;
+            ensure!(!noted.contains("\"variant\""), "{}: {noted}", context());
+            if change == "gc" {
+                place.0.remove_container("c1")?;
+                let printed = place.postern("gc --yes --conf-dir /run/none")?;
+                ensure!(printed.contains("removed 1 of 1"), "{}: {printed}", context());
+            } else {
+                place.0.sh(change)?;
+                // What a lost record does not show is not what this test is about.
+                if !change.starts_with("rm ") {
+                    place.check(&result).with_context(context)?;
+                    let doctor = place.postern("doctor --json")?;
+                    ensure!(!doctor.contains("are gone"), "{}: {doctor}", context());
+                }
+                place.del(&result).with_context(context)?;
+                place.del(&result).with_context(context)?;
+            }
+            ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{}: {}", context(), place.rules()?);
         }
     }
     Ok(())

@@ -14,8 +14,8 @@
 //!
 //! nftables is used over netlink ([`Nft`], by `postern-netlink`). A rule costs tens of microseconds that way, and
 //! milliseconds through the `nft` program. The distribution chooses one of two kernel interfaces for iptables. Rules of
-//! the nf_tables variant are read and written over netlink too. For legacy iptables the system's own programs are run,
-//! once per family and change.
+//! the nf_tables variant are read and written over netlink too. For legacy iptables, and where the variant is unknown, the
+//! system's own programs are run, once per family and change.
 //!
 //! ```no_run
 //! use std::time::{Duration, Instant};

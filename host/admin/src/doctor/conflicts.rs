@@ -224,17 +224,18 @@ fn backends(examination: &mut Examination, node: &Node) {
     let why = "both are asked for every packet, and who looks at one does not see what the other drops";
     // To flush a table would cut containers off. Later ADDs make their rules where the programs are.
     let users = |variant| node.accounts.iter().filter(|account| is_in(account, variant)).count();
-    let (in_nft, in_legacy) = (users(IptablesVariant::Nft), users(IptablesVariant::Legacy));
-    let remedy = match (in_nft, in_legacy) {
-        (0, 0) => {
+    let (in_nft, in_legacy) = (users(Some(IptablesVariant::Nft)), users(Some(IptablesVariant::Legacy)));
+    let in_one = users(None);
+    let remedy = match (in_nft, in_legacy, in_one) {
+        (0, 0, 0) => {
             "settle for one for all programs of the node: `update-alternatives --config iptables`; no record has \
                    rules in either"
                 .to_owned()
         }
         _ => format!(
             "settle for one for all programs of the node, and flush neither: by the records, {in_nft} attachments have \
-             rules in nf_tables and {in_legacy} in legacy iptables; these go with the attachments, as long as \
-             iptables-legacy is installed"
+             rules in nf_tables, {in_legacy} in legacy iptables, and {in_one} in one of both; these go with the \
+             attachments, as long as iptables-legacy is installed"
         ),
     };
     examination.found(Severity::Warning, "iptables", what, why, Remedy::Words(remedy));
@@ -256,9 +257,9 @@ fn in_iptables(account: &Account) -> impl Iterator<Item = (Option<IptablesVarian
     })
 }
 
-/// True if the record has rules in this variant.
-fn is_in(account: &Account, variant: IptablesVariant) -> bool {
-    in_iptables(account).any(|(noted, ..)| noted == Some(variant))
+/// True if the record has rules in this variant; for `None`, rules of which it does not say the variant.
+fn is_in(account: &Account, variant: Option<IptablesVariant>) -> bool {
+    in_iptables(account).any(|(noted, ..)| noted == variant)
 }
 
 /// Finds attachments with rules that no installed program can remove: their DEL fails.

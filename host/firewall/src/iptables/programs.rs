@@ -99,9 +99,12 @@ impl Files {
 
     /// The programs of legacy iptables, by whatever name.
     fn of_legacy(v6: bool) -> Result<Self, FirewallError> {
+        let named = || Self::named(if v6 { "ip6tables-legacy" } else { "iptables-legacy" });
         match variant::installed(v6) {
             Some(Variant::Legacy) => Self::of_new(v6),
-            Some(Variant::Nft) | None => Self::named(if v6 { "ip6tables-legacy" } else { "iptables-legacy" }),
+            Some(Variant::Nft) => named(),
+            // Programs of an unknown variant can be those of legacy iptables.
+            None => named().or_else(|missing| Self::of_new(v6).map_err(|_| missing)),
         }
     }
 
@@ -124,6 +127,7 @@ impl<'a> Programs<'a> {
     /// The place of new rules.
     pub(super) fn locate(v6: bool, runner: ProgramRunner<'a>) -> Result<Self, FirewallError> {
         let files = Files::of_new(v6)?;
+        // Where the programs make the rules is unknown, or legacy iptables: only they make and read them.
         let variant = variant::installed(v6).unwrap_or(Variant::Legacy);
         Ok(Self { v6, variant, files: Some(files), runner })
     }
@@ -155,10 +159,19 @@ impl<'a> Programs<'a> {
     /// The places where rules of a table can be, of those that their record leaves: nf_tables if the kernel has it, and legacy
     /// iptables if it has such a table. Programs of recorded rules may be missing.
     pub(super) fn places(recorded: Recorded, v6: bool, table: &str, runner: ProgramRunner<'a>) -> Vec<Self> {
-        let is_possible = |variant| !matches!(recorded, Recorded::In(other) if other != variant);
-        let nft = is_possible(Variant::Nft).then(|| Self::nft(v6, runner)).filter(Self::is_there);
-        let is_alone = nft.as_ref().is_some_and(Self::is_alone);
-        let has_legacy = is_possible(Variant::Legacy) && !is_alone && variant::has_legacy_table(v6, table);
+        let find_nft = || Some(Self::nft(v6, runner)).filter(Self::is_there);
+        let has_table = || variant::has_legacy_table(v6, table);
+        let (nft, has_legacy) = match recorded {
+            Recorded::In(Variant::Nft) => (find_nft(), false),
+            Recorded::In(Variant::Legacy) if has_table() => (None, true),
+            // No rule is in a table that is not there. The record can have taken a script for legacy iptables.
+            Recorded::In(Variant::Legacy) => (find_nft(), false),
+            Recorded::Somewhere | Recorded::No => {
+                let nft = find_nft();
+                let is_alone = nft.as_ref().is_some_and(Self::is_alone);
+                (nft, !is_alone && has_table())
+            }
+        };
         let legacy = has_legacy.then(|| Self::legacy(v6, runner));
         nft.into_iter().chain(legacy.filter(|legacy| recorded != Recorded::No || !legacy.lacks_programs())).collect()
     }

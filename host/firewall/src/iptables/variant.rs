@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use postern_types::IptablesVariant as Variant;
@@ -21,7 +21,8 @@ pub enum Recorded {
     /// No record says that there are any.
     #[default]
     No,
-    /// A record has them, and does not say where. Records of Postern 0.1 never say it.
+    /// A record has them, and does not say where. Records of Postern 0.1 never say it, nor do those of programs whose variant
+    /// is unknown.
     Somewhere,
     /// They are in this variant, by their record.
     In(Variant),
@@ -35,37 +36,46 @@ impl Recorded {
     }
 }
 
-/// The program that all names of the nf_tables variant lead to.
-const NFT_PROGRAM: &str = "xtables-nft-multi";
+/// The programs that all names of a variant lead to.
+static PROGRAMS: [(&str, Variant); 2] =
+    [("xtables-nft-multi", Variant::Nft), ("xtables-legacy-multi", Variant::Legacy)];
 
 thread_local! {
     /// The variants of the installed programs, for IPv4 and IPv6. They are found out once: threads can have mounts of their own.
-    static INSTALLED: [OnceCell<Variant>; 2] = const { [const { OnceCell::new() }; 2] };
+    static INSTALLED: [OnceCell<Option<Variant>>; 2] = const { [const { OnceCell::new() }; 2] };
 }
 
-/// Returns the variant of the system's programs of this family; `None` if they are not installed.
+/// Returns the variant of the system's programs of this family; `None` if they are not installed, or if it is unknown: a
+/// script that starts one of both, a copy, a program of another name.
 pub(super) fn installed(v6: bool) -> Option<Variant> {
     INSTALLED.with(|[of_v4, of_v6]| {
         let known = if v6 { of_v6 } else { of_v4 };
         if let Some(variant) = known.get() {
-            return Some(*variant);
+            return *variant;
         }
         let restore = program::locate(if v6 { "ip6tables-restore" } else { "iptables-restore" }).ok()?;
-        // Each link on the way costs a call or two. The program usually lies in the same directory as its names.
-        let is_nft = program::locate(NFT_PROGRAM).is_ok_and(|program| is_same(&restore, &program))
-            || fs::canonicalize(restore).is_ok_and(|path| path.ends_with(NFT_PROGRAM));
-        Some(*known.get_or_init(|| if is_nft { Variant::Nft } else { Variant::Legacy }))
+        *known.get_or_init(|| of_program(&restore, |name| program::locate(name).ok()))
     })
 }
 
-/// True if both paths lead to one file.
-fn is_same(one: &Path, other: &Path) -> bool {
-    let file = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    file(one).is_some_and(|one| Some(one) == file(other))
+/// Returns the variant whose program this path leads to; `None` if it leads to neither. `locate` finds a program.
+fn of_program(path: &Path, locate: impl Fn(&str) -> Option<PathBuf>) -> Option<Variant> {
+    // Each link on the way costs a call or two. The program usually lies in the same directory as its names.
+    let file = file_of(path)?;
+    let is_same = |name: &str| locate(name).is_some_and(|program| file_of(&program) == Some(file));
+    let by_file = PROGRAMS.iter().find(|(name, _)| is_same(name));
+    let by_path =
+        || fs::canonicalize(path).ok().and_then(|real| PROGRAMS.iter().find(|(name, _)| real.ends_with(name)));
+    by_file.or_else(by_path).map(|(_, variant)| *variant)
 }
 
-/// Returns the variant in which new rules of these addresses are made; `None` if the families' programs differ, or are
-/// missing.
+/// Returns what tells a file from all others: its device and its number.
+fn file_of(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// Returns the variant in which new rules of these addresses are made; `None` if the families' programs differ, are missing,
+/// or are of an unknown variant.
 #[must_use]
 pub fn of_new(addrs: &[IpNet]) -> Option<Variant> {
     let mut variants = by_family(addrs).map(|(v6, _)| installed(v6));
@@ -84,7 +94,7 @@ pub(crate) fn serves(v6: bool) -> Option<bool> {
     if is_nft(v6) { legacy_tables(v6).map(|tables| tables.is_empty()) } else { Some(false) }
 }
 
-/// True if the system's iptables is installed, and is not the nf_tables variant.
+/// True if the system's iptables is installed, and is legacy iptables.
 #[must_use]
 pub fn is_legacy() -> bool {
     installed(false) == Some(Variant::Legacy)
@@ -104,4 +114,62 @@ pub(super) fn legacy_tables(v6: bool) -> Option<Vec<String>> {
 /// True if the kernel has, or may have, this table of legacy iptables.
 pub(super) fn has_legacy_table(v6: bool, table: &str) -> bool {
     legacy_tables(v6).is_none_or(|tables| tables.iter().any(|name| name == table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// The variant is that of the program at the end of all names. What only looks like it, or starts it, says nothing.
+    #[test]
+    fn only_the_program_itself_tells_its_variant() {
+        let at = std::env::temp_dir().join(format!("postern-variant-{}", std::process::id()));
+        let other = at.join("elsewhere");
+        fs::create_dir_all(&other).unwrap();
+        let file = |path: &Path, text: &str| fs::write(path, text).unwrap();
+        file(&at.join("xtables-nft-multi"), "nft");
+        file(&at.join("xtables-legacy-multi"), "legacy");
+        file(&other.join("xtables-legacy-multi"), "another legacy");
+        file(&other.join("xtables-nft-multi"), "another nft");
+        let link = |name: &str, to: &Path| symlink(to, at.join(name)).unwrap();
+        link("nft", Path::new("xtables-nft-multi"));
+        link("legacy", Path::new("xtables-legacy-multi"));
+        link("nft-by-two", Path::new("nft"));
+        link("legacy-by-two", Path::new("legacy"));
+        link("nft-elsewhere", &other.join("xtables-nft-multi"));
+        link("legacy-elsewhere", &other.join("xtables-legacy-multi"));
+        fs::hard_link(at.join("xtables-nft-multi"), at.join("nft-by-number")).unwrap();
+        fs::hard_link(at.join("xtables-legacy-multi"), at.join("legacy-by-number")).unwrap();
+        file(&at.join("script"), "#!/bin/sh\nexec xtables-nft-multi iptables-restore \"$@\"\n");
+        fs::copy(at.join("xtables-nft-multi"), at.join("copy")).unwrap();
+        fs::copy(at.join("xtables-legacy-multi"), at.join("copy-of-legacy")).unwrap();
+        file(&at.join("not-xtables-nft-multi"), "another name");
+        link("to-script", Path::new("script"));
+        link("nowhere", Path::new("gone"));
+        let here = |name: &str| Some(at.join(name)).filter(|path| path.is_file());
+        for (name, variant) in [
+            ("nft", Some(Variant::Nft)),
+            ("nft-by-two", Some(Variant::Nft)),
+            ("nft-by-number", Some(Variant::Nft)),
+            ("nft-elsewhere", Some(Variant::Nft)),
+            ("legacy", Some(Variant::Legacy)),
+            ("legacy-by-two", Some(Variant::Legacy)),
+            ("legacy-by-number", Some(Variant::Legacy)),
+            ("legacy-elsewhere", Some(Variant::Legacy)),
+            ("script", None),
+            ("to-script", None),
+            ("copy", None),
+            ("copy-of-legacy", None),
+            ("not-xtables-nft-multi", None),
+            ("nowhere", None),
+        ] {
+            assert_eq!(of_program(&at.join(name), here), variant, "{name}");
+        }
+        // Where neither is at its usual place, the real path is what is left.
+        assert_eq!(of_program(&at.join("nft-by-two"), |_| None), Some(Variant::Nft));
+        assert_eq!(of_program(&at.join("legacy-by-two"), |_| None), Some(Variant::Legacy));
+        assert_eq!(of_program(&at.join("script"), |_| None), None);
+        fs::remove_dir_all(&at).unwrap();
+    }
 }

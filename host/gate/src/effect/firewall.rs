@@ -18,7 +18,7 @@ use std::net::IpAddr;
 pub struct Firewall {
     /// The packet filter of the rules.
     pub backend: FirewallBackend,
-    /// Where they are, for iptables. Records of Postern 0.1 do not say it.
+    /// Where they are, for iptables, if that was known. Records of Postern 0.1 do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<IptablesVariant>,
     /// The chain of the administrator's rules, with iptables.

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 pub struct Masquerade {
     /// The packet filter of the rules.
     pub backend: Backend,
-    /// Where they are, for iptables. Records of Postern 0.1 do not say it.
+    /// Where they are, for iptables, if that was known. Records of Postern 0.1 do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<IptablesVariant>,
     /// The addresses with masqueraded traffic.
@@ -72,6 +72,8 @@ impl Masquerade {
     }
 
     fn recorded(&self, session: &Session, handles: &[u64]) -> Recorded {
+        // The programs of one family can make rules elsewhere than those of the other. Only all handles tell of all rules.
+        let handles = if handles.len() == self.addresses.len() { handles } else { &[] };
         recorded(session, &self.clone().into(), self.variant, handles)
     }
 

@@ -19,7 +19,7 @@ pub(super) fn noted(session: &Session, is_meant: impl Fn(&Effect) -> bool) -> (V
     (handles, tables)
 }
 
-/// Tells where an effect's rules are. Only rules of nf_tables have handles; records of Postern 0.1 say no more.
+/// Tells where an effect's rules are. Only rules of nf_tables have handles; a record without a variant says no more.
 pub(super) fn recorded(
     session: &Session,
     effect: &Effect,
