@@ -172,6 +172,26 @@ fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> 
     Ok(())
 }
 
+/// Names of links that root in another container chose, and that came to the node with its device, prove no use of this one.
+#[test]
+fn names_on_the_node_hold_no_device() -> Result<()> {
+    let others = "seq 400 | sed 's/.*/link property add dev decoy altname probe&/' | ip -batch -";
+    for (name, links) in [
+        ("alternative names", "ip link property add dev decoy altname vlanprobe"),
+        ("a name", "ip link add vlanprobe type veth peer name decoy2"),
+    ] {
+        let place = Place::new()?;
+        place.add("c1")?.success()?;
+        place.node.sh(&format!("ip link add decoy type veth peer name decoy1; {links}; {others}"))?;
+        let answer = place.call("DEL", "c1", &json!({}))?;
+        ensure!(answer.status == 0 && !answer.stderr.contains("held"), "{name}: {answer:?}");
+        ensure!(place.is_up("dev1")?, "{name}: the device is down");
+        let left = place.node.sh("ip -o link show type macvlan; ls /run/postern/node 2> /dev/null || true")?;
+        ensure!(left.is_empty(), "{name}: left: {left}");
+    }
+    Ok(())
+}
+
 /// Root in the container moves the device itself. Its wire's other end shows that it lives.
 #[test]
 fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {

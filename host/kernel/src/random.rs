@@ -17,8 +17,13 @@ pub fn random_mac() -> [u8; 6] {
 /// Returns a name for the host end of a veth pair: `veth` and eight hexadecimal digits, as the native plugins make
 /// them.
 pub fn random_veth_name() -> String {
+    random_name("veth")
+}
+
+/// Returns a name with this beginning, of at most seven bytes, and eight hexadecimal digits.
+pub(crate) fn random_name(prefix: &str) -> String {
     let [a, b, c, d, ..] = random();
-    format!("veth{a:02x}{b:02x}{c:02x}{d:02x}")
+    format!("{prefix}{a:02x}{b:02x}{c:02x}{d:02x}")
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@
 use super::{Link, inner};
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
+use crate::random::random_name;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, VlanProtocol};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, VlanProtocol};
 use nix::errno::Errno;
 use postern_netlink::Request;
 use postern_types::{IpvlanMode, MacvlanMode};
-use rtnetlink::{LinkUnspec, LinkVlan};
+use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVlan};
 use std::fmt;
 use std::ops::Range;
 
@@ -24,6 +25,13 @@ const MOST_MTU: u32 = 65535;
 const AT_ONCE: u16 = 64;
 /// All VLANs that a link can have (IEEE 802.1Q).
 const VLANS: u16 = 4095;
+/// The beginning of the name of a throw-away link. The rest is random: root in a container can give a device any name, and
+/// bring it to the node under it.
+const PROBE: &str = "probe";
+/// The number of names that a throw-away link is tried with.
+const MOST_NAMES: usize = 4;
+/// The most ranges of VLANs that are told one by one.
+const MOST_RANGES: usize = 8;
 
 /// A use of a link that its own namespace does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +58,40 @@ impl fmt::Display for Use {
     }
 }
 
+impl Use {
+    /// Returns the words for these uses. VLANs that follow each other are told as a range, and of many ranges only the first:
+    /// root in a container can make thousands.
+    pub fn words(uses: &[Self]) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut ranges: Vec<(u16, u16, bool)> = Vec::new();
+        for one in uses {
+            let Self::Vlan(id, provider) = *one else {
+                words.push(one.to_string());
+                continue;
+            };
+            let follows =
+                |(_, last, other): &&mut (u16, u16, bool)| *other == provider && last.checked_add(1) == Some(id);
+            match ranges.last_mut().filter(follows) {
+                Some((_, last, _)) => *last = id,
+                None => ranges.push((id, id, provider)),
+            }
+        }
+        for (first, last, provider) in ranges.iter().take(MOST_RANGES) {
+            let kind = if *provider { " (802.1ad)" } else { "" };
+            words.push(match first == last {
+                true => Self::Vlan(*first, *provider).to_string(),
+                false => format!("its VLANs {first} to {last}{kind} are in use"),
+            });
+        }
+        let more: u32 =
+            ranges.iter().skip(MOST_RANGES).map(|(first, last, _)| u32::from(last.saturating_sub(*first)) + 1).sum();
+        if more > 0 {
+            words.push(format!("{more} more of its VLANs are in use"));
+        }
+        words
+    }
+}
+
 impl Netlink {
     /// Returns the uses of a link of this namespace that come from other namespaces. `own` are the links of this namespace
     /// that are stacked on it, which are not reported. The link is no port of another.
@@ -66,7 +108,7 @@ impl Netlink {
             return Err(subject.broken("it is stacked itself, in a way that hides what is stacked on it"));
         }
         // A run that was killed may have left its own.
-        let is_harmless = |other: &&Link| other.kind == "vlan" || other.name == probe(link);
+        let is_harmless = |other: &&Link| other.kind == "vlan" || is_probe(other, link.index);
         if let Some(other) = own.iter().find(|other| !is_harmless(other)) {
             let message = format!("the node has \"{}\" on it, which hides links of others", other.name);
             return Err(subject.broken(message));
@@ -87,37 +129,47 @@ impl Netlink {
     /// Stacks a throw-away macvlan in mode "passthru" on it, which tolerates no other. It stays down, so that it changes
     /// nothing of the link.
     fn beside_passthru(&self, link: &Link) -> Result<Option<Use>> {
-        let name = probe(link);
-        if let Some(left) = self.link_by_name(&name)?
-            && left.peer_index == Some(link.index)
-            && left.macvlan_mode == Some(MacvlanMode::Passthru)
-        {
+        for left in self.links_with(|other| is_probe(other, link.index))? {
             self.delete_link(left.index)?;
         }
-        let spec = |kind| inner::InnerSpec { name: &name, kind, mtu: None, mac: None, namespace: None };
         let passthru = inner::InnerLinkKind::Macvlan { parent: link.index, mode: MacvlanMode::Passthru, queue: None };
-        match self.create_inner(&spec(passthru)) {
-            Ok(()) => {}
+        let name = match self.create_probe(passthru) {
+            Ok(name) => name,
             Err(error) if error.is(Errno::EINVAL) => return Ok(Some(Use::Macvlan)),
             Err(error) if error.is(Errno::EBUSY) => return Ok(Some(Use::Receiver)),
             // A kernel without macvlans may have ipvlans. Without a parent none is made: with ENODEV the kernel has the kind.
             Err(error) if error.is(Errno::EOPNOTSUPP) => {
                 let ipvlan = inner::InnerLinkKind::Ipvlan { parent: 0, mode: IpvlanMode::L2 };
-                return match self.create_inner(&spec(ipvlan)) {
+                return match self.create_probe(ipvlan) {
                     Err(error) if error.is(Errno::EOPNOTSUPP) => Ok(None),
                     _ => Err(error),
                 };
             }
             Err(error) => return Err(error),
-        }
+        };
         if let Some(made) = self.link_by_name(&name)? {
             self.delete_link(made.index)?;
         }
         Ok(None)
     }
 
+    /// Makes a throw-away link, and returns its name.
+    fn create_probe(&self, kind: inner::InnerLinkKind) -> Result<String> {
+        let mut names = 1;
+        loop {
+            let name = random_name(PROBE);
+            match self.create_inner(&inner::InnerSpec { name: &name, kind, mtu: None, mac: None, namespace: None }) {
+                Ok(()) => return Ok(name),
+                // Another link has the name.
+                Err(error) if error.is(Errno::EEXIST) && names < MOST_NAMES => names += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Asks for each VLAN of a link with an MTU that no VLAN of it can have. The kernel looks first if the VLAN is in use. So
-    /// none is ever made.
+    /// none is ever made. The request has no name: with one the kernel would first look for a link of that name, and its answer
+    /// would be the same as for a VLAN in use.
     fn vlans_in_use(&self, link: &Link, ids: Range<u16>) -> Result<Vec<Use>> {
         let subject = Subject { operation: "look for VLANs of", object: &link.name };
         // The kernel refuses a higher MTU before it looks.
@@ -137,7 +189,8 @@ impl Netlink {
         let mut found = Vec::new();
         for protocol in [VlanProtocol::Ieee8021Q, VlanProtocol::Ieee8021Ad] {
             let ask = |id: u16| {
-                let link = LinkVlan::new("vlanprobe", index, id).protocol(protocol).mtu(mtu).build();
+                let link = LinkMessageBuilder::<LinkVlan>::new_with_info_kind(InfoKind::Vlan).id(id).link(index);
+                let link = link.protocol(protocol).mtu(mtu).build();
                 Request::new(&RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK)
             };
             // The first one tells if the kernel and the link have VLANs at all.
@@ -164,9 +217,7 @@ impl Netlink {
         if link.disabled_queues.is_some_and(|queues| queues > 0) {
             return Ok(true);
         }
-        let on = |message: rtnetlink::LinkMessageBuilder<LinkUnspec>| {
-            message.append_extra_attribute(LinkAttribute::Carrier(1))
-        };
+        let on = |message: LinkMessageBuilder<LinkUnspec>| message.append_extra_attribute(LinkAttribute::Carrier(1));
         match self.change("switch carrier on of", link.index, on) {
             Ok(()) => Ok(true),
             Err(error) if error.is(Errno::EPERM) => Ok(false),
@@ -183,9 +234,13 @@ impl Netlink {
     }
 }
 
-/// Returns the name of the throw-away link on a link.
-fn probe(link: &Link) -> String {
-    format!("probe{}", link.index)
+/// True if this is the throw-away link of a run that was killed, on the link of this index.
+fn is_probe(other: &Link, index: u32) -> bool {
+    other.kind == "macvlan"
+        && other.macvlan_mode == Some(MacvlanMode::Passthru)
+        && other.peer_index == Some(index)
+        && other.peer_netnsid.is_none()
+        && other.name.text().is_some_and(|name| name.starts_with(PROBE))
 }
 
 #[cfg(test)]
@@ -196,5 +251,25 @@ mod tests {
     fn uses_have_words() {
         assert_eq!(Use::Vlan(7, true).to_string(), "its VLAN 7 (802.1ad) is in use");
         assert_eq!(Use::Reader.to_string(), "a program has the tap open");
+    }
+
+    #[test]
+    fn many_vlans_are_few_words() {
+        let vlans = |ids: &[u16], provider| ids.iter().map(move |id| Use::Vlan(*id, provider)).collect::<Vec<_>>();
+        let uses = [vlans(&[1, 2, 3, 7], false), vec![Use::Reader], vlans(&[8], true)].concat();
+        assert_eq!(
+            Use::words(&uses),
+            [
+                "a program has the tap open",
+                "its VLANs 1 to 3 are in use",
+                "its VLAN 7 is in use",
+                "its VLAN 8 (802.1ad) is in use"
+            ]
+        );
+        let odd: Vec<u16> = (0..VLANS).filter(|id| id % 2 == 1).collect();
+        let words = Use::words(&vlans(&odd, false));
+        assert_eq!(words.len(), MOST_RANGES + 1);
+        assert_eq!(words.last().unwrap(), "2039 more of its VLANs are in use");
+        assert!(Use::words(&[]).is_empty());
     }
 }

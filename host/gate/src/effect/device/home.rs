@@ -6,7 +6,7 @@ use crate::errors::{kernel_error, native_error};
 use crate::session::Session;
 use nix::errno::Errno;
 use postern_kernel::tcx::Sight;
-use postern_kernel::{Link, LinkFiles, Netlink, Treatment};
+use postern_kernel::{Link, LinkFiles, Netlink, Treatment, Use};
 use postern_types::{ErrorCode, LinkName, OpError};
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -325,7 +325,7 @@ impl Device {
         let is_on =
             |other: &&Link| other.is_stacked() && other.peer_index == Some(index) && other.peer_netnsid.is_none();
         let own: Vec<Link> = links.iter().filter(is_on).cloned().collect();
-        uses.extend(home.host.uses_from_elsewhere(link, &own)?.iter().map(ToString::to_string));
+        uses.extend(Use::words(&home.host.uses_from_elsewhere(link, &own)?));
         uses.dedup();
         Ok(uses)
     }
