@@ -192,6 +192,36 @@ fn names_on_the_node_hold_no_device() -> Result<()> {
     Ok(())
 }
 
+/// The device comes home by itself, without the alias that marks it, and something on the node sets it up before DEL.
+#[test]
+fn a_device_that_is_up_before_del_is_cleaned() -> Result<()> {
+    for is_used in [false, true] {
+        let place = Place::new()?;
+        place.add("c1")?.success()?;
+        let netns = place.node.netns("c1");
+        if is_used {
+            place.node.sh_in("c1", "ip link add up1 link eth0 type macvlan mode bridge")?;
+            place.node.sh(&format!("nsenter --net={netns} ip link set up1 netns nested"))?;
+        }
+        place.node.sh(&format!(
+            "own='nsenter --net={netns} ip link set dev eth0'; $own down; $own alias ''; $own mtu 1300
+             $own netns $$ name dev1; ip link set dev1 up"
+        ))?;
+        if is_used {
+            place.del_holds("a macvlan is stacked on it")?;
+            ensure!(!place.is_up("dev1")?, "the device is up");
+            place.node.sh_in("nested", "ip link del up1")?;
+            place.gc_mends("dev1")?;
+        } else {
+            let answer = place.call("DEL", "c1", &json!({}))?;
+            ensure!(answer.status == 0 && answer.stderr.contains("its MTU was 1300, and is 1500 again"), "{answer:?}");
+            ensure!(place.is_up("dev1")?, "{answer:?}");
+        }
+        place.node.sh("ip -o link show dev dev1 | grep -q 'mtu 1500'")?;
+    }
+    Ok(())
+}
+
 /// Root in the container moves the device itself. Its wire's other end shows that it lives.
 #[test]
 fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {

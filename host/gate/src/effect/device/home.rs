@@ -6,7 +6,7 @@ use crate::errors::{kernel_error, native_error};
 use crate::session::Session;
 use nix::errno::Errno;
 use postern_kernel::tcx::Sight;
-use postern_kernel::{Link, LinkFiles, Netlink, Treatment, Use};
+use postern_kernel::{Link, LinkFiles, Netlink, Settings, Treatment, Use};
 use postern_types::{ErrorCode, LinkName, OpError};
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -272,11 +272,10 @@ impl Device {
             Err(error) => return vec![error.to_string()],
         };
         let mut failed = Vec::new();
-        let attributes = before.keys().chain(now.keys().filter(|attribute| !before.contains_key(attribute)));
-        for attribute in attributes.filter(|attribute| before.get(attribute) != now.get(attribute)) {
-            match (Treatment::of(*attribute), before.get(attribute)) {
+        for attribute in differences(&before, &now) {
+            match (Treatment::of(attribute), before.get(&attribute)) {
                 (Treatment::NoSetting, _) => {}
-                (Treatment::PutBack(what), Some(value)) => match host.put_back(index, *attribute, value) {
+                (Treatment::PutBack(what), Some(value)) => match host.put_back(index, attribute, value) {
                     Ok(()) => crate::say!("postern: {}: {what}: as before", self.name),
                     Err(error) => failed.push(format!("not so: {what}: as before: {error}")),
                 },
@@ -289,6 +288,36 @@ impl Device {
             }
         }
         failed
+    }
+
+    /// True if one of its settings is not as it was before it was given away, or if that can't be told. Nothing is set.
+    fn is_changed(&self, home: Home<'_>, link: &Link) -> bool {
+        let differs_in_settings = || {
+            let before = self.snapshot();
+            if before.is_empty() {
+                return Some(false);
+            }
+            let now = home.host.link_settings(link.index).ok()??;
+            Some(!differences(&before, &now).is_empty())
+        };
+        let differs_in_files = || {
+            if self.files.is_empty() {
+                return Some(false);
+            }
+            let files = home.files?;
+            let directory = files.directory(&self.name.to_string()).ok()??;
+            Some(files.read(&directory).ok()? != self.files)
+        };
+        link.promisc != self.promisc
+            || link.allmulti != self.allmulti
+            || link.mtu != self.mtu
+            || self.tx_queue_length.is_some_and(|length| link.tx_queue_length != length)
+            || self.mac.is_some_and(|mac| link.mac != Some(mac.0))
+            || link.alias.clone().unwrap_or_default() != self.alias
+            || !self.foreign_names(link).is_empty()
+            || self.other_names.iter().any(|name| !link.other_names.contains(name))
+            || differs_in_settings().unwrap_or(true)
+            || differs_in_files().unwrap_or(true)
     }
 
     /// Returns the uses of a device that would make the node's traffic another's: programs, stacked links, readers, another
@@ -325,7 +354,12 @@ impl Device {
         let is_on =
             |other: &&Link| other.is_stacked() && other.peer_index == Some(index) && other.peer_netnsid.is_none();
         let own: Vec<Link> = links.iter().filter(is_on).cloned().collect();
-        uses.extend(Use::words(&home.host.uses_from_elsewhere(link, &own)?));
+        // A bridge or bond of the node takes the frames of its port itself, and tolerates nobody beside it.
+        let takes_all = |other: &Link| matches!(other.kind.as_str(), "bridge" | "bond");
+        let is_port = links.iter().any(|other| link.master == Some(other.index) && takes_all(other));
+        let mut others = home.host.uses_from_elsewhere(link, &own)?;
+        others.retain(|other| !is_port || *other != Use::Receiver);
+        uses.extend(Use::words(&others));
         uses.dedup();
         Ok(uses)
     }
@@ -334,10 +368,14 @@ impl Device {
     pub(super) fn restore_name(&self, session: &Session, link: Link) -> Result<(), OpError> {
         let home = Home::of(session)?;
         let link = self.rename(home.host, link)?;
-        // If the device is up again, a user of the node has configured it since.
-        let was_away = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
-        if !was_away && link.up {
-            return Ok(());
+        let has_our_alias = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
+        if link.up && !has_our_alias {
+            // If it was never away, a user of the node has configured it since. Otherwise the alias proves nothing: root in the
+            // container can take it off. Then the device must be as it was.
+            let is_as_it_was = || !self.is_changed(home, &link) && self.uses(home, link.index).is_empty();
+            if !self.is_noted(session) || is_as_it_was() {
+                return Ok(());
+            }
         }
         let container = session.container().filter(|_| self.has_left(session));
         let stacked = match container {
@@ -378,8 +416,22 @@ impl Device {
     /// True if it has been in the container that the runtime names. A device that was down, and that no run has noted there,
     /// may never have left: what the container has stacked on it since is not ours.
     fn has_left(&self, session: &Session) -> bool {
-        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
-        let is_noted = effects.iter().any(|noted| Self::of(&noted.effect) == Some(self) && !noted.handles.is_empty());
-        !session.has_foreign_record() && (self.up || is_noted)
+        !session.has_foreign_record() && (self.up || self.is_noted(session))
     }
+
+    /// True if the record notes that it was in the container.
+    fn is_noted(&self, session: &Session) -> bool {
+        let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
+        effects.iter().any(|noted| Self::of(&noted.effect) == Some(self) && !noted.handles.is_empty())
+    }
+}
+
+/// Returns the attributes that differ, but for those that are no settings.
+fn differences(before: &Settings, now: &Settings) -> Vec<u16> {
+    let attributes = before.keys().chain(now.keys().filter(|attribute| !before.contains_key(attribute)));
+    attributes
+        .filter(|attribute| before.get(attribute) != now.get(attribute))
+        .filter(|attribute| Treatment::of(**attribute) != Treatment::NoSetting)
+        .copied()
+        .collect()
 }
