@@ -49,6 +49,36 @@ impl Object {
             Self::Vlan { parent, id, .. } => format!("{parent} VLAN {id}"),
         }
     }
+
+    /// The names that a note on it may have: its own, and one for the case that the note on another object has that.
+    fn note_names(&self) -> [String; 2] {
+        let name = self.name();
+        let other = match self {
+            Self::Device(device) => match &device.device {
+                Some((bus, address)) => format!("{name} {bus} {address}"),
+                None => format!("{name} index {}", device.index),
+            },
+            Self::Vlan { index, .. } => format!("{name} index {index}"),
+        };
+        [name, other]
+    }
+
+    /// True if this is the same object. Two devices can have one name: one of them was made later.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Device(one), Self::Device(other)) => match (&one.device, &other.device) {
+                (Some(own), Some(device)) => own == device && one.permanent == other.permanent,
+                (None, None) => {
+                    (&one.name, one.index, &one.kind, one.peer) == (&other.name, other.index, &other.kind, other.peer)
+                }
+                (Some(_), None) | (None, Some(_)) => false,
+            },
+            (Self::Vlan { index, id, .. }, Self::Vlan { index: other, id: number, .. }) => {
+                (index, id) == (other, number)
+            }
+            (Self::Device(_), Self::Vlan { .. }) | (Self::Vlan { .. }, Self::Device(_)) => false,
+        }
+    }
 }
 
 impl Display for Object {
@@ -95,23 +125,31 @@ pub(super) fn hold(session: &Session, object: Object, why: &[String]) -> Result<
 }
 
 fn write(state: &Path, here: u64, held: &Held) -> Result<(), OpError> {
-    let object = NodeObject {
+    let boot = postern_state::boot_id().map_err(state_error)?;
+    // The first note on it has the time when it began.
+    if let Ok(Some(noted)) = noted(state, here, &boot, |other| other.object.is_same(&held.object)) {
+        return node::update(state, &NodeObject { detail: json!(held), ..noted }).map_err(state_error);
+    }
+    let [own, other] = held.object.note_names();
+    let note = |name: String| NodeObject {
         kind: HELD.to_owned(),
-        name: held.object.name(),
-        boot_id: postern_state::boot_id().map_err(state_error)?,
+        name,
+        boot_id: boot.clone(),
         host_netns_cookie: here,
         created: now(),
         detail: json!(held),
     };
-    // The first note has the time when it began.
-    match node::note(state, &object).map_err(state_error)? {
-        true => Ok(()),
-        false => {
-            let before = node::find(state, HELD, &object.name, here).map_err(state_error)?;
-            let created = before.map_or(object.created, |before| before.created);
-            node::update(state, &NodeObject { created, ..object }).map_err(state_error)
-        }
+    if node::note(state, &note(own)).map_err(state_error)? {
+        return Ok(());
     }
+    // What had the bus address or the index before is no longer there.
+    node::update(state, &note(other)).map_err(state_error)
+}
+
+/// Returns the note of this kind on a held object.
+fn noted(state: &Path, here: u64, boot: &str, wanted: impl Fn(&Held) -> bool) -> Result<Option<NodeObject>, OpError> {
+    let (objects, _) = node::list(state).map_err(state_error)?;
+    Ok(objects.into_iter().find(|object| of(object, here, boot).is_some_and(|held| wanted(&held))))
 }
 
 /// Returns what a note of this namespace and boot tells, if it is one about a held object.
@@ -132,13 +170,26 @@ impl Held {
             Object::Device(device) => device.look_again(home)?,
             Object::Vlan { index, id, .. } => vlan_in_use(home.host, *index, *id)?.into_iter().collect(),
         };
+        if !why.is_empty() && why == self.why {
+            return Ok(why);
+        }
+        // Meanwhile another run may have mended it, and another container may have had it.
+        let boot = postern_state::boot_id().map_err(state_error)?;
+        let Some(note) = noted(state, here, &boot, |other| self.is_noted_by(other))? else { return Ok(why) };
         if why.is_empty() {
-            node::remove(state, HELD, &self.object.name(), here).map_err(state_error)?;
+            node::remove(state, HELD, &note.name, here).map_err(state_error)?;
             crate::say!("postern: {} is no longer held", self.object);
-        } else if why != self.why {
-            write(state, here, &Self { why: why.clone(), ..self.clone() })?;
+        } else {
+            let held = Self { why: why.clone(), ..self.clone() };
+            node::update(state, &NodeObject { detail: json!(held), ..note }).map_err(state_error)?;
         }
         Ok(why)
+    }
+
+    /// True if another note is about the same object and attachment.
+    fn is_noted_by(&self, other: &Self) -> bool {
+        let attachment = |held: &Self| (held.network.clone(), held.container_id.clone(), held.ifname.clone());
+        self.object.is_same(&other.object) && attachment(self) == attachment(other)
     }
 
     /// Mends it for an ADD.
@@ -191,4 +242,44 @@ pub(super) fn vlan_in_use(host: &Netlink, parent: u32, id: VlanId) -> Result<Opt
     Ok(is_used.then(|| {
         "it is in use in a namespace that nobody names: root in its container has moved its link there".to_owned()
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::tests::plain;
+    use super::*;
+    use postern_kernel::Link;
+
+    fn held(link: &Link, container: &str) -> Held {
+        Held {
+            object: Object::Device(Box::new(Device::of_link(link))),
+            network: "net".to_owned(),
+            container_id: container.to_owned(),
+            ifname: "eth0".to_owned(),
+            why: vec![container.to_owned()],
+        }
+    }
+
+    #[test]
+    fn two_devices_of_one_name_have_two_notes() {
+        let root = std::env::temp_dir().join(format!("postern-held-{}", std::process::id()));
+        let first = Link { kind: "dummy".to_owned(), ..plain() };
+        let second = Link { kind: "veth".to_owned(), index: 9, peer_index: Some(8), ..plain() };
+        write(&root, 1, &held(&first, "c1")).unwrap();
+        write(&root, 1, &held(&second, "c2")).unwrap();
+        // A new reason replaces the reasons of its own device only.
+        write(&root, 1, &held(&first, "c3")).unwrap();
+        let (objects, _) = node::list(&root).unwrap();
+        let mut found: Vec<(String, String)> = objects
+            .iter()
+            .filter_map(|object| Some((object.name.clone(), of(object, 1, &object.boot_id)?.container_id)))
+            .collect();
+        found.sort();
+        let expected = [("eth1", "c3"), ("eth1 index 9", "c2")];
+        assert_eq!(found, expected.map(|(name, container)| (name.to_owned(), container.to_owned())));
+        assert!(held(&first, "c1").is_noted_by(&held(&first, "c1")));
+        assert!(!held(&first, "c1").is_noted_by(&held(&first, "c3")));
+        assert!(!held(&first, "c1").is_noted_by(&held(&second, "c1")));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }
