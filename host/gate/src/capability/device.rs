@@ -5,7 +5,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::device::home::Home;
-use crate::effect::held::{self, HELD};
+use crate::effect::held::{self, HELD, Held};
 use crate::effect::{Device, Effect, device};
 use crate::errors::{kernel_error, link_gone, native_error, state_error};
 use crate::front::Object;
@@ -82,6 +82,7 @@ fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpErro
     let (objects, _) = postern_state::node::list(&gate.session.state).map_err(state_error)?;
     let link = look_up_clean(gate.session, by, value, &objects)?;
     may_go(gate, &link, &objects)?;
+    is_not_held(gate.session, &link)?;
     gate.front.room(1)?;
     let moved = Device::of_whole_link(gate.session, &link)?;
     let effect = Effect::from(moved);
@@ -325,6 +326,24 @@ fn look_up_clean(session: &mut Session, by: DeviceKey, value: &str, objects: &[N
         }
     }
     if mended { look_up(session.host()?, by, value) } else { found }
+}
+
+/// Fails if a link is held by now. All that were held at first have been looked at. But after that look a DEL may have held it,
+/// and removed the record by which its owner was known.
+fn is_not_held(session: &Session, link: &Link) -> Result<(), OpError> {
+    let (objects, _) = postern_state::node::list(&session.state).map_err(state_error)?;
+    if !objects.iter().any(|object| object.kind == HELD) {
+        return Ok(());
+    }
+    let (here, boot) = (session.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
+    let claims = |held: &Held| matches!(&held.object, held::Object::Device(device) if device.is_claim(link));
+    match objects.iter().filter_map(|object| held::of(object, here, &boot)).find(claims) {
+        None => Ok(()),
+        Some(held) => {
+            let message = format!("failed to move link: \"{}\" is held: {}", link.name, held.why.join("; "));
+            Err(OpError::new(ErrorCode::TryAgain, &link.name, message).hint(held.remedy()))
+        }
+    }
 }
 
 /// Returns the link of the host that the key and value name.
