@@ -1,12 +1,11 @@
 //! All that rtnetlink shows of a link's settings. A snapshot of them is compared later, attribute by attribute. So a setting
 //! that nobody thought of is seen too.
 
-use super::without_statistics;
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags};
+use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags};
 use nix::errno::Errno;
 use nix::libc;
 use postern_netlink::{Attributes, u32_at};
@@ -28,6 +27,8 @@ const SETTABLE: u32 = (libc::IFF_DEBUG
     .cast_unsigned();
 
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_VFINFO_LIST: u16 = 22;
+const IFLA_VF_STATS: u16 = 8;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_AF_SPEC: u16 = 26;
 const AF_INET6: u16 = 10;
@@ -64,6 +65,8 @@ impl Treatment {
             64 => Self::PutBack("its largest GRO packet of IPv4"),
             8 | 9 | 14 | 15 => Self::Lasting("its hardware settings (cost, priority, map, weight)"),
             21 => Self::Lasting("its number of virtual functions"),
+            // `IFLA_VF_PORTS` and `IFLA_PORT_SELF` are settings of the switch in the card.
+            IFLA_VFINFO_LIST | 24 | 25 => Self::Lasting("the settings of its virtual functions"),
             31 | 32 => Self::Lasting("its number of queues"),
             IFLA_LINKINFO => Self::Lasting("the settings of its kind"),
             55 => Self::Lasting("its reasons of protocol state"),
@@ -91,7 +94,9 @@ impl Netlink {
     /// # Errors
     /// Those of the request; none is expected.
     pub fn link_settings(&self, index: u32) -> Result<Option<Settings>> {
-        let message = LinkUnspec::new_with_index(index).append_extra_attribute(without_statistics()).build();
+        // Without the first the kernel tells nothing of virtual functions, nor their number.
+        let mask = LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]);
+        let message = LinkUnspec::new_with_index(index).append_extra_attribute(mask).build();
         let subject = Subject { operation: "look up settings of link", object: &index };
         match self.get(subject, &RouteNetlinkMessage::GetLink(message), decode) {
             Ok(settings) => Ok(Some(settings)),
@@ -129,6 +134,7 @@ fn decode(payload: &[u8]) -> Option<Settings> {
             IFLA_LINKINFO => {
                 attribute.nested().first(IFLA_INFO_DATA).map(|data| data.value.to_vec()).unwrap_or_default()
             }
+            IFLA_VFINFO_LIST => virtual_functions(attribute.nested()),
             IFLA_AF_SPEC => {
                 let inet6 = attribute.nested().first(AF_INET6);
                 let mode = inet6.and_then(|inet6| inet6.nested().first(IFLA_INET6_ADDR_GEN_MODE)?.u8());
@@ -139,6 +145,18 @@ fn decode(payload: &[u8]) -> Option<Settings> {
         settings.insert(attribute.kind, value);
     }
     Some(settings)
+}
+
+/// Returns the settings of virtual functions, in the kernel's order. Each function's begin with its number. Before Linux 6.5
+/// their counters come along, whatever the mask.
+fn virtual_functions(list: Attributes<'_>) -> Vec<u8> {
+    let settings = list.into_iter().flat_map(|function| function.nested());
+    let mut bytes = Vec::new();
+    for setting in settings.filter(|setting| setting.kind != IFLA_VF_STATS) {
+        bytes.extend(setting.kind.to_ne_bytes());
+        bytes.extend(setting.value);
+    }
+    bytes
 }
 
 /// Returns the value of `IFLA_AF_SPEC` that sets this mode and nothing else.
@@ -174,5 +192,18 @@ mod tests {
         for end in 0..message.len() {
             let _ = decode(&message[..end]);
         }
+    }
+
+    #[test]
+    fn settings_of_virtual_functions_count_and_their_counters_do_not() {
+        let of = |mac: u8, packets: u8| {
+            let function =
+                [attribute(1, &[0, 0, 0, 0, mac]), attribute(IFLA_VF_STATS, &attribute(0, &[packets]))].concat();
+            let list = attribute(IFLA_VFINFO_LIST, &[attribute(1, &function), attribute(1, &function)].concat());
+            decode(&[vec![0; HEADER], list].concat()).unwrap()
+        };
+        assert_eq!(of(1, 1), of(1, 2));
+        assert_ne!(of(1, 1), of(2, 1));
+        assert!(matches!(Treatment::of(IFLA_VFINFO_LIST), Treatment::Lasting(_)));
     }
 }
