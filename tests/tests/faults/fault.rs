@@ -40,6 +40,11 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("statfs", &["EIO"]),
     ("fstatfs", &["EIO"]),
     ("readlink", &["EIO"]),
+    ("readlinkat", &["EIO"]),
+    // Of a view of the links below /sys.
+    ("fsopen", &["ENOMEM"]),
+    ("fsconfig", &["ENOMEM"]),
+    ("fsmount", &["ENOMEM"]),
     ("getdents64", &["EIO"]),
     ("flock", &["ENOLCK", "EINTR"]),
     ("socket", &["EMFILE", "ENOBUFS"]),
