@@ -4,6 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Answer, Call, Node, plugin_bin};
 use serde_json::{Value, json};
+use std::path::Path;
 
 fn config() -> Value {
     json!({
@@ -244,12 +245,20 @@ fn leases_are_given_back_after_the_link_is_gone() -> Result<()> {
 fn a_collection_spares_what_is_younger() -> Result<()> {
     let node = attached("c1")?;
     let given = |time: &str| {
-        node.sh(&format!("sed -i 's/\"given\":[0-9]*/\"given\":{time}/' /run/postern/attachments/*")).map(drop)
+        node.sh(&format!("sed -i \"s/\\\"given\\\":[0-9]*/\\\"given\\\":{time}/\" /run/postern/attachments/*"))
+            .map(drop)
     };
+    // The collection waits at each lock, so that a time shortly after its begin has passed when it looks.
+    let slow = "/run/slow";
+    node.sh(&format!(
+        "mkdir {slow}; printf '#!/bin/sh\nexec strace -f -qq -o /dev/null -e trace=flock -e \
+         inject=flock:delay_enter=500000 {0}/bridge\n' > {slow}/bridge; chmod +x {slow}/bridge",
+        plugin_bin()?.display()
+    ))?;
     let mut config = config();
     config["cni.dev/valid-attachments"] = json!([]);
-    let gc = Call::new(&plugin_bin()?, "bridge", "GC", config.to_string()).attachment("", "", "");
-    for (time, expected) in [("9999999999999", ONE), ("1700000000000", NOTHING)] {
+    let gc = Call::new(Path::new(slow), "bridge", "GC", config.to_string()).attachment("", "", "");
+    for (time, expected) in [("$(($(date +%s%3N) + 300))", ONE), ("1700000000000", NOTHING)] {
         given(time)?;
         node.call(&gc)?.success()?;
         ensure!(left(&node)? == expected, "{time}: {:?}", left(&node)?);
