@@ -91,6 +91,16 @@ fn judge(random: &mut Random, list: &List, text: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Returns a value with its numbers as libcni reads them.
+fn doubles(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => number.as_f64().into(),
+        Value::Array(values) => values.iter().map(doubles).collect(),
+        Value::Object(entries) => entries.iter().map(|(key, value)| (key.clone(), doubles(value))).collect(),
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
+}
+
 /// Judges what a plugin would get: its own entry, the list's name and version, and no capability that it didn't declare.
 fn input(random: &mut Random, list: &List, plugin: &Plugin, entry: &Value) -> Result<()> {
     ensure!(!plugin.program.is_empty(), "a plugin without a program");
@@ -116,10 +126,11 @@ fn input(random: &mut Random, list: &List, plugin: &Plugin, entry: &Value) -> Re
         if runtime(key) {
             for (name, value) in &object(value.clone()) {
                 ensure!(declared(name), "{name} is not declared");
-                ensure!(attachment.capability_args.get(name) == Some(value), "{name} is {value}");
+                let given = attachment.capability_args.get(name).map(doubles);
+                ensure!(given == Some(doubles(value)), "{name} is {value}");
             }
         } else if key != "name" && key != "cniVersion" {
-            ensure!(entry.get(key) == Some(value), "{key} is {value}");
+            ensure!(entry.get(key).map(doubles) == Some(doubles(value)), "{key} is {value}");
         }
     }
     let lost = object(entry.clone()).keys().find(|key| !input.contains_key(*key)).cloned();
