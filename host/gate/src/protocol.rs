@@ -163,7 +163,13 @@ pub(crate) fn perform(
         Start::Done(output) => return Ok(Performed::Done(output)),
         Start::Elsewhere => return Ok(Performed::Elsewhere),
     };
+    let missing = session.no_container.as_ref().map(|missing| missing.error.clone());
     let outcome = act(&mut session, launcher, call.name, part, granted);
+    if let (Some(missing), Err(error)) = (missing, &outcome)
+        && *error == missing
+    {
+        refused(error);
+    }
     let outcome = if verb == Verb::Status { outcome.map_err(status::as_unavailable) } else { outcome };
     let outcome = outcome.and_then(|output| {
         // If the runtime can't read the result, it does not know of the attachment.
