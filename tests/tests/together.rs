@@ -195,7 +195,7 @@ fn cases() -> Result<Vec<Case>> {
                 "STATUS where the node lacks what a plugin needs",
                 swap(3, json!({"type": "firewall", "backend": "firewalld"})),
                 &["status", "gc"],
-                [1, 5],
+                [1, 6],
             )
         },
         Case {
