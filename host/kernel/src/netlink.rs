@@ -6,7 +6,7 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_ECHO};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::sys::socket::GetSockOpt;
-use postern_netlink::{Connection, Error, MOST_ATTEMPTS, Request};
+use postern_netlink::{Connection, Error, Limits, MOST_ATTEMPTS, Request};
 use std::time::{Duration, Instant};
 
 /// The longest time for an answer. The kernel normally answers while the request is being sent, so a wait is rare. But
@@ -21,7 +21,11 @@ const MOST_OBJECTS: usize = 1024 * 1024;
 
 /// An rtnetlink socket. It works in the namespace in which it was opened, in every thread.
 #[derive(Debug)]
-pub struct Netlink(Connection);
+pub struct Netlink {
+    connection: Connection,
+    /// True for a socket in a container: lists that change without end are taken as they were seen last.
+    may_change: bool,
+}
 
 impl Netlink {
     /// Opens a socket in the calling thread's network namespace.
@@ -35,8 +39,18 @@ impl Netlink {
             socket.set_netlink_get_strict_chk(true)?;
             socket.set_ext_ack(true)
         })
-        .map(Self)
+        .map(|connection| Self { connection, may_change: false })
         .map_err(|error| Subject { operation: "open", object: &"netlink socket" }.failed(&error))
+    }
+
+    /// As [`Netlink::open`], in a container's namespace. Its root can change links, addresses, routes and rules without end.
+    /// That must not prevent any run, so a list is taken as it was seen last. What it lacks for that, root has changed
+    /// meanwhile. On the node such a list is an error.
+    ///
+    /// # Errors
+    /// As [`Netlink::open`].
+    pub fn open_in_container() -> Result<Self> {
+        Self::open().map(|netlink| Self { may_change: true, ..netlink })
     }
 
     /// Returns a number that identifies the socket's network namespace, unique until the node reboots
@@ -45,7 +59,7 @@ impl Netlink {
     /// # Errors
     /// `ENOPROTOOPT` on kernels before 5.14.
     pub fn cookie(&self) -> Result<u64> {
-        NetnsCookie.get(self.0.socket()).map_err(|errno| {
+        NetnsCookie.get(self.connection.socket()).map_err(|errno| {
             Subject { operation: "read cookie of", object: &"network namespace" }.refused(errno as i32, None)
         })
     }
@@ -58,12 +72,12 @@ impl Netlink {
     /// Sends requests in one datagram; the kernel carries them out in order. The last one must ask for an
     /// acknowledgement. The kernel continues after a failed request, but that request's error is returned.
     pub(crate) fn batch(&self, subject: Subject<'_>, requests: &[Request]) -> Result<()> {
-        self.0.ask(requests, deadline(), |_| {}).map(drop).map_err(|error| subject.unanswered(error))
+        self.connection.ask(requests, deadline(), |_| {}).map(drop).map_err(|error| subject.unanswered(error))
     }
 
     /// Sends requests in one datagram, and returns the error number of each; 0 for success.
     pub(crate) fn answers(&self, subject: Subject<'_>, requests: &[Request]) -> Result<Vec<i32>> {
-        self.0.answers(requests, deadline()).map_err(|error| subject.unanswered(error))
+        self.connection.answers(requests, deadline()).map_err(|error| subject.unanswered(error))
     }
 
     /// Requests one object.
@@ -73,7 +87,7 @@ impl Netlink {
         message: &RouteNetlinkMessage,
         decode: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<T> {
-        let object = self.0.get(Request::new(message, 0), deadline(), decode);
+        let object = self.connection.get(Request::new(message, 0), deadline(), decode);
         object.and_then(|object| object.ok_or(Error::NotUnderstood)).map_err(|error| subject.unanswered(error))
     }
 
@@ -86,7 +100,7 @@ impl Netlink {
         decode: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Option<T>> {
         let request = Request::new(message, NLM_F_ACK | NLM_F_ECHO);
-        let object = self.0.get(request, deadline(), decode);
+        let object = self.connection.get(request, deadline(), decode);
         object.map_err(|error| subject.unanswered(error))
     }
 
@@ -98,8 +112,8 @@ impl Netlink {
         request: Request,
         decode: impl Fn(&[u8], &mut Vec<T>) -> Option<()>,
     ) -> Result<Vec<T>> {
-        let limits = (MOST_ATTEMPTS, MOST_OBJECTS);
-        self.0.dump(request, deadline(), limits, decode).map_err(|error| subject.unanswered(error))
+        let limits = Limits { attempts: MOST_ATTEMPTS, most: MOST_OBJECTS, may_change: self.may_change };
+        self.connection.dump(request, deadline(), limits, decode).map_err(|error| subject.unanswered(error))
     }
 }
 

@@ -96,7 +96,7 @@ impl Worker {
             let refused = Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None);
             return Ok(Some(Self { path, netlink: OnceCell::from(Err(refused)), way: Way::None, home: None }));
         }
-        let (netlink, directories) = (Netlink::open(), ConfDirectories::open(looks));
+        let (netlink, directories) = (Netlink::open_in_container(), ConfDirectories::open(looks));
         to(home)
             .map_err(|errno| Subject { operation: "leave namespace", object: &path }.refused(errno as i32, None))?;
         let (Ok(there), Ok(home)) = (directories, ConfDirectories::open(&[])) else { return Ok(None) };
@@ -267,7 +267,7 @@ fn live(
         confine().map_err(|reason| Subject { operation: "confine thread in", object: &path }.broken(reason))
     });
     let stayed = confined.is_ok();
-    let _ = ready.send(confined.and_then(|()| Netlink::open()));
+    let _ = ready.send(confined.and_then(|()| Netlink::open_in_container()));
     if !stayed {
         return;
     }

@@ -629,7 +629,7 @@ fn look_around(key: Key, path: &Path, look: &Look) -> Result<Found, String> {
         });
     };
     let text = |error: KernelError| error.to_string();
-    let netlink = Netlink::open().map_err(text)?;
+    let netlink = Netlink::open_in_container().map_err(text)?;
     let cookie = netlink.cookie().map_err(text)?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());
     let routes = if routes_of.contains(&cookie) { netlink.all_routes().ok() } else { None };

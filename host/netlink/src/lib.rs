@@ -6,7 +6,11 @@
 //! of netlink-packet-netfilter also prepares an error text for each attribute, which costs some 60 µs a rule.
 
 mod connection;
+mod error;
 mod message;
+mod request;
 
-pub use connection::{Connection, Error, MOST_ATTEMPTS, Refusal, Request};
+pub use connection::{Connection, Limits, MOST_ATTEMPTS};
+pub use error::Error;
 pub use message::{Attribute, Attributes, u8_at, u16_at, u32_at};
+pub use request::{Refusal, Request};

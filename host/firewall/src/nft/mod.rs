@@ -14,7 +14,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::NfTablesMessage;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
-use postern_netlink::{Attributes, Connection, Error, Refusal, Request};
+use postern_netlink::{Attributes, Connection, Error, Limits, Refusal, Request};
 
 use crate::FirewallError;
 use crate::error::errno_of;
@@ -335,10 +335,8 @@ impl Nft {
         read: impl Fn(Attributes<'_>) -> Option<T>,
     ) -> Result<Vec<T>, Errno> {
         let request = Request::new(&message(family, 0, request), 0);
-        // Only the deadline limits the answer: a node can have any number of rules.
-        let limits = (usize::MAX, usize::MAX);
         if !self.memory.is_open {
-            let objects = self.connection.dump(request, self.deadline, limits, |answer, all| {
+            let objects = self.connection.dump(request, self.deadline, Limits::NONE, |answer, all| {
                 all.extend(read(attributes(answer)));
                 Some(())
             });
@@ -349,7 +347,7 @@ impl Nft {
         if let Some(Ok(objects)) = self.memory.recall(&question) {
             return Ok(seen(objects));
         }
-        let objects = self.connection.dump(request, self.deadline, limits, |answer, all| {
+        let objects = self.connection.dump(request, self.deadline, Limits::NONE, |answer, all| {
             all.push(attributes(answer).0.to_vec());
             Some(())
         });
@@ -389,7 +387,7 @@ impl Nft {
         request: Request,
         read: impl Fn(Attributes<'_>) -> Option<T>,
     ) -> Result<Vec<T>, Errno> {
-        let objects = self.connection.dump(request, self.deadline, (usize::MAX, usize::MAX), |answer, all| {
+        let objects = self.connection.dump(request, self.deadline, Limits::NONE, |answer, all| {
             all.extend(read(attributes(answer)));
             Some(())
         });

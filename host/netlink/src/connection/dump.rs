@@ -1,0 +1,183 @@
+//! Lists: many objects, in many datagrams.
+//!
+//! The kernel goes on with a dump when a datagram is read. It begins no second one on a socket (`EBUSY`).
+
+use super::receive::{Answer, LONGEST};
+use super::{Connection, refused};
+use crate::error::Error;
+use crate::message::Message;
+use crate::request::Request;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_NOOP};
+use nix::sys::socket::{getsockopt, sockopt};
+use std::time::Instant;
+
+/// The most times that a dump is read: once, and three times more if other processes change it meanwhile, or if the kernel
+/// had no room for an object or for an answer.
+pub const MOST_ATTEMPTS: usize = 4;
+
+/// What a dump may cost, and what it has to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most times that it is read.
+    pub attempts: usize,
+    /// The most objects that are kept.
+    pub most: usize,
+    /// True if the last reading counts although other processes changed the list meanwhile: one object can be missing, or be
+    /// there twice. For lists of a container, whose root could otherwise prevent that any reading counts.
+    pub may_change: bool,
+}
+
+impl Limits {
+    /// Only the deadline limits it: a node can have any number of rules.
+    pub const NONE: Self = Self { attempts: usize::MAX, most: usize::MAX, may_change: false };
+}
+
+impl Connection {
+    /// Asks for many objects. `read` appends those of one message. An object that it can't understand is left out, and the
+    /// others are kept.
+    ///
+    /// If other processes change them meanwhile, they are read again. If `read` gives more than `limits.most`, none is kept.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`]; also [`Error::TooMany`] and [`Error::Changing`].
+    pub fn dump<T>(
+        &self,
+        mut request: Request,
+        deadline: Instant,
+        limits: Limits,
+        read: impl Fn(&[u8], &mut Vec<T>) -> Option<()>,
+    ) -> Result<Vec<T>, Error> {
+        request.flags |= NLM_F_DUMP;
+        let mut left = limits.attempts;
+        loop {
+            let mut objects = Vec::new();
+            let asked = self.dump_once(&request, deadline, |payload| {
+                if objects.len() <= limits.most {
+                    let whole = objects.len();
+                    if read(payload, &mut objects).is_none() {
+                        objects.truncate(whole);
+                    }
+                }
+            });
+            left = left.saturating_sub(1);
+            match asked {
+                Ok(_) if objects.len() > limits.most => return Err(Error::TooMany(limits.most)),
+                Ok(false) => return Ok(objects),
+                // There is room now.
+                Err(Error::TooLong(length)) if length < LONGEST => left = left.saturating_add(1),
+                Ok(true) if left == 0 && limits.may_change => return Ok(objects),
+                Ok(true) if left == 0 => return Err(Error::Changing),
+                Ok(true) => {}
+                Err(error) if left > 0 && error.is_short_of_room() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn dump_once(&self, request: &Request, deadline: Instant, mut each: impl FnMut(&[u8])) -> Result<bool, Error> {
+        let sequence = self.begin_dump(request, deadline)?;
+        let mut interrupted = false;
+        self.receive(sequence, sequence, deadline, |message, answer| {
+            interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+            match answer {
+                Answer::Object(object) => each(object),
+                Answer::Refused(message) => return Err(refused(&message)),
+                Answer::Done => return Ok(true),
+            }
+            Ok(false)
+        })?;
+        Ok(interrupted)
+    }
+
+    /// As [`Connection::dump`], without a limit, until `enough` holds for the objects that were read so far. The flag is
+    /// true if all were read. If it is false, the kernel waits with the rest, which the next dump on this socket has to
+    /// read first.
+    ///
+    /// # Errors
+    /// As [`Connection::dump`].
+    pub fn dump_until<T>(
+        &self,
+        mut request: Request,
+        deadline: Instant,
+        read: impl Fn(&[u8]) -> Option<T>,
+        mut enough: impl FnMut(&[T]) -> bool,
+    ) -> Result<(Vec<T>, bool), Error> {
+        request.flags |= NLM_F_DUMP;
+        loop {
+            let sequence = self.begin_dump(&request, deadline)?;
+            let (mut objects, mut interrupted, mut ended) = (Vec::new(), false, false);
+            while !ended {
+                let mut take = |message: &Message<'_>, answer: Answer<'_>| {
+                    interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+                    match answer {
+                        Answer::Object(object) => objects.extend(read(object)),
+                        Answer::Refused(message) => return Err(refused(&message)),
+                        Answer::Done => ended = true,
+                    }
+                    Ok(ended)
+                };
+                match self.receive_some(sequence, sequence, Some(deadline), &mut take) {
+                    Err(Error::TooLong(length)) if length < LONGEST => {
+                        interrupted = true;
+                        break;
+                    }
+                    done => drop(done?),
+                }
+                // Of objects that changed meanwhile, some may have been left out.
+                if !ended && !interrupted && enough(&objects) {
+                    return Ok((objects, false));
+                }
+            }
+            if !interrupted {
+                return Ok((objects, true));
+            }
+        }
+    }
+
+    /// Sends the request of a dump, and returns its sequence number.
+    pub(super) fn begin_dump(&self, request: &Request, deadline: Instant) -> Result<u32, Error> {
+        while self.unfinished.get().is_some() {
+            self.read_unfinished(deadline)?;
+        }
+        let sequence = self.send(std::slice::from_ref(request), None)?;
+        self.unfinished.set(Some(sequence));
+        Ok(sequence)
+    }
+
+    /// Reads what is left of an earlier dump. Without memory the kernel stops in its midst and says no end. It goes on when a
+    /// datagram is read. So it is asked for one: the acknowledgement of a message that does nothing. If nothing follows
+    /// that, the dump is over.
+    fn read_unfinished(&self, deadline: Instant) -> Result<(), Error> {
+        let asked = self.send(&[Request::raw(NLMSG_NOOP, NLM_F_ACK, Vec::new())], None)?;
+        let mut answered = false;
+        while self.unfinished.get().is_some() {
+            if Instant::now() >= deadline {
+                return Err(Error::Late);
+            }
+            let mut take = |_: &Message<'_>, _: Answer<'_>| {
+                answered = true;
+                Ok(false)
+            };
+            match self.receive_some(asked, asked, None, &mut take) {
+                Ok(_) | Err(Error::TooLong(_) | Error::Malformed) => {}
+                // Nothing is there.
+                Err(Error::Late) => {
+                    if answered {
+                        self.unfinished.set(None);
+                    }
+                    break;
+                }
+                Err(error) if error.is_short_of_room() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a failure of an unfinished dump, which the kernel would tell to the next request.
+    pub(super) fn forget_failure(&self) {
+        if self.unfinished.get().is_some() {
+            let _ = getsockopt(&self.socket, sockopt::SocketError);
+        }
+    }
+}

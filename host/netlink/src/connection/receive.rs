@@ -1,0 +1,119 @@
+//! Answers: datagrams, and the messages in them.
+
+use super::Connection;
+use crate::error::Error;
+use crate::message::{Message, Messages, u32_at};
+use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN};
+use nix::libc;
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
+use std::io::{self, ErrorKind};
+use std::time::Instant;
+
+/// The size of the buffer at first. The kernel makes a dump's datagram at most 32 KiB long, unless one object is longer: a
+/// link with many alternative names can be twice as long. Then the buffer grows.
+pub(super) const BUFFER: usize = 32 * 1024;
+
+/// The longest datagram that is read. An object's lists have lengths of 16 bits, and it has a few of them.
+pub(super) const LONGEST: usize = 16 * 1024 * 1024;
+
+/// Where a message has its sequence number (`nlmsg_seq`).
+const SEQUENCE: usize = 8;
+
+/// The content of one message of an answer.
+pub(super) enum Answer<'a> {
+    Object(&'a [u8]),
+    Refused(Message<'a>),
+    /// An acknowledgement, or the end of a dump.
+    Done,
+}
+
+impl Connection {
+    /// Gives every message that answers a sequence number from `first` to `last` to `take`. It stops when `take` says
+    /// that it was the last. At `deadline` it leaves the others unread.
+    pub(super) fn receive(
+        &self,
+        first: u32,
+        last: u32,
+        deadline: Instant,
+        mut take: impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        while !self.receive_some(first, last, Some(deadline), &mut take)? {}
+        Ok(())
+    }
+
+    /// As [`Connection::receive`], for one datagram. Returns true if `take` said that it was the last. Without a deadline
+    /// nothing is waited for.
+    pub(super) fn receive_some(
+        &self,
+        first: u32,
+        last: u32,
+        deadline: Option<Instant>,
+        take: &mut impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        // The rest of an exchange that ended early, by an error or a timeout, has another number.
+        let is_awaited = |sequence: u32| sequence.wrapping_sub(first) <= last.wrapping_sub(first);
+        let mut buffer = self.buffer.borrow_mut();
+        let length = self.receive_datagram(&mut buffer, deadline)?;
+        if length != buffer.len() {
+            let is_ours = u32_at(&buffer, SEQUENCE).is_none_or(is_awaited);
+            buffer.clear();
+            buffer.reserve(length.min(LONGEST));
+            return if is_ours { Err(Error::TooLong(length)) } else { Ok(false) };
+        }
+        for message in Messages(&buffer) {
+            let message = message.map_err(|_| Error::Malformed)?;
+            // A dump for which the kernel had no memory goes on later.
+            let ends = match message.kind {
+                NLMSG_DONE => true,
+                NLMSG_ERROR => message.errno() != libc::ENOBUFS,
+                _ => false,
+            };
+            if ends && self.unfinished.get() == Some(message.sequence) {
+                self.unfinished.set(None);
+            }
+            if !is_awaited(message.sequence) {
+                continue;
+            }
+            let answer = match message.kind {
+                NLMSG_NOOP => continue,
+                NLMSG_OVERRUN => return Err(Error::Lost),
+                NLMSG_ERROR | NLMSG_DONE if message.errno() != 0 => Answer::Refused(message),
+                NLMSG_ERROR | NLMSG_DONE => Answer::Done,
+                _ => Answer::Object(message.payload),
+            };
+            if take(&message, answer)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads one datagram into `buffer`, and returns its length, which can be more than fits. The kernel answers while the
+    /// request is being sent, so waiting is the exception.
+    fn receive_datagram(&self, buffer: &mut Vec<u8>, deadline: Option<Instant>) -> Result<usize, Error> {
+        buffer.clear();
+        buffer.reserve(BUFFER);
+        // With MSG_TRUNC the datagram's full length is returned, even if the buffer was too small for it.
+        let mut flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::Late);
+            }
+            match self.socket.recv(buffer, flags) {
+                Ok(length) => return Ok(length),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let Some(left) = left else { return Err(Error::Late) };
+                    // A timeout of 0 would mean no timeout.
+                    let microseconds = i64::try_from(left.as_micros()).unwrap_or(i64::MAX).max(1);
+                    setsockopt(&self.socket, sockopt::ReceiveTimeout, &TimeVal::microseconds(microseconds))
+                        .map_err(io::Error::from)?;
+                    flags = libc::MSG_TRUNC;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
