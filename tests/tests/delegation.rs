@@ -432,3 +432,53 @@ fn programs_of_a_killed_run_hold_no_lock() -> Result<()> {
     ensure!(place.left()?.is_empty(), "{}", place.left()?);
     Ok(())
 }
+
+/// An address to which forwards of another record lead is refused whoever gives it: a native program, static, or a service. What
+/// the program gave is given back.
+#[test]
+fn no_plugin_gives_an_address_that_forwards_lead_to() -> Result<()> {
+    let place = Place::new(&script(json!({})))?;
+    place.allow_native()?;
+    place.node.add_container("c0")?;
+    let mut first = place.config.clone();
+    let ranges = json!([[{"subnet": "10.9.0.0/24"}]]);
+    merge(
+        &mut first,
+        &json!({"ipam": {"type": "host-local", "ranges": ranges}, "args": {"cni": {"ips": ["10.9.0.42"]}}}),
+    );
+    let of_c0 = |plugin: &str, config: &Value| -> Result<Value> {
+        let call = Call::new(Path::new(BIN), plugin, "ADD", config.to_string());
+        place.node.call(&call.attachment("c0", &place.node.netns("c0"), "eth0"))?.success()
+    };
+    let result = of_c0("bridge", &first)?;
+    let forwards = json!({
+        "cniVersion": "1.0.0", "name": "net", "type": "portmap", "backend": "nftables", "prevResult": result,
+        "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]},
+    });
+    of_c0("portmap", &forwards)?;
+    place.node.remove_container("c0")?;
+    place.node.sh("rm -r /var/lib/cni")?;
+    let before = place.left()?;
+    let mut fixed = first.clone();
+    let addresses = json!([{"address": "10.9.0.42/24"}]);
+    merge(&mut fixed, &json!({"ipam": {"type": "static", "ranges": null, "addresses": addresses}, "args": null}));
+    for (config, name) in [(&place.config, "script-ipam"), (&fixed, "static")] {
+        let refused = place.call("ADD", &place.node.netns("c1"), config)?;
+        for words in [
+            format!("IPAM plugin \\\"{name}\\\" gave 10.9.0.42, and rules of this node lead to it"),
+            "attachment net/c0/eth0 has forwards to 10.9.0.42, by its record".to_owned(),
+            "postern gc".to_owned(),
+        ] {
+            ensure!(refused.status == 1 && refused.stdout.contains(&words), "{name}: {words}: {refused:?}");
+        }
+        ensure!(place.left()? == before, "{name}: left: {}", place.left()?);
+    }
+    let called = place.node.sh("cat /run/script-ipam.log")?;
+    ensure!(called == "ADD c1\nDEL c1\n", "what the program gave is given back: {called}");
+    place.node.sh(&format!("{BIN}/postern gc --yes --conf-dir /run/none"))?;
+    for config in [&place.config, &fixed] {
+        place.call("ADD", &place.node.netns("c1"), config)?.success()?;
+        place.call("DEL", &place.node.netns("c1"), config)?.success()?;
+    }
+    Ok(())
+}

@@ -83,9 +83,15 @@ pub fn find(session: &Session, launcher: &Launcher, granted: Option<&Granted>) -
     if granted.is_some_and(Granted::may_take_over_in_container) && session.is_behind_native() {
         found.extend(session.holders_of_previous().unwrap_or_default());
     }
-    // What these want is known later, from a server or from the kernel. An ADD before has left a note then.
-    let asks_later = [Capability::Dhcp, Capability::Device, Capability::Ipvlan];
-    if launcher.policies().any(|(_, policy)| asks_later.iter().any(|capability| policy.grants(*capability))) {
+    let grants = |capabilities: &[Capability]| {
+        launcher.policies().any(|(_, policy)| capabilities.iter().any(|one| policy.grants(*one)))
+    };
+    if grants(&[Capability::Leases, Capability::Ipam]) {
+        found.extend(session.holders_of_asked().unwrap_or_default());
+    }
+    // What these want is known later: from a server, from the kernel, or from a store. An ADD before has left a note then.
+    let asks_later = [Capability::Dhcp, Capability::Device, Capability::Ipvlan, Capability::Leases, Capability::Ipam];
+    if grants(&asks_later) {
         let own = session.key().ok();
         let noted = postern_state::doubts::list(&session.state).unwrap_or_default();
         // This run has its own record, and clears what an earlier run of the attachment left.

@@ -1,5 +1,6 @@
 //! One run of the host: one verb for one attachment. The called plugin and its delegates share it.
 
+mod asked;
 mod container_access;
 pub(crate) mod dhcp;
 mod holder;
@@ -11,6 +12,8 @@ mod previous;
 mod resolved;
 mod shared;
 
+pub use asked::{Lessee, looks_gone};
+pub use holder::LedTo;
 pub use link::{NativeEnd, is_link_of_index};
 pub use shared::Shared;
 

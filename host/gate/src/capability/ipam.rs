@@ -5,10 +5,11 @@ use crate::capability::leases;
 use crate::effect::Native;
 use crate::gate::Gate;
 use crate::need::Need;
-use crate::session::{OwnAddress, adopt};
+use crate::session::{OwnAddress, Session, adopt};
 use crate::{collect, native, outcome};
 use postern_cni::{CniResult, Error, Verb, Version, code};
 use postern_types::{DelegateError, ErrorCode, OpError, Reply, ops};
+use std::net::IpAddr;
 
 /// The plugin with leases that the host can find by itself.
 const HOST_LOCAL: &str = "host-local";
@@ -51,6 +52,9 @@ fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
     let before = std::mem::take(&mut gate.session.hindered);
     let mut outcome = if gate.launcher.has(&name) { gate.delegate(&name, verb) } else { run_native(gate, &name, verb) };
     let hindered = std::mem::replace(&mut gate.session.hindered, before);
+    if let (Verb::Add, Ok(Some(result))) = (verb, &outcome) {
+        nothing_leads_to(gate.session, &name, result)?;
+    }
     if verb == Verb::Del
         && hindered
         && let Err(error) = &outcome
@@ -64,6 +68,21 @@ fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
         }
     }
     answer(&name, verb, outcome, &mut gate.session.own)
+}
+
+/// Fails if forwards of another attachment lead to an address of the result: its container would be reached at the ports
+/// of the other one. The store of leases has asked already for the addresses that it gave.
+fn nothing_leads_to(session: &mut Session, name: &str, result: &CniResult) -> Result<(), OpError> {
+    let is_lease = |address: &IpAddr| session.undo.iter().any(|undo| undo.leases.contains(address));
+    let given = result.ips.iter().map(|ip| ip.address.addr());
+    let given: Vec<IpAddr> = given.filter(|address| !is_lease(address)).collect();
+    if given.is_empty() {
+        return Ok(());
+    }
+    let led = session.led_to(&given)?;
+    let Some(led) = led.first() else { return Ok(()) };
+    let message = format!("IPAM plugin \"{name}\" gave {}, and rules of this node lead to it", led.address);
+    Err(OpError::new(ErrorCode::Exists, led.address.to_string(), message).hint(leases::kept(session, led)))
 }
 
 fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {

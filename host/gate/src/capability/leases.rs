@@ -8,12 +8,12 @@ use crate::errors::state_error;
 use crate::gate::Gate;
 use crate::holders::OTHERWISE;
 use crate::need::Need;
-use crate::session::{OwnAddress, Request, Session};
+use crate::session::{LedTo, Lessee, OwnAddress, Request, Session, looks_gone};
 use crate::status;
 use ipnet::IpNet;
 use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
-use postern_state::{Lease as Taken, Leases, Owner, RecordKey, StateError};
+use postern_state::{Lease as Taken, Leases, Owner, StateError};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
 
@@ -105,34 +105,38 @@ fn take(
     requested: &[IpAddr],
 ) -> Result<Vec<Taken>, OpError> {
     let owner = owner(&session.request);
-    let mut avoided: Vec<(IpAddr, String)> = Vec::new();
+    let mut avoided: Vec<LedTo> = Vec::new();
     loop {
-        let addresses: Vec<IpAddr> = avoided.iter().map(|(address, _)| *address).collect();
+        let addresses: Vec<IpAddr> = avoided.iter().map(|led| led.address).collect();
         let taken = leases.reserve_others(&owner, sets, requested, &addresses, session.deadline);
-        let taken = match (taken, avoided.last()) {
-            (Err(error), Some((address, other))) => return Err(state_error(error).hint(kept(*address, other))),
-            (taken, _) => taken.map_err(|error| refused(session, leases, sets, requested, error))?,
+        let taken = match taken {
+            // All that keep addresses are looked at by the next ADD, as far as there is room for notes.
+            Err(error) if !avoided.is_empty() => {
+                let words: Vec<String> = avoided.iter().map(|led| kept(session, led)).collect();
+                return Err(state_error(error).hint(words.last().cloned().unwrap_or_default()));
+            }
+            taken => taken.map_err(|error| refused(session, leases, sets, requested, error))?,
         };
         let addresses: Vec<IpAddr> = taken.iter().map(|lease| lease.address.addr()).collect();
         // If the question fails, the addresses are given back.
         undo(session, &addresses);
         let led = session.led_to(&addresses)?;
-        let Some((address, other)) = led.first().cloned() else { return Ok(taken) };
+        if led.is_empty() {
+            return Ok(taken);
+        }
         leases.release_addresses(&owner, &addresses, session.deadline).map_err(state_error)?;
         undo(session, &[]);
-        if requested.contains(&address) {
-            let message = format!("requested IP address {address} is not available: rules lead to it");
-            return Err(OpError::new(ErrorCode::Exists, address.to_string(), message).hint(kept(address, &other)));
+        if let Some(led) = led.iter().find(|led| requested.contains(&led.address)) {
+            let message = format!("requested IP address {} is not available: rules lead to it", led.address);
+            return Err(OpError::new(ErrorCode::Exists, led.address.to_string(), message).hint(kept(session, led)));
         }
         avoided.extend(led);
     }
 }
 
 /// Says who keeps an address, and the way out.
-fn kept(address: IpAddr, other: &str) -> String {
-    format!(
-        "attachment {other} has forwards to {address}, by its record: if its container is gone, `postern gc` removes them"
-    )
+pub fn kept(session: &Session, led: &LedTo) -> String {
+    format!("{}; {}", led.words(), session.words_on_holder(Some(&led.key)))
 }
 
 /// Converts the error of a reservation, and names who has the address that was asked for, or the last ones of a range.
@@ -155,24 +159,53 @@ fn refused(session: &Session, leases: &Leases, sets: &[RangeSet], requested: &[I
             full.unwrap_or_default()
         }
     };
+    let is_exhausted = matches!(error, StateError::Exhausted(_));
     let error = state_error(error);
-    let Some((address, owner)) = held.iter().find_map(|address| Some((address, leases.owner_of(*address)?))) else {
-        return error;
+    let directory = directory(&session.request.conf);
+    let owners = held.iter().take(MOST_ASKED).filter_map(|address| Some((*address, leases.owner_of(*address)?)));
+    let lessees = owners.map(|(address, owner)| {
+        let lessee = session.lessee(&directory, &owner).unwrap_or(Lessee::Elsewhere);
+        (address, owner, lessee)
+    });
+    let lessees: Vec<(IpAddr, Owner, Lessee)> = lessees.collect();
+    let is_gone = |lessee: &Lessee| match lessee {
+        Lessee::Recorded(_, summary) => {
+            summary.header.as_ref().is_some_and(|header| header.netns_path.is_empty() || looks_gone(&header.netns_path))
+        }
+        Lessee::Elsewhere | Lessee::Unrecorded => false,
+    };
+    // Of many, those are looked at by the next ADD that seem to be gone.
+    let gone: Vec<&(IpAddr, Owner, Lessee)> = lessees.iter().filter(|(.., lessee)| is_gone(lessee)).collect();
+    let Some((address, owner, lessee)) = gone.first().copied().or(lessees.first()) else { return error };
+    let known = match lessee {
+        Lessee::Recorded(..) if is_exhausted && gone.is_empty() => OTHERWISE.to_owned(),
+        Lessee::Recorded(key, _) => {
+            for (.., other) in gone.iter().skip(1) {
+                if let Lessee::Recorded(key, _) = other {
+                    session.words_on_holder(Some(key));
+                }
+            }
+            session.words_on_holder(Some(key))
+        }
+        Lessee::Elsewhere => {
+            "another program gave it, and its record does not list it: if its container is gone, run `postern gc`, and then \
+             `postern gc --native`"
+                .to_owned()
+        }
+        Lessee::Unrecorded => {
+            "no record tells of it: if it is gone, `postern gc --native` gives the address back".to_owned()
+        }
     };
     let more = match held.len() {
         0 | 1 => String::new(),
         many => format!(", and others have {} more", many - 1),
     };
-    let Owner { container_id, ifname } = &owner;
-    let key =
-        session.home_cookie().ok().map(|home| RecordKey::new(home, &session.request.conf.name, container_id, ifname));
-    // A lease without a record is a native plugin's, or its record is lost.
-    let known = match key.filter(|key| postern_state::is_there(&session.state, key)) {
-        Some(_) => OTHERWISE.to_owned(),
-        None => "no record tells of it: if it is gone, `postern gc --native` gives the address back".to_owned(),
-    };
+    let Owner { container_id, ifname } = owner;
     error.hint(format!("container {container_id} has {address} ({ifname}){more}; {known}"))
 }
+
+/// The most leases whose owners are looked for after a refusal.
+const MOST_ASKED: usize = 1024;
 
 /// Makes the answer that shows new leases. Their addresses belong to the attachment from then on.
 pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<Taken>) -> Reply {

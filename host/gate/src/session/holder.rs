@@ -21,6 +21,22 @@ struct Holding {
     attachment: String,
 }
 
+/// An address to which forwards of another attachment lead.
+pub struct LedTo {
+    pub address: IpAddr,
+    /// The record that lists the forwards.
+    pub key: RecordKey,
+    /// Its network, container and interface.
+    pub attachment: String,
+}
+
+impl LedTo {
+    /// Says who has the forwards.
+    pub fn words(&self) -> String {
+        format!("attachment {} has forwards to {}, by its record", self.attachment, self.address)
+    }
+}
+
 impl Session {
     /// Returns the other attachments of this host whose records have an address of `prevResult`, as far as the index tells
     /// without its lock. [`Session::holder`] uses the open index.
@@ -69,9 +85,7 @@ impl Session {
     }
 
     fn holding(&self, address: IpAddr) -> Result<Option<Holding>, OpError> {
-        let (boot, cookie) = (postern_state::boot_id().map_err(state_error)?, self.home_cookie()?);
-        let of_here = |header: &Header| header.boot_id == boot && header.host_netns_cookie == cookie;
-        for summary in self.candidates(address, cookie, of_here)? {
+        for summary in self.candidates(address)? {
             if let Some(holding) = self.holding_of(&summary, address)? {
                 return Ok(Some(holding));
             }
@@ -81,11 +95,9 @@ impl Session {
 
     /// Returns the attachment of a record, if it is another one of this host and has the address.
     fn holding_of(&self, summary: &Summary, address: IpAddr) -> Result<Option<Holding>, OpError> {
-        let (own, boot, cookie) = (self.key()?, postern_state::boot_id().map_err(state_error)?, self.home_cookie()?);
-        let is_of_here = |header: &&Header| header.boot_id == boot && header.host_netns_cookie == cookie;
-        let (Some(key), Some(header)) = (summary.key, summary.header.as_ref().filter(is_of_here)) else {
-            return Ok(None);
-        };
+        let (own, is_of_here) = (self.key()?, self.is_of_here()?);
+        let header = summary.header.as_ref().filter(|header| is_of_here(header));
+        let (Some(key), Some(header)) = (summary.key, header) else { return Ok(None) };
         let has = key != own && addresses_of(summary).any(|noted| noted == address);
         Ok(has.then(|| Holding {
             key,
@@ -98,11 +110,10 @@ impl Session {
     ///
     /// # Errors
     /// Records or index can't be read.
-    pub fn led_to(&mut self, addresses: &[IpAddr]) -> Result<Vec<(IpAddr, String)>, OpError> {
-        let (own, boot, cookie) = (self.key()?, postern_state::boot_id().map_err(state_error)?, self.home_cookie()?);
-        let of_here = |header: &Header| header.boot_id == boot && header.host_netns_cookie == cookie;
-        let index = AddressIndex::open(&self.state, cookie, self.deadline).map_err(state_error)?;
-        self.fill(&index, &of_here)?;
+    pub fn led_to(&mut self, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpError> {
+        let own = self.key()?;
+        let index = self.open_index()?;
+        self.fill(&index)?;
         let mut asked = Vec::new();
         for address in addresses {
             asked.push((*address, index.candidates(*address).map_err(state_error)?));
@@ -110,16 +121,42 @@ impl Session {
             self.indexed.insert(*address);
         }
         drop(index);
+        self.led_by(asked)
+    }
+
+    /// As [`Session::led_to`], as far as the index tells without its lock. [`Session::led_to`] uses the open index.
+    ///
+    /// # Errors
+    /// As [`Session::led_to`].
+    pub(super) fn leading_to(&self, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpError> {
+        let unlocked = AddressIndex::unlocked(&self.state, self.home_cookie()?).map_err(state_error)?;
+        let Some(index) = unlocked else { return Ok(Vec::new()) };
+        let mut asked = Vec::new();
+        for address in addresses {
+            // Without an answer the question itself asks all records.
+            let mut keys = index.candidates(*address).map_err(state_error)?.unwrap_or_default();
+            keys.retain(|key| postern_state::is_there(&self.state, key));
+            asked.push((*address, Some(keys)));
+        }
+        self.addresses.set(Some(index));
+        self.led_by(asked)
+    }
+
+    /// Returns those of these addresses that forwards of other attachments lead to. The records to ask come with each address;
+    /// `None` is all of them.
+    fn led_by(&self, asked: Vec<(IpAddr, Option<Vec<RecordKey>>)>) -> Result<Vec<LedTo>, OpError> {
+        let (own, is_of_here) = (self.key()?, self.is_of_here()?);
         let mut led = Vec::new();
         for (address, keys) in asked {
             let others = keys.map(|keys| keys.into_iter().filter(|key| *key != own).collect::<Vec<_>>());
             for summary in self.records(others)? {
-                let is_other = summary.key.is_some_and(|key| key != own);
-                let Some(header) = summary.header.filter(|header| is_other && of_here(header)) else { continue };
+                let Some(key) = summary.key.filter(|key| *key != own) else { continue };
+                let Some(header) = summary.header.filter(&is_of_here) else { continue };
                 let mut effects =
                     summary.effects.into_iter().filter_map(|noted| serde_json::from_value::<Effect>(noted.effect).ok());
                 if effects.any(|effect| PortMappings::of(&effect).is_some_and(|to| to.address.addr() == address)) {
-                    led.push((address, format!("{}/{}/{}", header.network, header.container_id, header.ifname)));
+                    let attachment = format!("{}/{}/{}", header.network, header.container_id, header.ifname);
+                    led.push(LedTo { address, key, attachment });
                     break;
                 }
             }
@@ -127,14 +164,30 @@ impl Session {
         Ok(led)
     }
 
+    /// Returns the question whether a record is of this boot and of this host's namespace.
+    fn is_of_here(&self) -> Result<impl Fn(&Header) -> bool + use<>, OpError> {
+        let (boot, cookie) = (postern_state::boot_id().map_err(state_error)?, self.home_cookie()?);
+        Ok(move |header: &Header| header.boot_id == boot && header.host_netns_cookie == cookie)
+    }
+
+    /// Opens the index with its lock: the one that this run has open, if there is one.
+    fn open_index(&self) -> Result<AddressIndex, OpError> {
+        let index = match self.addresses.take() {
+            Some(index) => index.lock(self.deadline),
+            None => AddressIndex::open(&self.state, self.home_cookie()?, self.deadline),
+        };
+        index.map_err(state_error)
+    }
+
     /// Notes all records in the index, unless it has them. Returns them if they were read.
-    fn fill(&self, index: &AddressIndex, of_here: &impl Fn(&Header) -> bool) -> Result<Option<Vec<Summary>>, OpError> {
+    fn fill(&self, index: &AddressIndex) -> Result<Option<Vec<Summary>>, OpError> {
         if index.is_complete().map_err(state_error)? {
             return Ok(None);
         }
+        let is_of_here = self.is_of_here()?;
         let all = postern_state::list_known(&self.state).map_err(state_error)?;
         for summary in &all {
-            let Some(header) = summary.header.as_ref().filter(|header| of_here(header)) else { continue };
+            let Some(header) = summary.header.as_ref().filter(|header| is_of_here(header)) else { continue };
             let key = header.key();
             for address in addresses_of(summary) {
                 index.note(address, &key).map_err(state_error)?;
@@ -156,18 +209,9 @@ impl Session {
     }
 
     /// Returns the records that may have an address. The first question fills the index.
-    fn candidates(
-        &self,
-        address: IpAddr,
-        cookie: u64,
-        of_here: impl Fn(&Header) -> bool,
-    ) -> Result<Vec<Summary>, OpError> {
-        let index = match self.addresses.take() {
-            Some(index) => index.lock(self.deadline),
-            None => AddressIndex::open(&self.state, cookie, self.deadline),
-        };
-        let index = index.map_err(state_error)?;
-        match self.fill(&index, &of_here)? {
+    fn candidates(&self, address: IpAddr) -> Result<Vec<Summary>, OpError> {
+        let index = self.open_index()?;
+        match self.fill(&index)? {
             Some(all) => Ok(all),
             None => self.records(index.candidates(address).map_err(state_error)?),
         }
