@@ -240,6 +240,7 @@ impl Filtered {
     fn new() -> Result<Self> {
         let node = Node::new()?;
         node.sh(PRIVATE_ETC)?;
+        node.sh(KEEP_LEGACY)?;
         ["c1", "c2"].iter().try_for_each(|container| node.add_container(container))?;
         Ok(Self(node))
     }
@@ -316,6 +317,27 @@ impl Filtered {
         self.0.sh(&format!("{}/postern {arguments} 2>&1 || true", plugin_bin()?.display()))
     }
 
+    /// After this change all that the list made goes: twice by DEL, or by `postern gc`.
+    fn goes_after(&self, change: &str, result: &Value) -> Result<()> {
+        if change == "gc" {
+            self.0.remove_container("c1")?;
+            let printed = self.postern("gc --yes --conf-dir /run/none")?;
+            ensure!(printed.contains("removed 1 of 1"), "{printed}");
+        } else {
+            self.0.sh(change)?;
+            // What a lost record does not show is not what this is about.
+            if !change.starts_with("rm ") {
+                self.check(result)?;
+                let doctor = self.postern("doctor --json")?;
+                ensure!(!doctor.contains("are gone") && !doctor.contains("can't be looked at"), "{doctor}");
+            }
+            self.del(result)?;
+            self.del(result)?;
+        }
+        ensure!(self.rules()?.is_empty() && self.leases()?.is_empty(), "left: {}", self.rules()?);
+        Ok(())
+    }
+
     fn leases(&self) -> Result<String> {
         self.0.sh("find /var/lib/cni/networks -name '10.*' -printf '%f ' 2>/dev/null || true")
     }
@@ -341,26 +363,9 @@ fn rules_of_nf_tables_go_without_programs() -> Result<()> {
     for hidden in ["*iptables* ip6tables* xtables*", "ip6tables* iptables-restore", "xtables-nft-multi"] {
         for change in [":", EARLIER, "rm /run/postern/attachments/*", "gc"] {
             let place = Filtered::new()?;
-            place.0.sh(KEEP_LEGACY)?;
             let result = place.add()?;
             place.hide(hidden)?;
-            let context = || format!("without {hidden}, after {change}");
-            if change == "gc" {
-                place.0.remove_container("c1")?;
-                let printed = place.postern("gc --yes --conf-dir /run/none")?;
-                ensure!(printed.contains("removed 1 of 1"), "{}: {printed}", context());
-            } else {
-                place.0.sh(change)?;
-                // What a lost record does not show is not what this test is about.
-                if !change.starts_with("rm ") {
-                    place.check(&result).with_context(context)?;
-                    let doctor = place.postern("doctor --json")?;
-                    ensure!(!doctor.contains("are gone") && !doctor.contains("can't be looked at"), "{doctor}");
-                }
-                place.del(&result).with_context(context)?;
-                place.del(&result).with_context(context)?;
-            }
-            ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{}: {}", context(), place.rules()?);
+            place.goes_after(change, &result).with_context(|| format!("without {hidden}, after {change}"))?;
         }
     }
     Ok(())
@@ -372,7 +377,6 @@ fn rules_go_from_the_variant_that_they_were_made_in() -> Result<()> {
     for (from, to) in [("nft", "legacy"), ("legacy", "nft")] {
         for change in [":", EARLIER, "rm /run/postern/attachments/*", "gc", "collection"] {
             let place = Filtered::new()?;
-            place.0.sh(KEEP_LEGACY)?;
             place.switch(from)?;
             let result = place.add()?;
             place.switch(to)?;
@@ -411,7 +415,6 @@ fn rules_of_programs_of_an_unknown_variant_go() -> Result<()> {
     for (make, variant) in [(SCRIPTS, "nft"), (SCRIPTS, "legacy"), (COPIES, "nft"), (COPIES, "legacy")] {
         for change in [":", MISTAKEN, "rm /run/postern/attachments/*", "gc"] {
             let place = Filtered::new()?;
-            place.0.sh(KEEP_LEGACY)?;
             place.replace(make, variant)?;
             let context = || format!("{make} for {variant}, after {change}");
             let result = place.add().with_context(context)?;
@@ -419,22 +422,7 @@ fn rules_of_programs_of_an_unknown_variant_go() -> Result<()> {
             ensure!(tables.is_empty() == (variant == "nft"), "{}: tables of legacy iptables: {tables}", context());
             let noted = place.0.sh("cat /run/postern/attachments/*")?;
             ensure!(!noted.contains("\"variant\""), "{}: {noted}", context());
-            if change == "gc" {
-                place.0.remove_container("c1")?;
-                let printed = place.postern("gc --yes --conf-dir /run/none")?;
-                ensure!(printed.contains("removed 1 of 1"), "{}: {printed}", context());
-            } else {
-                place.0.sh(change)?;
-                // What a lost record does not show is not what this test is about.
-                if !change.starts_with("rm ") {
-                    place.check(&result).with_context(context)?;
-                    let doctor = place.postern("doctor --json")?;
-                    ensure!(!doctor.contains("are gone"), "{}: {doctor}", context());
-                }
-                place.del(&result).with_context(context)?;
-                place.del(&result).with_context(context)?;
-            }
-            ensure!(place.rules()?.is_empty() && place.leases()?.is_empty(), "{}: {}", context(), place.rules()?);
+            place.goes_after(change, &result).with_context(context)?;
         }
     }
     Ok(())
@@ -445,7 +433,6 @@ fn rules_of_programs_of_an_unknown_variant_go() -> Result<()> {
 fn a_rule_out_of_reach_keeps_its_address() -> Result<()> {
     for change in [":", EARLIER] {
         let place = Filtered::new()?;
-        place.0.sh(KEEP_LEGACY)?;
         place.switch("legacy")?;
         let result = place.add()?;
         place.0.sh(change)?;
