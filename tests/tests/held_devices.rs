@@ -147,6 +147,8 @@ fn vlans_and_ipvlans_in_a_nested_namespace_keep_the_device_down() -> Result<()> 
     for (kind, link, why) in [
         ("vlan", "type vlan id 7", "its VLAN 7 is in use"),
         ("vlan", "type vlan proto 802.1ad id 4094", "its VLAN 4094 (802.1ad) is in use"),
+        // The node has that number too, in the other protocol.
+        ("vlan", "type vlan proto 802.1ad id 9", "its VLAN 9 (802.1ad) is in use"),
         ("ipvlan", "type ipvlan mode l3", "an ipvlan or another link takes its frames"),
     ] {
         if !has_or_says(kind)? {

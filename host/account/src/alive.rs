@@ -119,6 +119,7 @@ mod tests {
             macvlan_mode: None,
             ipvlan_mode: None,
             vlan_id: None,
+            is_provider_vlan: false,
             disabled_queues: None,
             vrf_table: None,
             alias: None,

@@ -8,6 +8,12 @@ fn random() -> [u8; 8] {
     RandomState::new().hash_one(0u8).to_ne_bytes()
 }
 
+/// Returns a random number from 0 to below `end`, which is at most 256.
+pub(crate) fn random_below(end: u32) -> u32 {
+    let [byte, ..] = random();
+    u32::from(byte).checked_rem(end).unwrap_or_default()
+}
+
 /// A random link-layer address: unicast, and locally administered (IEEE 802, second bit of the first byte).
 pub fn random_mac() -> [u8; 6] {
     let [first, b, c, d, e, f, ..] = random();

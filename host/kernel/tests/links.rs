@@ -4,7 +4,7 @@ mod common;
 
 use common::{Container, ip, isolated, link, run, veth};
 use nix::errno::Errno;
-use postern_kernel::{InnerLinkKind, InnerSpec, Namespace, Netlink, VethSpec, Worker, random_mac};
+use postern_kernel::{InnerLinkKind, InnerSpec, Namespace, Netlink, Use, VethSpec, Worker, random_mac};
 use postern_types::MacvlanMode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -277,5 +277,31 @@ fn long_lists_are_complete() {
         let links = netlink.links().unwrap();
         assert_eq!(links.len(), 201);
         assert!((0..100).all(|number| links.iter().any(|link| link.name == format!("b{number}"))));
+    });
+}
+
+/// Each look at a device has a throw-away link on it for a moment. Of several looks at once, none takes that for a use.
+#[test]
+fn looks_at_one_device_at_once_find_no_use() {
+    isolated(|| {
+        let host = Netlink::open().unwrap();
+        let (device, _) = veth(&host, "dev1", "wire1");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let own = Netlink::open().unwrap();
+                    for _ in 0..20 {
+                        assert_eq!(own.uses_from_elsewhere(&device, &[]).unwrap(), []);
+                    }
+                });
+            }
+        });
+        assert_eq!(host.links().unwrap().len(), 3, "a throw-away link is left");
+        // A macvlan that stays is found by each of them.
+        run("ip", "link add up1 link dev1 type macvlan mode bridge");
+        let container = Container::new();
+        let up = link(&host, "up1").index;
+        host.hand_over(up, container.namespace.fd(), &"up1".into(), &"".into()).unwrap();
+        assert_eq!(host.uses_from_elsewhere(&device, &[]).unwrap(), [Use::Macvlan]);
     });
 }

@@ -66,7 +66,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> 
 
 /// Returns the link that has this VLAN of the parent, as far as the parent's own namespace shows it.
 fn holder(gate: &Gate<'_>, parent: &Parent, id: VlanId) -> Result<Option<Link>, OpError> {
-    Ok(parent.stacked(gate)?.find(|link| link.vlan_id == Some(id)))
+    Ok(parent.stacked(gate)?.find(|link| link.vlan_id == Some(id) && !link.is_provider_vlan))
 }
 
 /// Tells who has a VLAN that no link here shows.

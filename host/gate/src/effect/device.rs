@@ -406,6 +406,7 @@ pub(crate) mod tests {
             macvlan_mode: None,
             ipvlan_mode: None,
             vlan_id: None,
+            is_provider_vlan: false,
             disabled_queues: None,
             vrf_table: None,
             alias: None,

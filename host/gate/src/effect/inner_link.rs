@@ -174,7 +174,10 @@ impl InnerLink {
 
     /// True if a link of the host or a record of another attachment has the VLAN.
     fn has_other_owner(&self, session: &Session) -> Result<bool, OpError> {
-        let is_own = |link: &Link| link.peer_netnsid.is_none() && self.vlan == link.peer_index.zip(link.vlan_id);
+        let is_own = |link: &Link| {
+            let is_like = !link.is_provider_vlan && self.vlan == link.peer_index.zip(link.vlan_id);
+            is_like && link.peer_netnsid.is_none()
+        };
         if session.host()?.links().map_err(kernel_error)?.iter().any(is_own) {
             return Ok(true);
         }

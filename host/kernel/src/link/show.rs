@@ -31,6 +31,9 @@ const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_MACVLAN_MODE: u16 = 1;
 const IFLA_IPVLAN_MODE: u16 = 1;
 const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_PROTOCOL: u16 = 5;
+/// The protocol of 802.1ad, in the byte order of the wire (linux/if_ether.h).
+const ETH_P_8021AD: [u8; 2] = [0x88, 0xa8];
 const IFLA_VRF_TABLE: u16 = 1;
 const IFLA_TUN_NUM_DISABLED_QUEUES: u16 = 9;
 
@@ -91,6 +94,8 @@ pub struct Link {
     pub ipvlan_mode: Option<IpvlanMode>,
     /// `IFLA_VLAN_ID`, 0 to 4095; `None` for every other link.
     pub vlan_id: Option<u16>,
+    /// `IFLA_VLAN_PROTOCOL`: true for a VLAN of the provider (802.1ad). A link can have one ID in both protocols.
+    pub is_provider_vlan: bool,
     /// `IFLA_TUN_NUM_DISABLED_QUEUES`: the queues of a tap that programs have open and have switched off. `None` for every
     /// other link, and for a tap with one queue.
     pub disabled_queues: Option<u32>,
@@ -142,6 +147,7 @@ impl Link {
             macvlan_mode: None,
             ipvlan_mode: None,
             vlan_id: None,
+            is_provider_vlan: false,
             disabled_queues: None,
             vrf_table: None,
             alias: None,
@@ -185,7 +191,10 @@ impl Link {
                             let mode = own(IFLA_IPVLAN_MODE).and_then(|mode| mode.u16());
                             link.ipvlan_mode = mode.and_then(ipvlan_mode);
                         }
-                        "vlan" => link.vlan_id = own(IFLA_VLAN_ID).and_then(|id| id.u16()),
+                        "vlan" => {
+                            link.vlan_id = own(IFLA_VLAN_ID).and_then(|id| id.u16());
+                            link.is_provider_vlan = own(IFLA_VLAN_PROTOCOL).is_some_and(|is| is.value == ETH_P_8021AD);
+                        }
                         "tun" => {
                             link.disabled_queues = own(IFLA_TUN_NUM_DISABLED_QUEUES).and_then(|queues| queues.u32())
                         }
@@ -287,6 +296,21 @@ mod tests {
         }
         let link = Link::decode(&message).unwrap();
         assert_eq!((link.index, link.name.text(), link.mtu), (5, Some("eth0"), 0));
+    }
+
+    #[test]
+    fn a_vlan_tells_its_protocol() {
+        let link = |data: &[u8]| {
+            let mut message = vec![0; HEADER];
+            let info = [attribute(IFLA_INFO_KIND, b"vlan\0"), attribute(IFLA_INFO_DATA, data)].concat();
+            message.extend(attribute(IFLA_LINKINFO, &info));
+            let link = Link::decode(&message).unwrap();
+            (link.vlan_id, link.is_provider_vlan)
+        };
+        let id = attribute(IFLA_VLAN_ID, &7_u16.to_ne_bytes());
+        assert_eq!(link(&id), (Some(7), false));
+        assert_eq!(link(&[id.clone(), attribute(IFLA_VLAN_PROTOCOL, &[0x81, 0x00])].concat()), (Some(7), false));
+        assert_eq!(link(&[id, attribute(IFLA_VLAN_PROTOCOL, &ETH_P_8021AD)].concat()), (Some(7), true));
     }
 
     #[test]

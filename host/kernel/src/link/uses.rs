@@ -6,7 +6,7 @@
 use super::{Link, inner};
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
-use crate::random::random_name;
+use crate::random::{random_below, random_name};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, VlanProtocol};
@@ -16,6 +16,8 @@ use postern_types::{IpvlanMode, MacvlanMode};
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVlan};
 use std::fmt;
 use std::ops::Range;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// `ARPHRD_ETHER` of linux/if_arp.h.
 const ETHERNET: u16 = 1;
@@ -30,6 +32,8 @@ const VLANS: u16 = 4095;
 const PROBE: &str = "probe";
 /// The number of names that a throw-away link is tried with.
 const MOST_NAMES: usize = 4;
+/// The number of looks that have to find the same. Another look at the device may have its throw-away link there for a moment.
+const LOOKS: u32 = 6;
 /// The most ranges of VLANs that are told one by one.
 const MOST_RANGES: usize = 8;
 
@@ -118,7 +122,7 @@ impl Netlink {
         uses.extend(
             self.vlans_in_use(link, 0..VLANS)?
                 .into_iter()
-                .filter(|found| !own.iter().any(|own| matches!(found, Use::Vlan(id, _) if own.vlan_id == Some(*id)))),
+                .filter(|found| !own.iter().any(|own| vlan(own).as_ref() == Some(found))),
         );
         if link.kind == "tun" && self.has_reader(link)? {
             uses.push(Use::Reader);
@@ -129,6 +133,21 @@ impl Netlink {
     /// Stacks a throw-away macvlan in mode "passthru" on it, which tolerates no other. It stays down, so that it changes
     /// nothing of the link.
     fn beside_passthru(&self, link: &Link) -> Result<Option<Use>> {
+        let mut found = None;
+        for look in 0..LOOKS {
+            // Two looks at once must not meet again at the next one.
+            if look > 0 {
+                sleep(Duration::from_millis(u64::from(look * random_below(8))));
+            }
+            found = self.look_beside_passthru(link)?;
+            if found.is_none() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn look_beside_passthru(&self, link: &Link) -> Result<Option<Use>> {
         for left in self.links_with(|other| is_probe(other, link.index))? {
             self.delete_link(left.index)?;
         }
@@ -234,7 +253,12 @@ impl Netlink {
     }
 }
 
-/// True if this is the throw-away link of a run that was killed, on the link of this index.
+/// Returns the use that a VLAN of the link is.
+fn vlan(own: &Link) -> Option<Use> {
+    own.vlan_id.map(|id| Use::Vlan(id, own.is_provider_vlan))
+}
+
+/// True if this is the throw-away link of another look, or of a run that was killed, on the link of this index.
 fn is_probe(other: &Link, index: u32) -> bool {
     other.kind == "macvlan"
         && other.macvlan_mode == Some(MacvlanMode::Passthru)
