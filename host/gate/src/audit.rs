@@ -117,7 +117,8 @@ impl Audit {
             return;
         }
         let before = self.lines.len();
-        let denied = matches!(entry.outcome, Err(error) if error.code == ErrorCode::Denied);
+        // What was not admitted was not done: by policy, for want of a namespace or of time, beyond a limit.
+        let is_done = entry.rule.is_some() && !matches!(entry.outcome, Err(error) if error.code == ErrorCode::Denied);
         let mut line = Line {
             time: now(),
             attachment: &self.attachment,
@@ -127,7 +128,7 @@ impl Audit {
             operation: entry.operation.name(),
             request: Some(entry.operation),
             cut: None,
-            decision: if denied { "deny" } else { "allow" },
+            decision: if is_done { "allow" } else { "deny" },
             rule: entry.rule,
             from: entry.from,
             result: result(entry.outcome),

@@ -70,6 +70,23 @@ fn what_changes_something_is_written_at_once() {
     assert_eq!(std::fs::metadata(place.0.join(LOG)).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// Whatever the reason was: a namespace that is not there is no refusal by policy.
+#[test]
+fn what_was_not_admitted_was_not_allowed() {
+    let place = Place::new("admitted");
+    let operation = &ops::Forwarding::Enable.into();
+    for code in [ErrorCode::NotFound, ErrorCode::Deadline, ErrorCode::Exhausted, ErrorCode::Denied, ErrorCode::Kernel] {
+        for rule in [None, Some("grant.forwarding")] {
+            let outcome = Err(OpError::new(code, "x", "no"));
+            let (verb, from, took) = (Verb::Add, None, Duration::ZERO);
+            let entry = Entry { verb, plugin: "demo", digest: "0123", operation, rule, from, outcome: &outcome, took };
+            place.audit().note(&entry);
+            let expected = if rule.is_none() || code == ErrorCode::Denied { "deny" } else { "allow" };
+            assert_eq!(place.lines().pop().unwrap()["decision"], expected, "{code:?} {rule:?}");
+        }
+    }
+}
+
 #[test]
 fn a_run_that_changes_nothing_cannot_fill_the_log() {
     let place = Place::new("flood");
