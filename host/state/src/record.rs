@@ -44,8 +44,9 @@ const VERSION: u64 = 1;
 const WRITER: &str = concat!("postern ", env!("CARGO_PKG_VERSION"));
 /// The directory of records below the state root.
 const SUBDIRECTORY: &str = "attachments";
-/// The largest number of live effects in one record. A complete attachment has seven.
-const MOST_EFFECTS: usize = 256;
+/// The largest number of live effects in one record. A complete attachment has seven; a plugin that makes each route in an
+/// operation of its own has one for each.
+const MOST_EFFECTS: usize = 4096;
 /// The length in bytes from which on nothing more is noted in a record. A note that an effect was undone is shorter
 /// than the effect's own line. So with all such notes a record stays below twice this length.
 const MOST_BYTES: u64 = 1 << 20;
@@ -480,7 +481,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     fn full(&self) -> StateError {
         StateError::Exhausted(format!(
-            "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; its DEL removes them",
+            "record {}: an attachment can leave {MOST_EFFECTS} things on the node, noted in {} KiB; its DEL removes them, and \
+             several routes or addresses in one operation are one of them",
             self.directory.path_of(&self.name).display(),
             MOST_BYTES >> 10
         ))

@@ -88,9 +88,9 @@ fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
         rogue("addresses", &format!(r#"[{link}, {{"op": "addresses-add", "link": 0, "addresses": [{addresses}]}}]"#))
             .ends(999, "257 addresses are too many: a run may add 256"),
         // Each effect is noted before it fails, so that DEL removes it.
-        rogue("a record", &format!(r#"[{{"times": 256, "step": {{"try": {reserve}}}}}, {reserve}]"#))
-            .policy("[limits]\noperations = 1000")
-            .ends(999, "an attachment can leave 256 things on the node"),
+        rogue("a record", &format!(r#"[{{"times": 4096, "step": {{"try": {reserve}}}}}, {reserve}]"#))
+            .policy("[limits]\noperations = 5000\nseconds = 60")
+            .ends(999, "an attachment can leave 4096 things on the node"),
         rogue("a record, and DEL", &format!(r#"[{{"times": 900, "step": {{"try": {reserve}}}}}]"#))
             .policy("[limits]\noperations = 1000")
             .ends(0, ""),
