@@ -278,6 +278,59 @@ fn connected_routes_are_the_kernels_own() -> Result<()> {
     Ok(())
 }
 
+/// A plugin may make each route by an operation of its own, and write one setting as often as it likes.
+#[test]
+fn many_single_changes_are_made_and_undone() -> Result<()> {
+    let place = Place::new(Maker::Ours)?;
+    let route = |n: u32| json!({"dst": format!("198.18.{}.{}/32", n / 200, n % 200)});
+    let mut operations = vec![json!({"op": "link-up", "link": 0})];
+    operations.extend((0..300).map(|n| json!({"op": "routes-add", "link": 0, "routes": [route(n)]})));
+    operations
+        .extend((0..300).map(|n| json!({"op": "sysctl-set", "link": 0, "key": "arp_notify", "value": n % 2 == 0})));
+    let config = place.chained(&operations, &passes(&place));
+    place.call("ADD", &config)?.success()?;
+    let count = place.node.sh("cat /run/postern/attachments/* | grep -o '\"setting\":' | wc -l")?;
+    ensure!(count.trim() == "1", "{count} notes on one setting");
+    place.call("DEL", &config)?.success()?;
+    place.is_as_before("after DEL")?;
+    let answer = place.call("ADD", &place.chained(&operations, &denied()))?;
+    Refusal::of(&answer)?.expect(110, "forwarding.enable")?;
+    place.is_as_before("after a failed ADD")
+}
+
+/// `lo` is for all attachments of a container: the setting that one of them needs is put back by the last one.
+#[test]
+fn a_setting_that_two_attachments_need_is_put_back_by_the_last() -> Result<()> {
+    let place = Place::new(Maker::Native)?;
+    let netns = place.node.netns("c1");
+    let call = |bin: &std::path::Path, verb: &str, ifname: &str, config: &Value| {
+        let plugin = config["type"].as_str().unwrap_or_default();
+        let call = Call::new(bin, plugin, verb, config.to_string());
+        place.node.call(&call.attachment("c1", &netns, ifname))
+    };
+    let second = call(&native_bin()?, "ADD", "eth1", &maker())?.success()?;
+    let lo = || place.node.sh_in("c1", "cat /proc/sys/net/ipv6/conf/lo/disable_ipv6");
+    let set = json!({"op": "sysctl-set", "link": 0, "key": "disable_ipv6", "value": false});
+    for order in [["eth0", "eth1"], ["eth1", "eth0"]] {
+        place.node.sh_in("c1", "echo 1 > /proc/sys/net/ipv6/conf/lo/disable_ipv6")?;
+        let configs = [("eth0", &place.previous), ("eth1", &second)].map(|(ifname, previous)| {
+            let mut config = place.chained(std::slice::from_ref(&set), &json!({"print": previous.to_string()}));
+            merge(&mut config, &json!({"prevResult": previous}));
+            (ifname, config)
+        });
+        for (ifname, config) in &configs {
+            call(&place.bin, "ADD", ifname, config)?.success()?;
+            ensure!(lo()?.trim() == "0", "{ifname}: {}", lo()?);
+        }
+        for (ifname, expected) in order.into_iter().zip(["0", "1"]) {
+            let (_, config) = configs.iter().find(|(of, _)| *of == ifname).context("a configuration")?;
+            call(&place.bin, "DEL", ifname, config)?.success()?;
+            ensure!(lo()?.trim() == expected, "{order:?}: after DEL of {ifname}: {}", lo()?);
+        }
+    }
+    Ok(())
+}
+
 /// An ADD can't bring back a link that another program made, and so does not delete it.
 #[test]
 fn an_add_deletes_no_link_of_another() -> Result<()> {

@@ -178,6 +178,29 @@ fn checks_of_every_plugin_before_pass() -> Result<()> {
     lo.del(&result)
 }
 
+/// Root in the container gives the address that comes back to another link on the same wire. The kernel then refuses it.
+#[test]
+fn nothing_that_the_container_makes_impossible_stops_a_del() -> Result<()> {
+    let ipam = json!({"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]});
+    let main = json!({"type": "macvlan", "master": "wire1", "ipam": ipam});
+    let place = Place::new(&[main, tuning(&json!({"mac": "02:00:00:00:00:aa", "mtu": 1400}))])?;
+    let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+    let (before, ..) = place.link()?;
+    let result = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+    place.node.sh_in(
+        "c1",
+        &format!("ip link add twin link eth0 address {before} type macvlan mode bridge; ip link set twin up"),
+    )?;
+    let answer = place.call(1, &plugin_bin()?, "DEL", &result)?;
+    ensure!(answer.status == 0 && answer.stderr.contains("not possible in the container, and left: "), "{answer:?}");
+    // What is possible comes back.
+    let (mac, mtu, ..) = place.link()?;
+    ensure!((mac.as_str(), mtu) == ("02:00:00:00:00:aa", 1500), "{mac} {mtu}");
+    place.call(0, &plugin_bin()?, "DEL", &result)?.success()?;
+    ensure!(place.node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
+    Ok(())
+}
+
 /// A sysctl that the kernel refuses, or an attribute, undoes what was set before.
 #[test]
 fn a_failed_add_leaves_the_container_as_it_was() -> Result<()> {

@@ -2,6 +2,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+use crate::effect::in_container::as_far_as_possible;
 use crate::effect::{Addresses, Dhcp, Effect};
 use crate::errors::{kernel_error, state_error};
 use crate::session::{Leftover, Session};
@@ -96,8 +97,10 @@ fn take_addresses(session: &Session, lease: &Dhcp) -> Result<Option<Taken>, OpEr
             acts.push((serde_json::json!({"link": name, "address": address}), outcome, start.elapsed()));
         }
     }
-    let left = netlink.addresses(link.index).map_err(kernel_error)?;
-    Ok(Some(Taken { acts, is_free: !left.iter().any(|left| lease.addresses.contains(&left.net)) }))
+    // What can't be listed is not free: the lease is given back once the link is gone.
+    let left = as_far_as_possible(|| netlink.addresses(link.index).map(Some))?;
+    let is_free = left.is_some_and(|left| !left.iter().any(|left| lease.addresses.contains(&left.net)));
+    Ok(Some(Taken { acts, is_free }))
 }
 
 /// Removes all listed effects that use the attachment's addresses, whichever plugin made them.

@@ -2,7 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::LinkChange;
-use crate::effect::link_change::{apply, guard, is_unicast, of, parse, recorded, write_file};
+use crate::effect::link_change::{apply, guard, is_unicast, of, parse, put_back, recorded, write_file};
 use crate::effect::mac_guard::follow;
 use crate::errors::{kernel_error, link_gone, state_error};
 use crate::gate::Gate;
@@ -204,7 +204,7 @@ fn restore_native(session: &Session) -> Result<(), OpError> {
         let netlink = container.netlink().map_err(kernel_error)?;
         let link = netlink.link_by_name(&request.ifname).map_err(kernel_error)?;
         match (link, parse(&content)) {
-            (Some(link), Some(before)) => apply(netlink, &link, &before)?,
+            (Some(link), Some(before)) => put_back(netlink, &link, &before)?,
             (Some(_), None) => crate::say!("postern: {place}/{name} is no file of the native plugin: it is not used"),
             (None, _) => {}
         }

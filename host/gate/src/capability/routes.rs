@@ -2,7 +2,7 @@
 
 use crate::capability::addresses::not_own;
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::{LinkState, link_state, source_routes};
+use crate::effect::{LinkState, in_container, link_state, source_routes};
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
@@ -39,7 +39,7 @@ fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
     }
     if link_state::of_another(gate.session, index)?.is_some() {
         let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-        let there = link_state::routes_of(netlink, index)?;
+        let there = in_container::routes_of(netlink, index).map_err(kernel_error)?;
         let new = routes.iter().filter(|route| !there.iter().any(|have| is_same(&have.route, route)));
         let routes: Vec<KeptRoute> =
             new.map(|route| KeptRoute { route: route.clone(), protocol: BY_PROGRAM }).collect();
@@ -86,7 +86,8 @@ fn remove_connected(gate: &mut Gate<'_>, handle: Handle, networks: &[IpNet]) -> 
                 && route.table == Some(MAIN_TABLE)
                 && networks.iter().any(|network| network.trunc() == route.dst)
         };
-        let lost_routes: Vec<KeptRoute> = link_state::routes_of(netlink, index)?.into_iter().filter(is_meant).collect();
+        let lost_routes: Vec<KeptRoute> =
+            in_container::routes_of(netlink, index).map_err(kernel_error)?.into_iter().filter(is_meant).collect();
         if !lost_routes.is_empty() {
             gate.session.intend(LinkState { index, lost_routes, ..LinkState::default() })?;
         }

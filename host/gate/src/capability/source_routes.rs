@@ -5,6 +5,7 @@
 
 use crate::capability::addresses::foreign_error;
 use crate::capability::facts::{Facts, Needed};
+use crate::effect::in_container::as_far_as_possible;
 use crate::effect::source_routes::{SourceRule, lock, of_section, recorded};
 use crate::effect::{SourceRoutes, vrf};
 use crate::errors::{kernel_error, native_error};
@@ -265,11 +266,11 @@ fn remove_native(session: &Session) -> Result<(), OpError> {
     let netlink = container.netlink().map_err(kernel_error)?;
     let Some(link) = netlink.link_by_name(&session.request.ifname).map_err(kernel_error)? else { return Ok(()) };
     let table = session.request.conf.fields().int("table").ok().flatten();
-    let addresses = netlink.addresses(link.index).map_err(kernel_error)?;
-    for rule in netlink.rules().map_err(kernel_error)? {
+    let addresses = as_far_as_possible(|| netlink.addresses(link.index))?;
+    for rule in as_far_as_possible(|| netlink.rules())? {
         let is_ours = addresses.iter().any(|have| IpNet::from(have.net.addr()) == rule.source);
         if is_ours && table.is_none_or(|table| table == i64::from(rule.table)) {
-            netlink.delete_source_rule(rule.source.addr(), rule.table).map_err(kernel_error)?;
+            as_far_as_possible(|| netlink.delete_source_rule(rule.source.addr(), rule.table))?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@
 pub mod home;
 
 use super::held::{self, Object};
+use super::in_container::as_far_as_possible;
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::capability::device::pci_of_device;
 use crate::errors::kernel_error;
@@ -192,7 +193,17 @@ impl Device {
             }
         }
         let is_wanted = |link: &Link| self.is_same(link) && is_own(link);
-        Ok(container.links_with(is_wanted).map_err(kernel_error)?.into_iter().next())
+        let found = match (&self.device, indices.is_empty()) {
+            // Under another index it is another link.
+            (None, false) => Vec::new(),
+            (None, true) => {
+                let named = [&self.name, &LinkName::from(ifname.as_str())].map(|name| container.link_named(name));
+                let named = named.into_iter().collect::<Result<Vec<_>, _>>().map_err(kernel_error)?;
+                named.into_iter().flatten().filter(is_wanted).collect()
+            }
+            (Some(_), _) => as_far_as_possible(|| container.links_with(is_wanted))?,
+        };
+        Ok(found.into_iter().next())
     }
 
     /// Returns the link on the host. A driver's device may have any name there; a virtual link must have its own.

@@ -3,6 +3,7 @@
 //! The record decides. Beside it lies a file of the native plugin's form, for a native plugin that may have to undo the
 //! change. It is only written and removed here, and never believed.
 
+use super::in_container::{as_far_as_possible, unless_lasting};
 use super::mac_guard::{MacGuard, follow};
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::errors::{kernel_error, native_error, state_error};
@@ -10,7 +11,7 @@ use crate::need::Need;
 use crate::places;
 use crate::session::Session;
 use postern_cni::unicode;
-use postern_kernel::{Link, Netlink};
+use postern_kernel::{KernelError, Link, Netlink};
 use postern_state::{Backups, Stage};
 use postern_types::{ErrorCode, LinkSettings, Mac, OpError};
 use serde::{Deserialize, Serialize};
@@ -70,8 +71,8 @@ impl Leaves for LinkChange {
             let netlink = container.netlink().map_err(kernel_error)?;
             // First the link, then its protection: a kill between them leaves a link that sends nothing, and the next
             // removal does both again.
-            if let Some(link) = netlink.link_by_index(self.index).map_err(kernel_error)? {
-                apply(netlink, &link, &self.before)?;
+            if let Some(link) = as_far_as_possible(|| netlink.link_by_index(self.index))? {
+                put_back(netlink, &link, &self.before)?;
             }
             self.follow_back(session)?;
         }
@@ -155,6 +156,28 @@ pub(crate) fn of(link: &Link, settings: &LinkSettings) -> LinkSettings {
 /// # Errors
 /// The kernel refuses one.
 pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Result<(), OpError> {
+    for (what, done) in change(netlink, link, settings) {
+        done.map_err(|error| {
+            native_error(error, &link.name, format_args!("failed to set the {what} of \"{}\"", link.name))
+        })?;
+    }
+    Ok(())
+}
+
+/// Gives a link the attributes that it had before. What root in the container has made impossible stays.
+///
+/// # Errors
+/// A passing one.
+pub(crate) fn put_back(netlink: &Netlink, link: &Link, before: &LinkSettings) -> Result<(), OpError> {
+    let mut done = change(netlink, link, before);
+    if done.iter().any(|(_, done)| done.is_err()) {
+        done = change(netlink, link, before);
+    }
+    done.into_iter().try_for_each(|(_, done)| unless_lasting(done))
+}
+
+/// Tries all of these attributes, where the link has others. Returns the outcomes.
+fn change(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Vec<(&'static str, Result<(), KernelError>)> {
     let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
     let index = link.index;
     let mac = mac.filter(|mac| link.mac != Some(mac.0)).map(|mac| netlink.set_mac(index, mac.0));
@@ -163,18 +186,14 @@ pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> 
     let allmulti = allmulti.filter(|on| link.allmulti != *on).map(|on| netlink.set_allmulti(index, on));
     let length = tx_queue_length.filter(|length| link.tx_queue_length != *length);
     let length = length.map(|length| netlink.set_tx_queue_length(index, length));
-    for (what, done) in [
+    let tried = [
         ("address", mac),
         ("promiscuous mode", promisc),
         ("MTU", mtu),
         ("reception of all multicast frames", allmulti),
         ("queue length", length),
-    ] {
-        if let Some(Err(error)) = done {
-            return Err(native_error(error, &link.name, format_args!("failed to set the {what} of \"{}\"", link.name)));
-        }
-    }
-    Ok(())
+    ];
+    tried.into_iter().filter_map(|(what, done)| Some((what, done?))).collect()
 }
 
 /// Writes the native plugin's file: of each attribute the value before its first change by the record. It is removed if

@@ -3,14 +3,16 @@
 //! A link that this run made takes all of it along, and needs no such effect. Root in the container can change everything
 //! here. So each part is found by the link's index, and a part that is gone is no error.
 
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
-use crate::errors::{about, kernel_error};
+use super::in_container::{as_far_as_possible, give_addresses, give_routes, losable};
+use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use crate::errors::{kernel_error, state_error};
 use crate::need::Need;
-use crate::session::Session;
+use crate::session::{Session, Undo};
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::sysctl::Setting;
-use postern_kernel::{KernelError, Link, Netlink, Sysctl, Worker};
+use postern_kernel::{KernelError, Link, Sysctl, Worker};
+use postern_state::Summary;
 use postern_types::{ErrorCode, KeptRoute, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -72,49 +74,81 @@ impl LinkState {
         format!("changed state of the link: {}", parts.join(", "))
     }
 
-    fn take_back(&self, container: &Worker) -> Result<(), OpError> {
+    fn take_back(&self, session: &Session, container: &Worker) -> Result<(), OpError> {
         let netlink = container.netlink().map_err(kernel_error)?;
+        let link = as_far_as_possible(|| netlink.link_by_index(self.index))?;
         // Without the link, nothing of it is left but a setting of `lo`.
-        let Some(link) = netlink.link_by_index(self.index).map_err(kernel_error)? else {
-            return self
-                .setting
-                .iter()
-                .filter(|before| before.of_lo)
-                .try_for_each(|before| before.restore(container, ""));
+        let Some(link) = link else {
+            return match self.setting.as_ref().filter(|before| before.of_lo) {
+                Some(before) => before.restore(session, container, self.index, ""),
+                None => Ok(()),
+            };
         };
-        let failed = |error| about(&link.name)(error);
         for kept in self.routes.iter().rev() {
-            netlink.delete_kept_route(link.index, kept).map_err(failed)?;
+            as_far_as_possible(|| netlink.delete_kept_route(link.index, kept))?;
         }
         for address in self.addresses.iter().rev() {
-            is_gone(netlink.delete_address(link.index, *address)).map_err(failed)?;
+            as_far_as_possible(|| is_gone(netlink.delete_address(link.index, *address)))?;
         }
         if let Some(before) = &self.setting {
-            before.restore(container, &link.name.to_string())?;
+            before.restore(session, container, link.index, &link.name.to_string())?;
         }
         if self.up && link.up {
-            let (addresses, _) = losable(netlink, link.index)?;
-            netlink.set_down(link.index).map_err(failed)?;
+            let (addresses, _) = as_far_as_possible(|| losable(netlink, link.index))?;
+            as_far_as_possible(|| netlink.set_down(link.index))?;
             // Without the link being up there are no routes.
-            give_back(netlink, link.index, &addresses, &[]);
+            give_addresses(netlink, link.index, &addresses);
         }
-        give_back(netlink, link.index, &self.lost_addresses, &self.lost_routes);
+        give_addresses(netlink, link.index, &self.lost_addresses);
+        give_routes(netlink, link.index, self.lost_routes.iter());
         Ok(())
+    }
+
+    /// True if this is a note on that setting of a link.
+    fn is_of(&self, index: u32, key: &str, of_lo: bool) -> bool {
+        let is_setting = |before: &SettingBefore| before.key == key && before.of_lo == of_lo;
+        self.setting.as_ref().is_some_and(is_setting) && (of_lo || self.index == index)
     }
 }
 
 impl SettingBefore {
-    /// Writes the value before, unless link or kernel has no such setting any more. Root in the container can give the link
-    /// a name that no setting can have.
-    fn restore(&self, container: &Worker, link: &str) -> Result<(), OpError> {
+    /// Writes the value before, unless another attachment still needs the present one. Link or kernel may have no such setting
+    /// any more. Root in the container can give the link a name that no setting can have.
+    fn restore(&self, session: &Session, container: &Worker, index: u32, link: &str) -> Result<(), OpError> {
         let name = if self.of_lo { "lo" } else { link };
         let parts = self.key.split_once('/').map(|(protocol, key)| [protocol, "conf", name, key]);
         let Some(setting) = parts.and_then(Setting::new) else { return Ok(()) };
-        match container.setting_write(&setting, &self.value) {
-            Err(error) if error.is(Errno::ENOENT) => Ok(()),
-            written => written.map_err(kernel_error),
+        let others = others_of_container(session, container)?;
+        // All of them use `lo`. Of the other links, those do that have a note on the setting.
+        if self.of_lo && !others.is_empty() || before_others(&others, index, &self.key, self.of_lo).is_some() {
+            return Ok(());
         }
+        as_far_as_possible(|| match container.setting_write(&setting, &self.value) {
+            Err(error) if error.is(Errno::ENOENT) => Ok(()),
+            written => written,
+        })
     }
+}
+
+/// Returns the records of other attachments of this container.
+fn others_of_container(session: &Session, container: &Worker) -> Result<Vec<Summary>, OpError> {
+    let (cookie, own) = (container.cookie().map_err(kernel_error)?, session.key()?);
+    let mut records = postern_state::list_known(&session.state).map_err(state_error)?;
+    records.retain(|summary| {
+        let is_here = summary.header.as_ref().is_some_and(|header| header.netns_cookie == Some(cookie));
+        is_here && summary.key.as_ref().is_some_and(|key| *key != own)
+    });
+    Ok(records)
+}
+
+/// Returns the value that a setting had before other attachments changed it, by their records.
+fn before_others(others: &[Summary], index: u32, key: &str, of_lo: bool) -> Option<String> {
+    let effects = others.iter().flat_map(|summary| &summary.effects);
+    let mut effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
+    effects.find_map(|effect| {
+        let state = LinkState::of(&effect).filter(|state| state.is_of(index, key, of_lo));
+        state.and_then(|state| Some(state.setting.as_ref()?.value.clone()))
+    })
 }
 
 /// A key of the settings that each link has, below `net/PROTOCOL/conf/LINK`.
@@ -144,7 +178,8 @@ impl LinkKey {
 }
 
 /// Writes a setting of the attachment's link, or of `lo` for its sake. On a link that this run did not make, the value before
-/// is noted first.
+/// is noted first, once. Where other attachments of the container have changed it before, it is the value before them: the
+/// last one puts that back.
 ///
 /// # Errors
 /// The kernel has no such setting, or refuses the value. The record can't be written.
@@ -157,15 +192,23 @@ pub(crate) fn write_setting(
 ) -> Result<(), OpError> {
     let sysctl = key.of(link);
     if of_another(session, own)?.is_some() {
+        let (text, of_lo) = (key.text(), link == "lo");
+        let is_noted = |undo: &Undo| LinkState::of(&undo.effect).is_some_and(|state| state.is_of(own, &text, of_lo));
+        let is_known = session.undo.iter().any(is_noted);
         let container = session.container_required()?;
-        let before = container.sysctl_get(&sysctl).map_err(setting_error)?;
-        if let Some(before) = before.filter(|before| before != value) {
+        let now = container.sysctl_get(&sysctl).map_err(setting_error)?;
+        let of_others = match is_known || now.is_none() {
+            true => None,
+            false => before_others(&others_of_container(session, container)?, own, &text, of_lo),
+        };
+        let before = of_others.or(now).filter(|before| before != value && !is_known);
+        if let Some(before) = before {
             let is_off = matches!(key, LinkKey::V6("disable_ipv6")) && value == "1";
             let (lost_addresses, lost_routes) = match is_off {
-                true => losable(container.netlink().map_err(kernel_error)?, own)?,
+                true => losable(container.netlink().map_err(kernel_error)?, own).map_err(kernel_error)?,
                 false => Default::default(),
             };
-            let setting = Some(SettingBefore { key: key.text(), value: before, of_lo: link == "lo" });
+            let setting = Some(SettingBefore { key: text, value: before, of_lo });
             session.intend(LinkState { index: own, setting, lost_addresses, lost_routes, ..LinkState::default() })?;
         }
     }
@@ -181,41 +224,6 @@ fn setting_error(error: KernelError) -> OpError {
     converted
 }
 
-/// Returns the global IPv6 addresses of a link, and its IPv6 routes: the kernel removes them when the link goes down, or
-/// when IPv6 is switched off for it.
-///
-/// # Errors
-/// The kernel refuses to show them.
-pub(crate) fn losable(netlink: &Netlink, index: u32) -> Result<(Vec<IpNet>, Vec<KeptRoute>), OpError> {
-    let addresses = netlink.addresses(index).map_err(kernel_error)?;
-    let addresses = addresses.into_iter().filter(|address| address.net.addr().is_ipv6() && address.scope == 0);
-    let routes = routes_of(netlink, index)?.into_iter().filter(|kept| kept.route.dst.addr().is_ipv6());
-    Ok((addresses.map(|address| address.net).collect(), routes.collect()))
-}
-
-/// Returns the routes of all tables through a link.
-///
-/// # Errors
-/// The kernel refuses to show them.
-pub(crate) fn routes_of(netlink: &Netlink, index: u32) -> Result<Vec<KeptRoute>, OpError> {
-    let routes = netlink.kept_routes().map_err(kernel_error)?;
-    Ok(routes.into_iter().filter(|(link, _)| *link == index).map(|(_, kept)| kept).collect())
-}
-
-/// Gives a link what it lost. Root in the container may have made some of it impossible, and the kernel has made some by
-/// itself: what is not possible stays away.
-fn give_back(netlink: &Netlink, index: u32, addresses: &[IpNet], routes: &[KeptRoute]) {
-    for address in addresses {
-        // The link had it until now, so that nobody else has.
-        let _ = netlink.add_known_address(index, *address);
-    }
-    // A next hop needs the route to its own network first.
-    let (near, far): (Vec<_>, Vec<_>) = routes.iter().partition(|kept| kept.route.gateway.is_none());
-    for kept in near.into_iter().chain(far) {
-        let _ = netlink.restore_route(index, kept);
-    }
-}
-
 /// What is gone already needs no removal.
 fn is_gone(removed: Result<(), KernelError>) -> Result<(), KernelError> {
     removed.or_else(|error| {
@@ -227,7 +235,7 @@ fn is_gone(removed: Result<(), KernelError>) -> Result<(), KernelError> {
 impl Leaves for LinkState {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         match session.container_with("link")? {
-            Some(container) => self.take_back(container),
+            Some(container) => self.take_back(session, container),
             None => Ok(()),
         }
     }

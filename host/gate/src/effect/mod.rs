@@ -18,6 +18,7 @@ pub mod device;
 pub mod dhcp;
 mod firewall;
 pub mod held;
+pub(crate) mod in_container;
 pub mod inner_link;
 mod isolation;
 pub(crate) mod lease;

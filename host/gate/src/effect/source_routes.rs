@@ -4,6 +4,7 @@
 //! All of it is in the container's namespace, where root can change it. It is therefore found by the record: a rule by
 //! sender and table, a route by table, link, destination and gateway. What is not there any more is no error.
 
+use super::in_container::{as_far_as_possible, give_routes};
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, vrf};
 use crate::errors::{kernel_error, state_error};
 use crate::need::Need;
@@ -76,17 +77,14 @@ impl SourceRoutes {
 
     fn take_back(&self, netlink: &Netlink) -> Result<(), OpError> {
         for rule in &self.rules {
-            netlink.delete_source_rule(rule.source, rule.table).map_err(kernel_error)?;
+            as_far_as_possible(|| netlink.delete_source_rule(rule.source, rule.table))?;
         }
         for kept in self.routes.iter().rev().chain(&self.hints) {
-            netlink.delete_route(self.index, &kept.route).map_err(kernel_error)?;
+            as_far_as_possible(|| netlink.delete_route(self.index, &kept.route))?;
         }
-        // Without its link a route cannot be. One that root in the container made impossible stays away.
-        if netlink.link_by_index(self.index).map_err(kernel_error)?.is_some_and(|link| link.up) {
-            let (near, far): (Vec<_>, Vec<_>) = self.moved.iter().partition(|kept| kept.route.gateway.is_none());
-            for kept in near.into_iter().rev().chain(far.into_iter().rev()) {
-                let _ = netlink.restore_route(self.index, kept);
-            }
+        // Without its link a route cannot be.
+        if as_far_as_possible(|| netlink.link_by_index(self.index))?.is_some_and(|link| link.up) {
+            give_routes(netlink, self.index, self.moved.iter().rev());
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! under the lock that joining takes too. Root in the container can change all of it. So the VRF is found as the master of
 //! the link that the record names, by its noted index, or by name and table.
 
+use super::in_container::as_far_as_possible;
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, source_routes};
 use crate::errors::{kernel_error, native_error};
 use crate::need::Need;
@@ -45,17 +46,17 @@ impl Vrf {
         let noted = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
         let noted = noted.flat_map(|noted| noted.handles).filter_map(|index| u32::try_from(index).ok()).next();
         for index in noted.into_iter().chain(own.and_then(|own| own.master)) {
-            let link = netlink.link_by_index(index).map_err(kernel_error)?;
+            let link = as_far_as_possible(|| netlink.link_by_index(index))?;
             if let Some(vrf) = link.filter(|link| link.kind == KIND) {
                 return Ok(Some(vrf));
             }
         }
-        let link = netlink.link_by_name(&self.name).map_err(kernel_error)?;
+        let link = as_far_as_possible(|| netlink.link_by_name(&self.name))?;
         Ok(link.filter(|link| link.kind == KIND && link.vrf_table == Some(self.table)))
     }
 
     fn take_back(&self, session: &Session, netlink: &Netlink) -> Result<(), OpError> {
-        let own = netlink.link_by_index(self.index).map_err(kernel_error)?;
+        let own = as_far_as_possible(|| netlink.link_by_index(self.index))?;
         if let Some(vrf) = self.find(session, netlink, own.as_ref())? {
             let member = own.as_ref().filter(|own| own.master == Some(vrf.index)).map(|own| own.index);
             // An ADD that failed leaves a VRF that was there before, with members or without.
@@ -168,19 +169,19 @@ fn is_main(kept: &KeptRoute) -> bool {
 /// Takes a link out of a VRF, and removes the VRF if no link is left in it. Under the lock.
 ///
 /// # Errors
-/// The kernel refuses.
+/// A passing one.
 pub(crate) fn leave_vrf(netlink: &Netlink, own: Option<u32>, vrf: &Link) -> Result<(), OpError> {
     if let Some(own) = own {
         release(netlink, own)?;
     }
-    if netlink.ports(vrf.index).map_err(kernel_error)?.is_empty() {
-        netlink.delete_link(vrf.index).map_err(kernel_error)?;
-    }
-    Ok(())
+    as_far_as_possible(|| match netlink.ports(vrf.index)?.is_empty() {
+        true => netlink.delete_link(vrf.index).map(drop),
+        false => Ok(()),
+    })
 }
 
 fn release(netlink: &Netlink, own: u32) -> Result<(), OpError> {
-    netlink.set_master(own, None).map_err(kernel_error)
+    as_far_as_possible(|| netlink.set_master(own, None))
 }
 
 /// Returns all VRFs that the record lists, in its order.

@@ -1,0 +1,75 @@
+//! The way back of what effects changed in the container's namespace.
+//!
+//! Root in the container decides what its kernel answers, and what it still takes. That may cost time and leave something as it
+//! is, in a namespace that root controls anyway. It never keeps a DEL from succeeding.
+
+use crate::errors::kernel_error;
+use ipnet::IpNet;
+use nix::errno::Errno;
+use postern_kernel::{KernelError, Netlink};
+use postern_types::{KeptRoute, OpError};
+
+/// Errors of this process or of the node, which a later attempt need not meet.
+const PASSING: [Errno; 4] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE];
+
+/// Does or asks something in the container on the way back, and tries it again if it fails. What is not possible for good is
+/// said, and is no error.
+///
+/// # Errors
+/// A passing one: a later DEL can do it.
+pub(crate) fn as_far_as_possible<T: Default>(attempt: impl Fn() -> Result<T, KernelError>) -> Result<T, OpError> {
+    unless_lasting(attempt().or_else(|_| attempt()))
+}
+
+/// As [`as_far_as_possible`], for what was tried already.
+///
+/// # Errors
+/// As there.
+pub(crate) fn unless_lasting<T: Default>(done: Result<T, KernelError>) -> Result<T, OpError> {
+    done.or_else(|error| match PASSING.iter().any(|errno| error.is(*errno)) {
+        true => Err(kernel_error(error)),
+        false => {
+            crate::say!("postern: not possible in the container, and left: {error}");
+            Ok(T::default())
+        }
+    })
+}
+
+/// Returns the global IPv6 addresses of a link, and its IPv6 routes: the kernel removes them when the link goes down, or
+/// when IPv6 is switched off for it.
+///
+/// # Errors
+/// The kernel refuses to show them.
+pub(crate) fn losable(netlink: &Netlink, index: u32) -> Result<(Vec<IpNet>, Vec<KeptRoute>), KernelError> {
+    let addresses = netlink.addresses(index)?;
+    let addresses = addresses.into_iter().filter(|address| address.net.addr().is_ipv6() && address.scope == 0);
+    let routes = routes_of(netlink, index)?.into_iter().filter(|kept| kept.route.dst.addr().is_ipv6());
+    Ok((addresses.map(|address| address.net).collect(), routes.collect()))
+}
+
+/// Returns the routes of all tables through a link.
+///
+/// # Errors
+/// The kernel refuses to show them.
+pub(crate) fn routes_of(netlink: &Netlink, index: u32) -> Result<Vec<KeptRoute>, KernelError> {
+    let routes = netlink.kept_routes()?;
+    Ok(routes.into_iter().filter(|(link, _)| *link == index).map(|(_, kept)| kept).collect())
+}
+
+/// Gives a link addresses that it lost. Root in the container may have made some impossible, and the kernel has made some by
+/// itself: these stay away.
+pub(crate) fn give_addresses(netlink: &Netlink, index: u32, addresses: &[IpNet]) {
+    for address in addresses {
+        // The link had it until now, so that nobody else has.
+        let _ = netlink.add_known_address(index, *address);
+    }
+}
+
+/// The same for its routes, in this order.
+pub(crate) fn give_routes<'r>(netlink: &Netlink, index: u32, routes: impl Iterator<Item = &'r KeptRoute>) {
+    // A next hop needs the route to its own network first.
+    let (near, far): (Vec<_>, Vec<_>) = routes.partition(|kept| kept.route.gateway.is_none());
+    for kept in near.into_iter().chain(far) {
+        let _ = netlink.restore_route(index, kept);
+    }
+}
