@@ -38,7 +38,7 @@ impl LinkName {
         std::str::from_utf8(&self.0).ok().filter(|text| !text.contains(is_escaped))
     }
 
-    /// Reads the text that shows a name. A `%` without two digits stands for itself, as in records of earlier versions.
+    /// Reads the text that shows a name. A `%` without two digits stands for itself.
     #[must_use]
     pub fn from_shown(text: &str) -> Self {
         let mut bytes = Vec::with_capacity(text.len());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_an_earlier_version_is_read_as_it_is() {
+    fn a_percent_sign_without_digits_stands_for_itself() {
         for text in ["100%", "100% of", "%", "%%", "%fx", "%é", "a%"] {
             assert_eq!(LinkName::from_shown(text), *text);
         }

@@ -27,9 +27,17 @@ use std::time::{Duration, Instant};
 const HOME_WITHIN: Duration = Duration::from_secs(3);
 
 /// A moved link, as it was on the host. The record notes its index in the container beside it.
+///
+/// Its names are written as texts. Earlier versions wrote these as they were: `50%ff` was a name. Where a text is now one that
+/// shows a name of other bytes, `escaped` says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Device {
+    /// True if the names are texts that show names: in the written form alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub escaped: bool,
     /// Its name.
+    #[serde(deserialize_with = "as_written")]
     pub name: LinkName,
     /// Its index.
     pub index: u32,
@@ -85,10 +93,42 @@ pub struct Device {
     pub files: FileSettings,
 }
 
+impl Serialize for Device {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut names = self.other_names.iter().chain([&self.name, &self.alias]);
+        match names.any(|name| name.text().is_none()) {
+            true => Self::serialize(&Self { escaped: true, ..self.clone() }, serializer),
+            false => Self::serialize(self, serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut device = Self::deserialize(deserializer)?;
+        if std::mem::take(&mut device.escaped) {
+            let Self { name, alias, other_names, .. } = &mut device;
+            for written in other_names.iter_mut().chain([name, alias]) {
+                *written = LinkName::from_shown(&String::from_utf8_lossy(written.bytes()));
+            }
+        }
+        Ok(device)
+    }
+}
+
+fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LinkName, D::Error> {
+    String::deserialize(deserializer).map(LinkName::from)
+}
+
+fn all_as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<LinkName>, D::Error> {
+    Vec::<String>::deserialize(deserializer).map(|names| names.into_iter().map(LinkName::from).collect())
+}
+
 impl Device {
     /// Returns the data of a link of the host, before it is moved.
     pub fn of_link(link: &Link) -> Self {
         Self {
+            escaped: false,
             name: link.name.clone(),
             index: link.index,
             kind: link.kind.clone(),
@@ -393,6 +433,25 @@ pub(crate) mod tests {
         let pair = Device::of_link(&link("veth", None, Some(4)));
         assert!(pair.is_same(&link("veth", None, Some(4))));
         assert!(!pair.is_same(&link("veth", None, Some(5))) && !pair.is_same(&link("macvlan", None, Some(4))));
+    }
+
+    /// Names of records of earlier versions are read as they are, and those that are no texts come back from new ones.
+    #[test]
+    fn names_in_records_are_those_that_were_written() {
+        let earlier = r#"{"name":"a%41","index":3,"mtu":1500,"up":true,"alias":"50%ff","other_names":["%25","%zz"]}"#;
+        let read: Device = serde_json::from_str(earlier).unwrap();
+        let is = |name: &LinkName, bytes: &[u8]| name.bytes() == bytes;
+        assert!(is(&read.name, b"a%41") && is(&read.alias, b"50%ff"));
+        assert!(is(&read.other_names[0], b"%25") && is(&read.other_names[1], b"%zz"));
+        for alias in [&b"50%ff"[..], b"\xff", b"%", b"plain", b"a\n", "k\u{e4}se".as_bytes()] {
+            let device = Device { alias: LinkName::new(alias), ..read.clone() };
+            let text = serde_json::to_string(&device).unwrap();
+            assert_eq!(serde_json::from_str::<Device>(&text).unwrap(), device, "{text}");
+            // An earlier version skips the new key, and reads the names as texts.
+            let plain = Device { name: "a".into(), other_names: Vec::new(), ..device };
+            let text = serde_json::to_string(&plain).unwrap();
+            assert_eq!(text.contains("escaped"), plain.alias.text().is_none(), "{text}");
+        }
     }
 
     pub fn plain() -> Link {
