@@ -336,22 +336,6 @@ fn a_run_that_was_killed_loses_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_name_that_is_taken_keeps_it_where_it_is_and_says_so() -> Result<()> {
-    let place = Place::new(&json!({}))?;
-    place.call("ADD", "c1")?.success()?;
-    place.node.sh("ip link add dev1 type veth peer name wire2")?;
-    let answer = place.call("DEL", "c1")?;
-    ensure!(
-        answer.status == 1 && answer.stdout.contains("the host has another link that is called \\\"dev1\\\""),
-        "{answer:?}"
-    );
-    place.node.sh_in("c1", "ip link show dev eth0")?;
-    place.node.sh("ip link del dev1")?;
-    place.call("DEL", "c1")?.success()?;
-    place.is_as_it_was()
-}
-
-#[test]
 fn what_the_node_or_another_uses_stays() -> Result<()> {
     for (prepare, words, policy) in [
         ("ip addr add 192.0.2.1/24 dev dev1; ip route add default via 192.0.2.254", "default route", "default-link"),

@@ -50,6 +50,10 @@ impl Place {
         ensure!(answer.stderr.contains("is held: ") && answer.stderr.contains(why), "not \"{why}\": {answer:?}");
         let left = self.node.sh("find /var/lib/cni/networks -name '10.*'; ls /run/postern/attachments")?;
         ensure!(left.is_empty(), "left: {left}");
+        let log = self.node.sh("grep held.hold /var/log/postern/audit.jsonl || true")?;
+        let line: Value = serde_json::from_str(log.lines().last().context("no line of the log tells it")?)?;
+        ensure!(text(&line, "/result") == "ok" && text(&line, "/attachment") == "net/c1/eth0", "{log}");
+        ensure!(text(&line, "/request/why").contains(why) && text(&line, "/verb") == "DEL", "{log}");
         // Once more, as some runtimes do.
         self.call("DEL", "c1", &json!({}))?.success().map(drop)
     }
@@ -93,7 +97,7 @@ impl Place {
     /// `postern gc` finds it clean: it is up again, and no longer held.
     fn gc_mends(&self, device: &str) -> Result<()> {
         let said = self.postern("gc --yes")?;
-        ensure!(self.is_up(device)?, "{said}");
+        ensure!(self.is_up(device).with_context(|| said.clone())?, "{said}");
         ensure!(self.postern("ls --json")?.trim() == "[]", "{said}");
         ensure!(self.node.sh("ls /run/postern/node")?.is_empty(), "{said}");
         Ok(())
@@ -191,6 +195,77 @@ fn names_on_the_node_hold_no_device() -> Result<()> {
         let left = place.node.sh("ip -o link show type macvlan; ls /run/postern/node 2> /dev/null || true")?;
         ensure!(left.is_empty(), "{name}: left: {left}");
     }
+    Ok(())
+}
+
+/// Another link of the node has the device's name, or one of its alternative names, when it comes home: a card of another
+/// container can come home under a name that root in there has chosen. DEL succeeds, and the device is held until it can have
+/// its name.
+#[test]
+fn a_name_that_is_taken_stops_no_del() -> Result<()> {
+    for (take, why, free) in [
+        ("ip link add dev1 type veth peer name far", "too, so that the device is", "ip link del dev1"),
+        (
+            "ip link add far type veth peer name far1; ip link property add dev far altname dev1",
+            "too, so that the device is",
+            "ip link del far",
+        ),
+        (
+            "ip link add far type veth peer name far1; ip link property add dev far altname uplink",
+            "not so: it has its other names again",
+            "ip link del far",
+        ),
+    ] {
+        let place = Place::new()?;
+        place.node.sh("ip link property add dev dev1 altname uplink")?;
+        place.add("c1")?.success()?;
+        place.node.sh(take)?;
+        place.del_holds(why).context(take)?;
+        // Under whichever name it is here, nobody gets it.
+        let own = place.node.sh("ip -o link show | grep 02:00:00:00:ee:01 | cut -d' ' -f2 | cut -d@ -f1")?;
+        ensure!(!place.is_up(own.trim())?, "{own} is up");
+        let answer = place.call("ADD", "c2", &json!({"device": own.trim()}))?;
+        ensure!(answer.status != 0 && answer.stdout.contains("is held since eth0 of container c1"), "{answer:?}");
+        let said = place.postern("gc --yes")?;
+        ensure!(said.contains("dev1 is still held"), "{said}");
+        place.node.sh(free)?;
+        place.gc_mends("dev1").context(take)?;
+        place.node.sh("ip link show dev uplink | grep -q dev1").context(take)?;
+    }
+    Ok(())
+}
+
+/// The link that has the name is a held device itself: it makes way, and has its own name after the next look. A device can also
+/// have its own name as an alternative one, which root in its container gave it.
+#[test]
+fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
+    for is_altname in [false, true] {
+        let place = Place::new()?;
+        place.node.sh("ip link add dev2 type veth peer name wire2; ip link set dev2 up; ip link set wire2 up")?;
+        place.add("c1")?.success()?;
+        let second = json!({"device": "dev2"});
+        place.call("ADD", "c2", &second)?.success()?;
+        let name = if is_altname { "cni7" } else { "dev1" };
+        if is_altname {
+            place.node.sh_in("c2", "ip link property add dev eth0 altname dev1")?;
+        }
+        place.node.sh(&format!("nsenter --net={} ip link set eth0 netns $$ name {name}", place.node.netns("c2")))?;
+        place.call("DEL", "c2", &second)?.success()?;
+        let answer = place.call("DEL", "c1", &json!({}))?;
+        ensure!(answer.status == 0 && !answer.stderr.contains("dev1 is held"), "{answer:?}");
+        ensure!(answer.stderr.contains("the held device dev2 gives the name \"dev1\" up"), "{answer:?}");
+        ensure!(place.is_up("dev1")?, "{answer:?}");
+        let log = place.node.sh("grep held.rename /var/log/postern/audit.jsonl || true")?;
+        ensure!(log.contains("device dev2"), "{log}");
+        place.gc_mends("dev2")?;
+    }
+    let place = Place::new()?;
+    place.add("c1")?.success()?;
+    place.node.sh_in("c1", "ip link property add dev eth0 altname dev1")?;
+    let netns = place.node.netns("c1");
+    place.node.sh(&format!("nsenter --net={netns} ip link set eth0 netns $$ name cni7"))?;
+    let answer = place.call("DEL", "c1", &json!({}))?;
+    ensure!(answer.status == 0 && place.is_up("dev1")?, "{answer:?}");
     Ok(())
 }
 

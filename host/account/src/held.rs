@@ -2,7 +2,7 @@
 
 use postern_gate::effect::Device;
 use postern_gate::effect::device::home::Home;
-use postern_gate::effect::held::{self, Held, Object};
+use postern_gate::effect::held::{self, Held, Notes, Object};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
 use postern_kernel::tcx::Sight;
@@ -32,35 +32,20 @@ pub fn list(places: &Places) -> Result<Vec<(u64, Held)>, String> {
 /// clean is taken from its driver first. Returns the reasons why it is still held.
 ///
 /// # Errors
-/// A text for people: kernel or state directory can't be asked, another link has the device's name, or its driver can't be
-/// reached.
+/// A text for people: kernel or state directory can't be asked, or its driver can't be reached.
 pub fn mend(places: &Places, held: &Held, unbind: bool) -> Result<Vec<String>, String> {
     let host = Netlink::open().map_err(|e| text(&e))?;
     let files = LinkFiles::mount().ok();
     let home = Home { host: &host, sight: Sight::find(), files: files.as_ref() };
-    let mut audit = Audit::new(&places.logs, String::new());
-    let note = |audit: &mut Audit, operation: &str, outcome: &Result<(), String>, start: Instant| {
-        audit.note_own("GC", operation, &json!({"object": held.object.to_string()}), "note", outcome, start.elapsed());
-    };
-    let look = |audit: &mut Audit| {
-        let start = Instant::now();
-        let outcome = held.mend(home, &places.state).map_err(|e| text(&e));
-        let told = match &outcome {
-            Ok(why) if !why.is_empty() => Err(why.join("; ")),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.clone()),
-        };
-        note(audit, "held.mend", &told, start);
-        outcome
-    };
-    let why = look(&mut audit)?;
+    let mut notes = Notes::new(&places.state, Audit::new(&places.logs, String::new()), "GC");
+    let why = held.mend(home, &mut notes).map_err(|e| text(&e))?;
     let (Object::Device(device), true, false) = (&held.object, unbind, why.is_empty()) else { return Ok(why) };
     let Some((bus, name)) = &device.device else { return Ok(why) };
     let start = Instant::now();
     let outcome = rebind(&host, device, bus, name);
-    note(&mut audit, "held.unbind", &outcome, start);
+    notes.log("held.unbind", &json!({"object": held.object.to_string()}), "note", &outcome, start);
     outcome?;
-    look(&mut audit)
+    held.mend(home, &mut notes).map_err(|e| text(&e))
 }
 
 /// Takes a device from its driver, gives it back, and waits for its link.

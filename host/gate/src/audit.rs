@@ -106,6 +106,11 @@ impl Audit {
         Self { file, attachment, lines: Vec::new(), unchanging: 0, hidden: 0, hidden_verb: "", lost: 0, failure: None }
     }
 
+    /// Makes another log of the same attachment, for code that only has the session to read.
+    pub fn beside(&self) -> Self {
+        Self::new(self.file.directory(), self.attachment.clone())
+    }
+
     /// Notes one operation, and writes it at once if it could change something. Of the other operations, only as many
     /// are written as fit into [`UNCHANGING`]; the rest is counted.
     pub fn note(&mut self, entry: &Entry<'_>) {

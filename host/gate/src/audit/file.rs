@@ -64,6 +64,11 @@ impl LogFile {
         Self { directory: directory.to_owned(), limit, open: None, patience: PATIENCE }
     }
 
+    /// Returns the directory that it is in.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Returns its path, for messages.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.join(LOG)

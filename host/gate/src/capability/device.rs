@@ -5,7 +5,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::device::home::Home;
-use crate::effect::held::{self, HELD, Held};
+use crate::effect::held::{self, HELD, Held, Notes};
 use crate::effect::{Device, Effect, device};
 use crate::errors::{kernel_error, link_gone, native_error, state_error};
 use crate::front::Object;
@@ -18,11 +18,9 @@ use postern_policy::Granted;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_state::node::NodeObject;
 use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError, Reply, ops};
-use serde_json::json;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 const PCI: &str = "/sys/bus/pci/devices";
 const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
@@ -298,7 +296,7 @@ fn is_bus_name(value: &str) -> Result<(), OpError> {
 ///
 /// # Errors
 /// As [`look_up`], and [`ErrorCode::TryAgain`] if it is held.
-fn look_up_clean(session: &mut Session, by: DeviceKey, value: &str, objects: &[NodeObject]) -> Result<Link, OpError> {
+fn look_up_clean(session: &Session, by: DeviceKey, value: &str, objects: &[NodeObject]) -> Result<Link, OpError> {
     let found = look_up(session.host()?, by, value);
     if !objects.iter().any(|object| object.kind == HELD) {
         return found;
@@ -311,16 +309,12 @@ fn look_up_clean(session: &mut Session, by: DeviceKey, value: &str, objects: &[N
             // A link that was made anew under the name of a held one is another link. The note may be out of date.
             Ok(link) if !device.is_claim(link) => {
                 if device.name == link.name {
-                    held.mend(Home::of(session)?, &session.state)?;
+                    held.mend(Home::of(session)?, &mut Notes::of(session))?;
                 }
             }
             Err(_) if !device.has_key(by, value) => {}
             Ok(_) | Err(_) => {
-                let start = Instant::now();
-                let outcome = held.mend_for(session);
-                let object = json!({"object": held.object.to_string()});
-                session.audit.note_own("ADD", "held.mend", &object, "note", &outcome, start.elapsed());
-                outcome?;
+                held.mend_for(session)?;
                 mended = true;
             }
         }

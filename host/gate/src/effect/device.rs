@@ -16,7 +16,7 @@ use crate::session::Session;
 use postern_cni::CniResult;
 use postern_kernel::{FileSettings, Link, Netlink, Settings};
 use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
@@ -67,10 +67,10 @@ pub struct Device {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_queue_length: Option<u32>,
     /// Its alias.
-    #[serde(default, skip_serializing_if = "LinkName::is_empty")]
+    #[serde(default, skip_serializing_if = "LinkName::is_empty", deserialize_with = "as_written")]
     pub alias: LinkName,
     /// Its alternative names.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "all_as_written")]
     pub other_names: Vec<LinkName>,
     /// Index of the bridge (or bond, …) of which it was a port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,12 +151,21 @@ impl Device {
         }
     }
 
-    /// As [`Device::of_link`], with all other settings of the link.
+    /// As [`Device::of_link`], with all other settings of the link, and all of it as it is now. `link` is how it was when it
+    /// was judged: a DEL may have given it its settings since.
     ///
     /// # Errors
-    /// The kernel refuses to show them.
+    /// The kernel refuses to show them. [`ErrorCode::TryAgain`]: it is another link by now, or has other names or another
+    /// address.
     pub fn of_whole_link(session: &Session, link: &Link) -> Result<Self, OpError> {
-        let settings = session.host()?.link_settings(link.index).map_err(kernel_error)?.unwrap_or_default();
+        let now = session.host()?.link_with_settings(link.index).map_err(kernel_error)?;
+        let names = |link: &Link| (link.name.clone(), link.other_names.clone(), link.mac, link.permanent);
+        let is_as_judged = |now: &Link| Self::of_link(link).is_claim(now) && names(now) == names(link);
+        let Some((now, settings)) = now.filter(|(now, _)| is_as_judged(now)) else {
+            let message = format!("failed to move link: \"{}\" has changed while it was looked at", link.name);
+            return Err(OpError::new(ErrorCode::TryAgain, &link.name, message).hint("run ADD again"));
+        };
+        let link = &now;
         let settings = settings.into_iter().map(|(attribute, value)| (attribute.to_string(), hex(&value))).collect();
         let (mut sysfs, mut files) = (None, BTreeMap::new());
         if let Some(all) = session.link_files()
@@ -192,10 +201,10 @@ impl Device {
         }
     }
 
-    /// True if this link of the host is the device. A virtual link must also have its name and index.
+    /// True if this link of the host is the device. A virtual link must also have its index, which the kernel gives to no other
+    /// link. Its name can be another one: its own may be taken.
     pub fn is_claim(&self, link: &Link) -> bool {
-        let is_virtual = self.device.is_none();
-        self.is_same(link) && (!is_virtual || self.name == link.name && self.index == link.index)
+        self.is_same(link) && (self.device.is_some() || self.index == link.index)
     }
 
     /// True if a network that names a device in this way means this one.

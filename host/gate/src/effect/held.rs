@@ -7,16 +7,19 @@
 
 use super::Device;
 use super::device::home::Home;
+use super::device::ordinary_name;
+use crate::audit::Audit;
 use crate::clock::now;
 use crate::errors::{kernel_error, state_error};
 use crate::session::Session;
-use postern_kernel::Netlink;
+use postern_kernel::{KernelError, Link, Netlink};
 use postern_state::node::{self, NodeObject};
-use postern_types::{ErrorCode, OpError, VlanId};
+use postern_types::{ErrorCode, LinkName, OpError, VlanId};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Kind of the note.
 pub const HELD: &str = "held";
@@ -105,6 +108,71 @@ pub struct Held {
     pub why: Vec<String>,
 }
 
+/// The notes on held objects, and the log of what is done with these objects.
+pub struct Notes {
+    state: PathBuf,
+    audit: Audit,
+    verb: &'static str,
+}
+
+impl Notes {
+    /// The notes in the directory `state`; `audit` is the log of acts for `verb`.
+    pub fn new(state: &Path, audit: Audit, verb: &'static str) -> Self {
+        Self { state: state.to_owned(), audit, verb }
+    }
+
+    /// The notes of a run.
+    pub(crate) fn of(session: &Session) -> Self {
+        Self::new(&session.state, session.audit.beside(), session.request.verb.as_str())
+    }
+
+    /// The same notes, and another log for the same verb.
+    pub(super) fn beside(&self) -> Self {
+        Self::new(&self.state, self.audit.beside(), self.verb)
+    }
+
+    /// Writes an act into the log. `rule` is the reason why it may be done.
+    pub fn log(
+        &mut self,
+        operation: &str,
+        object: &Value,
+        rule: &str,
+        outcome: &Result<(), impl Display>,
+        start: Instant,
+    ) {
+        self.audit.note_own(self.verb, operation, object, rule, outcome, start.elapsed());
+    }
+
+    /// Makes way on the host for a device that comes home: its name, as main or as alternative name, is that of a held device
+    /// which has another one of its own. Root in a container had chosen it. Returns true if the name may be free now.
+    pub(super) fn make_way(&mut self, host: &Netlink, name: &LinkName, other: &Link) -> Result<bool, OpError> {
+        let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
+        let holds = |held: &Held| matches!(&held.object, Object::Device(device) if device.is_claim(other));
+        let Some(held) = noted(&self.state, here, &boot, holds)? else { return Ok(false) };
+        let held = of(&held, here, &boot);
+        let Some(Held { object: Object::Device(device), .. }) = held else { return Ok(false) };
+        if device.name == *name || device.other_names.contains(name) {
+            return Ok(false);
+        }
+        let start = Instant::now();
+        let done = match other.name == *name {
+            true => {
+                let free = ordinary_name(host, other.index)?;
+                host.set_down(other.index).and_then(|()| host.rename(other.index, &free)).map(|()| free.to_string())
+            }
+            false => {
+                host.change_other_names(other.index, std::slice::from_ref(name), false).map(|()| other.name.to_string())
+            }
+        };
+        let object = json!({"object": format!("device {}", device.name), "name": name.to_string()});
+        self.log("held.rename", &object, "note", &done.as_ref().map(drop).map_err(KernelError::to_string), start);
+        if let Ok(free) = &done {
+            crate::say!("postern: the held device {} gives the name \"{name}\" up, and is \"{free}\"", device.name);
+        }
+        Ok(done.is_ok())
+    }
+}
+
 /// Notes that an object is held, and says so. The run succeeds.
 ///
 /// # Errors
@@ -118,7 +186,12 @@ pub(super) fn hold(session: &Session, object: Object, why: &[String]) -> Result<
         ifname: request.ifname.clone(),
         why: why.to_vec(),
     };
-    write(&session.state, session.home_cookie()?, &held)?;
+    let start = Instant::now();
+    let outcome = session.home_cookie().and_then(|here| write(&session.state, here, &held));
+    let object = json!({"object": held.object.to_string(), "why": why});
+    // The removal of the attachment's own effect is the reason.
+    Notes::of(session).log("held.hold", &object, "record", &outcome, start);
+    outcome?;
     let stays = if matches!(held.object, Object::Device(_)) { "it stays down; " } else { "" };
     crate::say!("postern: {} is held: {}; {stays}{WAY_OUT}", held.object, why.join("; "));
     Ok(())
@@ -163,18 +236,30 @@ impl Held {
     /// still is.
     ///
     /// # Errors
-    /// Kernel or state directory can't be asked, or the device's name is taken.
-    pub fn mend(&self, home: Home<'_>, state: &Path) -> Result<Vec<String>, OpError> {
+    /// Kernel or state directory can't be asked.
+    pub fn mend(&self, home: Home<'_>, notes: &mut Notes) -> Result<Vec<String>, OpError> {
+        let start = Instant::now();
+        let outcome = self.look(home, notes);
+        let told = match &outcome {
+            Ok(why) if why.is_empty() => Ok(()),
+            Ok(why) => Err(why.join("; ")),
+            Err(error) => Err(error.to_string()),
+        };
+        notes.log("held.mend", &json!({"object": self.object.to_string()}), "note", &told, start);
+        outcome
+    }
+
+    fn look(&self, home: Home<'_>, notes: &Notes) -> Result<Vec<String>, OpError> {
         let here = home.host.cookie().map_err(kernel_error)?;
         let why = match &self.object {
-            Object::Device(device) => device.look_again(home)?,
+            Object::Device(device) => device.look_again(home, notes)?,
             Object::Vlan { index, id, .. } => vlan_in_use(home.host, *index, *id)?.into_iter().collect(),
         };
         if !why.is_empty() && why == self.why {
             return Ok(why);
         }
         // Meanwhile another run may have mended it, and another container may have had it.
-        let boot = postern_state::boot_id().map_err(state_error)?;
+        let (state, boot) = (&notes.state, postern_state::boot_id().map_err(state_error)?);
         let Some(note) = noted(state, here, &boot, |other| self.is_noted_by(other))? else { return Ok(why) };
         if why.is_empty() {
             node::remove(state, HELD, &note.name, here).map_err(state_error)?;
@@ -197,7 +282,7 @@ impl Held {
     /// # Errors
     /// As [`Held::mend`], and [`ErrorCode::TryAgain`] if it is still held.
     pub(crate) fn mend_for(&self, session: &Session) -> Result<(), OpError> {
-        let why = self.mend(Home::of(session)?, &session.state)?;
+        let why = self.mend(Home::of(session)?, &mut Notes::of(session))?;
         if why.is_empty() {
             return Ok(());
         }

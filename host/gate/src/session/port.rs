@@ -200,8 +200,11 @@ impl Session {
             Effect::Port(port) => {
                 port.index == link.index && summary.header.as_ref().is_some_and(|header| header.boot_id == boot)
             }
-            // A device that the kernel brought home gets its own name only by its DEL.
-            Effect::Device(device) => device.is_claim(link),
+            // A device that the kernel brought home gets its own name only by its DEL. An index is known for one boot.
+            Effect::Device(device) => {
+                let is_of_boot = || summary.header.as_ref().is_some_and(|header| header.boot_id == boot);
+                device.is_claim(link) && (link.device.is_some() || is_of_boot())
+            }
             Effect::Macvlan(_)
             | Effect::InnerLink(_)
             | Effect::Firewall(_)

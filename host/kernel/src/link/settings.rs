@@ -1,6 +1,7 @@
 //! All that rtnetlink shows of a link's settings. A snapshot of them is compared later, attribute by attribute. So a setting
 //! that nobody thought of is seen too.
 
+use super::Link;
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
 use netlink_packet_core::DefaultNla;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 const HEADER: usize = 16;
 /// The key of the flags in a snapshot: `IFLA_UNSPEC` is no attribute.
 const FLAGS: u16 = 0;
-/// The flags that a user of the namespace can set (`__dev_change_flags` of the kernel), but for those that [`super::Link`] has.
+/// The flags that a user of the namespace can set (`__dev_change_flags` of the kernel), but for those that [`Link`] has.
 const SETTABLE: u32 = (libc::IFF_DEBUG
     | libc::IFF_NOTRAILERS
     | libc::IFF_NOARP
@@ -89,17 +90,26 @@ impl Treatment {
 pub type Settings = BTreeMap<u16, Vec<u8>>;
 
 impl Netlink {
-    /// Returns the settings of a link, but for those that [`super::Link`] has. `None` if it is gone.
+    /// Returns the settings of a link, but for those that [`Link`] has. `None` if it is gone.
     ///
     /// # Errors
     /// Those of the request; none is expected.
     pub fn link_settings(&self, index: u32) -> Result<Option<Settings>> {
+        Ok(self.link_with_settings(index)?.map(|(_, settings)| settings))
+    }
+
+    /// Returns a link with its settings, as they are at one time.
+    ///
+    /// # Errors
+    /// As [`Netlink::link_settings`].
+    pub fn link_with_settings(&self, index: u32) -> Result<Option<(Link, Settings)>> {
         // Without the first the kernel tells nothing of virtual functions, nor their number.
         let mask = LinkAttribute::ExtMask(vec![LinkExtentMask::Vf, LinkExtentMask::SkipStats]);
         let message = LinkUnspec::new_with_index(index).append_extra_attribute(mask).build();
         let subject = Subject { operation: "look up settings of link", object: &index };
-        match self.get(subject, &RouteNetlinkMessage::GetLink(message), decode) {
-            Ok(settings) => Ok(Some(settings)),
+        let both = |payload: &[u8]| Some((Link::decode(payload)?, decode(payload)?));
+        match self.get(subject, &RouteNetlinkMessage::GetLink(message), both) {
+            Ok(both) => Ok(Some(both)),
             Err(error) if error.is(Errno::ENODEV) => Ok(None),
             Err(error) => Err(error),
         }

@@ -1,7 +1,7 @@
 //! The way home of a device: it is moved, cleaned of what the container left, and set up again if it is certainly clean.
 
-use super::super::held::{self, Object};
-use super::Device;
+use super::super::held::{self, Notes, Object};
+use super::{Device, ordinary_name};
 use crate::errors::{kernel_error, native_error};
 use crate::session::Session;
 use nix::errno::Errno;
@@ -10,6 +10,9 @@ use postern_kernel::{Link, LinkFiles, Netlink, Settings, Treatment, Use};
 use postern_types::{ErrorCode, LinkName, OpError};
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
+
+/// The number of attempts to move a device home while root in the container gives it names that are taken there.
+const MOST_MOVES: usize = 32;
 
 /// The node, as a device meets it.
 #[derive(Clone, Copy)]
@@ -36,17 +39,59 @@ impl Device {
     /// Moves it home, and restores its settings. A device that may not be clean is held.
     ///
     /// # Errors
-    /// The kernel refuses, or its name is taken there.
+    /// The kernel refuses.
     pub fn bring_home(&self, session: &Session, container: &Netlink, away: &Link) -> Result<(), OpError> {
         let home = Home::of(session)?;
-        self.has_room(home.host, &format!("it is \"{}\" in {}", away.name, session.request.netns))?;
+        let (name, taken) = self.name_there(home.host, None, || Notes::of(session))?;
         let doubt = self.doubt(session, away);
-        self.move_to(container, session.home()?.fd(), away)?;
-        let Some(link) = home.host.link_named(&self.name).map_err(kernel_error)? else {
+        self.move_to(container, session.home()?.fd(), away, &name)?;
+        let moved = home.host.link_named(&name).map_err(kernel_error)?;
+        let Some(link) = moved.filter(|link| self.is_same(link)) else {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
         };
         let stacked = self.delete_stacked(session, container, &link);
-        self.arrive(session, home, &link, stacked.or(doubt))
+        self.arrive(session, home, &link, [stacked, doubt, taken].into_iter().flatten().collect())
+    }
+
+    /// Returns a name for the device on the host. It is its own, or a free one and the reason: another link has its own. Root
+    /// in another container can have chosen that for a device which came home before. `own` is the link, if it is there.
+    fn name_there(
+        &self,
+        host: &Netlink,
+        own: Option<&Link>,
+        notes: impl FnOnce() -> Notes,
+    ) -> Result<(LinkName, Option<String>), OpError> {
+        let owner = || host.link_named(&self.name).map_err(kernel_error);
+        let Some(other) = owner()? else { return Ok((self.name.clone(), None)) };
+        if let Some(own) = own.filter(|own| own.index == other.index) {
+            // Root in the container gave the device its own name as an alternative one.
+            host.change_other_names(own.index, std::slice::from_ref(&self.name), false).map_err(kernel_error)?;
+        } else if !notes().make_way(host, &self.name, &other)? {
+            return self.without_its_name(host, own, &other);
+        }
+        match owner()? {
+            None => Ok((self.name.clone(), None)),
+            Some(other) => self.without_its_name(host, own, &other),
+        }
+    }
+
+    fn without_its_name(
+        &self,
+        host: &Netlink,
+        own: Option<&Link>,
+        other: &Link,
+    ) -> Result<(LinkName, Option<String>), OpError> {
+        // One that it has got for this reason is kept.
+        let is_ordinary = |link: &&Link| link.name == format!("dev{}", link.index);
+        let name = match own.filter(is_ordinary) {
+            Some(own) => own.name.clone(),
+            None => ordinary_name(host, own.map_or(self.index, |own| own.index))?,
+        };
+        let why = format!(
+            "link {} of the host is called \"{}\" too, so that the device is \"{name}\" here: give that link another name",
+            other.index, self.name
+        );
+        Ok((name, Some(why)))
     }
 
     /// Returns the reason to doubt that a link of the container is this device. Records of earlier versions do not tell the
@@ -64,8 +109,8 @@ impl Device {
     }
 
     /// Settles a device that is at home, and holds it if it may not be clean.
-    fn arrive(&self, session: &Session, home: Home<'_>, link: &Link, doubt: Option<String>) -> Result<(), OpError> {
-        let why = self.settle(home, link, doubt);
+    fn arrive(&self, session: &Session, home: Home<'_>, link: &Link, doubts: Vec<String>) -> Result<(), OpError> {
+        let why = self.settle(home, link, doubts);
         match why.is_empty() {
             true => Ok(()),
             // A link can have another index at home.
@@ -103,19 +148,25 @@ impl Device {
 
     /// Moves it by one message. Alternative names that were added in the container are removed first: they could be
     /// taken at home.
-    fn move_to(&self, container: &Netlink, home: BorrowedFd<'_>, away: &Link) -> Result<(), OpError> {
+    fn move_to(&self, container: &Netlink, home: BorrowedFd<'_>, away: &Link, name: &LinkName) -> Result<(), OpError> {
         let mut away = away.clone();
-        for _ in 0..3 {
-            container.change_other_names(away.index, &self.foreign_names(&away), false).map_err(kernel_error)?;
-            match container.hand_over(away.index, home, &self.name, &self.alias) {
-                // Root in the container may have added a name meanwhile.
+        let mut names = self.foreign_names(&away);
+        for _ in 0..MOST_MOVES {
+            match container.change_other_names(away.index, &names, false) {
+                // Root in the container may have removed one meanwhile.
+                Err(error) if error.is(Errno::ENOENT) => {}
+                changed => changed.map_err(kernel_error)?,
+            }
+            match container.hand_over(away.index, home, name, &self.alias) {
+                // Root in the container may have added a name meanwhile. Or another link has an own one of the device.
                 Err(error) if error.is(Errno::EEXIST) => {}
                 moved => {
                     return moved.map_err(|error| native_error(error, &self.name, "failed to move the device home"));
                 }
             }
             match container.link_by_index(away.index).map_err(kernel_error)? {
-                Some(link) => away = link,
+                // At home it gets its own names again, where these are free.
+                Some(link) => (names, away) = (link.other_names.clone(), link),
                 None => return Ok(()),
             }
         }
@@ -128,24 +179,9 @@ impl Device {
         link.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect()
     }
 
-    /// Fails if another link on the host has its name.
-    fn has_room(&self, host: &Netlink, place: &str) -> Result<(), OpError> {
-        match host.link_named(&self.name).map_err(kernel_error)? {
-            None => Ok(()),
-            Some(other) => {
-                let message = format!(
-                    "the host has another link that is called \"{}\", so that the device can't come home: {place}",
-                    self.name
-                );
-                Err(OpError::new(ErrorCode::Exists, &self.name, message)
-                    .hint(format!("give link {} of the host another name, and run DEL again", other.index)))
-            }
-        }
-    }
-
     /// Restores the settings of a device that is at home, and reports each of them. The device is set up if it was up before
     /// and is certainly clean. Returns the reasons why it is not: then it is down.
-    pub(super) fn settle(&self, home: Home<'_>, link: &Link, doubt: Option<String>) -> Vec<String> {
+    fn settle(&self, home: Home<'_>, link: &Link, doubts: Vec<String>) -> Vec<String> {
         let mut failed = self.put_right(home, link);
         // A failure can be a passing one (ENOBUFS): whatever is not yet right is tried once more.
         if !failed.is_empty()
@@ -153,7 +189,7 @@ impl Device {
         {
             failed = self.put_right(home, &link);
         }
-        failed.extend(doubt);
+        failed.extend(doubts);
         if failed.is_empty() {
             failed = self.uses(home, link.index);
         }
@@ -226,17 +262,17 @@ impl Device {
             put_back("its alias is as it was", host.set_alias(link.index, &self.alias));
         }
         failed.extend(self.put_settings_back(host, link.index));
-        failed.extend(self.put_files_back(home.files));
+        failed.extend(self.put_files_back(home.files, &link.name));
         failed
     }
 
-    /// Restores the settings that only files below `/sys` have, and returns those that stay different.
-    fn put_files_back(&self, files: Option<&LinkFiles>) -> Vec<String> {
+    /// Restores the settings that only files below `/sys` have, and returns those that stay different. `name` is its name now.
+    fn put_files_back(&self, files: Option<&LinkFiles>, name: &LinkName) -> Vec<String> {
         if self.files.is_empty() {
             return Vec::new();
         }
         let put_back = |files: &LinkFiles| -> postern_kernel::Result<Vec<String>> {
-            let Some(directory) = files.directory(&self.name.to_string())? else {
+            let Some(directory) = files.directory(&name.to_string())? else {
                 return Ok(vec!["it is gone".to_owned()]);
             };
             let before = files.read(&directory)?;
@@ -305,7 +341,7 @@ impl Device {
                 return Some(false);
             }
             let files = home.files?;
-            let directory = files.directory(&self.name.to_string()).ok()??;
+            let directory = files.directory(&link.name.to_string()).ok()??;
             Some(files.read(&directory).ok()? != self.files)
         };
         link.promisc != self.promisc
@@ -367,7 +403,7 @@ impl Device {
     /// Gives a device its own name again, after the kernel or a run that did not end brought it home.
     pub(super) fn restore_name(&self, session: &Session, link: Link) -> Result<(), OpError> {
         let home = Home::of(session)?;
-        let link = self.rename(home.host, link)?;
+        let (link, taken) = self.rename(home.host, link, || Notes::of(session))?;
         let has_our_alias = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if link.up && !has_our_alias {
             // If it was never away, a user of the node has configured it since. Otherwise the alias proves nothing: root in the
@@ -382,35 +418,50 @@ impl Device {
             Some(container) => self.delete_stacked(session, container.netlink().map_err(kernel_error)?, &link),
             None => None,
         };
-        self.arrive(session, home, &link, stacked)
+        self.arrive(session, home, &link, stacked.into_iter().chain(taken).collect())
     }
 
     /// Looks at a held device again, and settles it if it is here. Returns the reasons why it stays held.
     ///
     /// # Errors
-    /// The kernel can't be asked, or its name is taken.
-    pub fn look_again(&self, home: Home<'_>) -> Result<Vec<String>, OpError> {
-        match self.find_on_host(home.host)?.filter(|link| self.is_claim(link)) {
+    /// The kernel can't be asked.
+    pub(crate) fn look_again(&self, home: Home<'_>, notes: &Notes) -> Result<Vec<String>, OpError> {
+        let found = match self.device {
+            Some(_) => self.find_on_host(home.host)?,
+            None => home.host.link_by_index(self.index).map_err(kernel_error)?,
+        };
+        match found.filter(|link| self.is_claim(link)) {
             // An operator has put it to use. What it has now is the operator's.
             Some(link) if link.up => Ok(self.uses(home, link.index)),
             Some(link) => {
-                let link = self.rename(home.host, link)?;
-                Ok(self.settle(home, &link, None))
+                let (link, taken) = self.rename(home.host, link, || notes.beside())?;
+                Ok(self.settle(home, &link, taken.into_iter().collect()))
             }
             None => Ok(self.is_away(home.host)?.into_iter().collect()),
         }
     }
 
-    /// Gives a link of the host its own name again, if it has another one.
-    pub(super) fn rename(&self, host: &Netlink, link: Link) -> Result<Link, OpError> {
+    /// Gives a link of the host its own name again, if it has another one. If its own is taken, it gets a free one, and the
+    /// reason is returned.
+    fn rename(
+        &self,
+        host: &Netlink,
+        link: Link,
+        notes: impl FnOnce() -> Notes,
+    ) -> Result<(Link, Option<String>), OpError> {
         if link.name == self.name {
-            return Ok(link);
+            return Ok((link, None));
         }
-        self.has_room(host, &format!("it is \"{}\" on the host", link.name))?;
+        let (name, taken) = self.name_there(host, Some(&link), notes)?;
+        if link.name == name {
+            return Ok((link, taken));
+        }
         host.set_down(link.index).map_err(kernel_error)?;
-        host.rename(link.index, &self.name)
-            .map_err(|error| native_error(error, &self.name, "failed to give the device its own name"))?;
-        Ok(Link { name: self.name.clone(), up: false, ..link })
+        host.rename(link.index, &name)
+            .map_err(|error| native_error(error, &self.name, "failed to give the device a name of the node"))?;
+        // Its alternative names may be others by now.
+        let link = host.link_by_index(link.index).map_err(kernel_error)?.unwrap_or(Link { name, up: false, ..link });
+        Ok((link, taken))
     }
 
     /// True if it has been in the container that the runtime names. A device that was down, and that no run has noted there,
