@@ -199,6 +199,63 @@ fn a_next_hop_of_a_route_with_several_goes_along() -> Result<()> {
     Ok(())
 }
 
+/// So it is with IPv4, where the kernel keeps a route with several next hops as one. A route that was put in the place of what
+/// is left stays at DEL.
+#[test]
+fn a_next_hop_of_an_ipv4_route_with_several_goes_along() -> Result<()> {
+    if !is_here()? {
+        return Ok(());
+    }
+    let place = Place::new()?;
+    let plugins = [bridge("vrfd6"), vrf("blue", &json!({"table": 50}))];
+    let first = place.call(&plugin_bin()?, &plugins[0], "ADD", "eth0", &Value::Null)?.success()?;
+    place.node.sh_in(
+        "c1",
+        "ip link add far0 type veth peer name far1; ip link set far0 up; ip link set far1 up
+         ip addr add 10.44.0.2/24 dev far0",
+    )?;
+    let own = "via 10.33.0.1 dev eth0";
+    for (hops, alone, left, moved) in [
+        (
+            "nexthop via 10.33.0.1 dev eth0 weight 3 nexthop via 10.44.0.1 dev far0 weight 2",
+            "via 10.33.0.1 dev eth0",
+            "via 10.44.0.1 dev far0",
+            1,
+        ),
+        (
+            "nexthop via 10.44.0.1 dev far0 nexthop via 10.33.0.1 dev eth0 nexthop via 10.44.0.7 dev far0",
+            "via 10.33.0.1 dev eth0",
+            "nexthop via 10.44.0.7 dev far0",
+            1,
+        ),
+        ("nexthop via 10.33.0.1 dev eth0 nexthop via 10.33.0.9 dev eth0", "nexthop via 10.33.0.9 dev eth0", "", 2),
+    ] {
+        place.node.sh_in("c1", "ip route del default")?;
+        place.node.sh_in("c1", &format!("ip route add default metric 5 {hops}"))?;
+        let default = |table: &str| {
+            place.node.sh_in("c1", &format!("ip route show default table {table} 2> /dev/null | tr -d '\\n' || true"))
+        };
+        let before = (place.routes()?, default("main")?);
+        for settled in [true, false] {
+            place.call(&plugin_bin()?, &plugins[1], "ADD", "eth0", &first)?.success()?;
+            let (main, blue) = (default("main")?, default("50")?);
+            ensure!(!main.contains("eth0") && main.contains(left) && !blue.contains("far0"), "{hops}: {main} / {blue}");
+            ensure!(blue.contains(alone) && blue.matches("via").count() == moved, "{hops}: {blue}");
+            if settled || left.is_empty() {
+                place.call(&plugin_bin()?, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+                ensure!((place.routes()?, default("main")?) == before, "{hops}: {before:?}\n{}", place.routes()?);
+                continue;
+            }
+            place.node.sh_in("c1", "ip route replace default metric 5 via 10.44.0.8 dev far0")?;
+            place.call(&plugin_bin()?, &plugins[1], "DEL", "eth0", &Value::Null)?.success()?;
+            let main = default("main")?;
+            ensure!(main.contains("via 10.44.0.8 dev far0") && main.contains(own), "{hops}: {main}");
+            place.node.sh_in("c1", "ip route del default via 10.44.0.8")?;
+        }
+    }
+    Ok(())
+}
+
 /// The plugins that make links find nothing wrong with routes that are in the VRF's table by the record.
 #[test]
 fn checks_of_every_plugin_before_pass() -> Result<()> {

@@ -24,6 +24,7 @@ pub mod sysctl;
 pub mod tap;
 mod tap_maker;
 pub mod tcx;
+mod whole_route;
 mod worker;
 
 pub use address::Address;

@@ -143,7 +143,7 @@ impl Netlink {
         let request = Request::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
         self.dump(subject, request, |payload, routes| {
             let protocol = u8_at(payload, 5)?;
-            each_hop(payload, |link, route| routes.push((link, KeptRoute { route, protocol })))
+            each_hop(payload, |link, route, _| routes.push((link, KeptRoute { route, protocol })))
         })
     }
 
@@ -231,7 +231,7 @@ impl Netlink {
     pub fn all_routes(&self) -> Result<Vec<(u32, Route)>> {
         let subject = Subject { operation: "list", object: &"routes" };
         let request = Request::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
-        self.dump(subject, request, |payload, routes| each_hop(payload, |link, route| routes.push((link, route))))
+        self.dump(subject, request, |payload, routes| each_hop(payload, |link, route, _| routes.push((link, route))))
     }
 
     /// Returns the unicast routes of the main table through link `oif`, IPv4 first. A route with several next hops
@@ -251,9 +251,9 @@ impl Netlink {
 }
 
 /// A route in an error message, as `ip route` writes it.
-struct Described<'a> {
-    route: &'a Route,
-    oif: u32,
+pub(crate) struct Described<'a> {
+    pub route: &'a Route,
+    pub oif: u32,
 }
 
 impl std::fmt::Display for Described<'_> {
@@ -280,7 +280,7 @@ fn destination(net: IpNet) -> std::result::Result<RouteMessageBuilder<IpAddr>, S
     RouteMessageBuilder::<IpAddr>::new().destination_prefix(net.addr(), net.prefix_len()).map_err(|e| e.to_string())
 }
 
-fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteMessage, String> {
+pub(crate) fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteMessage, String> {
     let mut builder = destination(route.dst)?
         .output_interface(oif)
         // For the kernel this means "set by hand"; the native plugins use it too.
@@ -307,15 +307,16 @@ fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteMessage, Str
 
 /// Reads an `RTM_NEWROUTE` and appends its routes through link `oif` in the main table.
 fn decode(payload: &[u8], oif: u32, routes: &mut Vec<Route>) -> Option<()> {
-    each_hop(payload, |link, route| {
+    each_hop(payload, |link, route, _| {
         if link == oif && route.table == Some(MAIN) {
             routes.push(route);
         }
     })
 }
 
-/// Reads an `RTM_NEWROUTE`. Passes a unicast route to `each` with its link: once, or for each of its next hops.
-fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route)) -> Option<()> {
+/// Reads an `RTM_NEWROUTE`. Passes a unicast route to `each` with its link: once, or for each of its next hops. With it go the
+/// next hop's flags and weight (`rtnh_flags`, `rtnh_hops`).
+pub(crate) fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route, (u8, u8))) -> Option<()> {
     let unspecified: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
         libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
         libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
@@ -359,11 +360,12 @@ fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route)) -> Option<()> {
         }
     }
     if let Some(link) = link {
+        let [flags, ..] = u32_at(payload, 8)?.to_le_bytes();
         if next_hops.is_empty() {
-            each(link, route);
+            each(link, route, (flags, 0));
             return Some(());
         }
-        each(link, route.clone());
+        each(link, route.clone(), (flags, 0));
     }
     // struct rtnexthop: length, flags, weight, link; then its own attributes.
     while !next_hops.is_empty() {
@@ -375,7 +377,7 @@ fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route)) -> Option<()> {
         for attribute in attributes.into_iter().filter(|attribute| matches!(attribute.kind, RTA_GATEWAY | RTA_VIA)) {
             route.gateway = Some(gateway(&attribute)?);
         }
-        each(u32_at(hop, 4)?, route);
+        each(u32_at(hop, 4)?, route, (u8_at(hop, 2)?, u8_at(hop, 3)?));
     }
     Some(())
 }

@@ -18,6 +18,7 @@ mod operation;
 mod ranges;
 mod reply;
 mod values;
+mod whole_route;
 
 pub use error::{DENIED, DelegateError, ErrorCode, OpError};
 pub use forward::{Forward, ForwardParseError, NatSources, Transport};
@@ -32,3 +33,4 @@ pub use values::{
     IpvlanInfo, IpvlanMode, KeptRoute, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl, MacvlanInfo,
     MacvlanMode, PortSpec, RateLimit, Route, RouteSource, SubnetFile, TapSettings, VethPair, VlanId, VlanInfo,
 };
+pub use whole_route::{NextHop, WholeRoute};

@@ -13,7 +13,7 @@ use crate::gate::Gate;
 use crate::session::Session;
 use postern_cni::{Verb, validate_interface_name};
 use postern_kernel::{Link, Netlink};
-use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Reply, ops};
+use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Reply, WholeRoute, ops};
 use std::collections::BTreeSet;
 
 /// The scope of an address that is valid everywhere, `RT_SCOPE_UNIVERSE`.
@@ -54,7 +54,8 @@ fn join(gate: &mut Gate<'_>, handle: Handle, name: &str, table: Option<u32>) -> 
         return Err(OpError::new(ErrorCode::Exists, &own_name, message).hint("run DEL first, or take it out"));
     }
     let found = netlink.link_by_name(name).map_err(kernel_error)?;
-    let routes = netlink.kept_routes().map_err(kernel_error)?;
+    let whole = netlink.whole_routes().map_err(kernel_error)?;
+    let routes: Vec<(u32, KeptRoute)> = whole.iter().flat_map(WholeRoute::each).collect();
     let table = match &found {
         Some(vrf) => table_of(vrf, name, table)?,
         None => free_table(netlink, table, &routes)?,
@@ -76,6 +77,7 @@ fn join(gate: &mut Gate<'_>, handle: Handle, name: &str, table: Option<u32>) -> 
         made: found.is_none(),
         addresses: addresses.map(|have| have.net).collect(),
         moved,
+        multipath: whole.into_iter().filter(|whole| is_multipath(whole, index)).collect(),
     };
     session.common.add_routes(&own_name, effect.moved.len())?;
     session.intend(effect.clone())?;
@@ -95,6 +97,13 @@ fn join(gate: &mut Gate<'_>, handle: Handle, name: &str, table: Option<u32>) -> 
     settle(netlink, &effect, table)?;
     session.known_by(&Effect::from(effect), &[u64::from(vrf.index)]);
     Ok(Reply::Done)
+}
+
+/// True for an IPv4 route with several next hops, some of them of this link. The kernel keeps each next hop of an IPv6 route as
+/// a route of its own.
+fn is_multipath(whole: &WholeRoute, index: u32) -> bool {
+    let is_ours = whole.hops.iter().any(|hop| hop.link == index) && whole.kept.route.table != Some(LOCAL_TABLE);
+    is_ours && whole.hops.len() > 1 && whole.kept.route.dst.addr().is_ipv4()
 }
 
 /// Checks the VRF that is there, and returns its table.

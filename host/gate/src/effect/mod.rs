@@ -298,7 +298,8 @@ mod tests {
     use super::source_routes::SourceRule;
     use super::*;
     use postern_types::{
-        Backend, FirewallBackend, IngressPolicy, IpvlanMode, KeptRoute, LinkSettings, Mac, RateLimit, Route,
+        Backend, FirewallBackend, IngressPolicy, IpvlanMode, KeptRoute, LinkSettings, Mac, NextHop, RateLimit, Route,
+        WholeRoute,
     };
 
     /// The form of each effect in records, and the forms that earlier versions wrote.
@@ -544,8 +545,36 @@ mod tests {
                     made: true,
                     addresses: vec!["fd00::2/64".parse().unwrap()],
                     moved: Vec::new(),
+                    multipath: Vec::new(),
                 }),
                 r#"{"effect":"vrf","index":2,"name":"blue","table":10,"made":true,"addresses":["fd00::2/64"]}"#,
+            ),
+            (
+                Effect::Vrf(Vrf {
+                    index: 2,
+                    name: "blue".to_owned(),
+                    table: 10,
+                    made: false,
+                    addresses: Vec::new(),
+                    moved: Vec::new(),
+                    multipath: vec![WholeRoute {
+                        kept: KeptRoute {
+                            route: Route {
+                                dst: "0.0.0.0/0".parse().unwrap(),
+                                gateway: None,
+                                source: None,
+                                mtu: None,
+                                advmss: None,
+                                priority: None,
+                                table: Some(254),
+                                scope: Some(0),
+                            },
+                            protocol: 3,
+                        },
+                        hops: vec![NextHop { link: 2, gateway: "10.1.0.1".parse().ok(), weight: 1, on_link: true }],
+                    }],
+                }),
+                r#"{"effect":"vrf","index":2,"name":"blue","table":10,"made":false,"multipath":[{"dst":"0.0.0.0/0","table":254,"scope":0,"protocol":3,"hops":[{"link":2,"gateway":"10.1.0.1","weight":1,"on_link":true}]}]}"#,
             ),
             (
                 Effect::Dhcp(Dhcp { socket: "/run/cni/dhcp.sock".to_owned(), addresses: Vec::new() }),

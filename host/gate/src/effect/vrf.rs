@@ -12,8 +12,8 @@ use crate::session::Session;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_cni::Verb;
-use postern_kernel::{Link, MAIN_TABLE, Netlink};
-use postern_types::{KeptRoute, OpError, Route};
+use postern_kernel::{KernelError, Link, MAIN_TABLE, Netlink};
+use postern_types::{KeptRoute, OpError, Route, WholeRoute};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -37,6 +37,9 @@ pub struct Vrf {
     /// The link's routes, before: those of the main table and of source routing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<KeptRoute>,
+    /// Of these, the IPv4 routes that have several next hops, with those of other links. An earlier build knows only `moved`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub multipath: Vec<WholeRoute>,
 }
 
 impl Vrf {
@@ -132,7 +135,7 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
         netlink.add_known_address(vrf.index, *address).map_err(failed)?;
     }
     let before = if table == MAIN_TABLE { vrf.table } else { MAIN_TABLE };
-    for kept in &vrf.moved {
+    for kept in vrf.moved.iter().filter(|kept| !vrf.multipath.iter().any(|whole| whole.is_of(kept))) {
         let mut kept = kept.clone();
         // A next hop of a route with several is not flushed: the kernel makes it a dead one, and it lives again with the link.
         if kept.route.dst.addr().is_ipv6() && kept.route.gateway.is_some() && is_main(&kept) {
@@ -142,23 +145,55 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
                 .delete_route(vrf.index, &left)
                 .map_err(|error| native_error(error, &dst, format_args!("could not delete route '{dst}'")))?;
         }
-        if is_main(&kept) {
-            kept.route.table = Some(table);
-        } else if table != MAIN_TABLE {
-            // The own addresses are in the VRF's table now: a route elsewhere can't name one as its source. By the rule of
-            // such a table, the sender has it already.
-            kept.route.source = None;
-        }
-        match netlink.restore_route(vrf.index, &kept) {
-            // The kernel has made it again by itself.
-            Err(error) if error.is(Errno::EEXIST) => {}
-            put => {
-                let dst = kept.route.dst.to_string();
-                put.map_err(|error| native_error(error, &dst, format_args!("could not add route '{dst}'")))?;
-            }
+        settle_in(&mut kept, table);
+        is_put(netlink.restore_route(vrf.index, &kept), &kept)?;
+    }
+    vrf.multipath.iter().try_for_each(|whole| settle_multipath(netlink, vrf.index, whole, table))
+}
+
+/// Does the same for an IPv4 route with several next hops. With those of other links the kernel keeps it, and the own next hop
+/// lives again in it. A next hop alone can't be deleted, so the route is replaced.
+fn settle_multipath(netlink: &Netlink, index: u32, whole: &WholeRoute, table: u32) -> Result<(), OpError> {
+    let (own, others) = (whole.with(|hop| hop.link == index), whole.with(|hop| hop.link != index));
+    let Some(mut own) = own else { return Ok(()) };
+    settle_in(&mut own.kept, table);
+    let Some(others) = others else { return is_put(netlink.put_whole_route(&own, false), &own.kept) };
+    if !is_main(&whole.kept) {
+        return Ok(());
+    }
+    if table != MAIN_TABLE {
+        is_put(netlink.put_whole_route(&own, false), &own.kept)?;
+        return is_put(netlink.put_whole_route(&others, true), &others.kept);
+    }
+    // Root in the container, or another plugin, can have replaced what is left of it: their route stays.
+    let link = others.hops.first().map_or(0, |hop| hop.link);
+    let is_left = netlink.whole_routes_through(link, table).is_ok_and(|all| all.contains(&others));
+    if is_left && netlink.put_whole_route(whole, true).is_ok() {
+        return Ok(());
+    }
+    is_put(netlink.put_whole_route(&own, false), &own.kept)
+}
+
+/// Puts a route of the main table into this one. One of another table stays there.
+fn settle_in(kept: &mut KeptRoute, table: u32) {
+    if is_main(kept) {
+        kept.route.table = Some(table);
+    } else if table != MAIN_TABLE {
+        // The own addresses are in the VRF's table now: a route elsewhere can't name one as its source. By the rule of such a
+        // table, the sender has it already.
+        kept.route.source = None;
+    }
+}
+
+/// Turns the kernel's answer about a route into the guest's. The kernel may have made the route again by itself.
+fn is_put(put: Result<(), KernelError>, kept: &KeptRoute) -> Result<(), OpError> {
+    match put {
+        Err(error) if error.is(Errno::EEXIST) => Ok(()),
+        put => {
+            let dst = kept.route.dst.to_string();
+            put.map_err(|error| native_error(error, &dst, format_args!("could not add route '{dst}'")))
         }
     }
-    Ok(())
 }
 
 /// True if a route was in the main table.
