@@ -3,7 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use postern_tests::{Call, Names, Node, compare, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 /// Returns a network whose addresses no other test's node has, because `number` is unique: the search finds all
 /// namespaces.
@@ -342,6 +344,68 @@ fn an_address_in_a_strange_place_keeps_a_lease_and_is_named() -> Result<()> {
     ensure!(told.iter().any(|line| line.contains("\"eth0\", which has 2")), "{told:?}");
     node.sh_in("c1", "ip -4 address flush dev eth0")?;
     ensure!(adopt(&node, "remove")?.len() >= 2 && adopt(&node, "find")?.iter().all(|line| !line.contains("dead")));
+    Ok(())
+}
+
+/// A container can have many namespaces, each with few addresses on links as attachments have them. What they keep is named too.
+#[test]
+fn many_small_namespaces_hide_no_leftovers() -> Result<()> {
+    let mut config = config(19, "nftables");
+    merge(
+        &mut config,
+        &json!({"ipMasq": false, "macspoofchk": false, "ipam": {"ranges": [[{"subnet": "10.77.19.0/24"}]]}}),
+    );
+    let node = used(&config)?;
+    for number in 0..8 {
+        attach(&node, &format!("dead{number}"), &config)?;
+        node.remove_container(&format!("dead{number}"))?;
+    }
+    attach(&node, "c1", &config)?;
+    age(&node)?;
+    ensure!(adopt(&node, "find")?.len() == 8, "{:?}", adopt(&node, "find")?);
+    // Two addresses in each of four namespaces, on links that could be attachments'.
+    let mut nested: Vec<_> = (0..4)
+        .map(|number| {
+            let script = "ip link add eth0 type veth peer name x && ip link add link eth0 name m type macvlan &&
+                ip address add 10.77.19.$1/32 dev m && ip address add 10.77.19.$(($1 + 1))/32 dev m && echo ready && exec cat";
+            let first = (3 + 2 * number).to_string();
+            node.command_in("c1", "unshare").args(["--net", "sh", "-c", script, "sh", &first]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+        })
+        .collect::<std::io::Result<_>>()?;
+    for child in &mut nested {
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("stdout")?).read_line(&mut line)?;
+        ensure!(line == "ready\n", "{line}");
+    }
+    let told = adopt(&node, "find")?;
+    let named = told.iter().filter(|line| line.contains(" stays: 10.77.19.") && line.contains("process ")).count();
+    for child in &mut nested {
+        drop(child.stdin.take());
+        child.wait()?;
+    }
+    ensure!(named == 8 && told.len() == 8, "{told:?}");
+    let removed = adopt(&node, "remove")?;
+    ensure!(removed.len() == 8 && adopt(&node, "find")?.is_empty(), "{removed:?} {:?}", adopt(&node, "find")?);
+    Ok(())
+}
+
+/// A clock that was far ahead gives leases of a later day. They are judged by their holders alone.
+#[test]
+fn a_lease_of_the_future_does_not_stay_for_ever() -> Result<()> {
+    let mut config = config(20, "nftables");
+    merge(&mut config, &json!({"ipMasq": false, "macspoofchk": false}));
+    let node = used(&config)?;
+    attach(&node, "dead", &config)?;
+    attach(&node, "alive", &config)?;
+    node.remove_container("dead")?;
+    let touch = |when: &str| node.sh(&format!("find /var/lib/cni/networks -type f -exec touch -d '{when}' {{}} +"));
+    touch("1 minute")?;
+    let told = adopt(&node, "find")?;
+    ensure!(told.len() == 2 && told.iter().all(|line| line.contains("the lease is 0 s old")), "{told:?}");
+    touch("1 hour")?;
+    let told = adopt(&node, "remove")?;
+    ensure!(told.len() == 2 && told.iter().all(|line| line.contains("dead")), "{told:?}");
+    ensure!(adopt(&node, "find")?.is_empty(), "{:?}", adopt(&node, "find")?);
     Ok(())
 }
 

@@ -75,7 +75,7 @@ pub(super) struct Claim<'a> {
     pub(super) addresses: Vec<IpNet>,
     /// For [`Kind::MacGuard`], the bridge ports that it refers to. For [`Kind::Ifb`], the links that are redirected to it.
     pub(super) ports: Vec<&'a str>,
-    /// The time since it was made, for [`Kind::Lease`] and [`Kind::StateFile`] alone.
+    /// The time since it was made, for [`Kind::Lease`] and [`Kind::StateFile`] alone, if their files tell it.
     pub(super) age: Option<Duration>,
     /// True if Postern has a record of its attachment.
     pub(super) recorded: bool,

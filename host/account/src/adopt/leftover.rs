@@ -2,7 +2,7 @@
 
 use super::Recorded;
 use super::cache::Cache;
-use super::judge::{Cached, Claim, Names};
+use super::judge::{Cached, Claim, Names, YOUNG};
 use ipnet::IpNet;
 use postern_firewall::hostport::{self, Protocol};
 use postern_firewall::{iptables, masquerade};
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The kind of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,11 +182,11 @@ impl LeftoverObject {
 
     pub(super) fn claim(&self, records: &Recorded, cache: &Cache, now: SystemTime) -> Claim<'_> {
         let (addresses, ports, age) = match self {
-            Self::Lease { lease, .. } => {
-                // A time in the future is no age.
-                let age = lease.taken().and_then(|taken| now.duration_since(taken).ok()).unwrap_or_default();
-                (vec![lease.address.into()], vec![], Some(age))
-            }
+            Self::Lease { lease, .. } => (
+                vec![lease.address.into()],
+                vec![],
+                lease.taken().map_or(Some(Duration::ZERO), |taken| age(taken, now)),
+            ),
             Self::Nftables(seen) => (vec![IpNet::from(seen.source)], vec![], None),
             Self::Iptables(seen) => (vec![seen.source], vec![], None),
             Self::MacGuard { ports, .. } => (vec![], ports.iter().map(String::as_str).collect(), None),
@@ -195,8 +195,7 @@ impl LeftoverObject {
             Self::Forwarding(address) => (vec![(*address).into()], vec![], None),
             Self::Ifb { sources, .. } => (vec![], sources.iter().map(String::as_str).collect(), None),
             Self::StateFile { addresses, changed, .. } => {
-                let age = now.duration_since(*changed).unwrap_or_default();
-                (addresses.iter().map(|address| (*address).into()).collect(), vec![], Some(age))
+                (addresses.iter().map(|address| (*address).into()).collect(), vec![], age(*changed, now))
             }
         };
         Claim {
@@ -209,6 +208,15 @@ impl LeftoverObject {
                 || matches!(self, Self::Ifb { name, .. } if records.ifbs.contains(name)),
             cached: self.names().map_or(Cached::Gone, |names| cache.of(&names)),
         }
+    }
+}
+
+/// Returns the age of a file. A time that is far ahead tells nothing: the clock was ahead then. One that is a little ahead is
+/// young, for the clock may have been set back while its plugin was at work.
+fn age(time: SystemTime, now: SystemTime) -> Option<Duration> {
+    match now.duration_since(time) {
+        Ok(age) => Some(age),
+        Err(ahead) => (ahead.duration() < YOUNG).then_some(Duration::ZERO),
     }
 }
 

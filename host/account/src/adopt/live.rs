@@ -1,7 +1,8 @@
 //! The addresses of all links of the live namespaces, and what speaks for their use by an attachment.
 //!
-//! Root in a container can give any address to its links. Such an address counts too: it may be in use. But then the
-//! report names its place, so that an operator sees who keeps a leftover.
+//! Root in a container can give any address to its links, and make many namespaces with few addresses each. Such an address
+//! counts too: it may be in use. But then the report names its place, so that an operator sees who keeps a leftover. Only an
+//! address in a namespace that is mounted on the node goes without words: no container can mount one there.
 
 use crate::alive::{HostConnection, host_connection};
 use crate::namespaces::{Found, Namespaces};
@@ -83,8 +84,11 @@ fn strange(
 ) -> Option<String> {
     let is_attached = |link: &Link| InnerKind::has(link) || host_connection(host, link) != HostConnection::Nowhere;
     let count = addresses.iter().filter(|address| !is_local(**address)).count();
+    // Otherwise the path leads through a process: that of a runtime which mounts none, or one inside a container.
+    let is_mounted = !found.path.starts_with("/proc");
     let why = match (link.is_ok_and(is_attached), count, total) {
-        (true, ..=FEW, ..=MOST) => return None,
+        (true, ..=FEW, ..=MOST) if is_mounted => return None,
+        (true, ..=FEW, ..=MOST) => "whose namespace is not mounted on the node".to_owned(),
         (true, ..=FEW, _) => format!("one of {total} addresses"),
         (true, ..) => format!("which has {count} addresses"),
         (false, ..) => "which is like no attachment's link".to_owned(),
