@@ -167,6 +167,31 @@ fn a_name_of_any_bytes_on_the_node_stops_nobody() -> Result<()> {
     Ok(())
 }
 
+/// A card comes home under the name, alias and alternative names that root in the container gave it, when its namespace ends.
+/// Here root moves the device there. Others notice nothing, and DEL ends well.
+#[test]
+fn a_device_that_comes_home_under_any_name_stops_nobody() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.add_container("c2")?;
+    node.sh("ip link add dev1 type veth peer name wire1; ip link add dev2 type veth peer name wire2")?;
+    let device = |name: &str| json!({"cniVersion": "1.1.0", "name": name, "type": "host-device", "device": name});
+    call("ADD", &node, "c1", &device("dev1"))?.success()?;
+    node.sh_in("c1", RENAMED)?;
+    node.sh(&format!("nsenter --net={} ip link set \"$(printf 'e\\377')\" netns $$", node.netns("c1")))?;
+    for round in ["away", "after DEL"] {
+        call("ADD", &node, "c2", &device("dev2"))?.success().context(round)?;
+        for verb in [&["ls"][..], &["gc"], &["gc", "--native"]] {
+            postern(&node, verb).context(round)?;
+        }
+        call("DEL", &node, "c2", &device("dev2"))?.success().context(round)?;
+        let answer = call("DEL", &node, "c1", &device("dev1"))?;
+        ensure!(answer.status == 0, "{round}: {answer:?}");
+    }
+    node.sh("ip link show dev2 > /dev/null; ip -o link show wire1 | grep -q wire1@")?;
+    Ok(())
+}
+
 /// What a name of other bytes is shown as is the name of no link. A name in the kernel may have a backslash.
 #[test]
 fn what_is_shown_for_one_link_is_no_name_of_another() -> Result<()> {

@@ -169,6 +169,24 @@ fn what_a_container_chooses_does_no_harm() -> Result<()> {
     Ok(())
 }
 
+/// Root in a container can make any number of addresses and routes. They are no finding, and nothing is to be run.
+#[test]
+fn any_number_of_addresses_is_no_finding() -> Result<()> {
+    let broken_node = BrokenNode::new(bridged())?;
+    broken_node.node.sh_in(
+        "c1",
+        r#"seq 17 | awk '{ link = "many" $1; print "link add " link " type ifb"; print "link set " link " up"
+             for (n = 0; n < 1000; n++) print "addr add 172." 16 + $1 "." int(n / 256) "." n % 256 "/32 dev " link
+             for (n = 0; n < 1000; n++) print "route add 172." 48 + $1 "." int(n / 256) "." n % 256 "/32 dev " link
+           }' > /run/many; ip -batch /run/many; test "$(ip -4 -o addr | wc -l)" -gt 17000"#,
+    )?;
+    let found = broken_node.findings()?;
+    ensure!(found == (Vec::new(), 0), "{found:?}");
+    let shown = broken_node.postern("show c1")?;
+    ensure!(shown.1 == 0 && shown.0.contains("c1/eth0: ok"), "{}", shown.0);
+    Ok(())
+}
+
 /// A network's demands on its ports are compared with the ports in their present state.
 #[test]
 fn a_port_that_is_not_isolated_any_more() -> Result<()> {
