@@ -125,7 +125,56 @@ fn answer(
 
 #[cfg(test)]
 mod tests {
-    use super::owned;
+    use super::*;
+    use postern_confine::{Output, Run};
+    use std::cell::RefCell;
+    use std::io;
+    use std::time::{Duration, Instant};
+
+    /// A message bus that gives these answers, one after the other: the text, or a refusal.
+    struct Played(RefCell<Vec<Result<&'static str, &'static str>>>);
+
+    impl Run for Played {
+        fn run(&self, _: &Program, _: Instant) -> io::Result<Output> {
+            let answer = self.0.borrow_mut().pop().expect("a call too many");
+            let (status, stdout, stderr) = match answer {
+                Ok(text) => (Some(0), format!("{text}\n"), String::new()),
+                Err(refusal) => (Some(1), String::new(), format!("Call failed: {refusal}\n")),
+            };
+            Ok(Output { status, ended: String::new(), stdout, stderr })
+        }
+    }
+
+    /// Takes an address out of a zone, with these answers of firewalld.
+    fn remove_with(answers: &[Result<&'static str, &'static str>]) -> Result<(), FirewallError> {
+        let played = Played(RefCell::new(answers.iter().rev().copied().collect()));
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let removed =
+            remove("trusted", "10.1.0.2".parse().unwrap(), ProgramRunner { runner: &played, deadline, nft: None });
+        assert!(played.0.borrow().is_empty(), "not all was asked: {answers:?}");
+        removed
+    }
+
+    /// An error of firewalld keeps no address that it does not have, and a DEL fails only for one that may be there still.
+    #[test]
+    fn an_error_of_firewalld_keeps_only_what_it_has() {
+        if locate(BUSCTL).is_none() {
+            println!("SKIPPED: busctl is not installed");
+            return;
+        }
+        let broken = Err("org.fedoraproject.FirewallD1.Exception: COMMAND_FAILED: nft is broken");
+        remove_with(&[Ok("s \"trusted\"")]).unwrap();
+        for gone in ["UNKNOWN_SOURCE: 10.1.0.2", "NOT_ENABLED: 10.1.0.2", "INVALID_ZONE: trusted"] {
+            remove_with(&[Err(gone)]).unwrap();
+        }
+        remove_with(&[broken, Ok("b false")]).unwrap();
+        remove_with(&[broken, Err("INVALID_ZONE: trusted")]).unwrap();
+        for rest in [Ok("b true"), broken, Err("Connection timed out")] {
+            let said = remove_with(&[broken, rest]).unwrap_err().to_string();
+            assert!(said.contains("nft is broken; mend firewalld, or stop it"), "{rest:?}: {said}");
+            assert!(said.contains("10.1.0.2") && said.contains("trusted"), "{rest:?}: {said}");
+        }
+    }
 
     /// Only the bus's own "no" says that firewalld does not run.
     #[test]
