@@ -490,3 +490,21 @@ fn after_a_reboot_the_device_is_the_nodes() -> Result<()> {
     }
     Ok(())
 }
+
+/// A device at home that a record lists is that attachment's, whether the index of links has it or is of a later version than the
+/// record.
+#[test]
+fn a_claimed_device_is_found_with_and_without_the_index() -> Result<()> {
+    for change in ["true", "rm -r /run/postern/links", "rm /run/postern/links/complete*", "rm /run/postern/links/*.*"] {
+        let place = Place::new(&json!({}))?;
+        place.call("ADD", "c1")?.success()?;
+        // Somebody brings it home by hand.
+        place.node.sh(&format!("ip -n c1 link set eth0 netns $$ name dev1; {change}"))?;
+        let lost = change.ends_with("*.*");
+        let refused = place.call("ADD", "c2")?;
+        let words = "\\\"dev1\\\" belongs to another attachment";
+        // Without its entry it would not be found: so this test can fail.
+        ensure!(refused.stdout.contains(words) != lost, "{change}: {refused:?}");
+    }
+    Ok(())
+}

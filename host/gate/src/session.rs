@@ -1,6 +1,7 @@
 //! One run of the host: one verb for one attachment. The called plugin and its delegates share it.
 
 mod asked;
+mod claims;
 mod container_access;
 pub(crate) mod dhcp;
 mod holder;

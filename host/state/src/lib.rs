@@ -13,6 +13,7 @@
 
 mod addresses;
 mod backups;
+pub mod claims;
 mod dir;
 pub mod doubts;
 mod error;

@@ -198,7 +198,7 @@ impl Session {
     }
 
     /// Returns the records with these keys; all records for `None`.
-    fn records(&self, keys: Option<Vec<RecordKey>>) -> Result<Vec<Summary>, OpError> {
+    pub(super) fn records(&self, keys: Option<Vec<RecordKey>>) -> Result<Vec<Summary>, OpError> {
         match keys {
             Some(keys) => {
                 let found = keys.iter().map(|key| postern_state::find(&self.state, key));

@@ -338,6 +338,7 @@ impl Session {
                 self.record_for_writing()?;
                 let addresses = effect.own_addresses();
                 let is_indexed = self.index(&addresses)?;
+                self.claim_link(&effect)?;
                 let record = self.record_for_writing()?;
                 let sequence = record.append(&section, &effect, effect.is_link()).map_err(state_error)?;
                 (Some(sequence), addresses, is_indexed)

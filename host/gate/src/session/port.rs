@@ -224,9 +224,12 @@ impl Session {
             | Effect::Dhcp(_)
             | Effect::NamespaceSetting(_) => false,
         };
-        self.claimed_by(|summary| {
+        let own = self.key()?;
+        let is_owner = |summary: &Summary| {
             let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
-            effects.flatten().any(|effect| claims(effect, summary))
-        })
+            summary.key.as_ref().is_some_and(|key| *key != own)
+                && effects.flatten().any(|effect| claims(effect, summary))
+        };
+        Ok(self.records_on_link(link)?.into_iter().find(is_owner))
     }
 }
