@@ -154,6 +154,44 @@ fn answers_leave_by_the_link_whose_address_was_asked() -> Result<()> {
     Ok(())
 }
 
+/// Of an IPv4 route with several next hops the own one goes, and the other link keeps its way. The kernel deletes a whole route
+/// where its first next hop is named.
+#[test]
+fn a_route_with_several_next_hops_keeps_those_of_other_links() -> Result<()> {
+    let place = Place::new()?;
+    let plugins = network(31, &json!({}));
+    let [bridge, sbr] = &plugins[..] else { anyhow::bail!("two plugins") };
+    let first = place.call(&plugin_bin()?, bridge, "ADD", "eth0", &Value::Null)?.success()?;
+    place.node.sh_in(
+        "c1",
+        "ip link add out0 type veth peer name out1; ip link set out0 up; ip link set out1 up
+         ip address add 10.44.0.2/24 dev out0",
+    )?;
+    let default =
+        || place.node.sh_in("c1", "ip route show default | tr -d '\\n' | sed 's/  */ /g; s/weight 1//g; s/ *$//'");
+    for hops in [
+        "nexthop via 10.31.0.1 dev eth0 nexthop via 10.44.0.1 dev out0",
+        "nexthop via 10.44.0.1 dev out0 nexthop via 10.31.0.1 dev eth0",
+    ] {
+        place.node.sh_in("c1", &format!("ip route del default; ip route add default {hops}"))?;
+        let before = default()?;
+        place.call(&plugin_bin()?, sbr, "ADD", "eth0", &first)?.success()?;
+        ensure!(default()? == "default via 10.44.0.1 dev out0", "{hops}: {}", default()?);
+        let own = place.node.sh_in("c1", "ip route show default table 100")?;
+        ensure!(own.trim() == "default via 10.31.0.1 dev eth0", "{hops}: {own}");
+        place.check(&plugins, "eth0", &first)?;
+        place.call(&plugin_bin()?, sbr, "DEL", "eth0", &first)?.success()?;
+        ensure!(default()? == before, "{hops}: {before} / {}", default()?);
+    }
+    // What somebody put in the place of what was left stays at DEL.
+    place.call(&plugin_bin()?, sbr, "ADD", "eth0", &first)?.success()?;
+    place.node.sh_in("c1", "ip route replace default via 10.44.0.8 dev out0")?;
+    place.call(&plugin_bin()?, sbr, "DEL", "eth0", &first)?.success()?;
+    let left = default()?;
+    ensure!(left.contains("via 10.44.0.8 dev out0") && left.contains("via 10.31.0.1 dev eth0"), "{left}");
+    Ok(())
+}
+
 /// Keys that the native plugin of this distribution lacks: held against the kernel's state alone.
 #[test]
 fn static_gateways_and_source_hints() -> Result<()> {

@@ -6,6 +6,7 @@
 use crate::capability::addresses::foreign_error;
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::in_container::as_far_as_possible;
+use crate::effect::multipath::{self, is_multipath};
 use crate::effect::source_routes::{SourceRule, lock, of_section, recorded};
 use crate::effect::{SourceRoutes, vrf};
 use crate::errors::{kernel_error, native_error};
@@ -14,7 +15,7 @@ use crate::session::Session;
 use ipnet::IpNet;
 use postern_cni::Verb;
 use postern_kernel::{MAIN_TABLE, Netlink, Rule};
-use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Reply, Route, RouteSource, ops};
+use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Reply, Route, RouteSource, WholeRoute, ops};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -64,11 +65,15 @@ fn apply(
     let _lock = lock(session)?;
     let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
     let rules = netlink.rules().map_err(kernel_error)?;
-    let routes = netlink.kept_routes().map_err(kernel_error)?;
-    let effect = match table {
+    let whole = netlink.whole_routes().map_err(kernel_error)?;
+    let routes: Vec<(u32, KeptRoute)> = whole.iter().flat_map(WholeRoute::each).collect();
+    let mut effect = match table {
         Some(table) => in_table(session, index, sources, table, &rules, &routes)?,
         None => in_free_tables(session, index, sources, hints, &rules, &routes)?,
     };
+    let is_shared = |whole: &WholeRoute| is_multipath(whole, index) && whole.hops.iter().any(|hop| hop.link != index);
+    let is_left = |whole: &WholeRoute| effect.moved.iter().any(|kept| whole.is_of(kept));
+    effect.multipath = whole.into_iter().filter(|whole| is_shared(whole) && is_left(whole)).collect();
     session.common.add_routes(&name, effect.routes.len() + effect.hints.len() + effect.moved.len())?;
     session.intend(effect.clone())?;
     carry_out(session, &effect)?;
@@ -201,11 +206,13 @@ fn carry_out(session: &Session, effect: &SourceRoutes) -> Result<(), OpError> {
     }
     // With hints the main table keeps what is on the link, as the hint replaces it. IPv6 has no scopes.
     let leaves = |kept: &&KeptRoute| effect.hints.is_empty() || kept.route.scope != Some(ON_LINK);
-    for kept in effect.moved.iter().filter(leaves) {
+    let refused = |error, kept: &KeptRoute| native_error(error, &kept.route.dst.to_string(), "failed to delete route");
+    for kept in effect.moved.iter().filter(leaves).filter(|kept| !multipath::has(&effect.multipath, kept)) {
         session.in_time()?;
-        netlink
-            .delete_route(effect.index, &kept.route)
-            .map_err(|error| native_error(error, &kept.route.dst.to_string(), "failed to delete route"))?;
+        netlink.delete_route(effect.index, &kept.route).map_err(|error| refused(error, kept))?;
+    }
+    for whole in &effect.multipath {
+        multipath::take_out(netlink, effect.index, whole).map_err(|error| refused(error, &whole.kept))?;
     }
     for kept in &effect.hints {
         session.in_time()?;

@@ -5,6 +5,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::source_routes::is_reserved;
+use crate::effect::multipath::is_multipath;
 use crate::effect::source_routes::lock;
 use crate::effect::vrf::{KIND, leave_vrf, recorded, settle};
 use crate::effect::{Effect, Vrf};
@@ -77,7 +78,7 @@ fn join(gate: &mut Gate<'_>, handle: Handle, name: &str, table: Option<u32>) -> 
         made: found.is_none(),
         addresses: addresses.map(|have| have.net).collect(),
         moved,
-        multipath: whole.into_iter().filter(|whole| is_multipath(whole, index)).collect(),
+        multipath: whole.into_iter().filter(|whole| is_multipath(whole, index) && is_moved(&whole.kept)).collect(),
     };
     session.common.add_routes(&own_name, effect.moved.len())?;
     session.intend(effect.clone())?;
@@ -97,13 +98,6 @@ fn join(gate: &mut Gate<'_>, handle: Handle, name: &str, table: Option<u32>) -> 
     settle(netlink, &effect, table)?;
     session.known_by(&Effect::from(effect), &[u64::from(vrf.index)]);
     Ok(Reply::Done)
-}
-
-/// True for an IPv4 route with several next hops, some of them of this link. The kernel keeps each next hop of an IPv6 route as
-/// a route of its own.
-fn is_multipath(whole: &WholeRoute, index: u32) -> bool {
-    let is_ours = whole.hops.iter().any(|hop| hop.link == index) && whole.kept.route.table != Some(LOCAL_TABLE);
-    is_ours && whole.hops.len() > 1 && whole.kept.route.dst.addr().is_ipv4()
 }
 
 /// Checks the VRF that is there, and returns its table.

@@ -28,6 +28,7 @@ pub(crate) mod loopback_up;
 pub(crate) mod mac_guard;
 mod macvlan;
 mod masquerade;
+pub(crate) mod multipath;
 mod namespace_setting;
 mod native;
 mod numbers;
@@ -533,6 +534,7 @@ mod tests {
                         },
                         protocol: 2,
                     }],
+                    multipath: Vec::new(),
                     hints: Vec::new(),
                 }),
                 r#"{"effect":"source-routes","index":2,"rules":[],"moved":[{"dst":"10.1.0.0/24","source":"10.1.0.2","table":254,"scope":253,"protocol":2}]}"#,

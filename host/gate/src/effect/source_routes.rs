@@ -5,13 +5,13 @@
 //! sender and table, a route by table, link, destination and gateway. What is not there any more is no error.
 
 use super::in_container::{as_far_as_possible, give_routes};
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, vrf};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, multipath, vrf};
 use crate::errors::{kernel_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
 use postern_kernel::{Netlink, Rule};
 use postern_state::RoutingLock;
-use postern_types::{KeptRoute, OpError};
+use postern_types::{KeptRoute, OpError, WholeRoute};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -28,6 +28,9 @@ pub struct SourceRoutes {
     /// The link's routes in the main table, before. With hints some of them stay there, and are replaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<KeptRoute>,
+    /// Of these, the IPv4 routes that have next hops of other links too, with these. An earlier build knows only `moved`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub multipath: Vec<WholeRoute>,
     /// The routes to the link's own networks that were put into the main table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<KeptRoute>,
@@ -84,7 +87,16 @@ impl SourceRoutes {
         }
         // Without its link a route cannot be.
         if as_far_as_possible(|| netlink.link_by_index(self.index))?.is_some_and(|link| link.up) {
-            give_routes(netlink, self.index, self.moved.iter().rev());
+            let moved = |is_wanted: &dyn Fn(&KeptRoute) -> bool| {
+                give_routes(netlink, self.index, self.moved.iter().rev().filter(|kept| is_wanted(kept)));
+            };
+            // Their gateways are reached by the others.
+            moved(&|kept| !multipath::has(&self.multipath, kept));
+            for whole in &self.multipath {
+                if !multipath::put_back(netlink, self.index, whole) {
+                    moved(&|kept| whole.is_of(kept));
+                }
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! the link that the record names, by its noted index, or by name and table.
 
 use super::in_container::as_far_as_possible;
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, source_routes};
+use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, multipath, source_routes};
 use crate::errors::{kernel_error, native_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -135,7 +135,7 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
         netlink.add_known_address(vrf.index, *address).map_err(failed)?;
     }
     let before = if table == MAIN_TABLE { vrf.table } else { MAIN_TABLE };
-    for kept in vrf.moved.iter().filter(|kept| !vrf.multipath.iter().any(|whole| whole.is_of(kept))) {
+    for kept in vrf.moved.iter().filter(|kept| !multipath::has(&vrf.multipath, kept)) {
         let mut kept = kept.clone();
         // A next hop of a route with several is not flushed: the kernel makes it a dead one, and it lives again with the link.
         if kept.route.dst.addr().is_ipv6() && kept.route.gateway.is_some() && is_main(&kept) {
@@ -152,24 +152,19 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
 }
 
 /// Does the same for an IPv4 route with several next hops. With those of other links the kernel keeps it, and the own next hop
-/// lives again in it. A next hop alone can't be deleted, so the route is replaced.
+/// lives again in it.
 fn settle_multipath(netlink: &Netlink, index: u32, whole: &WholeRoute, table: u32) -> Result<(), OpError> {
-    let (own, others) = (whole.with(|hop| hop.link == index), whole.with(|hop| hop.link != index));
-    let Some(mut own) = own else { return Ok(()) };
+    let Some(mut own) = whole.with(|hop| hop.link == index) else { return Ok(()) };
     settle_in(&mut own.kept, table);
-    let Some(others) = others else { return is_put(netlink.put_whole_route(&own, false), &own.kept) };
-    if !is_main(&whole.kept) {
-        return Ok(());
-    }
-    if table != MAIN_TABLE {
-        is_put(netlink.put_whole_route(&own, false), &own.kept)?;
-        return is_put(netlink.put_whole_route(&others, true), &others.kept);
-    }
-    // Root in the container, or another plugin, can have replaced what is left of it: their route stays.
-    let link = others.hops.first().map_or(0, |hop| hop.link);
-    let is_left = netlink.whole_routes_through(link, table).is_ok_and(|all| all.contains(&others));
-    if is_left && netlink.put_whole_route(whole, true).is_ok() {
-        return Ok(());
+    if own.hops.len() < whole.hops.len() {
+        // Another table keeps it whole by itself.
+        if !is_main(&whole.kept) || table == MAIN_TABLE && multipath::put_back(netlink, index, whole) {
+            return Ok(());
+        }
+        if table != MAIN_TABLE {
+            is_put(netlink.put_whole_route(&own, false), &own.kept)?;
+            return is_put(multipath::take_out(netlink, index, whole), &whole.kept);
+        }
     }
     is_put(netlink.put_whole_route(&own, false), &own.kept)
 }
