@@ -381,7 +381,11 @@ fn a_wait_without_end_ends_in_time() -> Result<()> {
     place.node.sh(&format!("printf '[limits]\\nseconds = 4\\n' >> {BIN}/postern.d/bridge.toml"))?;
     place.service.says(None);
     let start = Instant::now();
-    place.refused(11, "the DHCP service at /run/cni/dhcp.sock gave no answer in the time of this run")?;
+    place.refused(
+        11,
+        "no DHCP server answered on \"eth0\" within 2 s: the DHCP service at /run/cni/dhcp.sock gave no answer in the time of this \
+         run…tcpdump -ni any port 67",
+    )?;
     ensure!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     Ok(())
 }

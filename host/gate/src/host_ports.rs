@@ -53,8 +53,8 @@ pub struct Claims {
 pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError> {
     let cookie = session.home_cookie()?;
     let index = match session.ports.take() {
-        Some(index) => index.lock(session.deadline),
-        None => HostPorts::open(&session.state, cookie, session.deadline),
+        Some(index) => index.lock(session.answer_by()),
+        None => HostPorts::open(&session.state, cookie, session.answer_by()),
     };
     let index = index.map_err(state_error)?;
     let boot = postern_state::boot_id().map_err(state_error)?;

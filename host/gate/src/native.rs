@@ -98,7 +98,7 @@ pub fn run_with(path: &Path, session: &Session, verb: Verb, input: String) -> Re
         ),
         input,
     };
-    let output = session.runner.run(&program, session.deadline).map_err(|error| unrunnable(path, &error))?;
+    let output = session.runner.run(&program, session.answer_by()).map_err(|error| unrunnable(path, &error))?;
     if output.status != Some(0) {
         return Err(outcome::of_program(failure(&output)));
     }

@@ -41,7 +41,9 @@ use postern_kernel::sysctl::Setting;
 use postern_kernel::tcx::Sight;
 use postern_kernel::{Home, LinkFiles, Namespace, Netlink, Worker};
 use postern_policy::NodeSettings;
-use postern_state::{AddressIndex, DataPath, HostPorts, LeaseStore, Leases, Owner, Record, RecordKey, Summary};
+use postern_state::{
+    AddressIndex, DataPath, HostPorts, LeaseStore, Leases, Owner, Record, RecordKey, StateError, Summary,
+};
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
@@ -191,6 +193,9 @@ pub enum Leftover {
     /// The effects in these sections of this plugin.
     Sections(Vec<String>),
 }
+
+/// The time that a guest has to end after an operation gave up a wait.
+const MARGIN: Duration = Duration::from_secs(1);
 
 /// What the container's namespace is entered for.
 #[derive(Clone, Debug)]
@@ -456,6 +461,13 @@ impl Session {
         Ok(())
     }
 
+    /// Returns the time at which an operation gives up a wait. The guest gets the error, which names what was waited for, and
+    /// ends before the deadline of the run.
+    pub fn answer_by(&self) -> Instant {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        self.deadline.checked_sub(MARGIN.min(left / 4)).unwrap_or(self.deadline)
+    }
+
     /// Reserves the last part of the run's time for cleaning up: a run that went past its deadline must not leave its
     /// rules.
     pub fn keep_for_cleanup(&mut self, share: Duration) {
@@ -606,8 +618,8 @@ impl Session {
     pub fn nft(&self) -> Result<RefMut<'_, Nft>, OpError> {
         let mut nft = self.nft.borrow_mut();
         match &mut *nft {
-            Some(nft) => nft.set_deadline(self.deadline),
-            None => *nft = Some(Nft::open(self.deadline).map_err(firewall_error)?),
+            Some(nft) => nft.set_deadline(self.answer_by()),
+            None => *nft = Some(Nft::open(self.answer_by()).map_err(firewall_error)?),
         }
         RefMut::filter_map(nft, Option::as_mut)
             .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))
@@ -634,7 +646,7 @@ impl Session {
 
     /// Returns the runner of iptables programs, with its deadline.
     pub fn program_runner(&self) -> ProgramRunner<'_> {
-        ProgramRunner { runner: &*self.runner, deadline: self.deadline, nft: Some(&self.nft) }
+        ProgramRunner { runner: &*self.runner, deadline: self.answer_by(), nft: Some(&self.nft) }
     }
 
     /// Returns the leases of the network in a data directory; `create` makes it if it is missing.
@@ -642,6 +654,14 @@ impl Session {
     /// # Errors
     /// Other users can write to the directory, or it can't be read.
     pub fn leases(&self, directory: &str, create: bool) -> Result<Option<Leases>, OpError> {
+        self.open_leases(directory, create).map_err(state_error)
+    }
+
+    /// As [`Session::leases`], with the error of the directory.
+    ///
+    /// # Errors
+    /// [`StateError::Untrusted`] if another user could change the leases.
+    pub fn open_leases(&self, directory: &str, create: bool) -> Result<Option<Leases>, StateError> {
         // The text of a record or a configuration can be anything. A path that is not possible has no leases.
         if !create && !can_be_path(directory) {
             return Ok(None);
@@ -650,9 +670,9 @@ impl Session {
             data_dir: PathBuf::from(directory),
             network: self.request.conf.name.clone(),
             index_root: self.library.join("leases"),
-            boot_id: postern_state::boot_id().map_err(state_error)?,
+            boot_id: postern_state::boot_id()?,
         };
-        if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }.map_err(state_error)
+        if create { Leases::open(&store).map(Some) } else { Leases::open_existing(&store) }
     }
 
     /// True if an address with this prefix length is the attachment's.

@@ -18,10 +18,12 @@ pub type Result<T> = std::result::Result<T, StateError>;
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The lock was still held by another process at the deadline: try again later (CNI error code 11).
-    #[error("lock {}: not free before the deadline; try again", .path.display())]
+    #[error("lock {}: not free before the deadline; {holder}; try again", .path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,
+        /// Who holds it, or how to find out.
+        holder: String,
     },
     /// Another user could have changed this directory or file: nothing in it was used.
     #[error("refusing {}: {reason}", .path.display())]

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -79,9 +80,13 @@ impl Directory {
         self.refuse_world_writable_by(&stat)
     }
 
-    /// Refuses a directory in which every user could put files.
-    pub(crate) fn refuse_world_writable(self) -> Result<Self> {
+    /// Refuses a directory in which every user could put files, and replace what is there. With the sticky bit nobody but its
+    /// owner can do that, as in `/tmp`.
+    pub(crate) fn refuse_replaceable(self) -> Result<Self> {
         let stat = self.own_stat()?;
+        if stat.st_mode & 0o1000 != 0 && trust_owner(&self.path, &stat, true).is_ok() {
+            return Ok(self);
+        }
         self.refuse_world_writable_by(&stat)
     }
 
@@ -193,11 +198,32 @@ pub(crate) fn lock_before(file: &File, path: &Path, deadline: Instant) -> Result
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(StateError::Locked { path: path.to_owned() });
+            return Err(StateError::Locked { path: path.to_owned(), holder: holder(file, path) });
         }
         std::thread::sleep(pause.min(left));
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+}
+
+/// Says which process holds the `flock` of a file. A confined gate may not read the kernel's list.
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel's own")]
+fn holder(file: &File, path: &Path) -> String {
+    let listed = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let process = file.metadata().ok().and_then(|meta| holder_in(&listed, meta.dev(), meta.ino()));
+    match process {
+        Some(process) => format!("process {process} holds it"),
+        None => format!("`fuser {}` tells which process holds it", path.display()),
+    }
+}
+
+/// Returns the process that holds the `flock` of a file, by the kernel's list. One that the reader can't see has the number 0.
+fn holder_in(listed: &str, device: u64, inode: u64) -> Option<u32> {
+    let file = format!("{:02x}:{:02x}:{inode}", nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    listed.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, process, held, ..] = words.as_slice() else { return None };
+        process.parse().ok().filter(|process| *held == file && *process != 0)
+    })
 }
 
 /// A set of hashes, or of what is hashed already.

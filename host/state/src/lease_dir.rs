@@ -12,7 +12,7 @@
 use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
-use crate::trust::{is_system, trust_way};
+use crate::trust::{is_system, trust_way_above};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, futimens};
@@ -84,7 +84,8 @@ struct Draft<'a> {
     named: bool,
 }
 
-/// Refuses a place for leases that another user could change or redirect, or that doesn't belong to one network alone.
+/// Refuses a place for leases that another user could change or redirect, or that doesn't belong to one network alone. The
+/// data directory itself may be sticky: others can put files there, and change no directory of a network.
 /// Missing parts of the path are allowed. Returns the real path.
 ///
 /// # Errors
@@ -105,11 +106,11 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     }
     // Opened after the path was verified, so it can't be another directory. A defect of the path is reported first.
     let known = known_path(data_dir);
-    let looked = known.clone().map_or_else(|| trust_way(data_dir), Ok);
-    let directory = Directory::open(data_dir)?.map(Directory::refuse_world_writable).transpose()?;
+    let looked = known.clone().map_or_else(|| trust_way_above(data_dir), Ok);
+    let directory = Directory::open(data_dir)?.map(Directory::refuse_replaceable).transpose()?;
     let real = match (known, &directory) {
         // It was removed since.
-        (Some(_), None) => trust_way(data_dir),
+        (Some(_), None) => trust_way_above(data_dir),
         _ => looked,
     };
     let real = real.map_err(|reason| untrusted(data_dir, reason.to_string()))?;
@@ -123,6 +124,11 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
         return Err(untrusted(&place, reason));
     }
     Ok((place, directory))
+}
+
+/// True if something else than a directory has its name.
+fn is_no_directory(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOTDIR | Errno::ELOOP)
 }
 
 /// Verified paths to existing directories, with their real paths. Only root and this user can change a path that was
@@ -151,7 +157,15 @@ impl LeaseDir {
             (_, parent) = examined(data_dir, network)?;
         }
         let Some(parent) = parent else { return Ok(None) };
-        let directory = parent.subdirectory(network, create.then_some(0o755))?;
+        let directory = parent.subdirectory(network, create.then_some(0o755)).map_err(|error| match error {
+            StateError::Io { path, source, .. }
+                if source.raw_os_error().map(Errno::from_raw).is_some_and(is_no_directory) =>
+            {
+                let reason = "it is no directory, and holds no leases; look at it and remove it".to_owned();
+                StateError::Untrusted { path, reason }
+            }
+            error => error,
+        })?;
         Ok(directory.map(Directory::trusted).transpose()?.map(|directory| Self { directory }))
     }
 
@@ -238,7 +252,8 @@ impl LeaseDir {
         let mut draft: Option<Draft<'_>> = None;
         for (tried, (ip, with)) in candidates.enumerate() {
             if tried % 1024 == 1023 && Instant::now() >= deadline {
-                return Err(StateError::Locked { path: self.directory.path_of("lock") });
+                let holder = "the search for a free address takes longer".to_owned();
+                return Err(StateError::Locked { path: self.directory.path_of("lock"), holder });
             }
             let ready = match draft.take() {
                 Some(draft) => draft,

@@ -166,8 +166,20 @@ pub fn trust(path: &Path) -> Result<(), TrustError> {
 /// # Errors
 /// As [`trust`].
 pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, TrustError> {
+    trust_nearest(path, false)
+}
+
+/// As [`trust_way`], for a directory of which only one below it is used: it may be sticky.
+///
+/// # Errors
+/// As [`trust`].
+pub(crate) fn trust_way_above(path: &Path) -> Result<PathBuf, TrustError> {
+    trust_nearest(path, true)
+}
+
+fn trust_nearest(path: &Path, is_above: bool) -> Result<PathBuf, TrustError> {
     let there = path.ancestors().find(|part| lstat(*part).is_ok()).unwrap_or(path);
-    let real = ways(there, there != path)?;
+    let real = ways(there, is_above || there != path)?;
     let missing = path.strip_prefix(there).unwrap_or(Path::new(""));
     Ok(if missing.as_os_str().is_empty() { real } else { real.join(missing) })
 }

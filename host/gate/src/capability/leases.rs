@@ -108,7 +108,7 @@ fn take(
     let mut avoided: Vec<LedTo> = Vec::new();
     loop {
         let addresses: Vec<IpAddr> = avoided.iter().map(|led| led.address).collect();
-        let taken = leases.reserve_others(&owner, sets, requested, &addresses, session.deadline);
+        let taken = leases.reserve_others(&owner, sets, requested, &addresses, session.answer_by());
         let taken = match taken {
             // All that keep addresses are looked at by the next ADD, as far as there is room for notes.
             Err(error) if !avoided.is_empty() => {
@@ -124,7 +124,7 @@ fn take(
         if led.is_empty() {
             return Ok(taken);
         }
-        leases.release_addresses(&owner, &addresses, session.deadline).map_err(state_error)?;
+        leases.release_addresses(&owner, &addresses, session.answer_by()).map_err(state_error)?;
         undo(session, &[]);
         if let Some(led) = led.iter().find(|led| requested.contains(&led.address)) {
             let message = format!("requested IP address {} is not available: rules lead to it", led.address);
@@ -232,7 +232,7 @@ fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
         return Ok(Reply::Leases(Vec::new()));
     };
-    let held = leases.held(&owner(&gate.session.request), gate.session.deadline).map_err(state_error)?;
+    let held = leases.held(&owner(&gate.session.request), gate.session.answer_by()).map_err(state_error)?;
     Ok(held_by(held))
 }
 
@@ -275,7 +275,7 @@ fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
             }
             served.is_some() || collect::is_busy(session, &owner.container_id, &owner.ifname)
         };
-        freed = leases.retain(&owners, spared, gate.session.deadline).map_err(state_error)?.len();
+        freed = leases.retain(&owners, spared, gate.session.answer_by()).map_err(state_error)?.len();
     }
     Ok(Reply::Removed(u32::try_from(freed).unwrap_or(u32::MAX)))
 }
@@ -286,7 +286,7 @@ fn available(gate: &Gate<'_>, sets: &[Vec<LeaseRange>]) -> Result<Reply, OpError
     let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
         return Ok(Reply::Available(true));
     };
-    let full = leases.exhausted(&sets, gate.session.deadline).map_err(state_error)?;
+    let full = leases.exhausted(&sets, gate.session.answer_by()).map_err(state_error)?;
     let Some(set) = full.and_then(|number| sets.get(number)) else { return Ok(Reply::Available(true)) };
     let fault = format!("no IP addresses available in range set: {set}");
     Ok(Reply::Available(status::is_said(gate.session, &fault)))

@@ -4,6 +4,8 @@ use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;
+use postern_cni::Verb;
+use postern_state::StateError;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -23,11 +25,24 @@ impl Lease {
         if is_relative(&self.directory) {
             return Ok(());
         }
-        let Some(leases) = session.leases(&self.directory, false)? else { return Ok(()) };
+        let leases = match session.open_leases(&self.directory, false) {
+            Ok(None) => return Ok(()),
+            Ok(Some(leases)) => leases,
+            // What is there may be anybody's: nothing is touched, and no DEL waits for it.
+            Err(error @ StateError::Untrusted { .. }) if session.request.verb == Verb::Del => {
+                crate::say!(
+                    "postern: the leases of this attachment stay in ipam.dataDir {}: {error}; once that is mended, `postern gc \
+                     --native` gives them back",
+                    self.directory
+                );
+                return Ok(());
+            }
+            Err(error) => return Err(state_error(error)),
+        };
         let owner = session.request.owner();
         match taken {
-            Some(taken) => leases.release_addresses(&owner, taken, session.deadline).map(drop),
-            None => leases.release(&owner, session.deadline).map(drop),
+            Some(taken) => leases.release_addresses(&owner, taken, session.answer_by()).map(drop),
+            None => leases.release(&owner, session.answer_by()).map(drop),
         }
         .map_err(state_error)
     }

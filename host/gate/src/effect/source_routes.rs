@@ -151,7 +151,7 @@ impl Leaves for SourceRoutes {
 /// Another run holds it past the deadline.
 pub(crate) fn lock(session: &Session) -> Result<RoutingLock, OpError> {
     let cookie = session.container_required()?.cookie().map_err(kernel_error)?;
-    RoutingLock::take(&session.state, cookie, session.deadline).map_err(state_error)
+    RoutingLock::take(&session.state, cookie, session.answer_by()).map_err(state_error)
 }
 
 /// Returns all source routing that the record lists, in its order.

@@ -18,9 +18,6 @@ use std::time::{Duration, Instant};
 /// The longest time to wait for a connection, and for an answer that needs no server.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The time that a guest has to end after a service gave no answer.
-const MARGIN: Duration = Duration::from_secs(1);
-
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -174,17 +171,30 @@ impl Session {
     pub fn ask_dhcp(&self, socket: &str, about: impl FnOnce(Attachment) -> Ask) -> Result<Answer, OpError> {
         let ask = about(self.dhcp_attachment());
         let deadline = match &ask {
-            // The guest gets the error, and ends, before the deadline of the run.
-            Ask::Acquire(_) => {
-                let left = self.deadline.saturating_duration_since(Instant::now());
-                self.deadline.checked_sub(MARGIN.min(left / 4)).unwrap_or(self.deadline)
-            }
+            Ask::Acquire(_) => self.answer_by(),
             Ask::Check(_) | Ask::Release(_) | Ask::Leases | Ask::Alive => self.deadline.min(Instant::now() + SOON),
         };
-        match self.dhcp.ask(socket, Use::Plugin, &ask, deadline).map_err(|unanswered| unanswered.error)? {
+        let (is_acquire, began) = (matches!(ask, Ask::Acquire(_)), Instant::now());
+        let answer = self.dhcp.ask(socket, Use::Plugin, &ask, deadline).map_err(|unanswered| match unanswered.error {
+            error if is_acquire && error.code == ErrorCode::Deadline => self.without_server(error, began.elapsed()),
+            error => error,
+        });
+        match answer? {
             Answer::Refused { code, words, details } => Err(refused(socket, code, words, details)),
             answer @ (Answer::Lease(_) | Answer::Done | Answer::Leases(_)) => Ok(answer),
         }
+    }
+
+    /// Says what it mostly means that a service has got no lease in the time of this run. The service goes on asking until its
+    /// client goes.
+    fn without_server(&self, error: OpError, waited: Duration) -> OpError {
+        let OpError { message, object, .. } = error;
+        let message =
+            format!("no DHCP server answered on \"{}\" within {} s: {message}", self.request.ifname, waited.as_secs());
+        OpError::new(ErrorCode::Deadline, object, message).hint(
+            "look for a server on the network of this link (`tcpdump -ni any port 67 or port 547`), and for a firewall or a VLAN \
+             between",
+        )
     }
 
     /// True if a native daemon serves at this socket, as far as this run has asked there.

@@ -173,8 +173,8 @@ impl Session {
     /// Opens the index with its lock: the one that this run has open, if there is one.
     fn open_index(&self) -> Result<AddressIndex, OpError> {
         let index = match self.addresses.take() {
-            Some(index) => index.lock(self.deadline),
-            None => AddressIndex::open(&self.state, self.home_cookie()?, self.deadline),
+            Some(index) => index.lock(self.answer_by()),
+            None => AddressIndex::open(&self.state, self.home_cookie()?, self.answer_by()),
         };
         index.map_err(state_error)
     }
@@ -227,7 +227,7 @@ impl Session {
             return Ok(true);
         }
         let cookie = self.home_cookie()?;
-        let index = AddressIndex::find(&self.state, cookie, self.deadline).map_err(state_error)?;
+        let index = AddressIndex::find(&self.state, cookie, self.answer_by()).map_err(state_error)?;
         let Some(index) = index else { return Ok(false) };
         let key = self.key()?;
         for address in new {

@@ -103,7 +103,7 @@ impl Session {
     fn held_in(&self, directory: &str) -> Vec<IpAddr> {
         let held =
             self.leases(Path::new(directory).to_str().unwrap_or_default(), false).and_then(|leases| match leases {
-                Some(leases) => leases.held(&self.request.owner(), self.deadline).map_err(state_error),
+                Some(leases) => leases.held(&self.request.owner(), self.answer_by()).map_err(state_error),
                 None => Ok(Vec::new()),
             });
         held.unwrap_or_default()
