@@ -83,15 +83,37 @@ pub const LIBRARY: &str = "/var/lib/postern";
 /// The directory of the audit log, which outlives the objects that it names.
 pub const LOGS: &str = "/var/log/postern";
 
-/// Returns the catalog of this executable: beside it, or in a place of installation.
+/// The directory of an installation in which its versions are, each with its programs and its catalog.
+pub const VERSIONS: &str = "versions";
+
+/// Returns the catalog of this executable: beside it, in its installation, or in a usual place of one. A service outlives the
+/// version that it was started from, and then has the catalog of the next one.
 ///
 /// # Errors
 /// There is none; the error names the places.
-#[expect(clippy::disallowed_methods, reason = "a link of the kernel's own")]
 pub fn catalog() -> Result<PathBuf, PlaceError> {
-    let exe = std::fs::read_link("/proc/self/exe").map_err(|e| PlaceError::Nameless(e.to_string()))?;
+    catalog_of(&own_file()?)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a link of the kernel's own")]
+fn own_file() -> Result<PathBuf, PlaceError> {
+    std::fs::read_link("/proc/self/exe").map_err(|e| PlaceError::Nameless(e.to_string()))
+}
+
+/// Returns the directory of the installation that this executable belongs to, with all its versions.
+pub fn installation() -> Option<PathBuf> {
+    installation_of(&own_file().ok()?)
+}
+
+fn installation_of(exe: &Path) -> Option<PathBuf> {
+    let versions = exe.parent()?.parent()?;
+    if versions.file_name()? == VERSIONS { versions.parent().map(Path::to_owned) } else { None }
+}
+
+fn catalog_of(exe: &Path) -> Result<PathBuf, PlaceError> {
     let beside = exe.parent().unwrap_or(Path::new("/")).join(CATALOG);
-    let candidates = std::iter::once(beside).chain(INSTALLED.into_iter().map(PathBuf::from));
+    let next = installation_of(exe).map(|directory| directory.join(CATALOG));
+    let candidates = std::iter::once(beside).chain(next).chain(INSTALLED.into_iter().map(PathBuf::from));
     let mut looked = Vec::new();
     for candidate in candidates {
         if is_directory(&candidate) {
@@ -307,5 +329,23 @@ mod tests {
         assert!(open_trusted(&dir.join("none")).unwrap().is_none());
         assert!(open_trusted(&file).unwrap().is_some());
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_service_finds_the_catalog_of_the_next_version() {
+        let prefix = std::env::temp_dir().join(format!("postern-next-version-{}", std::process::id()));
+        let old = prefix.join("versions/0.1.0-old");
+        std::fs::create_dir_all(old.join(CATALOG)).unwrap();
+        std::fs::create_dir_all(prefix.join("versions/0.1.0-new").join(CATALOG)).unwrap();
+        symlink("versions/0.1.0-new/postern.d", prefix.join(CATALOG)).unwrap();
+        let exe = old.join("postern-dhcpd");
+        assert_eq!(catalog_of(&exe), Ok(old.join(CATALOG)));
+        std::fs::remove_dir_all(&old).unwrap();
+        // The kernel's name for a file that is gone.
+        assert_eq!(catalog_of(&old.join("postern-dhcpd (deleted)")), Ok(prefix.join(CATALOG)));
+        assert_eq!(installation_of(&exe), Some(prefix.clone()));
+        // Without versions there is nothing to look for.
+        assert_eq!(installation_of(&prefix.join("bin/postern-dhcpd")), None);
+        std::fs::remove_dir_all(&prefix).unwrap();
     }
 }

@@ -14,11 +14,10 @@
 use super::files::Ready;
 use anyhow::Result;
 use postern_gate::places::CATALOG;
+pub use postern_gate::places::VERSIONS;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The directory of all versions.
-pub const VERSIONS: &str = "versions";
 /// The link to the version that new runs have.
 pub const CURRENT: &str = "current";
 /// The directory of the JSON Schemas for editors: those that `postern net schema` prints.
