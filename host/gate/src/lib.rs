@@ -22,6 +22,7 @@ mod budget;
 mod call;
 pub mod capability;
 pub mod catalog;
+mod cause;
 mod clock;
 pub mod collect;
 mod collector;

@@ -297,9 +297,16 @@ fn believe_address(run: &impl RunFacts, granted: &Granted, plugin: &str, ip: &Ip
             (true, Some(gateway)) => Err(Error::internal(format!(
                 "plugin \"{plugin}\" claims gateway {gateway} for {address}, which neither IPAM nor prevResult gave"
             ))),
-            _ => Err(Error::internal(format!(
-                "plugin \"{plugin}\" claims address {address}, which neither IPAM nor prevResult gave"
-            ))),
+            _ => {
+                let error = Error::internal(format!(
+                    "plugin \"{plugin}\" claims address {address}, which neither IPAM nor prevResult gave"
+                ));
+                Err(match run.request().conf.ipam_type.is_empty() {
+                    true => error
+                        .with_details(format!("`ipam` has no `type`: \"type\": \"{plugin}\" lets it give addresses")),
+                    false => error,
+                })
+            }
         };
     }
     let refused = |what: String, hint: String| {

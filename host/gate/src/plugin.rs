@@ -14,7 +14,7 @@ use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, check_version, code, config_version};
 use postern_confine::processor;
 use postern_policy::Granted;
-use postern_types::{Capability, ErrorCode, FromSandbox, OpError, Operation, Reply, Start, ToSandbox};
+use postern_types::{Capability, ErrorCode, FromSandbox, NO_CODE_ALLOWED, OpError, Operation, Reply, Start, ToSandbox};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -214,11 +214,10 @@ fn serve_from(
                 return Err(BadEnd { words, details: None, lost: false });
             }
             FromSandbox::Unloadable(reason) => {
-                return Err(BadEnd {
-                    words: format!("cannot load the compiled code: {reason}"),
-                    details: Some("install it again: `make install`, or `postern add FILE.wasm --policy FILE`"),
-                    lost: true,
-                });
+                // A kernel or a unit that allows no code allows none of a new installation either.
+                let details = (!reason.starts_with(NO_CODE_ALLOWED))
+                    .then_some("install it again: `make install`, or `postern add FILE.wasm --policy FILE`");
+                return Err(BadEnd { words: format!("cannot load the compiled code: {reason}"), details, lost: true });
             }
             FromSandbox::Stderr(_) => {}
         }

@@ -3,6 +3,7 @@
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mprotect};
 use nix::sys::stat::fstat;
+use postern_types::NO_CODE_ALLOWED;
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
@@ -61,8 +62,12 @@ impl CustomCodeMemory for Executable {
     }
 
     fn publish_executable(&self, start: *const u8, length: usize) -> Result<()> {
-        Self::protect(start, length, ProtFlags::PROT_READ | ProtFlags::PROT_EXEC)
-            .context("cannot make the code executable (is its file system mounted noexec?)")
+        Self::protect(start, length, ProtFlags::PROT_READ | ProtFlags::PROT_EXEC).with_context(|| {
+            format!(
+                "{NO_CODE_ALLOWED}: its file system is mounted noexec, or the runtime's systemd unit has \
+                     MemoryDenyWriteExecute=yes, which its plugins inherit (set it to no)"
+            )
+        })
     }
 
     fn unpublish_executable(&self, start: *const u8, length: usize) -> Result<()> {

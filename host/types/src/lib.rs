@@ -24,7 +24,7 @@ pub use error::{DENIED, DelegateError, ErrorCode, OpError};
 pub use forward::{Forward, ForwardParseError, NatSources, Transport};
 pub use link_name::LinkName;
 pub use mac::{Mac, MacParseError};
-pub use message::{FromSandbox, Limits, Start, ToSandbox};
+pub use message::{FromSandbox, Limits, NO_CODE_ALLOWED, Start, ToSandbox};
 pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, ops};
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
 pub use reply::Reply;

@@ -54,6 +54,9 @@ pub enum ToSandbox {
     Answer(Result<Reply, OpError>),
 }
 
+/// How the reason of [`FromSandbox::Unloadable`] begins if the kernel lets the process execute no code of a file.
+pub const NO_CODE_ALLOWED: &str = "cannot make the code executable";
+
 /// A message from the sandbox to the gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

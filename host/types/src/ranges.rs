@@ -53,11 +53,15 @@ pub fn canonicalize(sets: Vec<Vec<RangeInput>>) -> Result<Vec<RangeSet>, String>
     for (index, set) in sets.into_iter().enumerate() {
         checked.push(canonical_set(set).map_err(|text| format!("invalid range set {index}: {text}"))?);
     }
-    for (i, first) in checked.iter().enumerate() {
-        for (j, second) in checked.iter().enumerate().skip(i + 1) {
-            if first.ranges.iter().any(|a| second.ranges.iter().any(|b| a.overlaps(b))) {
-                return Err(format!("range set {i} overlaps with {j}"));
-            }
+    // A file may have thousands: not each is compared with each.
+    let flat: Vec<(usize, &Range)> =
+        checked.iter().enumerate().flat_map(|(at, set)| set.ranges.iter().map(move |range| (at, range))).collect();
+    let overlapping = of_overlapping(&flat.iter().map(|(_, range)| *range).collect::<Vec<_>>());
+    let first = overlapping.into_iter().filter_map(|place| flat.get(place)).map(|(at, _)| *at).min();
+    if let Some((i, set)) = first.and_then(|i| Some((i, checked.get(i)?))) {
+        let is_other = |(at, range): &&(usize, &Range)| *at > i && set.ranges.iter().any(|own| own.overlaps(range));
+        if let Some((j, _)) = flat.iter().find(is_other) {
+            return Err(format!("range set {i} overlaps with {j}"));
         }
     }
     Ok(checked)
@@ -75,12 +79,32 @@ fn canonical_set(set: Vec<RangeInput>) -> Result<RangeSet, String> {
         }
         ranges.push(range);
     }
-    for (i, a) in ranges.iter().enumerate() {
-        if let Some(b) = ranges.iter().skip(i + 1).find(|b| a.overlaps(b)) {
-            return Err(format!("subnets {a} and {b} overlap"));
-        }
+    let first = of_overlapping(&ranges.iter().collect::<Vec<_>>()).into_iter().min();
+    if let Some((i, a)) = first.and_then(|i| Some((i, ranges.get(i)?)))
+        && let Some(b) = ranges.iter().skip(i + 1).find(|b| a.overlaps(b))
+    {
+        return Err(format!("subnets {a} and {b} overlap"));
     }
     Ok(RangeSet { ranges })
+}
+
+/// Returns the places of the ranges that overlap another one, in the time that sorting takes.
+fn of_overlapping(ranges: &[&Range]) -> Vec<usize> {
+    let mut sorted: Vec<(usize, &Range)> = ranges.iter().copied().enumerate().collect();
+    sorted.sort_by_key(|(_, range)| (range.start.is_ipv6(), number(range.start)));
+    let mut found = Vec::new();
+    let mut last: Option<&Range> = None;
+    for (at, (place, range)) in sorted.iter().enumerate() {
+        let next = sorted.get(at + 1).is_some_and(|(_, next)| range.overlaps(next));
+        if next || last.is_some_and(|last| last.overlaps(range)) {
+            found.push(*place);
+        }
+        // The one that reaches farthest, of this family.
+        if last.is_none_or(|last| last.end.is_ipv4() != range.end.is_ipv4() || last.end < range.end) {
+            last = Some(range);
+        }
+    }
+    found
 }
 
 fn canonical_range(input: RangeInput) -> Result<Range, String> {
@@ -109,8 +133,12 @@ fn canonical_range(input: RangeInput) -> Result<Range, String> {
     let end_or_last = end.unwrap_or(last);
     // A start after the end counts as a wrong start, but only a given start can be wrong.
     let before_end = end_or_last.is_ipv4() != start.is_ipv4() || start <= end_or_last;
-    if !subnet.contains(&start) || (input.start.is_some() && !before_end) {
+    if !subnet.contains(&start) {
         return Err(format!("RangeStart {start} not in network {subnet}"));
+    }
+    if input.start.is_some() && !before_end {
+        let which = if end.is_some() { "" } else { ", the last one before the broadcast address" };
+        return Err(format!("RangeStart {start} not in network {subnet}: it is behind RangeEnd {end_or_last}{which}"));
     }
     let end = end_or_last;
     if !subnet.contains(&end) || end < start {
@@ -266,8 +294,14 @@ mod tests {
                 "Network has host bits set. For a subnet mask of length 16 the network address is 10.1.0.0",
             ),
             (("10.1.0.0/24", "10.2.0.1", "", ""), "RangeStart 10.2.0.1 not in network 10.1.0.0/24"),
-            (("10.1.0.0/24", "10.1.0.9", "10.1.0.5", ""), "RangeStart 10.1.0.9 not in network 10.1.0.0/24"),
-            (("10.1.0.0/24", "10.1.0.255", "", ""), "RangeStart 10.1.0.255 not in network 10.1.0.0/24"),
+            (
+                ("10.1.0.0/24", "10.1.0.9", "10.1.0.5", ""),
+                "RangeStart 10.1.0.9 not in network 10.1.0.0/24: it is behind RangeEnd 10.1.0.5",
+            ),
+            (
+                ("10.1.0.0/24", "10.1.0.255", "", ""),
+                "RangeStart 10.1.0.255 not in network 10.1.0.0/24: it is behind RangeEnd 10.1.0.254, the last one before the broadcast address",
+            ),
             (("10.1.0.0/24", "", "10.1.1.5", ""), "RangeEnd 10.1.1.5 not in network 10.1.0.0/24"),
             (("10.1.0.0/24", "10.1.0.2", "fd00::1", ""), "RangeEnd fd00::1 not in network 10.1.0.0/24"),
             (("10.1.0.0/24", "", "10.1.0.0", ""), "RangeEnd 10.1.0.0 not in network 10.1.0.0/24"),

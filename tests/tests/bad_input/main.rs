@@ -1,5 +1,6 @@
 //! Bad input for the real host executable: each kind has its code and its words, and changes nothing on the node.
 
+mod causes;
 #[path = "../common/mod.rs"]
 mod common;
 mod fuzz;

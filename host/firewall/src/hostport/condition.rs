@@ -40,8 +40,8 @@ pub enum Syntax {
 
 /// Words that are no condition of the grammar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no condition: it can be {1}")]
-pub struct NotACondition(String, &'static str);
+#[error("\"{0}\" is no condition: it can be {1}; NETWORK is one of {2}, and not all of it")]
+pub struct NotACondition(String, &'static str, &'static str);
 
 const IPTABLES: &str = "`-s NETWORK`, `-d NETWORK` or `-i LINK`, with a `!` before it or not";
 const NFT: &str =
@@ -70,7 +70,8 @@ impl Syntax {
                 Self::Nft => nft(first, v6, || words.next().inspect(|word| seen.push(word))),
             };
             let possible = if self == Self::Iptables { IPTABLES } else { NFT };
-            conditions.push(read.ok_or_else(|| NotACondition(seen.join(" "), possible))?);
+            conditions
+                .push(read.ok_or_else(|| NotACondition(seen.join(" "), possible, if v6 { "IPv6" } else { "IPv4" }))?);
         }
         Ok(conditions)
     }

@@ -177,7 +177,25 @@ impl HostPorts {
         variant: Option<IptablesVariant>,
         runner: ProgramRunner<'_>,
     ) -> Result<Vec<u64>, FirewallError> {
-        RuleSet::ensure(&self.sets()?, &Programs::locate_in(variant, self.address.addr().is_ipv6(), runner)?)
+        let programs = Programs::locate_in(variant, self.address.addr().is_ipv6(), runner)?;
+        RuleSet::ensure(&self.sets()?, &programs).map_err(|error| self.without_mark_chain(&programs).unwrap_or(error))
+    }
+
+    /// Returns the error for rules that lead to another program's chain for marks, if there is none.
+    fn without_mark_chain(&self, programs: &Programs<'_>) -> Option<FirewallError> {
+        let MarkBy::Chain(chain) = &self.mark else { return None };
+        let is_absent = self.sources != Sources::None && !programs.look(NAT).ok()?.chains.contains(chain);
+        is_absent.then(|| {
+            FirewallError::new(
+                "find",
+                format!("chain {chain} (externalSetMarkChain)"),
+                format!(
+                    "table {NAT} of {} has none: the program that makes it does not run, or has another backend, as kube-proxy \
+                     in mode nftables; leave `externalSetMarkChain` out, and portmap makes a chain of its own",
+                    programs.name()
+                ),
+            )
+        })
     }
 
     /// True if all rules are there. With handles from [`HostPorts::iptables_ensure`], no rules of others are read.

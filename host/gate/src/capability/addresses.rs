@@ -1,6 +1,7 @@
 //! `addresses`: the addresses on the attachment's own link.
 
 use crate::capability::facts::{Facts, Needed};
+use crate::cause;
 use crate::effect::{LinkState, link_state};
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
@@ -46,7 +47,10 @@ fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply
     for address in addresses {
         gate.session.in_time()?;
         container.add_address(index, *address).map_err(|error| {
-            native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\""))
+            let error = native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\""));
+            // Only a failed run asks for the link.
+            let mtu = container.link_by_index(index).ok().flatten().map(|link| link.mtu);
+            cause::of_ip(error, address.addr(), &name, mtu)
         })?;
     }
     Ok(Reply::Done)

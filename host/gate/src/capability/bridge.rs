@@ -3,6 +3,7 @@
 use crate::capability::dhcp;
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth::{ask_for_no_address, ignore_router_advertisements};
+use crate::cause;
 use crate::effect::Port;
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
@@ -52,7 +53,8 @@ fn ensure(
             // Two runs may both find that it is missing. The kernel lets one of them create it, and the other finds it.
             let create = || host.create_bridge(name, mtu, vlan_filtering);
             node::noted(&gate.session.state, host, node::BRIDGE, name, create)
-                .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))?;
+                .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))
+                .map_err(|error| cause::Asked { mac: None, mtu, largest: cause::LARGEST_MTU }.explain(error))?;
             // A bridge that was there is the operator's.
             ask_for_no_address(gate.session, name)?;
             host.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?
@@ -198,6 +200,12 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
     if let Some(id) = port.vlan {
         netlink.add_vlan(index, id, true, true).map_err(failed)?;
     }
+    if let Some(id) = port.vlan.filter(|id| port.trunk.contains(id)) {
+        crate::say!(
+            "postern: VLAN {id} is both `vlan` and in `vlanTrunk`: as with the native plugin, the port \"{name}\" has it with tags \
+             alone, and drops the container's frames without a tag; take it out of one of the two"
+        );
+    }
     // Each VLAN once, even if it is listed twice.
     for id in BTreeSet::from_iter(&port.trunk) {
         netlink.add_vlan(index, *id, false, false).map_err(failed)?;
@@ -216,12 +224,15 @@ fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: 
     let gateways: Vec<IpNet> = gate.session.own.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
     let netlink = gate.session.host()?;
     let (target, shown) = match port.vlan {
-        None => (Target { index, name, mac }, None),
+        None => (Target { index, name, mac, mtu }, None),
         Some(vlan) => {
             let joins =
                 PortSpec { vlan: port.vlan, preserve_default_vlan: port.preserve_default_vlan, ..PortSpec::default() };
             let link = vlan_gateway(gate, netlink, (index, &name, mtu), vlan, &joins)?;
-            (Target { index: link.index, name: link.name.to_string(), mac: link.mac.map(Mac) }, Some(link))
+            (
+                Target { index: link.index, name: link.name.to_string(), mac: link.mac.map(Mac), mtu: link.mtu },
+                Some(link),
+            )
         }
     };
     spares_node(gate.session, netlink, &target)?;
@@ -272,6 +283,7 @@ struct Target {
     index: u32,
     name: String,
     mac: Option<Mac>,
+    mtu: u32,
 }
 
 /// Sets the hardware address of a bridge to its address before the first port came.
@@ -333,7 +345,7 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
         Err(error) if error.is(Errno::EEXIST) => Ok(false),
         Err(error) => {
             let what = format!("failed to set bridge addr: could not add IP address {gateway} to \"{}\"", target.name);
-            Err(native_error(error, &target.name, what))
+            Err(cause::of_ip(native_error(error, &target.name, what), gateway.addr(), &target.name, Some(target.mtu)))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The common part of `macvlan`, `vlan`, `ipvlan`, `dummy` and `tap`: the attachment's own link, which has no end on the host. An
 //! attachment has one that lives, by its record.
 
+use crate::capability::in_the_way;
 use crate::effect::{InnerKind, InnerLink, inner_link};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
@@ -111,7 +112,15 @@ pub fn create(
         namespace: if wanted.from_host { Some(gate.session.namespace()?.fd()) } else { None },
     };
     let netlink = if wanted.from_host { gate.session.host()? } else { container };
-    netlink.create_inner(&spec).map_err(|error| native_error(error, &name, format_args!("failed to create {kind}")))?;
+    if let Err(error) = netlink.create_inner(&spec) {
+        let asked = in_the_way::Wanted { kind: wanted.kind, spec: wanted.spec, mtu: wanted.mtu, mac: wanted.mac };
+        let error = asked.explain(native_error(error, &name, format_args!("failed to create {kind}")), netlink);
+        // There is nothing to undo: a link that is not there was not moved away either.
+        if matches!(container.link_by_name(spec.name), Ok(None)) {
+            gate.session.gone(|made| *made == effect);
+        }
+        return Err(error);
+    }
     let made = container.link_by_name(spec.name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
     gate.session.known_link(&effect, made.index)?;
     if wanted.from_host {

@@ -2,6 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::veth;
+use crate::cause::because;
 use crate::collect;
 use crate::effect::{Effect, LinkState, Veth, inner_link, link_state};
 use crate::errors::{about, kernel_error, link_gone, native_error};
@@ -90,7 +91,15 @@ fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
         sleep(Duration::from_millis(20));
         set_up = netlink.set_up(index);
     }
-    set_up.map_err(|error| native_error(error, &name, format_args!("failed to set \"{name}\" UP")))?;
+    set_up.map_err(|error| {
+        let is_taken = error.is(Errno::EADDRINUSE);
+        let error = native_error(error, &name, format_args!("failed to set \"{name}\" UP"));
+        match gate.session.container_mac.filter(|_| is_taken) {
+            Some(mac) => because(error, &format!("its master, or another link of that, has {mac}"))
+                .hint("each link of a master needs an address of its own: leave `mac` out, or name another one"),
+            None => error,
+        }
+    })?;
     gate.session.path.up = true;
     Ok(Reply::Done)
 }

@@ -1,8 +1,9 @@
 //! `link-settings`: attributes of the attachment's own link, which come back.
 
 use crate::capability::facts::{Facts, Needed};
+use crate::cause::{LARGEST_MTU, no_address, no_mtu};
 use crate::effect::LinkChange;
-use crate::effect::link_change::{apply, guard, is_unicast, of, parse, put_back, recorded, write_file};
+use crate::effect::link_change::{apply, guard, of, parse, put_back, recorded, write_file};
 use crate::effect::mac_guard::follow;
 use crate::errors::{kernel_error, link_gone, state_error};
 use crate::gate::Gate;
@@ -79,15 +80,13 @@ fn change(gate: &mut Gate<'_>, handle: Handle, settings: &LinkSettings) -> Resul
 
 /// Refuses attributes that no link can have, before anything is written down.
 fn possible(settings: &LinkSettings) -> Result<(), OpError> {
-    if let Some(mac) = settings.mac.filter(|mac| !is_unicast(*mac)) {
-        let message = format!("{mac} is no address of a link: cannot assign requested address");
-        return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message).hint("name a unicast address"));
+    if let Some((mac, (why, way_out))) = settings.mac.and_then(|mac| Some((mac, no_address(mac)?))) {
+        let message = format!("cannot assign requested address: {why}");
+        return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message).hint(way_out));
     }
-    if let Some(mtu) = settings.mtu.filter(|mtu| !(68..=65535).contains(mtu)) {
-        let message = format!("MTU {mtu} is out of range: invalid argument");
-        return Err(
-            OpError::new(ErrorCode::InvalidArgument, mtu.to_string(), message).hint("name one from 68 to 65535")
-        );
+    if let Some((mtu, (why, way_out))) = settings.mtu.and_then(|mtu| Some((mtu, no_mtu(mtu, LARGEST_MTU)?))) {
+        let message = format!("invalid argument: {why}");
+        return Err(OpError::new(ErrorCode::InvalidArgument, mtu.to_string(), message).hint(way_out));
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ pub mod dummy;
 pub mod facts;
 pub mod firewall;
 pub mod forwarding;
+mod in_the_way;
 mod inner;
 pub mod ipam;
 pub mod ipvlan;

@@ -47,6 +47,10 @@ const SHARED: [&str; 5] = [
     "net/netfilter/nf_hooks_lwtunnel",
 ];
 
+/// The way out for a key that leads to no file, and for one of another link.
+const DOTS: &str = "each dot and each slash of a key begins a new part, so no key can have a link's name with a dot in it: \
+                    `net.ipv4.conf.IFNAME.arp_filter` and the like lead to the attachment's own link, whatever its name";
+
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts {
     needed: Needed::Never,
@@ -127,6 +131,10 @@ fn refused(error: postern_kernel::KernelError, setting: &Setting) -> OpError {
 fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting), OpError> {
     let request = &gate.session.request;
     let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, key, message);
+    if value.is_empty() && is_null(&request.conf, key) {
+        let message = format!("the value for {key} is null, and a setting needs a text");
+        return Err(invalid(message).hint("name a value, or leave the key out"));
+    }
     if !is_listed(&request.conf, key, value) {
         let message = format!("the network's configuration does not list {key:?} with this value");
         return Err(invalid(message).hint(
@@ -150,6 +158,17 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
 /// own.
 fn is_listed(conf: &NetConf, key: &str, value: &str) -> bool {
     any_pair(conf, |name, text| name == key && text == value)
+}
+
+/// True if the operator's configuration has this key with `null`, which Go reads as the empty text.
+fn is_null(conf: &NetConf, key: &str) -> bool {
+    let mut found = false;
+    each_value(conf, &mut |value| {
+        if let Json::Object(entries) = value {
+            found |= entries.iter().any(|(name, value)| name == key && matches!(value, Json::Null));
+        }
+    });
+    found
 }
 
 /// True if this holds for a key with a text of the operator's configuration, or of `args.cni.sysctl`. All else that a runtime
@@ -193,7 +212,10 @@ fn own_link(path: &str, ifname: &str, granted: &Granted) -> Result<(), OpError> 
         return Ok(());
     }
     let message = format!("net/{path} is a setting of \"{link}\", and this attachment's link is \"{ifname}\"");
-    Err(OpError::new(ErrorCode::Denied, *link, message).hint(granted.other_links_hint()))
+    let error = OpError::new(ErrorCode::Denied, *link, message);
+    // With a dot in the own name, another link was not meant.
+    let is_own = ifname.split('.').next() == Some(*link) && ifname.contains('.');
+    Err(error.hint(if is_own { DOTS.to_owned() } else { granted.other_links_hint() }))
 }
 
 /// Returns the file of a setting, which must be one that each namespace has for itself.
@@ -202,7 +224,10 @@ fn own_file(session: &Session, key: &str, setting: &Setting) -> Result<SettingFi
     let look = |setting: &Setting| container.setting_look(setting).map_err(kernel_error);
     let Some(file) = look(setting)? else {
         let message = format!("open /proc/sys/{setting}: no such file or directory");
-        return Err(OpError::new(ErrorCode::NotFound, key, message));
+        let is_of_link = setting.to_string().split('/').any(|part| matches!(part, "conf" | "neigh"));
+        let way_out =
+            if is_of_link { DOTS } else { "this kernel has no such setting in a container's network namespace" };
+        return Err(OpError::new(ErrorCode::NotFound, key, message).hint(way_out));
     };
     if !file.is_file {
         let message = format!("open /proc/sys/{setting}: is a directory");

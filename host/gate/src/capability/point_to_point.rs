@@ -1,6 +1,7 @@
 //! `point-to-point`: the host end of a routed pair.
 
 use crate::capability::facts::{Facts, Needed};
+use crate::cause;
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
@@ -50,7 +51,9 @@ fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             // Two addresses of one attachment may share their gateway.
             Err(error) if error.is(Errno::EEXIST) => {}
             Err(error) => {
-                return Err(native_error(error, &name, format_args!("failed to add IP addr {gateway} to veth")));
+                let error = native_error(error, &name, format_args!("failed to add IP addr {gateway} to veth"));
+                let mtu = netlink.link_by_index(index).ok().flatten().map(|link| link.mtu);
+                return Err(cause::of_ip(error, gateway, &name, mtu));
             }
         }
         if netlink.is_local(address.addr()).map_err(kernel_error)? {
@@ -75,7 +78,8 @@ fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
             // A route that exists is an error too: it leads to another container.
             Err(error) => {
                 let words = format!("{} dev {name}", route.dst);
-                return Err(native_error(error, &words, format_args!("failed to add route on host '{words}'")));
+                let error = native_error(error, &words, format_args!("failed to add route on host '{words}'"));
+                return Err(cause::of_ip(error, address.addr(), &name, None));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::capability::addresses::not_own;
 use crate::capability::facts::{Facts, Needed};
+use crate::cause;
 use crate::effect::{LinkState, in_container, link_state, source_routes};
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
@@ -56,7 +57,8 @@ fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, O
             let table = route.table.map(|table| format!(" table {table}")).unwrap_or_default();
             let scope = route.scope.map(|scope| format!(" scope {scope}")).unwrap_or_default();
             let words = format!("{}{via} dev {name}{metric}{table}{scope}", route.dst);
-            native_error(error, &words, format_args!("failed to add route '{words}'"))
+            let error = native_error(error, &words, format_args!("failed to add route '{words}'"));
+            cause::of_ip(error, route.dst.addr(), &name, None)
         })?;
     }
     Ok(Reply::Done)

@@ -5,6 +5,7 @@
 
 use super::inner;
 use crate::capability::facts::{Facts, Needed};
+use crate::cause::{self, no_address};
 use crate::effect::{InnerKind, InnerLink};
 use crate::errors::{kernel_error, link_gone, native_error};
 use crate::gate::Gate;
@@ -59,7 +60,10 @@ fn create(gate: &mut Gate<'_>, settings: &TapSettings) -> Result<Reply, OpError>
     let netlink = container.netlink().map_err(kernel_error)?;
     if let Some(mtu) = settings.mtu {
         let set = netlink.set_mtu(made.index, mtu);
-        set.map_err(|error| native_error(error, &spec.name, format_args!("failed to set MTU {mtu} of the tap")))?;
+        set.map_err(|error| {
+            let error = native_error(error, &spec.name, format_args!("failed to set MTU {mtu} of the tap"));
+            cause::Asked { mac: None, mtu: Some(mtu), largest: cause::LARGEST_MTU_OF_TAP }.explain(error)
+        })?;
     }
     container.keep_tap().map_err(kernel_error)?;
     gate.session.container_mac = Some(mac);
@@ -122,7 +126,10 @@ fn refused(error: KernelError, spec: &TapSpec) -> OpError {
         ("set address of", Some(Errno::EADDRNOTAVAIL)) => refused(
             ErrorCode::InvalidArgument,
             &Mac(spec.mac).to_string(),
-            format!("address {}: {what}", Mac(spec.mac)),
+            match no_address(Mac(spec.mac)) {
+                Some((why, _)) => format!("address {}: {what}: {why}", Mac(spec.mac)),
+                None => format!("address {}: {what}", Mac(spec.mac)),
+            },
         )
         .hint("name as `mac` an address of one link, and of no group"),
         // `IFF_TUN_EXCL`: whatever has the name was there before.

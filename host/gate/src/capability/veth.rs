@@ -2,6 +2,7 @@
 //! identify. The name of the container's end proves nothing: root in the container can change it.
 
 use crate::capability::facts::{Facts, Needed};
+use crate::cause;
 use crate::effect::{Effect, MacGuard, Veth};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
@@ -75,7 +76,11 @@ fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Rep
         return Err(if error.is(Errno::EEXIST) {
             exists(&peer_name)
         } else {
-            native_error(error, &name, "failed to make veth pair")
+            cause::Asked { mac: Some(mac), mtu, largest: cause::LARGEST_MTU }.explain(native_error(
+                error,
+                &name,
+                "failed to make veth pair",
+            ))
         });
     }
     let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
