@@ -196,10 +196,25 @@ fn own_version(said: Option<&str>, name: &str, digest: &str, catalog: &Path, opt
         return Some(own_version::shipped());
     }
     let read = said.map(own_version::read).transpose();
-    read.unwrap_or_else(|reason| {
+    let version = read.unwrap_or_else(|reason| {
         output::say(format!("{name}: the component {reason}; programs that look for one read \"version unknown\""));
         None
-    })
+    });
+    if is_shipped(name) {
+        output::say(format!(
+            "{name}: this component says its own version now ({}), and no longer {}: programs that ask for a native plugin's \
+             version, as Nomad and nerdctl do, may refuse it; `--shipped` keeps that version, for a component built from \
+             Postern's own source",
+            version.as_deref().unwrap_or("none"),
+            own_version::shipped()
+        ));
+    }
+    version
+}
+
+/// True if a plugin of this name comes with Postern.
+fn is_shipped(name: &str) -> bool {
+    env!("POSTERN_SHIPPED").split(' ').any(|shipped| shipped == name)
 }
 
 /// Returns the versions for the manifest, and those that this host doesn't know.

@@ -22,7 +22,9 @@ pub fn shipped() -> String {
 
 /// True if a version is that of a plugin that comes with a Postern.
 pub fn is_shipped(version: &str) -> bool {
-    version.split_once('+').is_some_and(|(_, metadata)| metadata.split('.').next() == Some(OURS))
+    version
+        .split_once('+')
+        .is_some_and(|(_, metadata)| metadata.split('.').next().is_some_and(|first| first.eq_ignore_ascii_case(OURS)))
 }
 
 /// Reads the version that a component says of itself. A `v` before it is left out.
@@ -102,7 +104,7 @@ mod tests {
     #[test]
     fn no_component_says_that_it_comes_with_postern() {
         assert!(is_semantic(&shipped()) && is_shipped(&shipped()));
-        for text in [&*shipped(), "0.1.0+postern", "v1.9.1-rc1+postern.x"] {
+        for text in [&*shipped(), "0.1.0+postern", "v1.9.1-rc1+postern.x", "1.9.1+Postern.0.1.0", "1.9.1+POSTERN"] {
             let error = read(text).unwrap_err();
             assert!(error.contains("only plugins do that come with Postern"), "{text}: {error}");
         }
