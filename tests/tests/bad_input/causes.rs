@@ -1,5 +1,7 @@
 //! Refusals whose bare words mislead: each names the cause and the way out, beside the native plugin's words and code.
 
+#![allow(clippy::indexing_slicing, reason = "absent keys of a JSON object are null")]
+
 use crate::common::{PRIVATE_ETC, Refusal, Watched, each, same_picture};
 use anyhow::{Result, ensure};
 use postern_tests::{Answer, Call, Node, merge, native_bin, plugin_bin};

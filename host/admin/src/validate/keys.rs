@@ -39,21 +39,30 @@ pub fn object(sheet: &mut Sheet<'_>, path: &str, node: &Node, tables: &[&[Key]],
         Case::Ignored => name.to_ascii_lowercase(),
         Case::Matters => name.to_owned(),
     };
-    let last: HashMap<String, usize> =
-        members.iter().enumerate().map(|(at, member)| (spelling(&member.name), at)).collect();
+    // How often a key is given, and the last place.
+    let mut given: HashMap<String, (usize, usize)> = HashMap::new();
+    for (at, member) in members.iter().enumerate() {
+        let (count, last) = given.entry(spelling(&member.name)).or_default();
+        (*count, *last) = (*count + 1, at);
+    }
     for (at, member) in members.iter().enumerate() {
         let here = below(path, &member.name);
         let is_same = |name: &str| match case {
             Case::Ignored => name.eq_ignore_ascii_case(&member.name),
             Case::Matters => name == member.name,
         };
-        if last.get(&spelling(&member.name)).is_some_and(|last| *last > at) {
-            let message = format!("{} is given more than once: the last one counts", quoted(&member.name));
+        let (count, last) = given.get(&spelling(&member.name)).copied().unwrap_or_default();
+        if let Some(counting) = members.get(last).filter(|_| last > at) {
+            let again =
+                if counting.name == member.name { String::new() } else { format!(", as {}", quoted(&counting.name)) };
+            // What plugins of Postern refuse is found by a try, where there is a node.
+            let message = format!("{} is given again{again}: natively the last one counts", quoted(&member.name));
             sheet.warning("duplicate-key", member.at, &here, message, "keep one of them");
         }
         match known().find(|key| is_same(key.name)) {
             Some(key) => {
-                if key.name != member.name {
+                // Of several spellings one has to go, and one finding says so.
+                if key.name != member.name && count < 2 {
                     let message = format!(
                         "{} is read as `{}`, because plugins in Go ignore the case; other readers do not",
                         quoted(&member.name),

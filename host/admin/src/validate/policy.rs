@@ -6,8 +6,15 @@ use super::text::{Node, Tree};
 use crate::plan::{self, Call, PluginReport, Report};
 use serde_json::Value;
 
+/// The most plugins of a list that are tried. No list of a runtime is near.
+const MOST_PLUGINS: usize = 64;
+
 /// Reports the operations of an ADD that policy refuses, each at the key that asks for it.
 pub fn check(sheet: &mut Sheet<'_>, network: &Network<'_>, call: &Call<'_>) {
+    if network.entries.len() > MOST_PLUGINS {
+        sheet.note(format!("policy was not asked: the list has {} plugins", network.entries.len()));
+        return;
+    }
     match plan::report(call) {
         Ok(report) => findings(sheet, network, &report),
         Err(error) => sheet.note(format!("policy was not asked: {error:#}")),

@@ -97,8 +97,29 @@ fn name_of_link(sheet: &mut Sheet<'_>, node: &Node, path: &str, key: &str) {
     }
 }
 
+/// Warns of an access VLAN that the trunk has too. The kernel keeps what is set last: the port has it with tags alone.
+fn access_in_trunk(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    let number = |node: &Node, key: &str| match node.get(key).map(|node| &node.tree) {
+        Some(Tree::Number(number)) => number.as_u64(),
+        _ => None,
+    };
+    let Some(vlan) = number(node, "vlan").filter(|vlan| *vlan != 0) else { return };
+    let trunk = node.get("vlanTrunk").map(Node::items).unwrap_or_default();
+    for (at, one) in trunk.iter().enumerate() {
+        let range = number(one, "minID").zip(number(one, "maxID"));
+        if number(one, "id") == Some(vlan) || range.is_some_and(|(first, last)| (first..=last).contains(&vlan)) {
+            let message = format!(
+                "VLAN {vlan} is the access VLAN too: the port then has it with tags alone, and drops frames without a tag"
+            );
+            let help = "take it out of `vlanTrunk`, or leave `vlan` out";
+            sheet.warning("contradiction", one.at, &item(&below(path, "vlanTrunk"), at), message, help);
+        }
+    }
+}
+
 fn bridge(sheet: &mut Sheet<'_>, node: &Node, path: &str, version: Option<Version>) {
     name_of_link(sheet, node, path, "bridge");
+    access_in_trunk(sheet, node, path);
     if node.is_on("hairpinMode") && node.is_on("promiscMode") {
         let (at, path) = place(node, path, "promiscMode");
         sheet.error(
