@@ -110,13 +110,13 @@ const PREPARED: [(&str, &str, &str, &str); 6] = [
         "a network's directory that leads elsewhere",
         "mv /var/lib/hostile/net /var/lib/hostile/kept; ln -s /var/lib/cni/networks/bystander /var/lib/hostile/net",
         "rm /var/lib/hostile/net; mv /var/lib/hostile/kept /var/lib/hostile/net",
-        "open directory /var/lib/hostile/net",
+        "refusing /var/lib/hostile/net: it is no directory",
     ),
     (
         "a network's directory that is a file",
         "mv /var/lib/hostile/net /var/lib/hostile/kept; echo > /var/lib/hostile/net",
         "rm /var/lib/hostile/net; mv /var/lib/hostile/kept /var/lib/hostile/net",
-        "open directory /var/lib/hostile/net",
+        "refusing /var/lib/hostile/net: it is no directory",
     ),
     (
         "a lock that leads elsewhere",
