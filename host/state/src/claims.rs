@@ -27,7 +27,7 @@ const MOST_SWEPT: usize = 64;
 pub struct LinkClaim(String);
 
 impl LinkClaim {
-    /// The claim on the link with an interface index: the kernel gives none twice.
+    /// The claim on the link with an interface index: the kernel seldom gives one twice. The records tell which link it is.
     #[must_use]
     pub fn of_index(host_netns_cookie: u64, index: u32) -> Self {
         Self(short_hex(&digest(&[b"index", &host_netns_cookie.to_le_bytes(), &index.to_le_bytes()])))
@@ -50,25 +50,28 @@ pub fn note(root: &Path, claim: &LinkClaim, key: &RecordKey, deadline: Instant) 
     put(&directory, &format!("{}.{}", claim.0, key.file_name()))
 }
 
-/// Notes that all records are in it.
+/// Notes the claims of all records, and that all records are in it.
 ///
 /// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`].
-pub fn set_complete(root: &Path, host_netns_cookie: u64) -> Result<()> {
-    put(&made(root)?, &mark(host_netns_cookie))
+/// As [`note`]: then the next question reads all records too.
+pub fn fill(root: &Path, host_netns_cookie: u64, all: &[(LinkClaim, RecordKey)], deadline: Instant) -> Result<()> {
+    let directory = made(root)?;
+    let _lock = locked(&directory, deadline)?;
+    for (claim, key) in all {
+        put(&directory, &format!("{}.{}", claim.0, key.file_name()))?;
+    }
+    put(&directory, &mark(host_netns_cookie))
 }
 
-/// Returns the records that may list a link with one of these claims; `None` if all records have to be asked. Entries whose
-/// records are gone are removed.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`].
-pub fn candidates(root: &Path, host_netns_cookie: u64, claims: &[LinkClaim]) -> Result<Option<Vec<RecordKey>>> {
-    let Some(directory) = Directory::state(root, SUBDIRECTORY, false)? else { return Ok(None) };
-    let names = directory.names()?;
+/// Returns the records that may list a link with one of these claims; `None` if all records have to be asked: nobody has filled
+/// the index, or it can't be read. Entries whose records are gone are removed, if that is possible.
+#[must_use]
+pub fn candidates(root: &Path, host_netns_cookie: u64, claims: &[LinkClaim]) -> Option<Vec<RecordKey>> {
+    let directory = Directory::state(root, SUBDIRECTORY, false).ok()??;
+    let names = directory.names().ok()?;
     let mark = mark(host_netns_cookie);
     if !names.contains(&mark) {
-        return Ok(None);
+        return None;
     }
     let entries = names.iter().filter_map(|name| {
         let (claim, key) = name.split_once('.')?;
@@ -88,10 +91,11 @@ pub fn candidates(root: &Path, host_netns_cookie: u64, claims: &[LinkClaim]) -> 
         && let Ok(_lock) = locked(&directory, Instant::now())
     {
         for (name, _) in stale.iter().filter(|(_, key)| !record::is_there(root, key)) {
-            directory.unlink(name)?;
+            // Whoever asks next tries it again.
+            let _ = directory.unlink(name);
         }
     }
-    Ok(Some(keys))
+    Some(keys)
 }
 
 fn mark(host_netns_cookie: u64) -> String {
@@ -148,21 +152,32 @@ mod tests {
         let root = scratch.path("state");
         let key = |container: &str| RecordKey::new(7, "n", container, "eth0");
         let (device, index) = (LinkClaim::of_device(7, "pci", "0000:00:03.0"), LinkClaim::of_index(7, 3));
-        let asked = |claims: &[LinkClaim]| candidates(&root, 7, claims).unwrap();
+        let asked = |claims: &[LinkClaim]| candidates(&root, 7, claims);
         let (first, second) = (record(&root, "a"), record(&root, "b"));
-        note(&root, &device, &key("a"), soon()).unwrap();
         assert_eq!(asked(std::slice::from_ref(&device)), None, "nobody has looked at all records");
-        set_complete(&root, 7).unwrap();
+        fill(&root, 7, &[(device.clone(), key("a"))], soon()).unwrap();
         note(&root, &index, &key("b"), soon()).unwrap();
         assert_eq!(asked(std::slice::from_ref(&device)), Some(vec![key("a")]));
         let both = asked(&[device.clone(), index.clone()]).unwrap();
         assert!(both.len() == 2 && both.contains(&key("a")) && both.contains(&key("b")), "{both:?}");
         assert_eq!(asked(&[LinkClaim::of_index(8, 3), LinkClaim::of_device(7, "pci", "x")]), Some(vec![]));
-        assert_eq!(candidates(&root, 8, &[LinkClaim::of_index(8, 3)]).unwrap(), None, "another namespace");
+        assert_eq!(candidates(&root, 8, &[LinkClaim::of_index(8, 3)]), None, "another namespace");
         assert!(second.remove_file().unwrap());
         assert_eq!(asked(std::slice::from_ref(&index)), Some(vec![]));
         let entries = std::fs::read_dir(root.join(SUBDIRECTORY)).unwrap().count();
         assert_eq!(entries, 3, "the lock, the mark, and one entry");
         drop(first);
+    }
+
+    /// Whoever only asks needs no index: one that can't be read or written means that all records are read.
+    #[test]
+    fn an_index_that_is_no_directory_is_none() {
+        let scratch = Scratch::new();
+        let root = scratch.path("state");
+        let _record = record(&root, "a");
+        std::fs::write(root.join(SUBDIRECTORY), "").unwrap();
+        let claim = LinkClaim::of_index(7, 3);
+        assert_eq!(candidates(&root, 7, std::slice::from_ref(&claim)), None);
+        fill(&root, 7, &[(claim, RecordKey::new(7, "n", "a", "eth0"))], soon()).unwrap_err();
     }
 }

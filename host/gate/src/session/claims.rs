@@ -4,9 +4,13 @@ use super::Session;
 use crate::effect::{Device, Effect, Port};
 use crate::errors::state_error;
 use postern_kernel::Link;
-use postern_state::claims::{LinkClaim, candidates, note, set_complete};
+use postern_state::claims::{LinkClaim, candidates, fill, note};
 use postern_state::{Header, Summary};
 use postern_types::OpError;
+use std::time::{Duration, Instant};
+
+/// The time that a question waits for the lock of the index, to fill it.
+const FILL_WITHIN: Duration = Duration::from_millis(100);
 
 impl Session {
     /// Notes in the index which link the record is about to list, if the effect is one that takes a link of the host.
@@ -15,7 +19,7 @@ impl Session {
     /// The index can't be written: then the record must not list the link.
     pub(super) fn claim_link(&self, effect: &Effect) -> Result<(), OpError> {
         match claim_of(effect, self.home_cookie()?) {
-            Some(claim) => note(&self.state, &claim, &self.key()?, self.deadline).map_err(state_error),
+            Some(claim) => note(&self.state, &claim, &self.key()?, self.answer_by()).map_err(state_error),
             None => Ok(()),
         }
     }
@@ -24,7 +28,7 @@ impl Session {
     /// whose other end is in another namespace may be any record's. The first question fills the index.
     ///
     /// # Errors
-    /// Records or index can't be read.
+    /// Records can't be read.
     pub(super) fn records_on_link(&self, link: &Link) -> Result<Vec<Summary>, OpError> {
         let is_pair = link.kind == "veth" && (link.peer_netnsid.is_some() || link.peer_index.is_none());
         if is_pair {
@@ -33,7 +37,7 @@ impl Session {
         let home = self.home_cookie()?;
         let device = link.device.as_ref().map(|device| LinkClaim::of_device(home, &device.bus, &device.name));
         let claims: Vec<LinkClaim> = device.into_iter().chain([LinkClaim::of_index(home, link.index)]).collect();
-        let Some(keys) = candidates(&self.state, home, &claims).map_err(state_error)? else {
+        let Some(keys) = candidates(&self.state, home, &claims) else {
             return self.fill_claims(home);
         };
         let is_here = |header: &Header| header.host_netns_cookie == home;
@@ -42,17 +46,17 @@ impl Session {
         Ok(found)
     }
 
-    /// Notes the claims of all records of this host, and returns them.
+    /// Notes the claims of all records of this host, and returns them. The records have answered the question: if the index can't
+    /// be written (a full disk, one that may only be read, another run with the lock), the next question reads all of them too.
     fn fill_claims(&self, home: u64) -> Result<Vec<Summary>, OpError> {
         let records = self.records_here()?;
+        let mut all = Vec::new();
         for summary in &records {
             let Some(key) = &summary.key else { continue };
             let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
-            for claim in effects.flatten().filter_map(|effect| claim_of(&effect, home)) {
-                note(&self.state, &claim, key, self.deadline).map_err(state_error)?;
-            }
+            all.extend(effects.flatten().filter_map(|effect| Some((claim_of(&effect, home)?, *key))));
         }
-        set_complete(&self.state, home).map_err(state_error)?;
+        let _ = fill(&self.state, home, &all, self.answer_by().min(Instant::now() + FILL_WITHIN));
         Ok(records)
     }
 }
