@@ -35,7 +35,8 @@ pub fn is_alive(header: &Header, effects: &[Effect], links: &[Link], namespaces:
         // For a plugin that never entered the namespace only the path is known.
         None => path.is_ok(),
     };
-    match namespaces.gap() {
+    // A namespace with lists that can't be read has its number all the same.
+    match namespaces.gap_of_search() {
         _ if found => Ok(true),
         None => Ok(false),
         Some(_) if !pairs.is_empty() && matches!(path, Err(OpenError::NotExist { .. })) => Ok(false),
@@ -75,6 +76,7 @@ pub(crate) enum HostConnection<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::namespaces::Found;
     use postern_types::Mac;
     use std::collections::BTreeMap;
 
@@ -179,5 +181,25 @@ mod tests {
             let found = is_alive(&header(cookie, path), effects, &[], &namespaces(enclosed));
             assert_eq!(found.ok(), expected, "{cookie:?} {path} {effects:?} {enclosed}");
         }
+    }
+
+    /// Root in a container can keep its lists from being read. What is in there is unknown then, and who is alive is not.
+    #[test]
+    fn a_namespace_with_changing_lists_hides_what_is_in_it_alone() {
+        let found = Found {
+            identity: (1, 2),
+            cookie: 8,
+            path: "/proc/9/ns/net".into(),
+            processes: 1,
+            process: Some(9),
+            links: Vec::new(),
+            addresses: Vec::new(),
+            unread: Some("list links: the list keeps changing while it is read".to_owned()),
+            routes: None,
+        };
+        let all = Namespaces { found: vec![found], ..namespaces(false) };
+        assert!(!all.is_complete() && all.gap().unwrap().contains("keeps changing"));
+        assert_eq!(is_alive(&header(Some(8), "/nowhere"), &[], &[], &all), Ok(true));
+        assert_eq!(is_alive(&header(Some(7), "/nowhere"), &[], &[], &all), Ok(false));
     }
 }

@@ -97,9 +97,13 @@ fn take_addresses(session: &Session, lease: &Dhcp) -> Result<Option<Taken>, OpEr
             acts.push((serde_json::json!({"link": name, "address": address}), outcome, start.elapsed()));
         }
     }
-    // What can't be listed is not free: the lease is given back once the link is gone.
-    let left = as_far_as_possible(|| netlink.addresses(link.index).map(Some))?;
-    let is_free = left.is_some_and(|left| !left.iter().any(|left| lease.addresses.contains(&left.net)));
+    // What can't be told is not free: the lease is given back once the link is gone. Root in there can make a list of
+    // addresses lack one. So the question is about each address.
+    let mut is_free = true;
+    for address in &lease.addresses {
+        let is_left = as_far_as_possible(|| netlink.has_address(address.addr()).map(Some))?;
+        is_free &= is_left == Some(false);
+    }
     Ok(Some(Taken { acts, is_free }))
 }
 

@@ -23,7 +23,7 @@ const MOST_OBJECTS: usize = 1024 * 1024;
 #[derive(Debug)]
 pub struct Netlink {
     connection: Connection,
-    /// True for a socket in a container: lists that change without end are taken as they were seen last.
+    /// True for a socket in a container: a list that changes without end is taken as it was seen last, and can lack objects.
     may_change: bool,
 }
 
@@ -44,8 +44,9 @@ impl Netlink {
     }
 
     /// As [`Netlink::open`], in a container's namespace. Its root can change links, addresses, routes and rules without end.
-    /// That must not prevent any run, so a list is taken as it was seen last. What it lacks for that, root has changed
-    /// meanwhile. On the node such a list is an error.
+    /// That must not prevent any run, so a list is taken as it was seen last. It can lack objects that nobody has changed. So
+    /// what is not in it may still be there: nothing may be given to others, or be removed, for that reason. On the node such
+    /// a list is an error.
     ///
     /// # Errors
     /// As [`Netlink::open`].

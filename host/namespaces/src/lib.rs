@@ -83,7 +83,8 @@ pub struct Found {
     pub links: Vec<Link>,
     /// Addresses of all links, each with the link's index.
     pub addresses: Vec<(u32, Address)>,
-    /// The reason why links or addresses are missing, if they are: for example, there are too many.
+    /// The reason why links or addresses may be missing: for example, there are too many, or root in there changes them
+    /// without end.
     pub unread: Option<String>,
     /// Its unicast routes, each with its link's index; `None` if they were not asked for, or there are too many.
     pub routes: Option<Vec<(u32, Route)>>,
@@ -156,15 +157,16 @@ impl Namespaces {
 
     /// Returns the missing places in one sentence for people, if not everything could be looked at.
     pub fn gap(&self) -> Option<String> {
-        let unread = self.found.iter().find_map(|found| Some((&found.path, found.unread.as_ref()?)));
-        let mut gap = match (self.unseen.first(), unread) {
-            (Some(first), _) => format!("{}: {}", first.path.display(), first.reason),
-            (None, Some((path, reason))) => format!("{}: {reason}", path.display()),
-            (None, None) if self.enclosed => {
-                return Some("processes outside of this PID namespace can't be seen from here".to_owned());
-            }
-            (None, None) => return None,
+        let unread = |found: &Found| Some(format!("{}: {}", found.path.display(), found.unread.as_ref()?));
+        self.gap_of_search().or_else(|| self.found.iter().find_map(unread))
+    }
+
+    /// As [`Namespaces::gap`], where only the numbers of namespaces count, and not their links and addresses.
+    pub fn gap_of_search(&self) -> Option<String> {
+        let Some(first) = self.unseen.first() else {
+            return self.enclosed.then(|| "processes outside of this PID namespace can't be seen from here".to_owned());
         };
+        let mut gap = format!("{}: {}", first.path.display(), first.reason);
         let others = self.unseen.len().saturating_sub(1).saturating_add(self.more_unseen);
         if others > 0 {
             gap += &format!(" (and {others} more that could not be looked at)");
@@ -629,7 +631,9 @@ fn look_around(key: Key, path: &Path, look: &Look) -> Result<Found, String> {
         });
     };
     let text = |error: KernelError| error.to_string();
-    let netlink = Netlink::open_in_container().map_err(text)?;
+    // A list that changes while it is read is an error here: what is not in it would count as gone, and be removed. Runs of
+    // ADD and DEL ask for numbers alone, and go on.
+    let netlink = Netlink::open().map_err(text)?;
     let cookie = netlink.cookie().map_err(text)?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());
     let routes = if routes_of.contains(&cookie) { netlink.all_routes().ok() } else { None };

@@ -22,8 +22,8 @@ pub struct Limits {
     pub attempts: usize,
     /// The most objects that are kept.
     pub most: usize,
-    /// True if the last reading counts although other processes changed the list meanwhile: one object can be missing, or be
-    /// there twice. For lists of a container, whose root could otherwise prevent that any reading counts.
+    /// True if the last reading counts although other processes changed the list meanwhile: any object can be missing, or be
+    /// there twice, also one that did not change. For lists of a container, whose root could otherwise prevent that any reading counts.
     pub may_change: bool,
 }
 
