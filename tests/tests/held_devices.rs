@@ -269,6 +269,66 @@ fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
     Ok(())
 }
 
+/// The same if the other device's attachment lives: root in its container has brought it to the node under that name. Its DEL
+/// finds it under whichever name. If an operator has set it up, it keeps the name, and the owner of the name is held until the
+/// name is free.
+#[test]
+fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
+    for is_used in [false, true] {
+        let place = Place::new()?;
+        place.node.sh("ip link add dev2 type veth peer name wire2; ip link set dev2 up; ip link set wire2 up")?;
+        place.add("c1")?.success()?;
+        let second = json!({"device": "dev2"});
+        place.call("ADD", "c2", &second)?.success()?;
+        place.node.sh(&format!("nsenter --net={} ip link set eth0 netns $$ name dev1", place.node.netns("c2")))?;
+        if is_used {
+            place.node.sh("ip link set dev1 up")?;
+        }
+        let answer = place.call("DEL", "c1", &json!({}))?;
+        ensure!(answer.status == 0, "{answer:?}");
+        if is_used {
+            ensure!(answer.stderr.contains("too, so that the device is") && place.is_up("dev1")?, "{answer:?}");
+        } else {
+            ensure!(answer.stderr.contains("the device dev2 gives the name \"dev1\" up"), "{answer:?}");
+            place
+                .node
+                .sh("ip -o link show dev dev1 | grep -q 02:00:00:00:ee:01")
+                .with_context(|| format!("{answer:?}"))?;
+        }
+        let answer = place.call("DEL", "c2", &second)?;
+        ensure!(answer.status == 0, "{answer:?}");
+        ensure!(place.is_up("dev1")? && place.is_up("dev2")?, "{answer:?}");
+        place.node.sh("ip -o link show dev dev1 | grep -q 02:00:00:00:ee:01").with_context(|| format!("{answer:?}"))?;
+        ensure!(place.node.sh("ls /run/postern/node")?.is_empty(), "a note is left: {answer:?}");
+    }
+    Ok(())
+}
+
+/// A virtual device is at home under another name, and the run that brought it there has ended before it was held. The next DEL
+/// knows it by its index, and leaves a link of the node with its name alone.
+#[test]
+fn a_virtual_device_is_found_under_another_name() -> Result<()> {
+    let place = Place::new()?;
+    place.node.sh("ip link add dummy7 type dummy; ip link set dummy7 mtu 1400 up")?;
+    let own = json!({"device": "dummy7"});
+    place.call("ADD", "c1", &own)?.success()?;
+    place.node.sh(&format!(
+        "own=$(nsenter --net={netns} ip -o link show eth0 | cut -d: -f1)
+         nsenter --net={netns} ip link set eth0 netns $$ name dev$own
+         ip link add dummy7 type dummy; ip link set dummy7 mtu 1300 up",
+        netns = place.node.netns("c1")
+    ))?;
+    let answer = place.call("DEL", "c1", &own)?;
+    ensure!(answer.status == 0 && answer.stderr.contains("dummy7 is held"), "{answer:?}");
+    place.node.sh("ip -o link show dev dummy7 | grep -q 'mtu 1300'").with_context(|| format!("{answer:?}"))?;
+    ensure!(place.is_up("dummy7")?, "the node's link is down: {answer:?}");
+    let answer = place.call("ADD", "c2", &json!({"device": "dummy7"}))?;
+    answer.success().context("the node's own link of that name is another one")?;
+    let report = place.postern("doctor --json")?;
+    ensure!(report.contains("device dummy7"), "{report}");
+    Ok(())
+}
+
 /// The device comes home by itself, without the alias that marks it, and something on the node sets it up before DEL.
 #[test]
 fn a_device_that_is_up_before_del_is_cleaned() -> Result<()> {

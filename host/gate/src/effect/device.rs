@@ -201,8 +201,8 @@ impl Device {
         }
     }
 
-    /// True if this link of the host is the device. A virtual link must also have its index, which the kernel gives to no other
-    /// link. Its name can be another one: its own may be taken.
+    /// True if this link of the host is the device. A virtual link must also have its index, which the kernel seldom gives to
+    /// another link. Its name can be another one: its own may be taken.
     pub fn is_claim(&self, link: &Link) -> bool {
         self.is_same(link) && (self.device.is_some() || self.index == link.index)
     }
@@ -221,22 +221,27 @@ impl Device {
         }
     }
 
-    /// Returns the link in the container's namespace.
-    fn find(&self, session: &Session, container: &Netlink) -> Result<Option<Link>, OpError> {
+    /// Returns the indices that the record notes for it, in the container.
+    fn noted_indices(&self, session: &Session) -> Vec<u32> {
         let effects = session.record().map(|record| record.effects(None)).unwrap_or_default();
         let own = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
-        let indices: Vec<u64> = own.flat_map(|noted| noted.handles).collect();
+        own.flat_map(|noted| noted.handles).filter_map(|index| u32::try_from(index).ok()).collect()
+    }
+
+    /// Returns the link in the container's namespace.
+    fn find(&self, session: &Session, container: &Netlink) -> Result<Option<Link>, OpError> {
+        let indices = self.noted_indices(session);
         // A driver's device is identified by its own data. For other links the index is noted after the move. A run
         // that was killed before that left the link under one of the two names.
         let ifname = &session.request.ifname;
         let is_own = |link: &Link| match (self.device.is_some(), indices.is_empty()) {
             (true, _) => true,
-            (false, false) => indices.contains(&u64::from(link.index)),
+            (false, false) => indices.contains(&link.index),
             (false, true) => self.name == link.name || *ifname == link.name,
         };
         // Root in there can make so many links that a list takes long. The noted index seldom changes.
-        for index in indices.iter().filter_map(|index| u32::try_from(*index).ok()) {
-            let noted = container.link_by_index(index).map_err(kernel_error)?;
+        for index in &indices {
+            let noted = container.link_by_index(*index).map_err(kernel_error)?;
             if let Some(own) = noted.filter(|link| self.is_same(link)) {
                 return Ok(Some(own));
             }
@@ -255,12 +260,34 @@ impl Device {
         Ok(found.into_iter().next())
     }
 
-    /// Returns the link on the host. A driver's device may have any name there; a virtual link must have its own.
-    fn find_on_host(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
-        match self.device {
-            Some(_) => Ok(host.links_with(|link| self.is_same(link)).map_err(kernel_error)?.into_iter().next()),
-            None => Ok(host.link_named(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link))),
+    /// Returns the link on the host. It may have any name there. A virtual link has the index that it had before, or the one
+    /// that it had in the container (`noted`): a move keeps it where it is free. Another link under its name is not it.
+    fn find_on_host(&self, host: &Netlink, noted: &[u32]) -> Result<Option<Link>, OpError> {
+        if self.device.is_some() {
+            return Ok(host.links_with(|link| self.is_same(link)).map_err(kernel_error)?.into_iter().next());
         }
+        for index in std::iter::once(&self.index).chain(noted.iter().filter(|index| **index != self.index)) {
+            let found = host.link_by_index(*index).map_err(kernel_error)?;
+            if let Some(own) = found.filter(|link| self.is_back(link)) {
+                return Ok(Some(own));
+            }
+        }
+        let named = host.link_named(&self.name).map_err(kernel_error)?;
+        Ok(named.filter(|link| self.is_same(link) && self.is_pair()))
+    }
+
+    /// True if a link of the host that has one of its indices is this virtual link. Another one can have got the index since. A
+    /// pair is known by its other end. Another kind must also have the address or a name that it would have.
+    fn is_back(&self, link: &Link) -> bool {
+        let has_address = self.mac.is_some_and(|mac| link.mac == Some(mac.0));
+        let number = link.name.text().and_then(|name| name.strip_prefix("dev"));
+        let has_ordinary_name = number.is_some_and(|number| number.parse::<u32>().is_ok());
+        self.is_same(link) && (self.is_pair() || has_address || link.name == self.name || has_ordinary_name)
+    }
+
+    /// True for an end of a pair that is known by its other end: no second link has that.
+    fn is_pair(&self) -> bool {
+        self.kind == "veth" && self.peer.is_some()
     }
 
     /// Returns the reason to believe that a device which is neither in its container nor on the host is alive elsewhere: root
@@ -286,10 +313,9 @@ impl Device {
             None => Ok(false),
         }
     }
-}
 
-impl Leaves for Device {
-    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    /// Brings it home from wherever it is, if it is anywhere.
+    fn come_home(&self, session: &Session) -> Result<(), OpError> {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it.
         let container = session.container().filter(|_| !session.has_foreign_record());
         if let Some(container) = container
@@ -297,10 +323,10 @@ impl Leaves for Device {
         {
             return Ok(());
         }
-        let host = session.host()?;
+        let (host, noted) = (session.host()?, self.noted_indices(session));
         let until = (Instant::now() + HOME_WITHIN).min(session.deadline);
         loop {
-            if let Some(link) = self.find_on_host(host)? {
+            if let Some(link) = self.find_on_host(host, &noted)? {
                 return self.restore_name(session, link);
             }
             if let Some(why) = session.hidden() {
@@ -332,6 +358,14 @@ impl Leaves for Device {
             ),
             (None, None) => {}
         }
+        Ok(())
+    }
+}
+
+impl Leaves for Device {
+    fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.come_home(session)?;
+        held::names_again(session);
         Ok(())
     }
 

@@ -5,14 +5,15 @@
 //! device stays down until a look finds it clean, by the next ADD of it or by `postern gc`. An earlier postern refuses it as a
 //! link of "other networks of this node".
 
-use super::Device;
 use super::device::home::Home;
 use super::device::ordinary_name;
+use super::{Device, Effect};
 use crate::audit::Audit;
 use crate::clock::now;
 use crate::errors::{kernel_error, state_error};
 use crate::session::Session;
 use postern_kernel::{KernelError, Link, Netlink};
+use postern_state::Header;
 use postern_state::node::{self, NodeObject};
 use postern_types::{ErrorCode, LinkName, OpError, VlanId};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,9 @@ pub const HELD: &str = "held";
 
 /// The end of each message about a held device.
 const WAY_OUT: &str = "`postern gc` looks at it again";
+
+/// The part of a reason by which it is known that another link has the device's name.
+pub(super) const NAME_IS_TAKEN: &str = "too, so that the device is";
 
 /// The object that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +110,9 @@ pub struct Held {
     pub ifname: String,
     /// The reasons.
     pub why: Vec<String>,
+    /// The name that a virtual device has now, if it is another than its own. Earlier versions did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_now: Option<String>,
 }
 
 /// The notes on held objects, and the log of what is done with these objects.
@@ -143,33 +150,75 @@ impl Notes {
         self.audit.note_own(self.verb, operation, object, rule, outcome, start.elapsed());
     }
 
-    /// Makes way on the host for a device that comes home: its name, as main or as alternative name, is that of a held device
-    /// which has another one of its own. Root in a container had chosen it. Returns true if the name may be free now.
+    /// Makes way on the host for a device that comes home: its name, as main or as alternative name, is that of a device of
+    /// another attachment, held or not, which has another one of its own. Root in a container had chosen it. A device that is up
+    /// under the name is somebody's by now, and keeps it. Returns true if the name may be free now.
     pub(super) fn make_way(&mut self, host: &Netlink, name: &LinkName, other: &Link) -> Result<bool, OpError> {
-        let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
-        let holds = |held: &Held| matches!(&held.object, Object::Device(device) if device.is_claim(other));
-        let Some(held) = noted(&self.state, here, &boot, holds)? else { return Ok(false) };
-        let held = of(&held, here, &boot);
-        let Some(Held { object: Object::Device(device), .. }) = held else { return Ok(false) };
+        let is_main = other.name == *name;
+        if is_main && other.up {
+            return Ok(false);
+        }
+        let Some((device, rule)) = self.owner(host, other)? else { return Ok(false) };
         if device.name == *name || device.other_names.contains(name) {
             return Ok(false);
         }
-        let start = Instant::now();
-        let done = match other.name == *name {
-            true => {
-                let free = ordinary_name(host, other.index)?;
-                host.set_down(other.index).and_then(|()| host.rename(other.index, &free)).map(|()| free.to_string())
-            }
-            false => {
-                host.change_other_names(other.index, std::slice::from_ref(name), false).map(|()| other.name.to_string())
-            }
+        let free = if is_main { ordinary_name(host, other.index)? } else { other.name.clone() };
+        let (object, start) =
+            (json!({"object": format!("device {}", device.name), "name": name.to_string()}), Instant::now());
+        // Another attachment's device is changed: this is in the log whatever happens to the run.
+        self.log("held.rename", &object, rule, &Ok::<(), KernelError>(()), start);
+        let done = match is_main {
+            true => host.set_down(other.index).and_then(|()| host.rename(other.index, &free)),
+            false => host.change_other_names(other.index, std::slice::from_ref(name), false),
         };
-        let object = json!({"object": format!("device {}", device.name), "name": name.to_string()});
-        self.log("held.rename", &object, "note", &done.as_ref().map(drop).map_err(KernelError::to_string), start);
-        if let Ok(free) = &done {
-            crate::say!("postern: the held device {} gives the name \"{name}\" up, and is \"{free}\"", device.name);
+        match &done {
+            Ok(()) => {
+                let held = if rule == "note" { "held " } else { "" };
+                crate::say!(
+                    "postern: the {held}device {} gives the name \"{name}\" up, and is \"{free}\"",
+                    device.name
+                );
+            }
+            Err(_) => self.log("held.rename", &object, rule, &done, start),
         }
         Ok(done.is_ok())
+    }
+
+    fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<Home<'a>>) {
+        let is_taken = |held: &Held| held.why.iter().any(|why| why.contains(NAME_IS_TAKEN));
+        let Ok((objects, _)) = node::list(&self.state) else { return };
+        if !objects.iter().any(|object| object.kind == HELD) {
+            return;
+        }
+        let Some(home) = home() else { return };
+        let (Ok(here), Ok(boot)) = (home.host.cookie(), postern_state::boot_id()) else { return };
+        for held in objects.iter().filter_map(|object| of(object, here, &boot)).filter(is_taken) {
+            let Object::Device(device) = &held.object else { continue };
+            // A run that noted it before its move may have ended: then it can have its name already.
+            let is_own = |link: Option<Link>| link.is_none_or(|link| device.is_claim(&link));
+            if home.host.link_named(&device.name).is_ok_and(is_own) {
+                let _ = held.look_and_log(home, self);
+            }
+        }
+    }
+
+    /// Returns the device that this link of the host is, if it is held or a record lists it: root in a container can bring its
+    /// device here before its DEL. With it goes what tells that: a note or a record.
+    fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<(Device, &'static str)>, OpError> {
+        let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
+        let holds = |held: &Held| matches!(&held.object, Object::Device(device) if device.is_claim(other));
+        let held = noted(&self.state, here, &boot, holds)?.and_then(|note| of(&note, here, &boot));
+        if let Some(Held { object: Object::Device(device), .. }) = held {
+            return Ok(Some((*device, "note")));
+        }
+        let is_here = |header: &Header| header.host_netns_cookie == here && header.boot_id == boot;
+        let records = postern_state::list_known(&self.state).map_err(state_error)?;
+        let records = records.iter().filter(|summary| summary.header.as_ref().is_some_and(is_here));
+        let effects = records.flat_map(|summary| &summary.effects);
+        let mut effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
+        Ok(effects
+            .find_map(|effect| Device::of(&effect).filter(|own| own.is_claim(other)).cloned())
+            .map(|own| (own, "record")))
     }
 }
 
@@ -178,14 +227,8 @@ impl Notes {
 /// # Errors
 /// The note can't be written: the attachment then keeps the object on its record.
 pub(super) fn hold(session: &Session, object: Object, why: &[String]) -> Result<(), OpError> {
-    let request = &session.request;
-    let held = Held {
-        object,
-        network: request.conf.name.clone(),
-        container_id: request.container_id.clone(),
-        ifname: request.ifname.clone(),
-        why: why.to_vec(),
-    };
+    let name_now = name_now(session.host()?, &object);
+    let held = Held { name_now, ..of_run(session, object, why) };
     let start = Instant::now();
     let outcome = session.home_cookie().and_then(|here| write(&session.state, here, &held));
     let object = json!({"object": held.object.to_string(), "why": why});
@@ -195,6 +238,63 @@ pub(super) fn hold(session: &Session, object: Object, why: &[String]) -> Result<
     let stays = if matches!(held.object, Object::Device(_)) { "it stays down; " } else { "" };
     crate::say!("postern: {} is held: {}; {stays}{WAY_OUT}", held.object, why.join("; "));
     Ok(())
+}
+
+fn of_run(session: &Session, object: Object, why: &[String]) -> Held {
+    let request = &session.request;
+    Held {
+        object,
+        network: request.conf.name.clone(),
+        container_id: request.container_id.clone(),
+        ifname: request.ifname.clone(),
+        why: why.to_vec(),
+        name_now: None,
+    }
+}
+
+/// Returns the name of a virtual device on the host, if it is here under another one than its own.
+fn name_now(host: &Netlink, object: &Object) -> Option<String> {
+    let Object::Device(device) = object else { return None };
+    // The way out for a driver's device names its bus.
+    let link = device.device.is_none().then(|| host.link_by_index(device.index).ok().flatten())??;
+    (device.is_claim(&link) && link.name != device.name).then(|| link.name.to_string())
+}
+
+/// Notes that a device is held before it comes home under another name than its own. `index` is the one that it has in the
+/// container: it keeps that at home, if it is free there. If it is not, nothing can be noted before.
+///
+/// # Errors
+/// The note can't be written: then the device must not be moved.
+pub(super) fn note_before_move(
+    session: &Session,
+    device: &Device,
+    index: u32,
+    why: &str,
+) -> Result<Option<Object>, OpError> {
+    if session.host()?.link_by_index(index).map_err(kernel_error)?.is_some() {
+        return Ok(None);
+    }
+    let object = Object::Device(Box::new(Device { index, ..device.clone() }));
+    write(&session.state, session.home_cookie()?, &of_run(session, object.clone(), &[why.to_owned()]))?;
+    Ok(Some(object))
+}
+
+/// Removes the note on a device that was not moved.
+///
+/// # Errors
+/// The state directory can't be written.
+pub(super) fn forget(session: &Session, object: &Object) -> Result<(), OpError> {
+    let (here, boot) = (session.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
+    match noted(&session.state, here, &boot, |held| held.object.is_same(object))? {
+        Some(note) => node::remove(&session.state, HELD, &note.name, here).map(drop).map_err(state_error),
+        None => Ok(()),
+    }
+}
+
+/// Gives held devices their names again that are free by now: a device that has come home may have had one of them. What fails
+/// stays held.
+pub(super) fn names_again(session: &Session) {
+    Notes::of(session).names_again(|| Home::of(session).ok());
 }
 
 fn write(state: &Path, here: u64, held: &Held) -> Result<(), OpError> {
@@ -238,6 +338,14 @@ impl Held {
     /// # Errors
     /// Kernel or state directory can't be asked.
     pub fn mend(&self, home: Home<'_>, notes: &mut Notes) -> Result<Vec<String>, OpError> {
+        let outcome = self.look_and_log(home, notes);
+        if outcome.as_ref().is_ok_and(Vec::is_empty) {
+            notes.names_again(|| Some(home));
+        }
+        outcome
+    }
+
+    fn look_and_log(&self, home: Home<'_>, notes: &mut Notes) -> Result<Vec<String>, OpError> {
         let start = Instant::now();
         let outcome = self.look(home, notes);
         let told = match &outcome {
@@ -265,7 +373,7 @@ impl Held {
             node::remove(state, HELD, &note.name, here).map_err(state_error)?;
             crate::say!("postern: {} is no longer held", self.object);
         } else {
-            let held = Self { why: why.clone(), ..self.clone() };
+            let held = Self { why: why.clone(), name_now: name_now(home.host, &self.object), ..self.clone() };
             node::update(state, &NodeObject { detail: json!(held), ..note }).map_err(state_error)?;
         }
         Ok(why)
@@ -310,8 +418,9 @@ impl Held {
                  --unbind` takes the device from its driver and gives it back, which ends all that others have on it"
             ),
             None => format!(
-                "end what keeps it: the namespaces that its last container made, or delete \"{name}\" and make it anew; then run \
-                 `postern gc`"
+                "end what keeps it: the namespaces that its last container made, or delete \"{}\" and make \"{name}\" anew; then \
+                 run `postern gc`",
+                self.name_now.as_deref().unwrap_or(&name.to_string())
             ),
         }
     }
@@ -342,6 +451,7 @@ mod tests {
             container_id: container.to_owned(),
             ifname: "eth0".to_owned(),
             why: vec![container.to_owned()],
+            name_now: None,
         }
     }
 

@@ -44,7 +44,12 @@ impl Device {
         let home = Home::of(session)?;
         let (name, taken) = self.name_there(home.host, None, || Notes::of(session))?;
         let doubt = self.doubt(session, away);
-        self.move_to(container, session.home()?.fd(), away, &name)?;
+        // Under another name, a run that ends before its hold would leave a link that nobody knows.
+        let noted = taken.as_ref().map(|why| held::note_before_move(session, self, away.index, why)).transpose()?;
+        if let Err(error) = self.move_to(container, session.home()?.fd(), away, &name) {
+            noted.flatten().map_or(Ok(()), |noted| held::forget(session, &noted))?;
+            return Err(error);
+        }
         let moved = home.host.link_named(&name).map_err(kernel_error)?;
         let Some(link) = moved.filter(|link| self.is_same(link)) else {
             return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
@@ -54,7 +59,8 @@ impl Device {
     }
 
     /// Returns a name for the device on the host. It is its own, or a free one and the reason: another link has its own. Root
-    /// in another container can have chosen that for a device which came home before. `own` is the link, if it is there.
+    /// in another container can have chosen that for a device which came home before, held or not. `own` is the link, if it is
+    /// there.
     fn name_there(
         &self,
         host: &Netlink,
@@ -88,8 +94,10 @@ impl Device {
             None => ordinary_name(host, own.map_or(self.index, |own| own.index))?,
         };
         let why = format!(
-            "link {} of the host is called \"{}\" too, so that the device is \"{name}\" here: give that link another name",
-            other.index, self.name
+            "link {} of the host is called \"{}\" {} \"{name}\" here: give that link another name",
+            other.index,
+            self.name,
+            held::NAME_IS_TAKEN
         );
         Ok((name, Some(why)))
     }
@@ -427,7 +435,7 @@ impl Device {
     /// The kernel can't be asked.
     pub(crate) fn look_again(&self, home: Home<'_>, notes: &Notes) -> Result<Vec<String>, OpError> {
         let found = match self.device {
-            Some(_) => self.find_on_host(home.host)?,
+            Some(_) => self.find_on_host(home.host, &[])?,
             None => home.host.link_by_index(self.index).map_err(kernel_error)?,
         };
         match found.filter(|link| self.is_claim(link)) {
