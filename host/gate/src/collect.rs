@@ -87,7 +87,7 @@ fn take_addresses(session: &Session, lease: &Dhcp) -> Result<Option<Taken>, OpEr
     let Some(container) = session.container() else { return Ok(None) };
     let netlink = container.netlink().map_err(kernel_error)?;
     let name = &session.request.ifname;
-    let Some(link) = netlink.link_by_name(name).map_err(kernel_error)? else { return Ok(None) };
+    let Some(link) = as_far_as_possible(|| netlink.link_by_name(name))? else { return Ok(None) };
     let mut acts = Vec::new();
     for address in &lease.addresses {
         let start = Instant::now();

@@ -22,12 +22,22 @@ pub struct KernelError {
     /// The failure: the error number's text in lower case, as the native plugins print it. It is followed by the
     /// kernel's own explanation (extended acknowledgement, `NLMSGERR_ATTR_MSG`) if there is one.
     pub message: String,
+    /// True if the answer did not come in time, or was lost.
+    pub is_lost: bool,
 }
+
+/// Errors of this process or of the node, which say nothing about the object: a later attempt need not meet them.
+const PASSING: [Errno; 6] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE, Errno::EINTR, Errno::EIO];
 
 impl KernelError {
     /// True if this is that error of the kernel.
     pub fn is(&self, errno: Errno) -> bool {
         self.errno == Some(errno as i32)
+    }
+
+    /// True if a later attempt need not meet it: the question or its answer was lost, or memory or descriptors were short.
+    pub fn is_passing(&self) -> bool {
+        self.is_lost || PASSING.iter().any(|errno| self.is(*errno))
     }
 }
 
@@ -45,7 +55,13 @@ impl Subject<'_> {
             Some(explanation) => format!("{}: {explanation}", describe(errno)),
             None => describe(errno),
         };
-        KernelError { operation: self.operation, object: self.object.to_string(), errno: Some(errno), message }
+        KernelError {
+            operation: self.operation,
+            object: self.object.to_string(),
+            errno: Some(errno),
+            message,
+            is_lost: false,
+        }
     }
 
     /// Makes the error for a failed system call.
@@ -62,9 +78,11 @@ impl Subject<'_> {
             Error::Refused { errno, explanation } => self.refused(errno, explanation.as_deref()),
             Error::System(error) => self.failed(&error),
             Error::Changing => self.refused(Errno::EAGAIN as i32, Some(&error.to_string())),
-            Error::Late => {
-                self.broken(format!("the kernel's answer took more than {} seconds", ANSWER_WITHIN.as_secs()))
-            }
+            Error::Late => KernelError {
+                is_lost: true,
+                ..self.broken(format!("the kernel's answer took more than {} seconds", ANSWER_WITHIN.as_secs()))
+            },
+            Error::Lost => KernelError { is_lost: true, ..self.broken(error.to_string()) },
             other => self.broken(other.to_string()),
         }
     }
@@ -76,7 +94,13 @@ impl Subject<'_> {
 
     /// Makes the error for a failure other than an answer of the kernel.
     pub fn broken(self, message: impl Into<String>) -> KernelError {
-        KernelError { operation: self.operation, object: self.object.to_string(), errno: None, message: message.into() }
+        KernelError {
+            operation: self.operation,
+            object: self.object.to_string(),
+            errno: None,
+            message: message.into(),
+            is_lost: false,
+        }
     }
 }
 
@@ -196,6 +220,7 @@ mod tests {
         ] {
             let error = list.unanswered(error);
             assert_eq!((error.errno, error.to_string().as_str()), (errno, text));
+            assert_eq!(error.is_passing(), text.contains("took more than"), "{text}");
         }
     }
 }

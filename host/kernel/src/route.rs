@@ -40,8 +40,6 @@ pub const MAIN_TABLE: u32 = 254;
 const MAIN: u32 = MAIN_TABLE;
 /// The multicast group of all hosts (RFC 1112).
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-/// Errors that say nothing about a route: the question or the answer was lost.
-const PASSING: [Errno; 4] = [Errno::ENOBUFS, Errno::ENOMEM, Errno::EIO, Errno::EINTR];
 
 impl Netlink {
     /// Adds a route through link `oif`. As in the native plugins the request says "create" and neither "exclusive" nor
@@ -217,7 +215,7 @@ impl Netlink {
         };
         match self.get(subject, &RouteNetlinkMessage::GetRoute(message), read) {
             Ok(way) => Ok(Some(way)),
-            Err(error) if PASSING.iter().any(|errno| error.is(*errno)) => Err(error),
+            Err(error) if error.is_passing() => Err(error),
             // No route, an unreachable one, or a prohibited one.
             Err(error) if error.errno.is_some() => Ok(None),
             Err(error) => Err(error),

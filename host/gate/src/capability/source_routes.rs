@@ -5,7 +5,7 @@
 
 use crate::capability::addresses::foreign_error;
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::in_container::as_far_as_possible;
+use crate::effect::in_container::{as_far_as_possible, listed_as_far_as_possible};
 use crate::effect::multipath::{self, is_multipath};
 use crate::effect::source_routes::{SourceRule, lock, of_section, recorded};
 use crate::effect::{SourceRoutes, vrf};
@@ -271,10 +271,11 @@ fn remove_native(session: &Session) -> Result<(), OpError> {
     let Some(container) = session.container() else { return Ok(()) };
     let _lock = lock(session)?;
     let netlink = container.netlink().map_err(kernel_error)?;
-    let Some(link) = netlink.link_by_name(&session.request.ifname).map_err(kernel_error)? else { return Ok(()) };
+    let Some(link) = as_far_as_possible(|| netlink.link_by_name(&session.request.ifname))? else { return Ok(()) };
     let table = session.request.conf.fields().int("table").ok().flatten();
-    let addresses = as_far_as_possible(|| netlink.addresses(link.index))?;
-    for rule in as_far_as_possible(|| netlink.rules())? {
+    let addresses = listed_as_far_as_possible(|| netlink.addresses(link.index))?;
+    for rule in listed_as_far_as_possible(|| netlink.rules())? {
+        session.in_time()?;
         let is_ours = addresses.iter().any(|have| IpNet::from(have.net.addr()) == rule.source);
         if is_ours && table.is_none_or(|table| table == i64::from(rule.table)) {
             as_far_as_possible(|| netlink.delete_source_rule(rule.source.addr(), rule.table))?;

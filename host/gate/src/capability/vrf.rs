@@ -95,7 +95,7 @@ fn join(gate: &mut Gate<'_>, handle: Handle, name: &str, table: Option<u32>) -> 
     netlink
         .set_master(index, Some(vrf.index))
         .map_err(|error| native_error(error, name, format_args!("could not set vrf {name} as master of {own_name}")))?;
-    settle(netlink, &effect, table)?;
+    settle(session, netlink, &effect, table)?;
     session.known_by(&Effect::from(effect), &[u64::from(vrf.index)]);
     Ok(Reply::Done)
 }

@@ -7,14 +7,14 @@
 pub mod home;
 
 use super::held::{self, Object};
-use super::in_container::as_far_as_possible;
+use super::in_container::{as_far_as_possible, list_or_reason};
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::capability::device::pci_of_device;
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
-use postern_kernel::{FileSettings, Link, Netlink, Settings};
+use postern_kernel::{FileSettings, KernelError, Link, Netlink, Settings};
 use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -228,8 +228,8 @@ impl Device {
         own.flat_map(|noted| noted.handles).filter_map(|index| u32::try_from(index).ok()).collect()
     }
 
-    /// Returns the link in the container's namespace.
-    fn find(&self, session: &Session, container: &Netlink) -> Result<Option<Link>, OpError> {
+    /// Returns the link in the container's namespace. Without it: the reason why it may be there all the same, if there is one.
+    fn find(&self, session: &Session, container: &Netlink) -> Result<(Option<Link>, Option<KernelError>), OpError> {
         let indices = self.noted_indices(session);
         // A driver's device is identified by its own data. For other links the index is noted after the move. A run
         // that was killed before that left the link under one of the two names.
@@ -241,9 +241,9 @@ impl Device {
         };
         // Root in there can make so many links that a list takes long. The noted index seldom changes.
         for index in &indices {
-            let noted = container.link_by_index(*index).map_err(kernel_error)?;
+            let noted = as_far_as_possible(|| container.link_by_index(*index))?;
             if let Some(own) = noted.filter(|link| self.is_same(link)) {
-                return Ok(Some(own));
+                return Ok((Some(own), None));
             }
         }
         let is_wanted = |link: &Link| self.is_same(link) && is_own(link);
@@ -251,13 +251,17 @@ impl Device {
             // Under another index it is another link.
             (None, false) => Vec::new(),
             (None, true) => {
-                let named = [&self.name, &LinkName::from(ifname.as_str())].map(|name| container.link_named(name));
-                let named = named.into_iter().collect::<Result<Vec<_>, _>>().map_err(kernel_error)?;
+                let named = [&self.name, &LinkName::from(ifname.as_str())];
+                let named = named.map(|name| as_far_as_possible(|| container.link_named(name)));
+                let named = named.into_iter().collect::<Result<Vec<_>, _>>()?;
                 named.into_iter().flatten().filter(is_wanted).collect()
             }
-            (Some(_), _) => as_far_as_possible(|| container.links_with(is_wanted))?,
+            (Some(_), _) => match list_or_reason(|| container.links_with(is_wanted))? {
+                Ok(found) => found,
+                Err(error) => return Ok((None, Some(error))),
+            },
         };
-        Ok(found.into_iter().next())
+        Ok((found.into_iter().next(), None))
     }
 
     /// Returns the link on the host. It may have any name there. A virtual link has the index that it had before, or the one
@@ -306,11 +310,11 @@ impl Device {
         }
     }
 
-    /// Brings it home from a living namespace. Returns false if it is not there.
-    fn leave_container(&self, session: &Session, container: &Netlink) -> Result<bool, OpError> {
+    /// Brings it home from a living namespace. If it was not seen there: false, and the reason why it may be there all the same.
+    fn leave_container(&self, session: &Session, container: &Netlink) -> Result<(bool, Option<KernelError>), OpError> {
         match self.find(session, container)? {
-            Some(away) => self.bring_home(session, container, &away).map(|()| true),
-            None => Ok(false),
+            (Some(away), _) => self.bring_home(session, container, &away).map(|()| (true, None)),
+            (None, unlisted) => Ok((false, unlisted)),
         }
     }
 
@@ -318,10 +322,14 @@ impl Device {
     fn come_home(&self, session: &Session) -> Result<(), OpError> {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it.
         let container = session.container().filter(|_| !session.has_foreign_record());
-        if let Some(container) = container
-            && self.leave_container(session, container.netlink().map_err(kernel_error)?)?
-        {
-            return Ok(());
+        let mut unlisted = None;
+        if let Some(container) = container {
+            let netlink = container.netlink().map_err(kernel_error)?;
+            let (is_home, reason) = self.leave_container(session, netlink)?;
+            if is_home {
+                return Ok(());
+            }
+            unlisted = reason;
         }
         let (host, noted) = (session.host()?, self.noted_indices(session));
         let until = (Instant::now() + HOME_WITHIN).min(session.deadline);
@@ -344,7 +352,10 @@ impl Device {
             }
             sleep(Duration::from_millis(20));
         }
-        match (self.is_away(host)?, &self.device) {
+        let unlisted =
+            unlisted.map(|error| format!("it may be in its container, whose links can't be listed: {error}"));
+        let away = self.is_away(host)?.map(|why| unlisted.unwrap_or(why));
+        match (away, &self.device) {
             (Some(why), _) => return held::hold(session, Object::Device(Box::new(self.clone())), &[why]),
             (None, Some((bus, device))) => crate::say!(
                 "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: it is on no bus any more",
@@ -405,7 +416,7 @@ impl Leaves for Device {
 impl AttachmentLink for Device {
     fn is_there(&self, session: &Session) -> Result<bool, OpError> {
         let Some(container) = session.container().filter(|_| !session.has_foreign_record()) else { return Ok(false) };
-        self.find(session, container.netlink().map_err(kernel_error)?).map(|link| link.is_some())
+        self.find(session, container.netlink().map_err(kernel_error)?).map(|(link, _)| link.is_some())
     }
 
     fn is_named(&self, result: &CniResult) -> bool {

@@ -1,18 +1,21 @@
 //! The way back of what effects changed in the container's namespace.
 //!
 //! Root in the container decides what its kernel answers, and what it still takes. That may cost time and leave something as it
-//! is, in a namespace that root controls anyway. It never keeps a DEL from succeeding.
+//! is, in a namespace that root controls anyway. It keeps a DEL from succeeding in one case only: where an address would be given
+//! back that a link in there may have still.
 
 use crate::errors::kernel_error;
+use crate::session::Session;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::{KernelError, Netlink};
 use postern_types::{KeptRoute, OpError};
 
-/// Errors of this process or of the node, which a later attempt need not meet.
-const PASSING: [Errno; 4] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE];
+/// Errors of a list that a later attempt need not meet. Root in the container can make any list late, and too long for its buffer:
+/// these are lasting.
+const PASSING_OF_LISTS: [Errno; 4] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE];
 
-/// Does or asks something in the container on the way back, and tries it again if it fails. What is not possible for good is
+/// Does or asks something about one object in the container on the way back, and tries it again if it fails. What is not possible for good is
 /// said, and is no error.
 ///
 /// # Errors
@@ -26,13 +29,35 @@ pub(crate) fn as_far_as_possible<T: Default>(attempt: impl Fn() -> Result<T, Ker
 /// # Errors
 /// As there.
 pub(crate) fn unless_lasting<T: Default>(done: Result<T, KernelError>) -> Result<T, OpError> {
-    done.or_else(|error| match PASSING.iter().any(|errno| error.is(*errno)) {
-        true => Err(kernel_error(error)),
-        false => {
-            crate::say!("postern: not possible in the container, and left: {error}");
-            Ok(T::default())
-        }
-    })
+    done.or_else(|error| if error.is_passing() { Err(kernel_error(error)) } else { Ok(left(&error)) })
+}
+
+/// As [`as_far_as_possible`], for an attempt that lists objects.
+///
+/// # Errors
+/// As there.
+pub(crate) fn listed_as_far_as_possible<T: Default>(
+    attempt: impl Fn() -> Result<T, KernelError>,
+) -> Result<T, OpError> {
+    list_or_reason(attempt).map(|listed| listed.unwrap_or_else(|error| left(&error)))
+}
+
+/// The same, for a caller that has to know why it has no list: what is not listed may be there.
+///
+/// # Errors
+/// As there.
+pub(crate) fn list_or_reason<T>(
+    attempt: impl Fn() -> Result<T, KernelError>,
+) -> Result<Result<T, KernelError>, OpError> {
+    match attempt().or_else(|_| attempt()) {
+        Err(error) if PASSING_OF_LISTS.iter().any(|errno| error.is(*errno)) => Err(kernel_error(error)),
+        listed => Ok(listed),
+    }
+}
+
+fn left<T: Default>(error: &KernelError) -> T {
+    crate::say!("postern: not possible in the container, and left: {error}");
+    T::default()
 }
 
 /// Returns the global IPv6 addresses of a link, and its IPv6 routes: the kernel removes them when the link goes down, or
@@ -58,18 +83,38 @@ pub(crate) fn routes_of(netlink: &Netlink, index: u32) -> Result<Vec<KeptRoute>,
 
 /// Gives a link addresses that it lost. Root in the container may have made some impossible, and the kernel has made some by
 /// itself: these stay away.
-pub(crate) fn give_addresses(netlink: &Netlink, index: u32, addresses: &[IpNet]) {
+///
+/// # Errors
+/// [`postern_types::ErrorCode::Deadline`].
+pub(crate) fn give_addresses(
+    session: &Session,
+    netlink: &Netlink,
+    index: u32,
+    addresses: &[IpNet],
+) -> Result<(), OpError> {
     for address in addresses {
+        session.in_time()?;
         // The link had it until now, so that nobody else has.
         let _ = netlink.add_known_address(index, *address);
     }
+    Ok(())
 }
 
 /// The same for its routes, in this order.
-pub(crate) fn give_routes<'r>(netlink: &Netlink, index: u32, routes: impl Iterator<Item = &'r KeptRoute>) {
+///
+/// # Errors
+/// As there.
+pub(crate) fn give_routes<'r>(
+    session: &Session,
+    netlink: &Netlink,
+    index: u32,
+    routes: impl Iterator<Item = &'r KeptRoute>,
+) -> Result<(), OpError> {
     // A next hop needs the route to its own network first.
     let (near, far): (Vec<_>, Vec<_>) = routes.partition(|kept| kept.route.gateway.is_none());
     for kept in near.into_iter().chain(far) {
+        session.in_time()?;
         let _ = netlink.restore_route(index, kept);
     }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 //! A link that this run made takes all of it along, and needs no such effect. Root in the container can change everything
 //! here. So each part is found by the link's index, and a part that is gone is no error.
 
-use super::in_container::{as_far_as_possible, give_addresses, give_routes, losable};
+use super::in_container::{as_far_as_possible, give_addresses, give_routes, listed_as_far_as_possible, losable};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::{kernel_error, state_error};
 use crate::need::Need;
@@ -85,23 +85,24 @@ impl LinkState {
             };
         };
         for kept in self.routes.iter().rev() {
+            session.in_time()?;
             as_far_as_possible(|| netlink.delete_kept_route(link.index, kept))?;
         }
         for address in self.addresses.iter().rev() {
+            session.in_time()?;
             as_far_as_possible(|| is_gone(netlink.delete_address(link.index, *address)))?;
         }
         if let Some(before) = &self.setting {
             before.restore(session, container, link.index, &link.name.to_string())?;
         }
         if self.up && link.up {
-            let (addresses, _) = as_far_as_possible(|| losable(netlink, link.index))?;
+            let (addresses, _) = listed_as_far_as_possible(|| losable(netlink, link.index))?;
             as_far_as_possible(|| netlink.set_down(link.index))?;
             // Without the link being up there are no routes.
-            give_addresses(netlink, link.index, &addresses);
+            give_addresses(session, netlink, link.index, &addresses)?;
         }
-        give_addresses(netlink, link.index, &self.lost_addresses);
-        give_routes(netlink, link.index, self.lost_routes.iter());
-        Ok(())
+        give_addresses(session, netlink, link.index, &self.lost_addresses)?;
+        give_routes(session, netlink, link.index, self.lost_routes.iter())
     }
 
     /// True if this is a note on that setting of a link.

@@ -78,23 +78,26 @@ impl SourceRoutes {
         Some(format!("the route to {}{via} is gone from table {}", gone.dst, gone.table.unwrap_or_default()))
     }
 
-    fn take_back(&self, netlink: &Netlink) -> Result<(), OpError> {
+    fn take_back(&self, session: &Session, netlink: &Netlink) -> Result<(), OpError> {
         for rule in &self.rules {
+            session.in_time()?;
             as_far_as_possible(|| netlink.delete_source_rule(rule.source, rule.table))?;
         }
         for kept in self.routes.iter().rev().chain(&self.hints) {
+            session.in_time()?;
             as_far_as_possible(|| netlink.delete_route(self.index, &kept.route))?;
         }
         // Without its link a route cannot be.
         if as_far_as_possible(|| netlink.link_by_index(self.index))?.is_some_and(|link| link.up) {
             let moved = |is_wanted: &dyn Fn(&KeptRoute) -> bool| {
-                give_routes(netlink, self.index, self.moved.iter().rev().filter(|kept| is_wanted(kept)));
+                give_routes(session, netlink, self.index, self.moved.iter().rev().filter(|kept| is_wanted(kept)))
             };
             // Their gateways are reached by the others.
-            moved(&|kept| !multipath::has(&self.multipath, kept));
+            moved(&|kept| !multipath::has(&self.multipath, kept))?;
             for whole in &self.multipath {
+                session.in_time()?;
                 if !multipath::put_back(netlink, self.index, whole) {
-                    moved(&|kept| whole.is_of(kept));
+                    moved(&|kept| whole.is_of(kept))?;
                 }
             }
         }
@@ -106,7 +109,7 @@ impl Leaves for SourceRoutes {
     fn remove(&self, session: &Session, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let Some(container) = session.container_with("source routing")? else { return Ok(()) };
         let _lock = lock(session)?;
-        self.take_back(container.netlink().map_err(kernel_error)?)
+        self.take_back(session, container.netlink().map_err(kernel_error)?)
     }
 
     fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {

@@ -4,7 +4,7 @@
 //! under the lock that joining takes too. Root in the container can change all of it. So the VRF is found as the master of
 //! the link that the record names, by its noted index, or by name and table.
 
-use super::in_container::as_far_as_possible;
+use super::in_container::{as_far_as_possible, listed_as_far_as_possible};
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, multipath, source_routes};
 use crate::errors::{kernel_error, native_error};
 use crate::need::Need;
@@ -49,6 +49,7 @@ impl Vrf {
         let noted = effects.into_iter().filter(|noted| Self::of(&noted.effect) == Some(self));
         let noted = noted.flat_map(|noted| noted.handles).filter_map(|index| u32::try_from(index).ok()).next();
         for index in noted.into_iter().chain(own.and_then(|own| own.master)) {
+            session.in_time()?;
             let link = as_far_as_possible(|| netlink.link_by_index(index))?;
             if let Some(vrf) = link.filter(|link| link.kind == KIND) {
                 return Ok(Some(vrf));
@@ -69,7 +70,8 @@ impl Vrf {
             }
             // Root in the container may have made things impossible: what is not possible stays away.
             if member.is_some() {
-                let _ = settle(netlink, self, MAIN_TABLE);
+                let _ = settle(session, netlink, self, MAIN_TABLE);
+                session.in_time()?;
             }
         }
         Ok(())
@@ -121,10 +123,11 @@ impl Leaves for Vrf {
 /// one, and the others in their own.
 ///
 /// # Errors
-/// The kernel refuses one.
-pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpError> {
+/// The kernel refuses one. [`postern_types::ErrorCode::Deadline`].
+pub(crate) fn settle(session: &Session, netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpError> {
     let have = netlink.addresses(vrf.index).map_err(kernel_error)?;
     for address in &vrf.addresses {
+        session.in_time()?;
         let failed = |error| native_error(error, &address.to_string(), "failed to add IPv6 address");
         // The link had it until now, so that nobody else has. While the kernel asks for it, no route can have it as source.
         match have.iter().find(|have| have.net == *address) {
@@ -136,6 +139,7 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
     }
     let before = if table == MAIN_TABLE { vrf.table } else { MAIN_TABLE };
     for kept in vrf.moved.iter().filter(|kept| !multipath::has(&vrf.multipath, kept)) {
+        session.in_time()?;
         let mut kept = kept.clone();
         // A next hop of a route with several is not flushed: the kernel makes it a dead one, and it lives again with the link.
         if kept.route.dst.addr().is_ipv6() && kept.route.gateway.is_some() && is_main(&kept) {
@@ -148,7 +152,10 @@ pub(crate) fn settle(netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpE
         settle_in(&mut kept, table);
         is_put(netlink.restore_route(vrf.index, &kept), &kept)?;
     }
-    vrf.multipath.iter().try_for_each(|whole| settle_multipath(netlink, vrf.index, whole, table))
+    vrf.multipath.iter().try_for_each(|whole| {
+        session.in_time()?;
+        settle_multipath(netlink, vrf.index, whole, table)
+    })
 }
 
 /// Does the same for an IPv4 route with several next hops. With those of other links the kernel keeps it, and the own next hop
@@ -204,7 +211,7 @@ pub(crate) fn leave_vrf(netlink: &Netlink, own: Option<u32>, vrf: &Link) -> Resu
     if let Some(own) = own {
         release(netlink, own)?;
     }
-    as_far_as_possible(|| match netlink.ports(vrf.index)?.is_empty() {
+    listed_as_far_as_possible(|| match netlink.ports(vrf.index)?.is_empty() {
         true => netlink.delete_link(vrf.index).map(drop),
         false => Ok(()),
     })
