@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::sysctl::Setting;
 use postern_kernel::{KernelError, Link, Sysctl, Worker};
-use postern_state::Summary;
+use postern_state::{Stage, Summary};
 use postern_types::{ErrorCode, KeptRoute, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -119,7 +119,10 @@ impl SettingBefore {
         let name = if self.of_lo { "lo" } else { link };
         let parts = self.key.split_once('/').map(|(protocol, key)| [protocol, "conf", name, key]);
         let Some(setting) = parts.and_then(Setting::new) else { return Ok(()) };
-        let others = others_of_container(session, container)?;
+        let mut others = others_of_container(session, container)?;
+        // Of two DELs at once each has noted that it ends before it looks: neither leaves the setting to the other.
+        others.iter_mut().for_each(leave_out_ending);
+        others.retain(|other| !is_ending(other));
         // All of them use `lo`. Of the other links, those do that have a note on the setting.
         if self.of_lo && !others.is_empty() || before_others(&others, index, &self.key, self.of_lo).is_some() {
             return Ok(());
@@ -140,6 +143,18 @@ fn others_of_container(session: &Session, container: &Worker) -> Result<Vec<Summ
         is_here && summary.key.as_ref().is_some_and(|key| *key != own)
     });
     Ok(records)
+}
+
+/// Leaves the effects of sections out that are being removed.
+fn leave_out_ending(summary: &mut Summary) {
+    let Summary { effects, sections, .. } = summary;
+    let is_ending = |name: &str| sections.iter().any(|own| own.name == name && own.stage == Stage::Ending);
+    effects.retain(|noted| !is_ending(&noted.section));
+}
+
+/// True if all of an attachment is being removed.
+fn is_ending(summary: &Summary) -> bool {
+    !summary.sections.is_empty() && summary.sections.iter().all(|section| section.stage == Stage::Ending)
 }
 
 /// Returns the value that a setting had before other attachments changed it, by their records.
