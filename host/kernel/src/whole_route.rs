@@ -21,13 +21,13 @@ impl Netlink {
         self.list_whole(RouteMessage::default())
     }
 
-    /// Returns those in a table that use a link. The kernel chooses them.
+    /// Returns those in a table, in the order in which the kernel has them. The kernel chooses them.
     ///
     /// # Errors
-    /// As [`Netlink::whole_routes`]. `ENODEV` if there is no such link.
-    pub fn whole_routes_through(&self, link: u32, table: u32) -> Result<Vec<WholeRoute>> {
+    /// As [`Netlink::whole_routes`].
+    pub fn whole_routes_in(&self, table: u32) -> Result<Vec<WholeRoute>> {
         let mut message = RouteMessage::default();
-        message.attributes = vec![RouteAttribute::Oif(link), RouteAttribute::Table(table)];
+        message.attributes = vec![RouteAttribute::Table(table)];
         self.list_whole(message)
     }
 
@@ -39,7 +39,7 @@ impl Netlink {
         })
     }
 
-    /// Puts a route into its table: in the place of one to the same destination with the same metric, or beside it.
+    /// Puts a route into its table: in the place of the first one to the same destination with the same metric, or beside it.
     ///
     /// # Errors
     /// Those of [`Netlink::add_route`]; `EEXIST` only beside it.

@@ -15,19 +15,37 @@ pub(crate) fn has(multipath: &[WholeRoute], kept: &KeptRoute) -> bool {
     multipath.iter().any(|whole| whole.is_of(kept))
 }
 
-/// Takes the link's next hops out of a route that has those of other links too.
+/// Takes the link's next hops out of a route that has those of other links too. Where the kernel would replace another route in
+/// its place, they stay in it, and that is said.
 ///
 /// # Errors
-/// The kernel refuses what is left.
+/// The kernel refuses what is left, or does not list the table.
 pub(crate) fn take_out(netlink: &Netlink, index: u32, whole: &WholeRoute) -> Result<(), KernelError> {
-    whole.with(|hop| hop.link != index).map_or(Ok(()), |others| netlink.put_whole_route(&others, true))
+    let Some(others) = whole.with(|hop| hop.link != index) else { return Ok(()) };
+    match first(netlink, whole)? {
+        Some(first) if first.hops != whole.hops => {
+            let dst = &whole.kept.route.dst;
+            crate::say!(
+                "postern: a route to {dst} keeps its next hops: there is another one to {dst} of this metric before it"
+            );
+            Ok(())
+        }
+        // Where the kernel has dropped it, the next hops of other links are put there again.
+        Some(_) | None => netlink.put_whole_route(&others, true),
+    }
 }
 
 /// Makes a route whole again from which the link's next hops were taken out. False if it can't be done: root in the container,
-/// or another plugin, can have replaced what was left. Their route stays.
+/// or another plugin, can have replaced what was left, or put another route before it. Their routes stay.
 pub(crate) fn put_back(netlink: &Netlink, index: u32, whole: &WholeRoute) -> bool {
     let Some(others) = whole.with(|hop| hop.link != index) else { return false };
-    let (Some(first), Some(table)) = (others.hops.first(), whole.kept.route.table) else { return false };
-    let is_left = netlink.whole_routes_through(first.link, table).is_ok_and(|all| all.contains(&others));
+    let is_left = first(netlink, &others).is_ok_and(|first| first.is_some_and(|first| first.hops == others.hops));
     is_left && netlink.put_whole_route(whole, true).is_ok()
+}
+
+/// Returns the route that a request to replace this one replaces. It is the first one to that destination with that metric,
+/// whatever its next hops are. Nor can the kernel be told to delete the one with exactly these next hops.
+fn first(netlink: &Netlink, whole: &WholeRoute) -> Result<Option<WholeRoute>, KernelError> {
+    let Some(table) = whole.kept.route.table else { return Ok(None) };
+    Ok(netlink.whole_routes_in(table)?.into_iter().find(|route| route.is_of(&whole.kept)))
 }
