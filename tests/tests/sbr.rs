@@ -189,6 +189,18 @@ fn a_route_with_several_next_hops_keeps_those_of_other_links() -> Result<()> {
     place.call(&plugin_bin()?, sbr, "DEL", "eth0", &first)?.success()?;
     let left = default()?;
     ensure!(left.contains("via 10.44.0.8 dev out0") && left.contains("via 10.31.0.1 dev eth0"), "{left}");
+    // A request to replace the route would replace the other one, which is before it.
+    place.node.sh_in(
+        "c1",
+        "while ip route del default 2> /dev/null; do :; done
+         ip route add default nexthop via 10.31.0.1 dev eth0 nexthop via 10.44.0.1 dev out0
+         ip route prepend default via 10.44.0.9 dev out0",
+    )?;
+    let before = default()?;
+    place.call(&plugin_bin()?, sbr, "ADD", "eth0", &first)?.success()?;
+    ensure!(default()? == before, "{before} / {}", default()?);
+    place.call(&plugin_bin()?, sbr, "DEL", "eth0", &first)?.success()?;
+    ensure!(default()? == before, "{before} / {}", default()?);
     Ok(())
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn has(multipath: &[WholeRoute], kept: &KeptRoute) -> bool {
 /// The kernel refuses what is left, or does not list the table.
 pub(crate) fn take_out(netlink: &Netlink, index: u32, whole: &WholeRoute) -> Result<(), KernelError> {
     let Some(others) = whole.with(|hop| hop.link != index) else { return Ok(()) };
-    match first(netlink, whole)? {
+    match like(netlink, whole)?.first() {
         Some(first) if first.hops != whole.hops => {
             let dst = &whole.kept.route.dst;
             crate::say!(
@@ -39,13 +39,19 @@ pub(crate) fn take_out(netlink: &Netlink, index: u32, whole: &WholeRoute) -> Res
 /// or another plugin, can have replaced what was left, or put another route before it. Their routes stay.
 pub(crate) fn put_back(netlink: &Netlink, index: u32, whole: &WholeRoute) -> bool {
     let Some(others) = whole.with(|hop| hop.link != index) else { return false };
-    let is_left = first(netlink, &others).is_ok_and(|first| first.is_some_and(|first| first.hops == others.hops));
-    is_left && netlink.put_whole_route(whole, true).is_ok()
+    let Ok(there) = like(netlink, whole) else { return false };
+    // Where they could not be taken out, they are there still.
+    if there.iter().any(|route| route.hops == whole.hops) {
+        return true;
+    }
+    there.first().is_some_and(|first| first.hops == others.hops) && netlink.put_whole_route(whole, true).is_ok()
 }
 
-/// Returns the route that a request to replace this one replaces. It is the first one to that destination with that metric,
+/// Returns the routes of the table to that destination with that metric. A request to replace one replaces the first one,
 /// whatever its next hops are. Nor can the kernel be told to delete the one with exactly these next hops.
-fn first(netlink: &Netlink, whole: &WholeRoute) -> Result<Option<WholeRoute>, KernelError> {
-    let Some(table) = whole.kept.route.table else { return Ok(None) };
-    Ok(netlink.whole_routes_in(table)?.into_iter().find(|route| route.is_of(&whole.kept)))
+fn like(netlink: &Netlink, whole: &WholeRoute) -> Result<Vec<WholeRoute>, KernelError> {
+    let Some(table) = whole.kept.route.table else { return Ok(Vec::new()) };
+    let mut all = netlink.whole_routes_in(table)?;
+    all.retain(|route| route.is_of(&whole.kept));
+    Ok(all)
 }
