@@ -277,7 +277,7 @@ impl Device {
             }
         }
         let named = host.link_named(&self.name).map_err(kernel_error)?;
-        Ok(named.filter(|link| self.is_same(link) && self.is_pair()))
+        Ok(named.filter(|link| self.is_same(link) && self.is_pair(link)))
     }
 
     /// True if a link of the host that has one of its indices is this virtual link. Another one can have got the index since. A
@@ -286,12 +286,14 @@ impl Device {
         let has_address = self.mac.is_some_and(|mac| link.mac == Some(mac.0));
         let number = link.name.text().and_then(|name| name.strip_prefix("dev"));
         let has_ordinary_name = number.is_some_and(|number| number.parse::<u32>().is_ok());
-        self.is_same(link) && (self.is_pair() || has_address || link.name == self.name || has_ordinary_name)
+        self.is_same(link) && (self.is_pair(link) || has_address || link.name == self.name || has_ordinary_name)
     }
 
-    /// True for an end of a pair that is known by its other end: no second link has that.
-    fn is_pair(&self) -> bool {
-        self.kind == "veth" && self.peer.is_some()
+    /// True for an end of a pair that is known by its other end here: no second link has that. In another namespace, another
+    /// pair can have an end with that index.
+    fn is_pair(&self, link: &Link) -> bool {
+        let is_here = self.peer_netnsid.is_none() && link.peer_netnsid.is_none();
+        self.kind == "veth" && self.peer.is_some() && is_here
     }
 
     /// Returns the reason to believe that a device which is neither in its container nor on the host is alive elsewhere: root

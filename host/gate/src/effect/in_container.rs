@@ -11,12 +11,12 @@ use nix::errno::Errno;
 use postern_kernel::{KernelError, Netlink};
 use postern_types::{KeptRoute, OpError};
 
-/// Errors of a list that a later attempt need not meet. Root in the container can make any list late, and too long for its buffer:
-/// these are lasting.
+/// Errors of a list that a later attempt need not meet. Root in the container can make any list late, or too long for its
+/// buffer: these are lasting.
 const PASSING_OF_LISTS: [Errno; 4] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE];
 
-/// Does or asks something about one object in the container on the way back, and tries it again if it fails. What is not possible for good is
-/// said, and is no error.
+/// Does or asks something about one object in the container on the way back, and tries it again if it fails. What is not
+/// possible for good is said, and is no error.
 ///
 /// # Errors
 /// A passing one: a later DEL can do it.

@@ -16,7 +16,7 @@ pub struct Port {
     /// Its name when it joined.
     #[serde(rename = "port")]
     pub name: String,
-    /// Its interface index, by which it is known: the kernel gives none twice, and a record is about one boot.
+    /// Its interface index, by which it is known: the kernel seldom gives one twice, and a record is about one boot.
     pub index: u32,
     /// The bridge's name.
     pub bridge: String,
