@@ -121,8 +121,7 @@ impl SettingBefore {
         let Some(setting) = parts.and_then(Setting::new) else { return Ok(()) };
         let mut others = others_of_container(session, container)?;
         // Of two DELs at once each has noted that it ends before it looks: neither leaves the setting to the other.
-        others.iter_mut().for_each(leave_out_ending);
-        others.retain(|other| !is_ending(other));
+        others.retain_mut(|other| still_uses(other, index, &self.key, self.of_lo));
         // All of them use `lo`. Of the other links, those do that have a note on the setting.
         if self.of_lo && !others.is_empty() || before_others(&others, index, &self.key, self.of_lo).is_some() {
             return Ok(());
@@ -145,16 +144,16 @@ fn others_of_container(session: &Session, container: &Worker) -> Result<Vec<Summ
     Ok(records)
 }
 
-/// Leaves the effects of sections out that are being removed.
-fn leave_out_ending(summary: &mut Summary) {
-    let Summary { effects, sections, .. } = summary;
+/// Leaves the effects of sections out that are being removed. Returns false if nothing is left that uses the setting: all of the
+/// attachment ends, or all that has a note on the setting.
+fn still_uses(other: &mut Summary, index: u32, key: &str, of_lo: bool) -> bool {
+    let is_noted = |other: &Summary| before_others(std::slice::from_ref(other), index, key, of_lo).is_some();
+    let was_noted = is_noted(other);
+    let Summary { effects, sections, .. } = other;
     let is_ending = |name: &str| sections.iter().any(|own| own.name == name && own.stage == Stage::Ending);
     effects.retain(|noted| !is_ending(&noted.section));
-}
-
-/// True if all of an attachment is being removed.
-fn is_ending(summary: &Summary) -> bool {
-    !summary.sections.is_empty() && summary.sections.iter().all(|section| section.stage == Stage::Ending)
+    let ends = !sections.is_empty() && sections.iter().all(|section| section.stage == Stage::Ending);
+    !ends && (is_noted(other) || !was_noted)
 }
 
 /// Returns the value that a setting had before other attachments changed it, by their records.
@@ -300,4 +299,58 @@ pub(crate) fn of_another(session: &Session, index: u32) -> Result<Option<Link>, 
         return Ok(None);
     }
     session.container_required()?.netlink().map_err(kernel_error)?.link_by_index(index).map_err(kernel_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use postern_state::{DataPath, Section};
+
+    /// Of two DELs at once, the one that looks last sees that the other one ends. A section that stays keeps the setting.
+    #[test]
+    fn what_is_being_removed_needs_no_setting() {
+        let section = |name: &str, stage: Stage| Section {
+            name: name.to_owned(),
+            digest: String::new(),
+            config: None,
+            made_link: false,
+            joined: false,
+            begun: 0,
+            stage,
+            since: 0,
+            addresses: Vec::new(),
+            path: DataPath::default(),
+        };
+        let setting = Some(SettingBefore { key: "ipv6/disable_ipv6".to_owned(), value: "0".to_owned(), of_lo: true });
+        let effect = Effect::from(LinkState { index: 2, setting, ..LinkState::default() });
+        let noted = postern_state::Effect {
+            seq: 1,
+            section: "tuning".to_owned(),
+            effect: serde_json::to_value(effect).unwrap(),
+            handles: Vec::new(),
+            tables: Vec::new(),
+        };
+        for (bridge, tuning, is_noted, uses) in [
+            (Stage::Given, Stage::Given, true, true),
+            (Stage::Given, Stage::Ending, true, false),
+            (Stage::Ending, Stage::Given, true, true),
+            (Stage::Ending, Stage::Ending, true, false),
+            // `lo` is used without a note too, by a plugin that made the link.
+            (Stage::Given, Stage::Ending, false, true),
+            (Stage::Ending, Stage::Ending, false, false),
+        ] {
+            let mut other = Summary {
+                path: "/record".into(),
+                key: None,
+                header: None,
+                effects: if is_noted { vec![noted.clone()] } else { Vec::new() },
+                sections: vec![section("bridge", bridge), section("tuning", tuning)],
+                problems: Vec::new(),
+                is_of_other_version: false,
+                unread: None,
+            };
+            let found = still_uses(&mut other, 2, "ipv6/disable_ipv6", true);
+            assert_eq!(found, uses, "{bridge:?} {tuning:?} {is_noted}");
+        }
+    }
 }
