@@ -231,7 +231,7 @@ fn prepared_directories_are_not_used() -> Result<()> {
 }
 
 /// The change to the node, `ipam.dataDir`, the network's name, and the message of an ADD; without a message it works.
-const LEASES: [(&str, &str, &str, u64, &str); 14] = [
+const LEASES: [(&str, &str, &str, u64, &str); 16] = [
     ("", "/var/lib/cni/networks", "net", 0, ""),
     ("mkdir -m 1777 /mnt/tmp", "/mnt/tmp/leases", "net", 0, ""),
     (
@@ -267,6 +267,20 @@ const LEASES: [(&str, &str, &str, u64, &str); 14] = [
         "/mnt/tmp/net…everybody may write to it",
     ),
     ("mkdir -m 1777 /mnt/tmp; ln -s /var/lib /mnt/tmp/net", "/mnt/tmp", "net", 5, "/mnt/tmp/net"),
+    (
+        "mkdir -m 1777 /mnt/tmp; touch /mnt/tmp/leases",
+        "/mnt/tmp/leases",
+        "net",
+        5,
+        "/mnt/tmp/leases: it is no directory",
+    ),
+    (
+        "mkdir -m 1777 /mnt/tmp; ln -s leases /mnt/tmp/leases",
+        "/mnt/tmp/leases",
+        "net",
+        5,
+        "/mnt/tmp/leases: it is no directory",
+    ),
     ("", "/var", "lib", 5, "/var/lib: it is a directory of the system…name another ipam.dataDir"),
     ("ln -s /usr /mnt/usr", "/mnt/usr", "local", 5, "/usr/local: it is a directory of the system"),
     ("", "leases", "net", 999, "ipam.dataDir leases is relative…give an absolute path"),
@@ -310,6 +324,21 @@ fn leases_on_a_way_that_others_could_change_are_refused() -> Result<()> {
             watched.unchanged()
         },
     )
+}
+
+/// The link leads into a disk that is not mounted yet: the leases are there, and a later DEL gives them back.
+#[test]
+fn leases_that_are_out_of_sight_are_not_given_up() -> Result<()> {
+    let watched =
+        installed("mkdir -p /mnt/disk/networks /var/lib/cni; ln -s /mnt/disk/networks /var/lib/cni/networks")?;
+    call(&watched, "ADD")?.success()?;
+    watched.node.sh("mv /mnt/disk /mnt/away")?;
+    Refusal::of(&call(&watched, "DEL")?)?.expect(5, "/var/lib/cni/networks")?;
+    watched.node.sh("mv /mnt/away /mnt/disk")?;
+    call(&watched, "DEL")?.success()?;
+    let left = watched.node.sh("ls /mnt/disk/networks/net")?;
+    ensure!(!left.contains("10.9"), "{left}");
+    Ok(())
 }
 
 #[test]

@@ -30,6 +30,11 @@ impl Directory {
         Self::opened(Dir::open(path), path.to_owned())
     }
 
+    /// Opens the directory `path` itself, never the target of a link; `None` if it doesn't exist.
+    pub(crate) fn open_itself(path: &Path) -> Result<Option<Self>> {
+        Self::opened(Dir::open_itself(path), path.to_owned())
+    }
+
     /// Opens `path`, and makes it with all parents if absent.
     pub(crate) fn create(path: &Path, mode: u32) -> Result<Self> {
         if let Some(directory) = Self::open(path)? {

@@ -9,10 +9,10 @@
 //! two points. A file appears together with its content; the native plugin creates it empty and writes later. A file
 //! without usable content, after a crash or on a full disk, doesn't count as a lease.
 
-use crate::dir::OpenMode;
+use crate::dir::{Dir, OpenMode};
 use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
-use crate::trust::{is_system, trust_way_above};
+use crate::trust::{TrustError, is_system, trust_way_above};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, futimens};
@@ -94,7 +94,19 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
     examined(data_dir, network).map(|(place, _)| place)
 }
 
-/// Returns the same, with the data directory open if it exists.
+/// Opens the directory at a `place` that [`place`] has returned for this `data_dir`: itself, and never the target of a link.
+/// `None` if it is missing, or if another user could have put it there.
+#[must_use]
+pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
+    // The data directory was missing, and another user may have made it since.
+    if known_path(data_dir).is_none() {
+        let network = place.file_name()?.to_str()?;
+        self::place(data_dir, network).ok().filter(|again| again == place)?;
+    }
+    Directory::open_itself(place).ok()??.trusted().ok().map(|directory| directory.dir)
+}
+
+/// Returns what [`place`] does, with the data directory open if it exists.
 fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory>)> {
     let untrusted = |path: &Path, reason| StateError::Untrusted { path: path.to_owned(), reason };
     if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
@@ -104,16 +116,24 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     if !data_dir.is_absolute() {
         return Err(StateError::Relative { path: data_dir.to_owned() });
     }
-    // Opened after the path was verified, so it can't be another directory. A defect of the path is reported first.
+    // Opened after the path was verified, so it can't be another directory.
     let known = known_path(data_dir);
     let looked = known.clone().map_or_else(|| trust_way_above(data_dir), Ok);
-    let directory = Directory::open(data_dir)?.map(Directory::refuse_replaceable).transpose()?;
+    let directory = match (Directory::open(data_dir).map_err(no_directory), &looked) {
+        // The defect of the path is the cause: whoever it belongs to decides what is there.
+        (Err(_), Err(reason)) if reason.is_defect() => None,
+        (opened, _) => opened?.map(Directory::refuse_replaceable).transpose()?,
+    };
     let real = match (known, &directory) {
         // It was removed since.
         (Some(_), None) => trust_way_above(data_dir),
         _ => looked,
     };
-    let real = real.map_err(|reason| untrusted(data_dir, reason.to_string()))?;
+    let real = real.map_err(|reason| match reason {
+        // It may be there later: a link leads into a file system that is not mounted yet.
+        TrustError::Unknown { path, reason } => StateError::io("look at", path, io::Error::other(reason)),
+        defect => untrusted(data_dir, defect.to_string()),
+    })?;
     if directory.is_some() {
         note_path(data_dir, &real);
     }
@@ -126,9 +146,18 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     Ok((place, directory))
 }
 
-/// True if something else than a directory has its name.
-fn is_no_directory(errno: Errno) -> bool {
-    matches!(errno, Errno::ENOTDIR | Errno::ELOOP)
+/// Converts the error of a directory whose name something else has, such as a file, or a link to itself. That holds no
+/// leases, and never will.
+fn no_directory(error: StateError) -> StateError {
+    match error {
+        StateError::Io { path, source, .. }
+            if matches!(source.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) =>
+        {
+            let reason = "it is no directory, and holds no leases; look at it and remove it".to_owned();
+            StateError::Untrusted { path, reason }
+        }
+        error => error,
+    }
 }
 
 /// Verified paths to existing directories, with their real paths. Only root and this user can change a path that was
@@ -157,15 +186,7 @@ impl LeaseDir {
             (_, parent) = examined(data_dir, network)?;
         }
         let Some(parent) = parent else { return Ok(None) };
-        let directory = parent.subdirectory(network, create.then_some(0o755)).map_err(|error| match error {
-            StateError::Io { path, source, .. }
-                if source.raw_os_error().map(Errno::from_raw).is_some_and(is_no_directory) =>
-            {
-                let reason = "it is no directory, and holds no leases; look at it and remove it".to_owned();
-                StateError::Untrusted { path, reason }
-            }
-            error => error,
-        })?;
+        let directory = parent.subdirectory(network, create.then_some(0o755)).map_err(no_directory)?;
         Ok(directory.map(Directory::trusted).transpose()?.map(|directory| Self { directory }))
     }
 

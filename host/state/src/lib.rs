@@ -34,7 +34,7 @@ pub use backups::Backups;
 pub use dir::{Dir, OpenMode};
 pub use error::{Result, StateError, is_passing};
 pub use host_ports::{Holder, HostPorts};
-pub use lease_dir::place as lease_place;
+pub use lease_dir::{open_place as lease_directory, place as lease_place};
 pub use leases::{Held, Lease, LeaseStore, Leases, Owner, full_set, networks};
 pub use record::{
     DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, find, has_progress,

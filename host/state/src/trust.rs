@@ -64,6 +64,14 @@ impl TrustError {
     fn unknown(path: &Path, reason: impl std::fmt::Display) -> Self {
         Self::Unknown { path: path.to_owned(), reason: reason.to_string() }
     }
+
+    /// True if the path was seen, and is not to be trusted.
+    pub(crate) const fn is_defect(&self) -> bool {
+        match self {
+            Self::Unknown { .. } => false,
+            Self::Writable { .. } | Self::Unmapped { .. } | Self::Stranger { .. } => true,
+        }
+    }
 }
 
 /// Directories (and links to them) that belong to root on every node. The parent of each is on this list, so only root
@@ -198,7 +206,18 @@ fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
         }
         return Ok(given);
     }
-    let real = std::fs::canonicalize(path).map_err(|e| TrustError::unknown(path, e))?;
+    let real = match std::fs::canonicalize(path) {
+        Ok(real) => real,
+        Err(error) => {
+            // Another user's link that leads nowhere, or to itself, is a defect like one that leads somewhere.
+            for part in given.ancestors() {
+                if let Ok(stat) = lstat(part) {
+                    trust_stat(part, &stat, true)?;
+                }
+            }
+            return Err(TrustError::unknown(path, error));
+        }
+    };
     // Links in the path count too: the owner of a link decides where it leads.
     let links = (given != real).then_some(&given);
     for way in std::iter::once(&real).chain(links) {

@@ -1,6 +1,7 @@
 use super::*;
 use postern_types::{RangeInput, canonicalize};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// A directory of this test alone, removed after it.
@@ -375,6 +376,32 @@ fn what_was_seen_goes_if_it_is_still_the_same() {
     }
     assert!(believed(&leases), "the index has followed");
     assert_eq!(leases.held(&owner("ours"), soon()).unwrap(), Vec::<IpAddr>::new());
+}
+
+#[test]
+fn only_what_was_seen_makes_a_place_untrusted() {
+    use crate::lease_dir::{open_place, place};
+    let scratch = Scratch::new();
+    let data = scratch.path("data");
+    let link = |target: &Path| std::os::unix::fs::symlink(target, &data).unwrap();
+    link(Path::new("data"));
+    assert!(matches!(place(&data, "net"), Err(StateError::Untrusted { .. })), "a loop");
+    std::fs::remove_file(&data).unwrap();
+    std::fs::write(&data, "").unwrap();
+    assert!(matches!(place(&data, "net"), Err(StateError::Untrusted { .. })), "a file");
+    std::fs::remove_file(&data).unwrap();
+    // The disk may be mounted later.
+    link(&scratch.path("disk/leases"));
+    assert!(matches!(place(&data, "net"), Err(StateError::Io { .. })), "a link that leads nowhere");
+    std::fs::create_dir_all(scratch.path("disk/leases/net")).unwrap();
+    let real = place(&data, "net").unwrap();
+    assert_eq!(real, scratch.path("disk/leases/net").canonicalize().unwrap());
+    assert!(open_place(&data, &real).is_some());
+    std::fs::rename(&real, scratch.path("other")).unwrap();
+    assert!(open_place(&data, &real).is_none());
+    // Another user can put a link there between two calls.
+    std::os::unix::fs::symlink(scratch.path("other"), &real).unwrap();
+    assert!(open_place(&data, &real).is_none());
 }
 
 #[test]
