@@ -8,7 +8,7 @@ use landlock::{
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// The newest set of rights that we ask for. An older kernel enforces the rights that it knows.
@@ -60,6 +60,18 @@ impl Files {
     /// # Errors
     /// The kernel takes no rules.
     pub fn new<'a>(paths: impl IntoIterator<Item = (&'a Path, Access)>) -> Result<Self, ConfineError> {
+        Self::with(paths, [] as [(OwnedFd, Access); 0])
+    }
+
+    /// Makes rules for these paths, and for what is open already. A path whose last part another user can replace must be
+    /// opened and verified by the caller: by the path, the rule could be for something else.
+    ///
+    /// # Errors
+    /// The kernel takes no rules.
+    pub fn with<'a>(
+        paths: impl IntoIterator<Item = (&'a Path, Access)>,
+        opened: impl IntoIterator<Item = (impl AsFd, Access)>,
+    ) -> Result<Self, ConfineError> {
         let failed = |error: landlock::RulesetError| ConfineError::new("landlock", error);
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -75,14 +87,10 @@ impl Files {
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::EPERM) => continue,
                 Err(error) => return Err(ConfineError::new("landlock", error)),
             };
-            let stat = fstat(&file).map_err(|errno| ConfineError::new("landlock", errno))?;
-            let is_directory = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFDIR.bits();
-            let rights = if is_directory { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
-            if rights.is_empty() {
-                // A file in the place of a directory: it contains nothing to remove.
-                continue;
-            }
-            rules = rules.add_rule(PathBeneath::new(file, rights)).map_err(failed)?;
+            rules = with_rule(rules, file, access)?;
+        }
+        for (file, access) in opened {
+            rules = with_rule(rules, file, access)?;
         }
         // A kernel without Landlock gives no descriptor.
         let descriptor: Option<OwnedFd> =
@@ -103,4 +111,16 @@ impl Files {
         let rules = self.rules.try_clone().map_err(|error| ConfineError::new("landlock", error))?;
         rules.restrict_self().map(drop).map_err(|error| ConfineError::new("landlock", error))
     }
+}
+
+/// Adds the rule for an open file, or for all below an open directory.
+fn with_rule(rules: RulesetCreated, file: impl AsFd, access: Access) -> Result<RulesetCreated, ConfineError> {
+    let stat = fstat(&file).map_err(|errno| ConfineError::new("landlock", errno))?;
+    let is_directory = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFDIR.bits();
+    let rights = if is_directory { access.rights() } else { access.rights() & AccessFs::from_file(KNOWN) };
+    if rights.is_empty() {
+        // A file in the place of a directory: it contains nothing to remove.
+        return Ok(rules);
+    }
+    rules.add_rule(PathBeneath::new(file, rights)).map_err(|error| ConfineError::new("landlock", error))
 }

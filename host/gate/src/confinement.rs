@@ -19,7 +19,6 @@ use calls::{calls, calls_with_look, calls_with_tap};
 pub use made_directories::MadeDirectories;
 use needs::{Needs, recorded};
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::stat::{SFlag, lstat};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::Capability as Right;
@@ -28,7 +27,7 @@ use postern_confine::{
     processor,
 };
 use postern_kernel::Namespace;
-use postern_state::{Dir, OpenMode, Record, kind};
+use postern_state::{Dir, OpenMode, Record, lease_directory};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -192,12 +191,9 @@ impl Needs {
         if !self.leases.is_empty() {
             paths.push((&session.library, Access::Own));
         }
-        for (_, network) in &self.leases {
-            // A symbolic link in this place is refused when leases are opened. The rule must not hold for its target.
-            if lstat(network).is_ok_and(|found| kind(&found) == SFlag::S_IFDIR) {
-                paths.push((network, Access::Own));
-            }
-        }
+        // Where another user can make and rename files, the path can become a link at any time. Without a rule, the leases
+        // are refused when they are opened.
+        let networks = self.leases.iter().filter_map(|(directory, network)| lease_directory(directory, network));
         paths.extend(self.backups.iter().map(|directory| (directory.as_path(), Access::Own)));
         paths.extend(self.files.iter().map(|file| (file.as_path(), Access::Read)));
         paths.extend(device_files.iter().map(|directory| (directory.as_path(), Access::Change)));
@@ -209,7 +205,7 @@ impl Needs {
             // This shows if there are rules of legacy iptables.
             paths.push((Path::new("/proc/thread-self/net"), Access::Read));
         }
-        let files = Files::new(paths)?;
+        let files = Files::with(paths, networks.map(|network| (network, Access::Own)))?;
         if !files.enforced() {
             tell_of_missing_landlock(&session.state);
         }
