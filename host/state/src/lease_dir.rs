@@ -94,28 +94,13 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
     examined(data_dir, network).map(|(place, _)| place)
 }
 
-/// Opens the directory at a `place` that [`place`] has returned for this `data_dir`: itself, and never the target of a link.
-/// `None` if it is missing, or if another user could have put it there.
-#[must_use]
-pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
-    // The data directory was missing, and another user may have made it since.
-    if known_path(data_dir).is_none() {
-        let network = place.file_name()?.to_str()?;
-        self::place(data_dir, network).ok().filter(|again| again == place)?;
-    }
-    Directory::open_itself(place).ok()??.trusted().ok().map(|directory| directory.dir)
+/// The error of a directory with a defect.
+fn untrusted(path: &Path, reason: String) -> StateError {
+    StateError::Untrusted { path: path.to_owned(), reason }
 }
 
-/// Returns what [`place`] does, with the data directory open if it exists.
-fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory>)> {
-    let untrusted = |path: &Path, reason| StateError::Untrusted { path: path.to_owned(), reason };
-    if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
-        let reason = format!("network name {network:?} is no plain file name; choose another one");
-        return Err(untrusted(data_dir, reason));
-    }
-    if !data_dir.is_absolute() {
-        return Err(StateError::Relative { path: data_dir.to_owned() });
-    }
+/// Refuses a data directory that another user could replace or redirect. Returns its real path, and opens it if it exists.
+pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directory>)> {
     // Opened after the path was verified, so it can't be another directory.
     let known = known_path(data_dir);
     let looked = known.clone().map_or_else(|| trust_way_above(data_dir), Ok);
@@ -137,6 +122,31 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     if directory.is_some() {
         note_path(data_dir, &real);
     }
+    Ok((real, directory))
+}
+
+/// Opens the directory at a `place` that [`place`] has returned for this `data_dir`: itself, and never the target of a link.
+/// `None` if it is missing, or if another user could have put it there.
+#[must_use]
+pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
+    // The data directory was missing, and another user may have made it since.
+    if known_path(data_dir).is_none() {
+        let network = place.file_name()?.to_str()?;
+        self::place(data_dir, network).ok().filter(|again| again == place)?;
+    }
+    Directory::open_itself(place).ok()??.trusted().ok().map(|directory| directory.dir)
+}
+
+/// Returns what [`place`] does, with the data directory open if it exists.
+fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory>)> {
+    if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
+        let reason = format!("network name {network:?} is no plain file name; choose another one");
+        return Err(untrusted(data_dir, reason));
+    }
+    if !data_dir.is_absolute() {
+        return Err(StateError::Relative { path: data_dir.to_owned() });
+    }
+    let (real, directory) = data_directory(data_dir)?;
     let place = real.join(network);
     // With `/var` and a network `lib`, all files below would belong to the network.
     if is_system(&place) {

@@ -41,7 +41,7 @@ pub use record::{
     is_busy, is_there, list, list_collectable, list_known, list_of, list_others, list_with, plugin_of, tidy,
 };
 pub use routing_lock::RoutingLock;
-pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat};
+pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat, trust_way_above};
 
 /// Returns the identity of the running kernel from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)). It changes
 /// with every boot and is read once per process.

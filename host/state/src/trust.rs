@@ -181,7 +181,7 @@ pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, TrustError> {
 ///
 /// # Errors
 /// As [`trust`].
-pub(crate) fn trust_way_above(path: &Path) -> Result<PathBuf, TrustError> {
+pub fn trust_way_above(path: &Path) -> Result<PathBuf, TrustError> {
     trust_nearest(path, true)
 }
 

@@ -9,6 +9,7 @@ use postern_gate::capability::leases::DEFAULT_DIRECTORY;
 use postern_gate::effect::Lease;
 use postern_gate::places;
 use postern_gate::shell::quoted;
+use postern_state::trust_way_above;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -135,25 +136,32 @@ fn untrusted(examination: &mut Examination, path: &Path, reason: String) {
     examination.found(Severity::Error, path.display(), reason, why, remedy);
 }
 
-/// Lease directories are shared with native plugins: a group may write to a network's directory.
+/// Lease directories are shared with native plugins: a group may write to a network's directory. In a sticky data directory
+/// others can make directories, which no network of this node uses, and change no other.
 fn leases(examination: &mut Examination, directory: &Path) {
     examination.area = "directories";
     let networks = std::fs::read_dir(directory).into_iter().flatten().flatten().take(super::MOST);
     let networks = networks.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
+    let is_sticky = std::fs::metadata(directory).is_ok_and(|meta| meta.mode() & 0o1000 != 0);
     for path in std::iter::once(directory.to_owned()).chain(networks) {
         let Ok(meta) = std::fs::metadata(&path) else { continue };
+        let is_above = path == directory;
+        let trusted = || if is_above { trust_way_above(&path).map(drop) } else { places::trust(&path) };
         let name = quoted(&path.display().to_string());
         let why = "host-local refuses to give addresses out of it";
         let foreign = meta.uid() != 0 && meta.uid() != geteuid().as_raw();
-        if !foreign && meta.mode() & 0o002 != 0 {
+        if is_sticky && foreign && !is_above {
+            continue;
+        }
+        if !foreign && meta.mode() & 0o002 != 0 && !(is_sticky && is_above) {
             let what = format!("everybody may write to it (mode {:o})", meta.mode() & 0o7777);
             let remedy = match meta.mode() & 0o1000 {
                 0 => Remedy::Command(format!("chmod o-w {name}")),
                 _ => Remedy::Words("name a directory of its own as ipam.dataDir".to_owned()),
             };
             examination.found(Severity::Error, path.display(), what, why, remedy);
-        } else if (foreign || path == directory)
-            && let Err(reason) = places::trust(&path)
+        } else if (foreign || is_above)
+            && let Err(reason) = trusted()
         {
             let reason = reason.to_string();
             let remedy = Remedy::quoted_in(&reason);

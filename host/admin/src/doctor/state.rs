@@ -8,6 +8,7 @@ use postern_account::busy;
 use postern_account::drift::{Account, Deviation, State};
 use postern_account::namespaces::Found;
 use postern_account::node_state::NodeState;
+use postern_gate::capability::leases::collecting;
 use postern_gate::effect::Veth;
 use postern_gate::effect::held;
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
@@ -149,11 +150,11 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
             owner.container_id, owner.ifname
         );
         if node.is_offered(&path) {
-            let remedy = Remedy::Command("postern gc --native".to_owned());
+            let remedy = Remedy::Command(collecting(&directory.to_string_lossy()));
             examination.found(doubt(node_state), path, what, "the address is held for nobody", remedy);
         } else if is_complete {
             let why = "the runtime still knows the container, or where it is does not tell";
-            let remedy = Remedy::Words("`postern gc --native` says why it stays".to_owned());
+            let remedy = Remedy::Words(format!("`{}` says why it stays", collecting(&directory.to_string_lossy())));
             examination.found(Severity::Note, path, what, why, remedy);
         } else {
             let why = "the address may be held for nobody: not all namespaces could be looked at";

@@ -9,6 +9,7 @@ use crate::gate::Gate;
 use crate::holders::OTHERWISE;
 use crate::need::Need;
 use crate::session::{LedTo, Lessee, OwnAddress, Request, Session, looks_gone};
+use crate::shell::quoted;
 use crate::status;
 use ipnet::IpNet;
 use postern_cni::Verb;
@@ -188,12 +189,14 @@ fn refused(session: &Session, leases: &Leases, sets: &[RangeSet], requested: &[I
             session.words_on_holder(Some(key))
         }
         Lessee::Elsewhere => {
-            "another program gave it, and its record does not list it: if its container is gone, run `postern gc`, and then \
-             `postern gc --native`"
-                .to_owned()
+            format!(
+                "another program gave it, and its record does not list it: if its container is gone, run `postern gc`, and then \
+                 `{}`",
+                collecting(&directory)
+            )
         }
         Lessee::Unrecorded => {
-            "no record tells of it: if it is gone, `postern gc --native` gives the address back".to_owned()
+            format!("no record tells of it: if it is gone, `{}` gives the address back", collecting(&directory))
         }
     };
     let more = match held.len() {
@@ -202,6 +205,14 @@ fn refused(session: &Session, leases: &Leases, sets: &[RangeSet], requested: &[I
     };
     let Owner { container_id, ifname } = owner;
     error.hint(format!("container {container_id} has {address} ({ifname}){more}; {known}"))
+}
+
+/// Returns the command that looks in this directory for leases that nobody uses.
+pub fn collecting(directory: &str) -> String {
+    match directory == DEFAULT_DIRECTORY {
+        true => "postern gc --native".to_owned(),
+        false => format!("postern gc --native --data-dir {}", quoted(directory)),
+    }
 }
 
 /// The most leases whose owners are looked for after a refusal.

@@ -1,6 +1,7 @@
 //! Leases of host-local's store.
 
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use crate::capability::leases::collecting;
 use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -31,9 +32,10 @@ impl Lease {
             // What is there may be anybody's: nothing is touched, and no DEL waits for it.
             Err(error @ StateError::Untrusted { .. }) if session.request.verb == Verb::Del => {
                 crate::say!(
-                    "postern: the leases of this attachment stay in ipam.dataDir {}: {error}; once that is mended, `postern gc \
-                     --native` gives them back",
-                    self.directory
+                    "postern: the leases of this attachment stay in ipam.dataDir {}: {error}; once that is mended, `{}` gives them \
+                     back",
+                    self.directory,
+                    collecting(&self.directory)
                 );
                 return Ok(());
             }

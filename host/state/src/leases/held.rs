@@ -2,9 +2,9 @@
 
 use super::{Leases, Owner};
 use crate::error::Result;
-use crate::files::Directory;
-use crate::lease_dir::Slot;
-use nix::sys::stat::SFlag;
+use crate::lease_dir::{Slot, data_directory};
+use crate::trust::{kind, trust_owner};
+use nix::sys::stat::{Mode, SFlag};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -98,16 +98,18 @@ impl Leases {
 }
 
 /// Returns the networks that have a directory in `data_dir`, host-local's `dataDir`, in the order of their names.
-/// `None` if there is no such directory.
+/// `None` if there is no such directory. If others can make directories in it, theirs are left out: no lease is taken in them.
 ///
 /// # Errors
 /// [`crate::StateError::Untrusted`], [`crate::StateError::Io`].
 pub fn networks(data_dir: &Path) -> Result<Option<Vec<String>>> {
-    let Some(directory) = Directory::open(data_dir)?.map(Directory::trusted).transpose()? else { return Ok(None) };
+    let (_, Some(directory)) = data_directory(data_dir)? else { return Ok(None) };
+    let is_open = directory.own_stat()?.st_mode & (Mode::S_IWGRP | Mode::S_IWOTH).bits() != 0;
     let mut networks = Vec::new();
     for name in directory.names()? {
-        let is_directory = |mode: u32| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
-        if !name.starts_with('.') && directory.stat(&name)?.is_some_and(|stat| is_directory(stat.st_mode)) {
+        let Some(stat) = directory.stat(&name)?.filter(|_| !name.starts_with('.')) else { continue };
+        let is_theirs = || is_open && trust_owner(&directory.path_of(&name), &stat, false).is_err();
+        if kind(&stat) == SFlag::S_IFDIR && !is_theirs() {
             networks.push(name);
         }
     }

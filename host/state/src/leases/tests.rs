@@ -414,6 +414,13 @@ fn networks_are_directories() {
     std::fs::write(scratch.path("data/file"), "").unwrap();
     std::os::unix::fs::symlink("/", scratch.path("data/link")).unwrap();
     assert_eq!(networks(&scratch.path("data")).unwrap().unwrap(), ["another", "net"]);
+    let mode =
+        |mode| std::fs::set_permissions(scratch.path("data"), std::os::unix::fs::PermissionsExt::from_mode(mode));
+    // As reservations take it.
+    mode(0o1777).unwrap();
+    assert_eq!(networks(&scratch.path("data")).unwrap().unwrap(), ["another", "net"]);
+    mode(0o777).unwrap();
+    assert!(matches!(networks(&scratch.path("data")), Err(StateError::Untrusted { .. })));
 }
 
 #[test]
