@@ -383,8 +383,8 @@ fn a_wait_without_end_ends_in_time() -> Result<()> {
     let start = Instant::now();
     place.refused(
         11,
-        "no DHCP server answered on \"eth0\" within 2 s: the DHCP service at /run/cni/dhcp.sock gave no answer in the time of this \
-         run…tcpdump -ni any port 67",
+        "no lease within 2 s: no DHCP server answers on \"eth0\", or the DHCP service at /run/cni/dhcp.sock is stuck…tcpdump -ni any \
+         port 67",
     )?;
     ensure!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     Ok(())

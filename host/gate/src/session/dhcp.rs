@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// The longest time to wait for a connection, and for an answer that needs no server.
 const SOON: Duration = Duration::from_secs(10);
 
+/// A wait that tells something. A shorter one only tells that the run had no time left.
+const A_WHILE: Duration = Duration::from_secs(1);
+
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -32,6 +35,8 @@ pub enum Use {
 struct Unanswered {
     /// True if it is not there: nothing was asked, or the connection broke.
     is_absent: bool,
+    /// True if this question reached it, and the time was over before an answer came.
+    is_late: bool,
     error: OpError,
 }
 
@@ -75,12 +80,17 @@ impl DhcpConnections {
     }
 
     fn connect(&self, socket: &str, of: Use, deadline: Instant) {
-        let deadline = deadline.min(Instant::now() + SOON);
+        let began = Instant::now();
+        let deadline = deadline.min(began + SOON);
         let channel = Channel::connect(Path::new(socket), deadline).map_err(|error| Unanswered {
             // Nothing was asked, and a DEL has nothing to wait for. A service that this process could not reach may have the
             // lease, and is asked by the next run.
             is_absent: !matches!(error, ChannelError::Deadline | ChannelError::NotNow(_)),
-            ..unanswered(socket, &error)
+            is_late: false,
+            error: match error {
+                ChannelError::Deadline if began.elapsed() >= A_WHILE => stuck(socket),
+                _ => unanswered(socket, &error).error,
+            },
         });
         self.open.borrow_mut().push(Connection { socket: socket.to_owned(), of, channel });
     }
@@ -100,14 +110,17 @@ impl DhcpConnections {
         let mut open = self.open.borrow_mut();
         let Some(connection) = open.iter_mut().find(|open| open.socket == socket && open.of == of) else {
             let message = format!("no connection to the DHCP service at {socket} was opened before this run began");
-            return Err(Unanswered { is_absent: true, error: OpError::new(ErrorCode::Unsupported, socket, message) });
+            let error = OpError::new(ErrorCode::Unsupported, socket, message);
+            return Err(Unanswered { is_absent: true, is_late: false, error });
         };
-        let channel = connection.channel.as_mut().map_err(|unanswered| unanswered.clone())?;
+        // An earlier question was late, not this one.
+        let channel =
+            connection.channel.as_mut().map_err(|unanswered| Unanswered { is_late: false, ..unanswered.clone() })?;
         if let Ask::Acquire(attachment) | Ask::Check(attachment) = ask
             && channel.is_native()
             && attachment.families.contains(&Family::Ipv6)
         {
-            return Err(Unanswered { is_absent: false, error: no_ipv6(socket) });
+            return Err(Unanswered { is_absent: false, is_late: false, error: no_ipv6(socket) });
         }
         let namespace = self.namespace.borrow();
         // Leases are given back by their names alone: the path of a namespace may lead elsewhere by now.
@@ -131,16 +144,24 @@ pub fn no_ipv6(socket: &str) -> OpError {
 /// The way out if no service answers.
 const START: &str = "start it: `systemctl enable --now postern-dhcp.socket`, or `postern dhcp serve`";
 
+/// The error of a service that takes no connection, though its socket is there.
+fn stuck(socket: &str) -> OpError {
+    let message = format!("the DHCP service at {socket} took no connection in time: it is stuck");
+    OpError::new(ErrorCode::Deadline, socket, message)
+        .hint("restart it: `systemctl restart postern-dhcp.service`, or end the process that has the socket")
+}
+
 fn unanswered(socket: &str, error: &ChannelError) -> Unanswered {
     match error {
         ChannelError::Deadline => {
             let message = format!("the DHCP service at {socket} gave no answer in the time of this run");
-            Unanswered { is_absent: false, error: OpError::new(ErrorCode::Deadline, socket, message) }
+            Unanswered { is_absent: false, is_late: true, error: OpError::new(ErrorCode::Deadline, socket, message) }
         }
         ChannelError::Absent(why) => {
             // The native plugin's words.
             let message = format!("error dialing DHCP daemon: dial unix {socket}: connect: {}", why.to_lowercase());
-            Unanswered { is_absent: true, error: OpError::new(ErrorCode::Unsupported, socket, message).hint(START) }
+            let error = OpError::new(ErrorCode::Unsupported, socket, message).hint(START);
+            Unanswered { is_absent: true, is_late: false, error }
         }
         ChannelError::Closed
         | ChannelError::Untrusted(_)
@@ -150,7 +171,7 @@ fn unanswered(socket: &str, error: &ChannelError) -> Unanswered {
             let message = format!("the DHCP service at {socket} {error}");
             // One that was killed can't be asked again by this run.
             let is_absent = *error == ChannelError::Closed;
-            Unanswered { is_absent, error: OpError::new(ErrorCode::Io, socket, message) }
+            Unanswered { is_absent, is_late: false, error: OpError::new(ErrorCode::Io, socket, message) }
         }
     }
 }
@@ -175,9 +196,13 @@ impl Session {
             Ask::Check(_) | Ask::Release(_) | Ask::Leases | Ask::Alive => self.deadline.min(Instant::now() + SOON),
         };
         let (is_acquire, began) = (matches!(ask, Ask::Acquire(_)), Instant::now());
-        let answer = self.dhcp.ask(socket, Use::Plugin, &ask, deadline).map_err(|unanswered| match unanswered.error {
-            error if is_acquire && error.code == ErrorCode::Deadline => self.without_server(error, began.elapsed()),
-            error => error,
+        let answer = self.dhcp.ask(socket, Use::Plugin, &ask, deadline).map_err(|unanswered| {
+            // With no time left from the start, nothing is known of a server.
+            let waited = began.elapsed();
+            match unanswered.is_late && is_acquire && waited >= A_WHILE {
+                true => self.without_lease(socket, waited),
+                false => unanswered.error,
+            }
         });
         match answer? {
             Answer::Refused { code, words, details } => Err(refused(socket, code, words, details)),
@@ -187,13 +212,15 @@ impl Session {
 
     /// Says what it mostly means that a service has got no lease in the time of this run. The service goes on asking until its
     /// client goes.
-    fn without_server(&self, error: OpError, waited: Duration) -> OpError {
-        let OpError { message, object, .. } = error;
-        let message =
-            format!("no DHCP server answered on \"{}\" within {} s: {message}", self.request.ifname, waited.as_secs());
-        OpError::new(ErrorCode::Deadline, object, message).hint(
+    fn without_lease(&self, socket: &str, waited: Duration) -> OpError {
+        let message = format!(
+            "no lease within {} s: no DHCP server answers on \"{}\", or the DHCP service at {socket} is stuck",
+            waited.as_secs(),
+            self.request.ifname
+        );
+        OpError::new(ErrorCode::Deadline, socket, message).hint(
             "look for a server on the network of this link (`tcpdump -ni any port 67 or port 547`), and for a firewall or a VLAN \
-             between",
+             between; `postern doctor` tells whether the service answers",
         )
     }
 
@@ -235,7 +262,7 @@ impl Session {
                 self.dhcp.released.borrow_mut().push(socket.to_owned());
                 Ok(())
             }
-            Err(Unanswered { is_absent: true, error }) => {
+            Err(Unanswered { is_absent: true, error, .. }) => {
                 let request = &self.request;
                 crate::say!(
                     "postern: {}/{}/{}: the DHCP lease is not given back, and ends with its time: {}",
@@ -246,7 +273,7 @@ impl Session {
                 );
                 Ok(())
             }
-            Err(Unanswered { is_absent: false, error }) => Err(error),
+            Err(Unanswered { is_absent: false, error, .. }) => Err(error),
         }
     }
 
