@@ -31,7 +31,7 @@ pub fn kernel_error(error: KernelError) -> OpError {
 /// Converts an error of the state directory to the guest's form.
 pub fn state_error(error: StateError) -> OpError {
     let code = match error {
-        StateError::Locked { .. } => ErrorCode::TryAgain,
+        StateError::Locked { .. } | StateError::LongSearch { .. } => ErrorCode::TryAgain,
         StateError::Refused(_) => ErrorCode::Exists,
         StateError::Exhausted(_) => ErrorCode::Exhausted,
         StateError::Relative { .. } => ErrorCode::InvalidArgument,

@@ -26,7 +26,7 @@ use crate::upkeep::Removal;
 use nix::sys::stat::lstat;
 use postern_cni::{Error, Verb};
 use postern_policy::Granted;
-use postern_state::{Header, LeaseStore, Leases, Owner, Record, RecordKey, StateError};
+use postern_state::{Header, LeaseStore, Leases, NetworkKey, Owner, Record, RecordKey, StateError};
 use postern_types::{Capability, ErrorCode, OpError};
 use serde_json::json;
 use std::rc::Rc;
@@ -93,7 +93,8 @@ pub fn find(session: &Session, launcher: &Launcher, granted: Option<&Granted>) -
     let asks_later = [Capability::Dhcp, Capability::Device, Capability::Ipvlan, Capability::Leases, Capability::Ipam];
     if grants(&asks_later) {
         let own = session.key().ok();
-        let noted = postern_state::doubts::list(&session.state).unwrap_or_default();
+        let noted = session.network_key().map(|network| postern_state::doubts::list(&session.state, network));
+        let noted = noted.ok().and_then(Result::ok).unwrap_or_default();
         // This run has its own record, and clears what an earlier run of the attachment left.
         let others = noted.into_iter().filter(|key| Some(*key) != own);
         let has = "an attachment that another ADD met";
@@ -114,8 +115,10 @@ pub fn make_way(session: &mut Session, holders: Vec<Holder>) -> Result<(), Error
         }
         match Record::open_existing(&session.state, &holder.key, Instant::now()) {
             Ok(Some(record)) => locked.push((holder, record)),
-            // If this ADD wants what that attachment has, the operation says so. The note stays.
-            Err(StateError::Locked { .. }) if holder.is_noted => {}
+            // A run for it is under way, and ends what is in doubt. If this ADD wants what it has, the operation says so.
+            Err(StateError::Locked { .. }) if holder.is_noted => {
+                let _ = postern_state::doubts::settle(&session.state, &holder.key);
+            }
             Err(StateError::Locked { .. }) => {
                 let message = format!("{}, and a run for that attachment is under way", holder.has);
                 return Err(internal(OpError::new(ErrorCode::TryAgain, "holder", message)));
@@ -145,18 +148,28 @@ pub fn make_way(session: &mut Session, holders: Vec<Holder>) -> Result<(), Error
 impl Session {
     /// Says what is known of an attachment that has what this ADD wants. If it was not looked at, the next ADD does.
     pub fn words_on_holder(&self, key: Option<&RecordKey>) -> String {
-        match key.map(|key| (key, self.known_holders.get(key))) {
-            Some((_, Some(state))) => state.words(),
-            Some((key, None)) if self.request.verb == Verb::Add => {
-                match postern_state::doubts::note(&self.state, key) {
-                    Ok(()) => {
-                        "the next ADD looks whether its container is alive, and `postern gc` does so now".to_owned()
-                    }
-                    Err(_) => OTHERWISE.to_owned(),
-                }
-            }
-            _ => OTHERWISE.to_owned(),
+        key.map_or_else(|| OTHERWISE.to_owned(), |key| self.words_on(key, None))
+    }
+
+    /// Says the same of an attachment that has an address which an ADD of this network wants, and perhaps no other ADD.
+    pub fn words_on_lessee(&self, key: &RecordKey) -> String {
+        self.words_on(key, self.network_key().ok())
+    }
+
+    /// `network`: the one whose next ADD looks, if not all do.
+    fn words_on(&self, key: &RecordKey, network: Option<NetworkKey>) -> String {
+        if let Some(state) = self.known_holders.get(key) {
+            return state.words();
         }
+        let is_noted = || postern_state::doubts::note(&self.state, key, network).unwrap_or(false);
+        match self.request.verb == Verb::Add && is_noted() {
+            true => "the next ADD looks whether its container is alive, and `postern gc` does so now".to_owned(),
+            false => OTHERWISE.to_owned(),
+        }
+    }
+
+    fn network_key(&self) -> Result<NetworkKey, OpError> {
+        Ok(NetworkKey::new(self.home_cookie()?, &self.request.conf.name))
     }
 }
 

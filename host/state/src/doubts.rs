@@ -1,54 +1,78 @@
 //! Attachments in doubt: a confined ADD met one that has what it wants, and could not look whether that one is alive.
 //!
 //! It leaves a note, an empty file `<root>/doubts/<key>` with the name of that record. The next ADD that may want the same
-//! looks before it confines itself, and removes the note. A note proves nothing: it only asks for a look.
+//! looks before it confines itself, and removes the note. Only an ADD of the same network may want the same address: then the
+//! network follows, `<root>/doubts/<key>.<network>`. A note proves nothing: it only asks for a look.
 
 use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
 use crate::files::Directory;
-use crate::record::RecordKey;
+use crate::record::{NetworkKey, RecordKey};
 use std::path::Path;
 
 const SUBDIRECTORY: &str = "doubts";
 
-/// The most notes: each costs a look.
+/// The most notes for one network, and the most for all networks: each costs a look.
 const MOST: usize = 16;
 
-/// Notes that an attachment is in doubt.
+/// Notes that an attachment is in doubt, for the ADDs of one network or of all. False if there is no room for the note.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
-pub fn note(root: &Path, key: &RecordKey) -> Result<()> {
-    let Some(directory) = Directory::state(root, SUBDIRECTORY, true)? else { return Ok(()) };
-    let name = key.file_name();
-    if directory.names()?.len() >= MOST {
-        return Ok(());
+pub fn note(root: &Path, key: &RecordKey, network: Option<NetworkKey>) -> Result<bool> {
+    let Some(directory) = Directory::state(root, SUBDIRECTORY, true)? else { return Ok(false) };
+    let network = network.map(|network| network.to_string());
+    let name = match &network {
+        Some(network) => format!("{key}.{network}"),
+        None => key.file_name(),
+    };
+    let noted = directory.names_that(|other| network_of(other) == network.as_deref())?;
+    if noted.contains(&name) {
+        return Ok(true);
+    }
+    if noted.len() >= MOST {
+        return Ok(false);
     }
     let made = directory.dir.file(&name, OpenMode::ChangeOrCreate(0o600));
-    made.map(drop).map_err(|error| StateError::io("write", directory.path_of(&name), error))
+    made.map(|_| true).map_err(|error| StateError::io("write", directory.path_of(&name), error))
 }
 
-/// Returns the attachments in doubt. Without a note this is one system call.
+/// Returns the network for whose ADDs a note is; `None` if it is for all.
+fn network_of(name: &str) -> Option<&str> {
+    name.split_once('.').map(|(_, network)| network)
+}
+
+/// Returns the attachments in doubt that concern an ADD of this network. Without a note this is one system call.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
-pub fn list(root: &Path) -> Result<Vec<RecordKey>> {
+pub fn list(root: &Path, network: NetworkKey) -> Result<Vec<RecordKey>> {
     if nix::sys::stat::lstat(&root.join(SUBDIRECTORY)).is_err() {
         return Ok(Vec::new());
     }
     let Some(directory) = Directory::state(root, SUBDIRECTORY, false)? else { return Ok(Vec::new()) };
-    Ok(directory.names()?.iter().filter_map(|name| RecordKey::parse(name)).take(MOST).collect())
+    let own = network.to_string();
+    let names = directory.names_that(|name| network_of(name).is_none_or(|network| network == own))?;
+    let mut keys: Vec<RecordKey> = Vec::new();
+    for key in names.iter().filter_map(|name| RecordKey::parse(name.split('.').next()?)) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys.truncate(2 * MOST);
+    Ok(keys)
 }
 
-/// Removes the note on an attachment.
+/// Removes the notes on an attachment.
 ///
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn settle(root: &Path, key: &RecordKey) -> Result<()> {
-    match Directory::state(root, SUBDIRECTORY, false)? {
-        Some(directory) => directory.unlink(&key.file_name()).map(drop),
-        None => Ok(()),
+    let Some(directory) = Directory::state(root, SUBDIRECTORY, false)? else { return Ok(()) };
+    for name in directory.names_that(|name| key.is_named(name))? {
+        directory.unlink(&name)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -60,15 +84,24 @@ mod tests {
     fn notes_are_few_and_go_when_they_are_settled() {
         let scratch = Scratch::new();
         let root = scratch.path("state");
-        assert_eq!(list(&root).unwrap(), []);
+        let (own, other) = (NetworkKey::new(7, "n"), NetworkKey::new(7, "other"));
+        assert_eq!(list(&root, own).unwrap(), []);
         let key = |number: usize| RecordKey::new(7, "n", &number.to_string(), "eth0");
         for number in [1, 2, 1] {
-            note(&root, &key(number)).unwrap();
+            assert!(note(&root, &key(number), None).unwrap());
         }
         settle(&root, &key(2)).unwrap();
         settle(&root, &key(3)).unwrap();
-        assert_eq!(list(&root).unwrap(), [key(1)]);
-        (0..2 * MOST).for_each(|number| note(&root, &key(number)).unwrap());
-        assert_eq!(list(&root).unwrap().len(), MOST);
+        assert_eq!(list(&root, own).unwrap(), [key(1)]);
+        let made = (0..2 * MOST).filter(|number| note(&root, &key(*number), None).unwrap()).count();
+        assert_eq!((made, list(&root, own).unwrap().len()), (MOST, MOST));
+        assert!(note(&root, &key(1), None).unwrap(), "it is there");
+        // Those of one network take no room from others, and no other network looks at them.
+        let made = (100..200).filter(|number| note(&root, &key(*number), Some(own)).unwrap()).count();
+        assert_eq!((made, list(&root, own).unwrap().len()), (MOST, 2 * MOST));
+        assert_eq!(list(&root, other).unwrap().len(), MOST);
+        assert!(note(&root, &key(100), Some(other)).unwrap());
+        settle(&root, &key(100)).unwrap();
+        assert_eq!((list(&root, own).unwrap().len(), list(&root, other).unwrap().len()), (2 * MOST - 1, MOST));
     }
 }

@@ -25,6 +25,12 @@ pub enum StateError {
         /// Who holds it, or how to find out.
         holder: String,
     },
+    /// The search for a free address was not done at the deadline: try again later (CNI error code 11).
+    #[error("{}: the search for a free address takes longer than this run may; try again", .path.display())]
+    LongSearch {
+        /// The network's directory of leases.
+        path: PathBuf,
+    },
     /// Another user could have changed this directory or file: nothing in it was used.
     #[error("refusing {}: {reason}", .path.display())]
     Untrusted {
@@ -139,6 +145,6 @@ impl StateError {
     /// True if the same call may succeed later without a person's help.
     #[must_use]
     pub fn is_try_again(&self) -> bool {
-        matches!(self, Self::Locked { .. })
+        matches!(self, Self::Locked { .. } | Self::LongSearch { .. })
     }
 }

@@ -283,8 +283,7 @@ impl LeaseDir {
         let mut draft: Option<Draft<'_>> = None;
         for (tried, (ip, with)) in candidates.enumerate() {
             if tried % 1024 == 1023 && Instant::now() >= deadline {
-                let holder = "the search for a free address takes longer".to_owned();
-                return Err(StateError::Locked { path: self.directory.path_of("lock"), holder });
+                return Err(StateError::LongSearch { path: self.directory.path_of("lock") });
             }
             let ready = match draft.take() {
                 Some(draft) => draft,
@@ -359,7 +358,7 @@ impl LeaseDir {
                 // The failure of the write is the one to report; the file is overwritten or removed later.
                 let _ = self.directory.unlink(TEMPORARY_LEASE);
             }
-            StateError::io("write a lease in", self.directory.path_of(""), error)
+            StateError::io("write a lease in", self.directory.path_of("lock"), error)
         })
     }
 

@@ -17,6 +17,7 @@ pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_state::{Lease as Taken, Leases, Owner, StateError};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
 use std::net::IpAddr;
+use std::time::Instant;
 
 /// The most ranges in one request, because each is compared with every other.
 const MOST_RANGES: usize = 256;
@@ -112,7 +113,7 @@ fn take(
         let taken = leases.reserve_others(&owner, sets, requested, &addresses, session.answer_by());
         let taken = match taken {
             // All that keep addresses are looked at by the next ADD, as far as there is room for notes.
-            Err(error) if !avoided.is_empty() => {
+            Err(error @ (StateError::Exhausted(_) | StateError::Refused(_))) if !avoided.is_empty() => {
                 let words: Vec<String> = avoided.iter().map(|led| kept(session, led)).collect();
                 return Err(state_error(error).hint(words.last().cloned().unwrap_or_default()));
             }
@@ -137,7 +138,7 @@ fn take(
 
 /// Says who keeps an address, and the way out.
 pub fn kept(session: &Session, led: &LedTo) -> String {
-    format!("{}; {}", led.words(), session.words_on_holder(Some(&led.key)))
+    format!("{}; {}", led.words(), session.words_on_lessee(&led.key))
 }
 
 /// Converts the error of a reservation, and names who has the address that was asked for, or the last ones of a range.
@@ -145,6 +146,7 @@ fn refused(session: &Session, leases: &Leases, sets: &[RangeSet], requested: &[I
     let is_held = |address: &IpAddr| leases.owner_of(*address).is_some();
     let held: Vec<IpAddr> = match &error {
         StateError::Locked { .. }
+        | StateError::LongSearch { .. }
         | StateError::Untrusted { .. }
         | StateError::Relative { .. }
         | StateError::OtherVersion { .. }
@@ -163,7 +165,10 @@ fn refused(session: &Session, leases: &Leases, sets: &[RangeSet], requested: &[I
     let is_exhausted = matches!(error, StateError::Exhausted(_));
     let error = state_error(error);
     let directory = directory(&session.request.conf);
-    let owners = held.iter().take(MOST_ASKED).filter_map(|address| Some((*address, leases.owner_of(*address)?)));
+    // A lock or a slow disk may have taken the time already: then the error goes without the owners.
+    let by = session.answer_by();
+    let asked = held.iter().take(MOST_ASKED).take_while(|_| Instant::now() < by);
+    let owners = asked.filter_map(|address| Some((*address, leases.owner_of(*address)?)));
     let lessees = owners.map(|(address, owner)| {
         let lessee = session.lessee(&directory, &owner).unwrap_or(Lessee::Elsewhere);
         (address, owner, lessee)
@@ -181,12 +186,14 @@ fn refused(session: &Session, leases: &Leases, sets: &[RangeSet], requested: &[I
     let known = match lessee {
         Lessee::Recorded(..) if is_exhausted && gone.is_empty() => OTHERWISE.to_owned(),
         Lessee::Recorded(key, _) => {
+            // There may be no room for notes on all: the one that is named comes first.
+            let known = session.words_on_lessee(key);
             for (.., other) in gone.iter().skip(1) {
                 if let Lessee::Recorded(key, _) = other {
-                    session.words_on_holder(Some(key));
+                    session.words_on_lessee(key);
                 }
             }
-            session.words_on_holder(Some(key))
+            known
         }
         Lessee::Elsewhere => {
             format!(

@@ -28,6 +28,12 @@ impl NetworkKey {
     }
 }
 
+impl fmt::Display for NetworkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
 impl RecordKey {
     /// Returns the key of (host's namespace, network, container, interface). Each part is hashed with its length, so
     /// that the parts stay apart. The namespace is a part because two hosts that share a file system share no
