@@ -12,6 +12,9 @@ const ETHERNET: u16 = 1;
 /// The kinds that take all frames of a link, besides the master that it is a port of.
 const TAKERS: [InnerKind; 2] = [InnerKind::Macvlan, InnerKind::Ipvlan];
 
+/// The kinds of masters that can have further links.
+const MASTERS: [&str; 3] = ["bridge", "bond", "team"];
+
 /// What was asked for.
 pub struct Wanted {
     /// The kind for people.
@@ -60,13 +63,17 @@ impl Wanted {
 
     /// Returns what is in the way, and the way out. Links in other namespaces are not among `links`.
     fn reason(&self, errno: Errno, below: &Link, links: &[Link]) -> Option<(String, String)> {
+        // The kernel takes the link below such a link instead. What is in the way is there.
+        if below.kind == "macvlan" || below.kind == "ipvlan" && errno == Errno::EBUSY {
+            return None;
+        }
         let (name, kind) = (&below.name, self.kind.name());
         if below.hardware != ETHERNET {
             let why = format!("\"{name}\" is no Ethernet link");
             return Some((why, format!("a {kind} needs one: name another `master`")));
         }
         let stacked = |wanted: InnerKind| {
-            links.iter().find(move |link| {
+            links.iter().filter(move |link| {
                 link.peer_index == Some(below.index) && link.peer_netnsid.is_none() && link.kind == wanted.in_kernel()
             })
         };
@@ -75,10 +82,15 @@ impl Wanted {
             if let Some(master) = master.filter(|master| master.kind != "vrf") {
                 let why =
                     format!("\"{name}\" is a port of {} \"{}\", which gets all its frames", master.kind, master.name);
-                return Some((why, format!("name \"{}\" as `master`, or a link that is no port", master.name)));
+                // Other masters are no links for a container's frames, such as the datapath of openvswitch.
+                let way_out = match MASTERS.contains(&master.kind.as_str()) {
+                    true => format!("name \"{}\" as `master`, or a link that is no port", master.name),
+                    false => "name a link as `master` that is no port".to_owned(),
+                };
+                return Some((why, way_out));
             }
             let other = TAKERS.into_iter().find(|other| *other != self.kind)?;
-            let why = match stacked(other) {
+            let why = match stacked(other).next() {
                 Some(link) => format!("\"{name}\" has the {} \"{}\"", other.name(), link.name),
                 None => {
                     format!("something else gets all frames of \"{name}\", perhaps an {} of a container", other.name())
@@ -93,22 +105,24 @@ impl Wanted {
             return None;
         }
         let passthru = MacvlanMode::Passthru.name();
-        Some(match (self.is_passthru(), stacked(InnerKind::Macvlan)) {
-            (true, found) => {
-                let who = found.map_or_else(|| "of a container".to_owned(), |link| format!("\"{}\"", link.name));
-                (
-                    format!("mode {passthru} needs \"{name}\" alone, and there is the macvlan {who}"),
-                    "name another `mode` or `master`, or run DEL of the attachment that has it".to_owned(),
-                )
-            }
-            (false, found) => {
-                let who =
-                    found.map_or_else(|| "a macvlan of a container".to_owned(), |link| format!("\"{}\"", link.name));
-                (
-                    format!("{who} has \"{name}\" alone, in mode {passthru}"),
-                    "name another `master`, or run DEL of the attachment that has it".to_owned(),
-                )
-            }
-        })
+        let mut macvlans = stacked(InnerKind::Macvlan).peekable();
+        if self.is_passthru() {
+            let who = macvlans.next().map_or_else(|| "of a container".to_owned(), |link| format!("\"{}\"", link.name));
+            return Some((
+                format!("mode {passthru} needs \"{name}\" alone, and there is the macvlan {who}"),
+                "name another `mode` or `master`, or run DEL of the attachment that has it".to_owned(),
+            ));
+        }
+        let is_seen = macvlans.peek().is_some();
+        let who = match macvlans.find(|link| link.macvlan_mode == Some(MacvlanMode::Passthru)) {
+            Some(link) => format!("\"{}\"", link.name),
+            None if !is_seen => "a macvlan of a container".to_owned(),
+            // With one in another mode there, none has the link alone: the cause is something else.
+            None => return None,
+        };
+        Some((
+            format!("{who} has \"{name}\" alone, in mode {passthru}"),
+            "name another `master`, or run DEL of the attachment that has it".to_owned(),
+        ))
     }
 }
