@@ -5,10 +5,10 @@ use crate::capability::leases;
 use crate::effect::Native;
 use crate::gate::Gate;
 use crate::need::Need;
-use crate::session::{OwnAddress, Session, adopt};
+use crate::session::{OwnAddress, adopt};
 use crate::{collect, native, outcome};
 use postern_cni::{CniResult, Error, Verb, Version, code};
-use postern_types::{DelegateError, ErrorCode, OpError, Reply, ops};
+use postern_types::{Capability, DelegateError, ErrorCode, OpError, Reply, ops};
 use std::net::IpAddr;
 
 /// The plugin with leases that the host can find by itself.
@@ -53,7 +53,7 @@ fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
     let mut outcome = if gate.launcher.has(&name) { gate.delegate(&name, verb) } else { run_native(gate, &name, verb) };
     let hindered = std::mem::replace(&mut gate.session.hindered, before);
     if let (Verb::Add, Ok(Some(result))) = (verb, &outcome) {
-        nothing_leads_to(gate.session, &name, result)?;
+        nothing_leads_to(gate, &name, result)?;
     }
     if verb == Verb::Del
         && hindered
@@ -70,9 +70,14 @@ fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
     answer(&name, verb, outcome, &mut gate.session.own)
 }
 
+/// The capabilities that give the attachment an end on the host, which the node's own frames get to.
+const HOST_ENDS: [Capability; 3] = [Capability::Bridge, Capability::Veth, Capability::PointToPoint];
+
 /// Fails if forwards of another attachment lead to an address of the result: its container would be reached at the ports
-/// of the other one. The store of leases has asked already for the addresses that it gave.
-fn nothing_leads_to(session: &mut Session, name: &str, result: &CniResult) -> Result<(), OpError> {
+/// of the other one. Without an end on the host they don't get there, and the address may be of a network of its own. The
+/// store of leases has asked already for the addresses that it gave.
+fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Result<(), OpError> {
+    let session = &mut *gate.session;
     let is_lease = |address: &IpAddr| session.undo.iter().any(|undo| undo.leases.contains(address));
     let given = result.ips.iter().map(|ip| ip.address.addr());
     let given: Vec<IpAddr> = given.filter(|address| !is_lease(address)).collect();
@@ -81,6 +86,15 @@ fn nothing_leads_to(session: &mut Session, name: &str, result: &CniResult) -> Re
     }
     let led = session.led_to(&given)?;
     let Some(led) = led.first() else { return Ok(()) };
+    if !HOST_ENDS.iter().any(|capability| gate.front.granted().has(*capability)) {
+        crate::say!(
+            "postern: IPAM plugin \"{name}\" gave {}: {}; if this node reaches the network of \"{}\", they lead to this container",
+            led.address,
+            led.words(),
+            session.request.conf.name
+        );
+        return Ok(());
+    }
     let message = format!("IPAM plugin \"{name}\" gave {}, and rules of this node lead to it", led.address);
     Err(OpError::new(ErrorCode::Exists, led.address.to_string(), message).hint(leases::kept(session, led)))
 }
