@@ -26,7 +26,7 @@ pub use link_name::LinkName;
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, Limits, NO_CODE_ALLOWED, Start, ToSandbox};
 pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, ops};
-pub use ranges::{Range, RangeInput, RangeSet, canonicalize};
+pub use ranges::{Range, RangeInput, RangeSet, canonicalize, canonicalize_numbered};
 pub use reply::Reply;
 pub use values::{
     Address, Backend, BridgeInfo, DeviceKey, DhcpLease, Dns, FirewallBackend, IngressPolicy, IptablesVariant,

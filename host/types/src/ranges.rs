@@ -46,12 +46,22 @@ pub struct RangeSet {
 /// # Errors
 /// The native plugin's text for the first fault.
 pub fn canonicalize(sets: Vec<Vec<RangeInput>>) -> Result<Vec<RangeSet>, String> {
+    canonicalize_numbered(sets.into_iter().enumerate().collect())
+}
+
+/// Does the same for sets with these numbers, which messages have: some sets of a configuration may be left out.
+///
+/// # Errors
+/// As [`canonicalize`].
+pub fn canonicalize_numbered(sets: Vec<(usize, Vec<RangeInput>)>) -> Result<Vec<RangeSet>, String> {
     if sets.is_empty() {
         return Err("no IP ranges specified".to_owned());
     }
     let mut checked: Vec<RangeSet> = Vec::with_capacity(sets.len());
-    for (index, set) in sets.into_iter().enumerate() {
-        checked.push(canonical_set(set).map_err(|text| format!("invalid range set {index}: {text}"))?);
+    let mut numbers = Vec::with_capacity(sets.len());
+    for (number, set) in sets {
+        checked.push(canonical_set(set).map_err(|text| format!("invalid range set {number}: {text}"))?);
+        numbers.push(number);
     }
     // A file may have thousands: not each is compared with each.
     let flat: Vec<(usize, &Range)> =
@@ -61,7 +71,8 @@ pub fn canonicalize(sets: Vec<Vec<RangeInput>>) -> Result<Vec<RangeSet>, String>
     if let Some((i, set)) = first.and_then(|i| Some((i, checked.get(i)?))) {
         let is_other = |(at, range): &&(usize, &Range)| *at > i && set.ranges.iter().any(|own| own.overlaps(range));
         if let Some((j, _)) = flat.iter().find(is_other) {
-            return Err(format!("range set {i} overlaps with {j}"));
+            let number = |at: &usize| numbers.get(*at).copied().unwrap_or(*at);
+            return Err(format!("range set {} overlaps with {}", number(&i), number(j)));
         }
     }
     Ok(checked)

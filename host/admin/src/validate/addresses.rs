@@ -5,7 +5,7 @@ use super::text::{Node, Tree};
 use ipnet::IpNet;
 use postern_cni::{Version, parse_cidr, parse_ip};
 use postern_keys::{Delegation, Plugin};
-use postern_types::{RangeInput, canonicalize};
+use postern_types::{RangeInput, canonicalize, canonicalize_numbered};
 use std::net::IpAddr;
 
 /// Checks the addresses that an IPAM plugin may give. `conf` is the whole configuration, `ipam` the part of the plugin.
@@ -69,8 +69,9 @@ fn host_local(
         let help = "`\"ranges\": [[{\"subnet\": \"10.88.0.0/16\"}]]`";
         sheet.error("missing-key", ipam.at, path, "there is no range to take addresses from", help);
     }
-    let inputs = sets.iter().filter(|set| !set.is_empty());
-    let whole = canonicalize(inputs.map(|set| set.iter().map(|one| one.input.clone()).collect()).collect());
+    let inputs = sets.iter().enumerate().filter(|(_, set)| !set.is_empty());
+    let inputs = inputs.map(|(number, set)| (number, set.iter().map(|one| one.input.clone()).collect()));
+    let whole = canonicalize_numbered(inputs.collect());
     // To find the two that are in each other's way takes a while.
     let is_many = sets.iter().map(Vec::len).sum::<usize>() > MOST_PAIRED;
     if let (Err(message), true) = (&whole, is_many) {

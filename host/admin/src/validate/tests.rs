@@ -372,20 +372,29 @@ fn two_megabytes_of_keys_take_a_moment() {
             keys.replace(":1", ":\"\"")
         ),
         format!(
-            "{{\"cniVersion\":\"1.0.0\",\"name\":\"n\",\"type\":\"bridge\",\"mtu\":\"\",\"ipam\":{{\"type\":\"host-local\",\"ranges\":[[{}]]}}}}",
-            subnets(|subnet| format!("{{\"subnet\":\"{subnet}\"}}"))
-        ),
-        format!(
-            "{{\"cniVersion\":\"1.0.0\",\"name\":\"n\",\"type\":\"bridge\",\"mtu\":\"\",\"ipam\":{{\"type\":\"host-local\",\"ranges\":[{}]}}}}",
-            subnets(|subnet| format!("[{{\"subnet\":\"{subnet}\"}}]"))
-        ),
-        format!(
             "{{\"cniVersion\":\"1.0.0\",\"name\":\"n\",\"plugins\":[{}{{\"type\":7}}]}}",
             "{\"type\":\"x\"},".repeat(100_000)
         ),
     ] {
         let found = check(&text);
-        assert!(!found.is_empty() || text.contains("plugins"), "{}", found.len());
+        assert!(found.len() > 1 || text.contains("plugins"), "{}", found.len());
+    }
+    let of_one_set = subnets(|subnet| format!("{{\"subnet\":\"{subnet}\"}}"));
+    let of_many_sets = subnets(|subnet| format!("[{{\"subnet\":\"{subnet}\"}}]"));
+    let first = "{\"subnet\":\"10.0.0.0/28\"}";
+    for (ranges, words) in [
+        (format!("[{of_one_set}]"), None),
+        (of_many_sets.clone(), None),
+        (format!("[{of_one_set},{first}]"), Some("invalid range set 0: subnets 10.0.0.")),
+        // The set without a range counts too.
+        (format!("[],{of_many_sets},[{first}]"), Some("range set 1 overlaps with 50001")),
+    ] {
+        let ipam = format!("{{\"type\":\"host-local\",\"ranges\":[{ranges}]}}");
+        let found = check(&format!("{{\"cniVersion\":\"1.0.0\",\"name\":\"n\",\"type\":\"bridge\",\"ipam\":{ipam}}}"));
+        let told: Vec<&str> =
+            found.iter().map(|one| one.message.as_str()).filter(|message| message.contains("overlap")).collect();
+        assert_eq!(told.len(), usize::from(words.is_some()), "{told:?}");
+        assert!(told.iter().zip(words).all(|(told, words)| told.contains(words)), "{told:?}");
     }
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
 }
