@@ -74,7 +74,7 @@ pub fn confine(
             }
         }
     }
-    let made = MadeDirectories::of(session, &needs).map_err(|error| {
+    let made = MadeDirectories::of(session, &mut needs).map_err(|error| {
         Error::internal(format!("the host can start no process, and runs no plugin without it: {error}"))
     })?;
     match give_up(session, &pids, namespace, &needs) {

@@ -5,7 +5,7 @@ use crate::places;
 use crate::session::Session;
 use postern_cni::Verb;
 use postern_confine::DirectoryRemover;
-use postern_state::Dir;
+use postern_state::{Dir, is_trusted_way};
 use std::fs::remove_dir;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl MadeDirectories {
 
     /// Makes them before any right is given up, and starts the process that can remove them afterwards.
     #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
-    pub fn of(session: &Session, needs: &Needs) -> std::io::Result<Self> {
+    pub fn of(session: &Session, needs: &mut Needs) -> std::io::Result<Self> {
         let mut made = Vec::new();
         if session.request.verb == Verb::Add {
             let leases = needs.leases.iter().map(|(_, directory)| (directory, 0o755));
@@ -37,6 +37,8 @@ impl MadeDirectories {
                 }
             }
         }
+        // Another user may have put a link on the way while it was missing. Leases are looked at when their rule is made.
+        needs.backups.retain(|directory| !made.contains(directory) || is_trusted_way(directory));
         // Each is removed before the one that it is in, whichever need made them.
         made.sort_by_key(|directory: &PathBuf| std::cmp::Reverse(directory.components().count()));
         if made.is_empty() {
