@@ -390,6 +390,20 @@ fn a_wait_without_end_ends_in_time() -> Result<()> {
     Ok(())
 }
 
+/// Its socket is there, and nobody takes the connections. That says nothing of a server.
+#[test]
+fn a_service_that_takes_no_connection_is_said_to_be_stuck() -> Result<()> {
+    let place = Place::new(&json!({}))?;
+    place
+        .node
+        .sh(&format!("printf '[limits]\\nseconds = 6\\n' >> {BIN}/postern.d/bridge.toml; rm /run/cni/dhcp.sock"))?;
+    let _stuck = UnixListener::bind(place.node.path("/run/cni/dhcp.sock"))?;
+    let refused = Refusal::of(&place.call("ADD")?)?;
+    refused.expect(11, "the DHCP service at /run/cni/dhcp.sock took no connection in time: it is stuck…restart it")?;
+    ensure!(!refused.text.contains("no DHCP server"), "{}", refused.text);
+    Ok(())
+}
+
 #[test]
 fn a_killed_add_is_cleared_by_del_and_by_the_next_add() -> Result<()> {
     for by_del in [true, false] {

@@ -64,7 +64,11 @@ impl DhcpConnections {
     pub fn open(&self, sockets: &[String], uses: &[Use], deadline: Instant) {
         for socket in sockets {
             for of in uses {
-                self.connect(socket, *of, deadline);
+                // A second one would wait in vain too.
+                match self.why_stuck(socket) {
+                    Some(why) => self.keep_connection(socket, *of, Err(why)),
+                    None => self.connect(socket, *of, deadline),
+                }
             }
         }
         self.is_sealed.set(true);
@@ -80,8 +84,9 @@ impl DhcpConnections {
     }
 
     fn connect(&self, socket: &str, of: Use, deadline: Instant) {
+        // Half of the time is left to the run, which says what is wrong and undoes what it did.
         let began = Instant::now();
-        let deadline = deadline.min(began + SOON);
+        let deadline = began + SOON.min(deadline.saturating_duration_since(began) / 2);
         let channel = Channel::connect(Path::new(socket), deadline).map_err(|error| Unanswered {
             // Nothing was asked, and a DEL has nothing to wait for. A service that this process could not reach may have the
             // lease, and is asked by the next run.
@@ -92,7 +97,18 @@ impl DhcpConnections {
                 _ => unanswered(socket, &error).error,
             },
         });
+        self.keep_connection(socket, of, channel);
+    }
+
+    fn keep_connection(&self, socket: &str, of: Use, channel: Result<Channel, Unanswered>) {
         self.open.borrow_mut().push(Connection { socket: socket.to_owned(), of, channel });
+    }
+
+    /// Returns the error of the service at a socket that took no connection in time.
+    fn why_stuck(&self, socket: &str) -> Option<Unanswered> {
+        let open = self.open.borrow();
+        let failed = open.iter().filter(|open| open.socket == socket).find_map(|open| open.channel.as_ref().err());
+        failed.filter(|failed| failed.error.code == ErrorCode::Deadline && !failed.is_late).cloned()
     }
 
     fn has(&self, socket: &str, of: Use) -> bool {
