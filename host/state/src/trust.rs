@@ -209,12 +209,7 @@ fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
     let real = match std::fs::canonicalize(path) {
         Ok(real) => real,
         Err(error) => {
-            // Another user's link that leads nowhere, or to itself, is a defect like one that leads somewhere.
-            for part in given.ancestors() {
-                if let Ok(stat) = lstat(part) {
-                    trust_stat(part, &stat, true)?;
-                }
-            }
+            trust_to_nowhere(given)?;
             return Err(TrustError::unknown(path, error));
         }
     };
@@ -228,6 +223,30 @@ fn ways(path: &Path, on_the_way: bool) -> Result<PathBuf, TrustError> {
     }
     Ok(real)
 }
+
+/// Refuses the same for a path that can't be followed to its end: another user's link that leads nowhere, or to itself, is a
+/// defect like one that leads somewhere.
+fn trust_to_nowhere(mut way: PathBuf) -> Result<(), TrustError> {
+    for _ in 0..MOST_LINKS {
+        for part in way.ancestors() {
+            if let Ok(stat) = lstat(part) {
+                trust_stat(part, &stat, true)?;
+            }
+        }
+        // Of several links, the kernel follows the uppermost first.
+        let link = way.ancestors().filter_map(|part| Some((part, std::fs::read_link(part).ok()?))).last();
+        let Some((link, target)) = link else { return Ok(()) };
+        let target = link.parent().unwrap_or(link).join(target);
+        way = match way.strip_prefix(link) {
+            Ok(below) if below.as_os_str().is_empty() => target,
+            below => target.join(below.unwrap_or(Path::new(""))),
+        };
+    }
+    Ok(())
+}
+
+/// The most links that the kernel follows in a path.
+const MOST_LINKS: usize = 40;
 
 /// Returns an absolute path and all above it, each with its attributes. `None` if a part is a link or `..`, or can't be
 /// read. Without those the path is the real one, which nearly every path is: to ask the kernel for the real path would
@@ -391,6 +410,16 @@ mod tests {
         assert!(
             trust(&dir.join("open/way/policy.toml")).unwrap_err().to_string().contains("open can be written by others")
         );
+        // Also where the way leads nowhere.
+        symlink("nowhere", dir.join("open/lost")).unwrap();
+        symlink("loop", dir.join("open/loop")).unwrap();
+        for (name, end) in [("to-lost", "../open/lost"), ("to-loop", "../open/loop/below")] {
+            symlink(end, dir.join("inner").join(name)).unwrap();
+            let error = trust_way(&dir.join("inner").join(name)).unwrap_err().to_string();
+            assert!(error.contains("open can be written by others"), "{name}: {error}");
+        }
+        symlink("nowhere", dir.join("inner/lost")).unwrap();
+        assert!(matches!(trust_way(&dir.join("inner/lost")), Err(TrustError::Unknown { .. })));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
