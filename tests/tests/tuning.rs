@@ -211,7 +211,7 @@ fn a_failed_add_leaves_the_container_as_it_was() -> Result<()> {
             json!({"sysctl": {"net.core.somaxconn": "500"}, "mtu": 1400, "txQLen": 77, "mac": "02:00:00:00:00:aa", "dataDir": "/var/lib"}),
             "directory of the system",
         ),
-        (json!({"sysctl": {"net.core.somaxconn": "500"}, "mac": "01:00:00:00:00:aa"}), "no address of a link"),
+        (json!({"sysctl": {"net.core.somaxconn": "500"}, "mac": "01:00:00:00:00:aa"}), "is the address of a group"),
         (json!({"sysctl": {"net.core.somaxconn": "500", "net.netfilter.nf_conntrack_max": "5"}}), ""),
     ] {
         let place = Place::new(&[bridge(), tuning(&keys)])?;

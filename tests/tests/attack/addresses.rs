@@ -200,7 +200,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
         says(
             "a good one before a bad one",
             "bridge",
-            r#"{"address": "10.9.0.2/16", "gateway": "10.9.0.1"}, {"address": "10.6.0.2/32"}"#,
+            r#"{"address": "10.9.0.77/16", "gateway": "10.9.0.1"}, {"address": "10.6.0.2/32"}"#,
             "",
             999,
             outside,

@@ -235,7 +235,9 @@ impl AttackedNode {
         for root in OURS {
             found.extend(files(&self.node().path(root), root)?);
         }
-        found.retain(|path, _| !path.starts_with(PORTS) && !path.starts_with(ADDRESSES));
+        let is_index = |path: &str| [PORTS, ADDRESSES, LINKS].iter().any(|index| path.starts_with(index));
+        found.retain(|path, _| !is_index(path));
+        found.insert(LINKS.to_owned(), format!("lost entries: {:?}", self.unclaimed()?));
         found.insert(ADDRESSES.to_owned(), format!("lost entries: {:?}", self.not_indexed()?));
         let index = files(&self.node().path("/var/lib/postern"), "/var/lib/postern")?;
         found.extend(index.into_iter().filter(|(path, _)| self.indexes.contains(path)));
@@ -255,6 +257,21 @@ impl AttackedNode {
                     .any(|plugin| *path == format!("/etc/postern/policy/{plugin}.toml"))
         });
         Ok(found)
+    }
+
+    /// Returns the records with links of the host that the index of links lacks. Without its mark it may lack any.
+    fn unclaimed(&self) -> Result<Vec<String>> {
+        let index = files(&self.node().path(LINKS), LINKS)?;
+        if !index.keys().any(|path| path.contains("/complete-")) {
+            return Ok(Vec::new());
+        }
+        let has_entry = |name: &str| index.keys().any(|path| path.ends_with(&format!(".{name}")));
+        let records = files(&self.node().path(RECORDS), RECORDS)?;
+        let with_links = records.iter().filter(|(_, content)| {
+            content.contains("\"effect\":\"device\"") || content.contains("\"effect\":\"port\"")
+        });
+        let names = with_links.filter_map(|(path, _)| path.rsplit('/').next());
+        Ok(names.filter(|name| !has_entry(name)).map(str::to_owned).collect())
     }
 
     /// Returns the records with addresses that the index of addresses lacks. Without an index it lacks none. Entries of
@@ -280,6 +297,9 @@ impl AttackedNode {
 const RECORDS: &str = "/run/postern/attachments";
 /// The index of addresses, which any ADD behind a native plugin makes and fills.
 const ADDRESSES: &str = "/run/postern/addresses";
+
+/// The index of links of the host that attachments have taken. The first question for a link fills it.
+const LINKS: &str = "/run/postern/links";
 
 /// The index of the node's ports, of which only the bystanders' entries matter: those of others name records that are
 /// gone. A port comes behind the number of its protocol.

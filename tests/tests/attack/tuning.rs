@@ -82,10 +82,10 @@ fn attributes_are_those_that_policy_has_and_a_link_can_have() -> Result<()> {
     for attack in [
         change("a group's address", &json!({"mac": "01:00:00:00:00:01"})).policy(
             "[grant.link]\n[grant.link-settings]\nmacs = [\"01:00:00:00:00:01\"]\ndirectories = [\"/var/lib/hostile\"]",
-        ).ends(999, "no address of a link"),
+        ).ends(999, "is the address of a group"),
         change("no address", &json!({"mac": "00:00:00:00:00:00"})).policy(
             "[grant.link]\n[grant.link-settings]\nmacs = [\"00:00:00:00:00:00\"]\ndirectories = [\"/var/lib/hostile\"]",
-        ).ends(999, "no address of a link"),
+        ).ends(999, "is all zeros"),
         change("a neighbour's address", &json!({"mac": "02:00:00:00:77:02"})).ends(110, "with address 02:00:00:00:77:02"),
         change("another MTU", &json!({"mtu": 68})).ends(110, "with MTU 68"),
         change("an MTU that none has", &json!({"mtu": 67})).ends(110, "with MTU 67"),
