@@ -473,10 +473,10 @@ fn no_plugin_gives_an_address_that_forwards_lead_to() -> Result<()> {
         }
         ensure!(place.left()? == before, "{name}: left: {}", place.left()?);
     }
-    // A dummy has no end on the host: the forwards don't get there.
-    let alone = json!({"cniVersion": "1.0.0", "name": "alone", "type": "dummy", "ipam": {"type": "static", "addresses": addresses}});
+    // A tap in the container has no end on the host: the forwards don't get there.
+    let alone = json!({"cniVersion": "1.0.0", "name": "alone", "type": "tap", "ipam": {"type": "static", "addresses": addresses}});
     let of_alone = |verb: &str| {
-        let call = Call::new(Path::new(BIN), "dummy", verb, alone.to_string());
+        let call = Call::new(Path::new(BIN), "tap", verb, alone.to_string());
         place.node.call(&call.attachment("c1", &place.node.netns("c1"), "eth0"))
     };
     let added = of_alone("ADD")?;

@@ -235,10 +235,10 @@ fn a_name_that_is_taken_stops_no_del() -> Result<()> {
     Ok(())
 }
 
-/// The link that has the name is a held device itself: it makes way, and has its own name after the next look. A device can also
-/// have its own name as an alternative one, which root in its container gave it.
+/// Root in another container has brought its device to the node under that name, or with it as an alternative one. That
+/// attachment's DEL finds the device by its index. A device can also have its own name as an alternative one.
 #[test]
-fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
+fn a_device_that_came_home_by_itself_keeps_no_name() -> Result<()> {
     for is_altname in [false, true] {
         let place = Place::new()?;
         place.node.sh("ip link add dev2 type veth peer name wire2; ip link set dev2 up; ip link set wire2 up")?;
@@ -250,14 +250,11 @@ fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
             place.node.sh_in("c2", "ip link property add dev eth0 altname dev1")?;
         }
         place.node.sh(&format!("nsenter --net={} ip link set eth0 netns $$ name {name}", place.node.netns("c2")))?;
-        place.call("DEL", "c2", &second)?.success()?;
+        let answer = place.call("DEL", "c2", &second)?;
+        ensure!(answer.status == 0 && place.is_up("dev2")?, "{answer:?}");
         let answer = place.call("DEL", "c1", &json!({}))?;
-        ensure!(answer.status == 0 && !answer.stderr.contains("dev1 is held"), "{answer:?}");
-        ensure!(answer.stderr.contains("the held device dev2 gives the name \"dev1\" up"), "{answer:?}");
-        ensure!(place.is_up("dev1")?, "{answer:?}");
-        let log = place.node.sh("grep held.rename /var/log/postern/audit.jsonl || true")?;
-        ensure!(log.contains("device dev2"), "{log}");
-        place.gc_mends("dev2")?;
+        ensure!(answer.status == 0 && !answer.stderr.contains("is held"), "{answer:?}");
+        ensure!(place.is_up("dev1")? && place.is_up("dev2")?, "{answer:?}");
     }
     let place = Place::new()?;
     place.add("c1")?.success()?;
@@ -299,7 +296,7 @@ fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
         ensure!(answer.status == 0, "{answer:?}");
         ensure!(place.is_up("dev1")? && place.is_up("dev2")?, "{answer:?}");
         place.node.sh("ip -o link show dev dev1 | grep -q 02:00:00:00:ee:01").with_context(|| format!("{answer:?}"))?;
-        ensure!(place.node.sh("ls /run/postern/node")?.is_empty(), "a note is left: {answer:?}");
+        ensure!(place.node.sh("ls /run/postern/node 2> /dev/null || true")?.is_empty(), "a note is left: {answer:?}");
     }
     Ok(())
 }
@@ -308,6 +305,9 @@ fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
 /// knows it by its index, and leaves a link of the node with its name alone.
 #[test]
 fn a_virtual_device_is_found_under_another_name() -> Result<()> {
+    if !has_or_says("dummy")? {
+        return Ok(());
+    }
     let place = Place::new()?;
     place.node.sh("ip link add dummy7 type dummy; ip link set dummy7 mtu 1400 up")?;
     let own = json!({"device": "dummy7"});
@@ -372,7 +372,7 @@ fn a_device_in_a_nested_namespace_is_not_forgotten() -> Result<()> {
     place.node.sh_in("nested", "ip link del cni0")?;
     place.node.sh("ip link add dev1 type veth peer name wire1; ip link set dev1 up; ip link set wire1 up")?;
     place.add("c2")?.success()?;
-    ensure!(place.node.sh("ls /run/postern/node")?.is_empty(), "a note is left");
+    ensure!(place.node.sh("ls /run/postern/node 2> /dev/null || true")?.is_empty(), "a note is left");
     Ok(())
 }
 

@@ -264,7 +264,7 @@ const LEASES: [(&str, &str, &str, u64, &str); 16] = [
         "/mnt/tmp",
         "net",
         5,
-        "/mnt/tmp/net…everybody may write to it",
+        "/mnt/tmp/net can be written by others than its owner (mode 777)",
     ),
     ("mkdir -m 1777 /mnt/tmp; ln -s /var/lib /mnt/tmp/net", "/mnt/tmp", "net", 5, "/mnt/tmp/net"),
     (

@@ -12,10 +12,10 @@
 use crate::dir::{Dir, OpenMode};
 use crate::error::{Result, StateError};
 use crate::files::{Directory, lock_before};
-use crate::trust::{TrustError, is_system, trust_way_above};
+use crate::trust::{TrustError, is_system, trust_stat, trust_way_above};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, futimens};
+use nix::sys::stat::{Mode, futimens, lstat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::linkat;
 use rustix::fs::{RenameFlags, renameat_with};
@@ -170,6 +170,17 @@ fn no_directory(error: StateError) -> StateError {
     }
 }
 
+/// Converts the error of a directory that was not opened because of a defect: a gate that confines itself leaves such a one out.
+fn defect_of(path: &Path, error: StateError) -> StateError {
+    let is_refused =
+        matches!(&error, StateError::Io { source, .. } if source.raw_os_error() == Some(Errno::EACCES as i32));
+    let looked = lstat(path).ok().filter(|_| is_refused).map(|stat| trust_stat(path, &stat, false));
+    match looked {
+        Some(Err(reason)) => untrusted(path, reason.to_string()),
+        _ => error,
+    }
+}
+
 /// Verified paths to existing directories, with their real paths. Only root and this user can change a path that was
 /// accepted, and a run opens its leases several times.
 static GOOD: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
@@ -196,7 +207,8 @@ impl LeaseDir {
             (_, parent) = examined(data_dir, network)?;
         }
         let Some(parent) = parent else { return Ok(None) };
-        let directory = parent.subdirectory(network, create.then_some(0o755)).map_err(no_directory)?;
+        let opened = parent.subdirectory(network, create.then_some(0o755)).map_err(no_directory);
+        let directory = opened.map_err(|error| defect_of(&parent.path_of(network), error))?;
         Ok(directory.map(Directory::trusted).transpose()?.map(|directory| Self { directory }))
     }
 

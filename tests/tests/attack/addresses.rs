@@ -115,7 +115,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
         std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/static/policy.toml"))?;
     let policy: &'static str = Box::leak(policy.into_boxed_str());
     attacked.operator_policy("hostile", policy)?;
-    let addresses = r#"[{"address": "10.9.0.2/16", "gateway": "10.9.0.1"}, {"address": "2001:db8:1::2/64", "gateway": "2001:db8:1::1"},
+    let addresses = r#"[{"address": "10.9.0.77/16", "gateway": "10.9.0.1"}, {"address": "2001:db8:1::2/64", "gateway": "2001:db8:1::1"},
         {"address": "10.8.0.2/24", "gateway": "10.8.0.254"}, {"address": "10.7.0.2/24"}, {"address": "10.6.0.2/32"},
         {"address": "10.5.0.2/24", "gateway": "192.0.2.77"}, {"address": "10.4.0.2/24", "gateway": "2001:db8:4::1"}]"#;
     let says = |name, plugin: &'static str, ips: &str, args: &'static str, code, words| {
@@ -134,7 +134,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
         says(
             "2001::/16 for the bridge",
             "bridge",
-            r#"{"address": "10.9.0.2/16", "gateway": "2001:db8:1::1"}"#,
+            r#"{"address": "10.9.0.77/16", "gateway": "2001:db8:1::1"}"#,
             "",
             999,
             versions,
@@ -158,7 +158,7 @@ fn gateways_that_belong_to_other_addresses() -> Result<()> {
         says(
             "that of another entry, in the network",
             "bridge",
-            r#"{"address": "10.9.0.2/16", "gateway": "10.9.0.254"}"#,
+            r#"{"address": "10.9.0.77/16", "gateway": "10.9.0.254"}"#,
             "",
             999,
             unheard,
@@ -268,7 +268,7 @@ fn gateways_that_native_programs_and_earlier_results_say() -> Result<()> {
     let cases = [
         ("bridge", "10.9.0.2/16", "2001:db8:1::1", "they are of different IP versions"),
         ("ptp", "10.9.0.2/16", "2001:db8:1::1", "they are of different IP versions"),
-        ("bridge", "10.9.0.2/24", "10.8.0.1", "which does not lie in its network"),
+        ("bridge", "10.9.0.77/24", "10.8.0.1", "which does not lie in its network"),
     ];
     crate::each(
         cases,
