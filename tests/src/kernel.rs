@@ -4,6 +4,9 @@
 use crate::Node;
 use anyhow::{Context, Result};
 
+/// Why there are no taps for a test: an ordinary user may not open the file.
+pub const NO_TAPS: &str = "this user may not open /dev/net/tun; root of the machine runs them";
+
 /// True if the kernel can make links of this kind: `dummy`, `vlan`, `ipvlan`, `macvlan`, `vrf`, `tap`.
 ///
 /// # Errors

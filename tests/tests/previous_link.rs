@@ -166,11 +166,11 @@ fn the_containers_link_is_the_other_plugins() -> Result<()> {
     place.node.sh_in("c1", "ip -o addr show dev eth0 | grep -q 10.9.0.2/24; ping -c1 -W2 10.9.0.1 >/dev/null")?;
     place.call("CHECK", "c1", &config)?.success()?;
     ensure!(place.node.sh("nft list ruleset")?.contains("tap1"), "no guard");
-    // An IPAM plugin that can't be called: the DEL fails, and the next one still deletes nothing of the other plugin.
-    place.node.sh("chmod 000 /var/lib/cni/networks/net; mv /var/lib/cni/networks/net /var/lib/cni/networks/away; touch /var/lib/cni/networks/net")?;
+    // The leases' disk is not there yet: the DEL fails, and the next one still deletes nothing of the other plugin.
+    place.node.sh("mv /var/lib/cni/networks /var/lib/cni/away; ln -s /run/no-disk/networks /var/lib/cni/networks")?;
     ensure!(place.call("DEL", "c1", &config)?.status != 0, "a DEL without a directory of leases");
     ensure!(place.link("tap1")?.get("master").is_none(), "an address is about to be given back, and in use");
-    place.node.sh("rm /var/lib/cni/networks/net; mv /var/lib/cni/networks/away /var/lib/cni/networks/net; chmod 755 /var/lib/cni/networks/net")?;
+    place.node.sh("rm /var/lib/cni/networks; mv /var/lib/cni/away /var/lib/cni/networks")?;
     place.call("DEL", "c1", &config)?.success()?;
     place.node.sh_in("c1", "ip link show eth0")?;
     place.is_free("tap1")

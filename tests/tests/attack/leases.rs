@@ -87,7 +87,7 @@ fn directories_of_others() -> Result<()> {
         honest("a network with a separator for the real plugin", "bridge", r#"{"name": "net/../bystander"}"#)
             .ends(7, "invalid characters found in network name"),
         honest("a record for a directory", "host-local", r#"{"ipam": {"dataDir": "/etc/operator/shadow"}}"#)
-            .ends(5, "open directory /etc/operator/shadow"),
+            .ends(5, "/etc/operator/shadow: it is no directory"),
     ])
 }
 
@@ -104,7 +104,7 @@ const PREPARED: [(&str, &str, &str, &str); 6] = [
         "a network's directory that others can write",
         "chmod 777 /var/lib/hostile/net",
         "chmod 755 /var/lib/hostile/net",
-        "/var/lib/hostile/net: everybody may write to it",
+        "/var/lib/hostile/net can be written by others than its owner",
     ),
     (
         "a network's directory that leads elsewhere",
