@@ -287,6 +287,8 @@ fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
             ensure!(answer.stderr.contains("too, so that the device is") && place.is_up("dev1")?, "{answer:?}");
         } else {
             ensure!(answer.stderr.contains("the device dev2 gives the name \"dev1\" up"), "{answer:?}");
+            let log = place.node.sh("grep held.rename /var/log/postern/audit.jsonl || true")?;
+            ensure!(log.contains("device dev2") && log.contains("\"rule\":\"record\""), "{log}");
             place
                 .node
                 .sh("ip -o link show dev dev1 | grep -q 02:00:00:00:ee:01")
