@@ -331,6 +331,33 @@ fn a_setting_that_two_attachments_need_is_put_back_by_the_last() -> Result<()> {
     Ok(())
 }
 
+/// Which attachment changed a setting before is asked by the index of claims: no run opens the records of others for it.
+#[test]
+fn the_owner_of_a_setting_is_found_without_the_records_of_others() -> Result<()> {
+    let place = Place::new(Maker::Native)?;
+    let trace = "/var/log/trace";
+    let strace = ["strace", "-f", "-qq", "-o", trace, "-e", "trace=openat,openat2", "-e", "signal=none"];
+    let set = |key: &str, value: bool| json!({"op": "sysctl-set", "link": 0, "key": key, "value": value});
+    let config = place.chained(&[set("disable_ipv6", false), set("accept_dad", false)], &passes(&place));
+    let off = || place.node.sh_in("c1", "echo 1 > /proc/sys/net/ipv6/conf/lo/disable_ipv6");
+    // The first question reads all records, and fills the index.
+    off()?;
+    place.call("ADD", &config)?.success()?;
+    place.node.sh(
+        "cd /run/postern/attachments; record=$(ls); for number in $(seq 30); do cp $record $(printf '%048x' $number); done",
+    )?;
+    for verb in ["DEL", "ADD"] {
+        let call = place.request(&place.bin, verb, &config)?;
+        place.node.call_under(&strace.map(str::to_owned), &call)?.success()?;
+        let text = std::fs::read_to_string(place.node.path(trace))?;
+        ensure!(text.contains("disable_ipv6"), "{verb}: the trace lacks what the run does: {text}");
+        let copies = text.lines().filter(|line| line.contains(&"0".repeat(40))).count();
+        ensure!(copies == 0, "{verb} opens records of others {copies} times");
+        off()?;
+    }
+    Ok(())
+}
+
 /// An ADD can't bring back a link that another program made, and so does not delete it.
 #[test]
 fn an_add_deletes_no_link_of_another() -> Result<()> {

@@ -144,6 +144,23 @@ fn install_and_uninstall() -> Result<()> {
     Ok(())
 }
 
+/// Runs of the version before made records whose claims it did not know: the next question reads all of them.
+#[test]
+fn after_an_installation_the_index_of_claims_is_filled_again() -> Result<()> {
+    let node = Node::new()?;
+    node.sh("mkdir -p -m 700 /run/postern/addresses; printf '\\2' > /run/postern/addresses/0000000000000007")?;
+    let bin = plugin_bin()?;
+    let install =
+        format!("{0}/postern-admin install --from {0} --prefix /run/prefix --cni-bin /run/bin", bin.display());
+    let head = || node.sh("od -An -tu1 /run/postern/addresses/*");
+    // An image's root has its node's state elsewhere.
+    node.sh(&format!("{install} --destdir /run/root"))?;
+    ensure!(head()?.trim() == "2", "{}", head()?);
+    node.sh(&install)?;
+    ensure!(head()?.trim() == "0", "{}", head()?);
+    Ok(())
+}
+
 #[test]
 fn uninstalling_what_is_not_installed_is_no_error() -> Result<()> {
     let node = Node::new()?;

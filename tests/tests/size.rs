@@ -292,11 +292,23 @@ fn behind_a_native_plugin_other_records_are_not_read() -> Result<()> {
     let life = || life_of(&node, forward(8000, &first));
     life()?;
     let empty = life()?;
+    // The other end of the container's pair may be another attachment's.
+    let fence = || {
+        let config = json!({"cniVersion": "1.1.0", "name": "behind", "type": "firewall", "backend": "iptables",
+            "ingressPolicy": "same-bridge", "prevResult": first});
+        life_of(&node, config)
+    };
+    fence()?;
+    let fenced = fence()?;
     for number in 1..=u16::try_from(OTHERS)? {
         let ifname = format!("eth{number}");
         cost(&node, "ADD", &ifname, &forward(8000 + number, &native(&ifname)?))?;
     }
     let full = life()?;
+    let fenced_full = fence()?;
+    for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&fenced).zip(&fenced_full) {
+        ensure!(full.opened <= empty.opened + 2, "firewall {verb} opens more: {empty:?}, on a full node {full:?}");
+    }
     for ((verb, empty), full) in ["ADD", "CHECK", "DEL"].iter().zip(&empty).zip(&full) {
         ensure!(full.opened <= empty.opened + 2, "{verb} opens more: {empty:?}, on a full node {full:?}");
         let listings: Vec<&String> = full.walks.iter().filter(|line| line.contains("RTM_GETADDR")).collect();
@@ -379,6 +391,13 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
             if plugin == "bandwidth" {
                 merge(&mut leg.config, &json!({"egressRate": 1_000_000, "egressBurst": 1_000_000}));
             }
+            // With IPv6, settings of the link and of `lo` are changed too, which another record may have changed before.
+            if leg.config.pointer("/ipam/ranges").is_some_and(Value::is_array) {
+                merge(
+                    &mut leg.config,
+                    &json!({"ipam": {"ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd09::/64"}]]}}),
+                );
+            }
             let node = Node::new()?;
             node.add_container("c0")?;
             let first = json!({"cniVersion": "1.1.0", "name": "tour", "type": "bridge", "bridge": "tour0",
@@ -390,15 +409,12 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
                 "runtimeConfig": {"portMappings": [{"hostPort": 9999, "containerPort": 80, "protocol": "tcp"}]}});
             let add = Call::new(&bin, "portmap", "ADD", ports.to_string());
             node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
-            // So it is with a device.
-            if plugin == "host-device" {
-                node.sh("ip link add prime0 type veth peer name prime1")?;
-                for verb in ["ADD", "DEL"] {
-                    let device =
-                        json!({"cniVersion": "1.1.0", "name": "prime", "type": "host-device", "device": "prime0"});
-                    let call = Call::new(&bin, "host-device", verb, device.to_string());
-                    node.call(&call.attachment("c0", &node.netns("c0"), "dev0"))?.success()?;
-                }
+            // So it is with addresses, links and settings.
+            node.sh("ip link add prime0 type veth peer name prime1")?;
+            for verb in ["ADD", "DEL"] {
+                let device = json!({"cniVersion": "1.1.0", "name": "prime", "type": "host-device", "device": "prime0"});
+                let call = Call::new(&bin, "host-device", verb, device.to_string());
+                node.call(&call.attachment("c0", &node.netns("c0"), "dev0"))?.success()?;
             }
             let name = node.sh("ls /run/postern/attachments")?;
             let network = name.trim().get(..16).unwrap_or_default();

@@ -42,7 +42,7 @@ use postern_kernel::tcx::Sight;
 use postern_kernel::{Home, LinkFiles, Namespace, Netlink, Worker};
 use postern_policy::NodeSettings;
 use postern_state::{
-    AddressIndex, DataPath, HostPorts, LeaseStore, Leases, Owner, Record, RecordKey, StateError, Summary,
+    Claim, ClaimIndex, DataPath, HostPorts, LeaseStore, Leases, Owner, Record, RecordKey, StateError, Summary,
 };
 use postern_types::{ErrorCode, Mac, OpError};
 use sha2::{Digest, Sha256};
@@ -273,8 +273,8 @@ pub struct Session {
     record: Option<Record<Effect>>,
     /// True if this run has begun the section of the called plugin.
     begun: bool,
-    /// The addresses that this run has noted in the index of addresses.
-    indexed: HashSet<IpAddr>,
+    /// What this run has noted in the index of claims.
+    indexed: HashSet<Claim>,
     /// The cookie of the container's namespace, if it was read before the namespace was entered.
     cookie: Option<u64>,
     /// The conditions under which an address is given back, if this is not a DEL.
@@ -299,8 +299,8 @@ pub struct Session {
     pub known_holders: HashMap<RecordKey, State>,
     /// The index of ports, not locked, if this run has looked into it.
     pub ports: Cell<Option<HostPorts>>,
-    /// The index of addresses, not locked, if this run has looked into it.
-    pub addresses: Cell<Option<AddressIndex>>,
+    /// The index of claims, not locked, if this run has looked into it.
+    pub claims: Cell<Option<ClaimIndex>>,
 }
 
 /// The error for a run whose container can't be entered. Its plugin gets it for each operation.
@@ -380,7 +380,7 @@ impl Session {
             dhcp: Rc::default(),
             known_holders: HashMap::new(),
             ports: Cell::default(),
-            addresses: Cell::default(),
+            claims: Cell::default(),
         }
     }
 

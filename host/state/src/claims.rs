@@ -1,123 +1,261 @@
-//! An index of the links of the host that attachments have taken: which records may list a link.
+//! An index of what attachments claim: their addresses, links of the host, and settings that several attachments share. It
+//! tells which records may have a claim.
 //!
-//! The truth is in the records. An entry is an empty file `<root>/links/<claim>.<record>`: the claim is a hash of what the link is
-//! known by. So a run that looks for the owner of a link lists one directory, and opens the records of that link alone. An
-//! entry may be out of date: its record is gone, or lists another link by now.
+//! The truth is in the records. The index only says which of them to ask, so that a run need not read all. An entry may be out
+//! of date: then the record that it names is gone, or claims something else by now. A place is used again when the record of
+//! its entry is gone.
 //!
-//! Who asks first reads all records, those of earlier versions among them, and leaves a mark. A run makes its entry before its
-//! record lists the link, with or without the mark.
+//! One file for each network namespace of the host, `<root>/addresses/<cookie>`. It is there from the first question on.
+//! Who asks first makes the file, and then reads all records: a run that finds no file after it wrote its record is
+//! among these. A page at the beginning says whether all of them are in the index. Then there is a bucket of four entries for
+//! each value of 16 bits. Neighbours among addresses are side by side, so a network takes few pages of the sparse file.
 
 use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
-use crate::files::{Directory, digest, lock_before, short_hex};
+use crate::files::{Directory, digest, lock_before};
+use crate::host_ports::{Holder, SLOT, holder, slot};
 use crate::record::{self, RecordKey};
-use std::path::Path;
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-const SUBDIRECTORY: &str = "links";
-/// It is locked while entries are made and removed.
-const LOCK: &str = "lock";
-/// The beginning of the mark's name. The namespace's number follows.
-const COMPLETE: &str = "complete";
-/// The most entries without a record that one question removes.
-const MOST_SWEPT: usize = 64;
+const SUBDIRECTORY: &str = "addresses";
+/// The entries of a bucket.
+const ENTRIES: usize = 4;
+const BUCKET: usize = ENTRIES * SLOT;
+/// The room of the first page.
+const HEAD: u64 = 4096;
+/// The first byte of an index that has all claims of all records. Earlier versions put only addresses into it, and write 1.
+const COMPLETE: u8 = 2;
 
-/// What a link of a namespace is known by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkClaim(String);
+/// What an attachment claims, by the number of its bucket. Two claims can have one bucket: the records tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Claim(u16);
 
-impl LinkClaim {
-    /// The claim on the link with an interface index: the kernel seldom gives one twice. The records tell which link it is.
+impl Claim {
+    /// The claim on a link of the host with this interface index.
     #[must_use]
-    pub fn of_index(host_netns_cookie: u64, index: u32) -> Self {
-        Self(short_hex(&digest(&[b"index", &host_netns_cookie.to_le_bytes(), &index.to_le_bytes()])))
+    pub fn link(index: u32) -> Self {
+        Self::of(&[b"link", &index.to_le_bytes()])
     }
 
     /// The claim on a driver's device, by its bus and name.
     #[must_use]
-    pub fn of_device(host_netns_cookie: u64, bus: &str, name: &str) -> Self {
-        Self(short_hex(&digest(&[b"device", &host_netns_cookie.to_le_bytes(), bus.as_bytes(), name.as_bytes()])))
+    pub fn device(bus: &str, name: &str) -> Self {
+        Self::of(&[b"device", bus.as_bytes(), name.as_bytes()])
+    }
+
+    /// The claim on a pair, by the name of its host end.
+    #[must_use]
+    pub fn pair(host_end: &str) -> Self {
+        Self::of(&[b"pair", host_end.as_bytes()])
+    }
+
+    /// The claim on a parent's mode, by the parent's interface index.
+    #[must_use]
+    pub fn mode(parent: u32, mode: &str) -> Self {
+        Self::of(&[b"mode", &parent.to_le_bytes(), mode.as_bytes()])
+    }
+
+    /// The claim on a setting of a link in the container's namespace.
+    #[must_use]
+    pub fn setting(netns_cookie: u64, index: u32, key: &str) -> Self {
+        Self::of(&[b"setting", &netns_cookie.to_le_bytes(), &index.to_le_bytes(), key.as_bytes()])
+    }
+
+    /// The claim on `lo` in the container's namespace.
+    #[must_use]
+    pub fn loopback(netns_cookie: u64) -> Self {
+        Self::of(&[b"lo", &netns_cookie.to_le_bytes()])
+    }
+
+    fn of(parts: &[&[u8]]) -> Self {
+        Self(first_of_digest(parts))
+    }
+
+    fn place(self) -> u64 {
+        HEAD + u64::from(self.0) * BUCKET as u64
     }
 }
 
-/// Notes that a record may list a link. The record's file is there already.
+impl From<IpAddr> for Claim {
+    /// The claim on an address: the last 16 bits count on from a bucket of their network.
+    fn from(address: IpAddr) -> Self {
+        let bytes = match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let (network, [high, low]) = bytes.split_last_chunk().unwrap_or((&[], &[0, 0]));
+        Self(first_of_digest(&[network]).wrapping_add(u16::from_be_bytes([*high, *low])))
+    }
+}
+
+/// Has the next question read all records again, in each network namespace: a version that is no longer in use may have written
+/// records without the claims that this one looks for.
 ///
 /// # Errors
-/// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`]: then the record must not list it.
-pub fn note(root: &Path, claim: &LinkClaim, key: &RecordKey, deadline: Instant) -> Result<()> {
-    let directory = made(root)?;
-    let _lock = locked(&directory, deadline)?;
-    put(&directory, &format!("{}.{}", claim.0, key.file_name()))
-}
-
-/// Notes the claims of all records, and that all records are in it.
-///
-/// # Errors
-/// As [`note`]: then the next question reads all records too.
-pub fn fill(root: &Path, host_netns_cookie: u64, all: &[(LinkClaim, RecordKey)], deadline: Instant) -> Result<()> {
-    let directory = made(root)?;
-    let _lock = locked(&directory, deadline)?;
-    for (claim, key) in all {
-        put(&directory, &format!("{}.{}", claim.0, key.file_name()))?;
-    }
-    put(&directory, &mark(host_netns_cookie))
-}
-
-/// Returns the records that may list a link with one of these claims; `None` if all records have to be asked: nobody has filled
-/// the index, or it can't be read. Entries whose records are gone are removed, if that is possible.
-#[must_use]
-pub fn candidates(root: &Path, host_netns_cookie: u64, claims: &[LinkClaim]) -> Option<Vec<RecordKey>> {
-    let directory = Directory::state(root, SUBDIRECTORY, false).ok()??;
-    let names = directory.names().ok()?;
-    let mark = mark(host_netns_cookie);
-    if !names.contains(&mark) {
-        return None;
-    }
-    let entries = names.iter().filter_map(|name| {
-        let (claim, key) = name.split_once('.')?;
-        Some((name, claim, RecordKey::parse(key)?))
-    });
-    let (mut keys, mut stale) = (Vec::new(), Vec::new());
-    for (name, claim, key) in entries {
-        let is_wanted = claims.iter().any(|wanted| wanted.0 == claim);
-        if stale.len() < MOST_SWEPT && !record::is_there(root, &key) {
-            stale.push((name, key));
-        } else if is_wanted {
-            keys.push(key);
+/// [`StateError::Untrusted`], [`StateError::Io`].
+pub fn forget_complete(root: &Path) -> Result<()> {
+    let Some(directory) = Directory::state(root, SUBDIRECTORY, false)? else { return Ok(()) };
+    for name in directory.names()? {
+        let cookie = u64::from_str_radix(&name, 16).ok();
+        let index = cookie.map(|cookie| ClaimIndex::opened(&directory, root, cookie, OpenMode::Change)).transpose()?;
+        if let Some(index) = index.flatten() {
+            index.write(&[0], 0)?;
         }
     }
-    // A run that makes an entry has the lock, and its record is there before.
-    if !stale.is_empty()
-        && let Ok(_lock) = locked(&directory, Instant::now())
-    {
-        for (name, _) in stale.iter().filter(|(_, key)| !record::is_there(root, key)) {
-            // Whoever asks next tries it again.
-            let _ = directory.unlink(name);
+    Ok(())
+}
+
+fn first_of_digest(parts: &[&[u8]]) -> u16 {
+    digest(parts).first_chunk().copied().map_or(0, u16::from_be_bytes)
+}
+
+/// The index of one network namespace.
+#[derive(Debug)]
+pub struct ClaimIndex {
+    file: File,
+    path: PathBuf,
+    root: PathBuf,
+}
+
+impl ClaimIndex {
+    /// Opens the index and waits for its lock; `None` if nothing has asked for it yet.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
+    pub fn find(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Option<Self>> {
+        match Directory::state(root, SUBDIRECTORY, false)? {
+            Some(directory) => {
+                let opened = Self::opened(&directory, root, host_netns_cookie, OpenMode::Change)?;
+                opened.map(|opened| opened.lock(deadline)).transpose()
+            }
+            None => Ok(None),
         }
     }
-    Some(keys)
-}
 
-fn mark(host_netns_cookie: u64) -> String {
-    format!("{COMPLETE}-{host_netns_cookie:016x}")
-}
+    /// As [`ClaimIndex::find`], without its lock: for a look that decides nothing.
+    ///
+    /// # Errors
+    /// [`StateError::Untrusted`], [`StateError::Io`].
+    pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
+        match Directory::state(root, SUBDIRECTORY, false)? {
+            Some(directory) => Self::opened(&directory, root, host_netns_cookie, OpenMode::Change),
+            None => Ok(None),
+        }
+    }
 
-fn made(root: &Path) -> Result<Directory> {
-    let absent = || StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT);
-    Directory::state(root, SUBDIRECTORY, true)?.ok_or_else(absent)
-}
+    /// Waits for its lock.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
+    pub fn lock(self, deadline: Instant) -> Result<Self> {
+        lock_before(&self.file, &self.path, deadline)?;
+        Ok(self)
+    }
 
-fn locked(directory: &Directory, deadline: Instant) -> Result<std::fs::File> {
-    let path = directory.path_of(LOCK);
-    let opened = directory.dir.file(LOCK, OpenMode::ChangeOrCreate(0o600));
-    let file = opened.map_err(|error| StateError::io("open", &path, error))?;
-    lock_before(&file, &path, deadline)?;
-    Ok(file)
-}
+    /// As [`ClaimIndex::find`], and makes it if it is absent. Records have to be read after this.
+    ///
+    /// # Errors
+    /// As [`ClaimIndex::find`].
+    pub fn open(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Self> {
+        let absent = || StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT);
+        let directory = Directory::state(root, SUBDIRECTORY, true)?.ok_or_else(absent)?;
+        let how = OpenMode::ChangeOrCreate(0o600);
+        Self::opened(&directory, root, host_netns_cookie, how)?.ok_or_else(absent)?.lock(deadline)
+    }
 
-fn put(directory: &Directory, name: &str) -> Result<()> {
-    let made = directory.dir.file(name, OpenMode::ChangeOrCreate(0o600));
-    made.map(drop).map_err(|error| StateError::io("write", directory.path_of(name), error))
+    fn opened(directory: &Directory, root: &Path, host_netns_cookie: u64, how: OpenMode) -> Result<Option<Self>> {
+        let name = format!("{host_netns_cookie:016x}");
+        let path = directory.path_of(&name);
+        let file = match directory.dir.file(&name, how) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StateError::io("open", &path, error)),
+        };
+        Ok(Some(Self { file, path, root: root.to_owned() }))
+    }
+
+    /// True if the claims of all records are in it.
+    ///
+    /// # Errors
+    /// [`StateError::Io`].
+    pub fn is_complete(&self) -> Result<bool> {
+        let mut head = [0];
+        self.read(&mut head, 0)?;
+        Ok(head == [COMPLETE])
+    }
+
+    /// Notes that the claims of all records are in it.
+    ///
+    /// # Errors
+    /// [`StateError::Io`].
+    pub fn set_complete(&self) -> Result<()> {
+        self.write(&[COMPLETE], 0)
+    }
+
+    /// Returns the records that may have a claim; `None` if all records have to be asked.
+    ///
+    /// # Errors
+    /// [`StateError::Io`].
+    pub fn candidates(&self, claim: Claim) -> Result<Option<Vec<RecordKey>>> {
+        let mut keys = Vec::new();
+        for entry in self.bucket(claim)? {
+            match entry {
+                Holder::Nobody => {}
+                Holder::One(key) => keys.push(key),
+                Holder::Several => return Ok(None),
+            }
+        }
+        Ok(Some(keys))
+    }
+
+    /// Notes that a record may have a claim.
+    ///
+    /// # Errors
+    /// [`StateError::Io`]: then the record must not get it.
+    pub fn note(&self, claim: Claim, key: &RecordKey) -> Result<()> {
+        let bucket = self.bucket(claim)?;
+        if bucket.iter().any(|entry| *entry == Holder::Several || *entry == Holder::One(*key)) {
+            return Ok(());
+        }
+        let mut free = bucket.iter().position(|entry| *entry == Holder::Nobody);
+        for (index, entry) in bucket.iter().enumerate().filter(|_| free.is_none()) {
+            if let Holder::One(other) = entry
+                && !record::exists(&self.root, other)?
+            {
+                free = Some(index);
+                break;
+            }
+        }
+        let (index, entry) = free.map_or((0, Holder::Several), |index| (index, Holder::One(*key)));
+        self.write(&slot(&entry), claim.place() + (index * SLOT) as u64)
+    }
+
+    fn bucket(&self, claim: Claim) -> Result<Vec<Holder>> {
+        let mut bytes = [0; BUCKET];
+        self.read(&mut bytes, claim.place())?;
+        Ok(bytes.chunks_exact(SLOT).map(holder).collect())
+    }
+
+    /// Reads bytes. Those that were never written are 0.
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        let mut read = 0;
+        while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, at + read as u64) {
+                Ok(0) => break,
+                Ok(length) => read += length,
+                Err(error) => return Err(StateError::io("read", &self.path, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.file.write_all_at(bytes, at).map_err(|error| StateError::io("write", &self.path, error))
+    }
 }
 
 #[cfg(test)]
@@ -126,16 +264,25 @@ mod tests {
     use crate::leases::tests::Scratch;
     use crate::{Header, Record};
     use serde_json::Value;
+    use std::collections::HashSet;
     use std::time::Duration;
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_millis(200)
     }
 
-    fn record(root: &Path, container: &str) -> Record<Value> {
+    fn claim(address: &str) -> Claim {
+        address.parse::<IpAddr>().unwrap().into()
+    }
+
+    fn key(container: usize) -> RecordKey {
+        RecordKey::new(7, "n", &container.to_string(), "eth0")
+    }
+
+    fn record(root: &Path, container: usize) -> Record<Value> {
         let header = Header {
             network: "n".to_owned(),
-            container_id: container.to_owned(),
+            container_id: container.to_string(),
             ifname: "eth0".to_owned(),
             boot_id: "boot".to_owned(),
             host_netns_cookie: 7,
@@ -147,37 +294,99 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_there_as_long_as_its_record() {
+    fn entries_are_read_back() {
         let scratch = Scratch::new();
         let root = scratch.path("state");
-        let key = |container: &str| RecordKey::new(7, "n", container, "eth0");
-        let (device, index) = (LinkClaim::of_device(7, "pci", "0000:00:03.0"), LinkClaim::of_index(7, 3));
-        let asked = |claims: &[LinkClaim]| candidates(&root, 7, claims);
-        let (first, second) = (record(&root, "a"), record(&root, "b"));
-        assert_eq!(asked(std::slice::from_ref(&device)), None, "nobody has looked at all records");
-        fill(&root, 7, &[(device.clone(), key("a"))], soon()).unwrap();
-        note(&root, &index, &key("b"), soon()).unwrap();
-        assert_eq!(asked(std::slice::from_ref(&device)), Some(vec![key("a")]));
-        let both = asked(&[device.clone(), index.clone()]).unwrap();
-        assert!(both.len() == 2 && both.contains(&key("a")) && both.contains(&key("b")), "{both:?}");
-        assert_eq!(asked(&[LinkClaim::of_index(8, 3), LinkClaim::of_device(7, "pci", "x")]), Some(vec![]));
-        assert_eq!(candidates(&root, 8, &[LinkClaim::of_index(8, 3)]), None, "another namespace");
-        assert!(second.remove_file().unwrap());
-        assert_eq!(asked(std::slice::from_ref(&index)), Some(vec![]));
-        let entries = std::fs::read_dir(root.join(SUBDIRECTORY)).unwrap().count();
-        assert_eq!(entries, 3, "the lock, the mark, and one entry");
-        drop(first);
+        let address = claim("10.9.0.2");
+        assert!(ClaimIndex::find(&root, 7, soon()).unwrap().is_none());
+        let index = ClaimIndex::open(&root, 7, soon()).unwrap();
+        assert!(!index.is_complete().unwrap());
+        index.set_complete().unwrap();
+        assert_eq!(index.candidates(address).unwrap(), Some(Vec::new()));
+        for number in [1, 2, 1] {
+            index.note(address, &key(number)).unwrap();
+        }
+        index.note(claim("fd00::9"), &key(3)).unwrap();
+        assert_eq!(index.candidates(address).unwrap(), Some(vec![key(1), key(2)]));
+        assert_eq!(index.candidates(claim("10.9.0.3")).unwrap(), Some(Vec::new()));
+        assert!(matches!(ClaimIndex::find(&root, 7, soon()), Err(StateError::Locked { .. })));
+        drop(index);
+        let again = ClaimIndex::find(&root, 7, soon()).unwrap().unwrap();
+        assert!(again.is_complete().unwrap());
+        assert_eq!(again.candidates(claim("fd00::9")).unwrap(), Some(vec![key(3)]));
+        assert!(ClaimIndex::find(&root, 8, soon()).unwrap().is_none(), "another namespace");
     }
 
-    /// Whoever only asks needs no index: one that can't be read or written means that all records are read.
+    /// An index that an earlier version filled has only addresses.
     #[test]
-    fn an_index_that_is_no_directory_is_none() {
+    fn an_index_of_an_earlier_version_is_not_complete() {
         let scratch = Scratch::new();
         let root = scratch.path("state");
-        let _record = record(&root, "a");
-        std::fs::write(root.join(SUBDIRECTORY), "").unwrap();
-        let claim = LinkClaim::of_index(7, 3);
-        assert_eq!(candidates(&root, 7, std::slice::from_ref(&claim)), None);
-        fill(&root, 7, &[(claim, RecordKey::new(7, "n", "a", "eth0"))], soon()).unwrap_err();
+        let index = ClaimIndex::open(&root, 7, soon()).unwrap();
+        index.write(&[1], 0).unwrap();
+        assert!(!index.is_complete().unwrap());
+    }
+
+    #[test]
+    fn after_an_upgrade_all_records_are_read_again() {
+        let scratch = Scratch::new();
+        let root = scratch.path("state");
+        forget_complete(&root).unwrap();
+        for cookie in [7, 8] {
+            ClaimIndex::open(&root, cookie, soon()).unwrap().set_complete().unwrap();
+        }
+        forget_complete(&root).unwrap();
+        for cookie in [7, 8] {
+            assert!(!ClaimIndex::open(&root, cookie, soon()).unwrap().is_complete().unwrap());
+        }
+    }
+
+    #[test]
+    fn claims_of_different_things_differ() {
+        let claims = [
+            Claim::link(3),
+            Claim::link(4),
+            Claim::device("pci", "3"),
+            Claim::pair("3"),
+            Claim::mode(3, "l2"),
+            Claim::mode(3, "l3"),
+            Claim::setting(3, 3, "ipv6/accept_dad"),
+            Claim::loopback(3),
+        ];
+        assert_eq!(claims.iter().collect::<HashSet<_>>().len(), claims.len());
+    }
+
+    /// Entries of records that are gone make room. Without room, all records have to be asked.
+    #[test]
+    fn a_full_bucket_loses_nobody() {
+        let scratch = Scratch::new();
+        let root = scratch.path("state");
+        let address = claim("10.9.0.2");
+        let mut records: Vec<_> = (0..ENTRIES).map(|number| record(&root, number)).collect();
+        let index = ClaimIndex::open(&root, 7, soon()).unwrap();
+        for number in 0..ENTRIES {
+            index.note(address, &key(number)).unwrap();
+        }
+        assert!(records.remove(2).remove_file().unwrap());
+        index.note(address, &key(9)).unwrap();
+        assert_eq!(index.candidates(address).unwrap(), Some(vec![key(0), key(1), key(9), key(3)]));
+        records.push(record(&root, 9));
+        index.note(address, &key(10)).unwrap();
+        assert_eq!(index.candidates(address).unwrap(), None);
+        index.note(address, &key(10)).unwrap();
+        assert_eq!(index.candidates(claim("10.9.0.3")).unwrap(), Some(Vec::new()));
+    }
+
+    #[test]
+    fn neighbours_have_buckets_of_their_own() {
+        let of = |text: String| claim(&text).place();
+        let some: HashSet<u64> = (0..4000).map(|n| of(format!("10.9.{}.{}", n / 256, n % 256))).collect();
+        assert_eq!(some.len(), 4000);
+        let more: HashSet<u64> = (0..4000).map(|n| of(format!("fd00::{n:x}"))).collect();
+        assert_eq!(more.len(), 4000);
+        let many: HashSet<u64> = (0..100).map(|n| of(format!("10.{n}.0.2"))).collect();
+        assert!(many.len() > 95, "{}", many.len());
+        let end = HEAD + (1 << 16) * BUCKET as u64;
+        assert!(some.iter().chain(&more).chain(&many).all(|place| (HEAD..end).contains(place)));
     }
 }

@@ -11,9 +11,8 @@
 //!   torn, and state of an earlier boot is recognised as such.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
 
-mod addresses;
 mod backups;
-pub mod claims;
+mod claims;
 mod dir;
 pub mod doubts;
 mod error;
@@ -29,8 +28,8 @@ mod trust;
 
 use std::sync::OnceLock;
 
-pub use addresses::AddressIndex;
 pub use backups::Backups;
+pub use claims::{Claim, ClaimIndex, forget_complete};
 pub use dir::{Dir, OpenMode};
 pub use error::{Result, StateError, is_passing};
 pub use host_ports::{Holder, HostPorts};

@@ -238,6 +238,9 @@ pub enum IpvlanMode {
 }
 
 impl IpvlanMode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::L2, Self::L3, Self::L3s];
+
     /// As configurations and policies write it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -249,7 +252,7 @@ impl IpvlanMode {
 
     /// The one of this name.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::L2, Self::L3, Self::L3s].into_iter().find(|mode| mode.name() == name)
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
 

@@ -235,10 +235,9 @@ impl AttackedNode {
         for root in OURS {
             found.extend(files(&self.node().path(root), root)?);
         }
-        let is_index = |path: &str| [PORTS, ADDRESSES, LINKS].iter().any(|index| path.starts_with(index));
+        let is_index = |path: &str| [PORTS, CLAIMS].iter().any(|index| path.starts_with(index));
         found.retain(|path, _| !is_index(path));
-        found.insert(LINKS.to_owned(), format!("lost entries: {:?}", self.unclaimed()?));
-        found.insert(ADDRESSES.to_owned(), format!("lost entries: {:?}", self.not_indexed()?));
+        found.insert(CLAIMS.to_owned(), format!("lost entries: {:?}", self.not_indexed()?));
         let index = files(&self.node().path("/var/lib/postern"), "/var/lib/postern")?;
         found.extend(index.into_iter().filter(|(path, _)| self.indexes.contains(path)));
         for (path, content) in files(&self.node().path(PORTS), PORTS)? {
@@ -259,28 +258,13 @@ impl AttackedNode {
         Ok(found)
     }
 
-    /// Returns the records with links of the host that the index of links lacks. Without its mark it may lack any.
-    fn unclaimed(&self) -> Result<Vec<String>> {
-        let index = files(&self.node().path(LINKS), LINKS)?;
-        if !index.keys().any(|path| path.contains("/complete-")) {
-            return Ok(Vec::new());
-        }
-        let has_entry = |name: &str| index.keys().any(|path| path.ends_with(&format!(".{name}")));
-        let records = files(&self.node().path(RECORDS), RECORDS)?;
-        let with_links = records.iter().filter(|(_, content)| {
-            content.contains("\"effect\":\"device\"") || content.contains("\"effect\":\"port\"")
-        });
-        let names = with_links.filter_map(|(path, _)| path.rsplit('/').next());
-        Ok(names.filter(|name| !has_entry(name)).map(str::to_owned).collect())
-    }
-
-    /// Returns the records with addresses that the index of addresses lacks. Without an index it lacks none. Entries of
-    /// records that are gone don't count.
+    /// Returns the records with claims that the index of claims lacks. Without an index it lacks none. Entries of records that
+    /// are gone don't count.
     fn not_indexed(&self) -> Result<Vec<String>> {
         let mut entries: Option<HashSet<String>> = None;
-        for path in files(&self.node().path(ADDRESSES), ADDRESSES)?.keys().filter(|path| *path != ADDRESSES) {
+        for path in files(&self.node().path(CLAIMS), CLAIMS)?.keys().filter(|path| *path != CLAIMS) {
             let bytes = fs::read(self.node().path(path))?;
-            ensure!(bytes.first() == Some(&1), "{path} is not complete");
+            ensure!(bytes.first() == Some(&2), "{path} is not complete");
             // Nearly all of the 65,536 entries are empty.
             let behind = bytes.get(4096..).unwrap_or_default().chunks_exact(24).filter(|entry| **entry != [0; 24]);
             let hex = |entry: &[u8]| entry.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -288,18 +272,16 @@ impl AttackedNode {
         }
         let Some(entries) = entries else { return Ok(Vec::new()) };
         let records = files(&self.node().path(RECORDS), RECORDS)?;
-        let has_addresses = records.iter().filter(|(_, content)| content.contains("\"addresses\":[\""));
-        let names = has_addresses.filter_map(|(path, _)| path.rsplit('/').next()).map(str::to_owned);
+        let claims = ["\"addresses\":[\"", "\"effect\":\"device\"", "\"effect\":\"port\"", "\"effect\":\"veth\""];
+        let has_claims = records.iter().filter(|(_, content)| claims.iter().any(|claim| content.contains(claim)));
+        let names = has_claims.filter_map(|(path, _)| path.rsplit('/').next()).map(str::to_owned);
         Ok(names.filter(|name| !entries.contains(name)).collect())
     }
 }
 
 const RECORDS: &str = "/run/postern/attachments";
-/// The index of addresses, which any ADD behind a native plugin makes and fills.
-const ADDRESSES: &str = "/run/postern/addresses";
-
-/// The index of links of the host that attachments have taken. The first question for a link fills it.
-const LINKS: &str = "/run/postern/links";
+/// The index of claims: addresses, links and shared settings. The first question for one of them makes and fills it.
+const CLAIMS: &str = "/run/postern/addresses";
 
 /// The index of the node's ports, of which only the bystanders' entries matter: those of others name records that are
 /// gone. A port comes behind the number of its protocol.

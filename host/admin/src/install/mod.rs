@@ -131,6 +131,10 @@ pub fn run(build: &Path, place: &InstallPaths, cni_bin: &Path, plugins: &[String
     // The target of the link must exist even after a power cut.
     nix::unistd::syncfs(File::open(&versions)?).with_context(|| versions.display().to_string())?;
     switch(&layout, &version)?;
+    if place.destdir.is_empty() {
+        // Runs of the version before may have made records whose claims it did not know.
+        postern_state::forget_complete(&postern_account::places::expected().state)?;
+    }
     files::make_directory(command.parent().unwrap_or(Path::new("/")))?;
     Ready::link(&command, &host)?.commit()?;
     units::place(place)?;

@@ -10,7 +10,7 @@ use crate::effect::{Effect, InnerKind, InnerLink};
 use crate::errors::state_error;
 use crate::gate::Gate;
 use postern_kernel::InnerLinkKind;
-use postern_state::{RecordKey, Summary};
+use postern_state::{Claim, RecordKey, Summary};
 use postern_types::{ErrorCode, IpvlanInfo, IpvlanMode, LinkName, OpError, Reply, ops};
 
 /// The facts about it that the host needs beside its operations.
@@ -81,8 +81,9 @@ fn of_others(
 ) -> Result<Option<(String, IpvlanMode, Option<RecordKey>)>, OpError> {
     let (own, boot) = (gate.session.key()?, postern_state::boot_id().map_err(state_error)?);
     let home = gate.session.home_cookie()?;
-    // Records without an ipvlan are not parsed.
-    let records = postern_state::list_with(&gate.session.state, "\"ipvlan\"").map_err(state_error)?;
+    let others = IpvlanMode::ALL.into_iter().filter(|other| *other != mode);
+    let claims: Vec<Claim> = others.map(|other| Claim::mode(parent, other.name())).collect();
+    let records = gate.session.claimants(&claims)?;
     let other_mode = |summary: &Summary| {
         let header = summary.header.as_ref()?;
         let is_here = header.boot_id == boot && header.host_netns_cookie == home;

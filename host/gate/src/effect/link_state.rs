@@ -5,14 +5,14 @@
 
 use super::in_container::{as_far_as_possible, give_addresses, give_routes, listed_as_far_as_possible, losable};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
-use crate::errors::{kernel_error, state_error};
+use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::{Session, Undo};
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::sysctl::Setting;
 use postern_kernel::{KernelError, Link, Sysctl, Worker};
-use postern_state::{Stage, Summary};
+use postern_state::{Claim, Stage, Summary};
 use postern_types::{ErrorCode, KeptRoute, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -105,6 +105,12 @@ impl LinkState {
         give_routes(session, netlink, link.index, self.lost_routes.iter())
     }
 
+    /// Returns what is claimed by a note on a setting, in the container's namespace with this cookie.
+    pub fn claim(&self, container: u64) -> Option<Claim> {
+        let SettingBefore { key, of_lo, .. } = self.setting.as_ref()?;
+        Some(claim_on(container, self.index, key, *of_lo))
+    }
+
     /// True if this is a note on that setting of a link.
     fn is_of(&self, index: u32, key: &str, of_lo: bool) -> bool {
         let is_setting = |before: &SettingBefore| before.key == key && before.of_lo == of_lo;
@@ -119,10 +125,10 @@ impl SettingBefore {
         let name = if self.of_lo { "lo" } else { link };
         let parts = self.key.split_once('/').map(|(protocol, key)| [protocol, "conf", name, key]);
         let Some(setting) = parts.and_then(Setting::new) else { return Ok(()) };
-        let mut others = others_of_container(session, container)?;
+        let mut others = others_with(session, container, index, &self.key, self.of_lo)?;
         // Of two DELs at once each has noted that it ends before it looks: neither leaves the setting to the other.
         others.retain_mut(|other| still_uses(other, index, &self.key, self.of_lo));
-        // All of them use `lo`. Of the other links, those do that have a note on the setting.
+        // Whoever claims `lo` uses it. Of the other links, those do that have a note on the setting.
         if self.of_lo && !others.is_empty() || before_others(&others, index, &self.key, self.of_lo).is_some() {
             return Ok(());
         }
@@ -133,10 +139,21 @@ impl SettingBefore {
     }
 }
 
-/// Returns the records of other attachments of this container.
-fn others_of_container(session: &Session, container: &Worker) -> Result<Vec<Summary>, OpError> {
+/// Returns the claim on a setting. All attachments that need `lo` claim it, whether they have a note or not.
+fn claim_on(container: u64, index: u32, key: &str, of_lo: bool) -> Claim {
+    if of_lo { Claim::loopback(container) } else { Claim::setting(container, index, key) }
+}
+
+/// Returns the records of other attachments of this container that may use a setting.
+fn others_with(
+    session: &Session,
+    container: &Worker,
+    index: u32,
+    key: &str,
+    of_lo: bool,
+) -> Result<Vec<Summary>, OpError> {
     let (cookie, own) = (container.cookie().map_err(kernel_error)?, session.key()?);
-    let mut records = postern_state::list_known(&session.state).map_err(state_error)?;
+    let mut records = session.claimants(&[claim_on(cookie, index, key, of_lo)])?;
     records.retain(|summary| {
         let is_here = summary.header.as_ref().is_some_and(|header| header.netns_cookie == Some(cookie));
         is_here && summary.key.as_ref().is_some_and(|key| *key != own)
@@ -214,7 +231,7 @@ pub(crate) fn write_setting(
         let now = container.sysctl_get(&sysctl).map_err(setting_error)?;
         let of_others = match is_known || now.is_none() {
             true => None,
-            false => before_others(&others_of_container(session, container)?, own, &text, of_lo),
+            false => before_others(&others_with(session, container, own, &text, of_lo)?, own, &text, of_lo),
         };
         let before = of_others.or(now).filter(|before| before != value && !is_known);
         if let Some(before) = before {
@@ -227,7 +244,10 @@ pub(crate) fn write_setting(
             session.intend(LinkState { index: own, setting, lost_addresses, lost_routes, ..LinkState::default() })?;
         }
     }
-    session.container_required()?.sysctl_set(&sysctl, value).map(drop).map_err(setting_error)
+    let container = session.container_required()?;
+    let cookie = container.cookie().map_err(kernel_error)?;
+    container.sysctl_set(&sysctl, value).map(drop).map_err(setting_error)?;
+    if link == "lo" { session.index(&[Claim::loopback(cookie)]).map(drop) } else { Ok(()) }
 }
 
 /// Converts the kernel's refusal: the guest is told of a key that is not there, and of a file that failed.

@@ -1,73 +1,238 @@
-//! The records that may list a link of the host, by an index of what links are known by.
+//! Which records may have a claim, by the index of claims ([`postern_state::ClaimIndex`]).
 
 use super::Session;
-use crate::effect::{Device, Effect, Port};
-use crate::errors::state_error;
+use crate::effect::link_state::LinkState;
+use crate::effect::{Device, Effect, InnerLink, Port, Veth};
+use crate::errors::{kernel_error, state_error};
+use postern_cni::parse_cidr;
 use postern_kernel::Link;
-use postern_state::claims::{LinkClaim, candidates, fill, note};
-use postern_state::{Header, Summary};
+use postern_state::{Claim, ClaimIndex, Header, RecordKey, Summary};
 use postern_types::OpError;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The time that a question waits for the lock of the index, to fill it.
-const FILL_WITHIN: Duration = Duration::from_millis(100);
+/// The time that a question waits for the lock of the index, where all records can answer it too.
+const ASK_WITHIN: Duration = Duration::from_millis(100);
 
 impl Session {
-    /// Notes in the index which link the record is about to list, if the effect is one that takes a link of the host.
-    ///
-    /// # Errors
-    /// The index can't be written: then the record must not list the link.
-    pub(super) fn claim_link(&self, effect: &Effect) -> Result<(), OpError> {
-        match claim_of(effect, self.home_cookie()?) {
-            Some(claim) => note(&self.state, &claim, &self.key()?, self.answer_by()).map_err(state_error),
-            None => Ok(()),
+    /// Returns the question whether a record is of this boot and of this host's namespace.
+    pub(super) fn is_of_here(&self) -> Result<impl Fn(&Header) -> bool + use<>, OpError> {
+        let (boot, cookie) = (postern_state::boot_id().map_err(state_error)?, self.home_cookie()?);
+        Ok(move |header: &Header| header.boot_id == boot && header.host_netns_cookie == cookie)
+    }
+
+    /// Opens the index with its lock: the one that this run has open, if there is one.
+    pub(super) fn open_index(&self, before: Instant) -> Result<ClaimIndex, OpError> {
+        let index = match self.claims.take() {
+            Some(index) => index.lock(before),
+            None => ClaimIndex::open(&self.state, self.home_cookie()?, before),
+        };
+        index.map_err(state_error)
+    }
+
+    /// Notes all records in the index, unless it has them. Returns them if they were read.
+    pub(super) fn fill(&self, index: &ClaimIndex) -> Result<Option<Vec<Summary>>, OpError> {
+        if index.is_complete().map_err(state_error)? {
+            return Ok(None);
+        }
+        let home = self.home_cookie()?;
+        let all = postern_state::list_known(&self.state).map_err(state_error)?;
+        for summary in &all {
+            let Some(header) = summary.header.as_ref().filter(|header| header.host_netns_cookie == home) else {
+                continue;
+            };
+            let key = header.key();
+            for claim in claims_in(summary, header) {
+                index.note(claim, &key).map_err(state_error)?;
+            }
+        }
+        index.set_complete().map_err(state_error)?;
+        Ok(Some(all))
+    }
+
+    /// Returns the records with these keys; all records for `None`.
+    pub(super) fn records(&self, keys: Option<Vec<RecordKey>>) -> Result<Vec<Summary>, OpError> {
+        match keys {
+            Some(keys) => {
+                let found = keys.iter().map(|key| postern_state::find(&self.state, key));
+                found.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(state_error)
+            }
+            None => postern_state::list_known(&self.state).map_err(state_error),
         }
     }
 
-    /// Returns the records of this host that may list a link of it. Pairs are in no index, for each attachment has one: a link
-    /// whose other end is in another namespace may be any record's. The first question fills the index.
+    /// Returns the records that may have one of these claims. The first question fills the index.
+    pub(super) fn candidates(&self, claims: &[Claim], before: Instant) -> Result<Vec<Summary>, OpError> {
+        let index = self.open_index(before)?;
+        if let Some(all) = self.fill(&index)? {
+            return Ok(all);
+        }
+        let mut keys = HashSet::new();
+        for claim in claims {
+            match index.candidates(*claim).map_err(state_error)? {
+                Some(found) => keys.extend(found),
+                None => return self.records(None),
+            }
+        }
+        self.records(Some(keys.into_iter().collect()))
+    }
+
+    /// Returns the records that may have one of these claims, or all records: those answer too where the index can't be read or
+    /// written (a full disk, one that may only be read, another run with the lock).
+    ///
+    /// # Errors
+    /// Records can't be read.
+    pub(crate) fn claimants(&self, claims: &[Claim]) -> Result<Vec<Summary>, OpError> {
+        let before = self.answer_by().min(Instant::now() + ASK_WITHIN);
+        self.candidates(claims, before).or_else(|_| self.records(None))
+    }
+
+    /// Returns the records of this host that may list a link of it. The other end of a pair is in another namespace, or its
+    /// container's.
     ///
     /// # Errors
     /// Records can't be read.
     pub(super) fn records_on_link(&self, link: &Link) -> Result<Vec<Summary>, OpError> {
-        let is_pair = link.kind == "veth" && (link.peer_netnsid.is_some() || link.peer_index.is_none());
-        if is_pair {
-            return self.records_here();
+        let mut claims = vec![Claim::link(link.index)];
+        claims.extend(link.device.as_ref().map(|device| Claim::device(&device.bus, &device.name)));
+        if link.kind == "veth" {
+            claims.push(Claim::pair(&link.name.to_string()));
         }
         let home = self.home_cookie()?;
-        let device = link.device.as_ref().map(|device| LinkClaim::of_device(home, &device.bus, &device.name));
-        let claims: Vec<LinkClaim> = device.into_iter().chain([LinkClaim::of_index(home, link.index)]).collect();
-        let Some(keys) = candidates(&self.state, home, &claims) else {
-            return self.fill_claims(home);
-        };
-        let is_here = |header: &Header| header.host_netns_cookie == home;
-        let mut found = self.records(Some(keys))?;
-        found.retain(|summary| summary.header.as_ref().is_none_or(is_here));
+        let mut found = self.claimants(&claims)?;
+        found.retain(|summary| summary.header.as_ref().is_none_or(|header| header.host_netns_cookie == home));
         Ok(found)
     }
 
-    /// Notes the claims of all records of this host, and returns them. The records have answered the question: if the index can't
-    /// be written (a full disk, one that may only be read, another run with the lock), the next question reads all of them too.
-    fn fill_claims(&self, home: u64) -> Result<Vec<Summary>, OpError> {
-        let records = self.records_here()?;
-        let mut all = Vec::new();
-        for summary in &records {
-            let Some(key) = &summary.key else { continue };
-            let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
-            all.extend(effects.flatten().filter_map(|effect| Some((claim_of(&effect, home)?, *key))));
+    /// Returns what the record claims with an effect.
+    ///
+    /// # Errors
+    /// The container's namespace can't be asked for its number.
+    pub(super) fn claims_of(&self, effect: &Effect) -> Result<Vec<Claim>, OpError> {
+        let container = match LinkState::of(effect) {
+            Some(_) => Some(self.container_required()?.cookie().map_err(kernel_error)?),
+            None => None,
+        };
+        Ok(claims_of(effect, container))
+    }
+
+    /// Notes in the index what the record is about to claim; false if there is no index yet.
+    ///
+    /// # Errors
+    /// The index can't be written: then the record must not claim it.
+    pub(crate) fn index(&mut self, claims: &[Claim]) -> Result<bool, OpError> {
+        let new: Vec<Claim> = claims.iter().copied().filter(|claim| !self.indexed.contains(claim)).collect();
+        if new.is_empty() {
+            return Ok(true);
         }
-        let _ = fill(&self.state, home, &all, self.answer_by().min(Instant::now() + FILL_WITHIN));
-        Ok(records)
+        let cookie = self.home_cookie()?;
+        let index = ClaimIndex::find(&self.state, cookie, self.answer_by()).map_err(state_error)?;
+        let Some(index) = index else { return Ok(false) };
+        let key = self.key()?;
+        for claim in new {
+            index.note(claim, &key).map_err(state_error)?;
+            self.indexed.insert(claim);
+        }
+        Ok(true)
+    }
+
+    /// As [`Session::index`], after the record claims it, where there was no index before. Whoever made it meanwhile may have
+    /// read the record before.
+    ///
+    /// # Errors
+    /// As [`Session::index`].
+    pub(super) fn index_again(&mut self, is_indexed: bool, claims: &[Claim]) -> Result<(), OpError> {
+        if is_indexed { Ok(()) } else { self.index(claims).map(drop) }
     }
 }
 
-/// Returns what the link of an effect is known by, if the effect takes a link of the host.
-fn claim_of(effect: &Effect, home: u64) -> Option<LinkClaim> {
-    if let Some(port) = Port::of(effect) {
-        return Some(LinkClaim::of_index(home, port.index));
+/// Returns the claims of a record. Each attachment may need `lo` of its container.
+fn claims_in(summary: &Summary, header: &Header) -> Vec<Claim> {
+    let mut claims: Vec<Claim> = addresses_of(summary).map(Claim::from).collect();
+    for noted in &summary.effects {
+        let effect = Effect::deserialize(&noted.effect);
+        claims.extend(effect.iter().flat_map(|effect| claims_of(effect, header.netns_cookie)));
     }
-    Device::of(effect).map(|device| match &device.device {
-        Some((bus, name)) => LinkClaim::of_device(home, bus, name),
-        None => LinkClaim::of_index(home, device.index),
-    })
+    claims.extend(header.netns_cookie.map(Claim::loopback));
+    claims
+}
+
+/// Returns the claims of an effect, for a container's namespace with this cookie.
+fn claims_of(effect: &Effect, container: Option<u64>) -> Vec<Claim> {
+    let mut claims: Vec<Claim> = effect.own_addresses().into_iter().map(Claim::from).collect();
+    claims.extend(Veth::of(effect).map(|pair| Claim::pair(&pair.host.to_string())));
+    claims.extend(Port::of(effect).map(|port| Claim::link(port.index)));
+    claims.extend(Device::of(effect).map(|device| match &device.device {
+        Some((bus, name)) => Claim::device(bus, name),
+        None => Claim::link(device.index),
+    }));
+    let shared = InnerLink::of(effect).and_then(|link| link.shares);
+    claims.extend(shared.map(|(parent, mode)| Claim::mode(parent, mode.name())));
+    claims.extend(LinkState::of(effect).zip(container).and_then(|(state, container)| state.claim(container)));
+    claims
+}
+
+/// Returns the attachment's addresses in a record: those that its sections were given, and those that its effects name
+/// as its own. Any other address in there is none that it has: a route's destination, a gateway, or what root in the
+/// container put on a link.
+pub(super) fn addresses_of(summary: &Summary) -> impl Iterator<Item = IpAddr> {
+    let given = summary.sections.iter().flat_map(|section| &section.addresses);
+    let given = given.filter_map(|text| parse_cidr(text).ok()).map(|net| net.addr());
+    given.chain(summary.effects.iter().flat_map(|noted| own_addresses(&noted.effect)))
+}
+
+/// Returns the attachment's own addresses in an effect of its record. One of a later version, which can't be read, has
+/// none: its section has the addresses of the result.
+fn own_addresses(effect: &Value) -> Vec<IpAddr> {
+    Effect::deserialize(effect).map(|effect| effect.own_addresses()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each effect that names addresses, as records have it: what is the attachment's own counts, and nothing else.
+    #[test]
+    fn an_effect_has_only_the_attachments_own_addresses() {
+        let route = |dst: &str, via: &str| {
+            format!(
+                r#"{{"dst":"{dst}","gateway":"{via}","source":"10.6.0.9","mtu":null,"advmss":null,"priority":null,"table":254,"scope":0,"protocol":3}}"#
+            )
+        };
+        for (effect, own) in [
+            (r#"{"effect":"masquerade","backend":"nftables","addresses":["10.1.0.2/24","fd00::2/64"]}"#.to_owned(), "10.1.0.2 fd00::2"),
+            (r#"{"effect":"firewall","backend":"iptables","admin_chain":"10.1.0.9","addresses":["10.1.0.2/24"]}"#.to_owned(), "10.1.0.2"),
+            (r#"{"effect":"dhcp","socket":"/run/10.1.0.9","addresses":["10.1.0.2/24"]}"#.to_owned(), "10.1.0.2"),
+            (
+                r#"{"effect":"port-mappings","backend":"nftables","address":"10.1.0.2/24","forwards":["tcp:8080:80@192.0.2.1"],"masquerade":"own","conditions":"-s 10.1.0.9"}"#.to_owned(),
+                "10.1.0.2",
+            ),
+            (
+                format!(
+                    r#"{{"effect":"source-routes","index":2,"rules":[{{"source":"10.1.0.2","table":100}}],"routes":[{}],"moved":[{}],"hints":[]}}"#,
+                    route("0.0.0.0/0", "10.1.0.1"),
+                    route("10.60.0.1/32", "10.60.0.2"),
+                ),
+                "10.1.0.2",
+            ),
+            (
+                format!(
+                    r#"{{"effect":"vrf","index":2,"name":"10.1.0.8","table":7,"made":true,"addresses":["fd00::77/64"],"moved":[{}]}}"#,
+                    route("10.60.0.1/32", "10.60.0.2"),
+                ),
+                "",
+            ),
+            (r#"{"effect":"native","plugin":"other","config":"10.1.0.9"}"#.to_owned(), ""),
+            (r#"{"effect":"lease","directory":"10.1.0.9"}"#.to_owned(), ""),
+            (r#"{"effect":"of a later version","address":"10.1.0.9"}"#.to_owned(), ""),
+        ] {
+            let value = serde_json::from_str(&effect).unwrap();
+            assert_eq!(Effect::deserialize(&value).is_ok(), !effect.contains("later version"), "{effect}");
+            let found: Vec<String> = own_addresses(&value).iter().map(IpAddr::to_string).collect();
+            assert_eq!(found.join(" "), own, "{effect}");
+        }
+    }
 }

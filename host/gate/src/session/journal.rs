@@ -7,9 +7,8 @@ use crate::errors::{kernel_error, state_error};
 use ipnet::IpNet;
 use postern_cni::{CniResult, Route, Verb};
 use postern_kernel::{Namespace, Worker};
-use postern_state::{Header, Record, Section, Stage, StateError};
+use postern_state::{Claim, Header, Record, Section, Stage, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
-use std::net::IpAddr;
 
 impl Session {
     /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD, or to none: a path can
@@ -261,15 +260,15 @@ impl Session {
         if self.record.is_none() || !self.begun {
             return Ok(());
         }
-        let addresses: Vec<IpAddr> = own.iter().map(IpNet::addr).collect();
-        let is_indexed = self.index(&addresses)?;
+        let claims: Vec<Claim> = own.iter().map(|net| net.addr().into()).collect();
+        let is_indexed = self.index(&claims)?;
         let mut path = std::mem::take(&mut self.path);
         path.mac = self.container_mac.map(|mac| mac.to_string());
         path.routes = result.routes.iter().filter_map(route).collect();
         if let Some(record) = &mut self.record {
             record.made(&self.section, own.iter().map(IpNet::to_string).collect(), path).map_err(state_error)?;
         }
-        self.index_again(is_indexed, &addresses)
+        self.index_again(is_indexed, &claims)
     }
 
     /// Notes that the runtime has the result.
@@ -329,23 +328,22 @@ impl Session {
     /// The record can't be written: the operation must not be carried out.
     pub fn intend(&mut self, effect: impl Into<Effect>) -> Result<(), OpError> {
         let effect = effect.into();
-        let (sequence, addresses, is_indexed) = match effect.record_timing() {
+        let (sequence, claims, is_indexed) = match effect.record_timing() {
             RecordTiming::Never => (None, Vec::new(), true),
             // An effect of an earlier run is not undone by this one.
             RecordTiming::Once if is_listed(self.record_for_writing()?, &effect) => return Ok(()),
             RecordTiming::Once | RecordTiming::EachTime => {
                 let section = self.section();
                 self.record_for_writing()?;
-                let addresses = effect.own_addresses();
-                let is_indexed = self.index(&addresses)?;
-                self.claim_link(&effect)?;
+                let claims = self.claims_of(&effect)?;
+                let is_indexed = self.index(&claims)?;
                 let record = self.record_for_writing()?;
                 let sequence = record.append(&section, &effect, effect.is_link()).map_err(state_error)?;
-                (Some(sequence), addresses, is_indexed)
+                (Some(sequence), claims, is_indexed)
             }
         };
         self.undo.push(Undo { sequence, effect, leases: Vec::new() });
-        self.index_again(is_indexed, &addresses)
+        self.index_again(is_indexed, &claims)
     }
 
     /// Notes that this plugin is about to join with a link of another.

@@ -311,7 +311,7 @@ mod tests {
         session.close_record();
     }
 
-    /// The index of addresses is not there yet, was not filled to its end, is lost, or lacks a record that came later.
+    /// The index of claims is not there yet, was not filled to its end, is lost, or lacks a record that came later.
     #[test]
     fn whoever_has_an_address_is_found() {
         let directory = std::env::temp_dir().join(format!("postern-holder-{}", std::process::id()));
