@@ -13,6 +13,9 @@ struct Place {
     node: Node,
 }
 
+/// The reason why a device is held whose name another link has.
+const TAKEN: &str = "too: give that link another name";
+
 /// Returns the text at a JSON pointer; of what is no text, its JSON.
 fn text(value: &Value, pointer: &str) -> String {
     let found = value.pointer(pointer).unwrap_or(&Value::Null);
@@ -58,6 +61,18 @@ impl Place {
         self.call("DEL", "c1", &json!({}))?.success().map(drop)
     }
 
+    /// The log tells that this object gave that name up, and that a note on it was the reason.
+    fn log_tells_rename(&self, object: &str, name: &str) -> Result<()> {
+        let log = self.node.sh("grep held.rename /var/log/postern/audit.jsonl || true")?;
+        let line: Value = serde_json::from_str(log.trim()).with_context(|| format!("one line of the log: {log}"))?;
+        ensure!(text(&line, "/request/object") == object && text(&line, "/request/name") == name, "{log}");
+        ensure!(
+            text(&line, "/result") == "ok" && text(&line, "/rule") == "note" && text(&line, "/verb") == "DEL",
+            "{log}"
+        );
+        Ok(())
+    }
+
     fn postern(&self, arguments: &str) -> Result<String> {
         let postern = plugin_bin()?.join("postern");
         self.node.sh(&format!("{} {arguments} 2>&1 || true", postern.display()))
@@ -83,6 +98,13 @@ impl Place {
             "{answer:?}"
         );
         Ok(())
+    }
+
+    /// Returns the name of the link of the host that has this address.
+    fn name_of(&self, address: &str) -> Result<String> {
+        let name =
+            self.node.sh(&format!("ip -o link show | grep {address} | cut -d' ' -f2 | cut -d@ -f1 | tr -d :"))?;
+        Ok(name.trim().to_owned())
     }
 
     fn flags(&self, device: &str) -> Result<String> {
@@ -204,10 +226,10 @@ fn names_on_the_node_hold_no_device() -> Result<()> {
 #[test]
 fn a_name_that_is_taken_stops_no_del() -> Result<()> {
     for (take, why, free) in [
-        ("ip link add dev1 type veth peer name far", "too, so that the device is", "ip link del dev1"),
+        ("ip link add dev1 type veth peer name far", TAKEN, "ip link del dev1"),
         (
             "ip link add far type veth peer name far1; ip link property add dev far altname dev1",
-            "too, so that the device is",
+            TAKEN,
             "ip link del far",
         ),
         (
@@ -222,12 +244,15 @@ fn a_name_that_is_taken_stops_no_del() -> Result<()> {
         place.node.sh(take)?;
         place.del_holds(why).context(take)?;
         // Under whichever name it is here, nobody gets it.
-        let own = place.node.sh("ip -o link show | grep 02:00:00:00:ee:01 | cut -d' ' -f2 | cut -d@ -f1")?;
-        ensure!(!place.is_up(own.trim())?, "{own} is up");
-        let answer = place.call("ADD", "c2", &json!({"device": own.trim()}))?;
+        let own = place.name_of("02:00:00:00:ee:01")?;
+        ensure!(!place.is_up(&own)?, "{own} is up");
+        let answer = place.call("ADD", "c2", &json!({"device": own}))?;
         ensure!(answer.status != 0 && answer.stdout.contains("is held since eth0 of container c1"), "{answer:?}");
         let said = place.postern("gc --yes")?;
-        ensure!(said.contains("dev1 is still held"), "{said}");
+        let now = if why == TAKEN { format!(" (\"{own}\" now)") } else { String::new() };
+        ensure!(said.contains(&format!("device dev1{now} is still held: ")) && said.contains(why), "{said}");
+        // Notes of earlier versions can lack the name that the device has now.
+        place.node.sh("sed -i 's/,\"name_now\":\"[^\"]*\"//' /run/postern/node/held-*")?;
         place.node.sh(free)?;
         place.gc_mends("dev1").context(take)?;
         place.node.sh("ip link show dev uplink | grep -q dev1").context(take)?;
@@ -266,6 +291,83 @@ fn a_device_that_came_home_by_itself_keeps_no_name() -> Result<()> {
     Ok(())
 }
 
+/// The device dev1 of c1 is held, and has the name of c2's device, as main or as alternative name: root in c1 had moved it to a
+/// namespace of its own, and that has sent it to the node. The owner of the name gets it. The held device has its own name, which
+/// is free, and stays held for what c1 has stacked on it.
+#[test]
+fn a_held_device_makes_way_for_the_owner_of_a_name() -> Result<()> {
+    for is_altname in [false, true] {
+        let place = Place::new()?;
+        place.node.sh("ip link add dev2 address 02:00:00:00:ee:02 type veth peer name wire2; ip link set dev2 up; ip link set wire2 up")?;
+        let second = json!({"device": "dev2"});
+        place.add("c1")?.success()?;
+        place.call("ADD", "c2", &second)?.success()?;
+        let own = format!("nsenter --net={} ip", place.node.netns("c1"));
+        place
+            .node
+            .sh(&format!("{own} link add up1 link eth0 type macvlan mode bridge; {own} link set up1 netns nested"))?;
+        place.node.sh(&format!("{own} link set eth0 netns nested name cni0"))?;
+        let answer = place.call("DEL", "c1", &json!({}))?;
+        ensure!(answer.status == 0 && answer.stderr.contains("dev1 is held: it is in a namespace"), "{answer:?}");
+        let name = if is_altname { "cni7" } else { "dev2" };
+        if is_altname {
+            place.node.sh_in("nested", "ip link property add dev cni0 altname dev2")?;
+        }
+        place
+            .node
+            .sh(&format!("nsenter --net={} ip link set cni0 netns $$ name {name}", place.node.netns("nested")))?;
+        let answer = place.call("DEL", "c2", &second)?;
+        ensure!(answer.status == 0 && !answer.stderr.contains("dev2 is held"), "{answer:?}");
+        ensure!(answer.stderr.contains("the held device dev1 gives the name \"dev2\" up"), "{answer:?}");
+        ensure!(place.name_of("02:00:00:00:ee:02")? == "dev2" && place.is_up("dev2")?, "{answer:?}");
+        ensure!(place.name_of("02:00:00:00:ee:01")? == "dev1" && !place.is_up("dev1")?, "{answer:?}");
+        place.log_tells_rename("device dev1", "dev2")?;
+        place.is_held("dev1", "a macvlan is stacked on it")?;
+        place.node.sh_in("nested", "ip link del up1")?;
+        place.gc_mends("dev1")?;
+    }
+    Ok(())
+}
+
+/// Nobody's ill will is needed: dev1 came home as dev70, because a link of the node has its name, and dev70 is the name of
+/// another device that was away. The way out names no device of others.
+#[test]
+fn a_held_device_has_a_free_name_until_its_own_is_free() -> Result<()> {
+    let place = Place::new()?;
+    place.node.sh("ip link del dev1; ip link add dev1 index 70 address 02:00:00:00:ee:01 type veth peer name wire1
+         ip link add dev70 address 02:00:00:00:ee:02 type veth peer name wire2
+         for link in dev1 wire1 dev70 wire2; do ip link set $link up; done")?;
+    let second = json!({"device": "dev70"});
+    place.add("c1")?.success()?;
+    place.call("ADD", "c2", &second)?.success()?;
+    place.node.sh("ip link add dev1 type veth peer name far")?;
+    let answer = place.call("DEL", "c1", &json!({}))?;
+    ensure!(answer.status == 0 && answer.stderr.contains("device dev1 (\"dev70\" now) is held: "), "{answer:?}");
+    ensure!(answer.stderr.contains(TAKEN) && place.name_of("02:00:00:00:ee:01")? == "dev70", "{answer:?}");
+    let answer = place.call("DEL", "c2", &second)?;
+    ensure!(answer.status == 0 && !answer.stderr.contains("dev70 is held"), "{answer:?}");
+    ensure!(place.name_of("02:00:00:00:ee:02")? == "dev70" && place.is_up("dev70")?, "{answer:?}");
+    let own = place.name_of("02:00:00:00:ee:01")?;
+    ensure!(own != "dev1" && !place.is_up(&own)?, "{own}: {answer:?}");
+    place.log_tells_rename("device dev1", "dev70")?;
+    for _ in 0..2 {
+        for account in ["doctor --json", "ls --json"] {
+            let report = place.postern(account)?;
+            ensure!(report.contains(&format!("delete \\\"{own}\\\"")) && !report.contains("dev70"), "{report}");
+        }
+        let answer = place.call("ADD", "c2", &json!({"device": own}))?;
+        ensure!(answer.status != 0 && answer.stdout.contains("is held since eth0 of container c1"), "{answer:?}");
+        let said = place.postern("gc --yes")?;
+        ensure!(said.contains(&format!("device dev1 (\"{own}\" now) is still held: ")), "{said}");
+        ensure!(said.contains(&format!("or delete \"{own}\"")) && place.name_of("02:00:00:00:ee:01")? == own, "{said}");
+    }
+    place.node.sh("ip link del dev1")?;
+    place.gc_mends("dev1")?;
+    ensure!(place.is_up("dev70")?, "the other device is down");
+    place.node.sh("ip -o link show dev dev1 | grep -q 02:00:00:00:ee:01")?;
+    Ok(())
+}
+
 /// The same if the other device's attachment lives: root in its container has brought it to the node under that name. Its DEL
 /// finds it under whichever name. If an operator has set it up, it keeps the name, and the owner of the name is held until the
 /// name is free.
@@ -284,7 +386,7 @@ fn a_device_of_a_living_attachment_makes_way_too() -> Result<()> {
         let answer = place.call("DEL", "c1", &json!({}))?;
         ensure!(answer.status == 0, "{answer:?}");
         if is_used {
-            ensure!(answer.stderr.contains("too, so that the device is") && place.is_up("dev1")?, "{answer:?}");
+            ensure!(answer.stderr.contains(TAKEN) && place.is_up("dev1")?, "{answer:?}");
         } else {
             ensure!(answer.stderr.contains("the device dev2 gives the name \"dev1\" up"), "{answer:?}");
             let log = place.node.sh("grep held.rename /var/log/postern/audit.jsonl || true")?;

@@ -29,18 +29,18 @@ pub fn list(places: &Places) -> Result<Vec<(u64, Held)>, String> {
 }
 
 /// Looks at a held object again. A clean device is no longer held, and up if it was up before. With `unbind`, one that is not
-/// clean is taken from its driver first. Returns the reasons why it is still held.
+/// clean is taken from its driver first. Returns it as it is still held.
 ///
 /// # Errors
 /// A text for people: kernel or state directory can't be asked, or its driver can't be reached.
-pub fn mend(places: &Places, held: &Held, unbind: bool) -> Result<Vec<String>, String> {
+pub fn mend(places: &Places, held: &Held, unbind: bool) -> Result<Option<Held>, String> {
     let host = Netlink::open().map_err(|e| text(&e))?;
     let files = LinkFiles::mount().ok();
     let home = Home { host: &host, sight: Sight::find(), files: files.as_ref() };
     let mut notes = Notes::new(&places.state, Audit::new(&places.logs, String::new()), "GC");
-    let why = held.mend(home, &mut notes).map_err(|e| text(&e))?;
-    let (Object::Device(device), true, false) = (&held.object, unbind, why.is_empty()) else { return Ok(why) };
-    let Some((bus, name)) = &device.device else { return Ok(why) };
+    let still = held.mend(home, &mut notes).map_err(|e| text(&e))?;
+    let (Object::Device(device), true, true) = (&held.object, unbind, still.is_some()) else { return Ok(still) };
+    let Some((bus, name)) = &device.device else { return Ok(still) };
     let start = Instant::now();
     let outcome = rebind(&host, device, bus, name);
     notes.log("held.unbind", &json!({"object": held.object.to_string()}), "note", &outcome, start);

@@ -102,7 +102,7 @@ impl Attachment {
     /// A device that is held, in the place of the attachment that had it.
     fn of_held(places: &Places, since: u64, held: Held) -> Self {
         let remedy = held.remedy();
-        let what = |why: &String| format!("{} is held: {why}", held.object);
+        let what = |why: &String| format!("{held} is held: {why}");
         let differences =
             held.why.iter().map(|why| Deviation { what: what(why), remedy: remedy.clone(), is_command: false });
         Self {

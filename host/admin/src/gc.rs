@@ -166,9 +166,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if act {
         for device in &held {
             match held::mend(&places, device, options.unbind) {
-                Ok(why) if why.is_empty() => removed += 1,
-                Ok(why) => {
-                    failed.push(format!("{} is still held: {}; {}", device.object, why.join("; "), device.remedy()))
+                Ok(None) => removed += 1,
+                Ok(Some(held)) => {
+                    failed.push(format!("{held} is still held: {}; {}", held.why.join("; "), held.remedy()))
                 }
                 Err(error) => failed.push(error),
             }
@@ -245,8 +245,7 @@ fn is_of(leftover: &Leftover, list: &Detachment) -> bool {
 fn show_held(held: &[Held]) -> Result<()> {
     let line = |held: &Held| {
         one_line(&format!(
-            "{} is held since {}/{}/{} had it: {}",
-            held.object,
+            "{held} is held since {}/{}/{} had it: {}",
             held.network,
             held.container_id,
             held.ifname,

@@ -223,7 +223,7 @@ fn objects(examination: &mut Examination, node_state: &NodeState) {
                 held.why.join("; ")
             );
             let why = "a device stays down, and no container gets it, until it is certainly clean";
-            examination.found(Severity::Error, held.object.to_string(), what, why, Remedy::Words(held.remedy()));
+            examination.found(Severity::Error, held.to_string(), what, why, Remedy::Words(held.remedy()));
             continue;
         }
         let is_link = [BRIDGE, VLAN_GATEWAY].contains(&object.kind.as_str());

@@ -284,9 +284,7 @@ impl Device {
     /// pair is known by its other end. Another kind must also have the address or a name that it would have.
     fn is_back(&self, link: &Link) -> bool {
         let has_address = self.mac.is_some_and(|mac| link.mac == Some(mac.0));
-        let number = link.name.text().and_then(|name| name.strip_prefix("dev"));
-        let has_ordinary_name = number.is_some_and(|number| number.parse::<u32>().is_ok());
-        self.is_same(link) && (self.is_pair(link) || has_address || link.name == self.name || has_ordinary_name)
+        self.is_same(link) && (self.is_pair(link) || has_address || link.name == self.name || is_ordinary(&link.name))
     }
 
     /// True for an end of a pair that is known by its other end here: no second link has that. In another namespace, another
@@ -458,6 +456,11 @@ pub fn ordinary_name(host: &Netlink, index: u32) -> Result<LinkName, OpError> {
         }
     }
     Err(OpError::new(ErrorCode::Exists, "", "each ordinary name of a device is taken on the host"))
+}
+
+/// True for a name of the kind that [`ordinary_name`] returns.
+fn is_ordinary(name: &LinkName) -> bool {
+    name.text().and_then(|name| name.strip_prefix("dev")).is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// Returns the devices that the record lists.

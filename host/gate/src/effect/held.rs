@@ -28,9 +28,6 @@ pub const HELD: &str = "held";
 /// The end of each message about a held device.
 const WAY_OUT: &str = "`postern gc` looks at it again";
 
-/// The part of a reason by which it is known that another link has the device's name.
-pub(super) const NAME_IS_TAKEN: &str = "too, so that the device is";
-
 /// The object that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -110,9 +107,26 @@ pub struct Held {
     pub ifname: String,
     /// The reasons.
     pub why: Vec<String>,
-    /// The name that a virtual device has now, if it is another than its own. Earlier versions did not write it down.
+    /// The name that a device of the host has now, if another link has its own: it waits for that. Earlier versions did not write
+    /// it down, or only for virtual devices: such a device gets its name with the next ADD of it, or by `postern gc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_now: Option<String>,
+}
+
+impl Display for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name_now {
+            Some(name) => write!(f, "{} (\"{name}\" now)", self.object),
+            None => write!(f, "{}", self.object),
+        }
+    }
+}
+
+/// A device of another attachment.
+struct Owned {
+    device: Device,
+    /// The note on it, if it is held. Otherwise a record lists it.
+    held: Option<Held>,
 }
 
 /// The notes on held objects, and the log of what is done with these objects.
@@ -158,26 +172,31 @@ impl Notes {
         if is_main && other.up {
             return Ok(false);
         }
-        let Some((device, rule)) = self.owner(host, other)? else { return Ok(false) };
+        let Some(Owned { device, held }) = self.owner(host, other)? else { return Ok(false) };
         if device.name == *name || device.other_names.contains(name) {
             return Ok(false);
         }
         let free = if is_main { ordinary_name(host, other.index)? } else { other.name.clone() };
+        let rule = if held.is_some() { "note" } else { "record" };
         let (object, start) =
             (json!({"object": format!("device {}", device.name), "name": name.to_string()}), Instant::now());
         // Another attachment's device is changed: this is in the log whatever happens to the run.
         self.log("held.rename", &object, rule, &Ok::<(), KernelError>(()), start);
         let done = match is_main {
-            true => host.set_down(other.index).and_then(|()| host.rename(other.index, &free)),
+            true => host.rename(other.index, &free),
             false => host.change_other_names(other.index, std::slice::from_ref(name), false),
         };
         match &done {
             Ok(()) => {
-                let held = if rule == "note" { "held " } else { "" };
+                let words = if held.is_some() { "held " } else { "" };
                 crate::say!(
-                    "postern: the {held}device {} gives the name \"{name}\" up, and is \"{free}\"",
+                    "postern: the {words}device {} gives the name \"{name}\" up, and is \"{free}\"",
                     device.name
                 );
+                // The way out names it as it is called now: the earlier name is another device's.
+                if let Some(Err(error)) = held.map(|held| held.note_again(&self.state, host)) {
+                    crate::say!("postern: the note on the device {} has its earlier name: {error}", device.name);
+                }
             }
             Err(_) => self.log("held.rename", &object, rule, &done, start),
         }
@@ -185,16 +204,15 @@ impl Notes {
     }
 
     fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<Home<'a>>) {
-        let is_taken = |held: &Held| held.why.iter().any(|why| why.contains(NAME_IS_TAKEN));
         let Ok((objects, _)) = node::list(&self.state) else { return };
         if !objects.iter().any(|object| object.kind == HELD) {
             return;
         }
         let Some(home) = home() else { return };
         let (Ok(here), Ok(boot)) = (home.host.cookie(), postern_state::boot_id()) else { return };
-        for held in objects.iter().filter_map(|object| of(object, here, &boot)).filter(is_taken) {
+        for held in objects.iter().filter_map(|object| of(object, here, &boot)).filter(|held| held.name_now.is_some()) {
             let Object::Device(device) = &held.object else { continue };
-            // A run that noted it before its move may have ended: then it can have its name already.
+            // A run that noted it before its move may have ended. Then it can have its name already.
             let is_own = |link: Option<Link>| link.is_none_or(|link| device.is_claim(&link));
             if home.host.link_named(&device.name).is_ok_and(is_own) {
                 let _ = held.look_and_log(home, self);
@@ -203,13 +221,13 @@ impl Notes {
     }
 
     /// Returns the device that this link of the host is, if it is held or a record lists it: root in a container can bring its
-    /// device here before its DEL. With it goes what tells that: a note or a record.
-    fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<(Device, &'static str)>, OpError> {
+    /// device here before its DEL.
+    fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<Owned>, OpError> {
         let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
         let holds = |held: &Held| matches!(&held.object, Object::Device(device) if device.is_claim(other));
         let held = noted(&self.state, here, &boot, holds)?.and_then(|note| of(&note, here, &boot));
-        if let Some(Held { object: Object::Device(device), .. }) = held {
-            return Ok(Some((*device, "note")));
+        if let Some(Held { object: Object::Device(device), .. }) = &held {
+            return Ok(Some(Owned { device: (**device).clone(), held }));
         }
         let is_here = |header: &Header| header.host_netns_cookie == here && header.boot_id == boot;
         // Without the records it is nobody's: whoever comes home gets another name.
@@ -219,7 +237,7 @@ impl Notes {
         let mut effects = effects.filter_map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()).ok());
         Ok(effects
             .find_map(|effect| Device::of(&effect).filter(|own| own.is_claim(other)).cloned())
-            .map(|own| (own, "record")))
+            .map(|device| Owned { device, held: None }))
     }
 }
 
@@ -232,12 +250,12 @@ pub(super) fn hold(session: &Session, object: Object, why: &[String]) -> Result<
     let held = Held { name_now, ..of_run(session, object, why) };
     let start = Instant::now();
     let outcome = session.home_cookie().and_then(|here| write(&session.state, here, &held));
-    let object = json!({"object": held.object.to_string(), "why": why});
+    let object = json!({"object": held.object.to_string(), "why": why, "name_now": held.name_now});
     // The removal of the attachment's own effect is the reason.
     Notes::of(session).log("held.hold", &object, "record", &outcome, start);
     outcome?;
     let stays = if matches!(held.object, Object::Device(_)) { "it stays down; " } else { "" };
-    crate::say!("postern: {} is held: {}; {stays}{WAY_OUT}", held.object, why.join("; "));
+    crate::say!("postern: {held} is held: {}; {stays}{WAY_OUT}", why.join("; "));
     Ok(())
 }
 
@@ -253,15 +271,14 @@ fn of_run(session: &Session, object: Object, why: &[String]) -> Held {
     }
 }
 
-/// Returns the name of a virtual device on the host, if it is here under another one than its own.
+/// Returns the name of a device on the host, if it is here under another one than its own.
 fn name_now(host: &Netlink, object: &Object) -> Option<String> {
     let Object::Device(device) = object else { return None };
-    // The way out for a driver's device names its bus.
-    let link = device.device.is_none().then(|| host.link_by_index(device.index).ok().flatten())??;
-    (device.is_claim(&link) && link.name != device.name).then(|| link.name.to_string())
+    let link = device.held_on_host(host).ok().flatten()?;
+    (link.name != device.name).then(|| link.name.to_string())
 }
 
-/// Notes that a device is held before it comes home under another name than its own. `index` is the one that it has in the
+/// Notes that a device is held before it comes home as `name`, which is not its own. `index` is the one that it has in the
 /// container: it keeps that at home, if it is free there. If it is not, nothing can be noted before.
 ///
 /// # Errors
@@ -270,13 +287,15 @@ pub(super) fn note_before_move(
     session: &Session,
     device: &Device,
     index: u32,
+    name: &LinkName,
     why: &str,
 ) -> Result<Option<Object>, OpError> {
     if session.host()?.link_by_index(index).map_err(kernel_error)?.is_some() {
         return Ok(None);
     }
     let object = Object::Device(Box::new(Device { index, ..device.clone() }));
-    write(&session.state, session.home_cookie()?, &of_run(session, object.clone(), &[why.to_owned()]))?;
+    let held = Held { name_now: Some(name.to_string()), ..of_run(session, object.clone(), &[why.to_owned()]) };
+    write(&session.state, session.home_cookie()?, &held)?;
     Ok(Some(object))
 }
 
@@ -333,51 +352,60 @@ pub fn of(object: &NodeObject, here: u64, boot: &str) -> Option<Held> {
 }
 
 impl Held {
-    /// Looks at the object again. A device that is clean gets its settings and is no longer held. Returns the reasons why it
-    /// still is.
+    /// Looks at the object again. A device that is clean gets its settings and is no longer held. Otherwise it is returned as it
+    /// is held now.
     ///
     /// # Errors
     /// Kernel or state directory can't be asked.
-    pub fn mend(&self, home: Home<'_>, notes: &mut Notes) -> Result<Vec<String>, OpError> {
+    pub fn mend(&self, home: Home<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
         let outcome = self.look_and_log(home, notes);
-        if outcome.as_ref().is_ok_and(Vec::is_empty) {
+        if outcome.as_ref().is_ok_and(Option::is_none) {
             notes.names_again(|| Some(home));
         }
         outcome
     }
 
-    fn look_and_log(&self, home: Home<'_>, notes: &mut Notes) -> Result<Vec<String>, OpError> {
+    fn look_and_log(&self, home: Home<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
         let start = Instant::now();
         let outcome = self.look(home, notes);
         let told = match &outcome {
-            Ok(why) if why.is_empty() => Ok(()),
-            Ok(why) => Err(why.join("; ")),
+            Ok(None) => Ok(()),
+            Ok(Some(held)) => Err(held.why.join("; ")),
             Err(error) => Err(error.to_string()),
         };
         notes.log("held.mend", &json!({"object": self.object.to_string()}), "note", &told, start);
         outcome
     }
 
-    fn look(&self, home: Home<'_>, notes: &Notes) -> Result<Vec<String>, OpError> {
-        let here = home.host.cookie().map_err(kernel_error)?;
+    fn look(&self, home: Home<'_>, notes: &Notes) -> Result<Option<Self>, OpError> {
         let why = match &self.object {
             Object::Device(device) => device.look_again(home, notes)?,
             Object::Vlan { index, id, .. } => vlan_in_use(home.host, *index, *id)?.into_iter().collect(),
         };
-        if !why.is_empty() && why == self.why {
-            return Ok(why);
+        if !why.is_empty() {
+            return Self { why, ..self.clone() }.note_again(&notes.state, home.host).map(Some);
         }
-        // Meanwhile another run may have mended it, and another container may have had it.
-        let (state, boot) = (&notes.state, postern_state::boot_id().map_err(state_error)?);
-        let Some(note) = noted(state, here, &boot, |other| self.is_noted_by(other))? else { return Ok(why) };
-        if why.is_empty() {
-            node::remove(state, HELD, &note.name, here).map_err(state_error)?;
+        if let Some(note) = self.own_note(&notes.state, home.host)? {
+            node::remove(&notes.state, HELD, &note.name, note.host_netns_cookie).map_err(state_error)?;
             crate::say!("postern: {} is no longer held", self.object);
-        } else {
-            let held = Self { why: why.clone(), name_now: name_now(home.host, &self.object), ..self.clone() };
-            node::update(state, &NodeObject { detail: json!(held), ..note }).map_err(state_error)?;
         }
-        Ok(why)
+        Ok(None)
+    }
+
+    /// Writes its reasons into its note, and the name that it has now.
+    fn note_again(self, state: &Path, host: &Netlink) -> Result<Self, OpError> {
+        let held = Self { name_now: name_now(host, &self.object), ..self };
+        let detail = json!(held);
+        if let Some(note) = held.own_note(state, host)?.filter(|note| note.detail != detail) {
+            node::update(state, &NodeObject { detail, ..note }).map_err(state_error)?;
+        }
+        Ok(held)
+    }
+
+    /// Returns its note. Meanwhile another run may have mended it, and another container may have had it: then there is none.
+    fn own_note(&self, state: &Path, host: &Netlink) -> Result<Option<NodeObject>, OpError> {
+        let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
+        noted(state, here, &boot, |other| self.is_noted_by(other))
     }
 
     /// True if another note is about the same object and attachment.
@@ -391,19 +419,16 @@ impl Held {
     /// # Errors
     /// As [`Held::mend`], and [`ErrorCode::TryAgain`] if it is still held.
     pub(crate) fn mend_for(&self, session: &Session) -> Result<(), OpError> {
-        let why = self.mend(Home::of(session)?, &mut Notes::of(session))?;
-        if why.is_empty() {
-            return Ok(());
-        }
-        let name = self.object.name();
+        let Some(held) = self.mend(Home::of(session)?, &mut Notes::of(session))? else { return Ok(()) };
+        let name = held.object.name();
         let message = format!(
             "\"{name}\" is held since {} of container {} had it, in network {}: {}",
-            self.ifname,
-            self.container_id,
-            self.network,
-            why.join("; ")
+            held.ifname,
+            held.container_id,
+            held.network,
+            held.why.join("; ")
         );
-        Err(OpError::new(ErrorCode::TryAgain, name, message).hint(self.remedy()))
+        Err(OpError::new(ErrorCode::TryAgain, name, message).hint(held.remedy()))
     }
 
     /// Returns what a user can do.

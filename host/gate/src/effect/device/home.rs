@@ -1,7 +1,7 @@
 //! The way home of a device: it is moved, cleaned of what the container left, and set up again if it is certainly clean.
 
 use super::super::held::{self, Notes, Object};
-use super::{Device, ordinary_name};
+use super::{Device, is_ordinary, ordinary_name};
 use crate::errors::{kernel_error, native_error};
 use crate::session::Session;
 use nix::errno::Errno;
@@ -45,7 +45,8 @@ impl Device {
         let (name, taken) = self.name_there(home.host, None, || Notes::of(session))?;
         let doubt = self.doubt(session, away);
         // Under another name, a run that ends before its hold would leave a link that nobody knows.
-        let noted = taken.as_ref().map(|why| held::note_before_move(session, self, away.index, why)).transpose()?;
+        let noted =
+            taken.as_ref().map(|why| held::note_before_move(session, self, away.index, &name, why)).transpose()?;
         if let Err(error) = self.move_to(container, session.home()?.fd(), away, &name) {
             noted.flatten().map_or(Ok(()), |noted| held::forget(session, &noted))?;
             return Err(error);
@@ -88,17 +89,12 @@ impl Device {
         other: &Link,
     ) -> Result<(LinkName, Option<String>), OpError> {
         // One that it has got for this reason is kept.
-        let is_ordinary = |link: &&Link| link.name == format!("dev{}", link.index);
-        let name = match own.filter(is_ordinary) {
+        let name = match own.filter(|link| is_ordinary(&link.name)) {
             Some(own) => own.name.clone(),
             None => ordinary_name(host, own.map_or(self.index, |own| own.index))?,
         };
-        let why = format!(
-            "link {} of the host is called \"{}\" {} \"{name}\" here: give that link another name",
-            other.index,
-            self.name,
-            held::NAME_IS_TAKEN
-        );
+        let why =
+            format!("link {} of the host is called \"{}\" too: give that link another name", other.index, self.name);
         Ok((name, Some(why)))
     }
 
@@ -434,11 +430,7 @@ impl Device {
     /// # Errors
     /// The kernel can't be asked.
     pub(crate) fn look_again(&self, home: Home<'_>, notes: &Notes) -> Result<Vec<String>, OpError> {
-        let found = match self.device {
-            Some(_) => self.find_on_host(home.host, &[])?,
-            None => home.host.link_by_index(self.index).map_err(kernel_error)?,
-        };
-        match found.filter(|link| self.is_claim(link)) {
+        match self.held_on_host(home.host)? {
             // An operator has put it to use. What it has now is the operator's.
             Some(link) if link.up => Ok(self.uses(home, link.index)),
             Some(link) => {
@@ -447,6 +439,18 @@ impl Device {
             }
             None => Ok(self.is_away(home.host)?.into_iter().collect()),
         }
+    }
+
+    /// Returns the link of the host that this held device is.
+    ///
+    /// # Errors
+    /// The kernel can't be asked.
+    pub(in super::super) fn held_on_host(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
+        let found = match self.device {
+            Some(_) => self.find_on_host(host, &[])?,
+            None => host.link_by_index(self.index).map_err(kernel_error)?,
+        };
+        Ok(found.filter(|link| self.is_claim(link)))
     }
 
     /// Gives a link of the host its own name again, if it has another one. If its own is taken, it gets a free one, and the
