@@ -368,7 +368,8 @@ const CROWD: &str = "cd /run/postern/attachments; record=$(ls); other=0123456789
 /// The copies of each half.
 const COPIES: usize = 30;
 
-/// No plugin opens the record of another attachment, with any verb. The copies of a record are records of others.
+/// No plugin opens the record of another attachment, with any verb. The copies of a record are records of others. Links that this
+/// kernel lacks are looked at in a virtual machine: `tests/vm/kernel` names their plugins in `POSTERN_SIZE_OF`.
 #[test]
 fn no_plugin_opens_the_records_of_others() -> Result<()> {
     let bin = plugin_bin()?;
@@ -381,7 +382,10 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
         Ok(trace.split('"').filter(|word| of_copy(word)).collect::<BTreeSet<_>>().len())
     };
     let (mut measured, mut sees, mut beyond) = (BTreeSet::new(), false, Vec::new());
-    for plugin in shipped()? {
+    let in_vm = std::env::var("POSTERN_SIZE_OF").unwrap_or_default();
+    let wanted: Vec<&str> = in_vm.split_whitespace().collect();
+    let least = if wanted.is_empty() { 13 } else { wanted.len() };
+    for plugin in shipped()?.into_iter().filter(|plugin| wanted.is_empty() || wanted.contains(&plugin.as_str())) {
         let legs = legs(&plugin)?;
         if legs.is_empty() {
             println!("SKIPPED: {plugin}: this kernel has no such links: tests/vm/kernel looks at it");
@@ -405,10 +409,12 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
             let add = Call::new(&bin, "bridge", "ADD", first.to_string());
             let result = node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
             // Who asks for a port first after a boot reads all records, and fills the index.
-            let ports = json!({"cniVersion": "1.1.0", "name": "tour", "type": "portmap", "prevResult": result,
-                "runtimeConfig": {"portMappings": [{"hostPort": 9999, "containerPort": 80, "protocol": "tcp"}]}});
-            let add = Call::new(&bin, "portmap", "ADD", ports.to_string());
-            node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
+            if plugin == "portmap" {
+                let ports = json!({"cniVersion": "1.1.0", "name": "tour", "type": "portmap", "prevResult": result,
+                    "runtimeConfig": {"portMappings": [{"hostPort": 9999, "containerPort": 80, "protocol": "tcp"}]}});
+                let add = Call::new(&bin, "portmap", "ADD", ports.to_string());
+                node.call(&add.attachment("c0", &node.netns("c0"), "eth0"))?.success()?;
+            }
             // So it is with addresses, links and settings.
             node.sh("ip link add prime0 type veth peer name prime1")?;
             for verb in ["ADD", "DEL"] {
@@ -442,6 +448,9 @@ fn no_plugin_opens_the_records_of_others() -> Result<()> {
     }
     ensure!(beyond.is_empty(), "{}", beyond.join("\n"));
     let plugins = measured.iter().map(|(plugin, _)| plugin).collect::<BTreeSet<_>>().len();
-    ensure!(measured.len() == plugins * VERBS.len() && plugins > 12 && sees, "too little was measured: {measured:?}");
+    ensure!(
+        measured.len() == plugins * VERBS.len() && plugins >= least && sees,
+        "too little was measured: {measured:?}"
+    );
     Ok(())
 }
