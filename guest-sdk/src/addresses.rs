@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::link::Link;
-use crate::sys::{self, host};
+use crate::sys::{self, host, in_parts};
 use ipnet::IpNet;
 use postern_types::Address;
 
@@ -26,6 +26,19 @@ pub fn list(link: &Link) -> Result<Vec<Address>, Error> {
         component: sys::addresses::list(&link.0).map_err(sys::failure).and_then(sys::addresses),
         fake: ask!(ops::Addresses::List { link: link.0 }, Reply::Addresses(addresses) => addresses),
     )
+}
+
+/// Tells of each address whether the link has it. It may have any number of others.
+pub fn has(link: &Link, addresses: &[IpNet]) -> Result<Vec<bool>, Error> {
+    in_parts(addresses, |part| {
+        host!(
+            component: sys::addresses::has(&link.0, &sys::texts(part)).map_err(sys::failure),
+            fake: ask!(
+                ops::Addresses::Has { link: link.0, addresses: part.to_vec() },
+                Reply::Present(present) => present
+            ),
+        )
+    })
 }
 
 /// Waits, 5 seconds at most, until no IPv6 address of the link is tentative. A link without IPv6 addresses needs no

@@ -17,29 +17,32 @@ pub fn previous_result(conf: &NetConf, missing: &str) -> Result<CniResult, Error
 }
 
 /// Checks that every address of the result is on the link with the same prefix and has a route to its network. Every
-/// route of the result must be in the main table.
+/// route of the result must be in the main table. It asks for these alone: root in the container can add any number.
 ///
 /// # Errors
 /// Code 999 for the first one that is missing.
 pub fn configuration(link: &Link, ifname: &str, result: &CniResult) -> Result<(), Error> {
-    if result.ips.is_empty() && result.routes.is_empty() {
-        return Ok(());
-    }
-    let routes = routes::list(link)?;
-    let addresses = if result.ips.is_empty() { Vec::new() } else { addresses::list(link)? };
+    let networks = result.ips.iter().filter_map(network);
+    let asked: Vec<Route> = networks.chain(result.routes.iter().filter_map(in_main_table)).collect();
+    let wanted: Vec<IpNet> = result.ips.iter().map(|ip| ip.address).collect();
+    let mut has_route = routes::has(link, &asked)?.into_iter();
+    let mut has_address = addresses::has(link, &wanted)?.into_iter();
     for ip in &result.ips {
-        if !addresses.iter().any(|address| address.net == ip.address) {
+        if has_address.next() != Some(true) {
             let address = ip.address;
             return Err(Error::new(format!("Failed to match addr {address} on interface {ifname}")));
         }
-        let network = ip.address.trunc();
-        if !routes.iter().any(|route| route.dst == network) && !is_host_route(ip) {
+        if network(ip).is_some() && has_route.next() != Some(true) {
             let gateway = ip.gateway.map_or("<nil>".to_owned(), |gateway| gateway.to_string());
             return Err(Error::new(format!("Failed to find Gateway {gateway} for interface {ifname}")));
         }
     }
     for route in &result.routes {
-        if !routes.iter().any(|found| matches(found, route)) {
+        let is_there = match in_main_table(route) {
+            Some(_) => has_route.next() == Some(true),
+            None => is_in_other_table(route),
+        };
+        if !is_there {
             let dst = route.dst.map_or("<nil>".to_owned(), |dst| dst.to_string());
             let via = route.gw.map(|gw| format!(" via {gw}")).unwrap_or_default();
             return Err(Error::new(format!("Expected Route {dst}{via} not found in routing table")));
@@ -108,18 +111,20 @@ pub fn is_up(name: &str, link: &LinkInfo) -> Result<(), Error> {
     }
 }
 
-/// True for an address with the full prefix length. The kernel keeps its route in the table `local`, which is not read
-/// here.
-fn is_host_route(ip: &IpConfig) -> bool {
-    ip.address.prefix_len() == ip.address.max_prefix_len()
+/// Returns the route to the network of an address. For one with the full prefix length the kernel keeps it in the table
+/// `local`, which is not read here.
+fn network(ip: &IpConfig) -> Option<Route> {
+    (ip.address.prefix_len() != ip.address.max_prefix_len()).then(|| routes::to(ip.address.trunc()))
 }
 
-/// Compares the destination, and the next hop if one is given; for default routes only the destination. A route in
-/// another table than the main one can't be seen from here, and counts as present.
-fn matches(found: &Route, expected: &postern_cni::Route) -> bool {
-    if expected.table.is_some_and(|table| table != 254 && table != 0) {
-        return true;
-    }
-    let Some(dst) = expected.dst.map(|dst: IpNet| dst.trunc()) else { return false };
-    found.dst == dst && (dst.prefix_len() == 0 || expected.gw.is_none() || found.gateway == expected.gw)
+/// True for a route in another table than the main one. It can't be seen from here, and counts as present.
+fn is_in_other_table(route: &postern_cni::Route) -> bool {
+    route.table.is_some_and(|table| table != 254 && table != 0)
+}
+
+/// Returns what a route in the main table is found by: the destination, and the next hop if one is given; for default
+/// routes only the destination.
+fn in_main_table(route: &postern_cni::Route) -> Option<Route> {
+    let dst = route.dst.filter(|_| !is_in_other_table(route))?.trunc();
+    Some(Route { gateway: route.gw.filter(|_| dst.prefix_len() != 0), ..routes::to(dst) })
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::link::Link;
-use crate::sys::{self, host};
+use crate::sys::{self, host, in_parts};
 use ipnet::IpNet;
 use postern_types::Route;
 
@@ -41,6 +41,21 @@ pub fn list(link: &Link) -> Result<Vec<Route>, Error> {
         component: sys::routes::list(&link.0).map_err(sys::failure)?.iter().map(value).collect(),
         fake: ask!(ops::Routes::List { link: link.0 }, Reply::Routes(routes) => routes),
     )
+}
+
+/// Tells of each route whether it is among those that [`list`] reads: by destination, and by gateway and priority where
+/// the given route has them. The container may have any number of others.
+pub fn has(link: &Link, routes: &[Route]) -> Result<Vec<bool>, Error> {
+    in_parts(routes, |part| {
+        host!(
+            component: {
+                let resources: Vec<_> = part.iter().map(resource).collect();
+                let borrowed: Vec<_> = resources.iter().collect();
+                sys::routes::has(&link.0, &borrowed).map_err(sys::failure)
+            },
+            fake: ask!(ops::Routes::Has { link: link.0, routes: part.to_vec() }, Reply::Present(present) => present),
+        )
+    })
 }
 
 /// Returns a route to `dst` without other attributes.

@@ -108,6 +108,45 @@ fn many_routes_rules_and_addresses_are_no_way_to_stay() -> Result<()> {
     del_ends_well_after(MANY_ELSE, |plugin| matches!(plugin, "host-device" | "vrf" | "sbr" | "tuning"))
 }
 
+/// Routes, addresses, rules, neighbours and links of which no answer to a guest has room for all.
+const MORE_THAN_AN_ANSWER: &str = r#"dev=$(ip -o link show eth0 > /dev/null 2>&1 && echo eth0 || echo lo)
+    ip link set $dev up
+    seq 20000 | awk -v dev=$dev '{n = $1 % 256; m = int($1 / 256)
+        print "route add 172.16." m "." n "/32 dev " dev
+        printf "route add 2001:db8::%x/128 dev %s\n", $1, dev
+        print "neigh add 172.17." m "." n " lladdr 02:00:00:00:00:01 dev " dev " nud permanent"
+        if ($1 > 2000) next
+        print "rule add from 172.18." m "." n "/32 lookup 77 pref " 32000 - $1
+        print "addr add 172.19." m "." n "/32 dev " dev
+        print "link add many" $1 " type ifb numtxqueues 1 numrxqueues 1"
+    }' > /run/many; ip -force -batch /run/many > /run/said 2>&1 || true
+    test "$(ip route | wc -l)" -ge 20000; test "$(ip rule | wc -l)" -ge 2000; test "$(ip -o addr | wc -l)" -ge 2000"#;
+
+/// A plugin that looks at the container reads what it needs, and no list of what root in there made.
+#[test]
+fn checks_and_chained_plugins_bear_any_number_of_objects() -> Result<()> {
+    let (bin, mut failed) = (plugin_bin()?, Vec::new());
+    for leg in shipped()?.iter().map(|plugin| legs(plugin)).collect::<Result<Vec<_>>>()?.concat() {
+        let before = if leg.is_chained() { "VERSION" } else { "CHECK" };
+        leg.walk(&bin, |node, verb, call| {
+            if verb == before {
+                node.sh_in("c1", MORE_THAN_AN_ANSWER)?;
+            }
+            let answer = node.call(call)?;
+            // Source routing moves each route, and DEL brings each one back: its record has room for some.
+            let is_too_much = leg.plugin == "sbr" && verb == "ADD";
+            let words = ["routes are too many: a run may add 1024", "or name a `table`"];
+            let is_plain = words.iter().all(|words| answer.stdout.contains(words));
+            if (answer.status == 0) == is_too_much || is_too_much && !is_plain {
+                failed.push(format!("{} {verb}: {} {}", leg.name, answer.stdout, answer.stderr));
+            }
+            Ok(answer)
+        })?;
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    Ok(())
+}
+
 #[test]
 fn changes_without_end_are_no_way_to_stay() -> Result<()> {
     del_ends_well_after(CHANGING, |plugin| matches!(plugin, "host-device" | "vrf"))

@@ -43,6 +43,21 @@ macro_rules! ask {
     };
 }
 
+/// The most objects in one question to the host.
+const MOST_ASKED: usize = 256;
+
+/// Asks about these objects, some at a time, and returns all answers in their order.
+pub(crate) fn in_parts<T>(
+    objects: &[T],
+    ask: impl Fn(&[T]) -> Result<Vec<bool>, crate::Error>,
+) -> Result<Vec<bool>, crate::Error> {
+    let mut answers = Vec::new();
+    for part in objects.chunks(MOST_ASKED) {
+        answers.extend(ask(part)?);
+    }
+    Ok(answers)
+}
+
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use ask;
 pub(crate) use host;

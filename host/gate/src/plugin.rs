@@ -14,6 +14,7 @@ use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, check_version, code, config_version};
 use postern_confine::processor;
 use postern_policy::Granted;
+use postern_types::channel::MAX_MESSAGE;
 use postern_types::{Capability, ErrorCode, FromSandbox, NO_CODE_ALLOWED, OpError, Operation, Reply, Start, ToSandbox};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -188,7 +189,11 @@ fn serve_from(
         // A sandbox that has ended can't be sent to, but may have sent the reason. That is received then.
         let sent = match sandbox.send(&answer, deadline) {
             Err(ExchangeError::TooLarge) => {
-                let error = OpError::new(ErrorCode::Exhausted, "answer", "the answer is longer than a message may be");
+                let operation = last.unwrap_or("the guest's start");
+                let message = format!(
+                    "the answer is longer than a message may be: that to {operation} has over {MAX_MESSAGE} bytes"
+                );
+                let error = OpError::new(ErrorCode::Exhausted, "answer", message);
                 sandbox.send(&ToSandbox::Answer(Err(error)), deadline)
             }
             sent => sent,

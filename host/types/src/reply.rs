@@ -52,6 +52,8 @@ pub enum Reply {
     },
     /// `routes.list`.
     Routes(Vec<Route>),
+    /// `routes.has`, `addresses.has`: an answer to each, in their order.
+    Present(Vec<bool>),
     /// `ipam.add`, `delegate.add`: the delegate's result as a CNI 1.1.0 result object.
     Result(String),
     /// `leases.reserve`, `leases.held`.

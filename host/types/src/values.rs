@@ -102,6 +102,16 @@ pub struct Route {
     pub scope: Option<u8>,
 }
 
+impl Route {
+    /// True if `have` is a route as this one describes it: the same destination, and the same next hop and metric where this
+    /// one has them.
+    pub fn is_met_by(&self, have: &Self) -> bool {
+        have.dst == self.dst.trunc()
+            && (self.gateway.is_none() || self.gateway == have.gateway)
+            && (self.priority.is_none() || self.priority == have.priority)
+    }
+}
+
 /// A route that was found, and can be put into the kernel again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptRoute {

@@ -39,6 +39,8 @@ fn handles_of_another_kind() -> Result<()> {
         of("an address on a bridge", r#"{"op": "addresses-add", "link": 2, "addresses": []}"#).ends(999, own),
         of("a route through a bridge", r#"{"op": "routes-add", "link": 2, "routes": [{"dst": "0.0.0.0/0"}]}"#).ends(999, own),
         of("routes of the host end", r#"{"op": "routes-list", "link": 1}"#).ends(999, own),
+        of("ask for a route of the host end", r#"{"op": "routes-has", "link": 1, "routes": [{"dst": "0.0.0.0/0"}]}"#).ends(999, own),
+        of("ask for an address of a bridge", r#"{"op": "addresses-has", "link": 2, "addresses": ["10.9.0.1/24"]}"#).ends(999, own),
         of("a sysctl of a bridge", r#"{"op": "sysctl-set", "link": 2, "key": "arp_notify", "value": true}"#)
             .policy("[grant.link-sysctl]")
             .ends(999, own),

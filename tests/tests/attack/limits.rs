@@ -97,8 +97,8 @@ fn what_a_run_may_use_up_in_many_calls() -> Result<()> {
     ])
 }
 
-/// Root in a container can make any number of objects there: both the number that is read and the time for it are
-/// limited.
+/// Root in a container can make any number of objects there: a list has a limit and says so, and a question about some of
+/// them is answered.
 #[test]
 fn routes_that_the_container_made() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
@@ -112,10 +112,17 @@ fn routes_that_the_container_made() -> Result<()> {
     let previous = r#"{"prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "eth0"}]}}"#;
     let listed = rogue("listed", r#"["link-own", {"op": "routes-list", "link": 0}]"#).with(previous).on("CHECK");
     let answer = listed.call(&attacked)?;
+    let asked = r#"["link-own", {"op": "routes-has", "link": 0, "routes": [{"dst": "11.0.80.255/32"}, {"dst": "11.1.0.0/32"}]}]"#;
+    let asked = rogue("asked", asked).with(previous).on("CHECK").call(&attacked)?;
+    let many = vec![r#"{"dst": "11.0.0.1/32"}"#; 1025].join(",");
+    let many = format!(r#"["link-own", {{"op": "routes-has", "link": 0, "routes": [{many}]}}]"#);
+    let many = rogue("asked too much", &many).with(previous).on("CHECK").call(&attacked)?;
     Attack { verb: "DEL", ..made }.call(&attacked)?.success()?;
     attacked.unchanged()?;
-    // They cost time, and fail nothing.
-    answer.success().map(drop)
+    ensure!(answer.stdout.contains("has 20737 routes in the container: a list has room for 4096"), "{answer:?}");
+    ensure!(answer.stdout.contains("remove routes of the link in the container"), "{answer:?}");
+    ensure!(many.stdout.contains("1025 routes are too many: one call asks about 1024"), "{many:?}");
+    asked.success().map(drop)
 }
 
 #[test]

@@ -13,6 +13,10 @@ pub fn answer(kernel: &mut Kernel, operation: &ops::Addresses) -> Result<Reply, 
     match operation {
         ops::Addresses::Add { link, addresses } => kernel.addresses_add(*link, addresses),
         ops::Addresses::List { link } => Ok(Reply::Addresses(kernel.held(*link)?.addresses.clone())),
+        ops::Addresses::Has { link, addresses } => {
+            let there = &kernel.held(*link)?.addresses;
+            Ok(Reply::Present(addresses.iter().map(|wanted| there.iter().any(|have| have.net == *wanted)).collect()))
+        }
         ops::Addresses::Settle { link } => kernel.settle(*link),
     }
 }

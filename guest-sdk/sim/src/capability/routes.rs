@@ -15,6 +15,10 @@ pub fn answer(kernel: &mut Kernel, operation: &ops::Routes) -> Result<Reply, OpE
         ops::Routes::Add { link, routes } => kernel.routes_add(*link, routes),
         ops::Routes::RemoveConnected { link, networks } => kernel.remove_connected(*link, networks),
         ops::Routes::List { link } => Ok(Reply::Routes(kernel.main_routes(*link)?)),
+        ops::Routes::Has { link, routes } => {
+            let there = kernel.main_routes(*link)?;
+            Ok(Reply::Present(routes.iter().map(|wanted| there.iter().any(|have| wanted.is_met_by(have))).collect()))
+        }
     }
 }
 

@@ -12,7 +12,7 @@ pub const PAGE: Page = Page {
     always: Some(OWN_ADDRESSES),
     groups: &[
         group(&["add"], |_| say("put on its own link the addresses that IPAM gave this attachment, and no others")),
-        group(&["list", "settle"], |_| say("look at the addresses of its own link")),
+        group(&["list", "has", "settle"], |_| say("look at the addresses of its own link")),
     ],
     keys: &[],
 };
@@ -23,7 +23,7 @@ impl OperationTexts for ops::Addresses {
             Self::Add { link, addresses } => {
                 format!("put {} on {}, in the container", list(addresses, "no address"), names.link(*link))
             }
-            Self::List { link } => format!("look at the addresses of {}", names.link(*link)),
+            Self::List { link } | Self::Has { link, .. } => format!("look at the addresses of {}", names.link(*link)),
             Self::Settle { link } => {
                 format!("wait until {} can use its addresses (duplicate address detection)", names.link(*link))
             }
@@ -32,7 +32,7 @@ impl OperationTexts for ops::Addresses {
 
     fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
         match self {
-            Self::Add { .. } | Self::List { .. } | Self::Settle { .. } => Vec::new(),
+            Self::Add { .. } | Self::List { .. } | Self::Has { .. } | Self::Settle { .. } => Vec::new(),
         }
     }
 }

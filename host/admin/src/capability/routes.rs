@@ -13,7 +13,7 @@ pub const PAGE: Page = Page {
     groups: &[
         group(&["add"], |_| say("add routes through its own link, in the container")),
         group(&["remove-connected"], |_| say("remove the kernel's own routes to its networks, in the container")),
-        group(&["list"], |_| say("look at the routes through its own link")),
+        group(&["list", "has"], |_| say("look at the routes through its own link")),
     ],
     keys: &[],
 };
@@ -29,13 +29,13 @@ impl OperationTexts for ops::Routes {
                 let networks = list(networks, "no network");
                 format!("remove the kernel's own routes to {networks} through {}, in the container", names.link(*link))
             }
-            Self::List { link } => format!("look at the routes through {}", names.link(*link)),
+            Self::List { link } | Self::Has { link, .. } => format!("look at the routes through {}", names.link(*link)),
         }
     }
 
     fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
         match self {
-            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } => Vec::new(),
+            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } | Self::Has { .. } => Vec::new(),
         }
     }
 }

@@ -70,6 +70,7 @@ pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, r
         | Reply::Addresses(_)
         | Reply::Loopback { .. }
         | Reply::Routes(_)
+        | Reply::Present(_)
         | Reply::Result(_)
         | Reply::Leases(_)
         | Reply::Lease(_)

@@ -7,10 +7,17 @@ use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
 use postern_types::{Address, ErrorCode, Handle, OpError, Reply, ops};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// The longest time for duplicate address detection: the native plugins' limit.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The most addresses or routes in one list: their message is shorter than a message may be.
+const MOST_LISTED: usize = 4096;
+
+/// The most addresses or routes that one call asks about.
+const MOST_ASKED: usize = 1024;
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
@@ -23,6 +30,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Addresses) -> Result<Reply,
     match operation {
         ops::Addresses::Add { link, addresses } => add(gate, *link, addresses),
         ops::Addresses::List { link } => list(gate, *link),
+        ops::Addresses::Has { link, addresses } => has(gate, *link, addresses),
         ops::Addresses::Settle { link } => settle(gate, *link),
     }
 }
@@ -82,9 +90,46 @@ pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
 
 /// `addresses.list`.
 fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, _) = gate.front.own(handle)?;
+    let (index, name) = gate.front.own(handle)?;
     let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    Ok(Reply::Addresses(container.addresses(index).map_err(kernel_error)?.into_iter().map(show).collect()))
+    let addresses = container.addresses(index).map_err(kernel_error)?;
+    is_listable(&name, addresses.len(), "addresses")?;
+    Ok(Reply::Addresses(addresses.into_iter().map(show).collect()))
+}
+
+/// `addresses.has`.
+fn has(gate: &Gate<'_>, handle: Handle, wanted: &[IpNet]) -> Result<Reply, OpError> {
+    let (index, name) = gate.front.own(handle)?;
+    is_askable(&name, wanted.len(), "addresses")?;
+    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    let there: HashSet<IpNet> =
+        container.addresses(index).map_err(kernel_error)?.into_iter().map(|have| have.net).collect();
+    Ok(Reply::Present(wanted.iter().map(|address| there.contains(address)).collect()))
+}
+
+/// Fails for a list that is too long for the sandbox.
+///
+/// # Errors
+/// [`ErrorCode::Exhausted`].
+pub fn is_listable(link: &str, number: usize, kind: &str) -> Result<(), OpError> {
+    if number <= MOST_LISTED {
+        return Ok(());
+    }
+    let message = format!("\"{link}\" has {number} {kind} in the container: a list has room for {MOST_LISTED}");
+    Err(OpError::new(ErrorCode::Exhausted, link, message)
+        .hint(format!("remove {kind} of the link in the container, or take a plugin that asks with {kind}.has")))
+}
+
+/// Fails for a question about too many objects.
+///
+/// # Errors
+/// [`ErrorCode::Exhausted`].
+pub fn is_askable(link: &str, number: usize, kind: &str) -> Result<(), OpError> {
+    if number <= MOST_ASKED {
+        return Ok(());
+    }
+    let message = format!("{number} {kind} are too many: one call asks about {MOST_ASKED}");
+    Err(OpError::new(ErrorCode::Exhausted, link, message).hint("ask in several calls"))
 }
 
 /// Converts an address to the form that the guest sees.

@@ -6,7 +6,11 @@ use crate::effect::loopback_up::lo;
 use crate::effect::{Effect, LoopbackUp};
 use crate::errors::kernel_error;
 use crate::gate::Gate;
+use postern_kernel::Address;
 use postern_types::{OpError, Reply, ops};
+
+/// The most addresses of one family that a guest sees.
+const MOST_OF_FAMILY: usize = 128;
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -62,12 +66,42 @@ fn state(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let lo = lo(netlink)?;
     let addresses = netlink.addresses(lo.index).map_err(kernel_error)?;
-    Ok(Reply::Loopback { up: lo.up, addresses: addresses.into_iter().map(show).collect() })
+    Ok(Reply::Loopback { up: lo.up, addresses: of_interest(addresses).into_iter().map(show).collect() })
+}
+
+/// Root in the container can give `lo` any number of addresses. Keeps the first of each family, and before them those that are
+/// no loopback addresses: one of these is reason enough to refuse `lo`.
+fn of_interest(mut addresses: Vec<Address>) -> Vec<Address> {
+    addresses.sort_by_key(|address| address.net.addr().is_loopback());
+    let mut room = [MOST_OF_FAMILY; 2];
+    addresses.retain(|address| {
+        let [v4, v6] = &mut room;
+        let left = if address.net.addr().is_ipv4() { v4 } else { v6 };
+        let has_room = *left > 0;
+        *left = left.saturating_sub(1);
+        has_room
+    });
+    addresses
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_loopback_address_is_seen_among_any_number() {
+        let address = |net: String| Address {
+            net: net.parse().unwrap(),
+            scope: 254,
+            tentative: false,
+            permanent: true,
+            dad_failed: false,
+        };
+        let mut many: Vec<Address> = (0..9000).map(|n| address(format!("127.1.{}.{}/32", n / 250, n % 250))).collect();
+        many.extend([address("10.0.0.1/8".to_owned()), address("::1/128".to_owned())]);
+        let seen: Vec<String> = of_interest(many).iter().map(|address| address.net.to_string()).collect();
+        assert_eq!((seen.len(), &*seen[0], &*seen[1], &*seen[128]), (129, "10.0.0.1/8", "127.1.0.0/32", "::1/128"));
+    }
 
     #[test]
     fn a_path_of_a_process_is_known() {

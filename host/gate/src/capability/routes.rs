@@ -1,6 +1,6 @@
 //! `routes`: the routes through the attachment's own link.
 
-use crate::capability::addresses::not_own;
+use crate::capability::addresses::{is_askable, is_listable, not_own};
 use crate::capability::facts::{Facts, Needed};
 use crate::cause;
 use crate::effect::{LinkState, in_container, link_state, source_routes};
@@ -9,6 +9,7 @@ use crate::gate::Gate;
 use ipnet::IpNet;
 use postern_kernel::MAIN_TABLE;
 use postern_types::{Handle, KeptRoute, OpError, Reply, Route, ops};
+use std::collections::HashMap;
 
 /// The origin of a route that the kernel made, and of one that a program set: `rtm_protocol` of linux/rtnetlink.h.
 const BY_KERNEL: u8 = 2;
@@ -26,6 +27,7 @@ pub fn execute(gate: &mut Gate<'_>, operation: &ops::Routes) -> Result<Reply, Op
         ops::Routes::Add { link, routes } => add(gate, *link, routes),
         ops::Routes::RemoveConnected { link, networks } => remove_connected(gate, *link, networks),
         ops::Routes::List { link } => list(gate, *link),
+        ops::Routes::Has { link, routes } => has(gate, *link, routes),
     }
 }
 
@@ -105,9 +107,34 @@ fn remove_connected(gate: &mut Gate<'_>, handle: Handle, networks: &[IpNet]) -> 
     Ok(Reply::Done)
 }
 
-/// `routes.list`. A later plugin may have moved routes into another table: by the record these are listed too.
+/// `routes.list`.
 fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, _) = gate.front.own(handle)?;
+    let (index, name) = gate.front.own(handle)?;
+    let routes = seen(gate, index)?;
+    is_listable(&name, routes.len(), "routes")?;
+    Ok(Reply::Routes(routes))
+}
+
+/// `routes.has`. The container can have many routes, and many to one destination.
+fn has(gate: &Gate<'_>, handle: Handle, wanted: &[Route]) -> Result<Reply, OpError> {
+    let (index, name) = gate.front.own(handle)?;
+    is_askable(&name, wanted.len(), "routes")?;
+    let mut by_destination: HashMap<IpNet, Vec<Route>> = HashMap::new();
+    for have in seen(gate, index)? {
+        by_destination.entry(have.dst).or_default().push(have);
+    }
+    let mut present = Vec::with_capacity(wanted.len());
+    for route in wanted {
+        gate.session.in_time()?;
+        let there = by_destination.get(&route.dst.trunc());
+        present.push(there.is_some_and(|there| there.iter().any(|have| route.is_met_by(have))));
+    }
+    Ok(Reply::Present(present))
+}
+
+/// Returns the main table's routes through a link. A later plugin may have moved routes into another table: by the record
+/// these are among them.
+fn seen(gate: &Gate<'_>, index: u32) -> Result<Vec<Route>, OpError> {
     let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
     let mut routes = netlink.routes(index).map_err(kernel_error)?;
     let tables = source_routes::tables(gate.session, index);
@@ -117,5 +144,5 @@ fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
         let moved = all.into_iter().filter(|(link, route)| *link == index && is_moved(route.table));
         routes.extend(moved.map(|(_, route)| route));
     }
-    Ok(Reply::Routes(routes))
+    Ok(routes)
 }

@@ -74,7 +74,13 @@ fn apply(
     let is_shared = |whole: &WholeRoute| is_multipath(whole, index) && whole.hops.iter().any(|hop| hop.link != index);
     let is_left = |whole: &WholeRoute| effect.moved.iter().any(|kept| whole.is_of(kept));
     effect.multipath = whole.into_iter().filter(|whole| is_shared(whole) && is_left(whole)).collect();
-    session.common.add_routes(&name, effect.routes.len() + effect.hints.len() + effect.moved.len())?;
+    let recorded = effect.routes.len() + effect.hints.len() + effect.moved.len();
+    session.common.add_routes(&name, recorded).map_err(|error| {
+        let has = effect.moved.len();
+        let message = format!("\"{name}\" has {has} routes in the container: with their copies {}", error.message);
+        OpError::new(error.code, &name, message)
+            .hint("remove routes of the link in the container, or name a `table`: then no route moves")
+    })?;
     session.intend(effect.clone())?;
     carry_out(session, &effect)?;
     Ok(Reply::Done)

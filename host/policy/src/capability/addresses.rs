@@ -14,19 +14,19 @@ pub const KEYS: &[Key] = &[];
 impl Decide for ops::Addresses {
     fn rule(&self, _: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
-            Self::Add { .. } | Self::List { .. } | Self::Settle { .. } => Ok(grant.name),
+            Self::Add { .. } | Self::List { .. } | Self::Has { .. } | Self::Settle { .. } => Ok(grant.name),
         }
     }
 
     fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
-            Self::Add { .. } | Self::List { .. } | Self::Settle { .. } => Vec::new(),
+            Self::Add { .. } | Self::List { .. } | Self::Has { .. } | Self::Settle { .. } => Vec::new(),
         }
     }
 
     fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
-            Self::Add { .. } | Self::List { .. } | Self::Settle { .. } => false,
+            Self::Add { .. } | Self::List { .. } | Self::Has { .. } | Self::Settle { .. } => false,
         }
     }
 }

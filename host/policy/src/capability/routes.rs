@@ -14,19 +14,19 @@ pub const KEYS: &[Key] = &[];
 impl Decide for ops::Routes {
     fn rule(&self, _: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
-            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } => Ok(grant.name),
+            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } | Self::Has { .. } => Ok(grant.name),
         }
     }
 
     fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
         match self {
-            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } => Vec::new(),
+            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } | Self::Has { .. } => Vec::new(),
         }
     }
 
     fn gives_up(&self, _: &RuleInput<'_>) -> bool {
         match self {
-            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } => false,
+            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } | Self::Has { .. } => false,
         }
     }
 }

@@ -22,6 +22,15 @@ impl wit::addresses::Host for State {
         }
     }
 
+    fn has(&mut self, link: Resource<Link>, addresses: Vec<String>) -> Result<Vec<bool>, Failure> {
+        let link = self.table.get(&link)?.handle;
+        let addresses = parse::list("addresses.has", &addresses)?;
+        match self.call(ops::Addresses::Has { link, addresses })? {
+            Reply::Present(present) => Ok(present),
+            other => Err(other.unexpected().into()),
+        }
+    }
+
     fn settle(&mut self, link: Resource<Link>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
         self.done(ops::Addresses::Settle { link })

@@ -3,7 +3,7 @@
 use super::link::Link;
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{OpError, Reply, ops};
+use postern_types::{ErrorCode, OpError, Reply, ops};
 use wasmtime::component::Resource;
 
 /// The host's data for a guest's `route`: its texts as given. They are parsed when the route is passed to `add`.
@@ -20,8 +20,7 @@ pub struct Route {
 }
 
 impl Route {
-    fn parsed(&self) -> Result<postern_types::Route, OpError> {
-        let operation = "routes.add";
+    fn parsed(&self, operation: &str) -> Result<postern_types::Route, OpError> {
         Ok(postern_types::Route {
             dst: parse::text(operation, &self.destination)?,
             gateway: parse::maybe(operation, self.gateway.as_ref())?,
@@ -53,8 +52,7 @@ impl From<postern_types::Route> for Route {
 impl wit::routes::Host for State {
     fn add(&mut self, link: Resource<Link>, routes: Vec<Resource<Route>>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        let routes =
-            routes.iter().map(|route| Ok(self.table.get(route)?.parsed()?)).collect::<Result<Vec<_>, Failure>>()?;
+        let routes = self.parsed("routes.add", &routes)?;
         self.done(ops::Routes::Add { link, routes })
     }
 
@@ -67,9 +65,42 @@ impl wit::routes::Host for State {
     fn list(&mut self, link: Resource<Link>) -> Result<Vec<Resource<Route>>, Failure> {
         let link = self.table.get(&link)?.handle;
         match self.call(ops::Routes::List { link })? {
-            Reply::Routes(routes) => routes.into_iter().map(|route| Ok(self.table.push(Route::from(route))?)).collect(),
+            Reply::Routes(routes) => self.pushed(routes),
             other => Err(other.unexpected().into()),
         }
+    }
+
+    fn has(&mut self, link: Resource<Link>, routes: Vec<Resource<Route>>) -> Result<Vec<bool>, Failure> {
+        let link = self.table.get(&link)?.handle;
+        let routes = self.parsed("routes.has", &routes)?;
+        match self.call(ops::Routes::Has { link, routes })? {
+            Reply::Present(present) => Ok(present),
+            other => Err(other.unexpected().into()),
+        }
+    }
+}
+
+impl State {
+    fn parsed(&self, operation: &str, routes: &[Resource<Route>]) -> Result<Vec<postern_types::Route>, Failure> {
+        routes.iter().map(|route| Ok(self.table.get(route)?.parsed(operation)?)).collect()
+    }
+
+    /// Gives the guest these routes: all of them or none. Their number is not the guest's fault.
+    fn pushed(&mut self, routes: Vec<postern_types::Route>) -> Result<Vec<Resource<Route>>, Failure> {
+        let (number, mut pushed) = (routes.len(), Vec::new());
+        for route in routes {
+            match self.table.push(Route::from(route)) {
+                Ok(resource) => pushed.push(resource),
+                Err(_) => {
+                    for resource in pushed {
+                        self.table.delete(resource)?;
+                    }
+                    let message = format!("the sandbox has no room for {number} routes");
+                    return Err(OpError::new(ErrorCode::Exhausted, "routes.list", message).into());
+                }
+            }
+        }
+        Ok(pushed)
     }
 }
 

@@ -16,6 +16,9 @@ pub enum Addresses {
     /// List the addresses.
     #[serde(rename = "addresses-list")]
     List { link: Handle },
+    /// Tell which of these addresses are there.
+    #[serde(rename = "addresses-has")]
+    Has { link: Handle, addresses: Vec<IpNet> },
     /// Wait for duplicate address detection.
     #[serde(rename = "addresses-settle")]
     Settle { link: Handle },
@@ -25,5 +28,6 @@ table! {
     Addresses;
     Add { link: Own } => "addresses.add", Container, Part;
     List { link: Own } => "addresses.list", Container, Nothing;
+    Has { link: Own } => "addresses.has", Container, Nothing;
     Settle { link: Own } => "addresses.settle", Container, Nothing;
 }

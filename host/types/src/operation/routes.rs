@@ -19,6 +19,9 @@ pub enum Routes {
     /// List the main table's routes through the held link.
     #[serde(rename = "routes-list")]
     List { link: Handle },
+    /// Tell which of these routes are there.
+    #[serde(rename = "routes-has")]
+    Has { link: Handle, routes: Vec<Route> },
 }
 
 table! {
@@ -26,4 +29,5 @@ table! {
     Add { link: Own } => "routes.add", Container, Part;
     RemoveConnected { link: Own } => "routes.remove-connected", Container, Part;
     List { link: Own } => "routes.list", Container, Nothing;
+    Has { link: Own } => "routes.has", Container, Nothing;
 }

@@ -302,7 +302,11 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
             let own = if random.below(4) == 0 { &foreign[..] } else { &held.own[..] };
             addresses::add(random.one_of(&held.links)?, own).ok()?;
         }
-        22 => drop(addresses::list(random.one_of(&held.links)?).ok()?),
+        22 => {
+            let link = random.one_of(&held.links)?;
+            let (addresses, routes) = ([random.net()], [random.route()]);
+            drop((addresses::list(link).ok(), addresses::has(link, &addresses).ok(), routes::has(link, &routes).ok()));
+        }
         23 | 24 => routes::add(random.one_of(&held.links)?, &[random.route(), random.route()]).ok()?,
         25 => routes::remove_connected(random.one_of(&held.links)?, &[random.net()]).ok()?,
         26 => random.one_of(&held.links)?.up().ok()?,
