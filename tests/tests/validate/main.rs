@@ -240,3 +240,50 @@ fn what_this_node_makes_of_a_network() -> Result<()> {
     ensure!(found == ["1:46 add-fails type"] && report.to_string().contains("is a port of"), "{report:#}");
     Ok(())
 }
+
+/// A chain that another program makes, for portmap's marks. firewall makes the operator's chain by itself.
+#[test]
+fn a_chain_that_is_not_on_the_node_is_told() -> Result<()> {
+    let place = Place::new()?;
+    let check = |more: &str| -> Result<(Vec<String>, Value)> {
+        let capabilities = r#""capabilities": {"portMappings": true}"#;
+        let portmap =
+            format!(r#"{{"type": "portmap", {capabilities}, "externalSetMarkChain": "KUBE-MARK-MASQ"{more}}}"#);
+        let firewall = r#"{"type": "firewall", "backend": "iptables", "iptablesAdminChainName": "OPERATORS"}"#;
+        let text = list("").replace("    }\n  ]", &format!("    }},\n{portmap},\n{firewall}\n  ]"));
+        place.write("/etc/cni/net.d/10-val.conflist", &text)?;
+        let (_, report) = place.object(&["valnet"])?;
+        Ok((codes(&report), report))
+    };
+    let absent = ["10:61 add-fails plugins[1].externalSetMarkChain"];
+    let (found, report) = check("")?;
+    ensure!(found == absent && report["errors"] == 0, "{report:#}");
+    ensure!(report["findings"][0]["message"].to_string().contains("no chain \\\"KUBE-MARK-MASQ\\\""), "{report:#}");
+    // An ADD says the same, and firewall's does not.
+    place.node.add_container("c1")?;
+    for (more, is_refused) in [("", true), (", \"snat\": false", false)] {
+        let (found, report) = check(more)?;
+        ensure!(found.is_empty() != is_refused, "{report:#}");
+        let mut command = place.node.command(plugin_bin()?.join("postern"));
+        let ports = r#"{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}"#;
+        command.args(["net", "add", "valnet", &place.node.netns("c1")]).env("CAP_ARGS", ports);
+        command.env("CNI_PATH", plugin_bin()?);
+        let output = command.output()?;
+        ensure!(output.status.success() != is_refused, "{more}: {output:?}");
+    }
+    for family in ["iptables", "ip6tables"] {
+        place.node.sh(&format!("{family} -t nat -N KUBE-MARK-MASQ"))?;
+        let (found, report) = check("")?;
+        ensure!(found.is_empty() && report["notes"] == json!([]), "{family}: {report:#}");
+        place.node.sh(&format!("{family} -t nat -X KUBE-MARK-MASQ"))?;
+    }
+    // Whoever may not read the rules gets a note, and no verdict.
+    let (found, report) = check("")?;
+    ensure!(found == absent, "{report:#}");
+    let mut command = place.node.command("setpriv");
+    command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]).arg(plugin_bin()?.join("postern"));
+    let output = command.args(["net", "validate", "valnet", "--json", "--cni-path"]).arg(plugin_bin()?).output()?;
+    let report: Value = serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
+    ensure!(codes(&report).is_empty() && report["notes"].to_string().contains("was not looked for"), "{report:#}");
+    Ok(())
+}

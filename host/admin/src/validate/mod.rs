@@ -2,6 +2,7 @@
 //! Schemas.
 
 mod addresses;
+mod chains;
 mod change;
 mod dhcp;
 mod finding;
@@ -187,6 +188,7 @@ fn check_file(report: &mut Report, file: &Path, file_only: bool, places: &Places
         as_runtimes_read(&mut sheet, node, &network);
         if !file_only {
             programs::check(&mut sheet, &network.entries, &places.cni_path);
+            chains::check(&mut sheet, &network.entries);
             let is_sound = !sheet.has_errors_below("");
             if is_sound && !network.entries.is_empty() {
                 let arguments = capability_args()?;
@@ -265,7 +267,9 @@ fn folder(
                 plugin::check(&mut sheet, &node, "", network.version);
                 if !file_only {
                     let entry = network::Entry { path: String::new(), node: &node };
-                    programs::check(&mut sheet, &[entry], &places.cni_path);
+                    let entries = [entry];
+                    programs::check(&mut sheet, &entries, &places.cni_path);
+                    chains::check(&mut sheet, &entries);
                 }
             }
             Err(fault) => sheet.error("json", fault.at, "", format!("this is no JSON: {}", fault.message), ""),

@@ -49,6 +49,11 @@ fn rule(chain: &str, matches: Vec<String>, target: &str) -> Rule {
     Rule { chain: chain.to_owned(), matches, target: Some(target.to_owned()), ..Rule::default() }
 }
 
+/// True if table `nat` has a chain.
+fn has_chain(programs: &Programs<'_>, chain: &str) -> Result<bool, FirewallError> {
+    Ok(programs.look(NAT)?.chains.iter().any(|name| name == chain))
+}
+
 impl HostPorts {
     /// Checks that rules can be named after the owner. Call it before a record says that they will be made.
     ///
@@ -184,7 +189,7 @@ impl HostPorts {
     /// Returns the error for rules that lead to another program's chain for marks, if there is none.
     fn without_mark_chain(&self, programs: &Programs<'_>) -> Option<FirewallError> {
         let MarkBy::Chain(chain) = &self.mark else { return None };
-        let is_absent = self.sources != Sources::None && !programs.look(NAT).ok()?.chains.contains(chain);
+        let is_absent = self.sources != Sources::None && !has_chain(programs, chain).ok()?;
         is_absent.then(|| {
             FirewallError::new(
                 "find",
@@ -196,6 +201,15 @@ impl HostPorts {
                 ),
             )
         })
+    }
+
+    /// True if another program's chain for marks (`externalSetMarkChain`) is where new forwards to an address of this family
+    /// would lead to it.
+    ///
+    /// # Errors
+    /// The programs are missing, or this process may not read the rules.
+    pub fn iptables_has_mark_chain(chain: &str, v6: bool, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+        has_chain(&Programs::locate(v6, runner)?, chain)
     }
 
     /// True if all rules are there. With handles from [`HostPorts::iptables_ensure`], no rules of others are read.
