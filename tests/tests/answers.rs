@@ -147,6 +147,27 @@ fn checks_and_chained_plugins_bear_any_number_of_objects() -> Result<()> {
     Ok(())
 }
 
+/// A new address of the link layer leaves the link's routes, and a link without IPv6 has none: no number of them stops tuning.
+#[test]
+fn tuning_changes_a_link_with_any_number_of_routes() -> Result<()> {
+    let without_ipv6 = json!({"sysctl": {"net.ipv6.conf.eth0.disable_ipv6": "1"}});
+    for (change, stay) in [(json!({"mac": "02:00:00:00:00:07"}), true), (without_ipv6, false)] {
+        let node = Node::new()?;
+        node.add_container("c1")?;
+        let result = call("ADD", &node, "c1", &config())?.success()?;
+        node.sh_in("c1", MORE_THAN_AN_ANSWER)?;
+        let mut tuning = json!({"cniVersion": "1.1.0", "name": "net", "type": "tuning", "prevResult": result});
+        postern_tests::merge(&mut tuning, &change);
+        for verb in ["ADD", "CHECK", "DEL"] {
+            let answer = call(verb, &node, "c1", &tuning)?;
+            ensure!(answer.status == 0, "{change}: {verb}: {answer:?}");
+            let left: usize = node.sh_in("c1", "ip -6 route | wc -l")?.trim().parse()?;
+            ensure!((left >= 20_000) == stay, "{change}: {verb}: {left} routes are left");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn changes_without_end_are_no_way_to_stay() -> Result<()> {
     del_ends_well_after(CHANGING, |plugin| matches!(plugin, "host-device" | "vrf"))
