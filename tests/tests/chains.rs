@@ -369,3 +369,50 @@ fn results_of_third_parties() -> Result<()> {
         },
     )
 }
+
+/// Addresses of third parties that their results name in another way than our plugins would: a single address on the link, with
+/// the network in the result (Terway), and one that a plugin between ours adds. Plugins of both sides work with them.
+#[test]
+fn addresses_of_third_parties() -> Result<()> {
+    let place = Place::new("nftables", SHORT)?;
+    let netns = place.node.netns("c1");
+    let call = |side: Side, plugin: &str, verb: &str, previous: &Value| -> Result<Value> {
+        let mut config = place.config(plugin, Some(previous));
+        merge(&mut config, &json!({"cniVersion": previous["cniVersion"], "ingressPolicy": "open"}));
+        let bin = if side == Ours { plugin_bin()? } else { native_bin()? };
+        let call = Call::new(&bin, plugin, verb, config.to_string()).attachment("c1", &netns, "eth0");
+        place.node.call(&call)?.success().with_context(|| format!("{verb} of {side:?} {plugin}"))
+    };
+    let rules = || place.node.sh("nft list ruleset; iptables -S; ip6tables -S");
+    let behind = |previous: &Value, address: &str| -> Result<()> {
+        for side in [Native, Ours] {
+            for verb in ["ADD", "CHECK"] {
+                for plugin in ["portmap", "firewall"] {
+                    call(side, plugin, verb, previous)?;
+                }
+            }
+            ensure!(rules()?.contains(&format!("-s {address} -j ACCEPT")), "{side:?}: {}", rules()?);
+            for plugin in ["firewall", "portmap"] {
+                call(side, plugin, "DEL", previous)?;
+            }
+            ensure!(!rules()?.contains(address.split('/').next().unwrap_or_default()), "{side:?}: {}", rules()?);
+        }
+        Ok(())
+    };
+    place.node.sh("ip link add host0 type veth peer name eth0 netns c1; ip link set host0 up")?;
+    place.node.sh_in("c1", "ip address add 10.7.0.9/32 dev eth0; ip link set eth0 up")?;
+    let routed =
+        json!({"cniVersion": "0.4.0", "ips": [{"version": "4", "address": "10.7.0.9/24", "gateway": "10.7.0.253"}]});
+    behind(&routed, "10.7.0.9/32")?;
+    place.node.sh("ip link delete host0")?;
+
+    let mut both = place.call(Ours, "bridge", "ADD", None)?.success()?;
+    place.node.sh_in("c1", "ip address add fd00:4::5/64 dev eth0 nodad")?;
+    if let Some(ips) = both["ips"].as_array_mut() {
+        ips.push(json!({"address": "fd00:4::5/64", "gateway": "fd00:4::1", "interface": 2}));
+    }
+    behind(&both, "fd00:4::5/128")?;
+    place.call(Ours, "bridge", "DEL", Some(&both))?.success()?;
+    ensure!(place.left()?.is_empty(), "{}", place.left()?);
+    Ok(())
+}

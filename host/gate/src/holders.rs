@@ -80,7 +80,7 @@ pub fn find(session: &Session, launcher: &Launcher, granted: Option<&Granted>) -
         // What can't be read is told by the operation.
         found.extend(host_ports::taken(session).unwrap_or_default());
     }
-    if granted.is_some_and(Granted::may_take_over_in_container) && session.is_behind_native() {
+    if granted.is_some_and(Granted::may_take_over_in_container) && session.names_unrecorded_address() {
         found.extend(session.holders_of_previous().unwrap_or_default());
     }
     let grants = |capabilities: &[Capability]| {

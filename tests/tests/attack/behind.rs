@@ -62,7 +62,6 @@ fn behind_a_native_plugin_no_address_of_others_counts() -> Result<()> {
         at("the node's", "192.0.2.1/24", 2, "it is the node's own"),
         at("the gateway's", "10.77.0.1/24", 2, "it is the node's own"),
         at("one that is only claimed", "10.66.6.6/24", 2, "\"eth0\" of the container does not have it"),
-        at("with another prefix length", "10.9.0.77/16", 2, "\"eth0\" of the container does not have it"),
         at("on another link of the container", "10.66.6.7/24", 2, "\"eth0\" of the container does not have it"),
         at("a multicast address", "224.0.0.9/32", 2, "no container can have it"),
         at("a loopback address", "127.0.0.9/8", 2, "no container can have it"),
@@ -81,6 +80,7 @@ fn behind_a_native_plugin_no_address_of_others_counts() -> Result<()> {
             .policy("[previous]\nin-container = \"false\"\n[grant.port-mappings]\nports = [\"1024-65535\"]\nbackends = [\"nftables\"]"),
         // What is left: an address that the container has, and nobody else.
         forward("its own", "10.9.0.77/24", &json!(2)).ends(0, ""),
+        forward("its own, with another prefix length", "10.9.0.77/16", &json!(2)).ends(0, ""),
         forward("its own, on the attachment's link", "10.9.0.77/24", &Value::Null).ends(0, ""),
         forward("its own, on another link of the container", "10.66.6.7/24", &json!(4)).ends(0, ""),
         forward("its own of IPv6", "fd00:9::77/64", &json!(2)).ends(0, ""),
@@ -199,16 +199,34 @@ fn a_taken_over_interface_plugin_writes_nothing_of_others() -> Result<()> {
     ])
 }
 
-/// A record of the attachment itself: then what it does not have does not count, whatever the kernel says.
+/// A record of the attachment itself: the kernel is asked for what it lacks, and nothing counts that others have or that
+/// `prevResult` does not name.
 #[test]
-fn with_a_record_the_kernel_is_not_asked() -> Result<()> {
+fn beside_a_recorded_address_no_address_of_others_counts() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.plugin("hostile", "ADD", &crate::attacked_node::good())?.success()?;
-    attacked.prepare("ip -n c1 addr add 10.9.0.77/24 dev eth0")?;
-    let own = forward("beside a recorded address", "10.9.0.77/24", &json!(2));
+    attacked.prepare(
+        "for address in 10.9.0.77/24 10.77.0.2/24 192.0.2.1/24 fd00:9::77/64; do ip -n c1 addr add $address dev eth0; done",
+    )?;
     attacked.operator_policy("chained", POLICY)?;
-    Refusal::of(&own.call(&attacked)?)?.expect(110, "no record tells that an earlier plugin gave it")?;
-    attacked.same()
+    for (address, words) in [
+        ("10.77.0.2/24", "attachment bystander/c2/eth0 has it, by its record"),
+        ("192.0.2.1/24", "it is the node's own"),
+        ("10.66.6.6/24", "\"eth0\" of the container does not have it"),
+    ] {
+        let claimed = forward("of others", address, &json!(2));
+        Refusal::of(&claimed.call(&attacked)?)?.expect(110, words)?;
+        attacked.same()?;
+    }
+    let unnamed = forward("unnamed", "fd00:9::77/64", &Value::Null)
+        .with(r#"{"prevResult": {"ips": [{"address": "10.9.0.77/24"}]}}"#);
+    Refusal::of(&unnamed.call(&attacked)?)?.expect(999, "fd00:9::77 is no address of this attachment")?;
+    attacked.same()?;
+    // What is left: an address that the container has, and nobody else.
+    let own = forward("beside a recorded address", "10.9.0.77/24", &json!(2));
+    own.call(&attacked)?.success()?;
+    Attack { verb: "DEL", ..own }.call(&attacked)?.success()?;
+    Ok(())
 }
 
 /// Isolation and joining act on the host end. It is the other end of the container's link by kernel and `prevResult`.

@@ -24,8 +24,7 @@ enum Contradiction {
 /// The way out where no policy should help.
 const ANOTHER_ADDRESS: &str = "have the plugin before give this attachment an address that nobody else has";
 /// The way out where the container lacks the address.
-const ON_THE_LINK: &str =
-    "the plugin before has to put the address on the link, with this prefix length, before this plugin is called";
+const ON_THE_LINK: &str = "the plugin before has to put the address on the link before this plugin is called";
 
 impl Session {
     /// Takes the addresses of `prevResult` that count as the attachment's own. The same rule holds for gateways. The
@@ -59,7 +58,7 @@ impl Session {
         let section = self.given_sections().find(|section| section.addresses.contains(&ip.address.to_string()));
         if section.is_none() {
             let may_ask = granted.is_some_and(Granted::may_take_over_in_container);
-            let is_possible = is_native && self.request.verb == Verb::Add && may_ask;
+            let is_possible = self.request.verb == Verb::Add && may_ask;
             if !is_possible || self.contradiction(ip, previous)?.is_some() {
                 return Ok(None);
             }
@@ -77,11 +76,18 @@ impl Session {
             self.has_foreign_record() || noted.is_some() && noted != cookie()
         };
         let may_ask = granted.is_some_and(Granted::may_take_over_in_container);
-        self.request.verb == Verb::Add && may_ask && (self.is_behind_native() || is_stale())
+        self.request.verb == Verb::Add && may_ask && (self.names_unrecorded_address() || is_stale())
     }
 
-    /// True if no record says that an earlier plugin gave addresses, or if the link of that record is gone. Otherwise
-    /// the record alone counts.
+    /// True if `prevResult` has addresses that no earlier plugin gave, by the record: a native plugin did, alone or beside ours.
+    pub fn names_unrecorded_address(&self) -> bool {
+        let is_unrecorded =
+            |ip: &IpConfig| !self.given_sections().any(|section| section.addresses.contains(&ip.address.to_string()));
+        let previous = || self.request.conf.previous_result().ok().flatten().unwrap_or_default();
+        self.is_behind_native() || previous().ips.iter().any(is_unrecorded)
+    }
+
+    /// True if no record says that an earlier plugin gave addresses, or if the link of that record is gone.
     pub fn is_behind_native(&self) -> bool {
         self.has_lost_link() || self.given_sections().all(|section| section.addresses.is_empty())
     }
@@ -104,7 +110,8 @@ impl Session {
         let container = container.netlink().map_err(kernel_error)?;
         let link = container.link_by_name(name).map_err(kernel_error)?.filter(|link| link.name == name);
         let addresses = link.map_or(Ok(Vec::new()), |link| container.addresses(link.index)).map_err(kernel_error)?;
-        if !addresses.iter().any(|have| have.net == ip.address && !have.dad_failed) {
+        // Plugins that route to each container put a single address on the link, and name the network in the result.
+        if !addresses.iter().any(|have| have.net.addr() == address && !have.dad_failed) {
             return Ok(Some(Contradiction::Elsewhere(format!("\"{name}\" of the container does not have it"))));
         }
         let host = self.host()?;
@@ -145,7 +152,7 @@ impl Session {
     /// Returns the reason why an address of `prevResult` does not count, as the end of a sentence, and the way out.
     pub fn not_counting(&self, address: &IpNet, granted: &Granted) -> (String, String) {
         let previous = self.request.conf.previous_result().ok().flatten().unwrap_or_default();
-        let named = previous.ips.iter().find(|ip| ip.address == *address).filter(|_| self.is_behind_native());
+        let named = previous.ips.iter().find(|ip| ip.address == *address);
         match named {
             Some(ip) if granted.may_take_over_in_container() => match self.contradiction(ip, &previous) {
                 Ok(Some(Contradiction::OfOthers(why))) => (format!(": {why}"), ANOTHER_ADDRESS.to_owned()),
