@@ -75,8 +75,9 @@ impl Json {
         }
     }
 
-    /// Returns the document with its keys sorted by their bytes at every level, and only the last of equal keys. Native
-    /// plugins do this to a `prevResult` before they decode it, and to every result from 1.0.0 on.
+    /// Returns the document with its keys sorted by their bytes at every level, only the last of equal keys, and whole numbers
+    /// without fraction and exponent ([`whole_number`]). Native plugins do this to a `prevResult` before they decode it, and to
+    /// every result from 1.0.0 on.
     #[must_use]
     pub fn sorted(mut self) -> Json {
         self.sort();
@@ -86,6 +87,12 @@ impl Json {
     fn sort(&mut self) {
         match self {
             Json::Array(items) => items.iter_mut().for_each(Json::sort),
+            // Whole numbers of 64 bits keep all their digits, which the native plugins lose beyond 53 bits.
+            Json::Number(number) if number.is_f64() => {
+                if let Some(whole) = whole_number(number) {
+                    *number = whole;
+                }
+            }
             Json::Object(entries) => {
                 // Equal keys stay in their order. The later one takes the place of the earlier one.
                 entries.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -101,6 +108,15 @@ impl Json {
             _ => {}
         }
     }
+}
+
+/// Returns a whole number as Go writes it that was read into `float64`: 1400 for `1400.0` and `14e2`. It has the digits that
+/// identify it among the numbers of that type. Only numbers beyond 64 bits have none.
+#[must_use]
+pub fn whole_number(number: &Number) -> Option<Number> {
+    let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
+    let digits = format!("{float}");
+    digits.parse::<i64>().map(Number::from).or_else(|_| digits.parse::<u64>().map(Number::from)).ok()
 }
 
 impl From<&str> for Json {
@@ -278,6 +294,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&parse(text).unwrap()).unwrap(), text);
         let sorted = |text| serde_json::to_string(&parse(text).unwrap().sorted()).unwrap();
         assert_eq!(sorted(text), r#"{"a":[null,true,"x",-2,1.5],"b":{"Z":1,"z":0}}"#);
+        assert_eq!(sorted(r#"{"mtu":1500.0,"n":[1e3,-0,0.5]}"#), r#"{"mtu":1500,"n":[1000,0,0.5]}"#);
         // Of several equal keys the last is kept, and only it is looked into.
         let text = r#"{"k":{"b":0},"a":1,"k":2,"k":[{"z":1,"y":[{"d":3,"c":2,"d":1}]}],"a":{"a":1,"a":null}}"#;
         assert_eq!(sorted(text), r#"{"a":{"a":null},"k":[{"y":[{"c":2,"d":1}],"z":1}]}"#);

@@ -1,7 +1,8 @@
 //! Numbers as libcni passes them on. It reads a list into `float64`, and writes that for each plugin. So a plugin gets
 //! 1400 where the list has `1400.0` or `14e2`, as templates write it.
 
-use serde_json::{Map, Number, Value};
+use postern_cni::whole_number;
+use serde_json::{Map, Value};
 
 /// Writes each whole number of a plugin's input without fraction and exponent, as libcni does.
 pub fn write_whole(input: &mut Map<String, Value>) {
@@ -11,7 +12,7 @@ pub fn write_whole(input: &mut Map<String, Value>) {
 fn write(value: &mut Value) {
     match value {
         Value::Number(number) => {
-            if let Some(whole) = whole(number) {
+            if let Some(whole) = whole_number(number) {
                 *number = whole;
             }
         }
@@ -19,14 +20,6 @@ fn write(value: &mut Value) {
         Value::Object(entries) => write_whole(entries),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
-}
-
-/// Returns the whole number with the digits that identify it among those of this type. Only numbers beyond 64 bits have
-/// none.
-fn whole(number: &Number) -> Option<Number> {
-    let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
-    let digits = format!("{float}");
-    digits.parse::<i64>().map(Number::from).or_else(|_| digits.parse::<u64>().map(Number::from)).ok()
 }
 
 #[cfg(test)]

@@ -279,7 +279,7 @@ mod tests {
         assert!(alone.not_counting(&address, &open).0.contains("could not be looked at"));
         assert!(alone.not_counting(&address, &closed).1.contains("previous = { in-container = \"true\" }"));
         assert!(alone.not_counting(&"10.0.0.9/8".parse().unwrap(), &closed).1.contains("addresses = [\"10.0.0.0/8\"]"));
-        // A record that has addresses is the only one to be asked.
+        // Where a record has all addresses, only the record is asked.
         let own = Namespace::current().unwrap();
         assert!(
             alone.asks_container(Some(&open), || own.cookie().ok())
@@ -290,6 +290,10 @@ mod tests {
         first(&directory, true);
         let mut behind = session(&directory, "second", Verb::Add);
         behind.open_record().unwrap();
+        assert!(behind.asks_container(Some(&open), || own.cookie().ok()), "it has an address that the record lacks");
+        let recorded = br#"{"cniVersion":"1.0.0","name":"n","type":"second","prevResult":{"cniVersion":"1.0.0",
+            "ips":[{"address":"10.9.0.2/24"}]}}"#;
+        behind.request.conf = NetConf::parse(Json::parse(recorded, 4096).unwrap()).unwrap();
         assert!(!behind.asks_container(Some(&open), || own.cookie().ok()));
         behind.link_gone = true;
         assert!(behind.asks_container(Some(&open), || own.cookie().ok()));
