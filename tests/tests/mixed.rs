@@ -5,10 +5,11 @@ mod common;
 
 use anyhow::{Context, Result, ensure};
 use common::{PRIVATE_ETC, each};
-use postern_tests::{Node, merge, native_bin, plugin_bin};
+use postern_tests::{Call, Node, merge, native_bin, plugin_bin};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
@@ -382,5 +383,55 @@ fn an_ipam_program_serves_bridges_of_both_sides() -> Result<()> {
             ensure!(calls.contains("ADD") && calls.contains("CHECK") && calls.contains("DEL"), "{calls}");
         }
     }
+    Ok(())
+}
+
+/// A plugin of ours between native ones has a record without addresses. Then all plugins are ours, and take away what the native
+/// ones made: rules of addresses that only `prevResult` tells.
+#[test]
+fn a_record_between_native_plugins_has_no_addresses() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    let list = [
+        (
+            "bridge",
+            json!({"bridge": "mix0", "isGateway": true, "ipMasq": true, "macspoofchk": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.5.0.0/24"}]]}}),
+        ),
+        (
+            "portmap",
+            json!({"backend": "iptables", "snat": false,
+            "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}}),
+        ),
+        ("tuning", json!({"mac": "02:00:00:00:05:01"})),
+        ("sbr", json!({})),
+        ("firewall", json!({"backend": "iptables"})),
+        (
+            "bandwidth",
+            json!({"ingressRate": 8_000_000, "ingressBurst": 8_000_000, "egressRate": 8_000_000, "egressBurst": 8_000_000}),
+        ),
+    ];
+    let mut previous = Value::Null;
+    let call = |bin: &Path, verb: &str, (plugin, patch): &(&str, Value), previous: &Value| {
+        let mut config = json!({"cniVersion": "1.0.0", "name": "mix", "type": plugin});
+        merge(&mut config, patch);
+        merge(&mut config, &json!({"prevResult": previous}));
+        let call = Call::new(bin, plugin, verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    let rules = || {
+        node.sh("nft list ruleset | grep -F 10.5.0. || true; nft list ruleset | grep -F veth || true
+        ip -o link | grep -oE '(bwp|ifb|veth)[0-9a-f]*' || true; find /var/lib/cni/networks -name '10.*'
+        ls /run/postern/attachments")
+    };
+    for plugin in &list {
+        let bin = if plugin.0 == "tuning" { plugin_bin()? } else { native_bin()? };
+        previous = call(&bin, "ADD", plugin, &previous)?.success().context(plugin.0)?;
+    }
+    ensure!(rules()?.lines().count() > 8, "too little is there: {}", rules()?);
+    for plugin in list.iter().rev() {
+        call(&plugin_bin()?, "DEL", plugin, &previous)?.success().context(plugin.0)?;
+    }
+    ensure!(rules()?.is_empty(), "left: {}", rules()?);
     Ok(())
 }

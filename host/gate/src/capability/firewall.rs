@@ -249,19 +249,17 @@ pub fn remove_own(session: &mut Session) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes what a native plugin made for the addresses of `prevResult`. Where there is a record, only addresses that it
-/// lists count. Addresses of other attachments' records never do.
+/// Removes what a native plugin made for the addresses of `prevResult`. Where the record lists addresses, only those count: in a
+/// mixed list a native plugin may have given them, and then it lists none. Addresses of other attachments' records never do.
 fn revert_unrecorded(session: &Session) -> Result<(), OpError> {
     let previous = session.request.conf.previous_result().ok().flatten().unwrap_or_default();
-    let own = session.record().filter(|_| !session.is_replaced()).map(postern_state::Record::sections);
-    let knows = |address: &IpNet| {
-        own.is_none_or(|own| own.iter().any(|section| section.addresses.contains(&address.to_string())))
-    };
+    let sections = session.record().filter(|_| !session.is_replaced()).map(postern_state::Record::sections);
+    let own: Vec<&String> = sections.unwrap_or_default().iter().flat_map(|section| &section.addresses).collect();
+    let knows = |address: &IpNet| own.is_empty() || own.contains(&&address.to_string());
     let mut addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).filter(knows).collect();
     let mut foreign = Vec::new();
     for address in &addresses {
-        let is_of = |text: &String| text.parse::<IpNet>().is_ok_and(|net| net.addr() == address.addr());
-        if session.is_claimed_by(|other| other.sections.iter().any(|section| section.addresses.iter().any(is_of)))? {
+        if session.is_held(address.addr())? {
             foreign.push(*address);
         }
     }

@@ -72,6 +72,19 @@ impl Session {
         Ok(self.holding(address)?.map(|holding| holding.attachment))
     }
 
+    /// True if the record of another attachment of this host has an address. It is known without the index too.
+    ///
+    /// # Errors
+    /// Records can't be read.
+    pub fn is_held(&self, address: IpAddr) -> Result<bool, OpError> {
+        for summary in self.claimants(&[address.into()])? {
+            if self.holding_of(&summary, address)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// As [`Session::holder`]: says in words who has the address, and what is known of that attachment.
     ///
     /// # Errors
