@@ -125,7 +125,11 @@ pub fn before_release(session: &mut Session) -> Result<(), OpError> {
     // Other links are ignored: root in the container could make one as often as it is deleted, and the runtime would
     // retry for ever.
     let link = container.netlink().map_err(kernel_error)?.link_by_name(name).map_err(kernel_error)?;
-    let is_own = |link: &Link| Ok::<_, OpError>(session.leads_here(link)? && !session.is_claimed(link)?);
+    let is_own = |link: &Link| {
+        Ok::<_, OpError>(
+            session.leads_here(link)? && !session.is_claimed(link)? && session.other_owner(link)?.is_none(),
+        )
+    };
     if link.as_ref().map_or(Ok(false), is_own)? {
         let message = format!("no address is given back while something uses it: the container has \"{name}\" still");
         return Err(

@@ -233,7 +233,7 @@ fn act(
         }
         Verb::Del => {
             session.compare_with_kernel().map_err(internal)?;
-            session.forget_foreign_container();
+            session.forget_foreign_container().map_err(internal)?;
             session.ending(section.as_deref());
         }
         Verb::Gc | Verb::Status | Verb::Version => {}
@@ -318,7 +318,7 @@ pub(crate) fn del_without_plugin(
         Err(missing) => return Err(missing.into_error()),
     }
     session.compare_with_kernel().map_err(internal)?;
-    session.forget_foreign_container();
+    session.forget_foreign_container().map_err(internal)?;
     let recorded = session.record().is_some_and(|record| !record.is_empty());
     let removed = if recorded && !session.is_replaced() {
         collect::by_record(&mut session, section.as_deref()).map(drop)

@@ -1,5 +1,6 @@
 //! One run of the host: one verb for one attachment. The called plugin and its delegates share it.
 
+mod another;
 mod asked;
 mod claims;
 mod container_access;

@@ -149,5 +149,5 @@ fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
     let Some(container) = session.container() else { return Ok(None) };
     let own = container.netlink().map_err(kernel_error)?.link_by_name(&session.request.ifname).map_err(kernel_error)?;
     let Some(own) = own.filter(|own| own.kind == "veth" || InnerKind::has(own)) else { return Ok(None) };
-    Ok(if session.is_claimed(&own)? { None } else { Some(own) })
+    Ok(if session.spares(&own)? || session.is_claimed(&own)? { None } else { Some(own) })
 }

@@ -192,13 +192,17 @@ pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &LinkName) -> b
     let container = container.netlink().map_err(kernel_error)?;
     let Some(own) = container.link_by_name(&name).map_err(kernel_error)? else { return Ok(()) };
     let Some(alias) = own.alias.clone().filter(|alias| !alias.is_empty()) else { return Ok(()) };
+    if session.spares(&own)? {
+        return Ok(());
+    }
     let refuse = |why: &str| {
         let message = format!("\"{name}\" in the container can't be moved home as \"{alias}\": {why}");
         let by_hand =
             format!("if it is the node's, move it by hand: `ip link set {name} netns 1 name NAME` in that namespace");
         Err(OpError::new(ErrorCode::InvalidArgument, &name, message).hint(by_hand))
     };
-    if !session.leads_here(&own)? || session.is_claimed(&own)? {
+    // A record of this container can list it under another network's name.
+    if !session.leads_here(&own)? && !session.is_claimed(&own)? {
         return refuse("no record lists it, and it may have been made in there");
     }
     if !is_named(&own, &alias) {

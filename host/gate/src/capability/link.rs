@@ -148,6 +148,13 @@ fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
         }
     }
     if gate.session.request.verb == Verb::Del {
+        if !gate.session.knows_container() {
+            let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+            let link = container.link_by_index(index).map_err(kernel_error)?;
+            if link.map_or(Ok(false), |link| gate.session.spares(&link))? {
+                return Ok(Reply::Done);
+            }
+        }
         collect::before_deletion(gate.session)?;
     }
     gate.session.container_required()?.netlink().map_err(kernel_error)?.delete_link(index).map_err(about(&name))?;

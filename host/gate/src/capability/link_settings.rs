@@ -203,6 +203,7 @@ fn restore_native(session: &Session) -> Result<(), OpError> {
         let netlink = container.netlink().map_err(kernel_error)?;
         let link = netlink.link_by_name(&request.ifname).map_err(kernel_error)?;
         match (link, parse(&content)) {
+            (Some(link), _) if session.spares(&link)? => {}
             (Some(link), Some(before)) => put_back(netlink, &link, &before)?,
             (Some(_), None) => crate::say!("postern: {place}/{name} is no file of the native plugin: it is not used"),
             (None, _) => {}

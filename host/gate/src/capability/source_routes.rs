@@ -278,6 +278,9 @@ fn remove_native(session: &Session) -> Result<(), OpError> {
     let _lock = lock(session)?;
     let netlink = container.netlink().map_err(kernel_error)?;
     let Some(link) = as_far_as_possible(|| netlink.link_by_name(&session.request.ifname))? else { return Ok(()) };
+    if session.spares(&link)? {
+        return Ok(());
+    }
     let table = session.request.conf.fields().int("table").ok().flatten();
     let addresses = listed_as_far_as_possible(|| netlink.addresses(link.index))?;
     for rule in listed_as_far_as_possible(|| netlink.rules())? {

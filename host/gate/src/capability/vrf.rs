@@ -188,6 +188,10 @@ fn leave_native(session: &Session) -> Result<(), OpError> {
         return Ok(());
     };
     let own = netlink.link_by_name(&session.request.ifname).map_err(kernel_error)?;
+    // The VRF may be another container's too.
+    if own.as_ref().map_or(Ok(false), |own| session.spares(own))? {
+        return Ok(());
+    }
     let is_member = own.as_ref().is_some_and(|own| own.master == Some(vrf.index));
     leave_vrf(netlink, own.filter(|_| is_member).map(|own| own.index), &vrf)?;
     Ok(())

@@ -11,15 +11,6 @@ use postern_state::{Claim, Header, Record, Section, Stage, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 
 impl Session {
-    /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD, or to none: a path can
-    /// be reused.
-    pub fn forget_foreign_container(&mut self) {
-        // A container that the runtime's last result is about is not another one, whatever an older record says.
-        if !self.replaced && self.record.as_ref().is_some_and(|record| self.is_foreign(record.header())) {
-            self.worker = None;
-        }
-    }
-
     /// True if the record is from another boot, or from another namespace than that of `CNI_NETNS`.
     pub fn has_foreign_record(&self) -> bool {
         self.record.as_ref().is_some_and(|record| self.is_foreign(record.header()))
@@ -173,10 +164,7 @@ impl Session {
         // The link in the runtime's last result, if there is one.
         let given =
             previous.interfaces.iter().find(|link| !link.sandbox.is_empty() && link.name == self.request.ifname);
-        let is_given = own
-            .as_ref()
-            .and_then(|own| own.mac)
-            .is_some_and(|mac| given.is_some_and(|given| given.mac.eq_ignore_ascii_case(&Mac(mac).to_string())));
+        let is_given = own.as_ref().is_some_and(|own| self.is_given(own));
         let foreign = self.record.as_ref().is_some_and(|record| self.is_foreign(record.header()));
         self.replaced = match (own, given) {
             // A path can lead to another container by now. Its link is not ours unless the runtime says so. An ADD

@@ -5,7 +5,7 @@ use crate::effect::{Effect, Veth};
 use crate::errors::{kernel_error, state_error};
 use postern_kernel::Link;
 use postern_state::Summary;
-use postern_types::{LinkName, Mac, OpError};
+use postern_types::OpError;
 
 /// What stands at the other end of the container's pair, where no record has a pair.
 pub enum NativeEnd {
@@ -122,44 +122,6 @@ impl Session {
         Ok(end.is_some_and(|end| own.is_stacked() || end.kind == "veth"))
     }
 
-    /// True if this link of the container, or its host end, belongs to another attachment, by that one's record. A path
-    /// can lead to another container by now, and a link can have moved to another network.
-    ///
-    /// # Errors
-    /// The kernel or the records can't be asked.
-    pub fn is_claimed(&self, own: &Link) -> Result<bool, OpError> {
-        if own.kind != "veth" {
-            return self.is_index_claimed(own.index);
-        }
-        let Some(peer) = own.peer_index else { return Ok(false) };
-        let Some(end) = self.host()?.link_by_index(peer).map_err(kernel_error)? else { return Ok(false) };
-        self.is_port_claimed(&end.name, end.mac)
-    }
-
-    /// True if a record of another attachment lists a link of this index in the container's namespace.
-    ///
-    /// # Errors
-    /// The kernel or the records can't be asked.
-    fn is_index_claimed(&self, index: u32) -> Result<bool, OpError> {
-        let cookie = self.container_required()?.cookie().map_err(kernel_error)?;
-        self.is_claimed_among(&postern_state::list_known(&self.state).map_err(state_error)?, |summary| {
-            summary.header.as_ref().is_some_and(|header| header.netns_cookie == Some(cookie))
-                && summary.effects.iter().any(|noted| is_link_of_index(noted, index))
-        })
-    }
-
-    /// True if a record of another attachment lists a pair with this host end. With `mac`, the address must be equal.
-    ///
-    /// # Errors
-    /// The records can't be listed.
-    fn is_port_claimed(&self, host: &LinkName, mac: Option<[u8; 6]>) -> Result<bool, OpError> {
-        let is_claim = |pair: &Veth| pair.host == *host && mac.is_none_or(|mac| Mac(mac) == pair.mac);
-        self.is_claimed_by(|summary| {
-            let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
-            effects.flatten().any(|effect| Veth::of(&effect).is_some_and(is_claim))
-        })
-    }
-
     /// True if the record of another attachment of this host namespace makes this claim.
     ///
     /// # Errors
@@ -188,11 +150,6 @@ impl Session {
         let mut records = postern_state::list_known(&self.state).map_err(state_error)?;
         records.retain(|summary| summary.header.as_ref().is_none_or(|header| header.host_netns_cookie == cookie));
         Ok(records)
-    }
-
-    fn is_claimed_among(&self, records: &[Summary], claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
-        let own = self.key()?;
-        Ok(records.iter().any(|summary| summary.key.as_ref().is_some_and(|key| *key != own) && claims(summary)))
     }
 }
 
