@@ -338,6 +338,50 @@ fn forwarding_stays_on_while_containers_need_it() -> Result<()> {
     Ok(())
 }
 
+/// The node can be the router of a container whose link it does not make: by a link of its own on the same wire. A tunnel with
+/// an address makes it a router too. Links between which it may forward packets of others are told.
+#[test]
+fn forwarding_stays_on_while_the_node_can_be_a_router() -> Result<()> {
+    let node = Node::new()?;
+    for container in ["c1", "c2"] {
+        node.add_container(container)?;
+    }
+    node.sh("ip link add par type veth peer name parp; ip link set par up; ip link set parp up
+        ip link add own link par type macvlan mode bridge; ip link set own up; sysctl -qw net.ipv4.ip_forward=0")?;
+    let ipam = |address: &str| json!({"type": "static", "addresses": [{"address": address, "gateway": "10.77.0.1"}]});
+    let macvlan = config("macvlan", "far", &json!({"master": "par", "ipam": ipam("10.77.0.5/24")}));
+    let device = config("host-device", "far", &json!({"device": "parp", "ipam": ipam("10.77.0.5/24")}));
+    let bridge = config("bridge", "net", &json!({}));
+    let gc = || node.sh(&format!("{}/postern gc --node --forwarding --yes", plugin_bin()?.display()));
+    let value = || node.sh("sysctl -n net.ipv4.ip_forward");
+    let switch_on = || -> Result<()> {
+        call(&node, "ADD", "c1", &bridge)?.success()?;
+        call(&node, "DEL", "c1", &bridge)?.success().map(drop)
+    };
+    for (config, link) in [(&macvlan, "own"), (&device, "par")] {
+        switch_on()?;
+        call(&node, "ADD", "c2", config)?.success()?;
+        node.sh(&format!("ip address add 10.77.0.1/24 dev {link}"))?;
+        let printed = flat(&gc()?);
+        let why = format!("{link} with 10.77.0.1/24 can be the router of attachment far/c2/eth0");
+        ensure!(printed.contains(&why) && value()?.trim() == "1", "{link}: {printed}");
+        node.sh(&format!("ip address flush dev {link}"))?;
+        let printed = gc()?;
+        // The other end of the device's wire is on the node, and leads to the container.
+        let is_used = if link == "par" { "1" } else { "0" };
+        ensure!(value()?.trim() == is_used, "{link}, without an address: {printed}");
+        call(&node, "DEL", "c2", config)?.success()?;
+    }
+    switch_on()?;
+    node.sh("ip link add tun0 type wireguard 2> /dev/null || ip tuntap add tun0 mode tun; ip address add 10.88.0.1/24 dev tun0")?;
+    let printed = flat(&gc()?);
+    ensure!(printed.contains("tun0 is a tunnel") && value()?.trim() == "1", "{printed}");
+    node.sh("ip link del tun0; ip address add 192.0.2.1/24 dev par; ip address add 198.51.100.1/24 dev own")?;
+    let printed = flat(&gc()?);
+    ensure!(printed.contains("this node is no router between own, par") && value()?.trim() == "0", "{printed}");
+    Ok(())
+}
+
 /// Whoever sets the clock back makes no attachment one that is always at work.
 #[test]
 fn a_clock_that_is_behind_keeps_nothing_for_ever() -> Result<()> {

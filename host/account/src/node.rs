@@ -2,6 +2,7 @@
 //! made ([`postern_gate::node`]).
 
 use crate::alive::all_namespaces;
+use ipnet::IpNet;
 use postern_confine::Direct;
 use postern_firewall::iptables::{ProgramRunner, forward};
 use postern_firewall::{Nft, Served, SharedTable, hostport, macguard, masquerade};
@@ -32,7 +33,7 @@ fn is_noted(host: &Netlink, object: &NodeObject, link: &Link) -> Result<bool, St
 }
 
 /// RFC 4291, section 2.5.6: the kernel gives one to every link.
-fn is_link_local(address: IpAddr) -> bool {
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
@@ -103,6 +104,8 @@ pub struct Report {
     pub unused: Vec<Unused>,
     /// The objects that stay, with the reason.
     pub kept: Vec<String>,
+    /// What the removal could concern beside attachments, in words.
+    pub notes: Vec<String>,
     /// The places that could not be looked at.
     pub problems: Vec<String>,
     /// Notes on objects that are gone.
@@ -167,11 +170,13 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
             "ipv4" => (Sysctl::Ipv4Forward, "net.ipv4.ip_forward"),
             _ => (Sysctl::Ipv6Forwarding, "net.ipv6.conf.all.forwarding"),
         };
-        let user = user_of_forwarding(places, &links, (here, &boot), family.name == "ipv4")?;
+        let on_links = OnLinks::of(&host, &links, family.name == "ipv4")?;
+        let user = user_of_forwarding(places, &links, (here, &boot), &on_links)?;
         if let Some(user) = user {
             report.kept.push(format!("{name} stays on: {user}"));
         } else if forwarding {
             report.unused.push(Unused { kind: FORWARDING, name: name.to_owned(), what: UnusedObject::Forwarding(key) });
+            report.notes.extend(on_links.between(name));
         } else {
             report.kept.push(format!(
                 "{name} stays on: Postern switched it on, but others may rely on it by now; `postern gc --node \
@@ -182,14 +187,80 @@ pub fn find(places: &Places, forwarding: bool) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Returns what needs forwarding of one family: an attachment whose packets the node forwards, by its record, or a link that
-/// leads to a container without a record. The namespace is given by its cookie, with the boot.
+/// The kinds of links that lead to other machines, or to programs: a node with an address on one is a router for them.
+const TUNNELS: [&str; 19] = [
+    "tun",
+    "wireguard",
+    "ovpn",
+    "ppp",
+    "vxlan",
+    "geneve",
+    "gre",
+    "gretap",
+    "ip6gre",
+    "ip6gretap",
+    "erspan",
+    "ip6erspan",
+    "ipip",
+    "sit",
+    "ip6tnl",
+    "vti",
+    "vti6",
+    "xfrm",
+    "wwan",
+];
+
+/// The node's own addresses of one family, with their links. Those of `lo` and link-local ones are not among them.
+struct OnLinks<'a> {
+    v4: bool,
+    all: Vec<(&'a Link, IpNet)>,
+}
+
+impl<'a> OnLinks<'a> {
+    fn of(host: &Netlink, links: &'a [Link], v4: bool) -> Result<Self, String> {
+        let addresses = host.all_addresses().map_err(|e| e.to_string())?;
+        let of_family = addresses.into_iter().map(|(index, address)| (index, address.net)).filter(|(_, net)| {
+            let address = net.addr();
+            address.is_ipv4() == v4 && !address.is_loopback() && !is_link_local(address)
+        });
+        let all = of_family.filter_map(|(index, net)| Some((links.iter().find(|link| link.index == index)?, net)));
+        Ok(Self { v4, all: all.collect() })
+    }
+
+    /// Returns the address of the node that is in one network with an attachment's: the node can be its router.
+    fn beside(&self, address: IpNet) -> Option<&(&'a Link, IpNet)> {
+        self.all.iter().find(|(_, own)| own.contains(&address.addr()) || address.contains(&own.addr()))
+    }
+
+    fn tunnel(&self) -> Option<&'a Link> {
+        let is_tunnel = |link: &&Link| link.master.is_none() && TUNNELS.contains(&link.kind.as_str());
+        self.all.iter().map(|(link, _)| *link).find(is_tunnel)
+    }
+
+    /// Tells of the links between which the node may forward packets of others: nothing shows that.
+    fn between(&self, setting: &str) -> Option<String> {
+        let mut names: Vec<String> = self.all.iter().map(|(link, _)| link.name.to_string()).collect();
+        names.sort();
+        names.dedup();
+        (names.len() > 1).then(|| {
+            format!(
+                "note: without {setting}, this node is no router between {}; Postern does not see whether other machines \
+                 need it as one",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+/// Returns what needs forwarding of one family: an attachment whose packets the node forwards, by its record, a link that
+/// leads to a container without a record, or a tunnel. The namespace is given by its cookie, with the boot.
 fn user_of_forwarding(
     places: &Places,
     links: &[Link],
     (here, boot): (u64, &str),
-    v4: bool,
+    on_links: &OnLinks<'_>,
 ) -> Result<Option<String>, String> {
+    let v4 = on_links.v4;
     let mut known: Vec<String> = Vec::new();
     for record in postern_state::list(&places.state).map_err(|e| e.to_string())? {
         let Some(header) = &record.header else {
@@ -202,15 +273,26 @@ fn user_of_forwarding(
         let effects: Vec<Effect> =
             effects.filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok()).collect();
         known.extend(effects.iter().filter_map(|effect| Veth::of(effect).map(|pair| pair.host.clone())));
-        // Packets of these links pass the node by.
+        // Packets of these links pass the node by, unless the node is a router on the same wire.
         let passes_by =
             |effect: &Effect| matches!(effect, Effect::Macvlan(_) | Effect::InnerLink(_) | Effect::Device(_));
-        let mut addresses = record.sections.iter().flat_map(|section| &section.addresses).peekable();
-        let has_family = addresses.peek().is_none() || addresses.any(|text| text.contains(':') != v4);
-        if has_family && !effects.iter().any(passes_by) {
-            let name = format!("{}/{}/{}", header.network, header.container_id, header.ifname);
-            return Ok(Some(format!("packets of attachment {name} are forwarded, by its record")));
+        let addresses: Vec<&String> = record.sections.iter().flat_map(|section| &section.addresses).collect();
+        let of_family: Vec<IpNet> = addresses
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .filter(|net: &IpNet| net.addr().is_ipv4() == v4)
+            .collect();
+        let name = format!("{}/{}/{}", header.network, header.container_id, header.ifname);
+        if !effects.iter().any(passes_by) {
+            if addresses.is_empty() || addresses.iter().any(|text| text.contains(':') != v4) {
+                return Ok(Some(format!("packets of attachment {name} are forwarded, by its record")));
+            }
+        } else if let Some((link, own)) = of_family.into_iter().find_map(|address| on_links.beside(address)) {
+            return Ok(Some(format!("{} with {own} can be the router of attachment {name}", link.name)));
         }
+    }
+    if let Some(tunnel) = on_links.tunnel() {
+        return Ok(Some(format!("{} is a tunnel with an address of this node", tunnel.name)));
     }
     let is_bridge = |index: u32| links.iter().any(|link| link.index == index && link.kind == "bridge");
     let leads_elsewhere = |link: &&Link| {

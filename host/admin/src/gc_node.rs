@@ -17,7 +17,7 @@ pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
     }
     if !as_json {
         let mut lines: Vec<String> = report.unused.iter().map(|unused| format!("unused: {unused}")).collect();
-        lines.extend(report.kept.iter().cloned());
+        lines.extend(report.kept.iter().chain(&report.notes).cloned());
         if count == 0 {
             lines.push("no node object that Postern made is unused".to_owned());
         }
@@ -34,7 +34,7 @@ pub fn run(forwarding: bool, yes: bool, as_json: bool) -> Result<ExitCode> {
     let removed = if act { node::remove(&places, &report, forwarding).map_err(Error::msg)? } else { Vec::new() };
     if as_json {
         output::json(&json!({
-            "unused": report.unused, "kept": report.kept, "problems": report.problems, "removed": removed, "done": act,
+            "unused": report.unused, "kept": report.kept, "notes": report.notes, "problems": report.problems, "removed": removed, "done": act,
         }))?;
     } else if act && count > 0 {
         let lines: Vec<String> = removed.iter().map(|removed| one_line(&format!("removed {removed}"))).collect();
