@@ -247,6 +247,27 @@ fn a_gateway_is_not_asked_for() -> Result<()> {
     ensure!(doctor()?.contains("the gateway fd00:9::1/64 on br9 is not used"), "{}", doctor()?);
     add("c3", &v6)?;
     ensure!(!gateway()?.contains("dadfailed") && !doctor()?.contains("is not used"), "{}", gateway()?);
+    // Nor does a bridge that another one made: with 2, the kernel would switch its IPv6 off for good. It may be up already.
+    for (bridge, script) in [("br8", "true"), ("br7", "ip link set br7 up")] {
+        node.sh(&format!(
+            "ip link add {bridge} type bridge; echo 2 > /proc/sys/net/ipv6/conf/{bridge}/accept_dad; {script}"
+        ))?;
+        let mut config = config(bridge, "bridge", if bridge == "br8" { "fd00:18::/64" } else { "fd00:17::/64" });
+        postern_tests::merge(&mut config, &json!({"bridge": bridge}));
+        add(&format!("{bridge}a"), &config)?;
+        let dad = || node.sh(&format!("cat /proc/sys/net/ipv6/conf/{bridge}/accept_dad"));
+        ensure!(dad()?.trim() == "0", "{bridge} asks for its own address");
+        // The gateway is there already.
+        node.sh(&format!("echo 2 > /proc/sys/net/ipv6/conf/{bridge}/accept_dad"))?;
+        add(&format!("{bridge}b"), &config)?;
+        ensure!(dad()?.trim() == "0", "{bridge} asks for its own address, with a gateway");
+    }
+    // As the kernel leaves a bridge that was attacked.
+    node.sh("echo 1 > /proc/sys/net/ipv6/conf/br8/disable_ipv6")?;
+    let able = "sysctl -w net/ipv6/conf/br8/disable_ipv6=0 && ip address add fd00:18::1/64 dev br8";
+    ensure!(doctor()?.contains(able), "{}", doctor()?);
+    node.sh(&format!("{able} > /dev/null"))?;
+    ensure!(!doctor()?.contains("does not have the gateway"), "{}", doctor()?);
     // A pair's end is no better: its other end is the container's.
     let pair = config("pair", "ptp", "fd00:8::/64");
     add("c4", &pair)?;

@@ -127,6 +127,8 @@ mod tests {
             alias: None,
             permanent: None,
             other_names: Vec::new(),
+            accept_dad: None,
+            disable_ipv6: false,
             has_xdp: false,
             device: None,
         }

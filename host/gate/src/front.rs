@@ -47,6 +47,8 @@ pub enum Object {
         mac: Option<Mac>,
         /// Its MTU.
         mtu: u32,
+        /// True if the kernel asks whether somebody else has its IPv6 addresses.
+        asks: bool,
     },
     /// A link that policy grants to stack others on: read, and hand to what makes a link on it.
     Parent {
@@ -290,13 +292,13 @@ impl<'a> Front<'a> {
         self.link(handle, Takes::SeenEnd)
     }
 
-    /// Returns a bridge that policy grants, by handle: index, name, address and MTU.
+    /// Returns a bridge that policy grants, by handle: index, name, address, MTU, and whether it asks for its addresses.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
-    pub fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32), OpError> {
+    pub fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32, bool), OpError> {
         match self.take(handle, Takes::Bridge)? {
-            Object::Bridge { index, name, mac, mtu } => Ok((*index, name.clone(), *mac, *mtu)),
+            Object::Bridge { index, name, mac, mtu, asks } => Ok((*index, name.clone(), *mac, *mtu, *asks)),
             other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Port { .. } | Object::Parent { .. }) => {
                 Err(other.is_not(OF_BRIDGE))
             }
@@ -403,7 +405,7 @@ mod tests {
     fn handles_count_from_zero_and_are_of_one_kind() {
         let mut common = Common::default();
         let mut front = front("", 0, &mut common);
-        let bridge = Object::Bridge { index: 43, name: "br".to_owned(), mac: None, mtu: 1500 };
+        let bridge = Object::Bridge { index: 43, name: "br".to_owned(), mac: None, mtu: 1500, asks: false };
         let port = Object::Port { index: 44, name: "tap0".to_owned() };
         for (object, handle) in
             [(own(40), 0), (end(41, true), 1), (end(42, false), 2), (bridge, 3), (port, 4), (own(40), 0)]

@@ -5,12 +5,13 @@
 
 use super::{AGAIN, Account};
 use crate::namespaces::Found;
+use crate::node::is_link_local;
 use crate::node_state::NodeState;
 use crate::results;
 use ipnet::IpNet;
 use postern_gate::effect::LinkChange;
 use postern_gate::shell::quoted;
-use postern_kernel::Link;
+use postern_kernel::{Address, Link};
 use postern_state::{DataPath, Header, Section};
 use postern_types::Mac;
 use std::net::IpAddr;
@@ -46,6 +47,23 @@ fn route(text: &str) -> Option<(IpNet, Option<IpAddr>)> {
     match text.split_once(' ') {
         Some((dst, gateway)) => Some((dst.parse().ok()?, Some(gateway.parse().ok()?))),
         None => Some((text.parse().ok()?, None)),
+    }
+}
+
+/// Returns the command that switches an IPv6 setting of a link off. A name can have a dot in it, which divides a key.
+fn setting(link: &str, key: &str) -> String {
+    format!("sysctl -w net/ipv6/conf/{}/{key}=0", quoted(link))
+}
+
+/// Returns the commands with which a link can have this address, each with `&&` behind it. The kernel switches IPv6 of a link
+/// off if somebody says that he has its link-local address, where `accept_dad` is 2.
+fn able(link: &Link, address: IpAddr) -> String {
+    match address.is_ipv6() && link.disable_ipv6 {
+        true => {
+            let name = link.name.to_string();
+            format!("{} && {} && ", setting(&name, "accept_dad"), setting(&name, "disable_ipv6"))
+        }
+        false => String::new(),
     }
 }
 
@@ -109,7 +127,7 @@ impl NodeState {
                 let remedy = format!("ip link set dev {} up", quoted(name));
                 account.differs(format!("{name}, which has the gateway, is down"), remedy, true);
             }
-            let add = format!("ip address add {address} dev {}", quoted(name));
+            let add = format!("{}ip address add {address} dev {}", able(link, address.addr()), quoted(name));
             match host.addresses.iter().find(|(index, have)| *index == link.index && have.net == address) {
                 None => account.differs(format!("{name} does not have the gateway {address}"), add, true),
                 Some((_, have)) if have.dad_failed => {
@@ -120,6 +138,21 @@ impl NodeState {
                     account.differs(what, remedy, true);
                 }
                 Some(_) => {}
+            }
+            let is_failed = |have: &Address| have.dad_failed && have.net != address && is_link_local(have.net.addr());
+            if address.addr().is_ipv6()
+                && let Some((_, have)) =
+                    host.addresses.iter().find(|(index, have)| *index == link.index && is_failed(have))
+            {
+                let (link, local) = (quoted(name), have.net);
+                let what = format!(
+                    "{name} does not use its address {local}: somebody on the link says that he has it (dadfailed)"
+                );
+                let remedy = format!(
+                    "{} && ip address delete {local} dev {link} && ip address add {local} dev {link} nodad",
+                    setting(name, "accept_dad")
+                );
+                account.differs(what, remedy, true);
             }
         }
     }

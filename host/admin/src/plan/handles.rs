@@ -111,7 +111,7 @@ impl Show<'_, '_> {
 
     fn bridge(&mut self, bridge: BridgeInfo) -> Result<BridgeInfo, OpError> {
         let LinkInfo { handle: index, name, mac, mtu, .. } = bridge.link.clone();
-        let object = Object::Bridge { index, name, mac, mtu };
+        let object = Object::Bridge { index, name, mac, mtu, asks: false };
         Ok(BridgeInfo { link: self.give(bridge.link, object)?, ..bridge })
     }
 

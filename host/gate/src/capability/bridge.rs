@@ -55,7 +55,7 @@ fn ensure(
             node::noted(&gate.session.state, host, node::BRIDGE, name, create)
                 .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))
                 .map_err(|error| cause::Asked { mac: None, mtu, largest: cause::LARGEST_MTU }.explain(error))?;
-            // A bridge that was there is the operator's.
+            // Of a bridge that was there, this is switched off where it is set up, or has an IPv6 gateway.
             ask_for_no_address(gate.session, name)?;
             host.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?
         }
@@ -70,6 +70,10 @@ fn ensure(
     }
     ignore_router_advertisements(gate.session, name)?;
     if !bridge.up {
+        // The kernel asks for the link-local address as soon as the bridge is up.
+        if asks(&bridge) {
+            ask_for_no_address(gate.session, name)?;
+        }
         host.set_up(bridge.index).map_err(about(name))?;
     }
     let promisc = promisc || bridge.promisc;
@@ -88,10 +92,15 @@ fn find(gate: &mut Gate<'_>, name: &str) -> Result<Reply, OpError> {
 }
 
 fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {
-    let object =
-        Object::Bridge { index: link.index, name: link.name.to_string(), mac: link.mac.map(Mac), mtu: link.mtu };
+    let (index, name, mac, mtu, asks) = (link.index, link.name.to_string(), link.mac.map(Mac), link.mtu, asks(&link));
+    let object = Object::Bridge { index, name, mac, mtu, asks };
     let handle = gate.grant(object)?;
     Ok(BridgeInfo { link: Gate::show(handle, link), promisc })
+}
+
+/// True if the kernel asks whether somebody else has the IPv6 addresses of this link. It asks if IPv6 comes to the link later.
+fn asks(link: &Link) -> bool {
+    link.accept_dad != Some(0)
 }
 
 /// Checks the name, which comes from the operator's configuration. A name that the kernel would refuse is reported
@@ -219,23 +228,26 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
 /// `bridge.ensure-gateways`.
 fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: bool) -> Result<Reply, OpError> {
     gate.front.has_joined(port)?;
-    let (index, name, mac, mtu) = gate.front.bridge(bridge)?;
+    let (index, name, mac, mtu, is_asking) = gate.front.bridge(bridge)?;
     // All gateways are checked before anything is made: an address that is put on a bridge stays there.
     let gateways: Vec<IpNet> = gate.session.own.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
     let netlink = gate.session.host()?;
     let (target, shown) = match port.vlan {
-        None => (Target { index, name, mac, mtu }, None),
+        None => (Target { index, name, mac, mtu, asks: is_asking }, None),
         Some(vlan) => {
             let joins =
                 PortSpec { vlan: port.vlan, preserve_default_vlan: port.preserve_default_vlan, ..PortSpec::default() };
             let link = vlan_gateway(gate, netlink, (index, &name, mtu), vlan, &joins)?;
-            (
-                Target { index: link.index, name: link.name.to_string(), mac: link.mac.map(Mac), mtu: link.mtu },
-                Some(link),
-            )
+            let (index, name, mac, mtu) = (link.index, link.name.to_string(), link.mac.map(Mac), link.mtu);
+            (Target { index, name, mac, mtu, asks: asks(&link) }, Some(link))
         }
     };
     spares_node(gate.session, netlink, &target)?;
+    // Root in a container could say that it has the link-local address of a bridge that Postern did not make. With
+    // `accept_dad=2` the bridge would lose all its IPv6 addresses, and get no other.
+    if target.asks && gateways.iter().any(|gateway| gateway.addr().is_ipv6()) {
+        ask_for_no_address(gate.session, &target.name)?;
+    }
     let mut pinned = false;
     let mut noted: Vec<String> = gateways.iter().map(|gateway| format!("{} {gateway}", target.name)).collect();
     noted.dedup();
@@ -284,6 +296,7 @@ struct Target {
     name: String,
     mac: Option<Mac>,
     mtu: u32,
+    asks: bool,
 }
 
 /// Sets the hardware address of a bridge to its address before the first port came.

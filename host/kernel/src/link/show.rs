@@ -15,6 +15,13 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_AF_SPEC: u16 = 26;
+/// linux/socket.h.
+const AF_INET6: u16 = 10;
+const IFLA_INET6_CONF: u16 = 2;
+/// Places in the list of a link's IPv6 settings, `DEVCONF_*` of linux/ipv6.h.
+const DEVCONF_DISABLE_IPV6: usize = 26;
+const DEVCONF_ACCEPT_DAD: usize = 27;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
@@ -108,6 +115,11 @@ pub struct Link {
     pub permanent: Option<[u8; 6]>,
     /// Its alternative names (`IFLA_ALT_IFNAME`).
     pub other_names: Vec<LinkName>,
+    /// Its `accept_dad` (`net/ipv6/conf`): not 0 if the kernel asks whether somebody else has its IPv6 addresses. `None`
+    /// without IPv6.
+    pub accept_dad: Option<u32>,
+    /// Its `disable_ipv6`.
+    pub disable_ipv6: bool,
     /// True if an XDP program reads the received packets.
     pub has_xdp: bool,
     /// The driver's device that it belongs to. Virtual links have none, and no user can make one that has.
@@ -153,6 +165,8 @@ impl Link {
             alias: None,
             permanent: None,
             other_names: Vec::new(),
+            accept_dad: None,
+            disable_ipv6: false,
             has_xdp: false,
             device: None,
         };
@@ -215,6 +229,14 @@ impl Link {
                 IFLA_PROP_LIST => {
                     let names = attribute.nested().into_iter().filter(|name| name.kind == IFLA_ALT_IFNAME);
                     link.other_names = names.map(|name| LinkName::new(name.string())).collect();
+                }
+                IFLA_AF_SPEC => {
+                    let of_v6 = attribute.nested().first(AF_INET6);
+                    let settings = of_v6.and_then(|of_v6| of_v6.nested().first(IFLA_INET6_CONF));
+                    // Each is a number of 32 bits, at its place.
+                    let setting = |place: usize| settings.as_ref().and_then(|all| u32_at(all.value, place * 4));
+                    link.accept_dad = setting(DEVCONF_ACCEPT_DAD);
+                    link.disable_ipv6 = setting(DEVCONF_DISABLE_IPV6).is_some_and(|value| value != 0);
                 }
                 IFLA_XDP => {
                     let attached = attribute.nested().first(IFLA_XDP_ATTACHED).and_then(|attached| attached.u8());
