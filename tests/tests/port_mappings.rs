@@ -695,6 +695,25 @@ fn del_by_the_record_alone() -> Result<()> {
     Ok(())
 }
 
+/// An operator renames the chain that leads to the forwards, or leads there from a chain of his own. DEL leaves no forward.
+#[test]
+fn forwards_go_whoever_leads_to_them() -> Result<()> {
+    for (script, stays) in [
+        ("nft rename chain ip nat CNI-HOSTPORT-DNAT FOO; nft rename chain ip6 nat CNI-HOSTPORT-DNAT FOO", false),
+        ("iptables -t nat -A PREROUTING -j $(iptables -t nat -S | sed -n 's/^-N \\(CNI-DN-.*\\)/\\1/p')", true),
+    ] {
+        let place = Place::new("iptables")?;
+        let config = place.add("c1", &json!([mapping(8080, 80, "tcp")]))?;
+        place.node.sh(script)?;
+        place.portmap_call("DEL", "c1", &config)?.success()?;
+        let rules = place.rules()?;
+        ensure!(!rules.contains("10.1.0.2:80") && !rules.contains("[fd00:1::2]:80"), "{script}: {rules}");
+        ensure!(rules.contains("CNI-DN-") == stays, "{script}: {rules}");
+        place.portmap_call("DEL", "c1", &config)?.success()?;
+    }
+    Ok(())
+}
+
 /// nftables' rules have the first 128 bytes of a container's ID. Another ID that begins so keeps its forwards: a native
 /// plugin's, and one that a record lists.
 #[test]

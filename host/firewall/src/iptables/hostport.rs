@@ -257,7 +257,13 @@ impl HostPorts {
         let others: Vec<&Rule> =
             saved.rules.iter().map(|saved| &saved.rule).filter(|rule| inside(rule) && !own.contains(rule)).collect();
         if others.is_empty() {
-            return set.owner.removals(saved, |rule| is_owned(rule, &self.key));
+            let mut changes = set.owner.removals(saved, |rule| is_owned(rule, &self.key));
+            // A rule of somebody else keeps the chain. It forwards nothing any more.
+            let is_kept = |chain: &String| !changes.contains(&format!("-X {chain}"));
+            let left = saved.rules.iter().filter(|saved| inside(&saved.rule) && is_kept(&saved.rule.chain));
+            let left: Vec<String> = left.map(|saved| format!("-D {}", saved.line)).collect();
+            changes.extend(left);
+            return changes;
         }
         // The rules that lead here stay where they have ports of others.
         let needed: HashSet<&str> = others.iter().filter_map(|rule| word_after(rule, "--dport")).collect();
@@ -303,11 +309,14 @@ pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey) -> bool {
     super::presence::only_programs_read(runner, &chains)
 }
 
-/// True if a rule leads to a chain of this container and network.
+/// True if a rule that leads to a chain of this container and network is theirs. Somebody may have renamed the chain that it
+/// is in.
 fn is_owned(rule: &Rule, key: &AttachmentKey) -> bool {
-    let comment = key.hostport_comment().ok();
-    // Native plugins' rules may have another comment, where they are old.
-    rule.chain == DNAT && (rule.comment == comment || rule.comment.is_none())
+    match &rule.comment {
+        Some(comment) => key.hostport_comment().is_ok_and(|own| own == *comment),
+        // Native plugins' rules may have no comment, where they are old.
+        None => rule.chain == DNAT,
+    }
 }
 
 /// Removes the forwards of all attachments of the container to the network, in both families. It is for attachments
