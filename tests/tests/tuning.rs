@@ -228,6 +228,69 @@ fn a_failed_add_leaves_the_container_as_it_was() -> Result<()> {
     Ok(())
 }
 
+/// With some settings the kernel changes other links too, and takes their addresses and routes. A failed ADD puts all back, of
+/// another network's attachment too.
+#[test]
+fn a_failed_add_puts_back_what_the_kernel_changed_beside() -> Result<()> {
+    let look = "ip -o -6 address show scope global | sed 's/ valid_lft.*//; s/ nodad//' | sort
+        ip -6 route show table all | grep -v -e ^multicast -e fe80 -e ^anycast -e '^local ::1' | sort
+        cd /proc/sys/net; grep -s . ipv4/conf/*/forwarding ipv4/conf/all/accept_redirects
+        grep -s . ipv6/conf/*/disable_ipv6 ipv6/conf/*/forwarding ipv6/conf/*/addr_gen_mode";
+    let main = json!({"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}], [{"subnet": "fd00:9::/64"}]],
+        "routes": [{"dst": "2001:db8::/32"}]}});
+    for keys in [
+        json!({"sysctl": {"net.ipv6.conf.all.disable_ipv6": "1"}, "txQLen": 77, "dataDir": "/var/lib"}),
+        json!({"sysctl": {"net.ipv6.conf.eth0.disable_ipv6": "1"}, "mtu": 1400, "dataDir": "/var/lib"}),
+        json!({"sysctl": {"net.ipv6.conf.all.disable_ipv6": "1", "net.ipv6.conf.lo.disable_ipv6": "x"}}),
+        json!({"sysctl": {"net.ipv6.conf.IFNAME.disable_ipv6": "1", "net.ipv6.conf.lo.disable_ipv6": "x"}}),
+        json!({"sysctl": {"net.ipv4.conf.all.forwarding": "1", "net.ipv4.ip_forward": "x"}}),
+        json!({"sysctl": {"net.ipv4.ip_forward": "1", "net.ipv6.conf.lo.disable_ipv6": "x"}}),
+        json!({"sysctl": {"net.ipv6.conf.all.forwarding": "1", "net.ipv6.conf.lo.disable_ipv6": "x"}}),
+        json!({"sysctl": {"net.ipv6.conf.all.addr_gen_mode": "1", "net.ipv6.conf.lo.disable_ipv6": "x"}}),
+        json!({"sysctl": {"net.ipv6.conf.lo.disable_ipv6": "x"}, "mtu": 1279}),
+    ] {
+        let place = Place::new(&[main.clone(), tuning(&keys)])?;
+        let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+        // Another attachment, and links with values of their own.
+        place.node.sh_in(
+            "c1",
+            "ip link add net1 type veth peer name far; ip link set far up; ip link set net1 up
+             ip address add fd00:7::2/64 dev net1 nodad; ip -6 route add 2001:db8:7::/48 via fd00:7::1 dev net1
+             ip link add net2 type veth peer name far2
+             cd /proc/sys/net; echo 1 > ipv4/conf/net1/forwarding; echo 1 > ipv6/conf/net2/disable_ipv6
+             echo 1 > ipv6/conf/net2/forwarding; echo 1 > ipv4/conf/all/accept_redirects",
+        )?;
+        let before = place.node.sh_in("c1", look)?;
+        ensure!(before.contains("fd00:9::2/64") && before.contains("2001:db8:7::/48"), "{before}");
+        let answer = place.call(1, &plugin_bin()?, "ADD", &first)?;
+        ensure!(answer.status == 1, "{keys}: {answer:?}");
+        let after = place.node.sh_in("c1", look)?;
+        ensure!(before == after, "{keys}: {answer:?} before:\n{before}\nafter:\n{after}");
+    }
+    Ok(())
+}
+
+/// A link has no IPv6 with a small MTU. What it had comes back with the MTU.
+#[test]
+fn ipv6_comes_back_with_the_mtu() -> Result<()> {
+    let main = json!({"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "fd00:9::/64"}]],
+        "routes": [{"dst": "2001:db8::/32"}]}});
+    let place = Place::new(&[main, tuning(&json!({"mtu": 1279}))])?;
+    let first = place.call(0, &plugin_bin()?, "ADD", &Value::Null)?.success()?;
+    let look = || {
+        place.node.sh_in(
+            "c1",
+            "ip -o -6 address show dev eth0 scope global | sed 's/ valid_lft.*//; s/ nodad//'; ip -6 route | grep -v fe80 | sort",
+        )
+    };
+    let before = look()?;
+    let result = place.call(1, &plugin_bin()?, "ADD", &first)?.success()?;
+    ensure!(!look()?.contains("fd00:9::2"), "the MTU takes nothing: {}", look()?);
+    place.call(1, &plugin_bin()?, "DEL", &result)?.success()?;
+    ensure!(look()? == before, "before:\n{before}\nafter:\n{}", look()?);
+    Ok(())
+}
+
 /// The operator's list belongs to root. What others could have written, or a fault in it, refuses.
 #[test]
 fn a_list_that_others_could_write_allows_nothing() -> Result<()> {

@@ -30,16 +30,19 @@ impl Plugin for Tuning {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let (config, previous) = Config::read(request)?;
         let mut result = previous.ok_or_else(|| Error::new("Required prevResult missing"))?;
-        for (key, value) in &config.sysctls {
-            namespace_sysctl::set(key, value)?;
-        }
         let settings = config.to_set()?;
-        if settings.is_empty() {
-            return Ok(result);
-        }
+        // What changes other links too comes last: most failures come before.
+        let (far, near): (Vec<_>, Vec<_>) = config.sysctls.iter().partition(|(key, _)| reaches_far(key));
+        let set = |keys: Vec<(&String, &String)>| {
+            keys.into_iter().try_for_each(|(key, value)| namespace_sysctl::set(key, value))
+        };
+        set(near)?;
         let ifname = &request.env.ifname;
-        let link = link::own()?.ok_or_else(|| Error::new(format!("failed to get \"{ifname}\": Link not found")))?;
-        link_settings::change(&link, &settings)?;
+        if !settings.is_empty() {
+            let link = link::own()?.ok_or_else(|| Error::new(format!("failed to get \"{ifname}\": Link not found")))?;
+            link_settings::change(&link, &settings)?;
+        }
+        set(far)?;
         if let Some(mac) = config.mac {
             for own in result.own_interfaces(ifname, &request.env.netns) {
                 result.interfaces.get_mut(own).into_iter().for_each(|link| mac.clone_into(&mut link.mac));
@@ -73,6 +76,11 @@ impl Plugin for Tuning {
     fn gc(&self, _request: &Request) -> Result<(), Error> {
         attachments::collect().map(drop)
     }
+}
+
+/// True for a sysctl with which the kernel changes other settings, or takes addresses and routes from links.
+fn reaches_far(key: &str) -> bool {
+    ["forwarding", "ip_forward", "disable_ipv6"].iter().any(|name| key.ends_with(name))
 }
 
 fn main() -> ExitCode {

@@ -3,7 +3,7 @@
 use crate::capability::facts::{Facts, Needed};
 use crate::cause::{LARGEST_MTU, no_address, no_mtu};
 use crate::effect::LinkChange;
-use crate::effect::link_change::{apply, guard, of, parse, put_back, recorded, write_file};
+use crate::effect::link_change::{apply, guard, lost, of, parse, put_back, recorded, write_file};
 use crate::effect::mac_guard::follow;
 use crate::errors::{kernel_error, link_gone, state_error};
 use crate::gate::Gate;
@@ -61,7 +61,10 @@ fn change(gate: &mut Gate<'_>, handle: Handle, settings: &LinkSettings) -> Resul
         return Ok(Reply::Done);
     }
     let port = guarded_port(gate, settings)?;
-    let change = LinkChange { index, before: of(&link, settings), after: settings.clone(), directory, port };
+    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    let (lost_addresses, lost_routes) = lost(netlink, &link, settings).map_err(kernel_error)?;
+    let (before, after) = (of(&link, settings), settings.clone());
+    let change = LinkChange { index, before, after, directory, port, lost_addresses, lost_routes };
     gate.session.intend(change.clone())?;
     write_file(gate.session, &change.directory, None)?;
     let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;

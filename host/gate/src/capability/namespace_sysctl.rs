@@ -101,7 +101,8 @@ fn set(gate: &mut Gate<'_>, key: &str, value: &str) -> Result<Reply, OpError> {
         return Ok(Reply::Done);
     }
     if let Some(before) = before {
-        gate.session.intend(NamespaceSetting { key: path, before })?;
+        let note = NamespaceSetting::note(gate.session, path, before)?;
+        gate.session.intend(note)?;
     }
     let container = gate.session.container_required()?;
     container.setting_write(&setting, value).map_err(|error| refused(error, &setting))?;

@@ -8,8 +8,9 @@ use crate::errors::kernel_error;
 use crate::session::Session;
 use ipnet::IpNet;
 use nix::errno::Errno;
-use postern_kernel::{KernelError, Netlink};
+use postern_kernel::{Address, KernelError, Netlink};
 use postern_types::{KeptRoute, OpError};
+use std::collections::BTreeMap;
 
 /// Errors of a list that a later attempt need not meet. Root in the container can make any list late, or too long for its
 /// buffer: these are lasting.
@@ -65,11 +66,32 @@ fn left<T: Default>(error: &KernelError) -> T {
 ///
 /// # Errors
 /// The kernel refuses to show them.
-pub(crate) fn losable(netlink: &Netlink, index: u32) -> Result<(Vec<IpNet>, Vec<KeptRoute>), KernelError> {
-    let addresses = netlink.addresses(index)?;
-    let addresses = addresses.into_iter().filter(|address| address.net.addr().is_ipv6() && address.scope == 0);
+pub(crate) fn losable(netlink: &Netlink, index: u32) -> Result<Losable, KernelError> {
+    let addresses = netlink.addresses(index)?.into_iter().filter(is_losable);
     let routes = routes_of(netlink, index)?.into_iter().filter(|kept| kept.route.dst.addr().is_ipv6());
     Ok((addresses.map(|address| address.net).collect(), routes.collect()))
+}
+
+/// Addresses and routes of a link.
+pub(crate) type Losable = (Vec<IpNet>, Vec<KeptRoute>);
+
+/// As [`losable`], of all links of the namespace, by their indices.
+///
+/// # Errors
+/// As there.
+pub(crate) fn losable_of_all(netlink: &Netlink) -> Result<BTreeMap<u32, Losable>, KernelError> {
+    let mut all: BTreeMap<u32, Losable> = BTreeMap::new();
+    for (index, address) in netlink.all_addresses()?.into_iter().filter(|(_, address)| is_losable(address)) {
+        all.entry(index).or_default().0.push(address.net);
+    }
+    for (index, kept) in netlink.kept_routes()?.into_iter().filter(|(_, kept)| kept.route.dst.addr().is_ipv6()) {
+        all.entry(index).or_default().1.push(kept);
+    }
+    Ok(all)
+}
+
+fn is_losable(address: &Address) -> bool {
+    address.net.addr().is_ipv6() && address.scope == 0
 }
 
 /// Returns the routes of all tables through a link.
@@ -100,7 +122,33 @@ pub(crate) fn give_addresses(
     Ok(())
 }
 
-/// The same for its routes, in this order.
+/// Gives a link what it lost: its addresses, and then its routes. The kernel makes a route to an address's network by itself.
+/// Where the link had none (the container end of a routed pair), that goes again.
+///
+/// # Errors
+/// As there.
+pub(crate) fn give_back(
+    session: &Session,
+    netlink: &Netlink,
+    index: u32,
+    (addresses, routes): (&[IpNet], &[KeptRoute]),
+) -> Result<(), OpError> {
+    for address in addresses {
+        session.in_time()?;
+        let is_connected = |kept: &KeptRoute| {
+            kept.route.dst == address.trunc() && kept.route.gateway.is_none() && kept.route.table != Some(LOCAL_TABLE)
+        };
+        if netlink.add_known_address(index, *address).is_ok() && !routes.iter().any(is_connected) {
+            let _ = netlink.delete_connected(index, *address);
+        }
+    }
+    give_routes(session, netlink, index, routes.iter())
+}
+
+/// The kernel's table of local addresses (`RT_TABLE_LOCAL` of linux/rtnetlink.h).
+const LOCAL_TABLE: u32 = 255;
+
+/// The same as [`give_addresses`] for its routes, in this order.
 ///
 /// # Errors
 /// As there.

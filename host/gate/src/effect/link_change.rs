@@ -3,17 +3,18 @@
 //! The record decides. Beside it lies a file of the native plugin's form, for a native plugin that may have to undo the
 //! change. It is only written and removed here, and never believed.
 
-use super::in_container::{as_far_as_possible, unless_lasting};
+use super::in_container::{Losable, as_far_as_possible, give_back, losable, unless_lasting};
 use super::mac_guard::{MacGuard, follow};
 use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::errors::{kernel_error, native_error, state_error};
 use crate::need::Need;
 use crate::places;
 use crate::session::Session;
+use ipnet::IpNet;
 use postern_cni::unicode;
 use postern_kernel::{KernelError, Link, Netlink};
 use postern_state::{Backups, Stage};
-use postern_types::{ErrorCode, LinkSettings, Mac, OpError};
+use postern_types::{ErrorCode, KeptRoute, LinkSettings, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::Path;
@@ -32,6 +33,26 @@ pub struct LinkChange {
     /// The port whose spoofing protection followed to the new address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
+    /// IPv6 addresses that the link loses by the change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_addresses: Vec<IpNet>,
+    /// The same for its IPv6 routes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_routes: Vec<KeptRoute>,
+}
+
+/// The least MTU of a link with IPv6 (RFC 8200, section 5). Below it, the kernel takes IPv6 from the link.
+const LEAST_WITH_IPV6: u32 = 1280;
+
+/// Returns what the link loses by the change: IPv6 addresses and routes.
+///
+/// # Errors
+/// The kernel refuses to show them.
+pub(crate) fn lost(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Result<Losable, KernelError> {
+    match settings.mtu.is_some_and(|mtu| mtu < LEAST_WITH_IPV6) && link.mtu >= LEAST_WITH_IPV6 {
+        true => losable(netlink, link.index),
+        false => Ok(Losable::default()),
+    }
 }
 
 impl LinkChange {
@@ -73,6 +94,7 @@ impl Leaves for LinkChange {
             // removal does both again.
             if let Some(link) = as_far_as_possible(|| netlink.link_by_index(self.index))? {
                 put_back(netlink, &link, &self.before)?;
+                give_back(session, netlink, link.index, (&self.lost_addresses, &self.lost_routes))?;
             }
             self.follow_back(session)?;
         }
@@ -97,7 +119,8 @@ impl Leaves for LinkChange {
     }
 
     fn addresses(&self) -> Addresses<'_> {
-        Addresses::Unconcerned
+        // What was lost does not come back after the address was given back.
+        if self.lost_addresses.is_empty() { Addresses::Unconcerned } else { Addresses::Used }
     }
 
     fn own_addresses(&self) -> Vec<IpAddr> {

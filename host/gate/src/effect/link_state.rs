@@ -3,7 +3,7 @@
 //! A link that this run made takes all of it along, and needs no such effect. Root in the container can change everything
 //! here. So each part is found by the link's index, and a part that is gone is no error.
 
-use super::in_container::{as_far_as_possible, give_addresses, give_routes, listed_as_far_as_possible, losable};
+use super::in_container::{as_far_as_possible, give_addresses, give_back, listed_as_far_as_possible, losable};
 use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
 use crate::errors::kernel_error;
 use crate::need::Need;
@@ -101,8 +101,7 @@ impl LinkState {
             // Without the link being up there are no routes.
             give_addresses(session, netlink, link.index, &addresses)?;
         }
-        give_addresses(session, netlink, link.index, &self.lost_addresses)?;
-        give_routes(session, netlink, link.index, self.lost_routes.iter())
+        give_back(session, netlink, link.index, (&self.lost_addresses, &self.lost_routes))
     }
 
     /// Returns what is claimed by a note on a setting, in the container's namespace with this cookie.

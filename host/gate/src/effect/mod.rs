@@ -477,6 +477,8 @@ mod tests {
                     after: LinkSettings { mac: Some(mac), mtu: Some(1400), ..LinkSettings::default() },
                     directory: "/run/cni/tuning".to_owned(),
                     port: Some(host()),
+                    lost_addresses: Vec::new(),
+                    lost_routes: Vec::new(),
                 }),
                 r#"{"effect":"link-change","index":2,"before":{"mac":"02:00:00:00:00:01","mtu":1500},"after":{"mac":"02:00:00:00:00:01","mtu":1400},"directory":"/run/cni/tuning","port":"veth1a2b3c4d"}"#,
             ),
@@ -505,6 +507,8 @@ mod tests {
                 Effect::NamespaceSetting(NamespaceSetting {
                     key: "core/somaxconn".to_owned(),
                     before: "128".to_owned(),
+                    beside: Vec::new(),
+                    links: Vec::new(),
                 }),
                 r#"{"effect":"namespace-setting","key":"core/somaxconn","before":"128"}"#,
             ),
