@@ -565,6 +565,46 @@ fn a_chain_with_a_native_plugin() -> Result<()> {
     Ok(())
 }
 
+/// Plugins behind a native one fail in a plan for what it would have done. An ADD succeeds, so nothing is called a failure.
+#[test]
+fn what_follows_a_native_program_is_no_failure() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    place.write("/run/native/calico", "a native program")?;
+    let list = |plugins: Value| json!({"cniVersion": "1.0.0", "name": "net", "plugins": plugins});
+    let given = r#"{"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}"#;
+    let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}});
+    // The first makes the link.
+    for next in [portmap.clone(), json!({"type": "tuning", "mtu": 1400}), json!({"type": "sbr"})] {
+        let network = list(json!([{"type": "calico"}, next, {"type": "bandwidth"}]));
+        let (status, plan) = place.object(&network, &["--capability-args", given])?;
+        ensure!(status == 0 && plan["result"].is_null() && plan["plugins"][1]["error"].is_null(), "{plan:#}");
+        ensure!(plan["notes"].to_string().contains("calico is a native program, which plan does not run"), "{plan:#}");
+        let (status, text, _) = place.plan(&network, &["--capability-args", given])?;
+        let text = flat(&text);
+        ensure!(status == 0 && !text.contains("FAIL") && !text.contains("would fail"), "{status}: {text}");
+        ensure!(text.contains("what follows, can't be known"), "{text}");
+    }
+    // One in the middle may make what the next one needs: this says what is missing without it.
+    let mut behind = bridge(json!({}));
+    if let Some(plugins) = behind["plugins"].as_array_mut() {
+        plugins.extend([json!({"type": "calico"}), json!({"type": "vrf", "vrfname": ""})]);
+    }
+    let (status, plan) = place.object(&behind, &[])?;
+    ensure!(status == 0 && plan["plugins"][2]["error"].is_null(), "{plan:#}");
+    ensure!(plan["notes"].to_string().contains("without what it does, vrf fails ("), "{plan:#}");
+    // What no native program comes before fails as ever, and so does what policy refuses.
+    let (status, plan) = place.object(&list(json!([portmap])), &["--capability-args", given])?;
+    ensure!(status == 1 && !plan["plugins"][0]["error"].is_null(), "{plan:#}");
+    place.write("/etc/postern/policy/bridge.toml", "[grant.bridge]\nnames = [\"other\"]\n")?;
+    let mut refused = bridge(json!({}));
+    if let Some(plugins) = refused["plugins"].as_array_mut() {
+        plugins.insert(0, json!({"type": "calico"}));
+    }
+    let (status, plan) = place.object(&refused, &[])?;
+    ensure!(status == 3 && operation(&plan, "bridge.ensure")?["verdict"] == "deny", "{plan:#}");
+    Ok(())
+}
+
 /// What a native plugin does in the container is taken to be done, and the node's own addresses are the node's.
 #[test]
 fn addresses_behind_a_native_plugin() -> Result<()> {

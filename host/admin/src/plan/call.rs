@@ -103,6 +103,10 @@ pub fn refused(call: &Call<'_>) -> Result<(Vec<Refusal>, Vec<String>)> {
         }
     }
     let previous = Some(&added.result).filter(|result| !result.is_null());
+    if added.is_cut {
+        let why = added.notes.last().map_or("", String::as_str);
+        notes.push(format!("network {}: ADD could not be played to its end: {why}", list.name()));
+    }
     if previous.is_none() {
         return Ok((refusals, notes));
     }

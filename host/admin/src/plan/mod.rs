@@ -125,7 +125,9 @@ fn env(attachment: &Attachment, verb: &str) -> Result<Env> {
 /// Plays ADD on a stage.
 fn planned(list: &List, only: Option<&str>, attachment: &Attachment, stage: &mut Stage) -> Result<Report> {
     let found = stage.kernel.links.len();
-    let (plugins, result) = play(list, only, &env(attachment, "ADD")?, &arguments(attachment)?, stage);
+    let End { plugins, result, unknown } = play(list, only, &env(attachment, "ADD")?, &arguments(attachment)?, stage);
+    let is_cut = unknown.is_some();
+    stage.notes.extend(unknown);
     let mut report = Report {
         network: list.name().to_owned(),
         version: list.version.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -136,6 +138,7 @@ fn planned(list: &List, only: Option<&str>, attachment: &Attachment, stage: &mut
         result: result.unwrap_or_default(),
         notes: stage.notes.clone(),
         is_blind: stage.is_blind,
+        is_cut,
     };
     hide_unknown(&mut report, &made_up(stage, found));
     Ok(report)
@@ -153,16 +156,21 @@ fn verbs(version: &str) -> Vec<&'static str> {
     all.into_iter().filter(|(has, _)| *has).map(|(_, verb)| verb).collect()
 }
 
+/// How far a list was played.
+struct End {
+    plugins: Vec<PluginReport>,
+    /// The result of the last plugin, if all could be played.
+    result: Option<Value>,
+    /// Why nothing can be known from there on, although an ADD might succeed.
+    unknown: Option<String>,
+}
+
 /// Runs the plugins one after the other, until one fails or the last wanted one has ended.
-fn play(
-    list: &List,
-    only: Option<&str>,
-    env: &Env,
-    arguments: &Map<String, Value>,
-    stage: &mut Stage,
-) -> (Vec<PluginReport>, Option<Value>) {
+fn play(list: &List, only: Option<&str>, env: &Env, arguments: &Map<String, Value>, stage: &mut Stage) -> End {
     let mut plugins = Vec::new();
     let mut previous: Option<Value> = None;
+    // The last native program so far: what it does on the node and to the result is not known.
+    let mut native: Option<&str> = None;
     for (at, plugin) in list.plugins().enumerate() {
         let component = stage.component(&env.path, plugin);
         let mut report = PluginReport {
@@ -181,10 +189,10 @@ fn play(
                 env.path
             ))));
             plugins.push(report);
-            return (plugins, None);
+            return End { plugins, result: None, unknown: None };
         }
         if report.native {
-            // It may change the result in an unknown way.
+            native = Some(plugin);
             if shown {
                 plugins.push(report);
             }
@@ -196,25 +204,39 @@ fn play(
             report.digest = digest;
             report.operations = std::mem::take(&mut stage.operations);
             report.delegates = std::mem::take(&mut stage.delegates);
+            let is_denied = report.operations.iter().any(|operation| !operation.is_allowed());
+            let mut unknown = stage.unknown.take();
             let failed = outcome.is_err();
-            match (outcome, stage.unknown.take()) {
-                (Ok(result), _) => previous = Some(result),
+            match outcome {
+                Ok(result) => previous = Some(result),
                 // It would not fail for that: policy lets it run.
-                (Err(_), Some(why)) => stage.notes.push(why),
-                (Err(error), None) => report.error = Some(object(&error)),
+                Err(_) if unknown.is_some() => {}
+                Err(error) => match native.filter(|_| !is_denied) {
+                    Some(native) => unknown = Some(behind(native, plugin, previous.is_some(), &error)),
+                    None => report.error = Some(object(&error)),
+                },
             }
             if shown || failed {
                 plugins.push(report);
             }
             if failed {
-                return (plugins, None);
+                return End { plugins, result: None, unknown };
             }
         }
         if only == Some(plugin) {
             break;
         }
     }
-    (plugins, previous)
+    End { plugins, result: previous, unknown: None }
+}
+
+/// Says that a plugin fails without what a native program before it does: no sign that an ADD fails.
+fn behind(native: &str, plugin: &str, has_result: bool, error: &postern_cni::Error) -> String {
+    let not_run = format!("{native} is a native program, which plan does not run");
+    match has_result {
+        true => format!("{not_run}: without what it does, {plugin} fails ({}); what follows can't be known", error.msg),
+        false => format!("{not_run}: what {plugin} gets from it, and what follows, can't be known"),
+    }
 }
 
 fn object(error: &postern_cni::Error) -> Value {

@@ -19,7 +19,7 @@ pub struct Report {
     pub ifname: String,
     /// In the order in which a runtime would call them.
     pub plugins: Vec<PluginReport>,
-    /// The result for the runtime; `null` if a plugin failed.
+    /// The result for the runtime; `null` if a plugin failed, or if it can't be known (a note says why).
     pub result: Value,
     /// The unknown things, and the assumption about each.
     pub notes: Vec<String>,
@@ -28,6 +28,9 @@ pub struct Report {
     /// True if the plan ended because this user can't look into the container.
     #[serde(skip)]
     pub is_blind: bool,
+    /// True if the plan ended where nothing can be known: an ADD may succeed.
+    #[serde(skip)]
+    pub is_cut: bool,
 }
 
 /// A plugin that the runtime would call.
