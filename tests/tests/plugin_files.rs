@@ -387,3 +387,43 @@ fn what_others_could_change_is_not_taken_without_a_word() -> Result<()> {
     ensure!(printed.contains(words) && printed.contains("`postern inspect static` shows it"), "{printed}");
     Ok(())
 }
+
+/// Whoever can write a program that runtimes or services start has the host's privileges. `doctor` says it, with the way out.
+#[test]
+fn programs_that_others_could_change_are_errors() -> Result<()> {
+    let node = node()?;
+    node.sh(&format!(
+        "mkdir /run/bin; for plugin in ptp static; do {COPY}/postern add $plugin --bin /run/bin; done
+         for name in postern-dhcpd postern-wasi; do [ -e {COPY}/$name ] || cp /bin/true {COPY}/$name; done"
+    ))?;
+    let errors = || -> Result<Vec<String>> {
+        let printed = node.sh(&format!("{COPY}/postern doctor --json --bin /run/bin || true"))?;
+        let report: Value = serde_json::from_str(&printed)?;
+        let findings = report.get("findings").and_then(Value::as_array).cloned().unwrap_or_default();
+        let line = |finding: Value| {
+            let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+            (text("severity") == "error").then(|| format!("{}: {}; {}", text("place"), text("what"), text("remedy")))
+        };
+        Ok(findings.into_iter().filter_map(line).collect())
+    };
+    let before = errors()?;
+    ensure!(before.is_empty(), "{before:?}");
+    let beside = ["postern", "postern-admin", "postern-dhcpd", "postern-wasi"].map(|name| format!("{COPY}/{name}"));
+    for file in beside.into_iter().chain(["/run/bin/ptp".to_owned()]) {
+        node.sh(&format!("chmod 777 {file}"))?;
+        let found = errors()?;
+        let (words, remedy) = (
+            format!("{file}: {file} can be written by others than its owner (mode 777)"),
+            format!("chmod go-w {file}"),
+        );
+        ensure!(found.len() == 1 && found[0].starts_with(&words) && found[0].ends_with(&remedy), "{file}: {found:?}");
+        node.sh(&remedy)?;
+    }
+    // A directory of all of them is one defect.
+    node.sh("chmod 777 /run/bin")?;
+    let found = errors()?;
+    ensure!(found.len() == 1 && found[0].starts_with("/run/bin: /run/bin can be written by others"), "{found:?}");
+    node.sh("chmod 755 /run/bin")?;
+    ensure!(errors()?.is_empty(), "{:?}", errors()?);
+    Ok(())
+}

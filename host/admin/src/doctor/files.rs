@@ -6,6 +6,7 @@ use crate::install::files::are_same;
 use crate::install::layout::InstallLayout;
 use crate::lists::{CNI_BIN, CNI_DIRECTORIES};
 use postern_gate::shell::quoted;
+use postern_state::{TrustError, trust};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// The harm: a plugin that runtimes start natively instead has all of the host's privileges, without any report.
 const NATIVE: &str =
     "runtimes start that program instead, with all of the host's privileges and none of Postern's records";
+
+/// The harm of a program that another user can write.
+const OPEN: &str = "runtimes and services start it as root: whoever can write there has the host's privileges";
 
 pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
     let Ok(layout) = InstallLayout::own() else { return };
@@ -36,7 +40,50 @@ pub fn examine(examination: &mut Examination, node: &Node, bin: &Path) {
         for plugin in &node.plugins {
             file(examination, &directory, plugin, &host);
         }
+        programs(examination, node, &directory);
     }
+    owners(examination, &host);
+}
+
+/// The programs of a host executable's directory. Services and runs start them with all privileges.
+const PROGRAMS: [&str; 4] = ["postern", "postern-admin", "postern-dhcpd", "postern-wasi"];
+
+/// Holds a host executable, and the programs beside it, to the rules for code and policies.
+fn owners(examination: &mut Examination, host: &Path) {
+    let beside = host.parent().unwrap_or(Path::new("/"));
+    PROGRAMS.iter().for_each(|name| trusted(examination, &beside.join(name)));
+}
+
+/// Holds the plugins' files of a directory to the same, and the host executables that they start.
+fn programs(examination: &mut Examination, node: &Node, directory: &Path) {
+    let mut hosts = BTreeSet::new();
+    for path in node.plugins.iter().map(|plugin| directory.join(plugin)) {
+        match Found::at(&path) {
+            Found::File(file) => _ = hosts.insert(file.host),
+            Found::Link(_) | Found::Copy => {}
+            Found::Nothing | Found::Foreign | Found::Directory => continue,
+        }
+        trusted(examination, &path);
+    }
+    hosts.iter().for_each(|host| owners(examination, host));
+}
+
+/// Reports a program that others than root, or this user, could replace.
+fn trusted(examination: &mut Examination, path: &Path) {
+    let Err(error) = trust(path) else { return };
+    let reason = error.to_string();
+    let place = match error {
+        // Other looks report a file that is not there.
+        TrustError::Unknown { .. } => return,
+        TrustError::Writable { path, .. } | TrustError::Unmapped { path } | TrustError::Stranger { path, .. } => path,
+    };
+    // A directory is a defect of all that is below it, and may be reported with the catalog.
+    if examination.report.findings.iter().any(|finding| finding.what == reason) {
+        return;
+    }
+    examination.area = "plugins";
+    let remedy = Remedy::quoted_in(&reason);
+    examination.found(Severity::Error, place.display(), reason, OPEN, remedy);
 }
 
 /// Returns the directories that files were placed in, and the one that was asked for. A directory without files of
