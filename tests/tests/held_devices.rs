@@ -118,8 +118,15 @@ impl Place {
 
     /// `postern gc` finds it clean: it is up again, and no longer held.
     fn gc_mends(&self, device: &str) -> Result<()> {
+        let said = self.postern("gc")?;
+        ensure!(
+            said.contains("`postern gc --yes` looks at what is held again") && !said.contains("no garbage"),
+            "{said}"
+        );
         let said = self.postern("gc --yes")?;
         ensure!(self.is_up(device).with_context(|| said.clone())?, "{said}");
+        ensure!(said.contains("1 of 1 held object is no longer held"), "{said}");
+        ensure!(!said.contains("no garbage") && !said.contains("removed"), "{said}");
         ensure!(self.postern("ls --json")?.trim() == "[]", "{said}");
         ensure!(self.node.sh("ls /run/postern/node")?.is_empty(), "{said}");
         Ok(())

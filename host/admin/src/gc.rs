@@ -40,22 +40,35 @@ pub struct Options {
     pub unbind: bool,
 }
 
-/// Returns the question before the removal.
-fn question(count: usize) -> String {
-    match count {
-        1 => "remove what this one left?".to_owned(),
-        _ => format!("remove what these {count} left?"),
-    }
+/// Returns the question before the removal of what `left` attachments left, and the look at `held` objects.
+fn question(left: usize, held: usize) -> String {
+    let left = match left {
+        0 => None,
+        1 => Some("remove what this one left".to_owned()),
+        left => Some(format!("remove what these {left} left")),
+    };
+    let held = match held {
+        0 => None,
+        1 => Some("look at the held one again".to_owned()),
+        held => Some(format!("look at the {held} held ones again")),
+    };
+    let parts: Vec<String> = [left, held].into_iter().flatten().collect();
+    format!("{}?", parts.join(", and "))
 }
 
 /// Returns the last line after the removal. Of `partly` objects only the addresses are left, which another program may
 /// still use.
-fn total(removed: usize, count: usize, partly: usize) -> String {
+fn total(removed: usize, left: usize, partly: usize) -> String {
     let partly = match partly {
         0 => String::new(),
         _ => format!("; of {partly} all but the addresses, which are kept"),
     };
-    format!("removed {removed} of {count}{partly}")
+    format!("removed {removed} of {left}{partly}")
+}
+
+/// Returns the last line after the look at held objects.
+fn total_held(freed: usize, held: usize) -> String {
+    format!("{freed} of {} no longer held", output::count(held, "held object is", "held objects are"))
 }
 
 /// Returns the input of a native IPAM program of a network: only the operator's configuration is used.
@@ -94,17 +107,18 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     // What a list's DEL removes is shown once more by its parts, and counts once.
     let others = leftovers.iter().filter(|leftover| !cached.iter().any(|one| is_of(leftover, one))).count();
     let held: Vec<Held> = held::list(&places).map_err(Error::msg)?.into_iter().map(|(_, held)| held).collect();
-    let count = report.garbage.len() + cached.len() + others + held.len();
+    let left = report.garbage.len() + cached.len() + others;
+    let count = left + held.len();
     if !options.json {
-        show(&report, &lists, native.as_ref())?;
+        show(&report, &lists, native.as_ref(), count > 0)?;
         show_cached(&cached, &unclear)?;
         show_held(&held)?;
         if native.is_none() {
             hint(scope)?;
         }
     }
-    let act = count > 0 && (options.yes || !options.json && confirmed(&question(count))?);
-    let (mut removed, mut partly, mut failed) = (0, 0, Vec::new());
+    let act = count > 0 && (options.yes || !options.json && confirmed(&question(left, held.len()))?);
+    let (mut removed, mut partly, mut freed, mut failed) = (0, 0, 0, Vec::new());
     if act {
         let config = |network: &str, plugin: &str| config(&options.conf_dir, network, plugin);
         let rules = Rules::default();
@@ -166,7 +180,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if act {
         for device in &held {
             match held::mend(&places, device, options.unbind) {
-                Ok(None) => removed += 1,
+                Ok(None) => freed += 1,
                 Ok(Some(held)) => {
                     failed.push(format!("{held} is still held: {}; {}", held.why.join("; "), held.remedy()))
                 }
@@ -177,10 +191,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.json {
         output::json(&as_json(&report, &lists, (&cached, &unclear), native.as_ref(), &held, &failed, act))?;
     } else if act {
-        output::text(&total(removed, count, partly))?;
+        let lines = [(left, total(removed, left, partly)), (held.len(), total_held(freed, held.len()))];
+        let lines: Vec<String> = lines.into_iter().filter(|(count, _)| *count > 0).map(|(_, line)| line).collect();
+        output::text(&lines.join("\n"))?;
     } else if count > 0 {
         let flag = if options.native { " --native" } else { "" };
-        output::text(&format!("nothing was changed; `postern gc{flag} --yes` removes it"))?;
+        let acts = if left > 0 { "removes it" } else { "looks at what is held again" };
+        output::text(&format!("nothing was changed; `postern gc{flag} --yes` {acts}"))?;
     }
     for error in &failed {
         output::say(one_line(error));
@@ -193,7 +210,8 @@ fn problems<'a>(report: &'a Report, native: Option<&'a adopt::Report>) -> impl I
     report.problems.iter().chain(native.into_iter().flat_map(|native| &native.problems))
 }
 
-fn show(report: &Report, lists: &[Option<Detachment>], native: Option<&adopt::Report>) -> Result<()> {
+/// `has_more`: there is something to remove or to look at, though perhaps not of these.
+fn show(report: &Report, lists: &[Option<Detachment>], native: Option<&adopt::Report>, has_more: bool) -> Result<()> {
     let mut lines = Vec::new();
     for (item, list) in report.garbage.iter().zip(lists) {
         let part =
@@ -208,7 +226,8 @@ fn show(report: &Report, lists: &[Option<Detachment>], native: Option<&adopt::Re
         output::say(one_line(problem));
     }
     if report.garbage.is_empty() {
-        lines.push(format!("no garbage; attachments in use: {}", report.live));
+        let none = if has_more { "" } else { "no garbage; " };
+        lines.push(format!("{none}attachments in use: {}", report.live));
     }
     if let Some(native) = native {
         lines.extend(native_lines(native));
@@ -245,7 +264,7 @@ fn is_of(leftover: &Leftover, list: &Detachment) -> bool {
 fn show_held(held: &[Held]) -> Result<()> {
     let line = |held: &Held| {
         one_line(&format!(
-            "{held} is held since {}/{}/{} had it: {}",
+            "{held} is held since {}/{}/{} had it; the last look found: {}",
             held.network,
             held.container_id,
             held.ifname,
@@ -361,8 +380,10 @@ mod tests {
 
     #[test]
     fn one_is_no_plural() {
-        assert_eq!(question(1), "remove what this one left?");
-        assert_eq!(question(2), "remove what these 2 left?");
+        assert_eq!(question(1, 0), "remove what this one left?");
+        assert_eq!(question(2, 1), "remove what these 2 left, and look at the held one again?");
+        assert_eq!(question(0, 2), "look at the 2 held ones again?");
+        assert_eq!(total_held(1, 1), "1 of 1 held object is no longer held");
         assert_eq!(total(1, 1, 0), "removed 1 of 1");
         assert_eq!(total(0, 1, 1), "removed 0 of 1; of 1 all but the addresses, which are kept");
     }
