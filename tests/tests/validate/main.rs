@@ -102,6 +102,24 @@ note: policy was not asked, because of the errors
     Ok(())
 }
 
+/// A network of others' programs and Postern's: nothing is said of what can't be known.
+#[test]
+fn no_add_is_said_to_fail_behind_a_native_program() -> Result<()> {
+    let place = Place::new()?;
+    place.node.sh("mkdir /run/native; echo > /run/native/calico; chmod 755 /run/native/calico")?;
+    let list = r#"{"cniVersion": "0.3.1", "name": "pods", "plugins": [
+        {"type": "calico"}, {"type": "tuning", "mtu": 1400}, {"type": "portmap", "capabilities": {"portMappings": true}}]}"#;
+    place.write("/etc/cni/net.d/10-pods.conflist", list)?;
+    let (bin, postern) = (plugin_bin()?, plugin_bin()?.join("postern"));
+    let mut command = place.node.command(postern);
+    command.args(["net", "validate", "pods", "--cni-path"]).arg(format!("{}:/run/native", bin.display()));
+    let output = command.output()?;
+    let said = String::from_utf8(output.stdout)?;
+    ensure!(output.status.success() && said.contains("0 errors, 0 warnings"), "{said}");
+    ensure!(postern_tests::flat(&said).contains("calico is a native program, which plan does not run"), "{said}");
+    Ok(())
+}
+
 #[test]
 fn programs_and_further_files_of_a_network() -> Result<()> {
     let place = Place::new()?;
@@ -127,6 +145,110 @@ fn programs_and_further_files_of_a_network() -> Result<()> {
     // In CI the node's programs say nothing.
     let (_, report) = place.object(&["/etc/cni/net.d/20-val.conflist", "--file-only"])?;
     ensure!(!codes(&report).iter().any(|one| one.contains("missing-plugin")), "{report}");
+    Ok(())
+}
+
+/// Runs `postern net VERB` of the network `refused` for container c1: exit status and output.
+fn net(place: &Place, verb: &str) -> Result<(Option<i32>, String)> {
+    let bin = plugin_bin()?;
+    let mut command = place.node.command(bin.join("postern"));
+    command.args(["net", verb, "refused"]).arg(place.node.netns("c1")).env("CNI_PATH", &bin);
+    let output = command.output()?;
+    let both = [output.stdout, output.stderr].concat();
+    Ok((output.status.code(), String::from_utf8_lossy(&both).into_owned()))
+}
+
+/// Each of these is refused by every ADD, for what the file says alone. Beside each, what nearly is the same works.
+#[test]
+fn what_each_add_refuses_is_told() -> Result<()> {
+    let place = Place::new()?;
+    place.node.add_container("c1")?;
+    place.node.sh("ip link add wire0 type veth peer name wire1; ip link set wire0 up")?;
+    let ipam = |subnet: &str| json!({"type": "host-local", "subnet": subnet});
+    let own = || ipam("10.62.0.0/24");
+    let bridge = |name: &str| json!([{"type": "bridge", "bridge": name, "ipam": own()}]);
+    let fixed = |address: &str| json!([{"type": "bridge", "bridge": "b1", "ipam": {"type": "static", "addresses": [{"address": address}]}}]);
+    let behind =
+        |kind: &str, key: &str, value: &str, next: Value| json!([{"type": kind, key: value, "ipam": own()}, next]);
+    let on_bridge = |next: Value| behind("bridge", "bridge", "b1", next);
+    let sysctl = |key: &str, value: &str| on_bridge(json!({"type": "tuning", "sysctl": {key: value}}));
+    let small = |subnet: &str| json!([{"type": "ptp", "mtu": 1200, "ipam": ipam(subnet)}]);
+    let isolated = json!({"type": "firewall", "ingressPolicy": "same-bridge"});
+    let rates = json!({"type": "bandwidth", "ingressRate": 1_000_000, "ingressBurst": 1_000_000});
+    // The finding, or none, and the plugins.
+    let cases = [
+        ("bad-value plugins[0].bridge", bridge("all")),
+        ("bad-value plugins[0].bridge", bridge("default")),
+        ("bad-value plugins[0].bridge", bridge("br%d")),
+        ("bad-value plugins[0].bridge", bridge("")),
+        ("", bridge("defaults")),
+        ("bad-value plugins[0].master", json!([{"type": "macvlan", "master": "lo", "ipam": own()}])),
+        ("", json!([{"type": "macvlan", "master": "wire0", "ipam": own()}])),
+        ("bad-value plugins[0].device", json!([{"type": "host-device", "device": "lo"}])),
+        ("add-fails plugins[0].ipam.addresses[0].address", fixed("224.0.0.1/24")),
+        ("bad-value plugins[0].ipam.addresses[0].address", fixed("ff02::5/64")),
+        ("bad-value plugins[0].ipam.addresses[0].address", fixed("::1/64")),
+        ("", fixed("240.0.0.5/24")),
+        ("add-fails plugins[0].ipam.subnet", json!([{"type": "bridge", "bridge": "b1", "ipam": ipam("224.1.0.0/24")}])),
+        ("contradiction plugins[0].mtu", small("fd00:62::/64")),
+        ("", small("10.62.0.0/24")),
+        ("add-fails plugins[1].sysctl[\"net.core.rmem_max\"]", sysctl("net.core.rmem_max", "212992")),
+        ("add-fails plugins[1].sysctl[\"net.core.netdev_max_backlog\"]", sysctl("net.core.netdev_max_backlog", "1000")),
+        ("", sysctl("net.core.somaxconn", "400")),
+        ("bad-value plugins[1].sysctl[\"net.ipv4.conf\"]", sysctl("net.ipv4.conf", "1")),
+        ("bad-value plugins[1].sysctl[\"net.ipv4.conf.IFNAME\"]", sysctl("net.ipv4.conf.IFNAME", "1")),
+        ("bad-value plugins[1].sysctl[\"net.core.so maxconn\"]", sysctl("net.core.so maxconn", "1")),
+        ("bad-value plugins[1].sysctl[\"net.ipv4.conf.all.rp_filter\"]", sysctl("net.ipv4.conf.all.rp_filter", "1abc")),
+        ("", sysctl("net.ipv4.conf.IFNAME.rp_filter", " 0x1")),
+        ("add-fails plugins[1].ingressPolicy", json!([{"type": "ptp", "ipam": own()}, isolated])),
+        ("", on_bridge(isolated)),
+        ("chain plugins[1].ingressRate", behind("macvlan", "master", "wire0", rates.clone())),
+        ("", on_bridge(rates)),
+    ];
+    for (finding, plugins) in cases {
+        let list = json!({"cniVersion": "1.0.0", "name": "refused", "plugins": plugins});
+        place.write("/etc/cni/net.d/10-refused.conflist", &list.to_string())?;
+        // The file alone is enough.
+        let (_, report) = place.object(&["refused", "--file-only"])?;
+        let found = codes(&report);
+        match finding {
+            "" => ensure!(found.is_empty(), "{list}: {report:#}"),
+            finding => ensure!(found.iter().any(|one| one.ends_with(&format!(" {finding}"))), "{list}: {found:?}"),
+        }
+        let added = net(&place, "add")?;
+        ensure!((added.0 == Some(0)) == finding.is_empty(), "{list}: {added:?}");
+        let deleted = net(&place, "del")?;
+        ensure!(deleted.0 == Some(0), "{list}: {deleted:?}");
+        place.node.sh("ip link del b1 2>/dev/null || true; ip link del defaults 2>/dev/null || true")?;
+    }
+    Ok(())
+}
+
+/// libcni writes whole numbers without fraction and exponent. A finding has the file's own words.
+#[test]
+fn numbers_are_read_as_runtimes_hand_them_on() -> Result<()> {
+    let place = Place::new()?;
+    place.node.add_container("c1")?;
+    let text = |mtu: &str, rate: &str| {
+        format!(
+            r#"{{"cniVersion": "1.0.0", "name": "refused", "plugins": [
+{{"type": "bridge", "bridge": "b1", "mtu": {mtu}, "ipam": {{"type": "host-local", "subnet": "10.62.0.0/24"}}}},
+{{"type": "bandwidth", "ingressRate": {rate}, "ingressBurst": {rate}}}]}}"#
+        )
+    };
+    for (mtu, rate, is_good) in
+        [("1400.0", "1e+06", true), ("1.4e3", "1000000.0", true), ("1400.5", "1E6", false), ("7e4", "1E6", false)]
+    {
+        place.write("/etc/cni/net.d/10-refused.conflist", &text(mtu, rate))?;
+        let (status, report) = place.object(&["refused"])?;
+        ensure!((status == 0) == is_good, "{mtu}: {report:#}");
+        let own = report["findings"].as_array().into_iter().flatten().find(|one| one["path"] == "plugins[0].mtu");
+        let message = own.and_then(|own| own["message"].as_str()).unwrap_or_default();
+        ensure!(message.contains(mtu), "{mtu}: {report:#}");
+        let added = net(&place, "add")?;
+        ensure!((added.0 == Some(0)) == is_good, "{mtu}: {added:?}");
+        net(&place, "del")?;
+    }
     Ok(())
 }
 

@@ -8,6 +8,61 @@ use postern_keys::{Delegation, Plugin};
 use postern_types::{RangeInput, canonicalize, canonicalize_numbered};
 use std::net::IpAddr;
 
+/// Returns the addresses and subnets that a file's `ipam` names, of Postern's IPAM plugins.
+pub fn of_file(ipam: &Node) -> impl Iterator<Item = IpNet> {
+    places(ipam).into_iter().filter_map(|(node, _)| parse_cidr(node.text()?).ok())
+}
+
+/// Returns the places of these, below `ipam`.
+fn places(ipam: &Node) -> Vec<(&Node, String)> {
+    fn items<'n>(node: &'n Node, key: &str) -> impl Iterator<Item = (usize, &'n Node)> {
+        node.get(key).map(Node::items).unwrap_or_default().iter().enumerate()
+    }
+    let mut objects = Vec::new();
+    let key = match ipam.word("type") {
+        "host-local" => {
+            objects.push((ipam, String::new()));
+            for (at, set) in items(ipam, "ranges") {
+                let of_set = |(number, range)| (range, item(&item("ranges", at), number));
+                objects.extend(set.items().iter().enumerate().map(of_set));
+            }
+            "subnet"
+        }
+        "static" => {
+            objects.extend(items(ipam, "addresses").map(|(at, one)| (one, item("addresses", at))));
+            "address"
+        }
+        _ => return objects,
+    };
+    objects.into_iter().filter_map(|(object, path)| Some((object.get(key)?, below(&path, key)))).collect()
+}
+
+/// Checks that a link can have the addresses that `ipam` names.
+pub fn of_links(sheet: &mut Sheet<'_>, conf: &Node, path: &str) {
+    let Some(ipam) = conf.get("ipam") else { return };
+    for (node, place) in places(ipam) {
+        let Some(Ok(address)) = node.text().map(parse_cidr) else { continue };
+        let (address, path) = (address.addr(), format!("{}.{place}", below(path, "ipam")));
+        let help = "an address of one host, such as 10.88.0.2 or fd00::2";
+        match address {
+            // Natively the container gets it, though nothing is sent to it.
+            IpAddr::V4(_) if address.is_multicast() => {
+                let message = format!("an ADD would fail: {address} is an address of a group of hosts");
+                sheet.warning("add-fails", node.at, &path, message, help);
+            }
+            // The subnet of a range can begin with these two.
+            IpAddr::V6(_) if address.is_multicast() => {
+                let message = format!("{address} is an address of a group of hosts: no link can have it");
+                sheet.error("bad-value", node.at, &path, message, help);
+            }
+            IpAddr::V6(own) if place.starts_with("addresses") && (own.is_loopback() || own.is_unspecified()) => {
+                sheet.error("bad-value", node.at, &path, format!("no link of a container can have {address}"), help);
+            }
+            IpAddr::V4(_) | IpAddr::V6(_) => {}
+        }
+    }
+}
+
 /// Checks the addresses that an IPAM plugin may give. `conf` is the whole configuration, `ipam` the part of the plugin.
 pub fn check(
     sheet: &mut Sheet<'_>,

@@ -1,7 +1,7 @@
 //! Keys and values, compared with the tables of the plugins.
 
 use super::finding::{Sheet, below, item};
-use super::text::{Member, Node, Tree};
+use super::text::{Member, Node, Tree, word_at};
 use postern_keys::{Form, Key, Kind, nearest};
 use std::collections::HashMap;
 
@@ -158,13 +158,20 @@ pub fn value(sheet: &mut Sheet<'_>, path: &str, node: &Node, kind: &Kind, is_str
         (Kind::Bool | Kind::Switch, Tree::Bool(_)) => {}
         (Kind::Switch, Tree::Text(text)) if ["true", "false"].iter().any(|word| text.eq_ignore_ascii_case(word)) => {}
         (Kind::Number { least, most }, Tree::Number(number)) => {
+            // Not the number that plugins get: the file's words lead to the place.
+            let spelt = word_at(sheet.text, node.at).unwrap_or_default();
             let whole = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
             match whole {
                 None => {
-                    sheet.error("wrong-type", node.at, path, format!("{number} is no whole number of 64 bits"), "");
+                    sheet.error("wrong-type", node.at, path, format!("{spelt} is no whole number of 64 bits"), "");
                 }
                 Some(number) if number < i128::from(*least) || number > i128::from(*most) => {
-                    out_of_range(sheet, path, node, &number.to_string(), kind.wanted(), is_strict);
+                    out_of_range(sheet, path, node, spelt, kind.wanted(), is_strict);
+                }
+                Some(_) if spelt.contains(['.', 'e', 'E']) => {
+                    let message =
+                        format!("{spelt} is read as {number}, because libcni hands that on; other readers refuse it");
+                    sheet.warning("spelling", node.at, path, message, format!("write {number}"));
                 }
                 Some(_) => {}
             }

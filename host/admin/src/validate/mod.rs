@@ -12,6 +12,7 @@ mod plugin;
 mod policy;
 mod programs;
 mod rules;
+mod sysctls;
 mod text;
 
 use crate::lists;

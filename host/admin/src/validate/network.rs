@@ -191,7 +191,38 @@ pub fn chain(sheet: &mut Sheet<'_>, entries: &[Entry<'_>]) {
                 }
                 main = main.or(Some(name));
             }
-            Role::Chained => {}
+            Role::Chained => {
+                let before: Option<Vec<&str>> = tables.iter().take(number).map(|table| Some((*table)?.name)).collect();
+                // What a plugin of others makes is not known.
+                if let Some(before) = before {
+                    behind(sheet, entry, name, &before);
+                }
+            }
         }
+    }
+}
+
+/// Tells of a plugin that needs a link which none of the plugins before it makes.
+fn behind(sheet: &mut Sheet<'_>, entry: &Entry<'_>, name: &str, before: &[&str]) {
+    // A device of host-device can be any link, and flannel calls bridge.
+    let makes = |names: &[&str]| before.iter().any(|one| names.contains(one));
+    let Some(main) = before.iter().find(|one| ["ptp", "macvlan", "ipvlan", "vlan", "dummy", "tap"].contains(one))
+    else {
+        return;
+    };
+    let key = |name: &str| entry.node.member(name).map(|member| (member.at, below(&entry.path, name)));
+    match name {
+        "firewall" if entry.node.word("ingressPolicy") == "same-bridge" && !makes(&["bridge", "flannel"]) => {
+            let Some((at, path)) = key("ingressPolicy") else { return };
+            let message = format!("an ADD would fail: `same-bridge` needs a bridge, and {main} makes none");
+            sheet.warning("add-fails", at, &path, message, "`isolated`, or a list that begins with bridge");
+        }
+        "bandwidth" if !makes(&["bridge", "flannel", "ptp", "host-device"]) => {
+            let given = ["ingressRate", "egressRate"].into_iter().find_map(key);
+            let Some((at, path)) = given else { return };
+            let message = format!("rates are limited at the host's end of a pair, and {main} makes no pair");
+            sheet.error("chain", at, &path, message, "let bandwidth follow bridge or ptp");
+        }
+        _ => {}
     }
 }

@@ -1,8 +1,8 @@
 //! What single keys do not show: keys that exclude each other, and those that need others. Plugins refuse the errors here.
 
 use super::finding::{Sheet, below, item};
-use super::plugin;
-use super::text::{Node, Tree};
+use super::text::{Node, Tree, word_at};
+use super::{addresses, plugin, sysctls};
 use postern_cni::{Bandwidth, Flannel, Json, NetConf, PortMap, Version, parse_ip};
 use postern_firewall::hostport::Syntax;
 use postern_keys::Plugin;
@@ -14,15 +14,21 @@ pub fn check(sheet: &mut Sheet<'_>, node: &Node, path: &str, table: &Plugin, ver
     if ["bridge", "ptp"].contains(&table.name) {
         mtu_of_pair(sheet, node, path);
     }
+    if ["bridge", "ptp", "macvlan", "ipvlan", "vlan"].contains(&table.name) {
+        mtu_for_ipv6(sheet, node, path);
+        addresses::of_links(sheet, node, path);
+    }
+    for key in ["master", "device"].iter().filter(|key| table.keys.iter().any(|one| one.name == **key)) {
+        not_loopback(sheet, node, path, key);
+    }
     match table.name {
         "bridge" => bridge(sheet, node, path, version),
         "ipvlan" => needs_addresses(sheet, node, path),
         "host-device" => device(sheet, node, path),
-        "tuning" => tuning(sheet, node, path),
+        "tuning" => sysctls::check(sheet, node, path),
         "sbr" => gateways(sheet, node, path),
         "vlan" => not_empty(sheet, node, path, "master"),
         "vrf" => {
-            not_empty(sheet, node, path, "vrfname");
             name_of_link(sheet, node, path, "vrfname");
         }
         "portmap" => portmap(sheet, node, path),
@@ -79,20 +85,40 @@ fn mtu_of_pair(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
     // What does not fit 32 bits has no effect.
     let is_refused = number.as_u64().is_some_and(|mtu| (1..68).contains(&mtu) || (65_536..1 << 32).contains(&mtu));
     if is_refused {
-        let message = format!("the kernel makes no pair with an MTU of {number}");
+        let spelt = word_at(sheet.text, *at).unwrap_or_default();
+        let message = format!("the kernel makes no pair with an MTU of {spelt}");
         sheet.error("bad-value", *at, &below(path, "mtu"), message, "wanted: 68 to 65535, or 0 for the kernel's own");
     }
 }
 
-/// Checks the name of a link that a plugin makes.
+/// Checks the MTU of a link that gets addresses of IPv6: the kernel has no IPv6 on a link with a smaller one.
+fn mtu_for_ipv6(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
+    let Some(Node { at, tree: Tree::Number(number) }) = node.get("mtu") else { return };
+    let is_small = number.as_u64().is_some_and(|mtu| (68..1280).contains(&mtu));
+    if is_small && node.get("ipam").is_some_and(|ipam| addresses::of_file(ipam).any(|one| one.addr().is_ipv6())) {
+        let message = "`ipam` gives addresses of IPv6, and IPv6 needs an MTU of 1280";
+        sheet.error("contradiction", *at, &below(path, "mtu"), message, "a greater `mtu`, or addresses of IPv4 alone");
+    }
+}
+
+/// Refuses the loopback link: nothing can be stacked on it, and it stays in its namespace.
+fn not_loopback(sheet: &mut Sheet<'_>, node: &Node, path: &str, key: &str) {
+    if let Some(value) = node.get(key).filter(|value| value.text() == Some("lo")) {
+        let message = "the loopback link can't be moved, and no link can be made on it";
+        sheet.error("bad-value", value.at, &below(path, key), message, "name a link of the node's network");
+    }
+}
+
+/// Checks the name of a link that a plugin makes. The kernel has directories `all` and `default` for the settings of links,
+/// and takes `%` for the place of a number.
 fn name_of_link(sheet: &mut Sheet<'_>, node: &Node, path: &str, key: &str) {
     let Some((text, at)) = node.get(key).and_then(|node| Some((node.text()?, node.at))) else { return };
     let is_name = text.len() <= 15
-        && ![".", ".."].contains(&text)
-        && !text.contains(|c: char| c.is_ascii_whitespace() || "/:".contains(c));
+        && !["", ".", "..", "all", "default"].contains(&text)
+        && !text.contains(|c: char| c.is_ascii_whitespace() || "/:%".contains(c));
     if !is_name {
         let message = format!("{} is no name of a link", postern_cni::quote(text));
-        let help = "a name has at most 15 bytes, without `/`, `:` and white space";
+        let help = "a name has 1 to 15 bytes, without `/`, `:`, `%` and white space, and is not `all` or `default`";
         sheet.error("bad-value", at, &below(path, key), message, help);
     }
 }
@@ -219,21 +245,6 @@ fn device(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
             format!("`{first}` names the device already: `{second}` is ignored"),
             "",
         );
-    }
-}
-
-fn tuning(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
-    let here = below(path, "sysctl");
-    let mut seen = BTreeSet::new();
-    for member in node.get("sysctl").map(Node::members).unwrap_or_default() {
-        let (key, path) = (member.name.replace('/', "."), below(&here, &member.name));
-        if !seen.insert(key.clone()) {
-            sheet.error("duplicate-key", member.at, &path, "this sysctl is given twice", "keep one of them");
-        }
-        if !key.starts_with("net.") || key.split('.').any(str::is_empty) {
-            let message = "only sysctls below `net` belong to the container's network";
-            sheet.error("bad-value", member.at, &path, message, "such as `net.core.somaxconn`");
-        }
     }
 }
 

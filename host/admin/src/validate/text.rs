@@ -24,6 +24,7 @@ pub struct Node {
 pub enum Tree {
     Null,
     Bool(bool),
+    /// As plugins get it: libcni writes whole numbers without fraction and exponent.
     Number(Number),
     Text(String),
     List(Vec<Node>),
@@ -196,17 +197,21 @@ impl Scan<'_> {
     }
 
     fn word(&mut self) -> Option<Tree> {
-        let rest = self.text.get(self.at..)?;
-        let end = rest.find(|c: char| c.is_ascii_whitespace() || matches!(c, ',' | ']' | '}')).unwrap_or(rest.len());
-        let word = rest.get(..end).filter(|word| !word.is_empty())?;
-        self.at += end;
+        let word = word_at(self.text, self.at).filter(|word| !word.is_empty())?;
+        self.at += word.len();
         match serde_json::from_str(word).ok()? {
             Value::Null => Some(Tree::Null),
             Value::Bool(is_on) => Some(Tree::Bool(is_on)),
-            Value::Number(number) => Some(Tree::Number(number)),
+            Value::Number(number) => Some(Tree::Number(postern_cni::whole_number(&number).unwrap_or(number))),
             _ => None,
         }
     }
+}
+
+/// Returns the number, or other word without quotes, that begins at an offset: as the file spells it.
+pub fn word_at(text: &str, at: usize) -> Option<&str> {
+    let rest = text.get(at..)?;
+    rest.split(|c: char| c.is_ascii_whitespace() || matches!(c, ',' | ']' | '}')).next()
 }
 
 impl Node {
