@@ -15,6 +15,8 @@ use crate::error::{Result, StateError};
 use crate::files::{Directory, digest, lock_before};
 use crate::host_ports::{Holder, SLOT, holder, slot};
 use crate::record::{self, RecordKey};
+use nix::errno::Errno;
+use nix::sys::stat::lstat;
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
@@ -127,13 +129,8 @@ impl ClaimIndex {
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
     pub fn find(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Option<Self>> {
-        match Directory::state(root, SUBDIRECTORY, false)? {
-            Some(directory) => {
-                let opened = Self::opened(&directory, root, host_netns_cookie, OpenMode::Change)?;
-                opened.map(|opened| opened.lock(deadline)).transpose()
-            }
-            None => Ok(None),
-        }
+        let opened = Self::unlocked(root, host_netns_cookie)?;
+        opened.map(|opened| opened.lock(deadline)).transpose()
     }
 
     /// As [`ClaimIndex::find`], without its lock: for a look that decides nothing.
@@ -141,6 +138,10 @@ impl ClaimIndex {
     /// # Errors
     /// [`StateError::Untrusted`], [`StateError::Io`].
     pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
+        // Most nodes have none, and each run asks several times.
+        if lstat(&root.join(SUBDIRECTORY)) == Err(Errno::ENOENT) {
+            return Ok(None);
+        }
         match Directory::state(root, SUBDIRECTORY, false)? {
             Some(directory) => Self::opened(&directory, root, host_netns_cookie, OpenMode::Change),
             None => Ok(None),
