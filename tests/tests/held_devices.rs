@@ -430,7 +430,8 @@ fn a_virtual_device_is_found_under_another_name() -> Result<()> {
         netns = place.node.netns("c1")
     ))?;
     let answer = place.call("DEL", "c1", &own)?;
-    ensure!(answer.status == 0 && answer.stderr.contains("dummy7 is held"), "{answer:?}");
+    let is_held = answer.stderr.contains("device dummy7 (\"dev") && answer.stderr.contains(" now) is held");
+    ensure!(answer.status == 0 && is_held, "{answer:?}");
     place.node.sh("ip -o link show dev dummy7 | grep -q 'mtu 1300'").with_context(|| format!("{answer:?}"))?;
     ensure!(place.is_up("dummy7")?, "the node's link is down: {answer:?}");
     let answer = place.call("ADD", "c2", &json!({"device": "dummy7"}))?;

@@ -76,7 +76,7 @@ impl Json {
     }
 
     /// Returns the document with its keys sorted by their bytes at every level, only the last of equal keys, and whole numbers
-    /// without fraction and exponent ([`whole_number`]). Native plugins do this to a `prevResult` before they decode it, and to
+    /// without fraction and exponent. Native plugins do this to a `prevResult` before they decode it, and to
     /// every result from 1.0.0 on.
     #[must_use]
     pub fn sorted(mut self) -> Json {
@@ -89,7 +89,7 @@ impl Json {
             Json::Array(items) => items.iter_mut().for_each(Json::sort),
             // Whole numbers of 64 bits keep all their digits, which the native plugins lose beyond 53 bits.
             Json::Number(number) if number.is_f64() => {
-                if let Some(whole) = whole_number(number) {
+                if let Some(whole) = whole(number) {
                     *number = whole;
                 }
             }
@@ -110,13 +110,13 @@ impl Json {
     }
 }
 
-/// Returns a whole number as Go writes it that was read into `float64`: 1400 for `1400.0` and `14e2`. It has the digits that
-/// identify it among the numbers of that type. Only numbers beyond 64 bits have none.
-#[must_use]
-pub fn whole_number(number: &Number) -> Option<Number> {
-    let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
-    let digits = format!("{float}");
-    digits.parse::<i64>().map(Number::from).or_else(|_| digits.parse::<u64>().map(Number::from)).ok()
+/// Returns a number without fraction as an integer, if a double tells it from its neighbours. Others stay as they are: their digits
+/// would make each plugin larger, for numbers that no result has.
+#[expect(clippy::cast_possible_truncation, reason = "it is a whole number of at most 53 bits")]
+fn whole(number: &Number) -> Option<Number> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)?;
+    Some(Number::from(float as i64))
 }
 
 impl From<&str> for Json {

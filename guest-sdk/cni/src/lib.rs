@@ -35,7 +35,7 @@ pub use conf::{Attachment, NetConf};
 pub use error::{Error, code};
 pub use fields::Fields;
 pub use flannel::{Flannel, Subnet};
-pub use json::{Json, whole_number};
+pub use json::Json;
 pub use lists::{Lists, parse_with_lists};
 pub use names::{validate_container_id, validate_interface_name, validate_network_name};
 pub use port_map::{CONDITIONS, PortMap, PortMapping};

@@ -35,7 +35,7 @@ pub use cache::{Cache, Cached};
 pub use command::{Command, DIRECTORIES, One, Places, cni_path, container_id, run};
 pub use files::load;
 pub use list::{List, Plugin, version};
-pub use numbers::write_whole;
+pub use numbers::{whole_number, write_whole};
 pub use outcome::Outcome;
 pub use postern_cni::{Error, Verb};
 pub use programs::{Programs, answer};

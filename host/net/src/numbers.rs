@@ -1,8 +1,7 @@
 //! Numbers as libcni passes them on. It reads a list into `float64`, and writes that for each plugin. So a plugin gets
 //! 1400 where the list has `1400.0` or `14e2`, as templates write it.
 
-use postern_cni::whole_number;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// Writes each whole number of a plugin's input without fraction and exponent, as libcni does.
 pub fn write_whole(input: &mut Map<String, Value>) {
@@ -20,6 +19,15 @@ fn write(value: &mut Value) {
         Value::Object(entries) => write_whole(entries),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
+}
+
+/// Returns a whole number as Go writes it that was read into `float64`: 1400 for `1400.0` and `14e2`. It has the digits that
+/// identify it among the numbers of that type. Only numbers beyond 64 bits have none.
+#[must_use]
+pub fn whole_number(number: &Number) -> Option<Number> {
+    let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
+    let digits = format!("{float}");
+    digits.parse::<i64>().map(Number::from).or_else(|_| digits.parse::<u64>().map(Number::from)).ok()
 }
 
 #[cfg(test)]

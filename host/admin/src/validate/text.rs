@@ -202,7 +202,7 @@ impl Scan<'_> {
         match serde_json::from_str(word).ok()? {
             Value::Null => Some(Tree::Null),
             Value::Bool(is_on) => Some(Tree::Bool(is_on)),
-            Value::Number(number) => Some(Tree::Number(postern_cni::whole_number(&number).unwrap_or(number))),
+            Value::Number(number) => Some(Tree::Number(postern_net::whole_number(&number).unwrap_or(number))),
             _ => None,
         }
     }
