@@ -67,7 +67,10 @@ impl Session {
         let (boot, cookie) = self.here()?;
         // A damaged record of this attachment, which may have been set aside, tells of nobody else.
         let mut records = self.records(None)?;
-        records.retain(|summary| summary.key.as_ref().is_some_and(|of| *of != key));
+        let is_own = |header: &Header| header.key() == key;
+        records.retain(|summary| {
+            summary.key.as_ref().is_some_and(|of| *of != key) || summary.header.as_ref().is_some_and(is_own)
+        });
         let headers = || records.iter().filter_map(|summary| summary.header.as_ref());
         let is_of_this = |header: &Header| header.container_id == self.request.container_id;
         let is_same = |header: &Header| is_of_this(header) && header.ifname == self.request.ifname;
