@@ -174,3 +174,34 @@ fn so_does_a_device_of_any_kind() -> Result<()> {
     }
     Ok(())
 }
+
+/// Root in the container gives the names of two links to each other. What a record lists of another interface is no device of the
+/// node's that came by a native plugin, though a record of this interface tells which container is meant.
+#[test]
+fn a_link_of_another_interface_is_no_device_that_goes_home() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    node.sh("ip link add dev1 type veth peer name wire1")?;
+    let call = |bin: &Path, verb: &str, ifname: &str, config: &Value| -> Result<Answer> {
+        let mut config = config.clone();
+        merge(&mut config, &json!({"cniVersion": "1.0.0", "name": ifname}));
+        let call = Call::new(bin, config["type"].as_str().unwrap_or_default(), verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), ifname))
+    };
+    let device = json!({"type": "host-device", "device": "dev1"});
+    let result = call(&native_bin()?, "ADD", "eth0", &device)?.success()?;
+    let tuning = json!({"type": "tuning", "mtu": 1400, "prevResult": result});
+    call(&plugin_bin()?, "ADD", "eth0", &tuning)?.success()?;
+    let bridge = json!({"type": "bridge", "bridge": "br9", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}});
+    call(&plugin_bin()?, "ADD", "net1", &bridge)?.success()?;
+    node.sh_in(
+        "c1",
+        "ip link set eth0 down; ip link set net1 down; ip link set eth0 name other; ip link set net1 name eth0
+         ip link set other name net1; ip link set eth0 alias dev1",
+    )?;
+    let answer = call(&plugin_bin()?, "DEL", "eth0", &device)?;
+    let there = node.sh_in("c1", "ip -o link show dev eth0; ip -o link show dev net1")?;
+    ensure!(there.contains("alias dev1"), "the other interface's link is gone: {there}\n{answer:?}");
+    ensure!(answer.status == 0 && answer.stderr.contains("another attachment's, by its record"), "{answer:?}");
+    Ok(())
+}

@@ -201,9 +201,17 @@ pub fn give_back(session: &mut Session, is_named: impl Fn(&Link, &LinkName) -> b
             format!("if it is the node's, move it by hand: `ip link set {name} netns 1 name NAME` in that namespace");
         Err(OpError::new(ErrorCode::InvalidArgument, &name, message).hint(by_hand))
     };
-    // A record of this container can list it under another network's name.
-    if !session.leads_here(&own)? && !session.is_claimed(&own)? {
-        return refuse("no record lists it, and it may have been made in there");
+    match session.claiming(&own)?.map(|summary| summary.header) {
+        None if !session.leads_here(&own)? => {
+            return refuse("no record lists it, and it may have been made in there");
+        }
+        // The same attachment can be known by another network's name. Any other one keeps its link: root in the container can
+        // have swapped the names of two links.
+        Some(listed) if !listed.as_ref().is_some_and(|header| session.is_of_this_interface(header)) => {
+            let message = format!("\"{name}\" in the container is another attachment's, by its record, and stays");
+            return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
+        }
+        None | Some(_) => {}
     }
     if !is_named(&own, &alias) {
         return refuse("it is no device of this network");

@@ -73,9 +73,8 @@ impl Session {
         });
         let headers = || records.iter().filter_map(|summary| summary.header.as_ref());
         let is_of_this = |header: &Header| header.container_id == self.request.container_id;
-        let is_same = |header: &Header| is_of_this(header) && header.ifname == self.request.ifname;
         let mut listed = records.iter().filter(|summary| lists(summary)).filter_map(|summary| summary.header.as_ref());
-        if let Some(owner) = listed.find(|header| !is_same(header)) {
+        if let Some(owner) = listed.find(|header| !self.is_of_this_interface(header)) {
             return Ok(Some(owner.clone()));
         }
         let mut in_there = headers().filter(|header| header.boot_id == boot && header.netns_cookie == Some(cookie));
@@ -83,6 +82,11 @@ impl Session {
             return Ok(None);
         }
         Ok(in_there.next().cloned())
+    }
+
+    /// True if a record is about the interface and container of this run, in whatever network.
+    pub fn is_of_this_interface(&self, header: &Header) -> bool {
+        header.container_id == self.request.container_id && header.ifname == self.request.ifname
     }
 
     /// True if a record of this attachment tells which container is meant, and the link that it lists is there.
@@ -106,9 +110,17 @@ impl Session {
     /// # Errors
     /// The kernel or the records can't be asked.
     pub fn is_claimed(&self, own: &Link) -> Result<bool, OpError> {
+        Ok(self.claiming(own)?.is_some())
+    }
+
+    /// As [`Session::is_claimed`]: returns the other attachment.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claiming(&self, own: &Link) -> Result<Option<Summary>, OpError> {
         let (key, lists) = (self.key()?, self.lists(own)?);
         let is_other = |summary: &Summary| summary.key.as_ref().is_some_and(|of| *of != key);
-        Ok(self.records(None)?.iter().any(|summary| is_other(summary) && lists(summary)))
+        Ok(self.records(None)?.into_iter().find(|summary| is_other(summary) && lists(summary)))
     }
 
     /// Returns the question whether a record lists this link of the container: by its index in there or, for a pair, by the
