@@ -2,7 +2,7 @@
 # make test      everything that can fail: see tests/README.md
 # make fuzz      random sequences of host calls against an oracle, for an hour (POSTERN_FUZZ_SECONDS, _RUNS, _SEED); then list
 #                files and caches of results, each for a tenth of that time
-# make faults    every operation, system call and instant of every plugin goes wrong, one after the other (an hour)
+# make faults    every operation, system call and instant of every plugin goes wrong, one after the other (some hours)
 # make kills     random SIGKILLs while many containers come and go (POSTERN_KILLS=5000, POSTERN_KILL_SEED)
 # make bench     times, memory and sizes beside the native plugins, in one run (RUNS=50); tests/bench draw puts them into the pages
 # make build     target/cni/bin, a CNI bin directory ready for use, and target/release/postern

@@ -3,7 +3,7 @@
 
 use crate::common::{PRIVATE_ETC, Refusal, picture, same_picture};
 use crate::fault::{Fault, KINDS, TRACE, of_run, tracing, unlisted};
-use crate::{ENOUGH, THREADS};
+use crate::{ENOUGH, THREADS, is_chosen};
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_tests::{Answer, Call, Node, merge, plugin_bin, shipped};
 use serde_json::{Value, json};
@@ -222,7 +222,7 @@ fn whole_lists_end_with_their_del() -> Result<()> {
             let places = (0..chain.plugins.len()).flat_map(|at| [(at, "ADD"), (at, "DEL")]).collect::<Vec<_>>();
             places.into_iter().map(move |(at, verb)| (chain.clone(), at, verb))
         })
-        .filter(|(chain, _, verb)| chain.name.contains(&only) || *verb == only)
+        .filter(|(chain, _, verb)| is_chosen(&only, chain.name, verb))
         .collect();
     work.reverse();
     let (work, report) = (Mutex::new(work), Mutex::new(Report::default()));

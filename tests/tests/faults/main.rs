@@ -5,7 +5,7 @@
 //! `make test` refuses every operation of each scenario. Of the other faults it tries a sample. In a few scenarios, which
 //! have all kinds of effect, it is nine of each kind, and two in the others. `POSTERN_FAULTS=all` (`make faults`) tries all
 //! of them, with every error number. `POSTERN_FAULTS=N` tries N of each in every scenario.
-//! `POSTERN_FAULTS_ONLY=PATTERN` names a scenario, a list ([`chain`]) or a verb, and `POSTERN_FAULTS_OF` names plugins.
+//! `POSTERN_FAULTS_ONLY=PATTERN,…` names scenarios, lists ([`chain`]) or verbs, and `POSTERN_FAULTS_OF` names plugins.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -82,7 +82,7 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
         .filter(|(_, scenario, verb)| {
             *verb != "GC" || !(scenario.name.contains("passthru") || scenario.plugin == "vlan")
         })
-        .filter(|(_, scenario, verb)| scenario.name.contains(&only) || *verb == only)
+        .filter(|(_, scenario, verb)| is_chosen(&only, scenario.name, verb))
         .collect();
     work.reverse();
     let (work, report) = (Mutex::new(work), Mutex::new(Report::default()));
@@ -112,6 +112,11 @@ fn the_nth_thing_goes_wrong() -> Result<()> {
         "nothing was killed"
     );
     Ok(())
+}
+
+/// True if one of the patterns names the scenario or the verb, or if there is none.
+fn is_chosen(only: &str, scenario: &str, verb: &str) -> bool {
+    only.split(',').any(|pattern| scenario.contains(pattern) || verb == pattern)
 }
 
 /// Returns the result of `look` for each scenario, several at a time.
@@ -170,6 +175,8 @@ fn search(number: usize, scenario: &Scenario, verb: &'static str, sample: usize,
                 Ok(outcome) => *figures.outcomes.entry(outcome).or_default() += 1,
                 Err(error) => {
                     let text = format!("{}, {verb}: {fault}: {error:#}", scenario.name);
+                    // A sweep of all faults takes hours: what it has found is not lost with it.
+                    println!("FAILED: {text}");
                     let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
                     report.failures.push(text);
                     if report.failures.len() >= ENOUGH {
@@ -179,6 +186,14 @@ fn search(number: usize, scenario: &Scenario, verb: &'static str, sample: usize,
                     place = Place::new(scenario, verb).map_err(named)?;
                 }
             }
+        }
+        if sample == usize::MAX {
+            println!(
+                "{}, {verb}, {}: {} tried",
+                scenario.name,
+                KINDS.get(kind).copied().unwrap_or_default(),
+                figures.tried
+            );
         }
         let mut report = report.lock().map_err(|_| anyhow!("a thread panicked"))?;
         report.figures.insert((number, verb, kind), figures);
