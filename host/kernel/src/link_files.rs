@@ -11,7 +11,7 @@ use nix::libc;
 use nix::sys::stat::Mode;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -161,8 +161,13 @@ impl LinkFiles {
             Err(errno) => return Err(subject.refused(errno as i32, None)),
         };
         let mut value = String::new();
-        // A link with one queue has none of some settings.
-        Ok(file.read_to_string(&mut value).ok().map(|_| value.trim().to_owned()))
+        let mut read = file.read_to_string(&mut value);
+        // A setting that an ADD could not read keeps the device down after DEL. So an error that can pass is not believed at once.
+        if read.as_ref().is_err_and(|error| !is_absence(error)) {
+            value.clear();
+            read = file.rewind().and_then(|()| file.read_to_string(&mut value));
+        }
+        Ok(read.ok().map(|_| value.trim().to_owned()))
     }
 
     fn set(&self, directory: &str, name: &str, value: &str) -> std::io::Result<()> {
@@ -185,6 +190,12 @@ impl LinkFiles {
 
 fn of_queue(direction: &str, queue: u32, name: &str) -> String {
     format!("queues/{direction}-{queue}/{name}")
+}
+
+/// True for the error of a setting that a link does not have: a link with one queue has none of some.
+fn is_absence(error: &std::io::Error) -> bool {
+    let absences = [Errno::ENOENT, Errno::EOPNOTSUPP, Errno::EINVAL, Errno::ENODEV];
+    error.raw_os_error().is_some_and(|errno| absences.contains(&Errno::from_raw(errno)))
 }
 
 /// True for a directory of devices, which leads nowhere else.

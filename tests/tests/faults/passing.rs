@@ -67,6 +67,21 @@ fn a_device_that_comes_home_is_up() -> Result<()> {
     Ok(())
 }
 
+/// A setting of a device that an ADD could not read once is read again. Otherwise DEL would not know what to put back, and the
+/// device would stay down.
+#[test]
+fn a_setting_that_was_not_read_at_once_is_put_back() -> Result<()> {
+    let mut place = Place::new(&scenario("host-device L2")?, "ADD")?;
+    let mut succeeded = 0;
+    for at in 1..=45 {
+        let fault = Fault::Error { call: "read".to_owned(), errno: "EIO", at };
+        let outcome = place.run(&fault, Restoration::Del).with_context(|| fault.to_string())?;
+        succeeded += usize::from(outcome == Outcome::Succeeded);
+    }
+    ensure!(succeeded > 10, "only {succeeded} ADDs went on: no setting was concerned");
+    Ok(())
+}
+
 /// A run that has no descriptor for its way to the DHCP service, or can't look at its socket, says nothing about that
 /// service: the lease stays on record, and a collection gives it back.
 #[test]
