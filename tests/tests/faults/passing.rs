@@ -82,6 +82,17 @@ fn a_setting_that_was_not_read_at_once_is_put_back() -> Result<()> {
     Ok(())
 }
 
+/// A DEL of loopback sets `lo` down, although a question for the container's links fails once.
+#[test]
+fn loopback_is_down_after_a_question_that_failed() -> Result<()> {
+    let mut place = Place::new(&scenario("loopback")?, "DEL")?;
+    for at in 1..=6 {
+        let fault = Fault::Error { call: "sendto".to_owned(), errno: "ENOMEM", at };
+        place.run(&fault, Restoration::Gc).with_context(|| fault.to_string())?;
+    }
+    Ok(())
+}
+
 /// A run that has no descriptor for its way to the DHCP service, or can't look at its socket, says nothing about that
 /// service: the lease stays on record, and a collection gives it back.
 #[test]

@@ -45,8 +45,9 @@ fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 fn down(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     let Some(container) = gate.session.container() else { return Ok(Reply::Done) };
     let netlink = container.netlink().map_err(kernel_error)?;
-    // Links that can't be listed may be in use.
-    let is_used = || netlink.links().map_or(true, |links| links.iter().any(|link| link.up && link.name != "lo"));
+    // Links that can't be listed, asked twice, may be in use.
+    let links = || netlink.links().or_else(|_| netlink.links());
+    let is_used = || links().map_or(true, |links| links.iter().any(|link| link.up && link.name != "lo"));
     if is_of_process(&gate.session.request.netns) || is_used() {
         return Ok(Reply::Done);
     }
