@@ -51,15 +51,6 @@ pub fn with(flags: &[String]) -> bool {
     link(flags, Proof::Linked)
 }
 
-/// Links with the first flag, if the linker knows it, and then with the second one too, which an empty program can't be
-/// linked with.
-#[allow(dead_code, reason = "only the host executable has flags of its own")]
-pub fn with_both(tried: &str, other: &str) {
-    if let Some(through) = form(&[tried.to_owned()], Proof::Linked) {
-        pass(through, &[tried.to_owned(), other.to_owned()]);
-    }
-}
-
 fn link(flags: &[String], proof: Proof) -> bool {
     let form = form(flags, proof);
     if let Some(through) = form {

@@ -8,8 +8,6 @@
 #[cfg(not(test))]
 mod entry;
 mod net;
-#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
-mod start;
 mod together;
 
 use postern_cni::Error;

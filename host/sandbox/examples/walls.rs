@@ -17,10 +17,6 @@
 #[path = "../../run/src/entry.rs"]
 mod entry;
 mod mock;
-// `tests/bench` makes it the entry point.
-#[cfg(all(target_arch = "x86_64", target_env = "musl"))]
-#[path = "../../run/src/start.rs"]
-mod start;
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
