@@ -11,8 +11,6 @@ mod net;
 mod together;
 
 use postern_cni::Error;
-// Its functions are called by the compiler.
-use postern_copy as _;
 use postern_gate::Engine;
 use postern_gate::plugin_file::{HOST, OPTION};
 use postern_gate::streams;

@@ -13,7 +13,6 @@ use nix::sys::time::TimeValLike;
 use nix::unistd::ForkResult;
 use postern_confine::fork;
 // As the executable of runs has it.
-use postern_copy as _;
 use postern_sandbox::{Gate, Guest, Outcome, child};
 use postern_types::channel::{pair, receive, send_to_sandbox};
 use postern_types::{FromSandbox, Limits, OpError, Operation, Reply, Start, ToSandbox, ops};

@@ -24,7 +24,6 @@ use nix::unistd::{ForkResult, Pid};
 use postern_cni::{Json, NetConf, Verb};
 use postern_confine::{Access, Capability, Confinement, Files, Filter, Refusal, Rule, fork, processor};
 // As the executable of runs has it.
-use postern_copy as _;
 use postern_policy::{Form, Granted, Policy, PolicyError, Question, Text};
 use postern_sandbox::child;
 use postern_types::channel::{pair, receive, send_to_sandbox};
