@@ -5,7 +5,7 @@
 //!
 //! Instead, a process is forked before. It knows the directories, and its only message is "now". It reads nothing else,
 //! and ends with its client.
-#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
+#![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::descriptors::close_all_but;
 use crate::environment::forget_environment;
@@ -66,8 +66,7 @@ fn serve(channel: &UnixStream, directories: &[PathBuf]) -> ! {
             let _ = remove_dir(directory);
         }
     }
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(0) }
+    crate::end_process(0)
 }
 
 fn confine(channel: &UnixStream, directories: &[PathBuf]) -> Result<(), ConfineError> {

@@ -1,18 +1,16 @@
-//! The one fork(2) whose child may allocate and answers no runtime; and what the heap does before a process is confined.
+//! The one fork(2) whose child may allocate and answers no runtime, and the end of such a child.
 //!
 //! A new process has only the thread that forked. A lock that another thread held stays held there, for ever. So the heap
 //! holds its lock around each fork. pthread_atfork(3) is made for that, but musl's allocates memory: three calls and three
 //! page faults of every run. `std::process::Command` forks by itself: its child allocates nothing before exec(3).
-#![allow(unsafe_code, reason = "fork(2) has no safe form")]
+#![allow(unsafe_code, reason = "fork(2) and _exit(2) have no safe form")]
 
 use nix::unistd::ForkResult;
 use std::sync::OnceLock;
 
-/// What is done around each fork, and before a confinement.
+/// What is done around each fork.
 #[derive(Clone, Copy, Debug)]
 pub struct AroundFork {
-    /// Before a fork or a confinement. Whoever is confined may map less than before.
-    pub early: fn(),
     /// In the calling thread, before the fork.
     pub before: fn(),
     /// In the calling thread, after the fork or its failure.
@@ -39,7 +37,6 @@ pub fn keep_around_forks(around: AroundFork) {
 pub unsafe fn fork() -> nix::Result<ForkResult> {
     let around = AROUND.get();
     if let Some(around) = around {
-        (around.early)();
         (around.before)();
     }
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
@@ -54,9 +51,8 @@ pub unsafe fn fork() -> nix::Result<ForkResult> {
     forked
 }
 
-/// What is done before a confinement.
-pub(crate) fn before_confinement() {
-    if let Some(around) = AROUND.get() {
-        (around.early)();
-    }
+/// Ends this process with an exit status, as _exit(2): nothing of its parent is ended or written a second time.
+pub fn end_process(status: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(status) }
 }

@@ -6,7 +6,7 @@
 //!
 //! A program that still runs then, or after its deadline, is killed with all that it has started. Otherwise it would
 //! hold the attachment's lock.
-#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
+#![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::bus::Bus;
 use crate::descriptors::close_all_but;
@@ -236,8 +236,7 @@ fn serve(channel: &UnixStream, programs: &[Allowed], bus: Option<&Bus>, lock: Op
     // Orphans of its programs become its own children, so that it finds them when it must kill them.
     let confined = inherited && close_all_but(&kept).is_ok() && set_child_subreaper(true).is_ok();
     while confined && answer(channel, programs, bus).is_ok() {}
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(0) }
+    crate::end_process(0)
 }
 
 fn answer(channel: &UnixStream, programs: &[Allowed], bus: Option<&Bus>) -> Result<(), ChannelError> {

@@ -26,7 +26,7 @@ pub use directory_remover::DirectoryRemover;
 pub use environment::{forget_backtraces, forget_environment};
 pub use files::{Access, Files};
 pub use filter::{Condition, Filter, Refusal, Rule};
-pub use fork::{AroundFork, fork, keep_around_forks};
+pub use fork::{AroundFork, end_process, fork, keep_around_forks};
 pub use helper::{Allowed, Helper, Rules};
 pub use program::{Direct, Environment, NoPrograms, Output, PROGRAMS, Program, Run, locate};
 
@@ -66,7 +66,6 @@ impl Confinement {
     /// # Errors
     /// The step that failed.
     pub fn apply(&self) -> Result<(), ConfineError> {
-        fork::before_confinement();
         nix::sys::prctl::set_no_new_privs().map_err(|e| ConfineError::new("PR_SET_NO_NEW_PRIVS", e))?;
         self.files.restrict()?;
         keep_capabilities(&self.capabilities)?;

@@ -2,7 +2,7 @@
 //! ID. It also does so after a kill. It is there only if there is something to remove; a socket of systemd stays.
 //!
 //! It knows the files from the start. Nothing is said to it: it waits for the end of the service.
-#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
+#![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::confine;
 use crate::namespace::Identity;
@@ -13,7 +13,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socket
 use nix::sys::stat::lstat;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, unlink};
-use postern_confine::{close_all_but, fork};
+use postern_confine::{close_all_but, end_process, fork};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -86,8 +86,7 @@ fn run(line: &OwnedFd, own: &[Own]) -> ! {
         while recv(line.as_raw_fd(), &mut [0], MsgFlags::empty()) == Err(Errno::EINTR) {}
         own.iter().for_each(Own::remove);
     }
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(0) }
+    end_process(0)
 }
 
 fn prepare(line: &OwnedFd, own: &[Own]) -> Result<(), String> {

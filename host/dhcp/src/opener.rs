@@ -2,7 +2,7 @@
 //! namespace may be anywhere, and one below `/proc/PID` needs rights over that process.
 //!
 //! It opens, and hands out. It has no system call that reads a file, changes one, or maps one.
-#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
+#![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::confine;
 use crate::namespace::{Identity, identity};
@@ -16,8 +16,7 @@ use nix::sys::socket::{
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
-use postern_confine::close_all_but;
-use postern_confine::fork;
+use postern_confine::{close_all_but, end_process, fork};
 use postern_kernel::{Namespace, OpenError};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -123,8 +122,7 @@ fn run(socket: &OwnedFd) -> ! {
             }
         }
     }
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(0) }
+    end_process(0)
 }
 
 fn prepare(socket: &OwnedFd) -> Result<(), String> {

@@ -3,15 +3,14 @@
 //! ends it: nothing is behind the sandbox.
 //!
 //! A guest that hangs is killed at its deadline. Meanwhile the other of these processes serves the other leases.
-#![allow(unsafe_code, reason = "fork(2) has no safe form; _exit(2)")]
+#![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::confine;
 use crate::output;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::ForkResult;
-use postern_confine::close_all_but;
-use postern_confine::fork;
+use postern_confine::{close_all_but, end_process, fork};
 use postern_dhcp::{Input, Output};
 use postern_gate::rehearsal::{BadEnd, Launcher, reap, serve};
 use postern_gate::{Engine, places};
@@ -99,8 +98,7 @@ fn run(stream: &UnixStream, engine: Engine, state: &Path) -> ! {
             break;
         }
     }
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(0) }
+    end_process(0)
 }
 
 /// Gives up what it takes no part in: all descriptors, and what [`confine::steps`] does not keep.

@@ -27,82 +27,12 @@ fn blocks_have_their_size_and_alignment_and_are_used_again() {
             }
         }
     }
-    let before = unsafe { (*STATE.blocks.get()).allocator().left.get() };
+    let before = with(|blocks| blocks.allocator().left());
     for _ in 0..1000 {
         drop(black_box(vec![1_u8; 8 << 20]));
     }
-    let after = unsafe { (*STATE.blocks.get()).allocator().left.get() };
+    let after = with(|blocks| blocks.allocator().left());
     assert!(before - after < 100 << 20, "{before} {after}");
-}
-
-#[test]
-fn the_first_piece_reserves_nothing_and_a_reservation_lies_behind_it() {
-    // No other thread maps anything there meanwhile.
-    let in_a_free_place = |act: fn(&Space, usize) -> i32| {
-        apart(move || {
-            let free = map(3 * SPACE, NONE).unwrap();
-            unsafe { munmap(free.cast(), 3 * SPACE) }.unwrap();
-            act(&Space::new(), free.addr().get() + 2 * SPACE)
-        })
-    };
-    let ended = in_a_free_place(|space, below| {
-        let Some(start) = space.begin(PIECE, below) else { return 1 };
-        if space.left.get() > 0 || space.begin(PIECE, below).is_some() || space.reserve(PIECE).is_none() {
-            return 2;
-        }
-        let next = space.grow(PIECE).map(|next| next.addr().get());
-        i32::from(next != Some(start.addr().get() + PIECE) || space.left.get() != SPACE - PIECE)
-    });
-    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
-    // Until then nothing is mapped behind it: what is written there ends the process.
-    let ended = in_a_free_place(|space, below| {
-        let Some(start) = space.begin(PIECE, below) else { return 1 };
-        unsafe { start.as_ptr().add(PIECE).write_volatile(1) };
-        2
-    });
-    assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGSEGV, _))), "{ended:?}");
-    // A place that is taken, or a piece that is longer.
-    let ended = in_a_free_place(|space, below| {
-        let taken = map_at((below - SPACE - PIECE) / PAGES * PAGES, PIECE, NONE).is_none()
-            || space.begin(PIECE, below).is_some();
-        i32::from(taken || space.begin(2 * PIECE, below - 4 * PIECE).is_some() || space.grow(PIECE).is_none())
-    });
-    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
-}
-
-#[test]
-fn a_fork_reserves_address_space() {
-    let ended = apart(|| {
-        let is_reserved = |blocks: &mut Dlmalloc<Space>| !blocks.allocator().next.get().is_null();
-        with(|blocks| blocks.allocator().next.set(null_mut()));
-        // SAFETY: the child ends at once.
-        match unsafe { fork() }.unwrap() {
-            ForkResult::Child => unsafe { libc::_exit(i32::from(!with(is_reserved))) },
-            ForkResult::Parent { child } => match waitpid(child, None).unwrap() {
-                WaitStatus::Exited(_, status) if with(is_reserved) => status,
-                _ => 2,
-            },
-        }
-    });
-    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
-}
-
-#[test]
-fn the_next_blocks_lie_in_what_was_made_present() {
-    // Some blocks are written before, as a gate's.
-    let before = black_box(vec![7_u8; 50 << 10]);
-    let ended = apart(|| {
-        make_present(150 << 10);
-        let block = Vec::<u8>::with_capacity(100 << 10);
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        let first = block.as_ptr().addr().next_multiple_of(page);
-        let mut are_there = [0_u8; 64];
-        let length = (90 << 10) / page * page;
-        let asked = unsafe { libc::mincore(first as *mut libc::c_void, length, are_there.as_mut_ptr()) };
-        i32::from(asked != 0 || are_there.iter().take(length / page).any(|is_there| is_there & 1 == 0))
-    });
-    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
-    assert!(before.iter().all(|byte| *byte == 7));
 }
 
 #[test]
@@ -147,42 +77,10 @@ fn a_heap_that_is_used_inside_of_itself_ends_the_process() {
     assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGABRT, _))), "{ended:?}");
     // A gate answers.
     let ended = apart(|| {
-        ANSWERS.store(true, Ordering::Relaxed);
+        ANSWERS.store(true, Relaxed);
         with(|_| i32::from(black_box(vec![0_u8; 100]).is_empty()))
     });
     assert!(matches!(ended, Some(WaitStatus::Exited(_, 1))), "{ended:?}");
-}
-
-/// As above, in a process that never had a second thread: its lock is a plain word.
-#[cfg(target_env = "musl")]
-#[test]
-fn a_heap_without_threads_that_is_used_inside_of_itself_ends_the_process() {
-    let ended = apart(|| {
-        HAS_THREADS.store(false, Ordering::Relaxed);
-        with(|_| i32::from(black_box(vec![0_u8; 100]).is_empty()))
-    });
-    assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGABRT, _))), "{ended:?}");
-    let ended = apart(|| {
-        HAS_THREADS.store(false, Ordering::Relaxed);
-        with(|_| panic!("a fault of {}", black_box("the heap")))
-    });
-    assert!(matches!(ended, Some(WaitStatus::Signaled(_, Signal::SIGABRT, _))), "{ended:?}");
-}
-
-/// A process takes the lock with atomic instructions as soon as it makes a thread.
-#[cfg(target_env = "musl")]
-#[test]
-fn the_first_thread_makes_the_lock_one_for_threads() {
-    let ended = apart(|| {
-        HAS_THREADS.store(false, Ordering::Relaxed);
-        drop(black_box(vec![0_u8; 100]));
-        if HAS_THREADS.load(Ordering::Relaxed) {
-            return 1;
-        }
-        let seen = std::thread::spawn(|| HAS_THREADS.load(Ordering::Relaxed)).join();
-        if matches!(seen, Ok(true)) { 0 } else { 2 }
-    });
-    assert!(matches!(ended, Some(WaitStatus::Exited(_, 0))), "{ended:?}");
 }
 
 /// Sets the limit of the address space to what is mapped and some bytes more.
@@ -200,23 +98,23 @@ fn a_limit_of_the_address_space_is_raised_or_leaves_some() {
         let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
         limit(8 << 20, Some(hard));
         let space = new();
-        i32::from(space.reserve(PIECE).is_none() || space.left.get() < SPACE)
+        i32::from(space.reserve(PIECE).is_none() || space.left() < SPACE)
     });
     assert!(matches!(raised, Some(WaitStatus::Exited(_, 0))), "{raised:?}");
     let shared = apart(|| {
         limit(100 << 20, None);
         let space = new();
-        let is_there = space.reserve(PIECE).is_some() && space.left.get() == 32 << 20;
-        i32::from(!is_there || map(64 << 20, NONE).is_none())
+        let is_there = space.reserve(PIECE).is_some() && space.left() == 32 << 20;
+        i32::from(!is_there || map(64 << 20).is_none())
     });
     assert!(matches!(shared, Some(WaitStatus::Exited(_, 0))), "{shared:?}");
     // What is needed at once comes before what others may need.
     let large = apart(|| {
         limit(100 << 20, None);
         let space = new();
-        let is_whole = space.reserve(90 << 20).is_some() && space.left.get() == 90 << 20;
+        let is_whole = space.reserve(90 << 20).is_some() && space.left() == 90 << 20;
         // And what is left of it is given back.
-        i32::from(!is_whole || space.reserve(PIECE).is_none() || map(90 << 20, NONE).is_none())
+        i32::from(!is_whole || space.reserve(PIECE).is_none() || map(90 << 20).is_none())
     });
     assert!(matches!(large, Some(WaitStatus::Exited(_, 0))), "{large:?}");
     let none = apart(|| {
@@ -230,7 +128,7 @@ fn a_limit_of_the_address_space_is_raised_or_leaves_some() {
 fn a_heap_without_memory_answers_where_it_has_to() {
     let used_up = |answers: bool| {
         apart(move || {
-            ANSWERS.store(answers, Ordering::Relaxed);
+            ANSWERS.store(answers, Relaxed);
             limit(0, None);
             i32::from(black_box(Vec::<u8>::with_capacity(SPACE * 2)).capacity() == 7)
         })
@@ -242,7 +140,7 @@ fn a_heap_without_memory_answers_where_it_has_to() {
 #[test]
 fn a_sandbox_has_its_heap_before_it_is_sealed() {
     let ended = apart(|| {
-        with(|blocks| blocks.allocator().left.set(PIECE));
+        with(|blocks| blocks.allocator().left.store(PIECE, Relaxed));
         let is_ready = prepare_for_sealing(384 << 20).is_ok();
         limit(0, None);
         i32::from(!is_ready || Vec::<u8>::new().try_reserve_exact(384 << 20).is_err())
@@ -258,9 +156,9 @@ fn threads_wait_for_each_other() {
             scope.spawn(|| {
                 for _ in 0..500 {
                     with(|_| {
-                        let before = count.load(Ordering::Relaxed);
+                        let before = count.load(Relaxed);
                         std::thread::yield_now();
-                        count.store(before + 1, Ordering::Relaxed);
+                        count.store(before + 1, Relaxed);
                     });
                 }
             });
@@ -276,7 +174,7 @@ fn a_child_of_a_process_with_threads_can_allocate() {
     std::thread::scope(|scope| {
         let until = Instant::now() + Duration::from_secs(20);
         scope.spawn(move || {
-            while !done.load(Ordering::Relaxed) {
+            while !done.load(Relaxed) {
                 drop(black_box(vec![0_u8; 100]));
             }
         });
@@ -290,14 +188,14 @@ fn a_child_of_a_process_with_threads_can_allocate() {
             };
             while matches!(waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap(), WaitStatus::StillAlive) {
                 if Instant::now() > until {
-                    done.store(true, Ordering::Relaxed);
+                    done.store(true, Relaxed);
                     kill(child, Signal::SIGKILL).unwrap();
                     panic!("a child hangs");
                 }
                 std::thread::yield_now();
             }
         }
-        done.store(true, Ordering::Relaxed);
+        done.store(true, Relaxed);
     });
 }
 
@@ -305,11 +203,11 @@ fn a_child_of_a_process_with_threads_can_allocate() {
 #[test]
 fn a_child_answers_no_runtime() {
     let ended = apart(|| {
-        ANSWERS.store(true, Ordering::Relaxed);
+        ANSWERS.store(true, Relaxed);
         match unsafe { fork() }.unwrap() {
-            ForkResult::Child => unsafe { libc::_exit(i32::from(ANSWERS.load(Ordering::Relaxed))) },
+            ForkResult::Child => unsafe { libc::_exit(i32::from(ANSWERS.load(Relaxed))) },
             ForkResult::Parent { child } => match waitpid(child, None).unwrap() {
-                WaitStatus::Exited(_, status) if ANSWERS.load(Ordering::Relaxed) => status,
+                WaitStatus::Exited(_, status) if ANSWERS.load(Relaxed) => status,
                 _ => 2,
             },
         }

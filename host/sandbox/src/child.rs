@@ -1,9 +1,9 @@
 //! The sandbox process, from fork to exit.
-#![allow(unsafe_code, reason = "_exit(2), getrandom(2)")]
+#![allow(unsafe_code, reason = "getrandom(2)")]
 
 use crate::confine::{DATA, confine};
-use crate::{Gate, Guest, Outcome, code, seal};
-use postern_confine::processor;
+use crate::{Gate, Guest, Outcome, seal};
+use postern_confine::{end_process, processor};
 use postern_heap as heap;
 use postern_types::channel::{ChannelError, receive_in_sandbox, send};
 use postern_types::{ErrorCode, FromSandbox, OpError, Operation, Reply, ToSandbox};
@@ -79,7 +79,6 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
         return Err(unconfined(&"this executable does not allocate from postern_sandbox::Heap"));
     }
     heap::prepare_for_sealing(DATA as usize).map_err(|error| unconfined(&error))?;
-    heap::make_present(code::heap_of(&code).map_err(|error| unconfined(&error))?);
     // Newer C libraries map something for their random numbers when they are first asked.
     // SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };
@@ -140,6 +139,5 @@ fn report_panics(channel: Arc<UnixStream>) {
 
 /// Ends the process without cleanup: nothing needs it, and unmapping takes time.
 fn exit() -> ! {
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(0) }
+    end_process(0)
 }

@@ -30,15 +30,6 @@ pub fn load(engine: &Engine, file: OwnedFd) -> Result<Component> {
     unsafe { Component::deserialize_raw(engine, memory) }
 }
 
-/// Returns the bytes of its heap that a process writes while it loads this file, by its size. Measured: 22 pages for static,
-/// 51 for bridge. A page too many costs little.
-///
-/// # Errors
-/// Those of fstat(2).
-pub fn heap_of(file: &OwnedFd) -> nix::Result<usize> {
-    Ok((size(file)? / 5 * 3).saturating_sub(128 << 10).max(64 << 10))
-}
-
 fn size(file: &OwnedFd) -> nix::Result<usize> {
     Ok(usize::try_from(fstat(file)?.st_size).unwrap_or(0))
 }

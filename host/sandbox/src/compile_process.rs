@@ -4,7 +4,7 @@
 //! everything: Linux capabilities, user, descriptors, environment, and every system call that is not about its own
 //! memory. It has limits of memory and time, and can only answer. Its answer is bytes, whose number the caller limits.
 //! The list of imports is trusted because its process ran no compiler that could be attacked.
-#![allow(unsafe_code, reason = "fork(2), _exit(2)")]
+#![allow(unsafe_code, reason = "fork(2)")]
 
 use crate::compile::precompile;
 use crate::confine::{Bounds, confine_to};
@@ -16,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
-use postern_confine::fork;
+use postern_confine::{end_process, fork};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -222,8 +222,7 @@ fn answer(mut line: &UnixStream, answer: Result<Vec<u8>, String>) -> ! {
     };
     let length = (rest.len() as u64).saturating_add(1).to_le_bytes();
     let written = line.write_all(&length).and_then(|()| line.write_all(&[first])).and_then(|()| line.write_all(&rest));
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { libc::_exit(i32::from(written.is_err())) }
+    end_process(i32::from(written.is_err()))
 }
 
 #[cfg(test)]
