@@ -14,7 +14,7 @@ use super::view::Origin;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use postern_cni::{NetConf, Verb};
-use postern_types::{Capability, ErrorCode, Handle, Kind as ObjectKind, Lasting, OpError, Operation};
+use postern_types::{Capability, ErrorCode, Handle, Kind as ObjectKind, Lasting, OpError, Operation, WithoutGrant};
 
 /// An operation to decide on, with the facts that a rule may need. No fact is looked up before a rule asks for it.
 #[derive(Clone, Copy)]
@@ -69,9 +69,20 @@ pub fn decide(granted: &Granted, question: Question<'_>) -> Result<Rule, OpError
         ));
     }
     rule(granted, question).or_else(|refusal| {
-        let gives_up = || capability::of(operation).gives_up(&RuleInput { granted, question });
-        if verb == Verb::Del && gives_up() { Ok(Rule { name: "own", from: Origin::Host }) } else { Err(refusal) }
+        let own = verb == Verb::Del && is_allowed_without_grant(granted, &question);
+        if own { Ok(Rule { name: "own", from: Origin::Host }) } else { Err(refusal) }
     })
+}
+
+/// True if the operation needs no grant on DEL.
+fn is_allowed_without_grant(granted: &Granted, question: &Question<'_>) -> bool {
+    match question.operation.row().without_grant {
+        WithoutGrant::Refused => false,
+        WithoutGrant::Allowed => true,
+        WithoutGrant::IfLinkMaker => question.owns_link,
+        WithoutGrant::IfAddressPlugin => question.conf.ipam_type == granted.plugin(),
+        WithoutGrant::IfNamed => granted.knows(question.operation.capability()),
+    }
 }
 
 /// Returns the rule of the policy that allows an operation, on any verb.

@@ -25,7 +25,7 @@ pub use forward::{Forward, ForwardParseError, NatSources, Transport};
 pub use link_name::LinkName;
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, Limits, NO_CODE_ALLOWED, Start, ToSandbox};
-pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, ops};
+pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, WithoutGrant, ops};
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize, canonicalize_numbered};
 pub use reply::Reply;
 pub use values::{

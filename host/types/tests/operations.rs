@@ -5,7 +5,7 @@
 
 use postern_types::{
     Backend, Capability, DeviceKey, IngressPolicy, IpvlanMode, LeaseRange, LinkSettings, LinkSysctl, MacvlanMode,
-    NatSources, Operation, PortSpec, RateLimit, Route, RouteSource, TapSettings, ops,
+    NatSources, Operation, PortSpec, RateLimit, Route, RouteSource, TapSettings, WithoutGrant, ops,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -222,6 +222,25 @@ fn a_name_begins_with_its_capability() {
         assert_eq!(Capability::parse(capability.name()), Some(capability));
     }
     assert_eq!(Capability::parse("netlink"), None);
+}
+
+/// What removes an attachment's effects needs no grant on DEL. A reviewer has to see each operation that is decided otherwise.
+#[test]
+fn few_operations_need_less_or_more_than_others_on_del() {
+    let rows = Capability::ALL.iter().flat_map(|capability| capability.rows());
+    let other = rows.filter(|row| row.without_grant != WithoutGrant::of(row.lasting));
+    let other: Vec<String> = other.map(|row| format!("{} {:?}", row.name, row.without_grant)).collect();
+    let expected = [
+        "link.own IfLinkMaker",
+        "link.delete IfLinkMaker",
+        "ipam.del Allowed",
+        "leases.release IfAddressPlugin",
+        "loopback.down IfNamed",
+        "device.give-back IfLinkMaker",
+        "delegate.del Allowed",
+        "dhcp.release IfAddressPlugin",
+    ];
+    assert_eq!(other, expected);
 }
 
 /// `postern plan` would take a handle that the table does not list for another link.

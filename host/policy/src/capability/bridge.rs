@@ -55,16 +55,6 @@ impl Decide for ops::Bridge {
             Self::PreviousLink | Self::Attach { .. } | Self::EnsureGateways { .. } => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Ensure { .. }
-            | Self::Find { .. }
-            | Self::PreviousLink
-            | Self::Attach { .. }
-            | Self::EnsureGateways { .. } => false,
-        }
-    }
 }
 
 fn named(input: &RuleInput<'_>, grant: &Grant, name: &str) -> Result<&'static str, OpError> {

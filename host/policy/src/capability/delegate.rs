@@ -55,13 +55,6 @@ impl Decide for ops::Delegate {
             }
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Del => true,
-            Self::SubnetFile | Self::Add { .. } | Self::Check | Self::Status | Self::Gc => false,
-        }
-    }
 }
 
 impl Granted {

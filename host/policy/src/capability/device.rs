@@ -52,13 +52,6 @@ impl Decide for ops::Device {
             Self::GiveBack => Vec::new(),
         }
     }
-
-    fn gives_up(&self, input: &RuleInput<'_>) -> bool {
-        match self {
-            Self::GiveBack => input.question.owns_link,
-            Self::Find { .. } | Self::Take { .. } => false,
-        }
-    }
 }
 
 impl Granted {

@@ -45,14 +45,6 @@ impl Decide for ops::Dhcp {
             }
         }
     }
-
-    fn gives_up(&self, input: &RuleInput<'_>) -> bool {
-        match self {
-            // Only the plugin that the network names for its addresses gives them back.
-            Self::Release => input.question.conf.ipam_type == input.granted.plugin(),
-            Self::Acquire | Self::Check | Self::Status => false,
-        }
-    }
 }
 
 impl Granted {

@@ -91,13 +91,6 @@ impl Decide for ops::Firewall {
             Self::Check { .. } | Self::Remove => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Remove => true,
-            Self::Admit { .. } | Self::Isolate { .. } | Self::Check { .. } => false,
-        }
-    }
 }
 
 /// Checks a backend with what it acts on: the zone, or the admin chain.

@@ -33,13 +33,6 @@ impl Decide for ops::Ipam {
             }
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Del => true,
-            Self::Add | Self::Check | Self::Status | Self::Gc => false,
-        }
-    }
 }
 
 impl Granted {

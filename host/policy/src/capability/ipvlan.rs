@@ -30,10 +30,4 @@ impl Decide for ops::Ipvlan {
             Self::Find => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Create { .. } | Self::Find => false,
-        }
-    }
 }

@@ -46,14 +46,6 @@ impl Decide for ops::Leases {
             }
         }
     }
-
-    fn gives_up(&self, input: &RuleInput<'_>) -> bool {
-        match self {
-            // Only the plugin that the network names for its addresses gives them back.
-            Self::Release => input.question.conf.ipam_type == input.granted.plugin(),
-            Self::Reserve { .. } | Self::Available { .. } | Self::Held | Self::Retain => false,
-        }
-    }
 }
 
 fn out_of(input: &RuleInput<'_>, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<&'static str, OpError> {

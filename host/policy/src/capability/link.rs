@@ -2,11 +2,8 @@
 
 use super::Decide;
 use crate::grammar::{Key, LOOK_ONLY};
-use crate::granted::Grant;
-use crate::line::Change;
 use crate::rules::RuleInput;
-use alloc::vec::Vec;
-use postern_types::{Capability, Kind, OpError, ops};
+use postern_types::{Capability, Kind, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[LOOK_ONLY];
@@ -17,27 +14,6 @@ impl Decide for ops::Link {
             // A link of any kind can be looked at, by a plugin with the capability that gave out the handle.
             Self::Attributes { link } => (input.question.kind)(*link).map_or(Capability::Link, Kind::giver),
             Self::Own | Self::Up { .. } | Self::Delete { .. } => Capability::Link,
-        }
-    }
-
-    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
-        match self {
-            Self::Own | Self::Attributes { .. } => Ok(grant.name),
-            Self::Up { .. } | Self::Delete { .. } => input.changes(grant),
-        }
-    }
-
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Own | Self::Attributes { .. } | Self::Up { .. } | Self::Delete { .. } => Vec::new(),
-        }
-    }
-
-    fn gives_up(&self, input: &RuleInput<'_>) -> bool {
-        match self {
-            // The plugin that made the link looks at it to delete it. A later plugin in the list needs the grant.
-            Self::Own | Self::Delete { .. } => input.question.owns_link,
-            Self::Attributes { .. } | Self::Up { .. } => false,
         }
     }
 }

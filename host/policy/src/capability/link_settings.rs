@@ -56,13 +56,6 @@ impl Decide for ops::LinkSettings {
             Self::Check { .. } | Self::Restore => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Restore => true,
-            Self::Change { .. } | Self::Check { .. } => false,
-        }
-    }
 }
 
 /// Returns the values that policy decides on, by their keys.

@@ -1,37 +1,13 @@
 //! `mac-guard`: granted or not. `required` refuses an ADD without it.
 
-use super::Decide;
 use crate::grammar::{Count, Key, Kind, key};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
-use crate::rules::RuleInput;
+use crate::granted::Granted;
+use crate::line;
 use alloc::string::String;
-use alloc::vec::Vec;
-use postern_types::{Capability, OpError, ops};
+use postern_types::Capability;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[key("required", Kind::Flag, Count::One)];
-
-impl Decide for ops::MacGuard {
-    fn rule(&self, _: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
-        match self {
-            Self::Ensure { .. } | Self::Check { .. } | Self::Remove => Ok(grant.name),
-        }
-    }
-
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Ensure { .. } | Self::Check { .. } | Self::Remove => Vec::new(),
-        }
-    }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Remove => true,
-            Self::Ensure { .. } | Self::Check { .. } => false,
-        }
-    }
-}
 
 impl Granted {
     /// True if an ADD without spoofing protection is to be refused.

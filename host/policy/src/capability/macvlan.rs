@@ -34,10 +34,4 @@ impl Decide for ops::Macvlan {
             Self::Find => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Create { .. } | Self::Find => false,
-        }
-    }
 }

@@ -41,13 +41,6 @@ impl Decide for ops::Masquerade {
             Self::Ensure { backend: Some(Backend::Nftables) | None } | Self::Check { .. } | Self::Remove => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Remove => true,
-            Self::Ensure { .. } | Self::Check { .. } => false,
-        }
-    }
 }
 
 impl Granted {

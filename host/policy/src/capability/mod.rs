@@ -1,48 +1,40 @@
 //! The policy of each capability, one file for each.
 //!
 //! A file has the keys of the capability's table, the policy rule for each operation, and the objects of the
-//! configuration that this rule needs. An operation without such a rule does not compile.
+//! configuration that this rule needs. In such a file, an operation without a rule does not compile. Capabilities that are
+//! only granted or not have a row here, and no file.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
-mod addresses;
-mod attachments;
-mod bandwidth;
 mod bridge;
 pub mod delegate;
 pub mod device;
 pub mod dhcp;
-mod dummy;
 pub mod firewall;
-mod forwarding;
 mod ipam;
 mod ipvlan;
 pub mod leases;
 mod link;
 pub mod link_settings;
-mod link_sysctl;
-mod loopback;
 mod mac_guard;
 mod macvlan;
 mod masquerade;
 pub mod namespace_sysctl;
 mod parent;
-mod point_to_point;
 mod port_mappings;
 pub mod resolv_conf;
-mod routes;
 mod source_routes;
 mod tap;
 mod veth;
 mod vlan;
 mod vrf;
 
-use crate::grammar::Key;
+use crate::grammar::{Key, LOOK_ONLY};
 use crate::granted::Grant;
 use crate::line::Change;
 use crate::rules::RuleInput;
 use alloc::vec::Vec;
-use postern_types::{Capability, OpError, Operation};
+use postern_types::{Capability, Lasting, OpError, Operation, ops};
 
 /// The decisions on the operations of one capability.
 pub trait Decide {
@@ -52,23 +44,47 @@ pub trait Decide {
         input.question.operation.capability()
     }
 
-    /// The rule that allows the operation under this grant: the capability, and the key if an object was chosen.
+    /// The rule that allows the operation under this grant: the capability, and the key if an object was chosen. Without
+    /// a rule of its own, what changes something needs a grant that is for more than looking.
     ///
     /// # Errors
     /// The refusal, with the way out.
-    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError>;
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match input.question.operation.lasting() {
+            Lasting::Nothing => Ok(grant.name),
+            Lasting::Attachment
+            | Lasting::Link
+            | Lasting::Namespace
+            | Lasting::Part
+            | Lasting::Node
+            | Lasting::Removal
+            | Lasting::Release
+            | Lasting::Collection => input.changes(grant),
+        }
+    }
 
     /// The objects that the operation names, or the configuration names for it. A new table for it must contain them.
-    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change>;
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
+        Vec::new()
+    }
+}
 
-    /// True if the operation helps to remove the attachment's own effects, on its DEL.
-    ///
-    /// That needs no grant. Otherwise a policy that has changed since the ADD would keep the effects, and the runtime
-    /// would retry for ever.
-    ///
-    /// It must not widen anything: such an operation names no object, and acts on the one attachment that the runtime
-    /// wants to remove.
-    fn gives_up(&self, input: &RuleInput<'_>) -> bool;
+/// Capabilities that a policy grants or not. Their operations name no object that a policy could choose.
+macro_rules! granted_or_not {
+    ($($operations:ident: $why:literal;)+) => { $(#[doc = $why] impl Decide for ops::$operations {})+ };
+}
+
+granted_or_not! {
+    Addresses: "The gate sets the addresses of the run's IPAM result alone.";
+    Attachments: "The gate collects what no valid attachment has.";
+    Bandwidth: "The gate accepts only the rates of the run's configuration.";
+    Dummy: "Only its own link.";
+    Forwarding: "The gate switches on what the addresses of the attachment need.";
+    LinkSysctl: "The component's imports determine the keys.";
+    Loopback: "Only `lo` of the container.";
+    MacGuard: "The gate guards the attachment's own link.";
+    PointToPoint: "The gate makes the routes to the attachment's own addresses.";
+    Routes: "Only in the container's namespace.";
 }
 
 /// Returns the decisions on an operation.
@@ -111,31 +127,31 @@ pub fn of(operation: &Operation) -> &dyn Decide {
 /// Returns the keys of `[grant.NAME]`. The list is empty if there is nothing to choose.
 pub const fn keys(capability: Capability) -> &'static [Key] {
     match capability {
+        Capability::Addresses
+        | Capability::Attachments
+        | Capability::Bandwidth
+        | Capability::Forwarding
+        | Capability::LinkSysctl
+        | Capability::Loopback
+        | Capability::PointToPoint
+        | Capability::Routes => &[],
+        Capability::Dummy => &[LOOK_ONLY],
         Capability::Link => link::KEYS,
         Capability::Veth => veth::KEYS,
-        Capability::Addresses => addresses::KEYS,
-        Capability::Routes => routes::KEYS,
-        Capability::LinkSysctl => link_sysctl::KEYS,
         Capability::Bridge => bridge::KEYS,
         Capability::Parent => parent::KEYS,
         Capability::Macvlan => macvlan::KEYS,
         Capability::Vlan => vlan::KEYS,
         Capability::Ipvlan => ipvlan::KEYS,
-        Capability::Dummy => dummy::KEYS,
         Capability::Tap => tap::KEYS,
         Capability::Device => device::KEYS,
         Capability::Firewall => firewall::KEYS,
-        Capability::Bandwidth => bandwidth::KEYS,
-        Capability::PointToPoint => point_to_point::KEYS,
         Capability::PortMappings => port_mappings::KEYS,
-        Capability::Forwarding => forwarding::KEYS,
         Capability::Masquerade => masquerade::KEYS,
         Capability::MacGuard => mac_guard::KEYS,
         Capability::Ipam => ipam::KEYS,
         Capability::Leases => leases::KEYS,
         Capability::ResolvConf => resolv_conf::KEYS,
-        Capability::Loopback => loopback::KEYS,
-        Capability::Attachments => attachments::KEYS,
         Capability::NamespaceSysctl => namespace_sysctl::KEYS,
         Capability::LinkSettings => link_settings::KEYS,
         Capability::Delegate => delegate::KEYS,

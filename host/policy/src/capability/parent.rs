@@ -49,10 +49,4 @@ impl Decide for ops::Parent {
             }
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Find { .. } => false,
-        }
-    }
 }

@@ -53,13 +53,6 @@ impl Decide for ops::PortMappings {
             Self::Check { .. } | Self::Remove => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Remove => true,
-            Self::Ensure { .. } | Self::Check { .. } => false,
-        }
-    }
 }
 
 /// Returns the node's ports of a forward, as a policy writes them.

@@ -32,12 +32,6 @@ impl Decide for ops::ResolvConf {
             Self::Read => line::object("files", &file(input.question.conf)),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Read => false,
-        }
-    }
 }
 
 impl Granted {

@@ -42,11 +42,4 @@ impl Decide for ops::SourceRoutes {
             Self::Apply { table: None, .. } | Self::Check | Self::Remove => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Remove => true,
-            Self::Apply { .. } | Self::Check => false,
-        }
-    }
 }

@@ -58,12 +58,6 @@ impl Decide for ops::Tap {
             Self::Join { bridge, .. } => line::object("bridges", bridge),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Create { .. } | Self::Join { .. } => false,
-        }
-    }
 }
 
 impl Granted {

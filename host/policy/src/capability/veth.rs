@@ -27,10 +27,4 @@ impl Decide for ops::Veth {
             Self::Create { .. } | Self::Find | Self::WaitRunning { .. } => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Create { .. } | Self::Find | Self::WaitRunning { .. } => false,
-        }
-    }
 }

@@ -31,10 +31,4 @@ impl Decide for ops::Vlan {
             Self::Find => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Create { .. } | Self::Find => false,
-        }
-    }
 }

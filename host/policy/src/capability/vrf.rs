@@ -42,11 +42,4 @@ impl Decide for ops::Vrf {
             Self::Leave => Vec::new(),
         }
     }
-
-    fn gives_up(&self, _: &RuleInput<'_>) -> bool {
-        match self {
-            Self::Leave => true,
-            Self::Join { .. } | Self::Check { .. } => false,
-        }
-    }
 }

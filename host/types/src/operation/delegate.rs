@@ -32,7 +32,7 @@ table! {
     Delegate;
     SubnetFile {} => "delegate.subnet-file", Nowhere, Nothing;
     Add {} => "delegate.add", Both, Link;
-    Del {} => "delegate.del", Both, Release;
+    Del {} => "delegate.del", Both, Release, Allowed;
     Check {} => "delegate.check", Both, Nothing;
     Status {} => "delegate.status", Nowhere, Nothing;
     Gc {} => "delegate.gc", Host, Collection;

@@ -24,5 +24,5 @@ table! {
     Device;
     Find {} => "device.find", Host, Nothing;
     Take {} => "device.take", Both, Link;
-    GiveBack {} => "device.give-back", Both, Removal;
+    GiveBack {} => "device.give-back", Both, Removal, IfLinkMaker;
 }

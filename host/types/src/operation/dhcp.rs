@@ -25,6 +25,6 @@ table! {
     Dhcp;
     Acquire {} => "dhcp.acquire", Both, Attachment;
     Check {} => "dhcp.check", Nowhere, Nothing;
-    Release {} => "dhcp.release", Nowhere, Release;
+    Release {} => "dhcp.release", Nowhere, Release, IfAddressPlugin;
     Status {} => "dhcp.status", Nowhere, Nothing;
 }

@@ -27,7 +27,7 @@ pub enum Ipam {
 table! {
     Ipam;
     Add {} => "ipam.add", Nowhere, Attachment;
-    Del {} => "ipam.del", Nowhere, Release;
+    Del {} => "ipam.del", Nowhere, Release, Allowed;
     Check {} => "ipam.check", Nowhere, Nothing;
     Status {} => "ipam.status", Nowhere, Nothing;
     Gc {} => "ipam.gc", Nowhere, Collection;

@@ -31,7 +31,7 @@ table! {
     Leases;
     Reserve {} => "leases.reserve", Nowhere, Attachment;
     Held {} => "leases.held", Nowhere, Nothing;
-    Release {} => "leases.release", Nowhere, Release;
+    Release {} => "leases.release", Nowhere, Release, IfAddressPlugin;
     Retain {} => "leases.retain", Nowhere, Collection;
     Available {} => "leases.available", Nowhere, Nothing;
 }

@@ -25,8 +25,8 @@ pub enum Link {
 
 table! {
     Link;
-    Own {} => "link.own", Container, Nothing;
+    Own {} => "link.own", Container, Nothing, IfLinkMaker;
     Attributes { link: Any } => "link.attributes", Both, Nothing;
     Up { link: Own } => "link.up", Container, Part;
-    Delete { link: Own } => "link.delete", Container, Removal;
+    Delete { link: Own } => "link.delete", Container, Removal, IfLinkMaker;
 }

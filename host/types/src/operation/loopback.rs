@@ -21,6 +21,6 @@ pub enum Loopback {
 table! {
     Loopback;
     Up {} => "loopback.up", Container, Namespace;
-    Down {} => "loopback.down", Container, Removal;
+    Down {} => "loopback.down", Container, Removal, IfNamed;
     Addresses {} => "loopback.addresses", Container, Nothing;
 }

@@ -44,7 +44,7 @@ use serde_json::{Map, Value};
 use std::fmt;
 use table::table;
 
-pub use table::{ActsIn, Kind, Lasting, Row, Table, Takes};
+pub use table::{ActsIn, Kind, Lasting, Row, Table, Takes, WithoutGrant};
 
 /// A guest's number for an object that the gate has given to one run. The number alone means nothing. The gate keeps
 /// namespace, index, name and permitted verbs for it, and checks them at every use.

@@ -64,6 +64,42 @@ impl Lasting {
     }
 }
 
+/// What an operation needs on DEL where no grant allows it.
+///
+/// A policy that has changed since the ADD would keep the attachment's effects, and the runtime would retry for ever. So
+/// what an operation removes of the attachment needs no grant on DEL. It must not widen anything: such an operation names no
+/// object, and acts on the one attachment that the runtime wants to remove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutGrant {
+    /// It is refused.
+    Refused,
+    /// It is allowed.
+    Allowed,
+    /// Allowed if the plugin made the attachment's link. A later plugin of the list needs the grant.
+    IfLinkMaker,
+    /// Allowed if the network names the plugin for its addresses. Only that plugin gives them back.
+    IfAddressPlugin,
+    /// Allowed if the plugin's policy file names the capability. All attachments of the container share the object.
+    IfNamed,
+}
+
+impl WithoutGrant {
+    /// The rule for nearly all operations: what removes is allowed. The tables name the exceptions.
+    pub const fn of(lasting: Lasting) -> Self {
+        match lasting {
+            Lasting::Removal => Self::Allowed,
+            Lasting::Nothing
+            | Lasting::Attachment
+            | Lasting::Link
+            | Lasting::Namespace
+            | Lasting::Part
+            | Lasting::Node
+            | Lasting::Release
+            | Lasting::Collection => Self::Refused,
+        }
+    }
+}
+
 /// The kinds of objects that a handle can stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -119,6 +155,8 @@ pub struct Row {
     pub acts: ActsIn,
     /// The effect that it leaves.
     pub lasting: Lasting,
+    /// What it needs on DEL where no grant allows it.
+    pub without_grant: WithoutGrant,
 }
 
 impl Row {
@@ -140,24 +178,17 @@ pub trait Table {
     fn handles(&mut self) -> Vec<(&mut Handle, Takes)>;
 }
 
-/// Makes the table of a capability: `VARIANT { HANDLE: TAKES, ... } => NAME, WHERE, LASTING;` for each operation. An
-/// operation without a row does not compile.
+/// Makes the table of a capability: `VARIANT { HANDLE: TAKES, ... } => NAME, WHERE, LASTING;` for each operation. Behind
+/// `LASTING` may stand another [`WithoutGrant`] than that of [`WithoutGrant::of`]. An operation without a row does not
+/// compile.
 macro_rules! table {
-    ($operations:ident; $($variant:ident { $($handle:ident: $takes:ident),* } => $name:literal, $acts:ident, $lasting:ident;)+) => {
+    ($operations:ident; $($variant:ident { $($handle:ident: $takes:ident),* } => $name:literal, $acts:ident, $lasting:ident $(, $without:ident)?;)+) => {
         impl super::table::Table for $operations {
-            const ROWS: &'static [super::table::Row] = &[$(super::table::Row {
-                name: $name,
-                acts: super::table::ActsIn::$acts,
-                lasting: super::table::Lasting::$lasting,
-            }),+];
+            const ROWS: &'static [super::table::Row] = &[$(super::table::row!($name, $acts, $lasting $(, $without)?)),+];
 
             fn row(&self) -> &'static super::table::Row {
                 match self {
-                    $(Self::$variant { .. } => &super::table::Row {
-                        name: $name,
-                        acts: super::table::ActsIn::$acts,
-                        lasting: super::table::Lasting::$lasting,
-                    }),+
+                    $(Self::$variant { .. } => const { &super::table::row!($name, $acts, $lasting $(, $without)?) }),+
                 }
             }
 
@@ -170,4 +201,22 @@ macro_rules! table {
     };
 }
 
-pub(super) use table;
+/// Makes a row of a table.
+macro_rules! row {
+    ($name:literal, $acts:ident, $lasting:ident) => {
+        super::table::Row {
+            name: $name,
+            acts: super::table::ActsIn::$acts,
+            lasting: super::table::Lasting::$lasting,
+            without_grant: super::table::WithoutGrant::of(super::table::Lasting::$lasting),
+        }
+    };
+    ($name:literal, $acts:ident, $lasting:ident, $without:ident) => {
+        super::table::Row {
+            without_grant: super::table::WithoutGrant::$without,
+            ..super::table::row!($name, $acts, $lasting)
+        }
+    };
+}
+
+pub(super) use {row, table};
