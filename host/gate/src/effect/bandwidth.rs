@@ -1,6 +1,6 @@
 //! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes what the container sends.
 
-use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use super::{Effect, Leaves, Reapplied};
 use crate::errors::{about, kernel_error, link_gone};
 use crate::need::Need;
 use crate::session::Session;
@@ -255,26 +255,6 @@ impl Leaves for Bandwidth {
 
     fn words(&self) -> String {
         self.words()
-    }
-
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Unconcerned
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

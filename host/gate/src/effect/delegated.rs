@@ -1,6 +1,6 @@
 //! The run of another main plugin, with a configuration that the host made.
 
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::{Addresses, Leaves};
 use crate::need::Need;
 use crate::session::Session;
 use crate::{delegation, native};
@@ -48,10 +48,6 @@ impl Leaves for Delegated {
         directory.map_or(Ok(()), |directory| delegation::remove(session, directory, &self.config))
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         match self.native {
             true => format!("what native {} did", self.plugin),
@@ -61,22 +57,6 @@ impl Leaves for Delegated {
 
     fn addresses(&self) -> Addresses<'_> {
         if self.native { Addresses::GivenBy(&self.plugin) } else { Addresses::Unconcerned }
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        true
     }
 
     fn needs(&self) -> Need<'_> {

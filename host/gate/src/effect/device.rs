@@ -8,7 +8,7 @@ pub mod home;
 
 use super::held::{self, Object};
 use super::in_container::{as_far_as_possible, list_or_reason};
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::{AttachmentLink, Leaves};
 use crate::capability::device::pci_of_device;
 use crate::errors::kernel_error;
 use crate::need::Need;
@@ -380,32 +380,12 @@ impl Leaves for Device {
         Ok(())
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         format!("device {}", self.name)
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         Some(self)
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -1,6 +1,6 @@
 //! A lease that the node's DHCP service keeps.
 
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::{Addresses, Leaves};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
@@ -24,10 +24,6 @@ impl Leaves for Dhcp {
         session.release_dhcp(&self.socket)
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         let addresses: Vec<String> = self.addresses.iter().map(IpNet::to_string).collect();
         match addresses.as_slice() {
@@ -42,18 +38,6 @@ impl Leaves for Dhcp {
 
     fn own_addresses(&self) -> Vec<IpAddr> {
         self.addresses.iter().map(IpNet::addr).collect()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        true
     }
 
     fn needs(&self) -> Need<'_> {

@@ -1,7 +1,7 @@
 //! Rules that let the attachment's addresses be forwarded.
 
 use super::numbers::{noted, recorded};
-use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use super::{Effect, Leaves, Reapplied};
 use crate::errors::firewall_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -165,24 +165,8 @@ impl Leaves for Firewall {
         }
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
     fn own_addresses(&self) -> Vec<IpAddr> {
         self.addresses.iter().map(IpNet::addr).collect()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -2,7 +2,7 @@
 //! that namespace.
 
 use super::held::{self, Object};
-use super::{Addresses, AttachmentLink, Effect, Leaves, Macvlan, Reapplied, RecordTiming};
+use super::{AttachmentLink, Effect, Leaves, Macvlan};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -201,33 +201,13 @@ impl Leaves for InnerLink {
         }
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         let kind = self.kind.name();
         self.mac.map_or_else(|| kind.to_owned(), |mac| format!("{kind} {mac}"))
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         Some(self)
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -3,7 +3,7 @@
 //! They stay when an attachment goes, as its bridge does, and as the native plugin leaves them. To open a bridge while
 //! containers are on it, of this plugin or of a native one, would be the greater harm. `postern gc --node` removes them.
 
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::{Leaves, Reapplied};
 use crate::errors::firewall_error;
 use crate::need::Need;
 use crate::node;
@@ -50,26 +50,6 @@ impl Leaves for Isolation {
 
     fn words(&self) -> String {
         format!("wish to have bridge {} isolated ({}), whose rules stay", self.bridge, self.ingress.name())
-    }
-
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Unconcerned
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

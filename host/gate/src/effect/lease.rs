@@ -1,6 +1,6 @@
 //! Leases of host-local's store.
 
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::{Addresses, Leaves};
 use crate::capability::leases::collecting;
 use crate::errors::state_error;
 use crate::need::Need;
@@ -60,32 +60,12 @@ impl Leaves for Lease {
         }
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         format!("leases in {}", self.directory)
     }
 
     fn addresses(&self) -> Addresses<'_> {
         Addresses::HeldIn(&self.directory)
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::EachTime
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        true
     }
 
     fn needs(&self) -> Need<'_> {

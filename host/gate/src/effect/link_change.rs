@@ -5,7 +5,7 @@
 
 use super::in_container::{Losable, as_far_as_possible, give_back, losable, unless_lasting};
 use super::mac_guard::{MacGuard, follow};
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::{Addresses, Leaves};
 use crate::errors::{kernel_error, native_error, state_error};
 use crate::need::Need;
 use crate::places;
@@ -110,10 +110,6 @@ impl Leaves for LinkChange {
         }
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         format!("{} instead of {}", self.after, self.before)
     }
@@ -121,22 +117,6 @@ impl Leaves for LinkChange {
     fn addresses(&self) -> Addresses<'_> {
         // What was lost does not come back after the address was given back.
         if self.lost_addresses.is_empty() { Addresses::Unconcerned } else { Addresses::Used }
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::EachTime
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

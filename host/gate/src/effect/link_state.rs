@@ -4,7 +4,7 @@
 //! here. So each part is found by the link's index, and a part that is gone is no error.
 
 use super::in_container::{as_far_as_possible, give_addresses, give_back, listed_as_far_as_possible, losable};
-use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use super::{Addresses, Effect, Leaves};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::{Session, Undo};
@@ -274,10 +274,6 @@ impl Leaves for LinkState {
         }
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         self.words()
     }
@@ -290,18 +286,6 @@ impl Leaves for LinkState {
 
     fn own_addresses(&self) -> Vec<IpAddr> {
         self.addresses.iter().map(IpNet::addr).collect()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::EachTime
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -1,6 +1,6 @@
 //! The effect of `lo` that was set up.
 
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::Leaves;
 use crate::errors::{kernel_error, link_gone};
 use crate::need::Need;
 use crate::session::Session;
@@ -20,32 +20,8 @@ impl Leaves for LoopbackUp {
         netlink.set_down(lo(netlink)?.index).map_err(kernel_error)
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         "lo being up".to_owned()
-    }
-
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Unconcerned
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Never
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -1,7 +1,7 @@
 //! Spoofing protection.
 
 use super::link_change::guarded;
-use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use super::{Effect, Leaves, Reapplied};
 use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -85,26 +85,6 @@ impl Leaves for MacGuard {
 
     fn words(&self) -> String {
         "spoofing protection".to_owned()
-    }
-
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -2,7 +2,7 @@
 //! kinds.
 
 use super::inner_link::{InnerKind, InnerLink};
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::{AttachmentLink, Leaves};
 use crate::need::Need;
 use crate::session::Session;
 use postern_cni::CniResult;
@@ -34,32 +34,12 @@ impl Leaves for Macvlan {
         self.as_inner().remove(session, taken)
     }
 
-    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
-        self.as_inner().reapply(session)
-    }
-
     fn words(&self) -> String {
         self.as_inner().words()
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         Some(self)
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

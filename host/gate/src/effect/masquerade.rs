@@ -1,7 +1,7 @@
 //! Masquerading rules.
 
 use super::numbers::{made_by_iptables, noted, recorded};
-use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use super::{Effect, Leaves, Reapplied};
 use crate::errors::firewall_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -151,24 +151,8 @@ impl Leaves for Masquerade {
         "masquerading rules".to_owned()
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
     fn own_addresses(&self) -> Vec<IpAddr> {
         self.addresses.iter().map(IpNet::addr).collect()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -75,28 +75,30 @@ trait Leaves {
     fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
 
     /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
-    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError>;
+    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
 
     /// Describes the effect for people.
     fn words(&self) -> String;
 
-    /// Tells how the effect is related to the attachment's addresses.
-    fn addresses(&self) -> Addresses<'_>;
+    /// Tells how the effect is related to the attachment's addresses, where its contents decide ([`Concern::ByContents`]).
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::Unconcerned
+    }
 
     /// Returns the attachment's own addresses that the effect names: each was checked as the attachment's before it was
     /// noted. What was read from the container's kernel is not among them, because root in there makes it. Nor are
     /// destinations and gateways.
-    fn own_addresses(&self) -> Vec<IpAddr>;
-
-    /// Tells how often the effect is written to the record.
-    fn record_timing(&self) -> RecordTiming;
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
 
     /// Returns the attachment's link, if the effect is that. The plugin that made it is the last of its chain that DEL
     /// calls, and nothing of the attachment outlives it.
-    fn as_link(&self) -> Option<&dyn AttachmentLink>;
-
-    /// True if it is on a disk, and not in a kernel.
-    fn outlives_boot(&self) -> bool;
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
+    }
 
     /// Returns the rights that a confined gate needs to remove it.
     fn needs(&self) -> Need<'_>;
@@ -162,9 +164,36 @@ pub enum RecordTiming {
     Never,
 }
 
-/// Makes [`Effect`] from one row for each: its type and its file.
+/// The place where an effect lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lives {
+    /// In a kernel: it is gone after a reboot.
+    InKernel,
+    /// On a disk, or with another program.
+    OnDisk,
+}
+
+/// What an effect has to do with the attachment's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concern {
+    /// Nothing.
+    Nothing,
+    /// [`Addresses::Used`].
+    Uses,
+    /// Its contents decide.
+    ByContents,
+}
+
+/// What is the same for all effects of a kind.
+struct Nature {
+    record_timing: RecordTiming,
+    lives: Lives,
+    concern: Concern,
+}
+
+/// Makes [`Effect`] from one row for each: its type, its file, and its [`Nature`].
 macro_rules! effects {
-    ($($kind:ident: $file:ident;)+) => {
+    ($($kind:ident: $file:ident, $timing:ident, $lives:ident, $concern:ident;)+) => {
         /// One thing on the node that belongs to one attachment.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "effect", rename_all = "kebab-case")]
@@ -177,6 +206,16 @@ macro_rules! effects {
             fn leaves(&self) -> &dyn Leaves {
                 match self {
                     $(Self::$kind(effect) => effect,)+
+                }
+            }
+
+            const fn nature(&self) -> Nature {
+                match self {
+                    $(Self::$kind(_) => Nature {
+                        record_timing: RecordTiming::$timing,
+                        lives: Lives::$lives,
+                        concern: Concern::$concern,
+                    },)+
                 }
             }
         }
@@ -197,27 +236,28 @@ macro_rules! effects {
 }
 
 effects! {
-    Veth: veth;
-    Macvlan: macvlan;
-    InnerLink: inner_link;
-    Device: device;
-    Masquerade: masquerade;
-    MacGuard: mac_guard;
-    Firewall: firewall;
-    Isolation: isolation;
-    Bandwidth: bandwidth;
-    Lease: lease;
-    Native: native;
-    LoopbackUp: loopback_up;
-    Port: port;
-    PortMappings: port_mappings;
-    LinkChange: link_change;
-    LinkState: link_state;
-    NamespaceSetting: namespace_setting;
-    Delegated: delegated;
-    SourceRoutes: source_routes;
-    Vrf: vrf;
-    Dhcp: dhcp;
+    // Its file, when it is noted, where it lives, and what it has to do with the attachment's addresses.
+    Veth: veth, Once, InKernel, Uses;
+    Macvlan: macvlan, Once, InKernel, Uses;
+    InnerLink: inner_link, Once, InKernel, Uses;
+    Device: device, Once, InKernel, Uses;
+    Masquerade: masquerade, Once, InKernel, Uses;
+    MacGuard: mac_guard, Once, InKernel, Uses;
+    Firewall: firewall, Once, InKernel, Uses;
+    Isolation: isolation, Once, InKernel, Nothing;
+    Bandwidth: bandwidth, Once, InKernel, Nothing;
+    Lease: lease, EachTime, OnDisk, ByContents;
+    Native: native, Once, OnDisk, ByContents;
+    LoopbackUp: loopback_up, Never, InKernel, Nothing;
+    Port: port, Once, InKernel, Uses;
+    PortMappings: port_mappings, Once, InKernel, Uses;
+    LinkChange: link_change, EachTime, InKernel, ByContents;
+    LinkState: link_state, EachTime, InKernel, ByContents;
+    NamespaceSetting: namespace_setting, Never, InKernel, Nothing;
+    Delegated: delegated, Once, OnDisk, ByContents;
+    SourceRoutes: source_routes, EachTime, InKernel, Uses;
+    Vrf: vrf, EachTime, InKernel, Nothing;
+    Dhcp: dhcp, Once, OnDisk, ByContents;
 }
 
 impl Effect {
@@ -245,7 +285,11 @@ impl Effect {
 
     /// Tells how the effect is related to the attachment's addresses.
     pub fn addresses(&self) -> Addresses<'_> {
-        self.leaves().addresses()
+        match self.nature().concern {
+            Concern::Nothing => Addresses::Unconcerned,
+            Concern::Uses => Addresses::Used,
+            Concern::ByContents => self.leaves().addresses(),
+        }
     }
 
     /// Returns the attachment's own addresses that the effect names.
@@ -255,7 +299,7 @@ impl Effect {
 
     /// Tells how often the effect is written to the record.
     pub(crate) fn record_timing(&self) -> RecordTiming {
-        self.leaves().record_timing()
+        self.nature().record_timing
     }
 
     /// True if it is the attachment's link.
@@ -284,7 +328,7 @@ impl Effect {
 
     /// True if it is on a disk, and not in a kernel.
     pub fn outlives_boot(&self) -> bool {
-        self.leaves().outlives_boot()
+        self.nature().lives == Lives::OnDisk
     }
 
     /// Returns the rights that a confined gate needs to remove it.

@@ -4,10 +4,10 @@
 //! addresses and routes. The links may belong to attachments of other networks. What the kernel is going to change is noted
 //! before, and comes back.
 
+use super::Leaves;
 use super::in_container::{
     as_far_as_possible, give_back, give_routes, listed_as_far_as_possible, losable, losable_of_all,
 };
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -210,32 +210,8 @@ impl Leaves for NamespaceSetting {
         links().try_for_each(|(link, _)| give_routes(session, netlink, link.index, link.routes.iter()))
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         format!("setting net/{} of the container", self.key)
-    }
-
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Unconcerned
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Never
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -1,6 +1,6 @@
 //! The effect of a native IPAM program.
 
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::{Addresses, Leaves};
 use crate::native;
 use crate::need::Need;
 use crate::session::Session;
@@ -43,32 +43,12 @@ impl Leaves for Native {
         self.del(session).map_err(|error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string()))
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         format!("what native {} did", self.plugin)
     }
 
     fn addresses(&self) -> Addresses<'_> {
         Addresses::GivenBy(&self.plugin)
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        true
     }
 
     fn needs(&self) -> Need<'_> {

@@ -1,6 +1,6 @@
 //! A link of the host that another plugin made, as a port of a bridge. It is let go of, and never deleted.
 
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::Leaves;
 use crate::errors::{about, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -63,32 +63,8 @@ impl Leaves for Port {
         }
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         format!("port {} of bridge {}", self.name, self.bridge)
-    }
-
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

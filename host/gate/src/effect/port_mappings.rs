@@ -1,7 +1,7 @@
 //! Forwards from the node's ports to one address of the attachment.
 
 use super::numbers::{made_by_iptables, noted, recorded};
-use super::{Addresses, AttachmentLink, Effect, Leaves, Reapplied, RecordTiming};
+use super::{Effect, Leaves, Reapplied};
 use crate::errors::{firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -286,24 +286,8 @@ impl Leaves for PortMappings {
         format!("forwards to {}", self.address.addr())
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
     fn own_addresses(&self) -> Vec<IpAddr> {
         vec![self.address.addr()]
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -5,7 +5,7 @@
 //! sender and table, a route by table, link, destination and gateway. What is not there any more is no error.
 
 use super::in_container::{as_far_as_possible, give_routes};
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, multipath, vrf};
+use super::{Leaves, multipath, vrf};
 use crate::errors::{kernel_error, state_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -112,35 +112,14 @@ impl Leaves for SourceRoutes {
         self.take_back(session, container.netlink().map_err(kernel_error)?)
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        // They are in the container, and no packet filter's.
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         let rules: Vec<String> =
             self.rules.iter().map(|rule| format!("from {} by table {}", rule.source, rule.table)).collect();
         format!("source routing {}", rules.join(", "))
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
     fn own_addresses(&self) -> Vec<IpAddr> {
         self.rules.iter().map(|rule| rule.source).collect()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::EachTime
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

@@ -1,6 +1,6 @@
 //! The effect of a pair.
 
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming};
+use super::{AttachmentLink, Leaves};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -43,32 +43,12 @@ impl Leaves for Veth {
         }
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         format!("veth {}", self.host)
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Used
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::Once
-    }
-
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         Some(self)
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {

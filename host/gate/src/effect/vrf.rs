@@ -5,7 +5,7 @@
 //! the link that the record names, by its noted index, or by name and table.
 
 use super::in_container::{as_far_as_possible, listed_as_far_as_possible};
-use super::{Addresses, AttachmentLink, Leaves, Reapplied, RecordTiming, multipath, source_routes};
+use super::{Leaves, multipath, source_routes};
 use crate::errors::{kernel_error, native_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -85,33 +85,8 @@ impl Leaves for Vrf {
         self.take_back(session, container.netlink().map_err(kernel_error)?)
     }
 
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     fn words(&self) -> String {
         format!("VRF {}, table {}", self.name, self.table)
-    }
-
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Unconcerned
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        // The kernel named them, and root in the container can put any address on its link.
-        Vec::new()
-    }
-
-    fn record_timing(&self) -> RecordTiming {
-        RecordTiming::EachTime
-    }
-
-    fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        None
-    }
-
-    fn outlives_boot(&self) -> bool {
-        false
     }
 
     fn needs(&self) -> Need<'_> {
