@@ -56,6 +56,7 @@ pub struct PortSpec {
     /// The port exchanges frames only with ports that are not isolated.
     pub isolated: bool,
     /// The access VLAN: PVID and untagged. `None` leaves the bridge's default, or VLAN 1 if only `trunk` is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<VlanId>,
     /// The VLANs that are carried tagged.
     pub trunk: Vec<VlanId>,
@@ -288,12 +289,16 @@ pub struct VlanInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TapSettings {
     /// In bytes; `None` is the kernel's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// Link-layer address; `None` leaves it to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// The user that may open it, by its ID where the host runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
     /// The group that may open it, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
     /// `IFF_MULTI_QUEUE`: several descriptors at once.
     pub multi_queue: bool,

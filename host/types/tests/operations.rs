@@ -200,6 +200,7 @@ fn the_audit_log_keeps_its_form() {
         let json = serde_json::to_string(&operation).unwrap();
         writeln!(text, "{} {} {json}", operation.name(), operation.lasting().name()).unwrap();
         assert_eq!(serde_json::from_str::<Operation>(&json).unwrap(), operation);
+        assert!(!json.contains("null"), "what is absent has no key: {json}");
     }
     assert_eq!(text, include_str!("operations.golden"));
 }

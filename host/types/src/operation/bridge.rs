@@ -11,7 +11,13 @@ use serde::{Deserialize, Serialize};
 pub enum Bridge {
     /// Create or find the granted bridge, and set it up. A node object.
     #[serde(rename = "bridge-ensure")]
-    Ensure { name: String, mtu: Option<u32>, vlan_filtering: bool, promisc: bool },
+    Ensure {
+        name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mtu: Option<u32>,
+        vlan_filtering: bool,
+        promisc: bool,
+    },
     /// Look up the granted bridge.
     #[serde(rename = "bridge-find")]
     Find { name: String },

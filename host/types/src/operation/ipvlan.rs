@@ -11,7 +11,12 @@ use serde::{Deserialize, Serialize};
 pub enum Ipvlan {
     /// Make it in the container's namespace, down.
     #[serde(rename = "ipvlan-create")]
-    Create { parent: Handle, mode: IpvlanMode, mtu: Option<u32> },
+    Create {
+        parent: Handle,
+        mode: IpvlanMode,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mtu: Option<u32>,
+    },
     /// The attachment's own link, if it is one.
     #[serde(rename = "ipvlan-find")]
     Find,

@@ -11,7 +11,16 @@ use serde::{Deserialize, Serialize};
 pub enum Macvlan {
     /// Make it in the container's namespace, down.
     #[serde(rename = "macvlan-create")]
-    Create { parent: Handle, mode: MacvlanMode, mtu: Option<u32>, mac: Option<Mac>, queue: Option<u32> },
+    Create {
+        parent: Handle,
+        mode: MacvlanMode,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mtu: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mac: Option<Mac>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queue: Option<u32>,
+    },
     /// The attachment's own link, if it is one.
     #[serde(rename = "macvlan-find")]
     Find,

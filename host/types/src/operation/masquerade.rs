@@ -11,10 +11,16 @@ use serde::{Deserialize, Serialize};
 pub enum Masquerade {
     /// Make the rules.
     #[serde(rename = "masquerade-ensure")]
-    Ensure { backend: Option<Backend> },
+    Ensure {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        backend: Option<Backend>,
+    },
     /// Compare the rules.
     #[serde(rename = "masquerade-check")]
-    Check { backend: Option<Backend> },
+    Check {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        backend: Option<Backend>,
+    },
     /// Remove the rules of both backends.
     #[serde(rename = "masquerade-remove")]
     Remove,

@@ -11,7 +11,12 @@ use serde::{Deserialize, Serialize};
 pub enum Veth {
     /// Make the pair with one message, each end in its final namespace. The host end is up.
     #[serde(rename = "veth-create")]
-    Create { mtu: Option<u32>, mac: Option<Mac> },
+    Create {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mtu: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mac: Option<Mac>,
+    },
     /// Look up the attachment's existing pair.
     #[serde(rename = "veth-find")]
     Find,

@@ -11,7 +11,12 @@ use serde::{Deserialize, Serialize};
 pub enum Vlan {
     /// Make it in the container's namespace, down.
     #[serde(rename = "vlan-create")]
-    Create { parent: Handle, id: VlanId, mtu: Option<u32> },
+    Create {
+        parent: Handle,
+        id: VlanId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mtu: Option<u32>,
+    },
     /// The attachment's own link, if it is one.
     #[serde(rename = "vlan-find")]
     Find,
