@@ -61,16 +61,10 @@ pub fn nothing() -> Result<Command> {
     Ok(Command::new(program()?.with_file_name("postern-nothing")))
 }
 
-/// Returns the path of the walls alone (`walls`, an example of `host/sandbox`): `$POSTERN_WALLS`, which `tests/bench` sets.
-#[must_use]
-pub fn walls() -> PathBuf {
-    std::env::var_os("POSTERN_WALLS").unwrap_or_else(|| "POSTERN_WALLS is not set".into()).into()
-}
-
-/// True if floor and walls are built.
+/// True if it is built.
 #[must_use]
 pub fn is_built() -> bool {
-    program().is_ok_and(|program| program.is_file()) && walls().is_file()
+    program().is_ok_and(|program| program.is_file())
 }
 
 impl Task {

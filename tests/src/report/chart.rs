@@ -1,6 +1,7 @@
-//! The table of goals as a chart (SVG): a bar for each row, as long as the part of native that was reached.
+//! The table as a chart (SVG): a bar for each row, as long as the part of native that ours takes.
 
-use super::{FLOOR, GOALS, OURS, Quantity, Summary};
+use super::table::TABLE;
+use super::{FLOOR, OURS, Quantity, Summary};
 use std::fmt::Write;
 
 /// The places of things, in pixels.
@@ -10,7 +11,7 @@ const TOP: f64 = 92.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = 12.0;
 /// Room for the figures at the right.
-const RIGHT: f64 = 190.0;
+const RIGHT: f64 = 130.0;
 /// The longest bar is this part of native.
 const MOST: f64 = 1.2;
 
@@ -18,9 +19,9 @@ const MOST: f64 = 1.2;
 const STYLE: &str = "\
 svg{font:13px system-ui,sans-serif}.ground{fill:#fff}text{fill:#1f2328}.soft{fill:#59636e;font-size:12px}\
 .title{font-size:16px;font-weight:600}.line{stroke:#d1d9e0}.native{stroke:#59636e;stroke-dasharray:4 3}.ours{fill:#0969da}\
-.missed{fill:#bc4c00}.floor{fill:#1f2328}.goal{stroke:#1f2328;stroke-width:2}\
+.floor{fill:#1f2328}\
 @media(prefers-color-scheme:dark){.ground{fill:#0d1117}text{fill:#f0f6fc}.soft{fill:#9198a1}.line{stroke:#3d444d}\
-.native{stroke:#9198a1}.ours{fill:#4493f8}.missed{fill:#db6d28}.floor{fill:#f0f6fc}.goal{stroke:#f0f6fc}}";
+.native{stroke:#9198a1}.ours{fill:#4493f8}.floor{fill:#f0f6fc}}";
 
 /// Returns a text as it can stand in XML.
 fn escaped(text: &str) -> String {
@@ -60,14 +61,14 @@ fn figure(value: f64, quantity: Quantity) -> String {
     format!("{value:.places$} {unit}")
 }
 
-/// Draws the goals that were measured.
+/// Draws the rows of the table that were measured.
 #[must_use]
 pub fn chart(summary: &Summary) -> String {
-    let rows: Vec<_> = GOALS
-        .iter()
-        .filter_map(|goal| {
-            let line = goal.line(summary)?;
-            Some((goal, line, line.ratio(OURS)?))
+    let rows: Vec<_> = TABLE
+        .into_iter()
+        .filter_map(|shown| {
+            let line = shown.line(summary)?;
+            Some((shown, line, line.ratio(OURS)?))
         })
         .collect();
     let count = u16::try_from(rows.len()).map(f64::from).unwrap_or_default();
@@ -83,17 +84,13 @@ pub fn chart(summary: &Summary) -> String {
     let what = "Medians as a part of native (native = 1); shorter is better. Times are from start to exit.";
     text(&mut out, [16.0, 48.0], "soft", "start", what);
     let mut x = 16.0;
-    for (class, words, step) in [
-        ("ours", "ours", 56.0),
-        ("missed", "ours, goal missed", 138.0),
-        ("floor", "floor: the kernel's part, by a program that does nothing else", 0.0),
-    ] {
+    for (class, words, step) in
+        [("ours", "ours", 56.0), ("floor", "floor: the kernel's part, by a program that does nothing else", 0.0)]
+    {
         let _ = writeln!(out, r#"<rect class="{class}" x="{x:.1}" y="58.0" width="12" height="10" rx="2"/>"#);
         text(&mut out, [x + 17.0, 67.0], "soft", "start", words);
         x += step;
     }
-    line(&mut out, "goal", 620.0, [57.0, 69.0]);
-    text(&mut out, [626.0, 67.0], "soft", "start", "goal");
     for step in 0..=6 {
         let part = f64::from(step) * 0.2;
         line(&mut out, if step == 5 { "native" } else { "line" }, at(part), [TOP - 6.0, bottom]);
@@ -102,17 +99,16 @@ pub fn chart(summary: &Summary) -> String {
     text(&mut out, [at(1.0), TOP - 10.0], "soft", "middle", "native");
     text(&mut out, [LEFT + WIDTH / 2.0, bottom + 34.0], "soft", "middle", "part of native");
     let mut y = TOP;
-    for (goal, line_of, ratio) in rows {
+    for (shown, line_of, ratio) in rows {
         let middle = y + ROW / 2.0;
-        text(&mut out, [LEFT - 10.0, middle + 4.0], "", "end", goal.label);
-        bar(&mut out, if ratio <= goal.goal { "ours" } else { "missed" }, middle - BAR / 2.0, ratio, BAR);
+        text(&mut out, [LEFT - 10.0, middle + 4.0], "", "end", shown.label);
+        bar(&mut out, "ours", middle - BAR / 2.0, ratio, BAR);
         if let Some(floor) = line_of.ratio(FLOOR) {
             bar(&mut out, "floor", middle - 2.0, floor, 4.0);
         }
-        line(&mut out, "goal", at(goal.goal), [middle - 9.0, middle + 9.0]);
-        let of_ours = line_of.side(OURS).map(|figures| figure(figures.median, goal.quantity)).unwrap_or_default();
+        let of_ours = line_of.side(OURS).map(|figures| figure(figures.median, shown.quantity)).unwrap_or_default();
         text(&mut out, [LEFT + WIDTH + 10.0, middle + 4.0], "", "start", &format!("{ratio:.2}"));
-        text(&mut out, [LEFT + WIDTH + 52.0, middle + 4.0], "soft", "start", &format!("{of_ours}, goal {}", goal.goal));
+        text(&mut out, [LEFT + WIDTH + 52.0, middle + 4.0], "soft", "start", &of_ours);
         y += ROW;
     }
     out + "</svg>\n"
@@ -133,14 +129,14 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Every goal in it, and a row with odd figures.
+    /// Every row of the table, with odd figures.
     fn full() -> Summary {
-        let rows: Vec<Row> = GOALS
+        let rows: Vec<Row> = TABLE
             .iter()
-            .map(|goal| {
-                let mut row = Row::new(goal.row);
+            .map(|shown| {
+                let mut row = Row::new(shown.row);
                 for (side, value) in [(NATIVE, 2000.0), (OURS, 9000.0), (FLOOR, 0.0)] {
-                    row.push(goal.quantity, side, value);
+                    row.push(shown.quantity, side, value);
                 }
                 row
             })
@@ -149,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_is_well_formed_and_has_all_goals() {
+    fn a_chart_is_well_formed_and_has_all_rows() {
         for summary in [full(), kept()] {
             let drawn = chart(&summary);
             let document = roxmltree::Document::parse(&drawn).unwrap();
             let texts: Vec<&str> = document.descendants().filter_map(|node| node.text()).collect();
-            for goal in GOALS.iter().filter(|goal| goal.reached(&summary).is_some()) {
-                assert!(texts.contains(&goal.label), "{} is not drawn", goal.label);
+            for shown in TABLE.into_iter().filter(|shown| shown.line(&summary).is_some()) {
+                assert!(texts.contains(&shown.label), "{} is not drawn", shown.label);
             }
             // Nothing is drawn beyond the edges.
             let number = |node: &roxmltree::Node<'_, '_>, name| {
@@ -174,15 +170,11 @@ mod tests {
 
     #[test]
     fn the_pages_show_what_the_kept_summary_says() {
-        use crate::report::{all_rows, first_page, goal_rows, replace_part};
+        use crate::report::{first_page, replace_part, table};
         let read = |name: &str| std::fs::read_to_string(page(name)).unwrap();
         let summary = kept();
         assert_eq!(read("docs/performance.svg"), chart(&summary), "the chart: tests/bench draw draws it anew");
-        let parts = [
-            ("docs/performance.md", "goals", goal_rows(&summary)),
-            ("docs/performance.md", "rows", all_rows(&summary)),
-            ("README.md", "first", first_page(&summary)),
-        ];
+        let parts = [("docs/performance.md", "table", table(&summary)), ("README.md", "first", first_page(&summary))];
         for (name, part, text) in parts {
             let text_of_page = read(name);
             assert_eq!(replace_part(&text_of_page, part, &text).unwrap(), text_of_page, "{name}: tests/bench draw");

@@ -1,12 +1,10 @@
 //! The results of a benchmark: raw figures of each row, their summary, and what is drawn from it.
 
 mod chart;
-mod goals;
 mod table;
 
 pub use chart::chart;
-pub use goals::{GOALS, Goal};
-pub use table::{all_rows, first_page, goal_rows, goals_as_text, replace_part};
+pub use table::{as_text, first_page, replace_part, table};
 
 use crate::measure::{Sample, percentile};
 use serde::{Deserialize, Serialize};
@@ -18,10 +16,6 @@ pub const NATIVE: &str = "native";
 pub const OURS: &str = "ours";
 /// The program that does only what nobody can do without.
 pub const FLOOR: &str = "floor";
-/// The floor without any part: it starts, reads its arguments and ends.
-pub const START: &str = "start";
-/// The same guests behind the same walls, with a gate that decides and does nothing.
-pub const WALLS: &str = "walls";
 /// The row of a process that ends at once. It has only the side of the floor.
 pub const EMPTY: &str = "an empty process";
 
@@ -86,9 +80,6 @@ impl Row {
     }
 }
 
-/// What the kernel takes at least to remove a link, in µs. Nothing else of a floor takes as long.
-const A_WAIT: f64 = 5000.0;
-
 /// What a row's figures of one side come to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
@@ -135,23 +126,6 @@ impl Line {
     pub fn ratio(&self, side: &str) -> Option<f64> {
         let native = self.side(NATIVE)?.median;
         Some(self.side(side)?.median / native).filter(|ratio| native > 0.0 && ratio.is_finite())
-    }
-
-    /// Returns an estimate of the least part of native that a run with these walls takes: walls, and the floor without its
-    /// own start. They are lowest tenths, which noise changes least. Where the floor waits for the kernel most of its time
-    /// (it removes links), it is the floor alone: walls are put up meanwhile. Many calls at once wait for each other, so
-    /// their wall time has no estimate.
-    #[must_use]
-    pub fn least(&self) -> Option<f64> {
-        if self.name.contains("at once") && self.quantity == Quantity::Wall {
-            return None;
-        }
-        let [walls, floor, start, native] =
-            [WALLS, FLOOR, START, NATIVE].map(|side| self.side(side).map(|figures| figures.tenth));
-        let (walls, floor) = (walls?, floor?);
-        let waits = self.quantity == Quantity::Wall && floor > A_WAIT && self.name.ends_with("DEL");
-        let least = if waits { floor } else { walls + floor - start? };
-        Some(least / native?).filter(|part| part.is_finite())
     }
 }
 

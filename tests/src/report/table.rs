@@ -1,8 +1,64 @@
 //! The tables of a summary, as text for a terminal and as Markdown for the pages.
 
-use super::{EMPTY, FLOOR, GOALS, Line, NATIVE, OURS, Quantity, Summary, WALLS};
+use super::{EMPTY, FLOOR, Line, NATIVE, OURS, Quantity, Summary};
+use Quantity::{Cpu, Memory, Size, Wall};
 use anyhow::{Context, Result};
 use std::fmt::Write;
+
+/// A line of the benchmark that table and chart show.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    /// The words for people.
+    pub label: &'static str,
+    /// The row.
+    pub row: &'static str,
+    /// What of the row.
+    pub quantity: Quantity,
+}
+
+const fn show(label: &'static str, row: &'static str, quantity: Quantity) -> Shown {
+    Shown { label, row, quantity }
+}
+
+impl Shown {
+    /// Finds its line in a summary.
+    pub fn line(self, summary: &Summary) -> Option<&Line> {
+        summary.line(self.row, self.quantity)
+    }
+}
+
+/// All of them, in the order of the table.
+pub(super) const TABLE: [Shown; 29] = [
+    show("VERSION", "bridge VERSION", Wall),
+    show("static, ADD", "static, ADD", Wall),
+    show("static, DEL", "static, DEL", Wall),
+    show("loopback, ADD", "loopback, ADD", Wall),
+    show("loopback, DEL", "loopback, DEL", Wall),
+    show("host-local, ADD", "host-local, ADD", Wall),
+    show("host-local, DEL", "host-local, DEL", Wall),
+    show("bridge with host-local, ADD", "bridge + host-local, ADD", Wall),
+    show("the same, processor time", "bridge + host-local, ADD", Cpu),
+    show("bridge with host-local, DEL", "bridge + host-local, DEL", Wall),
+    show("ptp with host-local, ADD", "ptp + host-local, ADD", Wall),
+    show("bridge with masquerading, nftables, ADD", "bridge + masq nft, ADD", Wall),
+    show("bridge with masquerading, nftables, DEL", "bridge + masq nft, DEL", Wall),
+    show("bridge with masquerading, default, ADD", "bridge + masq default, ADD", Wall),
+    show("bridge with masquerading, default, DEL", "bridge + masq default, DEL", Wall),
+    show("portmap, default, ADD", "portmap default, ADD", Wall),
+    show("portmap, default, DEL", "portmap default, DEL", Wall),
+    show("firewall, default, ADD", "firewall default, ADD", Wall),
+    show("bandwidth, ADD", "bandwidth, ADD", Wall),
+    show("tuning, ADD", "tuning, ADD", Wall),
+    show("macvlan with host-local, ADD", "macvlan + host-local, ADD", Wall),
+    show("macvlan without addresses, ADD", "macvlan L2, ADD", Wall),
+    show("Kubernetes' list, ADD", "chain of 3, ADD", Wall),
+    show("Kubernetes' list, DEL", "chain of 3, DEL", Wall),
+    show("50 bridges with host-local at once, ADD", "50 at once: bridge + host-local, ADD", Wall),
+    show("the same, processor time", "50 at once: bridge + host-local, ADD", Cpu),
+    show("bridge with host-local, ADD, memory", "bridge + host-local, ADD", Memory),
+    show("static, ADD, memory", "static, ADD", Memory),
+    show("all plugins and commands, as installed", "installed", Size),
+];
 
 /// The rows of the table on the first page.
 const FIRST_PAGE: [(&str, &str); 10] = [
@@ -14,7 +70,7 @@ const FIRST_PAGE: [(&str, &str); 10] = [
     ("the same, DEL", "bridge + masq default, DEL"),
     ("portmap, default, ADD", "portmap default, ADD"),
     ("macvlan with host-local, ADD", "macvlan + host-local, ADD"),
-    ("Kubernetes' list, a process for each plugin, ADD", "chain of 3, a process each, ADD"),
+    ("Kubernetes' list, ADD", "chain of 3, ADD"),
     ("50 bridges with host-local at once, ADD", "50 at once: bridge + host-local, ADD"),
 ];
 
@@ -36,102 +92,34 @@ fn ratio(line: &Line, side: &str) -> String {
     line.ratio(side).map(|ratio| format!("{ratio:.2}")).unwrap_or_default()
 }
 
-fn least(line: &Line) -> String {
-    line.least().map(|part| format!("{part:.2}")).unwrap_or_default()
-}
-
-/// Returns the table of goals in Markdown: medians, and parts of native.
+/// Returns the table in Markdown: medians, and ours as a part of native.
 #[must_use]
-pub fn goal_rows(summary: &Summary) -> String {
-    let mut text =
-        "| | unit | native | ours | floor | walls | goal | reached | least |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n"
-            .to_owned();
-    if let Some(line) = summary.line(EMPTY, Quantity::Wall) {
-        let _ = writeln!(text, "| {EMPTY} | {} | | | {} | | | | |", line.quantity.unit().0, median(line, FLOOR));
-    }
-    for goal in &GOALS {
-        let Some(line) = goal.line(summary) else { continue };
-        let reached = ratio(line, OURS);
-        let reached = if goal.reached(summary).is_some_and(|ratio| ratio <= goal.goal) {
-            format!("**{reached}**")
-        } else {
-            reached
-        };
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} | {} | {reached} | {} |",
-            goal.label,
-            line.quantity.unit().0,
-            median(line, NATIVE),
-            median(line, OURS),
-            median(line, FLOOR),
-            median(line, WALLS),
-            goal.goal,
-            least(line)
-        );
+pub fn table(summary: &Summary) -> String {
+    let mut text = "| | unit | native | ours | floor | ours / native |\n|---|---|---:|---:|---:|---:|\n".to_owned();
+    for [label, unit, native, ours, floor, ratio] in cells(summary) {
+        let _ = writeln!(text, "| {label} | {unit} | {native} | {ours} | {floor} | {ratio} |");
     }
     text
 }
 
-/// Returns the table of goals for a terminal.
+/// Returns the table for a terminal.
 #[must_use]
-pub fn goals_as_text(summary: &Summary) -> String {
-    let mut text = format!(
-        "{:<54}{:>6}{:>10}{:>10}{:>10}{:>10}{:>7}{:>9}{:>7}\n",
-        "medians", "", "native", "ours", "floor", "walls", "goal", "reached", "least"
-    );
-    if let Some(line) = summary.line(EMPTY, Quantity::Wall) {
-        let _ = writeln!(text, "{EMPTY:<54}{:>6}{:>30}", line.quantity.unit().0, median(line, FLOOR));
-    }
-    for goal in &GOALS {
-        let Some(line) = goal.line(summary) else { continue };
-        let mark = if goal.reached(summary).is_some_and(|ratio| ratio <= goal.goal) { "" } else { "  missed" };
-        let _ = writeln!(
-            text,
-            "{:<54}{:>6}{:>10}{:>10}{:>10}{:>10}{:>7}{:>9}{:>7}{mark}",
-            goal.label,
-            line.quantity.unit().0,
-            median(line, NATIVE),
-            median(line, OURS),
-            median(line, FLOOR),
-            median(line, WALLS),
-            goal.goal,
-            ratio(line, OURS),
-            least(line)
-        );
-    }
-    text
+pub fn as_text(summary: &Summary) -> String {
+    let first = ["medians", "", "native", "ours", "floor", "ratio"].map(str::to_owned);
+    let lines = std::iter::once(first).chain(cells(summary)).map(|[label, unit, native, ours, floor, ratio]| {
+        format!("{label:<42}{unit:>6}{native:>10}{ours:>10}{floor:>10}{ratio:>7}\n")
+    });
+    lines.collect()
 }
 
-/// Returns the table of all rows in Markdown: wall time with its spread, and processor time.
-#[must_use]
-pub fn all_rows(summary: &Summary) -> String {
-    let mut text = "| wall ms: lowest tenth / median / 95th percentile | native | ours | floor | ratio | processor ms: native | ours | ratio |\n|---|---:|---:|---:|---:|---:|---:|---:|\n".to_owned();
-    let spread = |line: &Line, side: &str| {
-        let figures = line.side(side)?;
-        let [tenth, middle, p95] =
-            [figures.tenth, figures.median, figures.p95].map(|value| shown(value, line.quantity));
-        Some(format!("{tenth} / {middle} / {p95}"))
-    };
-    for line in summary.lines.iter().filter(|line| line.quantity == Quantity::Wall) {
-        let cpu = summary.line(&line.name, Quantity::Cpu);
-        let of_cpu = |show: &dyn Fn(&Line) -> String| cpu.map(show).unwrap_or_default();
-        let failed: String =
-            line.failures.iter().map(|(side, count)| format!(" ({side} failed {count} times)")).collect();
-        let _ = writeln!(
-            text,
-            "| {}{failed} | {} | {} | {} | {} | {} | {} | {} |",
-            line.name,
-            spread(line, NATIVE).unwrap_or_default(),
-            spread(line, OURS).unwrap_or_default(),
-            spread(line, FLOOR).unwrap_or_default(),
-            ratio(line, OURS),
-            of_cpu(&|cpu| median(cpu, NATIVE)),
-            of_cpu(&|cpu| median(cpu, OURS)),
-            of_cpu(&|cpu| ratio(cpu, OURS)),
-        );
-    }
-    text
+/// Returns the lines of the table that were measured: label, unit, figures, ratio.
+fn cells(summary: &Summary) -> impl Iterator<Item = [String; 6]> + '_ {
+    let empty = Shown { label: EMPTY, row: EMPTY, quantity: Wall };
+    std::iter::once(empty).chain(TABLE).filter_map(|shown| {
+        let line = shown.line(summary)?;
+        let [native, ours, floor] = [NATIVE, OURS, FLOOR].map(|side| median(line, side));
+        Some([shown.label.to_owned(), line.quantity.unit().0.to_owned(), native, ours, floor, ratio(line, OURS)])
+    })
 }
 
 /// Returns the table of the first page in Markdown.
@@ -160,58 +148,37 @@ pub fn replace_part(page: &str, name: &str, part: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Row, START};
+    use crate::report::Row;
 
     fn summary() -> Summary {
         let mut row = Row::new("bridge VERSION");
-        for (side, value) in [(NATIVE, 2000.0), (OURS, 500.0), (FLOOR, 300.0), (START, 200.0), (WALLS, 340.0)] {
-            row.push(Quantity::Wall, side, value);
+        for (side, value) in [(NATIVE, 2000.0), (OURS, 500.0), (FLOOR, 300.0)] {
+            row.push(Wall, side, value);
         }
         Summary::of([("runs".to_owned(), "1".to_owned())].into(), &[row])
     }
 
     #[test]
-    fn a_goal_that_is_missed_is_not_marked() {
-        let rows = goal_rows(&summary());
-        assert!(rows.contains("| VERSION | ms | 2.00 | 0.50 | 0.30 | 0.34 | 0.18 | 0.25 | 0.22 |"), "{rows}");
-        assert!(goals_as_text(&summary()).contains("0.25   0.22  missed"));
-    }
-
-    #[test]
-    fn the_least_has_walls_and_floor_but_only_one_start() {
-        let least = |summary: &Summary| summary.lines.first().unwrap().least();
-        assert_eq!(least(&summary()), Some((340.0 + 300.0 - 200.0) / 2000.0));
-        let changed = |change: fn(&mut Summary)| {
-            let mut summary = summary();
-            change(&mut summary);
-            summary
-        };
-        assert_eq!(least(&changed(|summary| summary.lines[0].sides.retain(|side, _| side != WALLS))), None);
-        // Many wait for each other.
-        assert_eq!(least(&changed(|summary| summary.lines[0].name = "50 at once: bridge, ADD".to_owned())), None);
-        // The kernel's wait is in the floor.
-        let waits = changed(|summary| {
-            summary.lines[0].name = "bridge, DEL".to_owned();
-            summary.lines[0].sides.get_mut(FLOOR).unwrap().tenth = 14000.0;
-        });
-        assert_eq!(least(&waits), Some(7.0));
+    fn the_table_has_what_was_measured() {
+        let rows = table(&summary());
+        assert!(rows.ends_with("|\n| VERSION | ms | 2.00 | 0.50 | 0.30 | 0.25 |\n"), "{rows}");
+        assert!(as_text(&summary()).ends_with("      2.00      0.50      0.30   0.25\n"));
     }
 
     #[test]
     fn the_floor_of_everything_is_in_both_tables() {
         let mut row = Row::new(EMPTY);
-        row.push(Quantity::Wall, FLOOR, 140.0);
+        row.push(Wall, FLOOR, 140.0);
         let summary = Summary::of([].into(), &[row]);
-        assert!(goal_rows(&summary).contains("| an empty process | ms | | | 0.14 | | | | |"));
-        assert!(goals_as_text(&summary).contains("0.14"));
-        assert!(all_rows(&summary).contains("| an empty process |  |  | 0.14 / 0.14 / 0.14 |"));
+        assert!(table(&summary).contains("| an empty process | ms |  |  | 0.14 |  |"));
+        assert!(as_text(&summary).contains("0.14"));
     }
 
     #[test]
     fn only_the_part_of_a_page_is_replaced() {
-        let page = "a\n<!-- bench: goals -->\nold\n<!-- bench: end -->\nb\n";
-        let expected = "a\n<!-- bench: goals -->\n\nnew\n<!-- bench: end -->\nb\n";
-        assert_eq!(replace_part(page, "goals", "new").unwrap(), expected);
+        let page = "a\n<!-- bench: table -->\nold\n<!-- bench: end -->\nb\n";
+        let expected = "a\n<!-- bench: table -->\n\nnew\n<!-- bench: end -->\nb\n";
+        assert_eq!(replace_part(page, "table", "new").unwrap(), expected);
         assert!(replace_part(page, "other", "new").is_err());
     }
 

@@ -1,33 +1,40 @@
-//! Whole lists: native by cnitool, and ours by `postern net`, with a process for each plugin and with one for all.
+//! Whole lists with a process for each plugin: native by cnitool, ours by `postern net`, and the floor.
 
 use crate::rounds::REST;
 use crate::{Options, PluginSet, Sets, WARM_UP, floors};
 use anyhow::{Result, ensure};
 use postern_tests::floor::is_built;
-use postern_tests::measure::{Measured, Sample, timed_with_errors};
-use postern_tests::merge;
-use postern_tests::report::{FLOOR, NATIVE, OURS, Row, START, WALLS};
+use postern_tests::measure::{Measured, timed_with_errors};
+use postern_tests::report::{FLOOR, NATIVE, OURS, Row};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The first port of the node that a chain leads from. Each way has its own.
+/// The first port of the node that a list leads from. Each side has its own.
 const PORT: u16 = 8090;
+/// The verbs of one round.
+const VERBS: [&str; 3] = ["add", "check", "del"];
 
-/// A way to run a list.
-struct Way {
+/// A list of plugins.
+struct List {
     name: &'static str,
-    program: PathBuf,
-    arguments: &'static [&'static str],
-    bin: PathBuf,
-    netns: String,
-    network: String,
-    capabilities: String,
+    /// The last part of the addresses and names that are its own.
+    number: usize,
+    plugins: Vec<Value>,
+    /// The parts of the floor for each plugin.
+    floor: Option<&'static [&'static str]>,
 }
 
-/// Returns the lists by name: as Kubernetes' nodes have them, and with what Podman adds.
-fn chains() -> Vec<(&'static str, Vec<Value>)> {
+/// A side, and how it does a verb: what was measured, and the words of a failure. Nothing for a verb that it lacks.
+struct Way<'a> {
+    side: &'static str,
+    call: Box<dyn Fn(&str) -> Result<Option<(Measured, String)>> + 'a>,
+}
+
+/// Returns the lists: as Kubernetes' nodes have them, and with what Podman adds.
+fn lists() -> [List; 2] {
     let ranges = json!([[{"subnet": "10.SUBNET.0.0/16"}]]);
     let kubernetes = vec![
         json!({
@@ -39,122 +46,74 @@ fn chains() -> Vec<(&'static str, Vec<Value>)> {
     ];
     let more = [json!({"type": "firewall"}), json!({"type": "tuning", "mtu": 1400})];
     let all = kubernetes.iter().cloned().chain(more).collect();
-    vec![("chain of 3", kubernetes), ("chain of 5", all)]
+    let floor: &[&str] = &["lease+bridge+route+masquerade-iptables", "portmap", "bandwidth"];
+    [
+        List { name: "chain of 3", number: 3, plugins: kubernetes, floor: Some(floor) },
+        List { name: "chain of 5", number: 5, plugins: all, floor: None },
+    ]
 }
 
-/// The parts of the floor for each plugin of a list.
-fn parts(name: &str) -> Option<[&'static str; 3]> {
-    (name == "chain of 3").then_some(["lease+bridge+route+masquerade-iptables", "portmap", "bandwidth"])
-}
-
-/// Measures the lists that are asked for. The rows of the two ways share the native runs.
+/// Measures the lists that are asked for.
 pub fn measure(sets: &Sets, floor: &str, options: &Options) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (name, plugins) in chains() {
-        if options.wants(name) {
-            rows.extend(measure_one(name, &plugins, sets, floor, options.runs)?);
+    for list in lists() {
+        if options.wants(list.name) {
+            rows.extend(measure_one(&list, sets, floor, options.runs)?);
         }
     }
     Ok(rows)
 }
 
-fn measure_one(
-    name: &str,
-    plugins: &[Value],
-    [native, ours, walls]: &Sets,
-    floor: &str,
-    runs: usize,
-) -> Result<Vec<Row>> {
+fn measure_one(list: &List, [native, ours]: &Sets, floor: &str, runs: usize) -> Result<Vec<Row>> {
     let cnitool = PathBuf::from(std::env::var_os("POSTERN_CNITOOL").unwrap_or_else(|| "target/cnitool".into()));
     let cnitool = cnitool.join("cnitool");
     if !cnitool.is_file() {
-        println!("SKIPPED: {name}: no cnitool to compare with: tests/fetch-cnitool fetches it");
+        println!("SKIPPED: {}: no cnitool to compare with: tests/fetch-cnitool fetches it", list.name);
         return Ok(Vec::new());
     }
     // The runtime too lies where the plugins lie.
     let copied = native.bin.join("cnitool");
     fs::copy(&cnitool, &copied)?;
-    let postern = ours.bin.join("postern");
-    let ways = [
-        way("native", copied, &[], native, 0, plugins)?,
-        way("a process each", postern.clone(), &["net", "--separate"], ours, 1, plugins)?,
-        way("one process", postern, &["net"], ours, 2, plugins)?,
+    let mut ways = vec![
+        runtime(NATIVE, copied.clone(), &[], native, list)?,
+        runtime(OURS, ours.bin.join("postern"), &["net", "--separate"], ours, list)?,
     ];
-    let verbs = ["add", "check", "del"];
-    let mut rows: Vec<Row> = Vec::new();
-    for way in ["a process each", "one process"] {
-        rows.extend(verbs.map(|verb| Row::new(format!("{name}, {way}, {}", verb.to_uppercase()))));
+    if let Some(parts) = list.floor.filter(|_| is_built()) {
+        ways.push(of_floor(parts, floor));
     }
-    let mut said = [const { String::new() }; 3];
+    let mut rows = VERBS.map(|verb| Row::new(format!("{}, {}", list.name, verb.to_uppercase())));
+    let mut said = BTreeMap::new();
     for run in 0..WARM_UP + runs {
-        // Each way begins a third of the rounds. Floor and walls come last.
-        for at in (0..ways.len()).map(|at| (at + run) % ways.len()) {
+        // Each way begins as many rounds as the others.
+        for way in (0..ways.len()).filter_map(|turn| ways.get((turn + run) % ways.len())) {
             std::thread::sleep(REST);
-            for (verb, name) in verbs.iter().enumerate() {
-                let (Some(way), Some(said)) = (ways.get(at), said.get_mut(at)) else { continue };
-                let (made, errors) = timed_with_errors(&mut command(way, name))?;
-                if run < WARM_UP {
+            for (verb, row) in VERBS.into_iter().zip(&mut rows) {
+                let Some((made, errors)) = (way.call)(verb)? else { continue };
+                if run >= WARM_UP {
+                    row.sample(way.side, made.sample);
+                }
+                if made.succeeded {
                     continue;
                 }
-                let side = if at == 0 { NATIVE } else { OURS };
-                let of = |row: usize| row % verbs.len() == verb && (at == 0 || row / verbs.len() == at - 1);
-                for (_, row) in rows.iter_mut().enumerate().filter(|(row, _)| of(*row)) {
-                    row.sample(side, made.sample);
-                    if !made.succeeded {
-                        *row.failures.entry(side.to_owned()).or_default() += 1;
-                    }
+                if run >= WARM_UP {
+                    *row.failures.entry(way.side.to_owned()).or_default() += 1;
+                    said.insert(way.side, errors);
                 }
-                if !made.succeeded {
-                    *said = errors;
-                    // As in the other rows: the native DEL may fail the first time.
-                    if *name == "del" {
-                        timed_with_errors(&mut command(way, name))?;
-                    }
+                // As in the other rows: the native DEL may fail the first time.
+                if verb == "del" {
+                    (way.call)(verb)?;
                 }
-            }
-        }
-        let Some(parts) = parts(name).filter(|_| is_built()) else { continue };
-        std::thread::sleep(REST);
-        let whole = floors::list(&parts, floor)?;
-        std::thread::sleep(REST);
-        let start = floors::list(&parts.map(|_| "none"), floor)?;
-        std::thread::sleep(REST);
-        let samples = [(FLOOR, whole), (START, start), (WALLS, walls_of_list(walls, plugins)?)];
-        for (side, samples) in samples.into_iter().filter(|_| run >= WARM_UP) {
-            for (verb, sample) in ["ADD", "DEL"].into_iter().zip(samples) {
-                let name = format!("{name}, a process each, {verb}");
-                rows.iter_mut().filter(|row| row.name == name).for_each(|row| row.sample(side, sample));
             }
         }
     }
     for row in &rows {
         crate::print(row);
     }
-    for (way, text) in ways.iter().zip(said).filter(|(_, text)| !text.is_empty()) {
-        println!("    {} failed: {}", way.name, crate::short(&text));
+    for (side, text) in said {
+        println!("    {side} failed: {}", crate::short(&text));
     }
-    fs::remove_file(native.bin.join("cnitool"))?;
-    Ok(rows)
-}
-
-/// The walls of a list with a process for each plugin: the sums of their ADDs, and of their DELs.
-fn walls_of_list(walls: &PluginSet, plugins: &[Value]) -> Result<[Sample; 2]> {
-    let call = |plugin: &Value, verb: &str, previous: &Value| -> Result<Measured> {
-        let mut config: Value = serde_json::from_str(&plugin.to_string().replace("SUBNET", "4"))?;
-        merge(&mut config, &json!({"cniVersion": "1.0.0", "name": "walls", "runtimeConfig": runtime_config(PORT)}));
-        let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
-        let made = walls.call(kind, &config, verb, previous)?;
-        ensure!(made.succeeded, "the walls of {kind}: {}", made.stdout);
-        Ok(made)
-    };
-    let (mut previous, mut adds) = (Value::Null, Sample::default());
-    for plugin in plugins {
-        let made = call(plugin, "ADD", &previous)?;
-        previous = serde_json::from_str(&made.stdout)?;
-        adds = [adds, made.sample].into_iter().sum();
-    }
-    let dels = plugins.iter().rev().map(|plugin| Ok(call(plugin, "DEL", &previous)?.sample)).sum::<Result<Sample>>()?;
-    Ok([adds, dels])
+    fs::remove_file(copied)?;
+    Ok(rows.into())
 }
 
 /// What a runtime adds for the capabilities of the lists.
@@ -166,32 +125,46 @@ fn runtime_config(port: u16) -> Value {
     })
 }
 
-fn way(
-    name: &'static str,
+/// A program that runs the list as a runtime does.
+fn runtime<'a>(
+    side: &'static str,
     program: PathBuf,
     arguments: &'static [&'static str],
-    set: &PluginSet,
-    number: usize,
-    plugins: &[Value],
-) -> Result<Way> {
-    // Each way has its own bridge, addresses, port and container.
-    let network = format!("chain{number}-{}", plugins.len());
+    set: &'a PluginSet,
+    list: &List,
+) -> Result<Way<'a>> {
+    // Each side has its own bridge, addresses, port and container.
+    let own = 10 * set.number + list.number;
+    let network = format!("chain{own}");
     let directory = format!("/run/{network}");
-    let list = json!({"cniVersion": "1.0.0", "name": network, "plugins": plugins});
-    let subnet = 100 + 10 * number + plugins.len();
+    let text = json!({"cniVersion": "1.0.0", "name": network, "plugins": list.plugins}).to_string();
     fs::create_dir_all(&directory)?;
-    fs::write(format!("{directory}/a.conflist"), list.to_string().replace("SUBNET", &subnet.to_string()))?;
-    let made = Command::new("ip").args(["netns", "add", &network]).status()?;
-    anyhow::ensure!(made.success(), "ip netns add {network}");
-    let capabilities = runtime_config(PORT + u16::try_from(10 * number + plugins.len())?);
-    let netns = format!("/run/netns/{network}");
-    Ok(Way { name, program, arguments, bin: set.bin.clone(), netns, network, capabilities: capabilities.to_string() })
+    fs::write(format!("{directory}/a.conflist"), text.replace("SUBNET", &(100 + own).to_string()))?;
+    let netns = container(&network)?;
+    let capabilities = runtime_config(PORT + u16::try_from(own)?).to_string();
+    let call = move |verb: &str| {
+        let mut command = Command::new(&program);
+        command.args(arguments).args([verb, &network, &netns]);
+        command.env("CNI_PATH", &set.bin).env("NETCONFPATH", &directory).env("CAP_ARGS", &capabilities);
+        timed_with_errors(&mut command).map(Some)
+    };
+    Ok(Way { side, call: Box::new(call) })
 }
 
-fn command(way: &Way, verb: &str) -> Command {
-    let mut command = Command::new(&way.program);
-    command.args(way.arguments).args([verb, &way.network, &way.netns]);
-    command.env("CNI_PATH", &way.bin).env("NETCONFPATH", format!("/run/{}", way.network));
-    command.env("CAP_ARGS", &way.capabilities);
-    command
+/// The floor of each plugin, in a process each.
+fn of_floor<'a>(parts: &'a [&'a str], netns: &'a str) -> Way<'a> {
+    let call = |verb: &str| {
+        if verb == "check" {
+            return Ok(None);
+        }
+        let sample = floors::list(parts, netns, verb)?;
+        Ok(Some((Measured { sample, stdout: String::new(), succeeded: true }, String::new())))
+    };
+    Way { side: FLOOR, call: Box::new(call) }
+}
+
+/// Makes a container's namespace, and returns its path.
+fn container(name: &str) -> Result<String> {
+    ensure!(Command::new("ip").args(["netns", "add", name]).status()?.success(), "ip netns add {name}");
+    Ok(format!("/run/netns/{name}"))
 }

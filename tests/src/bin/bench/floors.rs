@@ -46,10 +46,11 @@ pub fn round(parts: &str, scenario: &Scenario, netns: &str) -> Result<Vec<Option
     Ok(samples)
 }
 
-/// The floor of a list with a process for each plugin: the sums of their ADDs, and of their DELs.
-pub fn list(parts: &[&str], netns: &str) -> Result<[Sample; 2]> {
-    let tasks: Vec<Task> = parts.iter().map(|parts| task(parts, netns)).collect::<Result<_>>()?;
-    let add = tasks.iter().map(|task| run(task, "add")).sum::<Result<Sample>>()?;
-    let del = tasks.iter().rev().map(|task| run(task, "del")).sum::<Result<Sample>>()?;
-    Ok([add, del])
+/// The floor of a list with a process for each plugin: the sum of their ADDs, or of their DELs.
+pub fn list(parts: &[&str], netns: &str, verb: &str) -> Result<Sample> {
+    let mut tasks: Vec<Task> = parts.iter().map(|parts| task(parts, netns)).collect::<Result<_>>()?;
+    if verb == "del" {
+        tasks.reverse();
+    }
+    tasks.iter().map(|task| run(task, verb)).sum()
 }

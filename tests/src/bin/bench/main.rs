@@ -1,12 +1,12 @@
 //! The benchmark: our plugins beside the native ones and the floor, all in one run. Calls are made one at a time, as whole
 //! lists, and many at once; memory and sizes are measured too.
 //!
-//! `postern-bench [--runs N] [--out DIRECTORY] [--place DIRECTORY] [--goals] [PATTERN...]`, under `tests/in-namespaces`. It writes `raw.json`
+//! `postern-bench [--runs N] [--out DIRECTORY] [--place DIRECTORY] [PATTERN...]`, under `tests/in-namespaces`. It writes `raw.json`
 //! with each figure, `performance.json` with medians, lowest tenths and 95th percentiles, and `performance.svg`. With
-//! patterns, only rows whose scenario has one in its name are measured. With `--goals`, only those that a goal is about. The plugins
-//! are copied to PLACE first (`OUT/files`).
+//! patterns, only rows whose scenario has one in its name are measured. The plugins are copied to PLACE first
+//! (`OUT/files`).
 //!
-//! `postern-bench draw SUMMARY PAGES` draws chart and tables in `PAGES/docs` and `PAGES/README.md` anew.
+//! `postern-bench draw SUMMARY PAGES` draws the chart and the tables in `PAGES/docs` and `PAGES/README.md` anew.
 //!
 //! Wall time is from before the spawn until the process is reaped. CPU time is that of the process and of everything that
 //! it waited for. Trust the ratio: all sides saw the same machine at the same time.
@@ -23,10 +23,9 @@ mod rounds;
 mod scenarios;
 
 use anyhow::{Context, Result, bail, ensure};
-use postern_tests::floor::{is_built, nothing, walls};
+use postern_tests::floor::{is_built, nothing};
 use postern_tests::report::{
-    EMPTY, FLOOR, GOALS, Goal, NATIVE, OURS, Quantity, Row, Summary, all_rows, chart, first_page, goal_rows,
-    goals_as_text, replace_part,
+    EMPTY, FLOOR, NATIVE, OURS, Quantity, Row, Summary, as_text, chart, first_page, replace_part, table,
 };
 use postern_tests::{kernel, native_bin, plugin_bin};
 use rounds::SIDES;
@@ -50,28 +49,23 @@ struct PluginSet {
     bin: PathBuf,
     netns: String,
     number: usize,
-    /// The program that stands for each plugin: only the walls have one.
-    walls: Option<PathBuf>,
 }
 
-/// The native plugins, ours, and the walls around ours.
-type Sets = [PluginSet; 3];
+/// The native plugins, and ours.
+type Sets = [PluginSet; 2];
 
 /// What is to be measured.
 struct Options {
     runs: usize,
     out: PathBuf,
     place: Option<PathBuf>,
-    goals: bool,
     patterns: Vec<String>,
 }
 
 impl Options {
     /// True if rows whose names begin so are asked for.
     fn wants(&self, name: &str) -> bool {
-        let is_of = |goal: &Goal| goal.row == name || goal.row.starts_with(&format!("{name}, "));
-        let by_goal = !self.goals || name == EMPTY || GOALS.iter().any(is_of);
-        by_goal && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| name.contains(pattern.as_str())))
+        self.patterns.is_empty() || self.patterns.iter().any(|pattern| name.contains(pattern.as_str()))
     }
 }
 
@@ -101,8 +95,7 @@ fn main() -> Result<()> {
         &options.place.clone().unwrap_or_else(|| options.out.join("files")),
     )?;
     let floor = plugin_set(PathBuf::new(), 3)?.netns;
-    let around = PluginSet { walls: Some(walls()), ..plugin_set(place.ours.clone(), 4)? };
-    let sets = [plugin_set(place.native.clone(), 1)?, plugin_set(place.ours.clone(), 2)?, around];
+    let sets = [plugin_set(place.native, 1)?, plugin_set(place.ours, 2)?];
     let conditions = conditions(&options, &place.state)?;
     for (key, value) in &conditions {
         println!("{key}: {value}");
@@ -130,7 +123,7 @@ fn main() -> Result<()> {
         "ratio"
     );
     if !is_built() {
-        println!("SKIPPED: floor and walls: tests/bench builds them");
+        println!("SKIPPED: the floor: tests/bench builds it");
     }
     let mut rows = Vec::new();
     if options.wants(EMPTY) {
@@ -146,7 +139,7 @@ fn main() -> Result<()> {
     for scenario in &scenarios {
         rows.extend(rounds::measure(scenario, &sets, &floor, options.runs)?);
     }
-    let [native, ours, _] = &sets;
+    let [native, ours] = &sets;
     rows.extend(chain::measure(&sets, &floor, &options)?);
     rows.extend(parallel::measure(&sets, &options)?);
     for scenario in scenarios.iter().filter(|scenario| MEMORY.contains(&scenario.name)) {
@@ -158,7 +151,7 @@ fn main() -> Result<()> {
     write(&options, conditions, &rows)
 }
 
-/// Writes raw figures, summary and chart, and prints the table of goals.
+/// Writes raw figures, summary and chart, and prints the table.
 fn write(options: &Options, conditions: BTreeMap<String, String>, rows: &[Row]) -> Result<()> {
     let out = &options.out;
     fs::create_dir_all(out)?;
@@ -169,7 +162,7 @@ fn write(options: &Options, conditions: BTreeMap<String, String>, rows: &[Row]) 
     let summary = Summary::of(conditions, rows);
     fs::write(out.join("performance.json"), summary.to_json()?)?;
     fs::write(out.join("performance.svg"), chart(&summary))?;
-    println!("\n{}\nin {}: raw.json, performance.json, performance.svg", goals_as_text(&summary), out.display());
+    println!("\n{}\nin {}: raw.json, performance.json, performance.svg", as_text(&summary), out.display());
     Ok(())
 }
 
@@ -179,11 +172,9 @@ fn draw(summary: &Path, pages: &Path) -> Result<()> {
     let summary: Summary = serde_json::from_str(&text)?;
     fs::write(pages.join("docs/performance.json"), summary.to_json()?)?;
     fs::write(pages.join("docs/performance.svg"), chart(&summary))?;
-    for (page, part, text) in [
-        ("docs/performance.md", "goals", goal_rows(&summary)),
-        ("docs/performance.md", "rows", all_rows(&summary)),
-        ("README.md", "first", first_page(&summary)),
-    ] {
+    for (page, part, text) in
+        [("docs/performance.md", "table", table(&summary)), ("README.md", "first", first_page(&summary))]
+    {
         let page = pages.join(page);
         let drawn =
             replace_part(&fs::read_to_string(&page)?, part, &text).with_context(|| page.display().to_string())?;
@@ -193,8 +184,7 @@ fn draw(summary: &Path, pages: &Path) -> Result<()> {
 }
 
 fn options(arguments: Vec<String>) -> Result<Options> {
-    let mut options =
-        Options { runs: 50, out: PathBuf::from("target/bench"), place: None, goals: false, patterns: Vec::new() };
+    let mut options = Options { runs: 50, out: PathBuf::from("target/bench"), place: None, patterns: Vec::new() };
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
@@ -202,9 +192,8 @@ fn options(arguments: Vec<String>) -> Result<Options> {
             "--runs" => options.runs = value()?.parse()?,
             "--out" => options.out = value()?.into(),
             "--place" => options.place = Some(value()?.into()),
-            "--goals" => options.goals = true,
             flag if flag.starts_with('-') => bail!(
-                "unknown option {flag}; usage: postern-bench [--runs N] [--out DIRECTORY] [--place DIRECTORY] [--goals] [PATTERN...], or \
+                "unknown option {flag}; usage: postern-bench [--runs N] [--out DIRECTORY] [--place DIRECTORY] [PATTERN...], or \
                  postern-bench draw SUMMARY PAGES"
             ),
             _ => options.patterns.push(argument),
@@ -241,7 +230,7 @@ fn plugin_set(bin: PathBuf, number: usize) -> Result<PluginSet> {
     let name = format!("bench{number}");
     let status = Command::new("ip").args(["netns", "add", &name]).status()?;
     ensure!(status.success(), "ip netns add {name}");
-    Ok(PluginSet { bin, netns: format!("/run/netns/{name}"), number, walls: None })
+    Ok(PluginSet { bin, netns: format!("/run/netns/{name}"), number })
 }
 
 /// Measures the memory of a scenario's ADD, and adds it to its row.
@@ -250,8 +239,7 @@ fn measure_memory(scenario: &Scenario, sets: &Sets, rows: &mut [Row]) -> Result<
     let name = format!("{}, ADD", scenario.name);
     let row = rows.iter_mut().find(|row| row.name == name).context("no such row")?;
     for _ in 0..MEMORY_RUNS {
-        // The walls have no gate's memory.
-        for (set, side) in sets.iter().zip(SIDES).filter(|(set, _)| set.walls.is_none()) {
+        for (set, side) in sets.iter().zip(SIDES) {
             let in_front = set.front(scenario)?;
             let (command, input) = set.command(scenario.plugin, &scenario.config, "ADD", &in_front);
             let (bytes, result) = memory::measure(&command, &input)?;

@@ -1,4 +1,4 @@
-//! Many calls at once: 1 to 200 ADDs that begin together, then as many DELs. Native, ours, walls and floor take turns. It
+//! Many calls at once: 1 to 200 ADDs that begin together, then as many DELs. Native, ours and the floor take turns. It
 //! measures wall time until the last is done, and the CPU time of all.
 
 use crate::rounds::{REST, SIDES};
@@ -6,7 +6,7 @@ use crate::{Options, PluginSet, Sets};
 use anyhow::{Context, Result, anyhow, ensure};
 use postern_tests::floor::{Task, is_built};
 use postern_tests::measure::{Sample, children};
-use postern_tests::report::{FLOOR, Row, START, WALLS};
+use postern_tests::report::{FLOOR, Row};
 use postern_tests::{kernel, merge};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -116,25 +116,19 @@ fn measure_one(scenario: &Scenario, sets: &Sets, count: usize, name: &str) -> Re
         for turn in 0..=sets.len() {
             let index = (turn + round) % (sets.len() + 1);
             let Some((set, side)) = sets.get(index).zip(SIDES.get(index)) else {
-                for (side, parts) in [(FLOOR, "lease+bridge"), (START, "none")].into_iter().filter(|_| has_floor) {
-                    for (row, verb) in rows.iter_mut().zip(["add", "del"]) {
-                        std::thread::sleep(REST);
-                        let batch = floors(parts, verb, count)?;
-                        ensure!(batch.errors == 0, "the floor of {name}: {}", batch.printed);
-                        if round > 0 {
-                            row.sample(side, batch.sample);
-                        }
+                for (row, verb) in rows.iter_mut().zip(["add", "del"]).filter(|_| has_floor) {
+                    std::thread::sleep(REST);
+                    let batch = floors("lease+bridge", verb, count)?;
+                    ensure!(batch.errors == 0, "the floor of {name}: {}", batch.printed);
+                    if round > 0 {
+                        row.sample(FLOOR, batch.sample);
                     }
                 }
                 continue;
             };
-            if *side == WALLS && !has_floor {
-                continue;
-            }
             let configs: Vec<Value> = (0..count).map(|number| scenario.config(index, number)).collect();
             let added = all_at_once(&commands(set, "ADD", &configs)?)?;
-            ensure!(*side != WALLS || added.errors == 0, "the walls of {name}: {}", added.printed);
-            if added.errors == 0 && *side != WALLS {
+            if added.errors == 0 {
                 verify(&added.results)?;
             }
             let previous: Vec<Value> = added
@@ -201,12 +195,8 @@ struct Call {
 fn commands(set: &PluginSet, verb: &str, configs: &[Value]) -> Result<Vec<Call>> {
     let call = |(number, config): (usize, &Value)| -> Result<Call> {
         let plugin = config.get("type").and_then(Value::as_str).context("no type")?;
-        let words = match &set.walls {
-            Some(walls) => vec![walls.into(), set.bin.join("postern.d").into(), plugin.into()],
-            None => vec![set.bin.join(plugin).into()],
-        };
         Ok(Call {
-            words,
+            words: vec![set.bin.join(plugin).into()],
             environment: vec![
                 ("CNI_COMMAND", verb.to_owned()),
                 ("CNI_CONTAINERID", format!("many{number}")),

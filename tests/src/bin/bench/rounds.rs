@@ -1,4 +1,4 @@
-//! Rounds of one scenario: native, ours, the walls and the floor take turns.
+//! Rounds of one scenario: native, ours and the floor take turns.
 
 use crate::floors;
 use crate::scenarios::{Scenario, floor};
@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use postern_tests::floor::is_built;
 use postern_tests::measure::{Measured, Sample, timed};
 use postern_tests::merge;
-use postern_tests::report::{FLOOR, NATIVE, OURS, Row, START, WALLS};
+use postern_tests::report::{FLOOR, NATIVE, OURS, Row};
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use std::time::Duration;
 pub const REST: Duration = Duration::from_millis(20);
 
 /// The names of the sides, in the order of their plugins.
-pub const SIDES: [&str; 3] = [NATIVE, OURS, WALLS];
+pub const SIDES: [&str; 2] = [NATIVE, OURS];
 
-/// The calls of one round: the sample of each verb, and the answer if it failed. Nothing for a verb that a side leaves out.
-type Round = Vec<Option<(Sample, Option<String>)>>;
+/// The calls of one round: the sample of each verb, and the answer if it failed.
+type Round = Vec<(Sample, Option<String>)>;
 
 impl PluginSet {
     /// Returns the command and the input of a call.
@@ -29,13 +29,7 @@ impl PluginSet {
         if previous.is_object() {
             merge(&mut config, &json!({"prevResult": previous}));
         }
-        let mut command = match &self.walls {
-            Some(walls) => Command::new(walls),
-            None => Command::new(self.bin.join(plugin)),
-        };
-        if self.walls.is_some() {
-            command.arg(self.bin.join("postern.d")).arg(plugin);
-        }
+        let mut command = Command::new(self.bin.join(plugin));
         command
             .env("CNI_COMMAND", verb)
             .env("CNI_CONTAINERID", format!("container{}", self.number))
@@ -70,13 +64,7 @@ impl PluginSet {
     fn round(&self, scenario: &Scenario, config: &Value, in_front: &Value) -> Result<Round> {
         let (mut previous, mut samples) = (in_front.clone(), Vec::new());
         for verb in scenario.verbs {
-            // Behind the walls nothing is there that could be checked.
-            if self.walls.is_some() && *verb == "CHECK" {
-                samples.push(None);
-                continue;
-            }
             let made = self.call(scenario.plugin, config, verb, &previous)?;
-            ensure!(self.walls.is_none() || made.succeeded, "the walls of {}: {}", scenario.name, made.stdout);
             if *verb == "ADD" && made.succeeded {
                 previous = serde_json::from_str(&made.stdout).unwrap_or(Value::Null);
             }
@@ -84,7 +72,7 @@ impl PluginSet {
             if !made.succeeded && *verb == "DEL" {
                 self.call(scenario.plugin, config, verb, &previous)?;
             }
-            samples.push(Some((made.sample, (!made.succeeded).then_some(made.stdout))));
+            samples.push((made.sample, (!made.succeeded).then_some(made.stdout)));
         }
         Ok(samples)
     }
@@ -126,43 +114,30 @@ pub fn measure(scenario: &Scenario, sets: &Sets, floor_netns: &str, runs: usize)
             std::thread::sleep(REST);
             let Some((set, side)) = sets.get(index).zip(SIDES.get(index)) else {
                 if let Some(parts) = parts {
-                    let whole = floors::round(parts, scenario, floor_netns)?;
-                    std::thread::sleep(REST);
-                    // Where there is no other part, both are the same: the difference of two runs would be noise.
-                    let start = match parts {
-                        "none" => whole.clone(),
-                        _ => floors::round("none", scenario, floor_netns)?,
-                    };
-                    for ((row, whole), start) in rows.iter_mut().zip(whole).zip(start).filter(|_| counts) {
-                        whole.into_iter().for_each(|sample| row.sample(FLOOR, sample));
-                        start.into_iter().for_each(|sample| row.sample(START, sample));
+                    let samples = floors::round(parts, scenario, floor_netns)?;
+                    for (row, sample) in rows.iter_mut().zip(samples).filter(|_| counts) {
+                        sample.into_iter().for_each(|sample| row.sample(FLOOR, sample));
                     }
                 }
                 continue;
             };
-            if *side == WALLS && parts.is_none() {
-                continue;
-            }
             let in_front = set.front(scenario)?;
             let without = match &scenario.without {
-                Some((_, config)) if *side != WALLS => set.round(scenario, config, &in_front)?,
-                _ => Vec::new(),
+                Some((_, config)) => set.round(scenario, config, &in_front)?,
+                None => Vec::new(),
             };
             let with = set.round(scenario, &scenario.config, &in_front)?;
             set.clear(scenario, &in_front)?;
             if counts {
-                for (row, call) in rows.iter_mut().zip(&with) {
-                    let Some((sample, failure)) = call else { continue };
+                for (row, (sample, failure)) in rows.iter_mut().zip(&with) {
                     row.sample(side, *sample);
                     if let (Some(failure), Some(said)) = (failure, said.get_mut(index)) {
                         *row.failures.entry((*side).to_owned()).or_default() += 1;
                         said.clone_from(failure);
                     }
                 }
-                for ((row, with), without) in alone.iter_mut().zip(&with).zip(&without) {
-                    if let (Some((sample, _)), Some((less, _))) = (with, without) {
-                        row.sample(side, sample.beyond(*less));
-                    }
+                for ((row, (sample, _)), (less, _)) in alone.iter_mut().zip(&with).zip(&without) {
+                    row.sample(side, sample.beyond(*less));
                 }
             }
         }
