@@ -1,7 +1,7 @@
 //! The table as a chart (SVG): a bar for each row, as long as the part of native that ours takes.
 
 use super::table::TABLE;
-use super::{FLOOR, OURS, Quantity, Summary};
+use super::{FLOOR, NETAVARK, OURS, Quantity, Summary};
 use std::fmt::Write;
 
 /// The places of things, in pixels.
@@ -19,9 +19,9 @@ const MOST: f64 = 1.2;
 const STYLE: &str = "\
 svg{font:13px system-ui,sans-serif}.ground{fill:#fff}text{fill:#1f2328}.soft{fill:#59636e;font-size:12px}\
 .title{font-size:16px;font-weight:600}.line{stroke:#d1d9e0}.native{stroke:#59636e;stroke-dasharray:4 3}.ours{fill:#0969da}\
-.floor{fill:#1f2328}\
+.floor{fill:#1f2328}.netavark{fill:#bf8700}\
 @media(prefers-color-scheme:dark){.ground{fill:#0d1117}text{fill:#f0f6fc}.soft{fill:#9198a1}.line{stroke:#3d444d}\
-.native{stroke:#9198a1}.ours{fill:#4493f8}.floor{fill:#f0f6fc}}";
+.native{stroke:#9198a1}.ours{fill:#4493f8}.floor{fill:#f0f6fc}.netavark{fill:#d29922}}";
 
 /// Returns a text as it can stand in XML.
 fn escaped(text: &str) -> String {
@@ -84,9 +84,11 @@ pub fn chart(summary: &Summary) -> String {
     let what = "Medians as a part of native (native = 1); shorter is better. Times are from start to exit.";
     text(&mut out, [16.0, 48.0], "soft", "start", what);
     let mut x = 16.0;
-    for (class, words, step) in
-        [("ours", "ours", 56.0), ("floor", "floor: the kernel's part, by a program that does nothing else", 0.0)]
-    {
+    for (class, words, step) in [
+        ("ours", "ours", 56.0),
+        ("floor", "floor: the kernel's part, by a program that does nothing else", 400.0),
+        ("netavark", "netavark", 0.0),
+    ] {
         let _ = writeln!(out, r#"<rect class="{class}" x="{x:.1}" y="58.0" width="12" height="10" rx="2"/>"#);
         text(&mut out, [x + 17.0, 67.0], "soft", "start", words);
         x += step;
@@ -105,6 +107,9 @@ pub fn chart(summary: &Summary) -> String {
         bar(&mut out, "ours", middle - BAR / 2.0, ratio, BAR);
         if let Some(floor) = line_of.ratio(FLOOR) {
             bar(&mut out, "floor", middle - 2.0, floor, 4.0);
+        }
+        if let Some(netavark) = line_of.ratio(NETAVARK) {
+            bar(&mut out, "netavark", middle + BAR / 2.0, netavark, 3.0);
         }
         let of_ours = line_of.side(OURS).map(|figures| figure(figures.median, shown.quantity)).unwrap_or_default();
         text(&mut out, [LEFT + WIDTH + 10.0, middle + 4.0], "", "start", &format!("{ratio:.2}"));
@@ -135,7 +140,7 @@ mod tests {
             .iter()
             .map(|shown| {
                 let mut row = Row::new(shown.row);
-                for (side, value) in [(NATIVE, 2000.0), (OURS, 9000.0), (FLOOR, 0.0)] {
+                for (side, value) in [(NATIVE, 2000.0), (NETAVARK, 1000.0), (OURS, 9000.0), (FLOOR, 0.0)] {
                     row.push(shown.quantity, side, value);
                 }
                 row

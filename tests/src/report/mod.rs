@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 pub const NATIVE: &str = "native";
 /// Our plugins.
 pub const OURS: &str = "ours";
+/// Podman's program for networks, which needs no plugins.
+pub const NETAVARK: &str = "netavark";
 /// The program that does only what nobody can do without.
 pub const FLOOR: &str = "floor";
 /// The row of a process that ends at once. It has only the side of the floor.

@@ -1,6 +1,6 @@
 //! The tables of a summary, as text for a terminal and as Markdown for the pages.
 
-use super::{EMPTY, FLOOR, Line, NATIVE, OURS, Quantity, Summary};
+use super::{EMPTY, FLOOR, Line, NATIVE, NETAVARK, OURS, Quantity, Summary};
 use Quantity::{Cpu, Memory, Size, Wall};
 use anyhow::{Context, Result};
 use std::fmt::Write;
@@ -28,7 +28,7 @@ impl Shown {
 }
 
 /// All of them, in the order of the table.
-pub(super) const TABLE: [Shown; 29] = [
+pub(super) const TABLE: [Shown; 31] = [
     show("VERSION", "bridge VERSION", Wall),
     show("static, ADD", "static, ADD", Wall),
     show("static, DEL", "static, DEL", Wall),
@@ -53,6 +53,8 @@ pub(super) const TABLE: [Shown; 29] = [
     show("macvlan without addresses, ADD", "macvlan L2, ADD", Wall),
     show("Kubernetes' list, ADD", "chain of 3, ADD", Wall),
     show("Kubernetes' list, DEL", "chain of 3, DEL", Wall),
+    show("a list with a port, as netavark does it, ADD", "list with a port, ADD", Wall),
+    show("a list with a port, as netavark does it, DEL", "list with a port, DEL", Wall),
     show("50 bridges with host-local at once, ADD", "50 at once: bridge + host-local, ADD", Wall),
     show("the same, processor time", "50 at once: bridge + host-local, ADD", Cpu),
     show("bridge with host-local, ADD, memory", "bridge + host-local, ADD", Memory),
@@ -95,9 +97,11 @@ fn ratio(line: &Line, side: &str) -> String {
 /// Returns the table in Markdown: medians, and ours as a part of native.
 #[must_use]
 pub fn table(summary: &Summary) -> String {
-    let mut text = "| | unit | native | ours | floor | ours / native |\n|---|---|---:|---:|---:|---:|\n".to_owned();
-    for [label, unit, native, ours, floor, ratio] in cells(summary) {
-        let _ = writeln!(text, "| {label} | {unit} | {native} | {ours} | {floor} | {ratio} |");
+    let mut text =
+        "| | unit | native | netavark | ours | floor | ours / native |\n|---|---|---:|---:|---:|---:|---:|\n"
+            .to_owned();
+    for cells in lines(summary) {
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text
 }
@@ -105,20 +109,23 @@ pub fn table(summary: &Summary) -> String {
 /// Returns the table for a terminal.
 #[must_use]
 pub fn as_text(summary: &Summary) -> String {
-    let first = ["medians", "", "native", "ours", "floor", "ratio"].map(str::to_owned);
-    let lines = std::iter::once(first).chain(cells(summary)).map(|[label, unit, native, ours, floor, ratio]| {
-        format!("{label:<42}{unit:>6}{native:>10}{ours:>10}{floor:>10}{ratio:>7}\n")
-    });
-    lines.collect()
+    let first = ["medians", "", "native", "netavark", "ours", "floor", "ratio"].map(str::to_owned);
+    let lines = std::iter::once(first).chain(lines(summary));
+    lines
+        .map(|[label, unit, native, netavark, ours, floor, ratio]| {
+            format!("{label:<46}{unit:>6}{native:>10}{netavark:>10}{ours:>10}{floor:>10}{ratio:>7}\n")
+        })
+        .collect()
 }
 
 /// Returns the lines of the table that were measured: label, unit, figures, ratio.
-fn cells(summary: &Summary) -> impl Iterator<Item = [String; 6]> + '_ {
+fn lines(summary: &Summary) -> impl Iterator<Item = [String; 7]> + '_ {
     let empty = Shown { label: EMPTY, row: EMPTY, quantity: Wall };
     std::iter::once(empty).chain(TABLE).filter_map(|shown| {
         let line = shown.line(summary)?;
-        let [native, ours, floor] = [NATIVE, OURS, FLOOR].map(|side| median(line, side));
-        Some([shown.label.to_owned(), line.quantity.unit().0.to_owned(), native, ours, floor, ratio(line, OURS)])
+        let unit = line.quantity.unit().0.to_owned();
+        let [native, netavark, ours, floor] = [NATIVE, NETAVARK, OURS, FLOOR].map(|side| median(line, side));
+        Some([shown.label.to_owned(), unit, native, netavark, ours, floor, ratio(line, OURS)])
     })
 }
 
@@ -152,7 +159,7 @@ mod tests {
 
     fn summary() -> Summary {
         let mut row = Row::new("bridge VERSION");
-        for (side, value) in [(NATIVE, 2000.0), (OURS, 500.0), (FLOOR, 300.0)] {
+        for (side, value) in [(NATIVE, 2000.0), (NETAVARK, 1000.0), (OURS, 500.0), (FLOOR, 300.0)] {
             row.push(Wall, side, value);
         }
         Summary::of([("runs".to_owned(), "1".to_owned())].into(), &[row])
@@ -161,8 +168,8 @@ mod tests {
     #[test]
     fn the_table_has_what_was_measured() {
         let rows = table(&summary());
-        assert!(rows.ends_with("|\n| VERSION | ms | 2.00 | 0.50 | 0.30 | 0.25 |\n"), "{rows}");
-        assert!(as_text(&summary()).ends_with("      2.00      0.50      0.30   0.25\n"));
+        assert!(rows.ends_with("|\n| VERSION | ms | 2.00 | 1.00 | 0.50 | 0.30 | 0.25 |\n"), "{rows}");
+        assert!(as_text(&summary()).ends_with("      2.00      1.00      0.50      0.30   0.25\n"));
     }
 
     #[test]
@@ -170,7 +177,7 @@ mod tests {
         let mut row = Row::new(EMPTY);
         row.push(Wall, FLOOR, 140.0);
         let summary = Summary::of([].into(), &[row]);
-        assert!(table(&summary).contains("| an empty process | ms |  |  | 0.14 |  |"));
+        assert!(table(&summary).contains("| an empty process | ms |  |  |  | 0.14 |  |"));
         assert!(as_text(&summary).contains("0.14"));
     }
 

@@ -1,11 +1,13 @@
-//! Whole lists with a process for each plugin: native by cnitool, ours by `postern net`, and the floor.
+//! Whole lists with a process for each plugin: native by cnitool, ours by `postern net`, and the floor. netavark does the work of
+//! one of them.
 
+use crate::netavark::Netavark;
 use crate::rounds::REST;
 use crate::{Options, PluginSet, Sets, WARM_UP, floors};
 use anyhow::{Result, ensure};
 use postern_tests::floor::is_built;
 use postern_tests::measure::{Measured, timed_with_errors};
-use postern_tests::report::{FLOOR, NATIVE, OURS, Row};
+use postern_tests::report::{FLOOR, NATIVE, NETAVARK, OURS, Row};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,6 +27,8 @@ struct List {
     plugins: Vec<Value>,
     /// The parts of the floor for each plugin.
     floor: Option<&'static [&'static str]>,
+    /// True if netavark does the same.
+    is_netavarks: bool,
 }
 
 /// A side, and how it does a verb: what was measured, and the words of a failure. Nothing for a verb that it lacks.
@@ -33,8 +37,8 @@ struct Way<'a> {
     call: Box<dyn Fn(&str) -> Result<Option<(Measured, String)>> + 'a>,
 }
 
-/// Returns the lists: as Kubernetes' nodes have them, and with what Podman adds.
-fn lists() -> [List; 2] {
+/// Returns the lists: as Kubernetes' nodes have them, with what Podman adds, and what netavark does.
+fn lists() -> [List; 3] {
     let ranges = json!([[{"subnet": "10.SUBNET.0.0/16"}]]);
     let kubernetes = vec![
         json!({
@@ -46,25 +50,44 @@ fn lists() -> [List; 2] {
     ];
     let more = [json!({"type": "firewall"}), json!({"type": "tuning", "mtu": 1400})];
     let all = kubernetes.iter().cloned().chain(more).collect();
+    // firewall knows no nftables. netavark accepts forwarded packets there.
+    let netavarks = vec![
+        json!({
+            "type": "bridge", "bridge": "chainSUBNET", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
+            "ipam": {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}]},
+        }),
+        json!({"type": "portmap", "backend": "nftables", "snat": true, "capabilities": {"portMappings": true}}),
+        json!({"type": "firewall"}),
+    ];
     let floor: &[&str] = &["lease+bridge+route+masquerade-iptables", "portmap", "bandwidth"];
+    let floor_of_netavarks: &[&str] = &["lease+bridge+route+masquerade", "portmap-nftables", "firewall"];
+    let list = |name, number, plugins, floor| List { name, number, plugins, floor, is_netavarks: false };
     [
-        List { name: "chain of 3", number: 3, plugins: kubernetes, floor: Some(floor) },
-        List { name: "chain of 5", number: 5, plugins: all, floor: None },
+        list("chain of 3", 3, kubernetes, Some(floor)),
+        list("chain of 5", 5, all, None),
+        List { is_netavarks: true, ..list("list with a port", 6, netavarks, Some(floor_of_netavarks)) },
     ]
 }
 
 /// Measures the lists that are asked for.
-pub fn measure(sets: &Sets, floor: &str, options: &Options) -> Result<Vec<Row>> {
+pub fn measure(sets: &Sets, netavark: Option<&Netavark>, floor: &str, options: &Options) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for list in lists() {
         if options.wants(list.name) {
-            rows.extend(measure_one(&list, sets, floor, options.runs)?);
+            let netavark = netavark.filter(|_| list.is_netavarks);
+            rows.extend(measure_one(&list, sets, netavark, floor, options.runs)?);
         }
     }
     Ok(rows)
 }
 
-fn measure_one(list: &List, [native, ours]: &Sets, floor: &str, runs: usize) -> Result<Vec<Row>> {
+fn measure_one(
+    list: &List,
+    [native, ours]: &Sets,
+    netavark: Option<&Netavark>,
+    floor: &str,
+    runs: usize,
+) -> Result<Vec<Row>> {
     let cnitool = PathBuf::from(std::env::var_os("POSTERN_CNITOOL").unwrap_or_else(|| "target/cnitool".into()));
     let cnitool = cnitool.join("cnitool");
     if !cnitool.is_file() {
@@ -80,6 +103,12 @@ fn measure_one(list: &List, [native, ours]: &Sets, floor: &str, runs: usize) -> 
     ];
     if let Some(parts) = list.floor.filter(|_| is_built()) {
         ways.push(of_floor(parts, floor));
+    }
+    if let Some(netavark) = netavark {
+        match of_netavark(netavark, list) {
+            Ok(way) => ways.push(way),
+            Err(error) => println!("SKIPPED: the column of netavark: {error:#}"),
+        }
     }
     let mut rows = VERBS.map(|verb| Row::new(format!("{}, {}", list.name, verb.to_uppercase())));
     let mut said = BTreeMap::new();
@@ -161,6 +190,21 @@ fn of_floor<'a>(parts: &'a [&'a str], netns: &'a str) -> Way<'a> {
         Ok(Some((Measured { sample, stdout: String::new(), succeeded: true }, String::new())))
     };
     Way { side: FLOOR, call: Box::new(call) }
+}
+
+/// netavark, with what a runtime of CNI gives the others.
+fn of_netavark<'a>(netavark: &'a Netavark, list: &List) -> Result<Way<'a>> {
+    // The sides of the plugins have the numbers below.
+    let own = 40 + list.number;
+    let containers = [container(&format!("chain{own}-stays"))?, container(&format!("chain{own}"))?];
+    let network = netavark.network(100 + own, containers, PORT + u16::try_from(own)?)?;
+    let call = move |verb: &str| {
+        Ok(network.call(verb)?.map(|made| {
+            let words = made.stdout.clone();
+            (made, words)
+        }))
+    };
+    Ok(Way { side: NETAVARK, call: Box::new(call) })
 }
 
 /// Makes a container's namespace, and returns its path.

@@ -1,4 +1,4 @@
-//! The benchmark: our plugins beside the native ones and the floor, all in one run. Calls are made one at a time, as whole
+//! The benchmark: our plugins beside the native ones, netavark and the floor, all in one run. Calls are made one at a time, as whole
 //! lists, and many at once; memory and sizes are measured too.
 //!
 //! `postern-bench [--runs N] [--out DIRECTORY] [--place DIRECTORY] [PATTERN...]`, under `tests/in-namespaces`. It writes `raw.json`
@@ -17,12 +17,14 @@ mod chain;
 mod floors;
 mod installed;
 mod memory;
+mod netavark;
 mod parallel;
 mod place;
 mod rounds;
 mod scenarios;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use netavark::Netavark;
 use postern_tests::floor::{is_built, nothing};
 use postern_tests::report::{
     EMPTY, FLOOR, NATIVE, OURS, Quantity, Row, Summary, as_text, chart, first_page, replace_part, table,
@@ -92,11 +94,19 @@ fn main() -> Result<()> {
     let place = place::copy(
         &native_bin()?,
         &plugin_bin()?,
+        netavark::package().as_deref(),
         &options.place.clone().unwrap_or_else(|| options.out.join("files")),
     )?;
     let floor = plugin_set(PathBuf::new(), 3)?.netns;
     let sets = [plugin_set(place.native, 1)?, plugin_set(place.ours, 2)?];
-    let conditions = conditions(&options, &place.state)?;
+    let netavark = match place.netavark {
+        Some(package) => Netavark::of(&package),
+        None => Err(anyhow!("no netavark: tests/fetch-runtime netavark fetches it")),
+    };
+    let mut conditions = conditions(&options, &place.state)?;
+    if let Ok(netavark) = &netavark {
+        conditions.insert("netavark".to_owned(), netavark.version.clone());
+    }
     for (key, value) in &conditions {
         println!("{key}: {value}");
     }
@@ -125,6 +135,9 @@ fn main() -> Result<()> {
     if !is_built() {
         println!("SKIPPED: the floor: tests/bench builds it");
     }
+    if let Err(error) = &netavark {
+        println!("SKIPPED: the column of netavark: {error:#}");
+    }
     let mut rows = Vec::new();
     if options.wants(EMPTY) {
         rows.push(rounds::alone(EMPTY, options.runs, nothing)?);
@@ -140,7 +153,7 @@ fn main() -> Result<()> {
         rows.extend(rounds::measure(scenario, &sets, &floor, options.runs)?);
     }
     let [native, ours] = &sets;
-    rows.extend(chain::measure(&sets, &floor, &options)?);
+    rows.extend(chain::measure(&sets, netavark.as_ref().ok(), &floor, &options)?);
     rows.extend(parallel::measure(&sets, &options)?);
     for scenario in scenarios.iter().filter(|scenario| MEMORY.contains(&scenario.name)) {
         measure_memory(scenario, &sets, &mut rows)?;

@@ -1,7 +1,7 @@
-//! Where the plugins of both sides lie while they are measured: in fresh copies, in one directory.
+//! Where the programs of all sides lie while they are measured: in fresh copies, in one directory.
 //!
 //! The kernel keeps a file in larger or smaller pieces of memory, as it was written or read before. A program in larger
-//! pieces has fewer page faults, and starts up to 280 µs earlier. So both sides are written anew by the same program into
+//! pieces has fewer page faults, and starts up to 280 µs earlier. So all sides are written anew by the same program into
 //! the same file system, right before they are measured. Then all of their pages are in memory.
 
 use anyhow::{Context, Result, ensure};
@@ -10,37 +10,44 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Both directories of plugins, and how their files are in memory.
+/// Both directories of plugins, netavark's package, and how their files are in memory.
 pub struct Place {
     pub native: PathBuf,
     pub ours: PathBuf,
+    pub netavark: Option<PathBuf>,
     pub state: String,
 }
 
-/// Copies both sides into a directory, which may be there from an earlier time.
-pub fn copy(native: &Path, ours: &Path, directory: &Path) -> Result<Place> {
+/// Copies all sides into a directory, which may be there from an earlier time.
+pub fn copy(native: &Path, ours: &Path, netavark: Option<&Path>, directory: &Path) -> Result<Place> {
     if directory.exists() {
         std::fs::remove_dir_all(directory)?;
     }
     std::fs::create_dir_all(directory)?;
     let directory = directory.canonicalize()?;
-    let [to_native, to_ours] = ["native", "ours"].map(|side| directory.join(side));
+    let [to_native, to_ours, to_netavark] = ["native", "ours", "netavark"].map(|side| directory.join(side));
+    let mut copies = vec![(native, &to_native)];
+    copies.extend(netavark.map(|package| (package, &to_netavark)));
+    let copies: Vec<String> = copies
+        .into_iter()
+        .map(|(from, to)| format!("cp -a --reflink=never --sparse=never {} {}", from.display(), to.display()))
+        .collect();
     // What other programs map would keep its pages, if a copy shared blocks with the original.
     let script = format!(
-        "umask 022; cp -a --reflink=never --sparse=never {} {}; {}; sync -f {}",
-        native.display(),
-        to_native.display(),
+        "umask 022; {}; {}; sync -f {}",
+        copies.join("; "),
         copy_bin(ours, &to_ours.display().to_string()),
         directory.display()
     );
     ensure!(Command::new("sh").args(["-ec", &script]).status()?.success(), "the plugins can't be copied: {script}");
-    [&to_native, &to_ours].into_iter().try_for_each(|directory| are_in_memory(directory))?;
+    let to_netavark = netavark.map(|_| to_netavark);
+    [&to_native, &to_ours].into_iter().chain(&to_netavark).try_for_each(|directory| are_in_memory(directory))?;
     // Ours reads and hashes code that has changed within two seconds, at each run.
     std::thread::sleep(Duration::from_millis(2_500));
     let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(&directory).output()?;
     let kind = String::from_utf8_lossy(&kind.stdout).trim().to_owned();
-    let state = format!("both sides copied afresh into one directory ({kind}), all pages in memory");
-    Ok(Place { native: to_native, ours: to_ours, state })
+    let state = format!("all sides copied afresh into one directory ({kind}), all pages in memory");
+    Ok(Place { native: to_native, ours: to_ours, netavark: to_netavark, state })
 }
 
 /// Fails if a page of a file is not in memory.
