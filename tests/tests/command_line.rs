@@ -191,6 +191,7 @@ fn who_is_not_there_is_an_error() -> Result<()> {
         (&["net", "validate", "/run/net.d/none.conf"], 1, "none.conf"),
         (&["net", "validate", "none", "--conf-dir", "/run/net.d"], 1, "no network \"none\""),
         (&["net", "schema", "brige"], 1, "\"bridge\" may be meant"),
+        (&["net", "add", "none", "/run/netns/none", "--separate"], 2, "each plugin has a process of its own"),
     ] {
         let printed = postern(&node, arguments)?;
         let err = printed.err.split_whitespace().collect::<Vec<_>>().join(" ");

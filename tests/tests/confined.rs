@@ -56,26 +56,6 @@ fn look(plugin: &str, config: &serde_json::Value, want: usize) -> Result<Vec<Pro
     if let Some(mut stdin) = child.stdin.take() {
         std::io::Write::write_all(&mut stdin, call.stdin())?;
     }
-    watch(&mut child, want)
-}
-
-/// As [`look`], for a list whose first plugin never ends.
-fn look_at_list(plugins: &serde_json::Value, want: usize) -> Result<Vec<Process>> {
-    let node = Node::new()?;
-    node.add_container("c1")?;
-    node.sh("mkdir /run/net.d")?;
-    let list = json!({"cniVersion": "1.1.0", "name": "net", "plugins": plugins});
-    std::fs::write(node.path("/run/net.d/net.conflist"), list.to_string())?;
-    let bin = test_bin()?;
-    let mut command = node.command(bin.join("postern"));
-    command.env_clear().env("PATH", "/usr/sbin:/usr/bin").env("SECRET", "swordfish").env("CNI_PATH", &bin);
-    command.env("NETCONFPATH", "/run/net.d").args(["net", "add", "net", "/run/netns/c1"]);
-    let mut child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn()?;
-    watch(&mut child, want)
-}
-
-/// Waits until the run has this many processes, ends it, and returns them: the gate first.
-fn watch(child: &mut std::process::Child, want: usize) -> Result<Vec<Process>> {
     // The gate is a descendant of timeout(1); its children are the sandboxes.
     let mut seen = Vec::new();
     for _ in 0..100 {
@@ -231,27 +211,6 @@ fn without_leases_there_is_no_way_past_file_modes() -> Result<()> {
     // Leases in a directory without a grant are refused, so nothing is needed for them.
     let seen = look("hostile", &endless(&json!({"ipam": {"type": "static", "dataDir": "/var/lib/other"}})), 3)?;
     confined(seen.first().context("nothing is seen")?, NET_ADMIN | KILL)
-}
-
-#[test]
-fn the_process_of_a_list_keeps_what_its_plugins_need() -> Result<()> {
-    let waiting = json!({"type": "reaching", "do": "wait"});
-    let chained = |plugin: &str| json!({"type": plugin});
-    // What is executed adds nothing: that file starts another host.
-    for (plugins, want, count, kept) in [
-        (json!([waiting, chained("chained")]), 2, 1, KILL),
-        (json!([waiting, chained("behind")]), 3, 2, KILL | NET_ADMIN),
-        (json!([waiting, endless(&json!({}))]), 5, 3, KILL | NET_ADMIN | DAC_OVERRIDE | FOWNER),
-        (json!([waiting, chained("behind"), endless(&json!({"ipam": null}))]), 4, 3, KILL | NET_ADMIN),
-    ] {
-        let seen = look_at_list(&plugins, want).with_context(|| plugins.to_string())?;
-        let [gate, sandboxes @ ..] = seen.as_slice() else { anyhow::bail!("nothing is seen") };
-        confined(gate, kept).with_context(|| plugins.to_string())?;
-        sandboxed(sandboxes, count)?;
-        // Nothing of the runtime's side is open there: sockets and pipes are to it, to sandboxes and to the kernel.
-        ensure!(gate.descriptors.iter().all(|target| !target.contains("conflist")), "{:?}", gate.descriptors);
-    }
-    Ok(())
 }
 
 /// Returns the paths in a run's Landlock rules, in alphabetical order.

@@ -1,14 +1,18 @@
 //! `postern net` beside cnitool: the same networks, arguments and variables, with plugins that write down how they were
-//! called. Calls, output, exit status and files of the cache have to be the same.
+//! called. Calls, output, exit status and files of the cache have to be the same. With our own plugins: what is left when
+//! `postern net` is killed.
 
 mod common;
 
 use anyhow::{Context, Result, ensure};
-use postern_tests::{Node, merge, plugin_bin};
+use common::{number, picture, same_picture};
+use postern_tests::{Node, Random, merge, plugin_bin};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A plugin that writes down its name, variables and input. It answers as a file beside it says.
 const RECORDER: &str = r#"#!/bin/sh
@@ -309,11 +313,8 @@ fn calls_and_answers_are_cnitools() -> Result<()> {
     let (cnitool, postern) = (cnitool.canonicalize()?.to_string_lossy().into_owned(), postern()?);
     for case in cases() {
         let theirs = seen(&case, &[&cnitool])?;
-        for way in [&["net"][..], &["net", "--separate"]] {
-            let tool: Vec<&str> = std::iter::once(postern.as_str()).chain(way.iter().copied()).collect();
-            let ours = seen(&case, &tool)?;
-            ensure!(ours == theirs, "{} {way:?}:\nours   {ours:#?}\ntheirs {theirs:#?}", case.name);
-        }
+        let ours = seen(&case, &[&postern, "net"])?;
+        ensure!(ours == theirs, "{}:\nours   {ours:#?}\ntheirs {theirs:#?}", case.name);
     }
     Ok(())
 }
@@ -490,5 +491,118 @@ fn pipes_are_no_files() -> Result<()> {
     node.sh(&format!("mkdir -p /var/lib/cni/results; mkfifo /var/lib/cni/results/pipe /run/net.d/c.conflist; {net} add n /run/netns/x; {net} gc n"))?;
     let refused = node.sh(&format!("! {net} status other 2>&1"))?;
     assert_eq!(refused, "error reading /run/net.d/c.conflist: it is no regular file\n");
+    Ok(())
+}
+
+/// A node with a list of our plugins, and the verbs of `postern net` for it.
+struct OurList {
+    node: Node,
+    before: Value,
+}
+
+impl OurList {
+    fn new() -> Result<Self> {
+        let list = json!({"cniVersion": "1.1.0", "name": "n", "plugins": [
+            {"type": "bridge", "bridge": "br9", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
+                "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]]}},
+            {"type": "portmap", "backend": "nftables", "capabilities": {"portMappings": true}},
+            {"type": "tuning", "mtu": 1400, "sysctl": {"net.core.somaxconn": "500"}},
+        ]});
+        let mut ours = Self { node: Node::new()?, before: Value::Null };
+        ours.node.add_container("c1")?;
+        fs::create_dir_all(ours.node.path("/run/net.d"))?;
+        fs::write(ours.node.path("/run/net.d/n.conflist"), list.to_string())?;
+        // What attachments share is there from now on.
+        for verb in ["add", "check", "status", "del"] {
+            ours.succeeds(verb)?;
+        }
+        ours.before = picture(&ours.node, &["c1"])?;
+        Ok(ours)
+    }
+
+    /// Returns the call of a verb.
+    fn command(&self, verb: &str) -> Result<Command> {
+        let mut command = self.node.command("env");
+        let ports = json!({"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]});
+        command.args(["-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "NETCONFPATH=/run/net.d"]);
+        command.arg(format!("CNI_PATH={}", plugin_bin()?.display())).arg(format!("CAP_ARGS={ports}"));
+        command.arg(postern()?).args(["net", verb, "n", "/run/netns/c1"]);
+        if verb == "gc" {
+            command.args(["--valid", "other/eth0"]);
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        Ok(command)
+    }
+
+    fn succeeds(&self, verb: &str) -> Result<Duration> {
+        let began = Instant::now();
+        let output = self.command(verb)?.output()?;
+        ensure!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(began.elapsed())
+    }
+
+    /// Fails if a verb that was disturbed said that it is a bug, or if a DEL leaves anything of the attachment.
+    fn leaves_nothing(&self, disturbed: Child) -> Result<()> {
+        let output = disturbed.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(!said.contains("this is a bug"), "{said}");
+        self.succeeds("del").with_context(|| said.to_string())?;
+        same_picture(&self.before, &picture(&self.node, &["c1"])?).with_context(|| said.to_string())
+    }
+}
+
+/// The processes below one, without itself.
+fn descendants(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    let children: Vec<u32> =
+        texts.flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<_>>()).collect();
+    children.iter().flat_map(|child| std::iter::once(*child).chain(descendants(*child))).collect()
+}
+
+/// True if a process has not ended. One that nobody has asked for its status has.
+fn works(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !status.contains("State:\tZ"))
+}
+
+/// Whoever kills `postern net` at any moment of a verb leaves a plugin at work. The DEL that follows removes all.
+#[test]
+fn a_killed_postern_net_leaves_nothing() -> Result<()> {
+    let ours = OurList::new()?;
+    let seed = number("POSTERN_KILL_SEED").unwrap_or(7);
+    let mut random = Random::new(seed);
+    let mut at_work = 0;
+    for round in 0..number("POSTERN_KILLS").unwrap_or(16) {
+        let verb = random.one_of(&["add", "add", "del", "gc"]);
+        let usual = ours.succeeds("add")?.as_micros();
+        match verb {
+            "add" => drop(ours.succeeds("del")?),
+            // Without the result GC calls no DEL: it has to remove the attachment itself.
+            "gc" => drop(ours.node.sh("rm -f /var/lib/cni/results/*")?),
+            _ => {}
+        }
+        let child = ours.command(verb)?.spawn()?;
+        std::thread::sleep(Duration::from_micros(random.below(u64::try_from(usual)?.max(1))));
+        // It is behind timeout(1).
+        let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let Some(net) = descendants(child.id()).into_iter().find(|pid| name(pid) == "postern\n") else {
+            ours.leaves_nothing(child)?;
+            continue;
+        };
+        let signal =
+            |signal: &str| Command::new("kill").args([signal, &net.to_string()]).stderr(Stdio::null()).status();
+        // While it stands still it starts no other plugin.
+        signal("-STOP")?;
+        let plugins = descendants(net);
+        signal("-KILL")?;
+        at_work += usize::from(!plugins.is_empty());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while plugins.iter().any(|pid| works(*pid)) {
+            ensure!(Instant::now() < deadline, "round {round}: processes are left: {plugins:?}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        ours.leaves_nothing(child).with_context(|| format!("round {round}, seed {seed}: killed in {verb}"))?;
+    }
+    ensure!(at_work > 0, "no plugin was at work when `postern net` was killed");
     Ok(())
 }

@@ -244,9 +244,8 @@ enum Verb {
     /// Variables: CNI_PATH (directories of plugins, separated by colons), NETCONFPATH (the directory of network lists),
     /// CAP_ARGS (JSON object: values for `runtimeConfig` by capability), CNI_ARGS (KEY=VALUE;KEY=VALUE), CNI_IFNAME.
     ///
-    /// ADD, CHECK and DEL run those plugins of a list that belong to this postern in one process, one after the other. It
-    /// keeps only rights that one of them needs; policy decides for each plugin alone. Native plugins are executed with
-    /// all rights, as by any runtime. --separate gives each plugin a process.
+    /// Each plugin is executed, as by any runtime. Those of this postern keep only the rights that their policy needs.
+    /// Native plugins have all rights of the caller.
     ///
     /// Exit status: 0 done; 1 an error; 2 the command line makes no sense.
     Net {

@@ -16,9 +16,8 @@ pub struct Places {
     /// Directories of plugins, separated by colons [default: CNI_PATH, or those of distributions].
     #[arg(long, global = true, value_name = "DIRS")]
     cni_path: Option<String>,
-    /// Run each plugin in a process of its own, as other runtimes do. Without it, plugins of this postern share one.
-    #[arg(long, global = true)]
-    #[allow(dead_code, reason = "this program never runs them in one process")]
+    /// Scripts of an earlier version may have it: they get a word of their own.
+    #[arg(long, global = true, hide = true)]
     separate: bool,
 }
 
@@ -92,11 +91,15 @@ fn valid(text: &str) -> Result<(String, String), String> {
     Ok((container.to_owned(), interface.to_owned()))
 }
 
-/// Runs a verb, with a process for each plugin. Errors are printed in cnitool's form.
+/// Runs a verb. Errors are printed in cnitool's form.
 ///
 /// `postern` itself carries out what it can read, and starts this program for the rest: for help, for `validate` and
 /// `schema`, and for what it can't read.
 pub fn run(verb: Verb, places: Places) -> ExitCode {
+    if places.separate {
+        output::usage("error: leave out --separate: each plugin has a process of its own now");
+        return ExitCode::from(crate::USAGE);
+    }
     let places = postern_net::Places { conf_dir: places.conf_dir, cni_path: places.cni_path };
     let command = match verb.command() {
         Ok(command) => command,
@@ -106,7 +109,7 @@ pub fn run(verb: Verb, places: Places) -> ExitCode {
         }
         Err(Paper::Schema { plugin }) => return validate::print_schema(plugin.as_deref()),
     };
-    let answered = postern_net::run(&command, &places, places.programs()).and_then(|result| match result {
+    let answered = postern_net::run(&command, &places).and_then(|result| match result {
         Some(result) => output::result(&result).map_err(|error| format!("{error:#}")),
         None => Ok(()),
     });

@@ -1,10 +1,6 @@
 //! The steps of a run before its guest: plugin, policy, version, record, the container's namespace, confinement.
-//!
-//! In the process of a list ([`crate::list`]) the first run takes these steps for all plugins that share it. A later one
-//! finds what was prepared.
 
-use crate::company::Company;
-use crate::confinement::{self, Confined, MadeDirectories};
+use crate::confinement::{self, MadeDirectories};
 use crate::delegation;
 use crate::errors::{internal, obstacle};
 use crate::holders;
@@ -56,24 +52,22 @@ pub enum Start {
     Guest(Box<PreparedRun>),
     /// No guest is needed: this is the answer.
     Done(String),
-    /// The plugin needs a process of its own.
-    Elsewhere,
 }
 
 /// A plugin that is installed and serves this request.
-pub struct Admitted {
+struct Admitted {
     /// The run, without its record.
-    pub session: Session,
+    session: Session,
     /// What its plugin may have made.
-    pub part: Part,
+    part: Part,
     /// The policy, if there is an earlier result.
-    pub granted: Option<Granted>,
+    granted: Option<Granted>,
     /// The policy of a plugin that may delegate.
     delegating: Option<Granted>,
     /// The policy for STATUS.
-    pub policy: Option<Policy>,
+    policy: Option<Policy>,
     /// True if an operation of the plugin acts in the container's namespace.
-    pub is_needed: bool,
+    is_needed: bool,
 }
 
 /// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
@@ -85,23 +79,17 @@ pub fn begin(
     call: &Call<'_>,
     raw: (Json, Lists),
     launcher: &mut Launcher,
-    mut company: Option<&mut Company>,
     refused: &dyn Fn(&Error),
 ) -> Result<Start, Error> {
     let Call { name, verb, env, .. } = *call;
-    let places = match company.as_ref().and_then(|company| company.shared()) {
-        Some(shared) => shared.places.clone(),
-        // An attacker who prepared a state directory could have records in it removed with our privileges.
-        None => Places::find().map_err(obstacle)?,
-    };
+    // An attacker who prepared a state directory could have records in it removed with our privileges.
+    let places = Places::find().map_err(obstacle)?;
     // A guest refuses what it can't read, with its own words.
-    if asks_guest(verb, &raw.0) {
+    if verb == Verb::Gc && !NetConf::is_readable(&raw.0) {
         launcher.need_sandboxes();
     }
     let ready = match launcher.take(name, &places.state) {
-        Ok(ready) if company.is_some() && is_alone(&ready) => return Ok(Start::Elsewhere),
         Ok(ready) => ready,
-        Err(_) if company.is_some() => return Ok(Start::Elsewhere),
         // The effects of a plugin can be removed without it.
         Err(reason) if verb == Verb::Del => {
             let reason = reason.to_string();
@@ -114,24 +102,7 @@ pub fn begin(
     };
     let Admitted { mut session, part, granted, delegating, policy, is_needed } =
         admit(call, raw, launcher, ready, places)?;
-    if let Some(shared) = company.as_ref().and_then(|company| company.shared()) {
-        session.join_process(shared);
-        if verb.has_attachment() {
-            session.open_record().map_err(internal)?;
-            session.look_for_link().map_err(internal)?;
-            if is_needed || session.asks_container(granted.as_ref(), || shared.cookie()) {
-                session.join_container(shared);
-            }
-        }
-        // Only a process that is not confined can tell whether such an attachment is alive.
-        if !holders::find(&session, launcher, granted.as_ref()).is_empty() {
-            session.close_record();
-            return Ok(Start::Elsewhere);
-        }
-        let made = MadeDirectories::none();
-        return Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })));
-    }
-    let namespace = container(&session, is_needed || company.is_some(), env.allows_own_netns());
+    let namespace = container(&session, is_needed, env.allows_own_netns());
     if verb.has_attachment() {
         session.open_record().map_err(internal)?;
         session.look_for_link().map_err(internal)?;
@@ -141,11 +112,6 @@ pub fn begin(
     }
     let namespace = match namespace {
         Ok(namespace) => namespace,
-        // The process of a list has one way into the container, or none.
-        Err(_) if company.is_some() => {
-            session.close_record();
-            return Ok(Start::Elsewhere);
-        }
         // An attachment with a record can be removed without its namespace, wherever the path leads by now.
         Err(missing) if verb != Verb::Add && session.record().is_some() => {
             missing.accept(&mut session);
@@ -158,8 +124,7 @@ pub fn begin(
             None
         }
     };
-    let enters =
-        |namespace: &Namespace| is_needed || session.asks_container(granted.as_ref(), || namespace.cookie().ok());
+    let enters = |namespace: &Namespace| is_needed || session.asks_container(granted.as_ref(), namespace);
     let enters = namespace.as_ref().is_some_and(enters);
     if let Some(policy) = &policy {
         // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
@@ -182,60 +147,21 @@ pub fn begin(
     }
     let holders = holders::find(&session, launcher, granted.as_ref());
     if !holders.is_empty() {
-        if company.is_some() {
-            session.close_record();
-            return Ok(Start::Elsewhere);
-        }
         holders::make_way(&mut session, holders).inspect_err(|_| session.close_record())?;
     }
-    let mut others = company.as_mut().map(|company| company.foresee(call, &session));
-    let all_enter = others.iter().flatten().any(|other| other.enters);
-    let namespace = namespace.filter(|_| enters || all_enter);
-    let confined = confinement::confine(&mut session, launcher, namespace, others.as_mut()).inspect_err(|_| {
+    let namespace = namespace.filter(|_| enters);
+    let made = confinement::confine(&mut session, launcher, namespace).inspect_err(|_| {
         session.undone();
         session.close_record();
-    });
-    drop(others);
-    let made = match (confined, company) {
-        (Ok(Confined::Alone(made)), _) => made,
-        (Ok(Confined::Together(made)), Some(company)) => {
-            company.settle(session.shared(), made);
-            if !enters {
-                session.leave_container();
-            }
-            MadeDirectories::none()
-        }
-        (Ok(_), _) => {
-            session.close_record();
-            return Ok(Start::Elsewhere);
-        }
-        (Err(error), company) => {
-            // This process may be confined by half, and has no use any more.
-            if let Some(company) = company {
-                company.give_up();
-            }
-            return Err(error);
-        }
-    };
+    })?;
     Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })))
-}
-
-/// True if a GC whose work the host does needs its guest nevertheless.
-pub fn asks_guest(verb: Verb, conf: &Json) -> bool {
-    verb == Verb::Gc && !NetConf::is_readable(conf)
-}
-
-/// True if a plugin is never run beside others: its policy lets it have main plugins make the attachment, by their
-/// policies, or it needs a device that is opened before the process is confined.
-pub fn is_alone(ready: &Plugin) -> bool {
-    [Capability::Delegate, Capability::Tap].into_iter().any(|capability| ready.policy.knows(capability))
 }
 
 /// Checks a plugin and its request. The processes of its delegates are started.
 ///
 /// # Errors
 /// The error for the runtime.
-pub fn admit(
+fn admit(
     call: &Call<'_>,
     raw: (Json, Lists),
     launcher: &mut Launcher,
@@ -286,7 +212,7 @@ fn warm_delegates(launcher: &mut Launcher, request: &Request) {
     let Ok(flannel) = Flannel::read(&request.conf) else { return };
     let ipam = if request.conf.ipam_type.is_empty() { flannel::IPAM } else { request.conf.ipam_type.as_str() };
     for plugin in [flannel.delegate.as_str(), ipam] {
-        if plugin != request.plugin && launcher.has(plugin) && !launcher.is_warm(plugin) {
+        if plugin != request.plugin && launcher.has(plugin) {
             launcher.warm(plugin);
         }
     }
@@ -296,7 +222,7 @@ fn warm_delegates(launcher: &mut Launcher, request: &Request) {
 ///
 /// # Errors
 /// As [`status::able`].
-pub fn able(session: &Session, launcher: &Launcher, policy: &Policy) -> Result<(), Error> {
+fn able(session: &Session, launcher: &Launcher, policy: &Policy) -> Result<(), Error> {
     let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
     let keeps_leases =
         [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));

@@ -11,13 +11,12 @@ mod calls;
 mod made_directories;
 mod needs;
 
-use crate::company::Foreseen;
 use crate::errors::internal;
 use crate::launcher::Launcher;
 use crate::session::Session;
 use calls::{calls, calls_with_look, calls_with_tap};
 pub use made_directories::MadeDirectories;
-use needs::{Needs, recorded};
+use needs::Needs;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
@@ -40,61 +39,26 @@ const SAID: &str = "no-landlock";
 /// A rule needs an existing directory. So a directory for leases that an ADD may make is made before. [`MadeDirectories`] removes
 /// it again if nothing was put in it.
 ///
-/// `others` are the other plugins of a list that are to run in this process later. The process keeps what they need too:
-/// no more than the sum. Those that it can't serve are not admitted, and neither is this run if it needs programs.
-///
 /// # Errors
 /// Code 999: the kernel refuses a step, and no guest may run.
 pub fn confine(
     session: &mut Session,
     launcher: &mut Launcher,
     namespace: Option<Namespace>,
-    others: Option<&mut Vec<Foreseen<'_>>>,
-) -> Result<Confined, Error> {
+) -> Result<MadeDirectories, Error> {
     launcher.close(&session.state);
     let mut needs = Needs::of(session, launcher).map_err(|error| Error::internal(error.to_string()))?;
     needs.writable(session)?;
-    let mut pids = launcher.pids();
-    let is_alone = others.is_none();
-    if let Some(others) = others {
-        if needs.has_helper() {
-            return Ok(Confined::Elsewhere);
-        }
-        let listed = recorded(session).map_err(|error| Error::internal(error.to_string()))?;
-        for other in others {
-            other.launcher.close(&session.state);
-            let wanted = Needs::of_later(&mut other.session, other.launcher, &listed);
-            match wanted.ok().filter(|wanted| !wanted.has_helper() && wanted.writable(&other.session).is_ok()) {
-                Some(wanted) => {
-                    needs.merge(wanted);
-                    pids.extend(other.launcher.pids());
-                    *other.is_admitted = true;
-                }
-                None => other.launcher.dismiss(),
-            }
-        }
-    }
     let made = MadeDirectories::of(session, &mut needs).map_err(|error| {
         Error::internal(format!("the host can start no process, and runs no plugin without it: {error}"))
     })?;
-    match give_up(session, &pids, namespace, &needs) {
-        Ok(()) if is_alone => Ok(Confined::Alone(made)),
-        Ok(()) => Ok(Confined::Together(made)),
+    match give_up(session, &launcher.pids(), namespace, &needs) {
+        Ok(()) => Ok(made),
         Err(error) => {
             made.tidy();
             Err(error)
         }
     }
-}
-
-/// The process of a run, after [`confine`].
-pub enum Confined {
-    /// It is confined to what this run needs.
-    Alone(MadeDirectories),
-    /// It is confined to what the plugins of a list need.
-    Together(MadeDirectories),
-    /// Nothing was given up: this run may have to start programs, and needs a process of its own for that.
-    Elsewhere,
 }
 
 fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, needs: &Needs) -> Result<(), Error> {

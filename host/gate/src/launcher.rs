@@ -81,18 +81,6 @@ impl Launcher {
         self.warm.retain(|(_, started)| started.as_ref().is_ok_and(|started| started.sandbox.is_some()));
     }
 
-    /// Makes a launcher for another run of this process.
-    pub fn sibling(&self) -> Self {
-        Self {
-            catalog: self.catalog.clone(),
-            engine: self.engine,
-            warm: Vec::new(),
-            ready: Vec::new(),
-            closed: self.closed,
-            saves_sandboxes: self.saves_sandboxes,
-        }
-    }
-
     /// True if the catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, started)| name == plugin && started.is_ok())
@@ -107,11 +95,6 @@ impl Launcher {
         let policy = format!("{plugin}.toml");
         plugin_file::is_name(plugin)
             && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog.join(policy)))
-    }
-
-    /// True if a plugin's process was started already, or that failed.
-    pub fn is_warm(&self, plugin: &str) -> bool {
-        self.warm.iter().any(|(name, _)| name == plugin)
     }
 
     /// True if a plugin of this name is ready to run.
@@ -149,14 +132,12 @@ impl Launcher {
         })
     }
 
-    /// Starts a plugin's process now, for a later [`Launcher::take`], which also reports a failure.
+    /// Starts a plugin's process now, for a later [`Launcher::take`], which also reports a failure. It is started once.
     pub fn warm(&mut self, plugin: &str) {
-        // A confined process can start none. What it needs was started before.
-        if self.closed || self.is_warm(plugin) || self.is_ready(plugin) {
-            return;
+        if !self.warm.iter().any(|(name, _)| name == plugin) {
+            let started = self.start(plugin);
+            self.warm.push((plugin.to_owned(), started));
         }
-        let started = self.start(plugin);
-        self.warm.push((plugin.to_owned(), started));
     }
 
     /// Gives a plugin back, so that it can be taken again.

@@ -91,7 +91,7 @@ fn run_once(
     if depth == 0 {
         drop(sandbox);
         launcher.dismiss();
-        // It is not freed: the process ends soon, or after a few more plugins of a list.
+        // It is not freed: the process ends soon.
         std::mem::forget(policy);
     } else if !matches!(&ended, Err(BadEnd { lost: true, .. })) {
         launcher.put_back(plugin, Plugin { policy, sandbox: Some(sandbox), digest, versions });

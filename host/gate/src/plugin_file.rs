@@ -3,8 +3,6 @@
 //! It is a file of its own, and not a link. A program that copies another plugin over it changes this file, and not the
 //! host. The kernel puts the option before the file's name, so the option alone names the plugin.
 
-use nix::sys::stat::stat;
-use nix::unistd::{AccessFlags, access};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -93,20 +91,6 @@ pub fn read(path: &Path) -> Option<PluginFile> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(LONGEST as u64 + 1).read_to_end(&mut bytes).ok()?;
     parse(&bytes)
-}
-
-/// Returns the plugin that this executable would be if this file were started: a plugin's file that names it, or another
-/// name of the executable itself. `None` for any other file, and for one that may not be started.
-pub fn own_plugin(path: &Path) -> Option<String> {
-    let own = stat("/proc/self/exe").ok()?;
-    let is_own = |path: &Path| stat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino));
-    let plugin = match read(path) {
-        Some(file) if is_own(&file.host) => file.plugin,
-        None if is_own(path) => path.file_name()?.to_str()?.to_owned(),
-        Some(_) | None => return None,
-    };
-    let can_start = access(path, AccessFlags::X_OK).is_ok();
-    (can_start && plugin != HOST && is_name(&plugin)).then_some(plugin)
 }
 
 #[cfg(test)]

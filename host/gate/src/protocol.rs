@@ -8,7 +8,6 @@
 use crate::audit::Refusal;
 use crate::begin::{Call, NoContainer, PreparedRun, Start, begin, container};
 use crate::collect;
-use crate::company::Company;
 use crate::errors::{internal, obstacle};
 use crate::host_check;
 use crate::inherited;
@@ -109,11 +108,7 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         .map_err(|e| Error::new(code::IO_FAILURE, format!("error reading from stdin: {e}")))?;
     let raw = read_conf(&stdin, STDIN_LIMIT)?;
     let call = Call { name, verb: env.verb()?, env: &env, stdin: &stdin, started };
-    match perform(&call, raw, &mut launcher, None, &mut print)? {
-        Performed::Done(output) => Ok(output),
-        // Only a plugin of a list can be asked to be run elsewhere.
-        Performed::Elsewhere => Err(Error::internal(format!("plugin \"{name}\" was not run"))),
-    }
+    perform(&call, raw, &mut launcher)
 }
 
 /// Writes the line of a run that was refused.
@@ -124,35 +119,17 @@ fn refused(name: &str, env: &Env, stdin: &[u8], started: Instant, error: &Error)
     Refusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
 }
 
-/// The end of a run without an error.
-pub(crate) enum Performed {
-    /// The output that was not printed yet: mostly none.
-    Done(String),
-    /// Nothing was done: the plugin needs a process of its own ([`crate::company`]).
-    Elsewhere,
-}
-
-/// Gives output to the runtime before a deadline.
-pub(crate) type Print<'a> = dyn FnMut(&[u8], Instant) -> Result<(), Error> + 'a;
-
-/// Carries out a request. `company` has the other plugins of its list, if they share this process. `print` gives the
-/// output to the runtime.
+/// Carries out a request. Returns the output that was not printed yet: mostly none.
 ///
 /// # Errors
 /// The error for the runtime.
-pub(crate) fn perform(
-    call: &Call<'_>,
-    raw: (Json, Lists),
-    launcher: &mut Launcher,
-    company: Option<&mut Company>,
-    print: &mut Print<'_>,
-) -> Result<Performed, Error> {
-    let (verb, is_alone) = (call.verb, company.is_none());
+fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Result<String, Error> {
+    let verb = call.verb;
     let refused = |error: &Error| refused(call.name, call.env, call.stdin, call.started, error);
     let has_no_verb = lacks_verb(verb, &raw.0);
     // From here on the request could be carried out. If something prevents that before the guest, the log has the
     // reason.
-    let prepared = begin(call, raw, launcher, company, &refused);
+    let prepared = begin(call, raw, launcher, &refused);
     let prepared = prepared.inspect_err(|error| {
         if !(has_no_verb && error.code == code::INCOMPATIBLE_VERSION) {
             refused(error);
@@ -160,8 +137,7 @@ pub(crate) fn perform(
     });
     let PreparedRun { mut session, made, part, granted } = match prepared? {
         Start::Guest(prepared) => *prepared,
-        Start::Done(output) => return Ok(Performed::Done(output)),
-        Start::Elsewhere => return Ok(Performed::Elsewhere),
+        Start::Done(output) => return Ok(output),
     };
     let missing = session.no_container.as_ref().map(|missing| missing.error.clone());
     let outcome = act(&mut session, launcher, call.name, part, granted);
@@ -181,18 +157,15 @@ pub(crate) fn perform(
         session.runner = Rc::new(NoPrograms);
         session.leave();
         launcher.dismiss();
-        if is_alone {
-            // A runtime accepts the answer only when this process has ended. So slow work is done before the last
-            // output.
-            process::reap();
-        }
+        // A runtime accepts the answer only when this process has ended. So slow work is done before the last output.
+        process::reap();
         session.given();
     } else {
         session.undone();
     }
     // A failed ADD has been undone by now. Its record is removed too, unless it still lists something.
     session.close_record();
-    outcome.map(|()| Performed::Done(String::new()))
+    outcome.map(|()| String::new())
 }
 
 /// True if the configuration's version has no such verb. That is not a refusal: a runtime meets it on every node, and

@@ -12,14 +12,12 @@ mod link;
 pub(crate) mod port;
 mod previous;
 mod resolved;
-mod shared;
 
 pub use asked::{Lessee, looks_gone};
 pub use holder::LedTo;
 pub use link::{NativeEnd, is_link_of_index};
-pub use shared::Shared;
 
-use container_access::ContainerAccesses;
+use container_access::ContainerAccess;
 use dhcp::DhcpConnections;
 use resolved::Resolved;
 
@@ -268,7 +266,7 @@ pub struct Session {
     link_files: OnceCell<Option<Rc<LinkFiles>>>,
     nft: SharedNft,
     worker: Option<Rc<Worker>>,
-    namespace: Option<Rc<Namespace>>,
+    namespace: Option<Namespace>,
     host: OnceCell<Netlink>,
     home: OnceCell<Rc<Home>>,
     record: Option<Record<Effect>>,
@@ -289,7 +287,7 @@ pub struct Session {
     /// The last message about the record.
     reported_error: String,
     /// Containers of attachments that this collection removes.
-    container_access_by_record: ContainerAccesses,
+    container_access_by_record: HashMap<RecordKey, ContainerAccess>,
     /// The reason why it can't be told if the container is alive.
     hidden: Option<String>,
     /// The reason why the container's namespace can't be entered, if the plugin needs it.
@@ -375,7 +373,7 @@ impl Session {
             retention: None,
             replaced: false,
             reported_error: String::new(),
-            container_access_by_record: ContainerAccesses::default(),
+            container_access_by_record: HashMap::new(),
             hidden: None,
             no_container: None,
             dhcp: Rc::default(),
@@ -426,6 +424,11 @@ impl Session {
         session.record = Some(record);
         session.hidden = Some("it was not looked for".to_owned());
         session
+    }
+
+    /// Returns the directories that this run writes to.
+    pub fn places(&self) -> Places {
+        Places { state: self.state.clone(), library: self.library.clone(), logs: self.logs.clone() }
     }
 
     /// Returns the socket for nftables, for other sessions to use too.
@@ -509,7 +512,7 @@ impl Session {
             (None, Inside::Opened(_) | Inside::Thread) => Worker::start(&namespace, confine),
         };
         self.worker = Some(Rc::new(worker.map_err(kernel_error)?));
-        self.namespace = Some(Rc::new(namespace));
+        self.namespace = Some(namespace);
         Ok(())
     }
 
@@ -523,7 +526,7 @@ impl Session {
     /// # Errors
     /// [`ErrorCode::NotFound`].
     pub fn namespace(&self) -> Result<&Namespace, OpError> {
-        self.namespace.as_deref().ok_or_else(|| self.container_gone())
+        self.namespace.as_ref().ok_or_else(|| self.container_gone())
     }
 
     /// Returns the container's namespace; `None` if there is none, or none any more.

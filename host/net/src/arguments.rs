@@ -11,8 +11,6 @@ pub struct Arguments {
     pub command: Command,
     /// Where networks and plugins are.
     pub places: Places,
-    /// Each plugin gets a process.
-    pub is_separate: bool,
 }
 
 impl Arguments {
@@ -29,7 +27,6 @@ struct Options {
     cni_path: Option<String>,
     ifname: Option<String>,
     valid: Vec<(String, String)>,
-    is_separate: bool,
     /// The verb, and what it is about.
     words: Vec<String>,
 }
@@ -44,10 +41,6 @@ impl Options {
                 Some((name, value)) => (name, Some(value)),
                 None => (argument, None),
             };
-            if name == "--separate" && value.is_none() && !options.is_separate {
-                options.is_separate = true;
-                continue;
-            }
             if !name.starts_with('-') {
                 options.words.push(Some(argument).filter(|word| !word.is_empty())?.to_owned());
                 continue;
@@ -77,7 +70,7 @@ impl Options {
 
     /// Returns the verb with its arguments. `None` if they don't belong together.
     fn command(self) -> Option<Arguments> {
-        let Self { conf_dir, cni_path, ifname, valid, is_separate, words } = self;
+        let Self { conf_dir, cni_path, ifname, valid, words } = self;
         let places = Places { conf_dir: conf_dir.map(PathBuf::from), cni_path };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let command = match *words.as_slice() {
@@ -97,7 +90,7 @@ impl Options {
             }
             _ => return None,
         };
-        Some(Arguments { command, places, is_separate })
+        Some(Arguments { command, places })
     }
 }
 
@@ -125,10 +118,8 @@ mod tests {
         let valid = vec![("c".to_owned(), "e/f".to_owned()), ("d".to_owned(), "e".to_owned())];
         is("gc n --valid c/e/f --valid d/e", Command::Gc { network: "n".to_owned(), valid });
         is("status n x", Command::Status { network: "n".to_owned() });
-        let Arguments { places, is_separate, .. } =
-            read("add --separate n /ns --conf-dir=/a --cni-path /b:/c").unwrap();
+        let Arguments { places, .. } = read("add n /ns --conf-dir=/a --cni-path /b:/c").unwrap();
         assert_eq!(places, Places { conf_dir: Some("/a".into()), cni_path: Some("/b:/c".to_owned()) });
-        assert!(is_separate && !read("add n /ns").unwrap().is_separate);
     }
 
     #[test]
@@ -144,8 +135,7 @@ mod tests {
             "add n /ns -i",
             "add n /ns -i -x",
             "add n /ns -i a -i b",
-            "add n /ns --separate --separate",
-            "add n /ns --separate=yes",
+            "add n /ns --separate",
             "add n /ns --valid c/e",
             "gc n --valid c",
             "gc n --valid /e",

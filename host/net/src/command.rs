@@ -1,6 +1,5 @@
 //! The commands of `postern net`, with the arguments, variables, output and container IDs of cnitool.
 
-use crate::runtime::Plugins;
 use crate::{Attachment, Cache, Failure, Programs, Rest, Runtime, load};
 use postern_cni::{Error, quote};
 use serde_json::{Map, Value};
@@ -22,7 +21,7 @@ pub struct Places {
 
 impl Places {
     /// Returns the programs in the directories of plugins.
-    pub fn programs(&self) -> Programs {
+    fn programs(&self) -> Programs {
         Programs::of_path(&cni_path(self.cni_path.as_deref()))
     }
 
@@ -76,18 +75,18 @@ pub struct One {
     pub ifname: Option<String>,
 }
 
-/// Carries out a verb with `plugins`, and returns the result of ADD.
+/// Carries out a verb, and returns the result of ADD.
 ///
 /// # Errors
 /// What cnitool would print, and what became of the parts of an ADD that failed.
-pub fn run(command: &Command, places: &Places, plugins: impl Plugins) -> Result<Option<String>, String> {
+pub fn run(command: &Command, places: &Places) -> Result<Option<String>, String> {
     let words = |error: Error| error.to_string();
     let network = match command {
         Command::Add(one) | Command::Check(one) | Command::Del(one) => &one.network,
         Command::Gc { network, .. } | Command::Status { network } => network,
     };
     let list = load(&places.conf_dir(), network).map_err(words)?;
-    let runtime = Runtime { plugins, cache: Cache::usual() };
+    let runtime = Runtime { plugins: places.programs(), cache: Cache::usual() };
     match command {
         Command::Add(one) => {
             return match runtime.add(&list, &attachment(one)?) {

@@ -7,11 +7,6 @@ use std::fmt;
 
 /// What runs plugins.
 pub trait Plugins {
-    /// Learns which plugins are about to be run, before any result is read: those of the list, for DEL the last one
-    /// first. A DEL after a failed ADD is told too. GC and STATUS have no attachment. Each plugin's input will also have
-    /// the keys of `more`.
-    fn expect(&self, _list: &List, _verb: Verb, _attachment: Option<&Attachment>, _more: &Map<String, Value>) {}
-
     /// Runs one plugin and returns its standard output. GC and STATUS have no attachment: its variables are empty then.
     ///
     /// # Errors
@@ -85,9 +80,6 @@ impl<P: Plugins> Runtime<P> {
 
     fn add_once(&self, list: &List, attachment: &Attachment) -> Result<Outcome, Error> {
         let mut last = None;
-        if validate(list, attachment).is_ok() {
-            self.plugins.expect(list, Verb::Add, Some(attachment), &Map::new());
-        }
         for plugin in &list.plugins {
             let added = validate(list, attachment)
                 .and_then(|()| plugin.input(list, last.as_ref(), Some(attachment)))
@@ -115,7 +107,6 @@ impl<P: Plugins> Runtime<P> {
             return Ok(());
         }
         validate(list, attachment)?;
-        self.plugins.expect(list, Verb::Check, Some(attachment), &Map::new());
         let previous = self
             .cache
             .result(list, attachment)
@@ -135,7 +126,6 @@ impl<P: Plugins> Runtime<P> {
     pub fn delete(&self, list: &List, attachment: &Attachment) -> Result<(), Error> {
         let has_previous = list.has(Version::V0_4_0)?;
         validate(list, attachment)?;
-        self.plugins.expect(list, Verb::Del, Some(attachment), &Map::new());
         // A broken result is none.
         let previous = if has_previous { self.cache.result(list, attachment).ok().flatten() } else { None };
         for plugin in list.plugins.iter().rev() {
@@ -178,7 +168,6 @@ impl<P: Plugins> Runtime<P> {
                 more.insert("cni.dev/valid-attachments".to_owned(), valid.clone());
                 more.insert("cni.dev/attachments".to_owned(), valid);
             }
-            self.plugins.expect(list, Verb::Gc, None, &more);
             for plugin in &list.plugins {
                 let collected = plugin.input(list, None, None).and_then(|mut input| {
                     input.extend(more.clone());
@@ -206,7 +195,6 @@ impl<P: Plugins> Runtime<P> {
         if !list.has(Version::V1_1_0)? {
             return Ok(());
         }
-        self.plugins.expect(list, Verb::Status, None, &Map::new());
         for plugin in &list.plugins {
             let input = plugin.input(list, None, None)?;
             self.run(&plugin.program, Verb::Status, None, Value::Object(input))?;

@@ -8,7 +8,6 @@
 #[cfg(not(test))]
 mod entry;
 mod net;
-mod together;
 
 use postern_cni::Error;
 use postern_gate::Engine;
@@ -49,15 +48,11 @@ fn run(arguments: Vec<OsString>) {
         Some(plugin) => plugin.clone(),
         None => Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
     };
-    let engine = Engine {
-        main: |channel, code| postern_sandbox::child::run(channel, code),
-        fingerprint: postern_sandbox::engine::fingerprint,
-    };
     if option.is_none() && name == HOST {
         let arguments: Vec<OsString> = first.into_iter().chain(arguments).collect();
         if let Some((verb, rest)) = arguments.split_first()
             && verb == "net"
-            && let Some(status) = net::main(rest, engine)
+            && let Some(status) = net::main(rest)
         {
             std::process::exit(status.into());
         }
@@ -92,6 +87,10 @@ fn run(arguments: Vec<OsString>) {
         postern_gate::say!("{panic}");
         std::process::exit(1);
     }));
+    let engine = Engine {
+        main: |channel, code| postern_sandbox::child::run(channel, code),
+        fingerprint: postern_sandbox::engine::fingerprint,
+    };
     postern_gate::end(postern_gate::protocol::main(&name, engine))
 }
 

@@ -3,16 +3,14 @@
 //! The arguments that it can read are carried out here, without a start of the sibling. That one has the parser with its
 //! help and its words for mistakes: it gets everything else.
 
-use crate::together::Together;
 use postern_cni::terminal::printable;
-use postern_gate::Engine;
 use postern_net::{Arguments, run};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 
 /// Carries out a verb, and returns the exit status. `None` if the sibling has to read the arguments.
-pub fn main(arguments: &[OsString], engine: Engine) -> Option<u8> {
-    let Arguments { command, places, is_separate } = Arguments::read(arguments)?;
+pub fn main(arguments: &[OsString]) -> Option<u8> {
+    let Arguments { command, places } = Arguments::read(arguments)?;
     // A process that ignores SIGCHLD would not learn the exit statuses of the programs that it starts.
     postern_gate::put_right();
     std::panic::set_hook(Box::new(|panic| {
@@ -21,8 +19,7 @@ pub fn main(arguments: &[OsString], engine: Engine) -> Option<u8> {
         postern_gate::say!("postern: postern itself failed at {place}: this is a bug. {why}");
         std::process::exit(1);
     }));
-    let engine = (!is_separate).then_some(engine);
-    let answered = run(&command, &places, Together::new(places.programs(), engine)).and_then(|result| match result {
+    let answered = run(&command, &places).and_then(|result| match result {
         Some(result) => print(&result).map_err(|error| error.to_string()),
         None => Ok(()),
     });

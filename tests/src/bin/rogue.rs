@@ -18,12 +18,8 @@
 //! | `{"print": TEXT}` | ends with this on standard output, as success |
 //!
 //! With `ROGUE_EARLY` in the environment it reports its end before it was told to start.
-//!
-//! As `rogue --list` it is the runtime's side of a list instead, whose sandboxes are all taken over. Standard input has
-//! `env`, and the `plan`: a `plugin` and its `input` each. It prints status and output of each run in one JSON list.
 
-use postern_gate::list::{Answer, ListProcess};
-use postern_gate::{Engine, Planned};
+use postern_gate::Engine;
 use postern_types::channel::{MAX_MESSAGE, PACKET, receive_in_sandbox, send};
 use postern_types::{ErrorCode, OpError, Start, ToSandbox};
 use serde_json::{Value, json};
@@ -39,34 +35,7 @@ fn main() {
     let called = std::env::args().next().unwrap_or_default();
     let name = Path::new(&called).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let engine = Engine { main: |channel, _code| child(channel), fingerprint };
-    if std::env::args().nth(1).is_some_and(|argument| argument == "--list") {
-        let answers = list(engine).unwrap_or_else(|error| json!(error.to_string()));
-        let _ = writeln!(std::io::stdout(), "{answers}");
-        return;
-    }
     std::process::exit(postern_gate::protocol::main(&name, engine).into());
-}
-
-/// Runs a list in one process, and returns what its plugins answered.
-fn list(engine: Engine) -> std::io::Result<Value> {
-    let list: Value = serde_json::from_reader(std::io::stdin())?;
-    let part = |of: &Value, key: &str| of.get(key).cloned().unwrap_or_default();
-    let plan = part(&list, "plan");
-    let planned = |run: &Value| Planned {
-        plugin: part(run, "plugin").as_str().unwrap_or_default().to_owned(),
-        input: part(run, "input").to_string(),
-    };
-    let plan: Vec<Planned> = plan.as_array().into_iter().flatten().map(planned).collect();
-    let inputs: Vec<String> = plan.iter().map(|planned| planned.input.clone()).collect();
-    let mut process = ListProcess::start(plan, serde_json::from_value(part(&list, "env"))?, "net", engine)?;
-    let mut answers = Vec::new();
-    for (at, input) in inputs.iter().enumerate() {
-        answers.push(match process.run(at, input)? {
-            Answer::Elsewhere => json!("elsewhere"),
-            Answer::Ended { status, stdout, .. } => json!([status.code(), String::from_utf8_lossy(&stdout)]),
-        });
-    }
-    Ok(Value::Array(answers))
 }
 
 /// Returns a fingerprint for the catalog's code. It is never compared here.

@@ -35,7 +35,6 @@ mod sequences;
 mod source_routes;
 mod state;
 mod taps;
-mod together;
 mod tuning;
 mod vrf;
 mod wire;

@@ -14,11 +14,6 @@ use std::path::{Path, PathBuf};
 pub struct MadeDirectories(Option<DirectoryRemover>);
 
 impl MadeDirectories {
-    /// No directory was made.
-    pub fn none() -> Self {
-        Self(None)
-    }
-
     /// Makes them before any right is given up, and starts the process that can remove them afterwards.
     #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
     pub fn of(session: &Session, needs: &mut Needs) -> std::io::Result<Self> {

@@ -12,7 +12,7 @@ use crate::packet_filter;
 use crate::places;
 use crate::session::{Inside, Session, can_be_path};
 use postern_cni::{Error, Verb};
-use postern_confine::{Allowed, Bus};
+use postern_confine::Allowed;
 use postern_firewall::iptables;
 use postern_policy::Policy;
 use postern_policy::capability::firewall::is_zone;
@@ -64,11 +64,6 @@ const MOST_SOCKETS: usize = 16;
 impl Needs {
     pub fn of(session: &mut Session, launcher: &Launcher) -> Result<Self, OpError> {
         let listed = recorded(session)?;
-        Self::of_later(session, launcher, &listed)
-    }
-
-    /// As [`Needs::of`], with the effects of a record that another run has open.
-    pub fn of_later(session: &mut Session, launcher: &Launcher, listed: &[Effect]) -> Result<Self, OpError> {
         let mut needs = Self::default();
         let called = launcher.policies().find(|(name, _)| *name == session.request.plugin);
         if let Some((_, policy)) = called {
@@ -76,19 +71,9 @@ impl Needs {
         }
         // The policies of delegates take their values from the delegate's configuration.
         session.exchange();
-        needs.add_others(session, launcher, listed);
+        needs.add_others(session, launcher, &listed);
         session.exchange();
         Ok(needs)
-    }
-
-    /// True if it takes what the plugins of a list can't share: a process that starts programs or makes calls on the message
-    /// bus, or a connection to a DHCP service.
-    pub fn has_helper(&self) -> bool {
-        // A tap may take one too.
-        self.tap.is_some()
-            || !self.dhcp.is_empty()
-            || !self.programs.is_empty()
-            || self.bus && Bus::locate(self.zones.clone()).is_some()
     }
 
     /// Checks that an ADD can write its leases.
@@ -106,37 +91,6 @@ impl Needs {
             None if self.thread => Inside::Thread,
             None => Inside::Opened(if self.settings { namespace_sysctl::looks() } else { Vec::new() }),
         }
-    }
-
-    /// Adds the needs of another plugin, which has no helper and makes no tap.
-    pub fn merge(&mut self, other: Self) {
-        let Self {
-            legacy,
-            network,
-            tap: _,
-            settings,
-            thread,
-            device,
-            device_files,
-            leases,
-            backups,
-            files,
-            programs: _,
-            iptables: _,
-            forwarding: _,
-            bus: _,
-            zones: _,
-            dhcp: _,
-        } = other;
-        self.legacy |= legacy;
-        self.network |= network;
-        self.settings |= settings;
-        self.thread |= thread;
-        self.device |= device;
-        self.device_files.extend(device_files);
-        self.leases.extend(leases);
-        self.backups.extend(backups);
-        self.files.extend(files);
     }
 
     /// Adds the needs of the delegates, and of the records.
@@ -369,7 +323,7 @@ fn is_native(session: &Session, launcher: &Launcher, name: &str) -> bool {
 }
 
 /// Returns the effects in records that this run may have to remove.
-pub fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
+fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
     let own = session.record().map(|record| record.effects(None)).unwrap_or_default();
     let mut effects: Vec<Effect> = own.into_iter().map(|noted| noted.effect).collect();
     if session.request.verb == Verb::Gc {

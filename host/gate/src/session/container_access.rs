@@ -7,15 +7,11 @@ use crate::effect::Effect;
 use postern_kernel::{Namespace, OpenError, Worker};
 use postern_state::{Header, RecordKey};
 use postern_types::{ErrorCode, OpError};
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The number of containers that one collection enters. Each of them takes a thread.
 const MOST: usize = 64;
-
-/// The ways that one collection has found. The plugins of a list share them.
-pub type ContainerAccesses = Rc<RefCell<HashMap<RecordKey, ContainerAccess>>>;
 
 /// The way into a container, as it was found.
 #[derive(Clone, Debug)]
@@ -46,12 +42,12 @@ impl Session {
     ///
     /// # Errors
     /// The records can't be listed.
-    pub fn enter_collectable_containers<C>(&self, confine: impl Fn() -> C) -> Result<(), OpError>
+    pub fn enter_collectable_containers<C>(&mut self, confine: impl Fn() -> C) -> Result<(), OpError>
     where
         C: FnOnce() -> Result<(), String> + Send + 'static,
     {
         let network = &self.request.conf.name;
-        let mut entered = 0;
+        let (mut accesses, mut entered) = (HashMap::new(), 0);
         for summary in collect::collectable_records(self)? {
             let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
             let effects = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
@@ -65,15 +61,16 @@ impl Session {
                 }
             };
             entered += usize::from(matches!(found, ContainerAccess::In(_)));
-            self.container_access_by_record.borrow_mut().insert(*key, found);
+            accesses.insert(*key, found);
         }
+        self.container_access_by_record = accesses;
         Ok(())
     }
 
-    /// Returns the access to another attachment's container, for the session that removes it. If that fails, the next
-    /// plugin of a list tries it again.
+    /// Returns the access to another attachment's container, for the session that removes it. If that fails, a later
+    /// operation of the plugin may try it again.
     pub fn access_of(&self, key: &RecordKey) -> Option<ContainerAccess> {
-        self.container_access_by_record.borrow().get(key).cloned()
+        self.container_access_by_record.get(key).cloned()
     }
 
     /// Makes it the container of this session.

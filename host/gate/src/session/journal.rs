@@ -502,7 +502,7 @@ impl Session {
 }
 
 /// True if a record lists all that this plugin did for the attachment.
-pub(super) fn is_whole_for(record: &Record<Effect>, plugin: &str) -> bool {
+fn is_whole_for(record: &Record<Effect>, plugin: &str) -> bool {
     let given = |section: &Section| section.stage == Stage::Given;
     // Without a section of this plugin a native one may have been called in its place.
     let has_part = |section: &Section| section.plugin() == plugin;

@@ -7,7 +7,7 @@ use crate::effect::Veth;
 use crate::errors::kernel_error;
 use ipnet::IpNet;
 use postern_cni::{CniResult, IpConfig, Verb, validate_interface_name};
-use postern_kernel::Link;
+use postern_kernel::{Link, Namespace};
 use postern_policy::Granted;
 use postern_state::{Section, Stage};
 use postern_types::OpError;
@@ -69,11 +69,10 @@ impl Session {
     }
 
     /// True if this run has to look into the container's namespace to learn which addresses of `prevResult` count.
-    /// `cookie` tells the namespace's number, if it is known.
-    pub fn asks_container(&self, granted: Option<&Granted>, cookie: impl FnOnce() -> Option<u64>) -> bool {
+    pub fn asks_container(&self, granted: Option<&Granted>, namespace: &Namespace) -> bool {
         let is_stale = || {
             let noted = self.record.as_ref().and_then(|record| record.header().netns_cookie);
-            self.has_foreign_record() || noted.is_some() && noted != cookie()
+            self.has_foreign_record() || noted.is_some() && noted != namespace.cookie().ok()
         };
         let may_ask = granted.is_some_and(Granted::may_take_over_in_container);
         self.request.verb == Verb::Add && may_ask && (self.names_unrecorded_address() || is_stale())
@@ -211,7 +210,6 @@ mod tests {
     use crate::places::Places;
     use crate::session::{OwnAddress, Request};
     use postern_cni::{Json, NetConf, Version};
-    use postern_kernel::Namespace;
     use postern_policy::Policy;
     use std::path::Path;
     use std::time::{Duration, Instant};
@@ -281,22 +279,19 @@ mod tests {
         assert!(alone.not_counting(&"10.0.0.9/8".parse().unwrap(), &closed).1.contains("addresses = [\"10.0.0.0/8\"]"));
         // Where a record has all addresses, only the record is asked.
         let own = Namespace::current().unwrap();
-        assert!(
-            alone.asks_container(Some(&open), || own.cookie().ok())
-                && !alone.asks_container(Some(&closed), || own.cookie().ok())
-        );
-        assert!(!session(&directory, "second", Verb::Check).asks_container(Some(&open), || own.cookie().ok()));
+        assert!(alone.asks_container(Some(&open), &own) && !alone.asks_container(Some(&closed), &own));
+        assert!(!session(&directory, "second", Verb::Check).asks_container(Some(&open), &own));
         let _ = std::fs::remove_dir_all(&directory);
         first(&directory, true);
         let mut behind = session(&directory, "second", Verb::Add);
         behind.open_record().unwrap();
-        assert!(behind.asks_container(Some(&open), || own.cookie().ok()), "it has an address that the record lacks");
+        assert!(behind.asks_container(Some(&open), &own), "it has an address that the record lacks");
         let recorded = br#"{"cniVersion":"1.0.0","name":"n","type":"second","prevResult":{"cniVersion":"1.0.0",
             "ips":[{"address":"10.9.0.2/24"}]}}"#;
         behind.request.conf = NetConf::parse(Json::parse(recorded, 4096).unwrap()).unwrap();
-        assert!(!behind.asks_container(Some(&open), || own.cookie().ok()));
+        assert!(!behind.asks_container(Some(&open), &own));
         behind.link_gone = true;
-        assert!(behind.asks_container(Some(&open), || own.cookie().ok()));
+        assert!(behind.asks_container(Some(&open), &own));
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -99,7 +99,7 @@ fn measure_one(
     fs::copy(&cnitool, &copied)?;
     let mut ways = vec![
         runtime(NATIVE, copied.clone(), &[], native, list)?,
-        runtime(OURS, ours.bin.join("postern"), &["net", "--separate"], ours, list)?,
+        runtime(OURS, ours.bin.join("postern"), &["net"], ours, list)?,
     ];
     if let Some(parts) = list.floor.filter(|_| is_built()) {
         ways.push(of_floor(parts, floor));
