@@ -1,6 +1,6 @@
 //! `postern net` beside cnitool: the same networks, arguments and variables, with plugins that write down how they were
 //! called. Calls, output, exit status and files of the cache have to be the same. With our own plugins: what is left when
-//! `postern net` is killed.
+//! `postern net` is killed, or the kernel refuses one of its calls.
 
 mod common;
 
@@ -520,13 +520,13 @@ impl OurList {
         Ok(ours)
     }
 
-    /// Returns the call of a verb.
-    fn command(&self, verb: &str) -> Result<Command> {
+    /// Returns the call of a verb, behind the words of a wrapper.
+    fn command(&self, wrapper: &[&str], verb: &str) -> Result<Command> {
         let mut command = self.node.command("env");
         let ports = json!({"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]});
         command.args(["-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "NETCONFPATH=/run/net.d"]);
         command.arg(format!("CNI_PATH={}", plugin_bin()?.display())).arg(format!("CAP_ARGS={ports}"));
-        command.arg(postern()?).args(["net", verb, "n", "/run/netns/c1"]);
+        command.args(wrapper).arg(postern()?).args(["net", verb, "n", "/run/netns/c1"]);
         if verb == "gc" {
             command.args(["--valid", "other/eth0"]);
         }
@@ -536,18 +536,20 @@ impl OurList {
 
     fn succeeds(&self, verb: &str) -> Result<Duration> {
         let began = Instant::now();
-        let output = self.command(verb)?.output()?;
+        let output = self.command(&[], verb)?.output()?;
         ensure!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(began.elapsed())
     }
 
-    /// Fails if a verb that was disturbed said that it is a bug, or if a DEL leaves anything of the attachment.
-    fn leaves_nothing(&self, disturbed: Child) -> Result<()> {
+    /// Fails if a verb that was disturbed said that it is a bug, or if a DEL leaves anything of the attachment. Returns true
+    /// if the verb succeeded.
+    fn leaves_nothing(&self, disturbed: Child) -> Result<bool> {
         let output = disturbed.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(!said.contains("this is a bug"), "{said}");
         self.succeeds("del").with_context(|| said.to_string())?;
-        same_picture(&self.before, &picture(&self.node, &["c1"])?).with_context(|| said.to_string())
+        same_picture(&self.before, &picture(&self.node, &["c1"])?).with_context(|| said.to_string())?;
+        Ok(output.status.success())
     }
 }
 
@@ -581,7 +583,7 @@ fn a_killed_postern_net_leaves_nothing() -> Result<()> {
             "gc" => drop(ours.node.sh("rm -f /var/lib/cni/results/*")?),
             _ => {}
         }
-        let child = ours.command(verb)?.spawn()?;
+        let child = ours.command(&[], verb)?.spawn()?;
         std::thread::sleep(Duration::from_micros(random.below(u64::try_from(usual)?.max(1))));
         // It is behind timeout(1).
         let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -604,5 +606,39 @@ fn a_killed_postern_net_leaves_nothing() -> Result<()> {
         ours.leaves_nothing(child).with_context(|| format!("round {round}, seed {seed}: killed in {verb}"))?;
     }
     ensure!(at_work > 0, "no plugin was at work when `postern net` was killed");
+    Ok(())
+}
+
+/// One system call of `postern net` itself fails: the n-th of these names. What it then leaves, a DEL removes.
+#[test]
+fn a_failing_call_of_postern_net_leaves_nothing() -> Result<()> {
+    const CALLS: [(&str, &str, &[u8]); 9] = [
+        ("open,openat", "EMFILE", &[1, 3, 5]),
+        ("read,recvfrom", "EIO", &[2, 5]),
+        ("write", "ENOSPC", &[1, 2]),
+        ("pipe2", "EMFILE", &[1, 2]),
+        // The plugin, and the thread that writes to it.
+        ("clone,clone3,fork,vfork", "EAGAIN", &[1, 2]),
+        ("poll", "EINTR", &[1]),
+        ("mkdir,mkdirat", "EACCES", &[1]),
+        ("rename,renameat,linkat", "ENOSPC", &[1]),
+        ("unlink,unlinkat", "EIO", &[1]),
+    ];
+    let ours = OurList::new()?;
+    let mut ended = 0;
+    for verb in ["add", "del"] {
+        for (names, errno, when) in
+            CALLS.iter().flat_map(|(names, errno, all)| all.iter().map(move |at| (names, errno, at)))
+        {
+            if verb == "del" {
+                ours.succeeds("add")?;
+            }
+            let inject = format!("inject={names}:error={errno}:when={when}");
+            let strace = ["strace", "-qq", "-o", "/dev/null", "-e", "signal=none", "-e", &inject];
+            let child = ours.command(&strace, verb)?.spawn()?;
+            ended += usize::from(!ours.leaves_nothing(child).with_context(|| format!("{verb}, {inject}"))?);
+        }
+    }
+    ensure!(ended > 2, "only {ended} faults ended anything");
     Ok(())
 }

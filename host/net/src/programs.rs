@@ -104,10 +104,15 @@ impl Plugins for Programs {
         let stdin = child.stdin.take();
         let output = thread::scope(|scope| {
             // A plugin may answer before it has read everything, or without reading.
-            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
-            child.wait_with_output()
+            let write = move || stdin.map(|mut stdin| stdin.write_all(input));
+            let writer = thread::Builder::new().spawn_scoped(scope, write);
+            // Without a writer the plugin finds no configuration, and ends too.
+            let output = child.wait_with_output();
+            writer.and(output)
         });
-        let unread = |error| Error::new(code::IO_FAILURE, format!("cannot read from {}: {error}", program.display()));
+        let unread = |error| {
+            Error::new(code::IO_FAILURE, format!("cannot write to {0}, or read from it: {error}", program.display()))
+        };
         let output = output.map_err(unread)?;
         answer(output.status, output.stdout, &output.stderr)
     }
