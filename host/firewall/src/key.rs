@@ -4,6 +4,9 @@ use sha2::{Digest as _, Sha512};
 
 use crate::FirewallError;
 
+/// The beginning of the chains of iptables that have an attachment's forwards.
+pub(crate) const HOSTPORT_CHAINS: &str = "CNI-DN-";
+
 /// nft's limit for a rule comment (`NFTNL_UDATA_COMMENT_MAXLEN`). The native plugins cut their comments to it.
 const COMMENT_MAX: usize = 128;
 /// The beginning of the names of links that limit what a container sends.
@@ -71,8 +74,7 @@ impl AttachmentKey {
     /// Returns the two possible chains of the container's port mappings in the network, as [`Self::iptables_chains`].
     pub(crate) fn hostport_chains(&self) -> [String; 2] {
         let parts = joined(&[&self.network, &self.container_id]);
-        [format!("{}{}", self.network, self.container_id), parts]
-            .map(|text| hashed(28, crate::hostport::CHAIN_PREFIX, &text))
+        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(28, HOSTPORT_CHAINS, &text))
     }
 
     /// Returns the two possible names of the link that shapes what the container sends. The first is the native plugin's,

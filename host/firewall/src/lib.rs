@@ -39,10 +39,13 @@ pub mod hostport;
 pub mod iptables;
 mod key;
 pub mod macguard;
+mod marked;
 pub mod masquerade;
 mod nft;
 mod program;
+mod saved;
 mod served;
+mod variant;
 
 pub use error::FirewallError;
 pub use key::AttachmentKey;

@@ -11,9 +11,9 @@ use nix::errno::Errno;
 use postern_netlink::Attributes;
 
 use crate::iptables::forward::CHAIN as FORWARDED;
-use crate::iptables::saved::SavedTable;
 use crate::iptables::{self, ProgramRunner};
 use crate::nft::rule::{Expression, Rule, destination_of};
+use crate::saved::{SavedTable, target};
 use crate::{AttachmentKey, FirewallError, Nft, hostport};
 
 /// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
@@ -181,12 +181,6 @@ fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, ServingRule)> {
         }
     }
     found
-}
-
-/// Reads `10.1.2.3:80`, `[fd00::1]:80`, or an address alone.
-pub(crate) fn target(text: &str) -> Option<IpAddr> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.split(']').next());
-    text.parse().ok().or_else(|| bare?.parse().ok()).or_else(|| text.rsplit_once(':')?.0.parse().ok())
 }
 
 #[cfg(test)]

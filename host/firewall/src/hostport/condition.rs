@@ -3,8 +3,8 @@
 //! With the native plugin they are words of iptables or nft that go into a rule as they are. Here they are a closed
 //! grammar: source, destination and input link, each possibly negated. Nothing else is passed on.
 
-use crate::iptables::saved::Rule;
 use crate::nft::rule::{self, Expression, Side};
+use crate::saved::Rule;
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;

@@ -19,8 +19,7 @@ use crate::{AttachmentKey, FirewallError, masquerade};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-/// The beginning of the chains of iptables that have an attachment's forwards.
-pub(crate) const CHAIN_PREFIX: &str = "CNI-DN-";
+pub(crate) use crate::key::HOSTPORT_CHAINS as CHAIN_PREFIX;
 
 /// The beginning of the chains of iptables that all attachments' forwards share.
 const SHARED_PREFIX: &str = "CNI-HOSTPORT-";

@@ -30,12 +30,13 @@ use super::netlink;
 use super::numbers;
 use super::presence::is_in_legacy;
 use super::programs::{self, ProgramRunner, Programs, families, remove_from_each};
-use super::saved::{Rule, SavedTable};
 use super::scope::Scope;
 use super::set::{Owner, Place, Placed, RuleSet};
-use super::variant::Recorded;
-use super::{FILTER, Tables, by_family, has_legacy};
+use super::{FILTER, Tables, has_legacy};
 use crate::nft::batch::Table;
+use crate::saved::{Rule, SavedTable};
+use crate::variant::Recorded;
+use crate::variant::by_family;
 use crate::{FirewallError, Nft};
 
 const FORWARD: &str = "FORWARD";

@@ -23,14 +23,14 @@ use postern_types::IptablesVariant;
 
 use super::numbers::{self, Numbers};
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
-use super::saved::{Rule, SavedTable};
 use super::scope::Scope;
 use super::set::{Owner, Place, Placed, RuleSet};
-use super::variant::Recorded;
 use super::{NAT, Tables};
 use crate::hostport::{CHAIN_PREFIX, Forward, HostPorts, MarkBy, Protocol, Sources};
 use crate::nft::batch::Table;
-use crate::{AttachmentKey, FirewallError, Nft, served};
+use crate::saved::{Rule, SavedTable};
+use crate::variant::Recorded;
+use crate::{AttachmentKey, FirewallError, Nft};
 
 pub(super) const DNAT: &str = "CNI-HOSTPORT-DNAT";
 const SETMARK: &str = "CNI-HOSTPORT-SETMARK";
@@ -404,7 +404,7 @@ impl Seen {
             let mut targets: Vec<IpAddr> = Vec::new();
             for saved in table.rules.iter().filter(|saved| saved.rule.chain == *chain) {
                 let target = saved.line.split("--to-destination ").nth(1).and_then(|rest| rest.split(' ').next());
-                targets.extend(target.and_then(served::target).filter(|target| !targets.contains(target)));
+                targets.extend(target.and_then(crate::saved::target).filter(|target| !targets.contains(target)));
             }
             let leads = table.rules.iter().filter(|saved| saved.rule.target.as_ref() == Some(chain));
             let comments = leads.filter_map(|saved| saved.rule.comment.as_deref());

@@ -24,12 +24,13 @@ use postern_types::IptablesVariant;
 
 use super::numbers::{self, Numbers};
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
-use super::saved::{Rule, SavedRule};
 use super::set::{Owner, Place, Placed, RuleSet, stale_owners};
-use super::variant::Recorded;
-use super::{NAT, SeenTable, Tables, by_family};
-use crate::account::{Marked, gather};
+use super::{NAT, SeenTable, Tables};
+use crate::marked::{Marked, gather};
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
+use crate::saved::{Rule, SavedRule};
+use crate::variant::Recorded;
+use crate::variant::by_family;
 use crate::{AttachmentKey, FirewallError};
 
 const POSTROUTING: &str = "POSTROUTING";

@@ -10,13 +10,11 @@
 //! | `netlink` | the way without a program |
 //! | `scope` | the part of a table that a question is about |
 //! | `parts`, `forms`, `xt` | a rule as a line, as expressions of nf_tables, and the data of its matches and targets |
-//! | `saved` | the text that they print and read |
 //! | `set` | a set of rules with one owner, in any table and chains |
 //! | `numbers` | removal by the kernel's numbers, without a look at others' rules |
 //! | `masquerade` | the rules of `ipMasq` |
 //! | `forward` | the rules of the firewall plugin |
 //! | `hostport` | the rules of `portMappings` |
-//! | `variant` | nf_tables, or legacy iptables |
 //! | `presence` | a fast question to the kernel: can there be any rules? |
 
 mod forms;
@@ -30,26 +28,24 @@ mod oracle;
 mod parts;
 mod presence;
 mod programs;
-pub(crate) mod saved;
 mod scope;
 mod set;
-pub(crate) mod variant;
 mod xt;
 
+pub use crate::variant::{Recorded, is_legacy, of_new};
 pub use masquerade::{
     Seen, check, check_known, ensure, ensure_in, list, remove, remove_all, remove_known, remove_seen, retain, validate,
 };
 pub use numbers::{Numbers, nat_tables};
 pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, needs_program, others_may_exist};
 pub use programs::{ProgramRunner, available, installed, programs, usable};
-pub use variant::{Recorded, is_legacy, of_new};
 
 use crate::FirewallError;
+use crate::saved::SavedTable;
 use ipnet::IpNet;
 use postern_types::IptablesVariant;
 use presence::has_legacy;
 use programs::Programs;
-use saved::SavedTable;
 
 /// The table for address translation.
 const NAT: &str = "nat";
@@ -67,15 +63,6 @@ pub fn in_reach(
     runner: ProgramRunner<'_>,
 ) -> Result<(), FirewallError> {
     programs::in_reach(variant, addrs, NAT, runner)
-}
-
-/// Splits the addresses into IPv4 and IPv6; an empty family is left out.
-fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
-    [false, true].into_iter().filter_map(|v6| {
-        let of_family = |address: &IpNet| matches!(address, IpNet::V6(_)) == v6;
-        let addrs: Vec<IpNet> = addrs.iter().copied().filter(of_family).collect();
-        (!addrs.is_empty()).then_some((v6, addrs))
-    })
 }
 
 /// A table of both families at one moment, in each variant that has it and can be read.

@@ -10,10 +10,10 @@ use netlink_packet_netfilter::nftables::{InetHookNumber, NfTablesMessage, RuleAt
 use postern_netlink::Attributes;
 
 use super::parts::{Parts, Target};
-use super::saved::{Rule, SavedRule, SavedTable};
 use super::scope::Scope;
 use crate::nft::batch::{BaseChain, Batch, Table};
 use crate::nft::rule::Rule as NftRule;
+use crate::saved::{Rule, SavedRule, SavedTable};
 use crate::{FirewallError, Nft};
 
 /// `NFTA_RULE_CHAIN`, `_HANDLE`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 
 use ipnet::IpNet;
 
+use super::NAT;
 use super::netlink::{self, Unable};
 use super::programs::{ProgramRunner, Programs};
-use super::saved::Rule;
 use super::set::RuleSet;
-use super::variant::Recorded;
-use super::{NAT, by_family};
 use crate::nft::batch::Batch;
+use crate::saved::Rule;
+use crate::variant::Recorded;
+use crate::variant::by_family;
 use crate::{FirewallError, Nft};
 
 /// The kernel's numbers of the rules that lead to an owner's chain, and of the tables that they were made in.

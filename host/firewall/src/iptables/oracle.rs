@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use nix::sched::{CloneFlags, unshare};
 
 use super::netlink;
-use super::saved::SavedTable;
 use super::scope::Scope;
 use crate::Nft;
+use crate::saved::SavedTable;
 
 /// Chains and rules of one table: all shapes that masquerading, portmap and firewall have. `NET` is a network of the
 /// family, `ADDRESS` and `TO` addresses, `MULTICAST` a network with a prefix inside a byte.

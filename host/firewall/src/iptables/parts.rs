@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use super::saved::{quoted, words};
+use crate::saved::{quoted, words};
 
 /// `IPPROTO_TCP`, `IPPROTO_UDP`, `IPPROTO_SCTP` (in.h), with the names that iptables prints.
 pub(super) const PROTOCOLS: [(u8, &str); 3] = [(6, "tcp"), (17, "udp"), (132, "sctp")];

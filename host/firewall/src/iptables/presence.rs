@@ -11,8 +11,8 @@ use super::masquerade::CHAIN_PREFIX;
 use super::netlink;
 use super::programs::{ProgramRunner, Programs, families};
 use super::scope::Scope;
-use super::variant::has_legacy_table;
 use crate::nft::batch::Table;
+use crate::variant::has_legacy_table;
 use crate::{AttachmentKey, FirewallError, Nft};
 
 /// True if there may be iptables masquerading for this container and network. The look takes microseconds. If it is

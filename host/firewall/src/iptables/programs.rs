@@ -9,12 +9,12 @@ use ipnet::IpNet;
 use postern_confine::{Allowed, Rules, Run};
 use postern_types::IptablesVariant as Variant;
 
-use super::by_family;
 use super::netlink::{self, Unable};
-use super::saved::SavedTable;
 use super::scope::Scope;
-use super::variant::{self, Recorded};
 use crate::program;
+use crate::saved::SavedTable;
+use crate::variant::by_family;
+use crate::variant::{self, Recorded};
 use crate::{FirewallError, Nft, is_absence};
 
 /// The tables that a helper may change for a gate: those in which a capability has rules.

@@ -1,7 +1,7 @@
 //! The part of a table that a question is about: the chains of its owners, and the rules that are compared.
 
-use super::saved::Rule;
 use super::set::{Owner, RuleSet};
+use crate::saved::Rule;
 
 /// The part of a table that a question is about.
 #[derive(Clone, Debug, Default)]

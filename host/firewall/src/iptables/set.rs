@@ -7,9 +7,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::programs::Programs;
-use super::saved::{Rule, SavedTable};
 use super::scope::Scope;
 use crate::FirewallError;
+use crate::saved::{Rule, SavedTable};
 
 /// The place for a rule that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

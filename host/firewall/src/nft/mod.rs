@@ -18,7 +18,7 @@ use postern_netlink::{Attributes, Connection, Error, Limits, Refusal, Request};
 
 use crate::FirewallError;
 use crate::error::errno_of;
-use crate::iptables::variant;
+use crate::variant;
 use batch::{Batch, Part, following, message};
 use rule::Rule;
 use set::{CompleteSet, Owner};

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use postern_types::IptablesVariant as Variant;
 
-use super::by_family;
 use crate::program;
 
 /// What is known of the place of rules that were made earlier.
@@ -47,7 +46,7 @@ thread_local! {
 
 /// Returns the variant of the system's programs of this family; `None` if they are not installed, or if it is unknown: a
 /// script that starts one of both, a copy, a program of another name.
-pub(super) fn installed(v6: bool) -> Option<Variant> {
+pub(crate) fn installed(v6: bool) -> Option<Variant> {
     INSTALLED.with(|[of_v4, of_v6]| {
         let known = if v6 { of_v6 } else { of_v4 };
         if let Some(variant) = known.get() {
@@ -84,7 +83,7 @@ pub fn of_new(addrs: &[IpNet]) -> Option<Variant> {
 }
 
 /// True if the system's programs of this family are installed, and are the nf_tables variant.
-pub(super) fn is_nft(v6: bool) -> bool {
+pub(crate) fn is_nft(v6: bool) -> bool {
     installed(v6) == Some(Variant::Nft)
 }
 
@@ -101,7 +100,7 @@ pub fn is_legacy() -> bool {
 }
 
 /// Returns the tables of legacy iptables in this thread's namespace, by the kernel's list. `None` if it can't be read.
-pub(super) fn legacy_tables(v6: bool) -> Option<Vec<String>> {
+pub(crate) fn legacy_tables(v6: bool) -> Option<Vec<String>> {
     let names = if v6 { "/proc/thread-self/net/ip6_tables_names" } else { "/proc/thread-self/net/ip_tables_names" };
     match fs::read_to_string(names) {
         Ok(tables) => Some(tables.lines().map(str::to_owned).collect()),
@@ -112,8 +111,17 @@ pub(super) fn legacy_tables(v6: bool) -> Option<Vec<String>> {
 }
 
 /// True if the kernel has, or may have, this table of legacy iptables.
-pub(super) fn has_legacy_table(v6: bool, table: &str) -> bool {
+pub(crate) fn has_legacy_table(v6: bool, table: &str) -> bool {
     legacy_tables(v6).is_none_or(|tables| tables.iter().any(|name| name == table))
+}
+
+/// Splits the addresses into IPv4 and IPv6; an empty family is left out.
+pub(crate) fn by_family(addrs: &[IpNet]) -> impl Iterator<Item = (bool, Vec<IpNet>)> {
+    [false, true].into_iter().filter_map(|v6| {
+        let of_family = |address: &IpNet| matches!(address, IpNet::V6(_)) == v6;
+        let addrs: Vec<IpNet> = addrs.iter().copied().filter(of_family).collect();
+        (!addrs.is_empty()).then_some((v6, addrs))
+    })
 }
 
 #[cfg(test)]

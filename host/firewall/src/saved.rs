@@ -118,12 +118,12 @@ fn push_words(line: &mut String, words: &[String]) {
     }
 }
 
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Splits a line as iptables-restore does: blanks separate, double quotes join, a backslash in quotes escapes.
-pub(super) fn words(line: &str) -> Vec<String> {
+pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut in_quotes = false;
@@ -141,6 +141,12 @@ pub(super) fn words(line: &str) -> Vec<String> {
     }
     words.extend(word);
     words
+}
+
+/// Reads `10.1.2.3:80`, `[fd00::1]:80`, or an address alone.
+pub(crate) fn target(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.split(']').next());
+    text.parse().ok().or_else(|| bare?.parse().ok()).or_else(|| text.rsplit_once(':')?.0.parse().ok())
 }
 
 #[cfg(test)]
