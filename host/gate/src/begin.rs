@@ -6,17 +6,18 @@ use crate::errors::{internal, obstacle};
 use crate::holders;
 use crate::launcher::{Launcher, Plugin};
 use crate::places::Places;
-use crate::protocol::{del_without_plugin, own_versions, request, supported};
 use crate::session::{NoContainerAsked, Request, Session};
 use crate::status;
 use crate::unrecorded::Part;
+use crate::versions::{own_versions, supported};
 use nix::errno::Errno;
 use postern_cni::{
-    Env, Error, Flannel, Json, Lists, NetConf, Verb, Version, check_version, code, config_version, flannel,
+    Env, Error, Flannel, Json, Lists, NetConf, Verb, Version, check_version, code, config_version, flannel, unicode,
 };
 use postern_kernel::{Namespace, OpenError};
 use postern_policy::{Granted, Policy};
 use postern_types::Capability;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The runtime's request.
@@ -50,8 +51,17 @@ pub struct PreparedRun {
 pub enum Start {
     /// The guest.
     Guest(Box<PreparedRun>),
-    /// No guest is needed: this is the answer.
-    Done(String),
+    /// DEL, and the plugin can't be run. Its record is enough to remove what it made.
+    WithoutPlugin {
+        /// The configuration.
+        raw: (Json, Lists),
+        /// The directories of the host.
+        places: Places,
+        /// The plugin's shipped policy, if it is known.
+        shipped: Option<Policy>,
+        /// Why the plugin can't be run.
+        reason: String,
+    },
 }
 
 /// A plugin that is installed and serves this request.
@@ -68,6 +78,45 @@ struct Admitted {
     policy: Option<Policy>,
     /// True if an operation of the plugin acts in the container's namespace.
     is_needed: bool,
+}
+
+/// Returns the request that the gate works on, from a configuration that is valid for this version.
+///
+/// # Errors
+/// Code 6: GC's lists have a wrong form.
+pub fn request(
+    plugin: &str,
+    env: &Env,
+    verb: Verb,
+    version: Version,
+    raw: (Json, Lists),
+    stdin: &[u8],
+) -> Result<Request, Error> {
+    let variables = [
+        ("CNI_CONTAINERID", &env.container_id),
+        ("CNI_NETNS", &env.netns),
+        ("CNI_IFNAME", &env.ifname),
+        ("CNI_ARGS", &env.args),
+        ("CNI_PATH", &env.path),
+    ];
+    // The lists in the configuration don't influence a DEL.
+    if verb != Verb::Del {
+        NetConf::check_lists(&raw.0)?;
+    }
+    // If common keys of a configuration have wrong types, the plugin refuses it with its own words.
+    let conf = NetConf::parse_or_unread(raw.0, raw.1);
+    Ok(Request {
+        plugin: plugin.to_owned(),
+        verb,
+        container_id: env.container_id.clone(),
+        netns: env.netns.clone(),
+        ifname: env.ifname.clone(),
+        path: env.path.clone(),
+        env: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())).collect(),
+        stdin: Arc::new(unicode::json(stdin).into_owned()),
+        conf,
+        version,
+    })
 }
 
 /// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
@@ -95,7 +144,7 @@ pub fn begin(
             let reason = reason.to_string();
             refused(&obstacle(&reason));
             let shipped = launcher.shipped_policy(name);
-            return del_without_plugin(call, raw, places, shipped.as_ref(), &reason).map(Start::Done);
+            return Ok(Start::WithoutPlugin { raw, places, shipped, reason });
         }
         Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
         Err(reason) => return Err(obstacle(reason)),

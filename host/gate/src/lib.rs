@@ -63,6 +63,7 @@ pub mod streams;
 pub mod tap;
 mod unrecorded;
 pub mod upkeep;
+mod versions;
 
 pub use audit::LOG;
 pub use effect::Effect;

@@ -6,7 +6,7 @@
 //! that a wrong one changes nothing.
 
 use crate::audit::Refusal;
-use crate::begin::{Call, NoContainer, PreparedRun, Start, begin, container};
+use crate::begin::{Call, NoContainer, PreparedRun, Start, begin, container, request};
 use crate::collect;
 use crate::errors::{internal, obstacle};
 use crate::host_check;
@@ -16,20 +16,19 @@ use crate::places::Places;
 use crate::plugin;
 use crate::plugin_file;
 use crate::process::{self, Engine};
-use crate::session::{Inside, Request, Session};
+use crate::session::{Inside, Session};
 use crate::status;
 use crate::streams;
 use crate::unrecorded::{self, Part};
+use crate::versions::supported;
 use postern_cni::{
     Env, Error, Json, Lists, NetConf, NumericVersion, Verb, Version, about, code, config_version, read_conf,
-    validate_conf,
+    validate_conf, version_output,
 };
-use postern_cni::{unicode, version_output};
 use postern_confine::{NoPrograms, close_all_but};
 use postern_policy::{Granted, Limits, Policy};
 use postern_types::channel::MAX_INPUT;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The greatest size of standard input, in bytes. A configuration with its `prevResult` has a few kilobytes, and 16,384
@@ -137,7 +136,9 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     });
     let PreparedRun { mut session, made, part, granted } = match prepared? {
         Start::Guest(prepared) => *prepared,
-        Start::Done(output) => return Ok(output),
+        Start::WithoutPlugin { raw, places, shipped, reason } => {
+            return del_without_plugin(call, raw, places, shipped.as_ref(), &reason);
+        }
     };
     let missing = session.no_container.as_ref().map(|missing| missing.error.clone());
     let outcome = act(&mut session, launcher, call.name, part, granted);
@@ -262,7 +263,7 @@ fn act(
 ///
 /// # Errors
 /// The effects that could not be removed, and the reason why the plugin can't be run.
-pub(crate) fn del_without_plugin(
+fn del_without_plugin(
     call: &Call<'_>,
     raw: (Json, Lists),
     places: Places,
@@ -308,68 +309,4 @@ pub(crate) fn del_without_plugin(
     let what = if section.is_some() { "what this plugin did for this attachment" } else { "this attachment" };
     crate::say!("postern: nothing of {what} is left, although {name} can't be run: {reason}");
     Ok(String::new())
-}
-
-/// Returns the versions that a plugin supports under its policy: those that its component named when it was added, as
-/// far as policy names them too. A component of an earlier installation named none, and counts as one for all versions.
-///
-/// # Errors
-/// Code 999: the policy names an unknown version.
-pub fn supported(policy: Option<&[String]>, named: Option<&[String]>) -> Result<Vec<Version>, Error> {
-    let own = own_versions(named);
-    let Some(versions) = policy else { return Ok(own) };
-    let parsed = versions.iter().map(|text| {
-        Version::parse(text).ok_or_else(|| Error::internal(format!("policy: \"{text}\" is no version of CNI")))
-    });
-    let parsed: Vec<Version> = parsed.collect::<Result<_, _>>()?;
-    Ok(parsed.into_iter().filter(|version| own.contains(version)).collect())
-}
-
-/// Returns the versions that a component named. Those of a later postern, which this one doesn't know, are left out.
-pub fn own_versions(named: Option<&[String]>) -> Vec<Version> {
-    match named {
-        None => Version::ALL.to_vec(),
-        Some(named) => {
-            Version::ALL.into_iter().filter(|version| named.iter().any(|text| text == version.as_str())).collect()
-        }
-    }
-}
-
-/// Returns the request that the gate works on, from a configuration that is valid for this version.
-///
-/// # Errors
-/// Code 6: GC's lists have a wrong form.
-pub fn request(
-    plugin: &str,
-    env: &Env,
-    verb: Verb,
-    version: Version,
-    raw: (Json, Lists),
-    stdin: &[u8],
-) -> Result<Request, Error> {
-    let variables = [
-        ("CNI_CONTAINERID", &env.container_id),
-        ("CNI_NETNS", &env.netns),
-        ("CNI_IFNAME", &env.ifname),
-        ("CNI_ARGS", &env.args),
-        ("CNI_PATH", &env.path),
-    ];
-    // The lists in the configuration don't influence a DEL.
-    if verb != Verb::Del {
-        NetConf::check_lists(&raw.0)?;
-    }
-    // If common keys of a configuration have wrong types, the plugin refuses it with its own words.
-    let conf = NetConf::parse_or_unread(raw.0, raw.1);
-    Ok(Request {
-        plugin: plugin.to_owned(),
-        verb,
-        container_id: env.container_id.clone(),
-        netns: env.netns.clone(),
-        ifname: env.ifname.clone(),
-        path: env.path.clone(),
-        env: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())).collect(),
-        stdin: Arc::new(unicode::json(stdin).into_owned()),
-        conf,
-        version,
-    })
 }

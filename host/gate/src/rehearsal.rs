@@ -5,6 +5,7 @@
 //! [`Launcher::take_unnoted`], nothing here writes.
 
 pub use crate::attached::UnmetDemand;
+pub use crate::begin::request;
 pub use crate::budget::Common;
 pub use crate::errors::state_error;
 pub use crate::front::{Front, Object};
@@ -12,6 +13,7 @@ pub use crate::launcher::{Launcher, Plugin};
 pub use crate::outcome::{LinkAttributes, RunFacts, read};
 pub use crate::plugin::{BadEnd, serve, start};
 pub use crate::process::{Sandbox, reap};
-pub use crate::protocol::{STDIN_LIMIT, own_versions, request, supported};
+pub use crate::protocol::STDIN_LIMIT;
 pub use crate::session::port::named;
 pub use crate::session::{OwnAddress, Request, adopt};
+pub use crate::versions::{own_versions, supported};

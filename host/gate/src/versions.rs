@@ -1,0 +1,28 @@
+//! The versions of CNI that a plugin serves.
+
+use postern_cni::{Error, Version};
+
+/// Returns the versions that a plugin supports under its policy: those that its component named when it was added, as
+/// far as policy names them too. A component of an earlier installation named none, and counts as one for all versions.
+///
+/// # Errors
+/// Code 999: the policy names an unknown version.
+pub fn supported(policy: Option<&[String]>, named: Option<&[String]>) -> Result<Vec<Version>, Error> {
+    let own = own_versions(named);
+    let Some(versions) = policy else { return Ok(own) };
+    let parsed = versions.iter().map(|text| {
+        Version::parse(text).ok_or_else(|| Error::internal(format!("policy: \"{text}\" is no version of CNI")))
+    });
+    let parsed: Vec<Version> = parsed.collect::<Result<_, _>>()?;
+    Ok(parsed.into_iter().filter(|version| own.contains(version)).collect())
+}
+
+/// Returns the versions that a component named. Those of a later postern, which this one doesn't know, are left out.
+pub fn own_versions(named: Option<&[String]>) -> Vec<Version> {
+    match named {
+        None => Version::ALL.to_vec(),
+        Some(named) => {
+            Version::ALL.into_iter().filter(|version| named.iter().any(|text| text == version.as_str())).collect()
+        }
+    }
+}
