@@ -1,6 +1,5 @@
 //! The cause of a refusal by the kernel that a bare error number does not tell, and the way out.
 
-use crate::effect::link_change::is_unicast;
 use nix::errno::Errno;
 use postern_types::{Mac, OpError};
 use std::net::IpAddr;
@@ -47,7 +46,7 @@ impl Asked {
 
 /// Returns the reason why no link can have an address, and the way out. `None` if a link can have it.
 pub fn no_address(mac: Mac) -> Option<(String, &'static str)> {
-    let what = match is_unicast(mac) {
+    let what = match mac.is_unicast() {
         true => return None,
         false if mac.0 == [0; 6] => "is all zeros",
         false if mac.0 == [0xff; 6] => "is the broadcast address",

@@ -1,5 +1,6 @@
 //! Conversions of errors below the gate to the guest's form, and of the host's errors to the runtime's form.
 
+use crate::DENIED;
 use postern_cni::{Error, code};
 use postern_firewall::FirewallError;
 use postern_kernel::KernelError;
@@ -10,6 +11,11 @@ use std::fmt;
 /// Converts an obstacle of a run to the runtime's form: code 999.
 pub fn obstacle(error: impl fmt::Display) -> Error {
     Error::internal(error.to_string())
+}
+
+/// Returns the error of a program that is no guest, which can't have the code of the gate's refusals.
+pub fn of_program(error: Error) -> Error {
+    if error.code == DENIED { error.with_code(code::INTERNAL) } else { error }
 }
 
 /// Converts a kernel error to the guest's form.

@@ -15,7 +15,6 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
-use crate::capability::leases::DEFAULT_DIRECTORY;
 use crate::effect::{Effect, Lease, Veth};
 use crate::errors::{internal, kernel_error, state_error};
 use crate::host_ports;
@@ -26,6 +25,7 @@ use crate::upkeep::Removal;
 use nix::sys::stat::lstat;
 use postern_cni::{Error, Verb};
 use postern_policy::Granted;
+use postern_policy::capability::leases::DEFAULT_DIRECTORY;
 use postern_state::{Header, LeaseStore, Leases, NetworkKey, Owner, Record, RecordKey, StateError};
 use postern_types::{Capability, ErrorCode, OpError};
 use serde_json::json;

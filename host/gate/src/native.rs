@@ -4,8 +4,7 @@
     reason = "the runtime's directories of programs, each of which is judged by its path"
 )]
 
-use crate::errors::obstacle;
-use crate::outcome;
+use crate::errors::{obstacle, of_program};
 use crate::places;
 use crate::plugin_file;
 use crate::session::Session;
@@ -100,7 +99,7 @@ pub fn run_with(path: &Path, session: &Session, verb: Verb, input: String) -> Re
     };
     let output = session.runner.run(&program, session.answer_by()).map_err(|error| unrunnable(path, &error))?;
     if output.status != Some(0) {
-        return Err(outcome::of_program(failure(&output)));
+        return Err(of_program(failure(&output)));
     }
     if !output.stderr.is_empty() {
         for line in output.stderr.trim_end().lines() {

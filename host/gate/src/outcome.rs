@@ -2,9 +2,9 @@
 
 use crate::DENIED;
 use crate::attached::{self, UnmetDemand};
-use crate::capability::device;
 use crate::errors::kernel_error;
 use crate::session::{OwnAddress, Request, Session};
+use crate::sysfs::pci_of;
 use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb, code};
 use postern_policy::Granted;
@@ -70,7 +70,7 @@ impl RunFacts for Session {
         let link = netlink.link_by_name(&interface.name).map_err(kernel_error)?;
         // An alternative name finds it too, but results name links by their own name.
         let link = link.filter(|link| link.name == interface.name);
-        Ok(link.map(|link| LinkAttributes { mtu: link.mtu, pci: device::pci_of(&link) }))
+        Ok(link.map(|link| LinkAttributes { mtu: link.mtu, pci: pci_of(&link) }))
     }
 
     fn refusals(&self) -> &VecDeque<Error> {
@@ -138,11 +138,6 @@ fn refusal(run: &impl RunFacts, plugin: &str, error: Error) -> Error {
             excerpt(&error.msg)
         )),
     }
-}
-
-/// Returns the error of a program that is no guest, which can't have the code of the gate's refusals.
-pub fn of_program(error: Error) -> Error {
-    if error.code == DENIED { error.with_code(code::INTERNAL) } else { error }
 }
 
 /// Checks that a result names only links and addresses that this run was given or found, or that `prevResult` has.
@@ -488,8 +483,8 @@ mod tests {
         let refused = says(&session, "cmdAdd failed: other");
         assert_eq!((refused.code, refused.details.as_str()), (110, "br0; the gate's"));
         assert_eq!(says(&session, "there already").code, 999);
-        assert_eq!(of_program(Error::new(110, "m")), Error::internal("m"));
-        assert_eq!(of_program(Error::new(111, "m")), Error::new(111, "m"));
+        assert_eq!(crate::errors::of_program(Error::new(110, "m")), Error::internal("m"));
+        assert_eq!(crate::errors::of_program(Error::new(111, "m")), Error::new(111, "m"));
     }
 
     /// What an earlier plugin wrote passes through, and the attachment's interface may get another address.

@@ -20,6 +20,15 @@ pub enum MacParseError {
     Length(String),
 }
 
+impl Mac {
+    /// True if a link can have this address: it is no group's, and not zero.
+    #[must_use]
+    pub fn is_unicast(self) -> bool {
+        let [first, ..] = self.0;
+        first & 1 == 0 && self.0 != [0; 6]
+    }
+}
+
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;

@@ -12,19 +12,16 @@ use crate::front::Object;
 use crate::gate::Gate;
 use crate::need::Need;
 use crate::session::Session;
+use crate::sysfs::{PCI, is_there, leads_to, pci_of, sys_path};
 use postern_cni::Verb;
 use postern_kernel::{Link, Netlink};
 use postern_policy::Granted;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_state::node::NodeObject;
 use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError, Reply, ops};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-const PCI: &str = "/sys/bus/pci/devices";
 const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
-const VIRTIO: &str = "/sys/bus/virtio/devices";
 /// The drivers that leave a device to programs, so that it has no link (native host-device, `userspaceDrivers`).
 const USERSPACE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
@@ -430,45 +427,6 @@ fn of_address(links: Vec<Link>, mac: Mac) -> Result<Option<Link>, String> {
         }
     }
     Ok(found.pop())
-}
-
-/// Returns the path below `/sys/devices` of a link in this process's own namespace.
-pub fn sys_path(name: &LinkName) -> Option<PathBuf> {
-    let led = leads_to(&Path::new("/sys/class/net").join(OsStr::from_bytes(name.bytes())))?;
-    let below = led.strip_prefix("../..").ok()?;
-    below.starts_with("devices").then(|| Path::new("/sys").join(below))
-}
-
-/// Returns the target of a link below `/sys`.
-#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys, and nothing is opened")]
-fn leads_to(path: &Path) -> Option<PathBuf> {
-    path.read_link().ok()
-}
-
-/// True if this path below `/sys` exists.
-#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys, and nothing is opened")]
-fn is_there(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
-}
-
-/// Returns the PCI device that a link belongs to, directly or by its virtio device.
-pub fn pci_of(link: &Link) -> Option<String> {
-    let device = link.device.as_ref()?;
-    pci_of_device(&device.bus, &device.name)
-}
-
-/// As [`pci_of`], for a driver's device by its bus and name.
-pub fn pci_of_device(bus: &str, name: &str) -> Option<String> {
-    match bus {
-        "pci" => Some(name.to_owned()),
-        // `../../../devices/pci0000:00/0000:00:03.0/virtio0`
-        "virtio" => {
-            let led = leads_to(&Path::new(VIRTIO).join(name))?;
-            let above = led.parent()?.file_name()?.to_str()?;
-            is_there(&Path::new(PCI).join(above)).then(|| above.to_owned())
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -2,14 +2,13 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::collect;
-use crate::effect::lease::is_relative;
+use crate::effect::lease::{collecting, is_relative};
 use crate::effect::{Effect, Lease};
 use crate::errors::state_error;
 use crate::gate::Gate;
 use crate::holders::OTHERWISE;
 use crate::need::Need;
 use crate::session::{LedTo, Lessee, OwnAddress, Request, Session, looks_gone};
-use crate::shell::quoted;
 use crate::status;
 use ipnet::IpNet;
 use postern_cni::Verb;
@@ -212,14 +211,6 @@ fn refused(session: &Session, leases: &Leases, sets: &[RangeSet], requested: &[I
     };
     let Owner { container_id, ifname } = owner;
     error.hint(format!("container {container_id} has {address} ({ifname}){more}; {known}"))
-}
-
-/// Returns the command that looks in this directory for leases that nobody uses.
-pub fn collecting(directory: &str) -> String {
-    match directory == DEFAULT_DIRECTORY {
-        true => "postern gc --native".to_owned(),
-        false => format!("postern gc --native --data-dir {}", quoted(directory)),
-    }
 }
 
 /// The most leases whose owners are looked for after a refusal.

@@ -1,11 +1,12 @@
 //! Leases of host-local's store.
 
 use super::{Addresses, Leaves};
-use crate::capability::leases::collecting;
 use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;
+use crate::shell::quoted;
 use postern_cni::Verb;
+use postern_policy::capability::leases::DEFAULT_DIRECTORY;
 use postern_state::StateError;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
@@ -83,4 +84,12 @@ pub(crate) fn is_relative(directory: &str) -> bool {
         );
     }
     relative
+}
+
+/// Returns the command that looks in this directory for leases that nobody uses.
+pub(crate) fn collecting(directory: &str) -> String {
+    match directory == DEFAULT_DIRECTORY {
+        true => "postern gc --native".to_owned(),
+        false => format!("postern gc --native --data-dir {}", quoted(directory)),
+    }
 }

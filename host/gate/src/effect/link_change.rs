@@ -256,18 +256,12 @@ pub(crate) fn parse(content: &[u8]) -> Option<LinkSettings> {
     let flag = |key: &str| file.get(key).and_then(serde_json::Value::as_bool);
     let mac = file.get("mac").and_then(serde_json::Value::as_str).and_then(|text| text.parse().ok());
     Some(LinkSettings {
-        mac: mac.filter(|mac| is_unicast(*mac)),
+        mac: mac.filter(|mac: &Mac| mac.is_unicast()),
         mtu: number("mtu").filter(|mtu| (68..=65535).contains(mtu)),
         promisc: flag("promisc"),
         allmulti: flag("allmulti"),
         tx_queue_length: number("txQLen"),
     })
-}
-
-/// True if a link can have this address.
-pub(crate) fn is_unicast(mac: Mac) -> bool {
-    let [first, ..] = mac.0;
-    first & 1 == 0 && mac.0 != [0; 6]
 }
 
 /// Returns the address that a link had before the record's changes, for one that it has now.

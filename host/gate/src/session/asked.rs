@@ -3,7 +3,6 @@
 //! An ADD without such an address asks nothing here. For one with an address, this is one more system call.
 
 use super::{Session, can_be_path};
-use crate::capability::leases::directory;
 use crate::effect::lease::is_relative;
 use crate::effect::{Effect, Lease};
 use crate::errors::state_error;
@@ -11,6 +10,7 @@ use crate::holders::Holder;
 use crate::session::Request;
 use nix::sys::stat::lstat;
 use postern_cni::{Args, parse_cidr, parse_ip};
+use postern_policy::capability::leases::directory;
 use postern_state::{Owner, RecordKey, Summary};
 use postern_types::OpError;
 use std::net::IpAddr;

@@ -5,7 +5,6 @@
 
 use super::Session;
 use crate::effect::Dhcp;
-use crate::outcome;
 use postern_cni::Verb;
 use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, ChannelError, Family, families};
 use postern_kernel::Namespace;
@@ -195,7 +194,7 @@ fn unanswered(socket: &str, error: &ChannelError) -> Unanswered {
 /// Converts the refusal of a service to the form that a guest gets: unchanged, as that of a delegate.
 pub fn refused(socket: &str, code: u32, words: String, details: String) -> OpError {
     let mut error = OpError::new(ErrorCode::Delegate, socket, words.clone());
-    let own = outcome::of_program(postern_cni::Error::new(code, words).with_details(details));
+    let own = crate::errors::of_program(postern_cni::Error::new(code, words).with_details(details));
     error.delegate = Some(DelegateError { code: own.code, msg: own.msg, details: own.details });
     error
 }
