@@ -1,6 +1,6 @@
 //! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes what the container sends.
 
-use super::{Effect, Leaves, Reapplied};
+use super::{Effect, Leaves, Reapplied, Reapply};
 use crate::errors::{about, kernel_error, link_gone};
 use crate::need::Need;
 use crate::session::Session;
@@ -244,6 +244,16 @@ impl Leaves for Bandwidth {
         self.revert(session)
     }
 
+    fn words(&self) -> String {
+        self.words()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
+
+impl Reapply for Bandwidth {
     fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
         let host = session.host()?;
         if self.is_whole(host)? {
@@ -251,14 +261,6 @@ impl Leaves for Bandwidth {
         }
         self.make(host, self.ifb_index(session))?;
         Ok(Reapplied::Restored)
-    }
-
-    fn words(&self) -> String {
-        self.words()
-    }
-
-    fn needs(&self) -> Need<'_> {
-        Need::Network
     }
 }
 

@@ -1,6 +1,6 @@
 //! The run of another main plugin, with a configuration that the host made.
 
-use super::{Addresses, Leaves};
+use super::{Addresses, ByContents, Leaves};
 use crate::need::Need;
 use crate::session::Session;
 use crate::{delegation, native};
@@ -55,14 +55,16 @@ impl Leaves for Delegated {
         }
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        if self.native { Addresses::GivenBy(&self.plugin) } else { Addresses::Unconcerned }
-    }
-
     fn needs(&self) -> Need<'_> {
         Need::Delegate {
             program: self.native.then(|| self.plugin.as_str().into()),
             directory: self.directory.as_deref().map(Into::into),
         }
+    }
+}
+
+impl ByContents for Delegated {
+    fn addresses(&self) -> Addresses<'_> {
+        if self.native { Addresses::GivenBy(&self.plugin) } else { Addresses::Unconcerned }
     }
 }

@@ -1,6 +1,6 @@
 //! A lease that the node's DHCP service keeps.
 
-use super::{Addresses, Leaves};
+use super::{Addresses, ByContents, Leaves};
 use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
@@ -32,15 +32,17 @@ impl Leaves for Dhcp {
         }
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::LentBy(&self.socket)
-    }
-
     fn own_addresses(&self) -> Vec<IpAddr> {
         self.addresses.iter().map(IpNet::addr).collect()
     }
 
     fn needs(&self) -> Need<'_> {
         Need::Dhcp(Cow::from(&self.socket))
+    }
+}
+
+impl ByContents for Dhcp {
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::LentBy(&self.socket)
     }
 }

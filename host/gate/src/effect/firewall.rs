@@ -1,7 +1,7 @@
 //! Rules that let the attachment's addresses be forwarded.
 
 use super::numbers::{noted, recorded};
-use super::{Effect, Leaves, Reapplied};
+use super::{Effect, Leaves, Reapplied, Reapply};
 use crate::errors::firewall_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -150,14 +150,6 @@ impl Leaves for Firewall {
         self.revert(session)
     }
 
-    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
-        if self.is_complete(session)? {
-            return Ok(Reapplied::Complete);
-        }
-        self.make(session, false)?;
-        Ok(Reapplied::Restored)
-    }
-
     fn words(&self) -> String {
         match &self.zone {
             Some(zone) => format!("sources in zone {zone} of firewalld"),
@@ -174,5 +166,15 @@ impl Leaves for Firewall {
             (FirewallBackend::Firewalld, Some(zone)) => Need::Zone(Cow::Borrowed(zone)),
             (FirewallBackend::Firewalld | FirewallBackend::Iptables, _) => Need::Forwarding,
         }
+    }
+}
+
+impl Reapply for Firewall {
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        if self.is_complete(session)? {
+            return Ok(Reapplied::Complete);
+        }
+        self.make(session, false)?;
+        Ok(Reapplied::Restored)
     }
 }

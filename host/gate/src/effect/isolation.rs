@@ -3,7 +3,7 @@
 //! They stay when an attachment goes, as its bridge does, and as the native plugin leaves them. To open a bridge while
 //! containers are on it, of this plugin or of a native one, would be the greater harm. `postern gc --node` removes them.
 
-use super::{Leaves, Reapplied};
+use super::{Leaves, Reapplied, Reapply};
 use crate::errors::firewall_error;
 use crate::need::Need;
 use crate::node;
@@ -44,15 +44,17 @@ impl Leaves for Isolation {
         Ok(())
     }
 
-    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(if self.make(session)? { Reapplied::Restored } else { Reapplied::Complete })
-    }
-
     fn words(&self) -> String {
         format!("wish to have bridge {} isolated ({}), whose rules stay", self.bridge, self.ingress.name())
     }
 
     fn needs(&self) -> Need<'_> {
         Need::Network
+    }
+}
+
+impl Reapply for Isolation {
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        Ok(if self.make(session)? { Reapplied::Restored } else { Reapplied::Complete })
     }
 }

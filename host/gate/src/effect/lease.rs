@@ -1,6 +1,6 @@
 //! Leases of host-local's store.
 
-use super::{Addresses, Leaves};
+use super::{Addresses, ByContents, Leaves};
 use crate::errors::state_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -65,12 +65,14 @@ impl Leaves for Lease {
         format!("leases in {}", self.directory)
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::HeldIn(&self.directory)
-    }
-
     fn needs(&self) -> Need<'_> {
         Need::Leases(Cow::from(&self.directory))
+    }
+}
+
+impl ByContents for Lease {
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::HeldIn(&self.directory)
     }
 }
 

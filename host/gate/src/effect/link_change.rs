@@ -5,7 +5,7 @@
 
 use super::in_container::{Losable, as_far_as_possible, give_back, losable, unless_lasting};
 use super::mac_guard::{MacGuard, follow};
-use super::{Addresses, Leaves};
+use super::{Addresses, ByContents, Leaves};
 use crate::errors::{kernel_error, native_error, state_error};
 use crate::need::Need;
 use crate::places;
@@ -114,13 +114,15 @@ impl Leaves for LinkChange {
         format!("{} instead of {}", self.after, self.before)
     }
 
+    fn needs(&self) -> Need<'_> {
+        Need::Backups(self.directory.as_str().into())
+    }
+}
+
+impl ByContents for LinkChange {
     fn addresses(&self) -> Addresses<'_> {
         // What was lost does not come back after the address was given back.
         if self.lost_addresses.is_empty() { Addresses::Unconcerned } else { Addresses::Used }
-    }
-
-    fn needs(&self) -> Need<'_> {
-        Need::Backups(self.directory.as_str().into())
     }
 }
 

@@ -4,7 +4,7 @@
 //! here. So each part is found by the link's index, and a part that is gone is no error.
 
 use super::in_container::{as_far_as_possible, give_addresses, give_back, listed_as_far_as_possible, losable};
-use super::{Addresses, Effect, Leaves};
+use super::{Addresses, ByContents, Effect, Leaves};
 use crate::errors::kernel_error;
 use crate::need::Need;
 use crate::session::{Session, Undo};
@@ -278,18 +278,20 @@ impl Leaves for LinkState {
         self.words()
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        // What was lost comes back too, and not after the address was given back.
-        let has_none = self.addresses.is_empty() && self.lost_addresses.is_empty();
-        if has_none { Addresses::Unconcerned } else { Addresses::Used }
-    }
-
     fn own_addresses(&self) -> Vec<IpAddr> {
         self.addresses.iter().map(IpNet::addr).collect()
     }
 
     fn needs(&self) -> Need<'_> {
         Need::Container
+    }
+}
+
+impl ByContents for LinkState {
+    fn addresses(&self) -> Addresses<'_> {
+        // What was lost comes back too, and not after the address was given back.
+        let has_none = self.addresses.is_empty() && self.lost_addresses.is_empty();
+        if has_none { Addresses::Unconcerned } else { Addresses::Used }
     }
 }
 

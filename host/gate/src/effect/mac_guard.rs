@@ -1,7 +1,7 @@
 //! Spoofing protection.
 
 use super::link_change::guarded;
-use super::{Effect, Leaves, Reapplied};
+use super::{Effect, Leaves, Reapplied, Reapply};
 use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -69,6 +69,16 @@ impl Leaves for MacGuard {
         self.revert(session)
     }
 
+    fn words(&self) -> String {
+        "spoofing protection".to_owned()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
+
+impl Reapply for MacGuard {
     fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
         // Earlier versions did not write the port and the address down. Then only an ADD knows them.
         let (Some(host), Some(mac)) = (&self.host, guarded(session, self)) else { return Ok(Reapplied::NoRules) };
@@ -81,14 +91,6 @@ impl Leaves for MacGuard {
             None => return Err(name_is_taken(&id, host)),
         }
         Ok(Reapplied::Restored)
-    }
-
-    fn words(&self) -> String {
-        "spoofing protection".to_owned()
-    }
-
-    fn needs(&self) -> Need<'_> {
-        Need::Network
     }
 }
 

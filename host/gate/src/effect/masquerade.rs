@@ -1,7 +1,7 @@
 //! Masquerading rules.
 
 use super::numbers::{made_by_iptables, noted, recorded};
-use super::{Effect, Leaves, Reapplied};
+use super::{Effect, Leaves, Reapplied, Reapply};
 use crate::errors::firewall_error;
 use crate::need::Need;
 use crate::session::Session;
@@ -117,6 +117,23 @@ impl Leaves for Masquerade {
         self.revert(session)
     }
 
+    fn words(&self) -> String {
+        "masquerading rules".to_owned()
+    }
+
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(IpNet::addr).collect()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        match self.backend {
+            Backend::Nftables => Need::Network,
+            Backend::Iptables => Need::Iptables,
+        }
+    }
+}
+
+impl Reapply for Masquerade {
     fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
         // Earlier versions did not write the addresses down. Then only an ADD knows them.
         if self.addresses.is_empty() {
@@ -145,21 +162,6 @@ impl Leaves for Masquerade {
             }
         }
         Ok(Reapplied::Restored)
-    }
-
-    fn words(&self) -> String {
-        "masquerading rules".to_owned()
-    }
-
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        self.addresses.iter().map(IpNet::addr).collect()
-    }
-
-    fn needs(&self) -> Need<'_> {
-        match self.backend {
-            Backend::Nftables => Need::Network,
-            Backend::Iptables => Need::Iptables,
-        }
     }
 }
 

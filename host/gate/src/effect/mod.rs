@@ -74,18 +74,8 @@ trait Leaves {
     /// undone: an earlier run's part stays.
     fn remove(&self, session: &Session, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
 
-    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
-    fn reapply(&self, _: &mut Session) -> Result<Reapplied, OpError> {
-        Ok(Reapplied::NoRules)
-    }
-
     /// Describes the effect for people.
     fn words(&self) -> String;
-
-    /// Tells how the effect is related to the attachment's addresses, where its contents decide ([`Concern::ByContents`]).
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::Unconcerned
-    }
 
     /// Returns the attachment's own addresses that the effect names: each was checked as the attachment's before it was
     /// noted. What was read from the container's kernel is not among them, because root in there makes it. Nor are
@@ -102,6 +92,18 @@ trait Leaves {
 
     /// Returns the rights that a confined gate needs to remove it.
     fn needs(&self) -> Need<'_>;
+}
+
+/// The further question to an effect with rules of a packet filter.
+trait Reapply {
+    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError>;
+}
+
+/// The further question to an effect whose contents tell how it is related to the attachment's addresses.
+trait ByContents {
+    /// Tells how the effect is related to the attachment's addresses.
+    fn addresses(&self) -> Addresses<'_>;
 }
 
 /// The further questions to an effect that is the attachment's link.
@@ -173,27 +175,41 @@ enum Lives {
     OnDisk,
 }
 
-/// What an effect has to do with the attachment's addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Concern {
-    /// Nothing.
-    Nothing,
-    /// [`Addresses::Used`].
-    Uses,
-    /// Its contents decide.
-    ByContents,
-}
-
 /// What is the same for all effects of a kind.
 struct Nature {
     record_timing: RecordTiming,
     lives: Lives,
-    concern: Concern,
 }
 
-/// Makes [`Effect`] from one row for each: its type, its file, and its [`Nature`].
+/// How an effect is related to the attachment's addresses: not at all, it uses them, or its contents tell.
+macro_rules! addresses {
+    (Nothing, $effect:ident) => {{
+        let _ = $effect;
+        Addresses::Unconcerned
+    }};
+    (Uses, $effect:ident) => {{
+        let _ = $effect;
+        Addresses::Used
+    }};
+    (ByContents, $effect:ident) => {
+        ByContents::addresses($effect)
+    };
+}
+
+/// Puts back the rules of an effect, if it has some.
+macro_rules! reapply {
+    (NoRules, $effect:ident, $session:ident) => {{
+        let _ = $effect;
+        Ok(Reapplied::NoRules)
+    }};
+    (Rules, $effect:ident, $session:ident) => {
+        Reapply::reapply($effect, $session)
+    };
+}
+
+/// Makes [`Effect`] from one row for each: its type, its file, its [`Nature`], and the two answers above.
 macro_rules! effects {
-    ($($kind:ident: $file:ident, $timing:ident, $lives:ident, $concern:ident;)+) => {
+    ($($kind:ident: $file:ident, $timing:ident, $lives:ident, $concern:ident, $rules:ident;)+) => {
         /// One thing on the node that belongs to one attachment.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "effect", rename_all = "kebab-case")]
@@ -214,8 +230,24 @@ macro_rules! effects {
                     $(Self::$kind(_) => Nature {
                         record_timing: RecordTiming::$timing,
                         lives: Lives::$lives,
-                        concern: Concern::$concern,
                     },)+
+                }
+            }
+
+            /// Tells how the effect is related to the attachment's addresses.
+            pub fn addresses(&self) -> Addresses<'_> {
+                match self {
+                    $(Self::$kind(effect) => addresses!($concern, effect),)+
+                }
+            }
+
+            /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+            ///
+            /// # Errors
+            /// The rules can't be looked at or made.
+            pub(crate) fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+                match self {
+                    $(Self::$kind(effect) => reapply!($rules, effect, session),)+
                 }
             }
         }
@@ -236,28 +268,28 @@ macro_rules! effects {
 }
 
 effects! {
-    // Its file, when it is noted, where it lives, and what it has to do with the attachment's addresses.
-    Veth: veth, Once, InKernel, Uses;
-    Macvlan: macvlan, Once, InKernel, Uses;
-    InnerLink: inner_link, Once, InKernel, Uses;
-    Device: device, Once, InKernel, Uses;
-    Masquerade: masquerade, Once, InKernel, Uses;
-    MacGuard: mac_guard, Once, InKernel, Uses;
-    Firewall: firewall, Once, InKernel, Uses;
-    Isolation: isolation, Once, InKernel, Nothing;
-    Bandwidth: bandwidth, Once, InKernel, Nothing;
-    Lease: lease, EachTime, OnDisk, ByContents;
-    Native: native, Once, OnDisk, ByContents;
-    LoopbackUp: loopback_up, Never, InKernel, Nothing;
-    Port: port, Once, InKernel, Uses;
-    PortMappings: port_mappings, Once, InKernel, Uses;
-    LinkChange: link_change, EachTime, InKernel, ByContents;
-    LinkState: link_state, EachTime, InKernel, ByContents;
-    NamespaceSetting: namespace_setting, Never, InKernel, Nothing;
-    Delegated: delegated, Once, OnDisk, ByContents;
-    SourceRoutes: source_routes, EachTime, InKernel, Uses;
-    Vrf: vrf, EachTime, InKernel, Nothing;
-    Dhcp: dhcp, Once, OnDisk, ByContents;
+    // Its file, when it is noted, where it lives, what it has to do with the attachment's addresses, and if it has rules.
+    Veth: veth, Once, InKernel, Uses, NoRules;
+    Macvlan: macvlan, Once, InKernel, Uses, NoRules;
+    InnerLink: inner_link, Once, InKernel, Uses, NoRules;
+    Device: device, Once, InKernel, Uses, NoRules;
+    Masquerade: masquerade, Once, InKernel, Uses, Rules;
+    MacGuard: mac_guard, Once, InKernel, Uses, Rules;
+    Firewall: firewall, Once, InKernel, Uses, Rules;
+    Isolation: isolation, Once, InKernel, Nothing, Rules;
+    Bandwidth: bandwidth, Once, InKernel, Nothing, Rules;
+    Lease: lease, EachTime, OnDisk, ByContents, NoRules;
+    Native: native, Once, OnDisk, ByContents, NoRules;
+    LoopbackUp: loopback_up, Never, InKernel, Nothing, NoRules;
+    Port: port, Once, InKernel, Uses, NoRules;
+    PortMappings: port_mappings, Once, InKernel, Uses, Rules;
+    LinkChange: link_change, EachTime, InKernel, ByContents, NoRules;
+    LinkState: link_state, EachTime, InKernel, ByContents, NoRules;
+    NamespaceSetting: namespace_setting, Never, InKernel, Nothing, NoRules;
+    Delegated: delegated, Once, OnDisk, ByContents, NoRules;
+    SourceRoutes: source_routes, EachTime, InKernel, Uses, NoRules;
+    Vrf: vrf, EachTime, InKernel, Nothing, NoRules;
+    Dhcp: dhcp, Once, OnDisk, ByContents, NoRules;
 }
 
 impl Effect {
@@ -270,26 +302,9 @@ impl Effect {
         self.leaves().remove(session, taken)
     }
 
-    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
-    ///
-    /// # Errors
-    /// The rules can't be looked at or made.
-    pub(crate) fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
-        self.leaves().reapply(session)
-    }
-
     /// Describes the effect for people.
     pub fn words(&self) -> String {
         self.leaves().words()
-    }
-
-    /// Tells how the effect is related to the attachment's addresses.
-    pub fn addresses(&self) -> Addresses<'_> {
-        match self.nature().concern {
-            Concern::Nothing => Addresses::Unconcerned,
-            Concern::Uses => Addresses::Used,
-            Concern::ByContents => self.leaves().addresses(),
-        }
     }
 
     /// Returns the attachment's own addresses that the effect names.

@@ -1,6 +1,6 @@
 //! The effect of a native IPAM program.
 
-use super::{Addresses, Leaves};
+use super::{Addresses, ByContents, Leaves};
 use crate::native;
 use crate::need::Need;
 use crate::session::Session;
@@ -47,11 +47,13 @@ impl Leaves for Native {
         format!("what native {} did", self.plugin)
     }
 
-    fn addresses(&self) -> Addresses<'_> {
-        Addresses::GivenBy(&self.plugin)
-    }
-
     fn needs(&self) -> Need<'_> {
         Need::Program(Cow::from(&self.plugin))
+    }
+}
+
+impl ByContents for Native {
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::GivenBy(&self.plugin)
     }
 }

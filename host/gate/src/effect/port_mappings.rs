@@ -1,7 +1,7 @@
 //! Forwards from the node's ports to one address of the attachment.
 
 use super::numbers::{made_by_iptables, noted, recorded};
-use super::{Effect, Leaves, Reapplied};
+use super::{Effect, Leaves, Reapplied, Reapply};
 use crate::errors::{firewall_error, kernel_error};
 use crate::need::Need;
 use crate::session::Session;
@@ -275,13 +275,6 @@ impl Leaves for PortMappings {
         Ok(())
     }
 
-    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
-        // First: as long as it is missing, containers reach the node's 127.0.0.0/8.
-        let guard = self.restore_guard(session)?;
-        let rules = self.reapply_rules(session)?;
-        Ok(if guard == Reapplied::Restored { guard } else { rules })
-    }
-
     fn words(&self) -> String {
         format!("forwards to {}", self.address.addr())
     }
@@ -295,6 +288,15 @@ impl Leaves for PortMappings {
             Backend::Nftables => Need::Network,
             Backend::Iptables => Need::HostPorts,
         }
+    }
+}
+
+impl Reapply for PortMappings {
+    fn reapply(&self, session: &mut Session) -> Result<Reapplied, OpError> {
+        // First: as long as it is missing, containers reach the node's 127.0.0.0/8.
+        let guard = self.restore_guard(session)?;
+        let rules = self.reapply_rules(session)?;
+        Ok(if guard == Reapplied::Restored { guard } else { rules })
     }
 }
 
