@@ -2,8 +2,11 @@
 
 use super::Decide;
 use crate::grammar::{Key, LOOK_ONLY};
+use crate::granted::Grant;
+use crate::line::Change;
 use crate::rules::RuleInput;
-use postern_types::{Capability, Kind, ops};
+use alloc::vec::Vec;
+use postern_types::{Capability, Kind, OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[LOOK_ONLY];
@@ -14,6 +17,19 @@ impl Decide for ops::Link {
             // A link of any kind can be looked at, by a plugin with the capability that gave out the handle.
             Self::Attributes { link } => (input.question.kind)(*link).map_or(Capability::Link, Kind::giver),
             Self::Own | Self::Up { .. } | Self::Delete { .. } => Capability::Link,
+        }
+    }
+
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+        match self {
+            Self::Own | Self::Attributes { .. } => Ok(grant.name),
+            Self::Up { .. } | Self::Delete { .. } => input.changes(grant),
+        }
+    }
+
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
+        match self {
+            Self::Own | Self::Attributes { .. } | Self::Up { .. } | Self::Delete { .. } => Vec::new(),
         }
     }
 }

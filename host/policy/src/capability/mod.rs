@@ -1,8 +1,8 @@
 //! The policy of each capability, one file for each.
 //!
 //! A file has the keys of the capability's table, the policy rule for each operation, and the objects of the
-//! configuration that this rule needs. In such a file, an operation without a rule does not compile. Capabilities that are
-//! only granted or not have a row here, and no file.
+//! configuration that this rule needs. Capabilities that are only granted or not have a row here. In either place, an
+//! operation without a rule does not compile.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
@@ -44,47 +44,72 @@ pub trait Decide {
         input.question.operation.capability()
     }
 
-    /// The rule that allows the operation under this grant: the capability, and the key if an object was chosen. Without
-    /// a rule of its own, what changes something needs a grant that is for more than looking.
+    /// The rule that allows the operation under this grant: the capability, and the key if an object was chosen.
     ///
     /// # Errors
     /// The refusal, with the way out.
-    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
-        match input.question.operation.lasting() {
-            Lasting::Nothing => Ok(grant.name),
-            Lasting::Attachment
-            | Lasting::Link
-            | Lasting::Namespace
-            | Lasting::Part
-            | Lasting::Node
-            | Lasting::Removal
-            | Lasting::Release
-            | Lasting::Collection => input.changes(grant),
-        }
-    }
+    fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError>;
 
     /// The objects that the operation names, or the configuration names for it. A new table for it must contain them.
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        Vec::new()
-    }
+    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change>;
 }
 
-/// Capabilities that a policy grants or not. Their operations name no object that a policy could choose.
+/// Capabilities that a policy grants or not, with all of their operations: none names an object that a policy could choose. An
+/// operation that is not in its row does not compile.
 macro_rules! granted_or_not {
-    ($($operations:ident: $why:literal;)+) => { $(#[doc = $why] impl Decide for ops::$operations {})+ };
+    ($($operations:ident: $($operation:ident),+;)+) => {
+        $(impl Decide for ops::$operations {
+            fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+                match self {
+                    $(Self::$operation { .. })|+ => granted(input, grant),
+                }
+            }
+
+            fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
+                match self {
+                    $(Self::$operation { .. })|+ => Vec::new(),
+                }
+            }
+        })+
+    };
 }
 
 granted_or_not! {
-    Addresses: "The gate sets the addresses of the run's IPAM result alone.";
-    Attachments: "The gate collects what no valid attachment has.";
-    Bandwidth: "The gate accepts only the rates of the run's configuration.";
-    Dummy: "Only its own link.";
-    Forwarding: "The gate switches on what the addresses of the attachment need.";
-    LinkSysctl: "The component's imports determine the keys.";
-    Loopback: "Only `lo` of the container.";
-    MacGuard: "The gate guards the attachment's own link.";
-    PointToPoint: "The gate makes the routes to the attachment's own addresses.";
-    Routes: "Only in the container's namespace.";
+    // The gate sets the addresses of the run's IPAM result alone.
+    Addresses: Add, List, Has, Settle;
+    // The gate collects what no valid attachment has.
+    Attachments: Collect;
+    // The gate accepts only the rates of the run's configuration.
+    Bandwidth: Limit, Check, Remove;
+    // Only its own link.
+    Dummy: Create;
+    // The gate switches on what the addresses of the attachment need.
+    Forwarding: Enable;
+    // The component's imports determine the keys.
+    LinkSysctl: Set;
+    // Only `lo` of the container.
+    Loopback: Up, Down, Addresses;
+    // The gate guards the attachment's own link.
+    MacGuard: Ensure, Check, Remove;
+    // The gate makes the routes to the attachment's own addresses.
+    PointToPoint: Ensure;
+    // Only in the container's namespace.
+    Routes: Add, RemoveConnected, List, Has;
+}
+
+/// The rule of an operation without an object: what changes something needs a grant that is for more than looking.
+fn granted(input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
+    match input.question.operation.lasting() {
+        Lasting::Nothing => Ok(grant.name),
+        Lasting::Attachment
+        | Lasting::Link
+        | Lasting::Namespace
+        | Lasting::Part
+        | Lasting::Node
+        | Lasting::Removal
+        | Lasting::Release
+        | Lasting::Collection => input.changes(grant),
+    }
 }
 
 /// Returns the decisions on an operation.
