@@ -134,7 +134,8 @@ impl Launcher {
 
     /// Starts a plugin's process now, for a later [`Launcher::take`], which also reports a failure. It is started once.
     pub fn warm(&mut self, plugin: &str) {
-        if !self.warm.iter().any(|(name, _)| name == plugin) {
+        // A confined process can start none.
+        if !self.closed && !self.warm.iter().any(|(name, _)| name == plugin) {
             let started = self.start(plugin);
             self.warm.push((plugin.to_owned(), started));
         }
