@@ -16,7 +16,7 @@ pub struct Places {
     /// Directories of plugins, separated by colons [default: CNI_PATH, or those of distributions].
     #[arg(long, global = true, value_name = "DIRS")]
     cni_path: Option<String>,
-    /// Scripts of an earlier version may have it: they get a word of their own.
+    /// An option of earlier versions. Scripts that have it are told to leave it out.
     #[arg(long, global = true, hide = true)]
     separate: bool,
 }

@@ -51,7 +51,7 @@ pub unsafe fn fork() -> nix::Result<ForkResult> {
     forked
 }
 
-/// Ends this process with an exit status, as _exit(2): nothing of its parent is ended or written a second time.
+/// Ends this process with an exit status, as _exit(2): it runs no exit handlers and writes no buffers of its parent.
 pub fn end_process(status: i32) -> ! {
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(status) }

@@ -3,6 +3,9 @@
 //! A sealed sandbox can map no memory, and allocators map it when they need more. So this heap reserves address space at its
 //! first allocation, which comes before any fork or confinement. Pieces of it become writable as they are needed, and stay
 //! so. The kernel counts those as data (`RLIMIT_DATA` of getrlimit(2)). The blocks in them are dlmalloc's.
+//!
+//! malloc(3) is the C library's. The standard library keeps its list of thread-locals with destructors there, and has made it
+//! before a sandbox is sealed. A sealed sandbox that needs more of C's memory is killed.
 #![allow(unsafe_code, reason = "it is the allocator")]
 
 use dlmalloc::{Allocator, Dlmalloc};
@@ -247,8 +250,7 @@ fn end(words: &str) -> ! {
 
 /// Does something with the blocks, under their lock.
 ///
-/// A thread that comes here from within would wait for itself. Such a fault in the heap would panic, and the words of a panic
-/// are allocated.
+/// A thread that allocates while it is here would wait for itself. A panic in the heap does that: its words are allocated.
 fn with<T>(act: impl FnOnce(&mut Dlmalloc<Space>) -> T) -> T {
     if IS_INSIDE.replace(true) {
         end("the heap failed, and was used inside of itself: this is a bug of Postern");
@@ -265,11 +267,13 @@ fn lock() -> MutexGuard<'static, Dlmalloc<Space>> {
 /// A child must be able to allocate, although another thread allocates while it is forked. So the thread that forks has the
 /// lock meanwhile.
 fn hold() {
+    IS_INSIDE.set(true);
     AROUND_FORK.set(Some(ManuallyDrop::new(lock())));
 }
 
 fn let_go() {
     AROUND_FORK.take().map(ManuallyDrop::into_inner);
+    IS_INSIDE.set(false);
 }
 
 /// In a new process. Only the process that was started as a plugin answers a runtime: another one has no such output.

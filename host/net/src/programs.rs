@@ -108,12 +108,12 @@ impl Plugins for Programs {
             let writer = thread::Builder::new().spawn_scoped(scope, write);
             // Without a writer the plugin finds no configuration, and ends too.
             let output = child.wait_with_output();
-            writer.and(output)
-        });
-        let unread = |error| {
-            Error::new(code::IO_FAILURE, format!("cannot write to {0}, or read from it: {error}", program.display()))
-        };
-        let output = output.map_err(unread)?;
+            let failed = |what: &str, error| {
+                Error::new(code::IO_FAILURE, format!("cannot {what} {}: {error}", program.display()))
+            };
+            writer.map_err(|error| failed("write to", error))?;
+            output.map_err(|error| failed("read from", error))
+        })?;
         answer(output.status, output.stdout, &output.stderr)
     }
 }

@@ -179,7 +179,7 @@ pub trait Table {
 }
 
 /// Makes the table of a capability: `VARIANT { HANDLE: TAKES, ... } => NAME, WHERE, LASTING;` for each operation. Behind
-/// `LASTING` may stand another [`WithoutGrant`] than that of [`WithoutGrant::of`]. An operation without a row does not
+/// `LASTING`, a row may name its own [`WithoutGrant`], in place of the one that follows from `LASTING`. An operation without a row does not
 /// compile.
 macro_rules! table {
     ($operations:ident; $($variant:ident { $($handle:ident: $takes:ident),* } => $name:literal, $acts:ident, $lasting:ident $(, $without:ident)?;)+) => {
