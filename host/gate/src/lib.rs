@@ -60,7 +60,7 @@ mod session;
 pub mod shell;
 mod status;
 pub mod streams;
-mod sysfs;
+pub mod sysfs;
 pub mod tap;
 mod unrecorded;
 pub mod upkeep;

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result};
 use postern_confine::Direct;
 use postern_firewall::iptables::ProgramRunner;
-use postern_gate::capability::{device, parent};
+use postern_gate::capability::parent;
 use postern_gate::packet_filter;
+use postern_gate::sysfs;
 use postern_kernel::{Link, Namespace, Netlink, OpenError, Sysctl, Worker, sysctl};
 use postern_sim::{Kernel, Place};
 use postern_types::{Address, Handle, LinkInfo, Mac};
@@ -115,9 +116,9 @@ fn seed(kernel: &mut Kernel, netlink: &Netlink, place: Place) -> postern_kernel:
         let handle = handles.get(&link.index);
         let Some(seeded) = handle.and_then(|handle| kernel.links.get_mut(handle)) else { continue };
         seeded.promisc = link.promisc;
-        seeded.pci = device::pci_of(link);
+        seeded.pci = sysfs::pci_of(link);
         if place == Place::Host {
-            seeded.path = device::sys_path(&link.name).map(|path| path.display().to_string());
+            seeded.path = sysfs::sys_path(&link.name).map(|path| path.display().to_string());
         }
         seeded.routes = netlink.routes(link.index).unwrap_or_default();
         seeded.master = link.master.and_then(|master| handles.get(&master)).copied();

@@ -2,7 +2,8 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::collect;
-use crate::effect::lease::{collecting, is_relative};
+pub use crate::effect::lease::collecting;
+use crate::effect::lease::is_relative;
 use crate::effect::{Effect, Lease};
 use crate::errors::state_error;
 use crate::gate::Gate;

@@ -89,7 +89,7 @@ pub(crate) fn is_relative(directory: &str) -> bool {
 }
 
 /// Returns the command that looks in this directory for leases that nobody uses.
-pub(crate) fn collecting(directory: &str) -> String {
+pub fn collecting(directory: &str) -> String {
     match directory == DEFAULT_DIRECTORY {
         true => "postern gc --native".to_owned(),
         false => format!("postern gc --native --data-dir {}", quoted(directory)),
