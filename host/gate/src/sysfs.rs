@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// The devices of all PCI buses.
 pub const PCI: &str = "/sys/bus/pci/devices";
 
 const VIRTIO: &str = "/sys/bus/virtio/devices";
