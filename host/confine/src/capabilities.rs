@@ -1,28 +1,11 @@
 //! Capabilities (capabilities(7)).
-#![allow(unsafe_code, reason = "capget(2), capset(2), and prctl(2) with a number")]
 
 use crate::ConfineError;
 use caps::{CapSet, Capability};
 use nix::errno::Errno;
-
-/// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
-const VERSION: u32 = 0x2008_0522;
-
-/// `struct __user_cap_header_struct` of linux/capability.h, for the calling thread.
-#[repr(C)]
-struct Header {
-    version: u32,
-    thread: i32,
-}
-
-/// `struct __user_cap_data_struct` of linux/capability.h: 32 of the capabilities.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Sets {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
+};
 
 /// Keeps these capabilities in the permitted and effective sets, as far as the thread has them. The inheritable and
 /// ambient sets become empty.
@@ -34,23 +17,16 @@ struct Sets {
 /// # Errors
 /// The kernel refuses to take one away.
 pub fn keep_capabilities(kept: &[Capability]) -> Result<(), ConfineError> {
-    let header = Header { version: VERSION, thread: 0 };
-    let mut sets = [Sets::default(); 2];
-    // SAFETY: this version has two structures, which the call fills.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) })
-        .map_err(|e| ConfineError::new("capget", e))?;
+    let has = capabilities(None).map_err(|error| failed("capget", error))?;
     let wanted = kept.iter().fold(0_u64, |wanted, capability| wanted | capability.bitmask());
-    let [low, high] = &mut sets;
-    for (set, wanted) in [(low, wanted as u32), (high, (wanted >> 32) as u32)] {
-        set.permitted &= wanted;
-        set.effective = set.permitted;
-        // The ambient set is always a part of this one (capabilities(7)).
-        set.inheritable = 0;
-    }
-    // SAFETY: as above; the call reads both.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) })
-        .map(drop)
-        .map_err(|e| ConfineError::new("capset", e))
+    let kept = has.permitted & CapabilitySet::from_bits_retain(wanted);
+    // The ambient set is always a part of the inheritable one (capabilities(7)).
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets).map_err(|error| failed("capset", error))
+}
+
+fn failed(call: &'static str, error: rustix::io::Errno) -> ConfineError {
+    ConfineError::new(call, Errno::from_raw(error.raw_os_error()))
 }
 
 /// Empties the bounding set, one capability after the other, up to the last one that this kernel has. The kernel may
@@ -61,10 +37,10 @@ pub fn keep_capabilities(kept: &[Capability]) -> Result<(), ConfineError> {
 /// # Errors
 /// The kernel refuses to take one away, although the thread has `CAP_SETPCAP`.
 pub fn empty_bounding_set() -> Result<(), ConfineError> {
-    for capability in 0..=63 {
-        // SAFETY: takes a number and touches no memory.
-        match Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
-            Ok(_) => {}
+    for number in 0..=63 {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match remove_capability_from_bounding_set(capability).map_err(|error| Errno::from_raw(error.raw_os_error())) {
+            Ok(()) => {}
             // The kernel has no such capability.
             Err(Errno::EINVAL) => break,
             Err(Errno::EPERM)

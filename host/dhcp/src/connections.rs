@@ -2,14 +2,16 @@
 
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockFlag, accept4, getsockopt, recvmsg, send};
+use nix::sys::socket::{MsgFlags, getsockopt, send};
 use nix::unistd::geteuid;
 use postern_dhcp_channel::gob::split;
 use postern_dhcp_channel::rpc::{self, Header, Server};
 use postern_dhcp_channel::{Answer, Ask, Attachment, LONGEST_ASK, greeting};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, accept_with, recvmsg};
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The time that a connection may be silent, in milliseconds. A gate connects before it knows whether it will ask.
 const SILENT_MS: u64 = 10 * 60 * 1000;
@@ -58,11 +60,7 @@ pub struct Question {
 impl Connection {
     /// Accepts a connection; `None` if there is none, or its process is another user's.
     pub fn accept(listener: &OwnedFd, id: Id, now: u64) -> Option<Self> {
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let accepted = accept4(listener.as_raw_fd(), flags).ok()?;
-        // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
-        #[expect(unsafe_code, reason = "nix returns a number")]
-        let socket = unsafe { OwnedFd::from_raw_fd(accepted) };
+        let socket = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
         let user = getsockopt(&socket, PeerCredentials).ok()?.uid();
         if user != geteuid().as_raw() && user != 0 {
             postern_gate::say!("postern dhcp: user {user} may not use the service, and was refused");
@@ -104,25 +102,22 @@ impl Connection {
     /// Reads what is there. False if the client has gone, or says what makes no sense.
     pub fn read(&mut self, now: u64) -> bool {
         let mut piece = vec![0; 16 << 10];
-        let mut control = nix::cmsg_space!([RawFd; 4]);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         for _ in 0..8 {
             let mut pieces = [IoSliceMut::new(&mut piece)];
-            let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
-            let received = recvmsg::<()>(self.socket.as_raw_fd(), &mut pieces, Some(&mut control), flags);
-            let length = match received {
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+            let length = match recvmsg(&self.socket, &mut pieces, &mut control, flags) {
                 Ok(message) => {
-                    for control in message.cmsgs().into_iter().flatten() {
-                        if let ControlMessageOwned::ScmRights(descriptors) = control {
-                            // SAFETY: the kernel has just made these descriptors for us, and nothing else owns them.
-                            #[expect(unsafe_code, reason = "nix returns numbers")]
-                            let owned = descriptors.into_iter().map(|one| unsafe { OwnedFd::from_raw_fd(one) });
-                            self.descriptors.extend(owned);
+                    for part in control.drain() {
+                        if let RecvAncillaryMessage::ScmRights(descriptors) = part {
+                            self.descriptors.extend(descriptors);
                         }
                     }
                     message.bytes
                 }
-                Err(Errno::EAGAIN) => return true,
-                Err(Errno::EINTR) => continue,
+                Err(rustix::io::Errno::AGAIN) => return true,
+                Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => return false,
             };
             // One descriptor for each question; more are a mistake, or a flood.

@@ -10,16 +10,17 @@ use crate::steps::outlive_signals;
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, Shutdown, SockFlag, SockType, recv, recvmsg, send,
-    sendmsg, shutdown, socketpair,
+    AddressFamily, ControlMessage, MsgFlags, Shutdown, SockFlag, SockType, recv, send, sendmsg, shutdown, socketpair,
 };
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
 use postern_confine::{close_all_but, end_process, fork};
 use postern_kernel::{Namespace, OpenError};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The longest path, as the kernel's.
 const LONGEST: usize = 4096;
@@ -75,17 +76,15 @@ impl Opener {
         let failed = |errno: Errno| NotOpened::Refused(format!("the process that opens namespaces: {errno}"));
         send(self.socket.as_raw_fd(), path.as_bytes(), MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
         let mut words = vec![0; LONGEST];
-        let mut control = nix::cmsg_space!([RawFd; 1]);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut pieces = [IoSliceMut::new(&mut words)];
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let message = recvmsg::<()>(self.socket.as_raw_fd(), &mut pieces, Some(&mut control), flags).map_err(failed)?;
-        let length = message.bytes;
-        let descriptors = message.cmsgs().map_err(failed)?.find_map(|control| match control {
-            ControlMessageOwned::ScmRights(descriptors) => descriptors.first().copied(),
+        let message = recvmsg(&self.socket, &mut pieces, &mut control, RecvFlags::CMSG_CLOEXEC);
+        let length = message.map_err(|error| failed(Errno::from_raw(error.raw_os_error())))?.bytes;
+        let descriptor = control.drain().find_map(|part| match part {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
-        let descriptor = descriptors.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
         match (words.get(..length).unwrap_or_default(), descriptor) {
             (OPENED, Some(descriptor)) => {
                 let identity = identity(&descriptor).map_err(failed)?;

@@ -124,11 +124,12 @@ impl PacketSocket {
             filter(BPF_RET | BPF_K, 0, 0, 0),
         ];
         let socket = Self::open(index, libc::ETH_P_IPV6, PACKET_MULTICAST, &program)?;
-        // SAFETY: all-zero bytes are a valid value of this structure of numbers.
-        let mut member: libc::packet_mreq = unsafe { std::mem::zeroed() };
-        member.mr_ifindex = i32::try_from(index).map_err(|_| Errno::ENODEV)?;
-        member.mr_type = libc::PACKET_MR_MULTICAST as u16;
-        member.mr_alen = 6;
+        let mut member = libc::packet_mreq {
+            mr_ifindex: i32::try_from(index).map_err(|_| Errno::ENODEV)?,
+            mr_type: libc::PACKET_MR_MULTICAST as u16,
+            mr_alen: 6,
+            mr_address: [0; 8],
+        };
         member.mr_address.iter_mut().zip(group).for_each(|(to, from)| *to = from);
         set(&socket.0, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &member)?;
         Ok(socket)
@@ -144,11 +145,15 @@ impl PacketSocket {
         set(&descriptor, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
         set(&descriptor, libc::SOL_SOCKET, libc::SO_RCVBUF, &WAITING)?;
         set(&descriptor, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
-        // SAFETY: all-zero bytes are a valid value of this structure of numbers.
-        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (protocol as u16).to_be();
-        address.sll_ifindex = i32::try_from(index).map_err(|_| Errno::ENODEV)?;
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: (protocol as u16).to_be(),
+            sll_ifindex: i32::try_from(index).map_err(|_| Errno::ENODEV)?,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: the address is alive and as long as it says.
         let bound = unsafe { libc::bind(descriptor.as_raw_fd(), (&raw const address).cast(), length) };
