@@ -21,7 +21,7 @@ pub const START: &str = "systemctl enable --now postern-dhcp.socket";
 pub enum Untold {
     /// No process serves at the socket.
     Absent(String),
-    /// It is a native daemon, which lists none.
+    /// It is a native daemon, which Postern does not ask.
     Native,
     /// Another reason.
     Other(String),
@@ -35,12 +35,10 @@ pub fn leases(socket: &str) -> Result<Vec<Held>, Untold> {
     let deadline = Instant::now() + WITHIN;
     let untold = |error: ChannelError| match error {
         ChannelError::Absent(why) => Untold::Absent(why),
+        ChannelError::Native => Untold::Native,
         other => Untold::Other(other.to_string()),
     };
     let mut channel = Channel::connect(Path::new(socket), deadline).map_err(untold)?;
-    if channel.is_native() {
-        return Err(Untold::Native);
-    }
     match channel.ask(&Ask::Leases, None, deadline).map_err(untold)? {
         Answer::Leases(leases) => Ok(leases),
         Answer::Refused { words, .. } => Err(Untold::Other(format!("refuses: {words}"))),
@@ -77,7 +75,9 @@ impl NodeState {
                         account.differs(what, START, true);
                         format!("{given}, by the service at {socket}, which is not there")
                     }
-                    Untold::Native => format!("{given}, by the native daemon at {socket}, which lists no leases"),
+                    Untold::Native => {
+                        format!("{given}; a native daemon serves at {socket}, which Postern does not ask")
+                    }
                     Untold::Other(why) => {
                         account.unseen(format!("{given}: the DHCP service at {socket} can't be asked: it {why}"))
                     }

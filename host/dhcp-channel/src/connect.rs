@@ -1,8 +1,7 @@
 //! The client's end of the channel.
 
-use crate::gob::Value;
 use crate::message::{Answer, Ask};
-use crate::{INTERNAL, LONGEST_ANSWER, greeting, line, rpc};
+use crate::{LONGEST_ANSWER, greeting, line};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt};
@@ -14,6 +13,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// The command that puts Postern's service in the place of a native daemon.
+pub const SWITCH: &str = "systemctl disable --now cni-dhcp.socket cni-dhcp.service && systemctl enable --now \
+                          postern-dhcp.socket postern-dhcp.service";
 
 /// The socket of the service, and of a native daemon, where `ipam.daemonSocketPath` names no other.
 pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
@@ -27,6 +30,9 @@ pub enum ChannelError {
     /// Others could have put the socket there, or another user answers.
     #[error("is not to be trusted: {0}")]
     Untrusted(String),
+    /// A native daemon serves there. Its protocol is Go's net/rpc, which nothing here speaks.
+    #[error("is a native daemon (cni-dhcp.service), which Postern does not ask")]
+    Native,
     /// The deadline has passed.
     #[error("did not answer in time")]
     Deadline,
@@ -63,8 +69,6 @@ pub struct Channel {
     stream: UnixStream,
     /// What was received and not used yet.
     buffer: Vec<u8>,
-    /// `Some` if a native daemon serves.
-    native: Option<rpc::Client>,
 }
 
 impl Channel {
@@ -72,25 +76,20 @@ impl Channel {
     /// that serves must be root's, or this user's.
     ///
     /// # Errors
-    /// [`ChannelError::Absent`] if nothing serves there; the others as they say.
+    /// [`ChannelError::Absent`] if nothing serves there, [`ChannelError::Native`] if a native daemon does; the others as
+    /// they say.
     pub fn connect(path: &Path, deadline: Instant) -> Result<Self, ChannelError> {
         look(path)?;
-        let mut own = Self { stream: open(path, deadline)?, buffer: Vec::new(), native: None };
+        let mut own = Self { stream: open(path, deadline)?, buffer: Vec::new() };
         if own.greet(greeting::OWN, deadline)? == 200 {
             return Ok(own);
         }
-        // A native daemon has closed that connection, or will.
-        let mut native =
-            Self { stream: open(path, deadline)?, buffer: Vec::new(), native: Some(rpc::Client::default()) };
-        match native.greet(greeting::GO, deadline)? {
-            200 => Ok(native),
+        // A native daemon has closed that connection, or will. It is known by its own greeting.
+        let mut other = Self { stream: open(path, deadline)?, buffer: Vec::new() };
+        match other.greet(greeting::GO, deadline)? {
+            200 => Err(ChannelError::Native),
             status => Err(ChannelError::Malformed(format!("it speaks no protocol that is known (status {status})"))),
         }
-    }
-
-    /// True if a native daemon serves: it lists no leases, and gives no times with a lease.
-    pub fn is_native(&self) -> bool {
-        self.native.is_some()
     }
 
     /// Asks, and waits for the answer. `namespace` is the attachment's network namespace.
@@ -103,57 +102,12 @@ impl Channel {
         namespace: Option<BorrowedFd<'_>>,
         deadline: Instant,
     ) -> Result<Answer, ChannelError> {
-        if self.native.is_some() {
-            return self.ask_native(ask, deadline);
-        }
         let mut text = serde_json::to_vec(ask).map_err(|error| ChannelError::Malformed(error.to_string()))?;
         text.push(b'\n');
         line::send(&self.stream, &text, namespace, deadline)?;
         let end = |bytes: &[u8]| Ok(bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1));
         let answer = line::receive(&self.stream, &mut self.buffer, LONGEST_ANSWER, deadline, end)?;
         serde_json::from_slice(&answer).map_err(|error| ChannelError::Malformed(error.to_string()))
-    }
-
-    fn ask_native(&mut self, ask: &Ask, deadline: Instant) -> Result<Answer, ChannelError> {
-        let (method, attachment) = match ask {
-            Ask::Acquire(attachment) | Ask::Check(attachment) => (rpc::ALLOCATE, attachment),
-            Ask::Release(attachment) => (rpc::RELEASE, attachment),
-            Ask::Alive => return Ok(Answer::Done),
-            Ask::Leases => {
-                return Ok(Answer::Refused {
-                    code: INTERNAL,
-                    words: "a native DHCP daemon does not list its leases".to_owned(),
-                    details: String::new(),
-                });
-            }
-        };
-        let Some(client) = self.native.as_mut() else { return Err(ChannelError::Closed) };
-        let wrong = |error: crate::gob::GobError| ChannelError::Malformed(error.to_string());
-        let request = client.request(method, attachment).map_err(wrong)?;
-        line::send(&self.stream, &request, None, deadline)?;
-        let mut next = |buffer: &mut Vec<u8>| -> Result<Value, ChannelError> {
-            loop {
-                let end = |bytes: &[u8]| {
-                    let split = crate::gob::split(bytes).map_err(wrong)?;
-                    Ok(split.map(|(_, rest)| bytes.len() - rest.len()))
-                };
-                let piece = line::receive(&self.stream, buffer, LONGEST_ANSWER, deadline, end)?;
-                let message = crate::gob::split(&piece).map_err(wrong)?;
-                let (message, _) = message.ok_or(ChannelError::Closed)?;
-                if let Some(value) = client.decoder.message(message).map_err(wrong)? {
-                    return Ok(value);
-                }
-            }
-        };
-        let (header, body) = (next(&mut self.buffer)?, next(&mut self.buffer)?);
-        let words = header.text("Error").unwrap_or_default();
-        if !words.is_empty() {
-            return Ok(Answer::Refused { code: INTERNAL, words: words.to_owned(), details: String::new() });
-        }
-        match ask {
-            Ask::Release(_) => Ok(Answer::Done),
-            _ => rpc::lease(&body).map(Answer::Lease).map_err(wrong),
-        }
     }
 
     /// Says which protocol follows, and returns the status of the answer.

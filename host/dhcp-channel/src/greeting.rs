@@ -3,7 +3,7 @@
 /// The greeting of the service's own protocol.
 pub const OWN: &str = "/postern/1";
 
-/// The greeting of Go's net/rpc.
+/// The greeting of Go's net/rpc, by which native daemons and their clients begin.
 pub const GO: &str = "/_goRPC_";
 
 /// The longest greeting, or answer to one, in bytes.
@@ -17,8 +17,10 @@ pub fn call(path: &str) -> String {
 /// The service's answer to a client that speaks Postern's protocol.
 pub const ACCEPTED: &str = "HTTP/1.0 200 Connected to Postern\r\n\r\n";
 
-/// The service's answer to a client that speaks Go's RPC. Go compares the text.
-pub const ACCEPTED_GO: &str = "HTTP/1.0 200 Connected to Go RPC\n\n";
+/// The service's answer to a native client, which shows this line to people.
+pub const NATIVE: &str = "HTTP/1.0 404 this is postern-dhcp.service, which serves Postern's dhcp plugin only: install \
+                          that plugin, or go back by `systemctl disable --now postern-dhcp.socket postern-dhcp.service` \
+                          and `systemctl enable --now cni-dhcp.socket cni-dhcp.service`\r\n\r\n";
 
 /// The service's answer to anything else.
 pub const UNKNOWN: &str = "HTTP/1.0 404 Not Found\r\n\r\n";
@@ -65,7 +67,9 @@ mod tests {
             assert_eq!(path(bytes), expected);
         }
         assert_eq!(end(b"CONNECT / HTTP/1.0\r\n"), None);
-        assert_eq!(status(ACCEPTED_GO.as_bytes()), Some(200));
+        assert_eq!(status(b"HTTP/1.0 200 Connected to Go RPC\n\n"), Some(200));
+        // One line, without what would end it.
+        assert!(status(NATIVE.as_bytes()) == Some(404) && NATIVE.trim_end().lines().count() == 1);
         assert_eq!(status(b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\n\r\n"), Some(404));
         assert_eq!(status(b"nonsense\n\n"), None);
     }

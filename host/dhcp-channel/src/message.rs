@@ -33,11 +33,9 @@ pub struct Attachment {
     pub netns: String,
     /// `CNI_ARGS`.
     pub args: String,
-    /// `CNI_PATH`. Only the native daemon's protocol has it.
-    pub path: String,
     /// The configuration that the plugin got on standard input.
     pub configuration: String,
-    /// The families of addresses; none counts as IPv4 alone. A native client names none.
+    /// The families of addresses; none counts as IPv4 alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<Family>,
 }

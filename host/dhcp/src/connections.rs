@@ -1,12 +1,10 @@
-//! The connections of gates, of native clients, and of people's commands.
+//! The connections of gates and of people's commands.
 
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{MsgFlags, getsockopt, send};
 use nix::unistd::geteuid;
-use postern_dhcp_channel::gob::split;
-use postern_dhcp_channel::rpc::{self, Header, Server};
-use postern_dhcp_channel::{Answer, Ask, Attachment, LONGEST_ASK, greeting};
+use postern_dhcp_channel::{Answer, Ask, LONGEST_ASK, greeting};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, accept_with, recvmsg};
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -23,27 +21,18 @@ const UNREAD: usize = 32 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(pub u64);
 
-/// The protocol of a connection.
-#[derive(Debug)]
-enum Speech {
-    /// It has not said yet.
-    Unknown,
-    Own,
-    Go(Box<Server>),
-}
-
 /// A connection.
 #[derive(Debug)]
 pub struct Connection {
     /// Its number.
     pub id: Id,
     socket: OwnedFd,
-    speech: Speech,
+    has_greeted: bool,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
     descriptors: VecDeque<OwnedFd>,
-    /// The call that has to be answered next. One at a time.
-    pending: Option<Option<Header>>,
+    /// True if a question has to be answered. One at a time.
+    is_asked: bool,
     heard_at: u64,
     is_closing: bool,
 }
@@ -69,11 +58,11 @@ impl Connection {
         Some(Self {
             id,
             socket,
-            speech: Speech::Unknown,
+            has_greeted: false,
             incoming: Vec::new(),
             outgoing: Vec::new(),
             descriptors: VecDeque::new(),
-            pending: None,
+            is_asked: false,
             heard_at: now,
             is_closing: false,
         })
@@ -91,7 +80,7 @@ impl Connection {
 
     /// True if a question is being worked on.
     pub fn is_busy(&self) -> bool {
-        self.pending.is_some()
+        self.is_asked
     }
 
     /// The time at which a silent connection is closed; none while a question is being worked on.
@@ -138,47 +127,22 @@ impl Connection {
     /// # Errors
     /// The client says what makes no sense; the connection is no longer of use.
     pub fn question(&mut self) -> Result<Option<Question>, ()> {
-        if self.pending.is_some() || self.is_closing {
+        if self.is_asked || self.is_closing {
             return Ok(None);
         }
-        if matches!(self.speech, Speech::Unknown) && !self.greet()? {
+        if !self.has_greeted && !self.greet()? {
             return Ok(None);
         }
-        match &mut self.speech {
-            Speech::Unknown => Ok(None),
-            Speech::Own => {
-                let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
-                let rest = self.incoming.split_off(end + 1);
-                let line = std::mem::replace(&mut self.incoming, rest);
-                let namespace = self.descriptors.pop_front();
-                let ask = serde_json::from_slice(&line).map_err(|_| ())?;
-                self.pending = Some(None);
-                Ok(Some(Question { ask, namespace }))
-            }
-            Speech::Go(server) => loop {
-                let Some((message, rest)) = split(&self.incoming).map_err(|_| ())? else { return Ok(None) };
-                let used = self.incoming.len() - rest.len();
-                let call = server.message(message).map_err(|_| ())?;
-                self.incoming.drain(..used);
-                let Some(call) = call else { continue };
-                let attachment = with_network(call.attachment);
-                let ask = match call.header.method.as_str() {
-                    rpc::ALLOCATE => Ask::Acquire(attachment),
-                    rpc::RELEASE => Ask::Release(attachment),
-                    other => {
-                        let words = format!("rpc: can't find method {other}");
-                        let bytes = server.answer(&call.header, Err(&words)).map_err(|_| ())?;
-                        self.outgoing.extend(bytes);
-                        continue;
-                    }
-                };
-                self.pending = Some(Some(call.header));
-                return Ok(Some(Question { ask, namespace: None }));
-            },
-        }
+        let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+        let rest = self.incoming.split_off(end + 1);
+        let line = std::mem::replace(&mut self.incoming, rest);
+        let namespace = self.descriptors.pop_front();
+        let ask = serde_json::from_slice(&line).map_err(|_| ())?;
+        self.is_asked = true;
+        Ok(Some(Question { ask, namespace }))
     }
 
-    /// Reads the greeting. True if it is complete, and a protocol was chosen.
+    /// Reads the greeting. True if it is complete, and the client's protocol is ours.
     fn greet(&mut self) -> Result<bool, ()> {
         let Some(end) = greeting::end(&self.incoming) else {
             return if self.incoming.len() > greeting::LONGEST { Err(()) } else { Ok(false) };
@@ -186,42 +150,23 @@ impl Connection {
         let rest = self.incoming.split_off(end);
         let greeting = std::mem::replace(&mut self.incoming, rest);
         let answer = match greeting::path(&greeting) {
-            Some(greeting::OWN) => {
-                self.speech = Speech::Own;
-                greeting::ACCEPTED
-            }
-            Some(greeting::GO) => {
-                self.speech = Speech::Go(Box::default());
-                greeting::ACCEPTED_GO
-            }
-            _ => {
-                self.is_closing = true;
-                greeting::UNKNOWN
-            }
+            Some(greeting::OWN) => greeting::ACCEPTED,
+            Some(greeting::GO) => greeting::NATIVE,
+            _ => greeting::UNKNOWN,
         };
+        self.has_greeted = answer == greeting::ACCEPTED;
+        self.is_closing = !self.has_greeted;
         self.outgoing.extend(answer.as_bytes());
         Ok(!self.is_closing)
     }
 
     /// Answers the question that is being worked on.
     pub fn answer(&mut self, answer: &Answer) {
-        let Some(pending) = self.pending.take() else { return };
-        let bytes = match (&mut self.speech, pending) {
-            (Speech::Go(server), Some(header)) => {
-                let answer = match answer {
-                    Answer::Lease(lease) => Ok(Some(lease)),
-                    Answer::Done | Answer::Leases(_) => Ok(None),
-                    Answer::Refused { words, .. } => Err(words.as_str()),
-                };
-                server.answer(&header, answer).unwrap_or_default()
-            }
-            _ => {
-                let mut line = serde_json::to_vec(answer).unwrap_or_default();
-                line.push(b'\n');
-                line
-            }
-        };
-        self.outgoing.extend(bytes);
+        if !std::mem::take(&mut self.is_asked) {
+            return;
+        }
+        self.outgoing.extend(serde_json::to_vec(answer).unwrap_or_default());
+        self.outgoing.push(b'\n');
     }
 
     /// Writes what can be written. False if the client has gone, or does not read.
@@ -237,11 +182,4 @@ impl Connection {
         }
         !self.is_closing
     }
-}
-
-/// A native client names the network only in its configuration.
-fn with_network(mut attachment: Attachment) -> Attachment {
-    let configuration: serde_json::Value = serde_json::from_str(&attachment.configuration).unwrap_or_default();
-    attachment.network = configuration.get("name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
-    attachment
 }

@@ -1,23 +1,32 @@
-//! The native client beside ours: the same program, the same server, the same link. The native plugin asks the native
-//! daemon and then our service, so the whole answer is compared.
+//! The native client beside ours: the same server, the same link. The native plugin asks the native daemon, and the channel of
+//! the gate asks our service.
 
-use crate::lab::Lab;
+use crate::lab::{Lab, attachment};
 use crate::native::{call, native};
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use postern_dhcp_channel::{Answer, Ask};
+use serde_json::{Map, Value, json};
 
 /// What the network requests and provides (keys of `ipam`), and `CNI_ARGS`.
 type Case = (Value, String);
 
 /// Returns the answers of the native daemon and of our service, for each case.
 fn both(lab: &Lab, cases: &[Case]) -> Result<Vec<(Value, Value)>> {
-    let answers = || -> Result<Vec<Value>> {
-        let add = |(ipam, args): &Case| {
-            let answer = call(lab, "ADD", ipam, args)?;
-            call(lab, "DEL", ipam, args)?;
-            Ok(answer)
-        };
-        cases.iter().map(add).collect()
+    let natively = |(ipam, args): &Case| {
+        let answer = call(lab, "ADD", ipam, args)?;
+        call(lab, "DEL", ipam, args)?;
+        Ok(answer)
+    };
+    let ours = |(ipam, args): &Case| {
+        let mut keys = json!({"type": "dhcp"});
+        if let (Some(keys), Some(more)) = (keys.as_object_mut(), ipam.as_object()) {
+            keys.extend(more.clone());
+        }
+        let mut asked = attachment("c1", &json!({"ipam": keys}));
+        asked.args = args.clone();
+        let answer = lab.ask(&Ask::Acquire(asked.clone()))?;
+        lab.ask(&Ask::Release(asked))?;
+        as_native(&answer)
     };
     // Other answers only where they are asked for: a class has another router.
     lab.dnsmasq(
@@ -26,11 +35,34 @@ fn both(lab: &Lab, cases: &[Case]) -> Result<Vec<(Value, Value)>> {
          --dhcp-userclass=set:ours,postern --dhcp-option=tag:ours,3,10.5.0.9,10.5.0.8",
     )?;
     lab.native_daemon(&native()?)?;
-    let theirs = answers()?;
+    let theirs = cases.iter().map(natively).collect::<Result<Vec<Value>>>()?;
     lab.kill("native", "KILL")?;
     std::fs::remove_file(lab.socket())?;
     lab.serve("")?;
-    Ok(theirs.into_iter().zip(answers()?).collect())
+    let ours = cases.iter().map(ours).collect::<Result<Vec<Value>>>()?;
+    Ok(theirs.into_iter().zip(ours).collect())
+}
+
+/// Returns an answer of our service in the form of a native plugin's result or error.
+fn as_native(answer: &Answer) -> Result<Value> {
+    let lease = match answer {
+        Answer::Lease(lease) => lease,
+        Answer::Refused { code, words, .. } => return Ok(json!({"code": code, "msg": words})),
+        other => anyhow::bail!("{other:?}"),
+    };
+    // A native result has no key for what is absent.
+    let with = |pairs: Vec<(&str, Value)>| {
+        let there = pairs.into_iter().filter(|(_, value)| !value.is_null());
+        Value::Object(there.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+    };
+    let ips =
+        lease.addresses.iter().map(|one| with(vec![("address", json!(one.address)), ("gateway", json!(one.gateway))]));
+    let routes = lease.routes.iter().map(|route| {
+        let (dst, gw) = (json!(route.dst), json!(route.gw));
+        with(vec![("dst", dst), ("gw", gw), ("scope", json!(route.scope)), ("priority", json!(route.priority))])
+    });
+    let (ips, routes) = (ips.collect::<Vec<_>>(), routes.collect::<Vec<_>>());
+    Ok(with(vec![("cniVersion", json!("1.0.0")), ("ips", json!(ips)), ("routes", json!(routes)), ("dns", json!({}))]))
 }
 
 /// Returns a native result with the differences that docs/dhcp.md lists.

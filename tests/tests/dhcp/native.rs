@@ -1,8 +1,8 @@
-//! The native program and its daemon: each half works with ours.
+//! The native program and its daemon beside ours: each side knows the other one at once, and a change loses no address.
 
-use crate::lab::{Lab, address, attachment};
+use crate::lab::{Lab, attachment};
 use anyhow::{Context, Result, bail, ensure};
-use postern_dhcp_channel::{Answer, Ask, Channel};
+use postern_dhcp_channel::{Answer, Ask, Channel, ChannelError};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -35,55 +35,73 @@ pub fn call(lab: &Lab, verb: &str, ipam: &Value, args: &str) -> Result<Value> {
     Ok(if text.trim().is_empty() { Value::Null } else { serde_json::from_str(&text).with_context(|| text)? })
 }
 
+/// The native plugin reads one line that names the units, at once.
 #[test]
-fn native_clients_use_our_service() -> Result<()> {
+fn a_native_client_is_told_whose_service_it_is() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
-    lab.dnsmasq("--dhcp-authoritative --dhcp-option-force=121,10.8.0.0/16,10.5.0.2,0.0.0.0/0,10.5.0.1")?;
     lab.serve("")?;
-    let result = call(&lab, "ADD", &json!({}), "")?;
-    let held = lab.leases()?;
-    let [one] = held.as_slice() else { bail!("{held:?}: {result}") };
-    let lease = one.lease.clone().context("no lease")?;
-    ensure!(result["ips"][0]["address"] == json!(address(&lease)), "{result}");
-    ensure!(result["ips"][0]["gateway"] == json!("10.5.0.1"), "{result}");
-    ensure!(result["routes"].to_string().contains("10.8.0.0/16"), "{result}");
-    ensure!(call(&lab, "CHECK", &json!({}), "")? == Value::Null);
-    ensure!(call(&lab, "DEL", &json!({}), "")? == Value::Null && lab.leases()?.is_empty());
-    ensure!(call(&lab, "DEL", &json!({}), "")? == Value::Null);
-    lab.until_said("dnsmasq", "DHCPRELEASE")?;
-    // An error comes through, in our words.
-    lab.node.sh("ip -n c1 link del eth0")?;
-    let error = call(&lab, "ADD", &json!({}), "")?;
-    ensure!(error["msg"].to_string().contains("has no link"), "{error}");
+    let began = Instant::now();
+    for verb in ["ADD", "CHECK", "DEL"] {
+        let error = call(&lab, verb, &json!({}), "")?;
+        let words = error["msg"].as_str().unwrap_or_default();
+        ensure!(words.contains("postern-dhcp.service") && words.contains("cni-dhcp.service"), "{verb}: {error}");
+    }
+    ensure!(began.elapsed() < Duration::from_secs(5), "it waited: {:?}", began.elapsed());
+    ensure!(lab.leases()?.is_empty());
     Ok(())
 }
 
+/// Postern's end of the channel knows a native daemon at once. It asks nothing, and leaves the daemon's lease alone.
 #[test]
-fn our_channel_uses_a_native_daemon() -> Result<()> {
+fn a_native_daemon_is_known_at_once() -> Result<()> {
     let lab = Lab::new(&["c1"])?;
     lab.dnsmasq("--dhcp-authoritative")?;
     lab.native_daemon(&native()?)?;
+    let theirs = call(&lab, "ADD", &json!({}), "")?;
+    ensure!(theirs["ips"][0]["address"].is_string(), "{theirs}");
+    let began = Instant::now();
+    let refused = Channel::connect(&lab.socket(), began + Duration::from_secs(30));
+    ensure!(refused.as_ref().err() == Some(&ChannelError::Native), "{refused:?}");
+    ensure!(began.elapsed() < Duration::from_secs(5), "it waited: {:?}", began.elapsed());
+    ensure!(!lab.log("dnsmasq").contains("DHCPRELEASE"), "{}", lab.log("dnsmasq"));
+    ensure!(call(&lab, "ADD", &json!({}), "")? == theirs, "the daemon has lost the lease");
+    Ok(())
+}
+
+/// From the native daemon to our service and back, while a container lives: its address stays on the link, and no lease is
+/// given back before the container's own DEL.
+#[test]
+fn a_living_container_keeps_its_address_over_a_switch() -> Result<()> {
+    let lab = Lab::new(&["c1"])?;
+    lab.dnsmasq("--dhcp-authoritative")?;
+    let program = native()?;
+    lab.native_daemon(&program)?;
+    let theirs = call(&lab, "ADD", &json!({}), "")?;
+    let address = theirs["ips"][0]["address"].as_str().context("no address")?.to_owned();
+    lab.node.sh(&format!("ip -n c1 address add {address} dev eth0"))?;
+    let stands = || -> Result<()> {
+        ensure!(lab.node.sh("ip -n c1 -o address show dev eth0")?.contains(&address), "the address is gone");
+        ensure!(!lab.log("dnsmasq").contains("DHCPRELEASE"), "{}", lab.log("dnsmasq"));
+        Ok(())
+    };
+    lab.kill("native", "TERM")?;
+    stands()?;
+    lab.serve("")?;
+    stands()?;
+    // The container's DEL: our service knows no such lease, and that is success.
     let until = Instant::now() + Duration::from_secs(30);
     let mut channel = Channel::connect(&lab.socket(), until)?;
-    ensure!(channel.is_native());
-    let c1 = attachment("c1", &json!({}));
-    ensure!(channel.ask(&Ask::Alive, None, until)? == Answer::Done);
-    let Answer::Lease(lease) = channel.ask(&Ask::Acquire(c1.clone()), None, until)? else { bail!("no lease") };
-    ensure!(address(&lease).starts_with("10.5.0."), "{lease:?}");
-    ensure!(lease.addresses.first().and_then(|one| one.gateway) == Some("10.5.0.1".parse()?), "{lease:?}");
-    ensure!(lease.routes.iter().any(|route| route.dst.prefix_len() == 0), "{lease:?}");
-    ensure!(matches!(channel.ask(&Ask::Check(c1.clone()), None, until)?, Answer::Lease(same) if same == lease));
-    lab.configure("c1", &lease)?;
-    ensure!(channel.ask(&Ask::Release(c1.clone()), None, until)? == Answer::Done);
-    // The daemon has forgotten the lease: it asks servers anew.
-    let asked = || lab.log("dnsmasq").matches("DHCPDISCOVER").count();
-    let before = asked();
-    ensure!(matches!(channel.ask(&Ask::Acquire(c1.clone()), None, until)?, Answer::Lease(_)));
-    ensure!(asked() == before + 1, "{}", lab.log("dnsmasq"));
-    ensure!(matches!(channel.ask(&Ask::Leases, None, until)?, Answer::Refused { .. }));
-    let mut wrong = c1;
-    wrong.ifname = "eth7".to_owned();
-    let answer = channel.ask(&Ask::Acquire(wrong), None, until)?;
-    ensure!(matches!(&answer, Answer::Refused { .. }), "{answer:?}");
-    Ok(())
+    ensure!(channel.ask(&Ask::Release(attachment("c1", &json!({}))), None, until)? == Answer::Done);
+    stands()?;
+    let Answer::Lease(ours) = channel.ask(&Ask::Acquire(attachment("c1", &json!({}))), None, until)? else {
+        bail!("no lease")
+    };
+    ensure!(crate::lab::address(&ours) == address, "the server gave another address: {ours:?}");
+    // And back.
+    lab.kill("service", "TERM")?;
+    stands()?;
+    lab.native_daemon(&program)?;
+    stands()?;
+    ensure!(call(&lab, "DEL", &json!({}), "")? == Value::Null);
+    stands()
 }

@@ -2,7 +2,7 @@
 
 use super::{Examination, Node, Remedy, Severity};
 use postern_account::dhcp::{START, Untold, is_of, leases};
-use postern_dhcp_channel::Standing;
+use postern_dhcp_channel::{SWITCH, Standing};
 use postern_gate::policies;
 use postern_policy::capability::dhcp::socket;
 use postern_types::Capability;
@@ -28,12 +28,16 @@ pub fn examine(examination: &mut Examination, node: &Node) {
                     let remedy = Remedy::Command(START.to_owned());
                     examination.found(Severity::Error, &socket, what, &why, remedy);
                 }
+                Err(Untold::Native) => {
+                    let what = "a native daemon (cni-dhcp.service) serves there, which Postern does not ask".to_owned();
+                    examination.found(Severity::Error, &socket, what, &why, Remedy::Command(SWITCH.to_owned()));
+                }
                 Err(Untold::Other(reason)) if nix::unistd::geteuid().is_root() => {
                     let what = format!("the DHCP service there {reason}");
                     let remedy = Remedy::Words("look at it: `systemctl status postern-dhcp.service`".to_owned());
                     examination.found(Severity::Error, &socket, what, &why, remedy);
                 }
-                Ok(_) | Err(Untold::Native | Untold::Other(_)) => {}
+                Ok(_) | Err(Untold::Other(_)) => {}
             }
         }
     }
@@ -57,7 +61,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
                     format!("it keeps an {family} lease of {name}, and there is no record of such an attachment")
                 }
             };
-            let why = "a native plugin may have asked for it; the service ends it when its namespace is gone";
+            let why = "its record may have been removed by hand; the service ends it when its namespace is gone";
             examination.found(Severity::Note, socket, what, why, Remedy::None);
         }
     }

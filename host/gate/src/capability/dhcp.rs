@@ -9,7 +9,6 @@ use crate::effect::{Dhcp, Effect};
 use crate::errors::kernel_error;
 use crate::gate::Gate;
 use crate::need::Need;
-use crate::session::dhcp::no_ipv6;
 use crate::session::{OwnAddress, Session};
 use ipnet::IpNet;
 use postern_cni::Verb;
@@ -62,9 +61,6 @@ fn acquire(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
     }
     let socket = socket(&gate.session.request.conf);
     let wanted = wanted(gate.session)?;
-    if wanted.contains(&Family::Ipv6) && gate.session.is_native_dhcp(&socket) {
-        return Err(no_ipv6(&socket));
-    }
     // A second ADD without a DEL between gets the same lease. It must not give that back if it fails.
     if !gate.session.dhcp_leases().iter().any(|dhcp| dhcp.socket == socket) {
         gate.session.intend(Dhcp { socket: socket.clone(), addresses: Vec::new() })?;
@@ -150,9 +146,6 @@ fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
 fn status(gate: &Gate<'_>) -> Result<Reply, OpError> {
     let socket = socket(&gate.session.request.conf);
     gate.session.ask_dhcp(&socket, |_| Ask::Alive)?;
-    if gate.session.is_native_dhcp(&socket) && wanted(gate.session)?.contains(&Family::Ipv6) {
-        return Err(no_ipv6(&socket));
-    }
     Ok(Reply::Done)
 }
 

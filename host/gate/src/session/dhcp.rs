@@ -6,7 +6,7 @@
 use super::Session;
 use crate::effect::Dhcp;
 use postern_cni::Verb;
-use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, ChannelError, Family, families};
+use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, ChannelError, SWITCH, families};
 use postern_kernel::Namespace;
 use postern_types::{DelegateError, ErrorCode, OpError};
 use std::cell::{Cell, RefCell};
@@ -131,12 +131,6 @@ impl DhcpConnections {
         // An earlier question was late, not this one.
         let channel =
             connection.channel.as_mut().map_err(|unanswered| Unanswered { is_late: false, ..unanswered.clone() })?;
-        if let Ask::Acquire(attachment) | Ask::Check(attachment) = ask
-            && channel.is_native()
-            && attachment.families.contains(&Family::Ipv6)
-        {
-            return Err(Unanswered { is_absent: false, is_late: false, error: no_ipv6(socket) });
-        }
         let namespace = self.namespace.borrow();
         // Leases are given back by their names alone: the path of a namespace may lead elsewhere by now.
         let namespace = namespace.as_ref().filter(|_| !matches!(ask, Ask::Release(_))).map(AsFd::as_fd);
@@ -147,13 +141,6 @@ impl DhcpConnections {
         }
         answer
     }
-}
-
-/// The error of a network with IPv6 and the native daemon.
-pub fn no_ipv6(socket: &str) -> OpError {
-    let message = format!("the DHCP service at {socket} is a native daemon, which has no DHCPv6");
-    OpError::new(ErrorCode::Unsupported, socket, message)
-        .hint("stop it and start `postern dhcp serve` there, or leave \"ipv6\" out of ipam.families")
 }
 
 /// The way out if no service answers.
@@ -176,6 +163,13 @@ fn unanswered(socket: &str, error: &ChannelError) -> Unanswered {
             // The native plugin's words.
             let message = format!("error dialing DHCP daemon: dial unix {socket}: connect: {}", why.to_lowercase());
             let error = OpError::new(ErrorCode::Unsupported, socket, message).hint(START);
+            Unanswered { is_absent: true, is_late: false, error }
+        }
+        // It has the lease, if it gave one, and ends it when the container is gone.
+        ChannelError::Native => {
+            let message = format!("the DHCP service at {socket} {error}");
+            let error = OpError::new(ErrorCode::Unsupported, socket, message)
+                .hint(format!("change to Postern's service: `{SWITCH}`"));
             Unanswered { is_absent: true, is_late: false, error }
         }
         ChannelError::Closed
@@ -237,13 +231,6 @@ impl Session {
             "look for a server on the network of this link (`tcpdump -ni any port 67 or port 547`), and for a firewall or a VLAN \
              between; `postern doctor` tells whether the service answers",
         )
-    }
-
-    /// True if a native daemon serves at this socket, as far as this run has asked there.
-    pub fn is_native_dhcp(&self, socket: &str) -> bool {
-        let open = self.dhcp.open.borrow();
-        let mut of_socket = open.iter().filter(|open| open.socket == socket);
-        of_socket.any(|open| open.channel.as_ref().is_ok_and(Channel::is_native))
     }
 
     /// Returns the leases of the record: one for each service, with all addresses that are noted for it.
@@ -309,7 +296,6 @@ impl Session {
             ifname: request.ifname.clone(),
             netns: request.netns.clone(),
             args: request.args().to_owned(),
-            path: request.path.clone(),
             configuration: request.stdin.to_string(),
             // A lease is given back whatever they are. One that begins has them from a configuration that can be read.
             families: families(&request.stdin).unwrap_or_default(),
