@@ -1,7 +1,8 @@
 //! Clocks. Leases run by `CLOCK_BOOTTIME`: it never goes back, nobody can set it, and it counts while the machine
 //! sleeps. The wall clock counts only over a reboot.
 
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
 /// Asks for the time once. The first question looks for the kernel's function, by calls that a filter would not allow.
 pub fn prepare() {
@@ -10,17 +11,16 @@ pub fn prepare() {
 
 /// Returns the milliseconds since the machine was started.
 pub fn since_boot() -> u64 {
-    milliseconds(ClockId::Boottime)
+    milliseconds(ClockId::CLOCK_BOOTTIME)
 }
 
 /// Returns the milliseconds since 1970.
 pub fn wall() -> u64 {
-    milliseconds(ClockId::Realtime)
+    milliseconds(ClockId::CLOCK_REALTIME)
 }
 
 fn milliseconds(clock: ClockId) -> u64 {
     // Neither clock fails.
-    let now = clock_gettime(clock);
-    let (seconds, nanoseconds) = (u64::try_from(now.tv_sec).unwrap_or(0), u64::try_from(now.tv_nsec).unwrap_or(0));
-    seconds.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
+    let now = clock_gettime(clock).map(Duration::from).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -44,11 +44,11 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use options::{Options, Wanted};
 use postern_confine::forget_environment;
 use postern_gate::places::Places;
 use postern_gate::{Engine, streams};
-use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
@@ -106,7 +106,7 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     stops.thread_block().map_err(|errno| words(&errno))?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&stops, flags).map_err(|errno| words(&errno))?;
-    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
+    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)
         .map_err(|errno| words(&errno))?;
     let _ = prctl::set_name(c"dhcp service");
     forget_environment();

@@ -11,14 +11,17 @@ use crate::steps::Runner;
 use crate::store::Store;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signalfd::SignalFd;
+use nix::sys::timerfd::{Expiration, TimerFd, TimerSetTimeFlags};
 use postern_dhcp_channel::Answer;
 use postern_gate::audit::Audit;
-use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The longest time of a timer, in milliseconds: a year, after which the service looks again.
+const FOREVER: u64 = 365 * 24 * 60 * 60 * 1000;
 
 /// The most connections.
 const MOST_CONNECTIONS: usize = 1024;
@@ -103,7 +106,7 @@ impl Service {
     ///
     /// # Errors
     /// The kernel fails, or a process of the service has ended.
-    pub fn run(&mut self, listener: &OwnedFd, signals: &SignalFd, timer: &OwnedFd) -> Result<(), String> {
+    pub fn run(&mut self, listener: &OwnedFd, signals: &SignalFd, timer: &TimerFd) -> Result<(), String> {
         let words = |errno: nix::errno::Errno| errno.desc().to_owned();
         loop {
             self.begin_steps()?;
@@ -161,20 +164,13 @@ impl Service {
     }
 
     /// Sets the timer to the next time at which something has to be done.
-    fn set(&self, timer: &OwnedFd) -> rustix::io::Result<()> {
-        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+    fn set(&self, timer: &TimerFd) -> nix::Result<()> {
         let leases = self.leases.values().filter_map(Entry::deadline);
         let connections = self.connections.values().filter_map(Connection::closes_at);
-        let left = match leases.chain(connections).min() {
-            None => never,
-            Some(at) => {
-                // A time that has passed is now, and zero would be never.
-                let left = Duration::from_millis(at.saturating_sub(clock::since_boot()).max(1));
-                Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
-            }
-        };
-        let once = Itimerspec { it_interval: never, it_value: left };
-        timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).map(drop)
+        let Some(at) = leases.chain(connections).min() else { return timer.unset() };
+        // A time that has passed is now, and zero would be never.
+        let left = Duration::from_millis(at.saturating_sub(clock::since_boot()).clamp(1, FOREVER));
+        timer.set(Expiration::OneShot(left.into()), TimerSetTimeFlags::empty())
     }
 
     fn accept(&mut self, listener: &OwnedFd) {

@@ -52,7 +52,7 @@ fn as_native(answer: &Answer) -> Result<Value> {
     };
     // A native result has no key for what is absent.
     let with = |pairs: Vec<(&str, Value)>| {
-        let there = pairs.into_iter().filter(|(_, value)| !value.is_null());
+        let there = pairs.into_iter().filter(|(_, value)| !value.is_null() && *value != json!([]));
         Value::Object(there.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
     };
     let ips =
@@ -62,7 +62,7 @@ fn as_native(answer: &Answer) -> Result<Value> {
         with(vec![("dst", dst), ("gw", gw), ("scope", json!(route.scope)), ("priority", json!(route.priority))])
     });
     let (ips, routes) = (ips.collect::<Vec<_>>(), routes.collect::<Vec<_>>());
-    Ok(with(vec![("cniVersion", json!("1.0.0")), ("ips", json!(ips)), ("routes", json!(routes)), ("dns", json!({}))]))
+    Ok(with(vec![("cniVersion", json!("1.0.0")), ("ips", json!(ips)), ("routes", json!(routes))]))
 }
 
 /// Returns a native result with the differences that docs/dhcp.md lists.
