@@ -84,6 +84,7 @@ kills: build
 
 lint:
 	cargo fmt --all --check
+	cargo xtask surface --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	@if command -v cargo-deny >/dev/null; then cargo deny check licenses bans sources; \
 		if cargo deny fetch db 2>/dev/null; then cargo deny check advisories; \

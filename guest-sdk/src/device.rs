@@ -2,14 +2,8 @@
 
 use crate::error::Error;
 use crate::link::Link;
-use crate::sys::{self, host};
+use crate::sys;
 use postern_types::{DeviceKey, LinkInfo};
-
-#[cfg(not(target_arch = "wasm32"))]
-use {
-    crate::sys::ask,
-    postern_types::{Reply, ops},
-};
 
 /// A device that is now the attachment's link, with the kernel's data about it.
 #[derive(Debug)]
@@ -25,10 +19,7 @@ pub struct TakenDevice {
 /// # Errors
 /// Among others [`postern_types::ErrorCode::NotFound`]: no such device, or it has no driver.
 pub fn find(by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, Error> {
-    host!(
-        component: Ok(sys::device::find(sys::device_key(by), value).map_err(sys::failure)?.map(sys::link_info)),
-        fake: ask!(ops::Device::Find { by, value: value.to_owned() }, Reply::Device(found) => found),
-    )
+    sys::device::find(by, value)
 }
 
 /// Moves the device into the container, names it `CNI_IFNAME`, and sets it up.
@@ -36,19 +27,10 @@ pub fn find(by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, Error> {
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Exists`] if the container has a link of that name.
 pub fn take(by: DeviceKey, value: &str) -> Result<TakenDevice, Error> {
-    host!(
-        component: sys::device::take(sys::device_key(by), value).map(sys::taken).map_err(sys::failure),
-        fake: ask!(
-            ops::Device::Take { by, value: value.to_owned() },
-            Reply::Taken(taken) => TakenDevice { link: Link(taken.handle), attributes: taken }
-        ),
-    )
+    sys::device::take(by, value).map(|(link, attributes)| TakenDevice { link: Link(link), attributes })
 }
 
 /// Moves the attachment's device back to the host. It is success if the device is there already.
 pub fn give_back() -> Result<(), Error> {
-    host!(
-        component: sys::device::give_back().map_err(sys::failure),
-        fake: sys::done(ops::Device::GiveBack),
-    )
+    sys::device::give_back()
 }

@@ -3,55 +3,34 @@
 
 use crate::error::Error;
 use crate::link::Link;
-use crate::sys::{self, host};
-
-#[cfg(not(target_arch = "wasm32"))]
-use postern_types::{LinkSysctl, ops};
+use crate::sys;
 
 /// Sets `net.ipv6.conf.<link>.accept_dad`: duplicate address detection.
 pub fn set_accept_dad(link: &Link, on: bool) -> Result<(), Error> {
-    host!(
-        component: sys::link_sysctl::set_accept_dad(&link.0, on).map_err(sys::failure),
-        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::AcceptDad, value: on }),
-    )
+    sys::link_sysctl::set_accept_dad(&link.0, on)
 }
 
 /// Sets `net.ipv6.conf.<link>.enhanced_dad` (RFC 7527).
 pub fn set_enhanced_dad(link: &Link, on: bool) -> Result<(), Error> {
-    host!(
-        component: sys::link_sysctl::set_enhanced_dad(&link.0, on).map_err(sys::failure),
-        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::EnhancedDad, value: on }),
-    )
+    sys::link_sysctl::set_enhanced_dad(&link.0, on)
 }
 
 /// Sets `net.ipv4.conf.<link>.arp_notify`: a gratuitous ARP when the link comes up.
 pub fn set_arp_notify(link: &Link, on: bool) -> Result<(), Error> {
-    host!(
-        component: sys::link_sysctl::set_arp_notify(&link.0, on).map_err(sys::failure),
-        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::ArpNotify, value: on }),
-    )
+    sys::link_sysctl::set_arp_notify(&link.0, on)
 }
 
 /// `net.ipv6.conf.<link>.ndisc_notify`: unsolicited neighbour advertisements when the link comes up.
 pub fn set_ndisc_notify(link: &Link, on: bool) -> Result<(), Error> {
-    host!(
-        component: sys::link_sysctl::set_ndisc_notify(&link.0, on).map_err(sys::failure),
-        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::NdiscNotify, value: on }),
-    )
+    sys::link_sysctl::set_ndisc_notify(&link.0, on)
 }
 
 /// Sets `net.ipv6.conf.<link>.keep_addr_on_down`.
 pub fn set_keep_addr_on_down(link: &Link, on: bool) -> Result<(), Error> {
-    host!(
-        component: sys::link_sysctl::set_keep_addr_on_down(&link.0, on).map_err(sys::failure),
-        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::KeepAddrOnDown, value: on }),
-    )
+    sys::link_sysctl::set_keep_addr_on_down(&link.0, on)
 }
 
 /// Sets `net.ipv6.conf.<link>.disable_ipv6`. `false` also sets it to off for the container's `lo`.
 pub fn set_disable_ipv6(link: &Link, on: bool) -> Result<(), Error> {
-    host!(
-        component: sys::link_sysctl::set_disable_ipv6(&link.0, on).map_err(sys::failure),
-        fake: sys::done(ops::LinkSysctl::Set { link: link.0, key: LinkSysctl::DisableIpv6, value: on }),
-    )
+    sys::link_sysctl::set_disable_ipv6(&link.0, on)
 }

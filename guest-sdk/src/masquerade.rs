@@ -1,12 +1,9 @@
 //! Source NAT for the attachment's own addresses.
 
 use crate::error::Error;
-use crate::sys::{self, host};
+use crate::sys;
 use postern_cni::Fields;
 use postern_types::Backend;
-
-#[cfg(not(target_arch = "wasm32"))]
-use postern_types::ops;
 
 /// The meaning of the keys `ipMasq` and `ipMasqBackend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +56,7 @@ impl MasqueradeConfig {
 
 /// Makes the rules, if they are missing; `None` means the node's default.
 pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
-    host!(
-        component: sys::masquerade::ensure(backend.map(translate)).map_err(sys::failure),
-        fake: sys::done(ops::Masquerade::Ensure { backend }),
-    )
+    sys::masquerade::ensure(backend)
 }
 
 /// Compares the rules with the expected ones; `None` means those that the attachment's record lists, or either's.
@@ -70,24 +64,10 @@ pub fn ensure(backend: Option<Backend>) -> Result<(), Error> {
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
 pub fn check(backend: Option<Backend>) -> Result<(), Error> {
-    host!(
-        component: sys::masquerade::check(backend.map(translate)).map_err(sys::failure),
-        fake: sys::done(ops::Masquerade::Check { backend }),
-    )
+    sys::masquerade::check(backend)
 }
 
 /// Removes the attachment's rules of both backends. It succeeds if there is nothing to remove.
 pub fn remove() -> Result<(), Error> {
-    host!(
-        component: sys::masquerade::remove().map_err(sys::failure),
-        fake: sys::done(ops::Masquerade::Remove),
-    )
-}
-
-#[cfg(target_arch = "wasm32")]
-fn translate(backend: Backend) -> sys::masquerade::Backend {
-    match backend {
-        Backend::Nftables => sys::masquerade::Backend::Nftables,
-        Backend::Iptables => sys::masquerade::Backend::Iptables,
-    }
+    sys::masquerade::remove()
 }

@@ -2,10 +2,7 @@
 
 use crate::error::Error;
 use crate::link::Link;
-use crate::sys::{self, host};
-
-#[cfg(not(target_arch = "wasm32"))]
-use postern_types::ops;
+use crate::sys;
 
 /// Puts the own link into the VRF of this name, which is made if it is not there. Routes and addresses go along.
 ///
@@ -13,10 +10,7 @@ use postern_types::ops;
 /// Among others [`postern_types::ErrorCode::Exists`]: the name is another link's, the VRF has another table, or the link
 /// has a master.
 pub fn join(link: &Link, name: &str, table: Option<u32>) -> Result<(), Error> {
-    host!(
-        component: sys::vrf::join(&link.0, name, table).map_err(sys::failure),
-        fake: sys::done(ops::Vrf::Join { link: link.0, name: name.to_owned(), table }),
-    )
+    sys::vrf::join(&link.0, name, table)
 }
 
 /// Compares the VRF that the own link is in with the one of this name.
@@ -24,16 +18,10 @@ pub fn join(link: &Link, name: &str, table: Option<u32>) -> Result<(), Error> {
 /// # Errors
 /// Among others [`postern_types::ErrorCode::Mismatch`].
 pub fn check(name: &str) -> Result<(), Error> {
-    host!(
-        component: sys::vrf::check(name).map_err(sys::failure),
-        fake: sys::done(ops::Vrf::Check { name: name.to_owned() }),
-    )
+    sys::vrf::check(name)
 }
 
 /// Takes the own link out of its VRF. It is success if it is in none.
 pub fn leave() -> Result<(), Error> {
-    host!(
-        component: sys::vrf::leave().map_err(sys::failure),
-        fake: sys::done(ops::Vrf::Leave),
-    )
+    sys::vrf::leave()
 }

@@ -5,9 +5,8 @@ use super::services::{Ipam, Lease};
 use ipnet::IpNet;
 use postern_types::{
     Address, Backend, DhcpLease, Dns, ErrorCode, Forward, Handle, IngressPolicy, IpvlanMode, LinkInfo, LinkSettings,
-    LinkSysctl, Mac, MacvlanMode, OpError, Operation, PortSpec, RateLimit, SubnetFile, VlanId,
+    LinkSysctl, Mac, MacvlanMode, OpError, Operation, PortSpec, RateLimit, Reply, Route, SubnetFile, VlanId,
 };
-use postern_types::{Reply, Route};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -211,7 +210,7 @@ impl Kernel {
         self.log.push(operation.clone());
         let outcome = match &self.fail {
             Some((n, error)) if *n == number => Err(error.clone()),
-            _ => capability::answer(self, operation),
+            _ => operation.ask(self),
         };
         outcome.map_err(|error| OpError { operation: operation.name().to_owned(), ..error })
     }

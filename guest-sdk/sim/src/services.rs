@@ -3,7 +3,7 @@
 use super::kernel::{Kernel, Place};
 use ipnet::IpNet;
 use postern_cni::{CniResult, Json, Version};
-use postern_types::{ErrorCode, OpError};
+use postern_types::{ErrorCode, OpError, PortSpec, host};
 use std::net::IpAddr;
 
 /// The answers of the delegate.
@@ -67,10 +67,10 @@ impl Kernel {
     pub fn attached(mut self, bridge: &str) -> Self {
         let master = self.add_link(Place::Host, bridge, "bridge");
         // Both succeed on a kernel that has a namespace and no such link.
-        if self.veth_create(None, None).is_ok()
-            && let Some(host) = self.host_end().map(|end| end.info.handle)
+        if host::Veth::create(&mut self, None, None).is_ok()
+            && let Some(end) = self.host_end().map(|end| end.info.handle)
         {
-            let _ = self.attach(master, host, &postern_types::PortSpec::default());
+            let _ = host::Bridge::attach(&mut self, master, end, &PortSpec::default());
         }
         self
     }

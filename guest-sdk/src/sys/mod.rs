@@ -16,33 +16,6 @@ pub(crate) use component::*;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use native::*;
 
-/// Calls a function on the host or on the fake host.
-#[cfg(target_arch = "wasm32")]
-macro_rules! host {
-    (component: $component:expr, fake: $fake:expr $(,)?) => {
-        $component
-    };
-}
-
-/// Calls a function on the host or on the fake host.
-#[cfg(not(target_arch = "wasm32"))]
-macro_rules! host {
-    (component: $component:expr, fake: $fake:expr $(,)?) => {
-        $fake
-    };
-}
-
-/// Calls the fake host and unpacks its answer.
-#[cfg(not(target_arch = "wasm32"))]
-macro_rules! ask {
-    ($operation:expr, $answer:pat => $value:expr) => {
-        match crate::fake::call(&postern_types::Operation::from($operation))? {
-            $answer => Ok($value),
-            other => Err(other.unexpected().into()),
-        }
-    };
-}
-
 /// The most objects in one question to the host.
 const MOST_ASKED: usize = 256;
 
@@ -57,7 +30,3 @@ pub(crate) fn in_parts<T>(
     }
     Ok(answers)
 }
-
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) use ask;
-pub(crate) use host;

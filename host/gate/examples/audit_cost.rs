@@ -38,7 +38,7 @@ fn measure(logs: &Path, changing: usize) -> u128 {
 }
 
 fn run(logs: &Path, changing: usize) {
-    let outcome: Result<Reply, OpError> = Ok(Reply::Done);
+    let outcome: Result<Reply, OpError> = Reply::of(&());
     let changed = ops::Forwarding::Enable.into();
     let reading = ops::Bridge::Find { name: "cni0".to_owned() }.into();
     let mut audit = Audit::new(logs, "net/0123456789abcdef/eth0".to_owned());

@@ -131,7 +131,7 @@ impl Audit {
             plugin: entry.plugin,
             digest: Some(entry.digest),
             operation: entry.operation.name(),
-            request: Some(entry.operation),
+            request: Some(&entry.operation.logged()),
             cut: None,
             decision: if is_done { "allow" } else { "deny" },
             rule: entry.rule,
@@ -142,7 +142,7 @@ impl Audit {
         let mut text = written(&line);
         // A short line has no long request.
         if text.len() > SHOWN {
-            let request = written(entry.operation);
+            let request = written(&entry.operation.logged());
             if request.len() > SHOWN {
                 (line.request, line.cut) = (None, Some(shorten(&request)));
                 text = written(&line);

@@ -54,7 +54,7 @@ pub enum Start {
     /// DEL, and the plugin can't be run. Its record is enough to remove what it made.
     WithoutPlugin {
         /// The configuration.
-        raw: (Json, Lists),
+        raw: Box<(Json, Lists)>,
         /// The directories of the host.
         places: Places,
         /// The plugin's shipped policy, if it is known.
@@ -144,7 +144,7 @@ pub fn begin(
             let reason = reason.to_string();
             refused(&obstacle(&reason));
             let shipped = launcher.shipped_policy(name);
-            return Ok(Start::WithoutPlugin { raw, places, shipped, reason });
+            return Ok(Start::WithoutPlugin { raw: Box::new(raw), places, shipped, reason });
         }
         Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
         Err(reason) => return Err(obstacle(reason)),

@@ -1,7 +1,6 @@
 //! The gate: the one function through which a guest reaches the node.
 
 use crate::audit::Entry;
-use crate::capability;
 use crate::errors::kernel_error;
 use crate::gate::Gate;
 use postern_policy::{Rule, allows};
@@ -68,5 +67,5 @@ fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError>
     if operation.lasting().is_recorded() {
         gate.session.begin()?;
     }
-    capability::execute(gate, operation)
+    operation.ask(gate)
 }

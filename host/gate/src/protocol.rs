@@ -137,7 +137,7 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     let PreparedRun { mut session, made, part, granted } = match prepared? {
         Start::Guest(prepared) => *prepared,
         Start::WithoutPlugin { raw, places, shipped, reason } => {
-            return del_without_plugin(call, raw, places, shipped.as_ref(), &reason).inspect_err(refused);
+            return del_without_plugin(call, *raw, places, shipped.as_ref(), &reason).inspect_err(refused);
         }
     };
     let missing = session.no_container.as_ref().map(|missing| missing.error.clone());

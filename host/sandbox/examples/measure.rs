@@ -38,27 +38,27 @@ impl Gate for Mock {
 
 /// Answers a call of bridge as if all of it were there.
 fn answer(operation: &Operation) -> Reply {
-    match operation {
-        Operation::Ipam(ops::Ipam::Add) => Reply::Result(
-            r#"{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}]}"#
-                .to_owned(),
+    let made = match operation {
+        Operation::Ipam(ops::Ipam::Add) => Reply::of(
+            &r#"{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}],"routes":[{"dst":"0.0.0.0/0"}]}"#,
         ),
-        Operation::Link(ops::Link::Attributes { link: 1 }) => Reply::Link(link(1, "cni0")),
-        Operation::Link(ops::Link::Attributes { link: 2 }) => Reply::Link(link(2, "eth0")),
+        Operation::Link(ops::Link::Attributes { link: 1 }) => Reply::of(&link(1, "cni0")),
+        Operation::Link(ops::Link::Attributes { link: 2 }) => Reply::of(&link(2, "eth0")),
         Operation::Link(ops::Link::Attributes { .. }) | Operation::Veth(ops::Veth::WaitRunning { .. }) => {
-            Reply::Link(link(3, "vethab12cd34"))
+            Reply::of(&link(3, "vethab12cd34"))
         }
-        Operation::Veth(ops::Veth::Create { .. }) => Reply::Veth(VethPair {
-            container: link(2, "eth0"),
-            host: link(3, "vethab12cd34"),
-            bridge: None,
-        }),
+        Operation::Veth(ops::Veth::Create { .. }) => {
+            Reply::of(&VethPair { container: link(2, "eth0"), host: link(3, "vethab12cd34"), bridge: None })
+        }
         Operation::Bridge(ops::Bridge::Ensure { .. }) => {
-            Reply::Bridge(BridgeInfo { link: link(1, "cni0"), promisc: false })
+            Reply::of(&BridgeInfo { link: link(1, "cni0"), promisc: false })
         }
-        Operation::Bridge(ops::Bridge::EnsureGateways { .. } | ops::Bridge::PreviousLink) => Reply::MaybeLink(None),
-        _ => Reply::Done,
-    }
+        Operation::Bridge(ops::Bridge::EnsureGateways { .. } | ops::Bridge::PreviousLink) => {
+            Reply::of(&None::<LinkInfo>)
+        }
+        _ => Reply::of(&()),
+    };
+    made.unwrap()
 }
 
 fn link(handle: u32, name: &str) -> LinkInfo {

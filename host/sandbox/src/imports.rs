@@ -44,7 +44,7 @@ impl WasiExtent {
             Self::Whole => (&crate::full_wasi::INTERFACES, |interface| interface.starts_with("wasi:random/")),
         };
         let small = wasi::INTERFACES.into_iter().filter(move |(interface, _)| from.1(interface));
-        from.0.iter().copied().chain(small).chain(bindings::interfaces())
+        from.0.iter().copied().chain(small).chain(bindings::INTERFACES.iter().copied())
     }
 }
 

@@ -1,8 +1,10 @@
 //! The state of one run of one guest.
 
+use crate::bindings::Failure;
 use crate::limits::Ceiling;
 use crate::wasi::{Input, Output, OverLimit};
 use postern_types::{OpError, Operation, Reply, Start};
+use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use wasmtime::component::ResourceTable;
 
@@ -58,10 +60,10 @@ impl State {
         bytes
     }
 
-    /// Makes a call: the only way out for every imported function.
-    pub(crate) fn call(&mut self, operation: impl Into<Operation>) -> Result<Reply, OpError> {
+    /// Makes a call: the only way out for every imported function. Each knows the type of its answer.
+    pub(crate) fn call<T: DeserializeOwned>(&mut self, operation: impl Into<Operation>) -> Result<T, Failure> {
         self.forward_stderr();
-        self.gate.call(operation.into())
+        Ok(self.gate.call(operation.into())?.read()?)
     }
 
     pub(crate) fn forward_stderr(&mut self) {

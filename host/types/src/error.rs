@@ -57,7 +57,6 @@ pub struct OpError {
     /// The kind of failure.
     pub code: ErrorCode,
     /// The kernel's error number, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
     /// The operation, as `interface.function` of the WIT package: `bridge.attach`.
     pub operation: String,
@@ -66,10 +65,9 @@ pub struct OpError {
     /// The failure, in one sentence without a final full stop.
     pub message: String,
     /// The way out; empty if none is known.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub hint: String,
     /// The delegate's own error, for [`ErrorCode::Delegate`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegate: Option<DelegateError>,
 }
 

@@ -12,11 +12,14 @@ pub mod channel;
 mod error;
 mod forward;
 mod link_name;
+mod log;
 mod mac;
 mod message;
 mod operation;
 mod ranges;
 mod reply;
+mod surface;
+mod table;
 mod values;
 mod whole_route;
 
@@ -25,12 +28,15 @@ pub use forward::{Forward, ForwardParseError, NatSources, Transport};
 pub use link_name::LinkName;
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, Limits, NO_CODE_ALLOWED, Start, ToSandbox};
-pub use operation::{ActsIn, Capability, Handle, Kind, Lasting, Operation, Row, Table, Takes, WithoutGrant, ops};
+pub use operation::{Handle, Logged};
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize, canonicalize_numbered};
 pub use reply::Reply;
+pub use surface::{Capability, Host, Operation, host, ops};
+pub use table::{ActsIn, Kind, Lasting, Row, Table, Takes, WithoutGrant};
 pub use values::{
     Address, Backend, BridgeInfo, DeviceKey, DhcpLease, Dns, FirewallBackend, IngressPolicy, IptablesVariant,
-    IpvlanInfo, IpvlanMode, KeptRoute, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl, MacvlanInfo,
-    MacvlanMode, PortSpec, RateLimit, Route, RouteSource, SubnetFile, TapSettings, VethPair, VlanId, VlanInfo,
+    IpvlanInfo, IpvlanMode, KeptRoute, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl, LoopbackState,
+    MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, RouteSource, SubnetFile, TapSettings, VethPair, VlanId,
+    VlanInfo,
 };
 pub use whole_route::{NextHop, WholeRoute};

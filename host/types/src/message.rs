@@ -1,4 +1,4 @@
-//! The messages between gate and sandbox: JSON, each behind its length as four little-endian bytes.
+//! The messages between gate and sandbox.
 
 use crate::{OpError, Operation, Reply};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct Start {
     /// The `CNI_*` variables, and no others.
     pub env: Vec<(String, String)>,
-    /// The network configuration, as the runtime sent it. It is not part of the JSON: see [`crate::channel`]. It may be
+    /// The network configuration, as the runtime sent it. It is not part of the message: see [`crate::channel`]. It may be
     /// long, so the guests of a run share it.
     #[serde(skip)]
     pub stdin: Arc<String>,

@@ -1,5 +1,6 @@
 //! The plain values in operations and replies.
 
+use crate::log::sparse;
 use crate::{Handle, Mac};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,16 @@ use std::net::IpAddr;
 
 /// An 802.1Q VLAN identifier, 1 to 4094.
 pub type VlanId = u16;
+
+sparse! {
+    DhcpLease { addresses, routes, dns, mtu, server, seconds }
+    LeaseRange { subnet, start, end, gateway }
+    LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length as "tx-queue-length" }
+    PortSpec { hairpin, isolated, vlan, trunk, preserve_default_vlan }
+    Route { dst, gateway, source, mtu, advmss, priority, table, scope }
+    RouteSource { address, gateway }
+    TapSettings { mtu, mac, owner, group, multi_queue, packet_information, vnet_header, selinux_context }
+}
 
 /// A link as the gate shows it: its handle, and its attributes from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,14 +60,13 @@ pub struct BridgeInfo {
 }
 
 /// The settings of a bridge's port (`IFLA_BRPORT_*`, `bridge(8)`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct PortSpec {
     /// Frames may leave through the port that they entered by.
     pub hairpin: bool,
     /// The port exchanges frames only with ports that are not isolated.
     pub isolated: bool,
     /// The access VLAN: PVID and untagged. `None` leaves the bridge's default, or VLAN 1 if only `trunk` is given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<VlanId>,
     /// The VLANs that are carried tagged.
     pub trunk: Vec<VlanId>,
@@ -76,30 +86,23 @@ pub struct Address {
 }
 
 /// A route through a held link. The optional attributes are those of a CNI 1.1.0 route object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Route {
     /// The destination network; host bits are cut off.
     pub dst: IpNet,
     /// Next hop; `None` for a directly connected destination.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
     /// Preferred source address (`RTA_PREFSRC`); must be the attachment's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
     /// Path MTU in bytes (`RTAX_MTU`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// TCP maximum segment size in bytes (`RTAX_ADVMSS`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advmss: Option<u32>,
     /// Metric (`RTA_PRIORITY`); lower wins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
     /// Routing table (`RTA_TABLE`); `None` is the main table, 254.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<u32>,
     /// `rt_scope_t`: 0 universe, 253 link, 254 host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<u8>,
 }
 
@@ -124,33 +127,27 @@ pub struct KeptRoute {
 }
 
 /// One of the attachment's own addresses that packets may come from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RouteSource {
     /// The address.
     pub address: IpNet,
     /// The next hop of what it sends beyond its network; `None` if it sends nothing there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
 }
 
 /// Attributes of a link that a plugin changes or compares; `None` leaves one alone.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LinkSettings {
     /// Link-layer address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// Maximum transmission unit in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// `IFF_PROMISC`: it takes frames for any address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promisc: Option<bool>,
     /// `IFF_ALLMULTI`: it takes all multicast frames.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allmulti: Option<bool>,
     /// `IFLA_TXQLEN`, in packets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_queue_length: Option<u32>,
 }
 
@@ -267,6 +264,15 @@ impl IpvlanMode {
     }
 }
 
+/// The state of the container's `lo`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopbackState {
+    /// It is up.
+    pub up: bool,
+    /// Its addresses.
+    pub addresses: Vec<Address>,
+}
+
 /// The attachment's own link, as an ipvlan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpvlanInfo {
@@ -286,19 +292,15 @@ pub struct VlanInfo {
 }
 
 /// How a tap is made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct TapSettings {
     /// In bytes; `None` is the kernel's default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// Link-layer address; `None` leaves it to the host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// The user that may open it, by its ID where the host runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
     /// The group that may open it, likewise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
     /// `IFF_MULTI_QUEUE`: several descriptors at once.
     pub multi_queue: bool,
@@ -307,7 +309,6 @@ pub struct TapSettings {
     /// `IFF_VNET_HDR`: a header for offloads in front of each frame.
     pub vnet_header: bool,
     /// The SELinux context; `None` is that of the host process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selinux_context: Option<String>,
 }
 
@@ -435,18 +436,15 @@ pub struct RateLimit {
 }
 
 /// One range of addresses, as host-local's configuration gives it. The gate fills in the missing values.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct LeaseRange {
     /// The subnet; host bits must be zero.
     pub subnet: IpNet,
     /// The first address to give out; default: the network's first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<IpAddr>,
     /// The last address to give out; default: the network's last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<IpAddr>,
     /// The gateway, never given out; default: the network's first address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
 }
 
@@ -460,24 +458,21 @@ pub struct LeaseGrant {
 }
 
 /// A lease that a DHCP server gave.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct DhcpLease {
     /// The addresses, each with the router that the server names for it.
     pub addresses: Vec<LeaseGrant>,
     /// The routes that the server names.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub routes: Vec<Route>,
     /// Name resolution, where the network requests it.
     #[serde(default)]
     pub dns: Dns,
     /// The MTU in bytes, where the network requests it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// The server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<IpAddr>,
     /// How long the lease lasts from now, in seconds; `None` for ever.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u32>,
 }
 

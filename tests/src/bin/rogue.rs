@@ -6,10 +6,10 @@
 //!
 //! | step | what it does |
 //! |---|---|
-//! | `{"call": OPERATION}` | asks, and reads the answer: code 110 if it is denied, 999 for any other error |
+//! | `{"call": OPERATION}` | asks for what the audit log calls so, and reads the answer: code 110 if it is denied, 999 for any other error |
 //! | `{"try": OPERATION}` | asks, and goes on with any answer |
 //! | `{"say": MESSAGE}` | sends a message that is no call, and expects no answer |
-//! | `{"text": TEXT}` | one frame with this text, JSON or not |
+//! | `{"text": TEXT}` | one frame with this text, which is no message |
 //! | `{"frame": [LENGTH, TEXT]}` | a length, and a text that may have another length |
 //! | `{"drip": MS}` | announces 1000 bytes, and sends one every so many milliseconds |
 //! | `{"times": N, "step": STEP}` | a step N times; 0 means for ever |
@@ -17,11 +17,13 @@
 //! | `{"sleep": MS}`, `{"hang": true}`, `{"leave": true}` | sends nothing: for a while, as long as the gate lives, or exits |
 //! | `{"print": TEXT}` | ends with this on standard output, as success |
 //!
+//! An operation or a message that the host does not know is sent as the text of its JSON.
+//!
 //! With `ROGUE_EARLY` in the environment it reports its end before it was told to start.
 
 use postern_gate::Engine;
 use postern_types::channel::{MAX_MESSAGE, PACKET, receive_in_sandbox, send};
-use postern_types::{ErrorCode, OpError, Start, ToSandbox};
+use postern_types::{Capability, ErrorCode, FromSandbox, OpError, Start, ToSandbox};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -49,7 +51,7 @@ fn fingerprint() -> String {
 /// The continuation of the script.
 enum NextStep {
     Next,
-    End(Value),
+    End(FromSandbox),
 }
 
 fn child(channel: OwnedFd) -> ! {
@@ -66,7 +68,7 @@ fn child(channel: OwnedFd) -> ! {
     std::process::exit(0)
 }
 
-fn play(line: &UnixStream, start: &Start) -> Value {
+fn play(line: &UnixStream, start: &Start) -> FromSandbox {
     let config: Value = serde_json::from_str(&start.stdin).unwrap_or_default();
     let verb = start.env.iter().find(|(key, _)| key == "CNI_COMMAND").map(|(_, verb)| verb.as_str());
     if verb != Some(config.get("on").and_then(Value::as_str).unwrap_or("ADD")) {
@@ -87,13 +89,13 @@ fn follow(line: &UnixStream, step: &Value) -> NextStep {
     let pause = || Duration::from_millis(value.as_u64().unwrap_or_default());
     let text = value.as_str().unwrap_or_default();
     match key.as_str() {
-        "call" => return ask(line, &json!({"call": value}).to_string()),
-        "try" => drop(ask(line, &json!({"call": value}).to_string())),
-        "say" => frame(line, None, &value.to_string()),
-        "text" => frame(line, None, text),
+        "call" => return ask(line, value),
+        "try" => drop(ask(line, value)),
+        "say" => frame(line, None, &message(value)),
+        "text" => frame(line, None, text.as_bytes()),
         "frame" => {
             let length = value.get(0).and_then(Value::as_u64).and_then(|length| u32::try_from(length).ok());
-            frame(line, length, value.get(1).and_then(Value::as_str).unwrap_or_default());
+            frame(line, length, value.get(1).and_then(Value::as_str).unwrap_or_default().as_bytes());
         }
         "drip" => {
             write(line, &1000_u32.to_le_bytes());
@@ -110,15 +112,15 @@ fn follow(line: &UnixStream, step: &Value) -> NextStep {
                 }
             }
         }
-        "deep" => frame(line, None, &"[".repeat(number())),
-        "name" => return ask(line, &json!({"call": {"op": "bridge-find", "name": "b".repeat(number())}}).to_string()),
+        "deep" => frame(line, None, "[".repeat(number()).as_bytes()),
+        "name" => return ask(line, &json!({"op": "bridge-find", "name": "b".repeat(number())})),
         "sets" => {
             let range = |at: usize| {
                 let [_, high, middle, low] = u32::try_from(at * 4).unwrap_or_default().to_be_bytes();
                 json!([{"subnet": format!("10.{high}.{middle}.{low}/30")}])
             };
             let sets: Vec<Value> = (0..number()).map(range).collect();
-            return ask(line, &json!({"call": {"op": "leases-reserve", "sets": sets, "requested": []}}).to_string());
+            return ask(line, &json!({"op": "leases-reserve", "sets": sets, "requested": []}));
         }
         "routes" => {
             let route = |at: usize| {
@@ -126,14 +128,13 @@ fn follow(line: &UnixStream, step: &Value) -> NextStep {
                 json!({"dst": format!("11.{high}.{middle}.{low}/32")})
             };
             let routes: Vec<Value> = (0..number()).map(route).collect();
-            return ask(line, &json!({"call": {"op": "routes-add", "link": 0, "routes": routes}}).to_string());
+            return ask(line, &json!({"op": "routes-add", "link": 0, "routes": routes}));
         }
         "vlans" => {
             let port = json!({
                 "hairpin": false, "isolated": false, "trunk": vec![7; number()], "preserve_default_vlan": false
             });
-            let call = json!({"call": {"op": "bridge-attach", "bridge": 2, "host": 1, "port": port}});
-            return ask(line, &call.to_string());
+            return ask(line, &json!({"op": "bridge-attach", "bridge": 2, "host": 1, "port": port}));
         }
         "sleep" => sleep(pause()),
         // A gate that was killed leaves no process of a test behind.
@@ -151,12 +152,39 @@ fn follow(line: &UnixStream, step: &Value) -> NextStep {
     NextStep::Next
 }
 
+/// Returns a message's bytes by its JSON. A call has its operation as the audit log has it.
+fn message(json: &Value) -> Vec<u8> {
+    match json.get("call") {
+        Some(logged) if json.as_object().is_some_and(|keys| keys.len() == 1) => call(logged),
+        _ => bytes(serde_json::from_value(json.clone()).ok(), json),
+    }
+}
+
+/// Returns the bytes of a call by the JSON of its operation in the audit log: there, the operation's name is beside its fields.
+fn call(logged: &Value) -> Vec<u8> {
+    let op = logged.get("op").and_then(Value::as_str).unwrap_or_default();
+    let mut rows = Capability::ALL.iter().flat_map(|of| of.rows().iter().map(move |row| (of.name(), row)));
+    let known = rows.find(|(_, row)| row.log == op).and_then(|(of, row)| {
+        let mut fields = logged.clone();
+        fields.as_object_mut()?.remove("op");
+        // One without fields is its name alone.
+        let forms = [json!({of: {row.function(): fields}}), json!({of: row.function()})];
+        forms.into_iter().find_map(|form| serde_json::from_value(json!({"call": form})).ok())
+    });
+    bytes(known, logged)
+}
+
+fn bytes(known: Option<FromSandbox>, json: &Value) -> Vec<u8> {
+    known.and_then(|known| postcard::to_allocvec(&known).ok()).unwrap_or_else(|| json.to_string().into_bytes())
+}
+
 /// Makes one call and reads its answer; a refusal ends the script.
-fn ask(line: &UnixStream, message: &str) -> NextStep {
+fn ask(line: &UnixStream, logged: &Value) -> NextStep {
+    let message = call(logged);
     if message.len() > MAX_MESSAGE {
         return NextStep::End(failed(999, "the test asks for a message that is too long", ""));
     }
-    frame(line, None, message);
+    frame(line, None, &message);
     match receive_in_sandbox(line, None) {
         Ok(ToSandbox::Answer(Ok(_))) => NextStep::Next,
         Ok(ToSandbox::Answer(Err(OpError { code, operation, message, hint, delegate, .. }))) => {
@@ -169,18 +197,18 @@ fn ask(line: &UnixStream, message: &str) -> NextStep {
     }
 }
 
-fn finished(stdout: &str, status: u8) -> Value {
-    json!({"finished": {"stdout": stdout, "status": status}})
+fn finished(stdout: &str, status: u8) -> FromSandbox {
+    FromSandbox::Finished { stdout: stdout.to_owned(), status }
 }
 
-fn failed(code: u64, msg: &str, details: &str) -> Value {
+fn failed(code: u64, msg: &str, details: &str) -> FromSandbox {
     finished(&json!({"code": code, "msg": msg, "details": details}).to_string(), 1)
 }
 
-fn frame(line: &UnixStream, length: Option<u32>, text: &str) {
-    let length = length.unwrap_or_else(|| u32::try_from(text.len()).unwrap_or(u32::MAX));
+fn frame(line: &UnixStream, length: Option<u32>, bytes: &[u8]) {
+    let length = length.unwrap_or_else(|| u32::try_from(bytes.len()).unwrap_or(u32::MAX));
     write(line, &length.to_le_bytes());
-    write(line, text.as_bytes());
+    write(line, bytes);
 }
 
 /// Sends each piece as a packet of its own. The kernel refuses packets that are much longer.
@@ -192,7 +220,7 @@ fn write(mut line: &UnixStream, bytes: &[u8]) {
     }
 }
 
-fn finish(line: &UnixStream, last: &Value) -> ! {
+fn finish(line: &UnixStream, last: &FromSandbox) -> ! {
     let _ = send(line, last, None);
     std::process::exit(0)
 }

@@ -3,34 +3,18 @@
 use crate::kernel::Kernel;
 use crate::links::{EEXIST, refused, to};
 use ipnet::IpNet;
-use postern_types::{Address, ErrorCode, Handle, LinkSysctl, OpError, Reply, Route, ops};
+use postern_types::{Address, ErrorCode, Handle, LinkSysctl, OpError, Route, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Addresses) -> Result<Reply, OpError> {
-    match operation {
-        ops::Addresses::Add { link, addresses } => kernel.addresses_add(*link, addresses),
-        ops::Addresses::List { link } => Ok(Reply::Addresses(kernel.held(*link)?.addresses.clone())),
-        ops::Addresses::Has { link, addresses } => {
-            let there = &kernel.held(*link)?.addresses;
-            Ok(Reply::Present(addresses.iter().map(|wanted| there.iter().any(|have| have.net == *wanted)).collect()))
-        }
-        ops::Addresses::Settle { link } => kernel.settle(*link),
-    }
-}
-
-impl Kernel {
-    fn addresses_add(&mut self, handle: Handle, nets: &[IpNet]) -> Result<Reply, OpError> {
+impl host::Addresses for Kernel {
+    fn add(&mut self, link: Handle, addresses: &[IpNet]) -> Result<(), OpError> {
         let own = self.own_addresses();
-        for net in nets {
+        for net in addresses {
             if !own.iter().any(|(address, _)| address == net) {
                 let message = format!("{net} is not an address of this attachment");
                 return Err(OpError::new(ErrorCode::InvalidArgument, net.to_string(), message));
             }
-            let dad = !self.held(handle)?.sysctls.contains(&(LinkSysctl::AcceptDad, false));
-            let link = self.held_mut(handle)?;
+            let dad = !self.held(link)?.sysctls.contains(&(LinkSysctl::AcceptDad, false));
+            let link = self.held_mut(link)?;
             if link.addresses.iter().any(|address| address.net == *net) {
                 return Err(refused(EEXIST, net, "file exists"));
             }
@@ -41,11 +25,20 @@ impl Kernel {
                 link.routes.push(connected);
             }
         }
-        Ok(Reply::Done)
+        Ok(())
     }
 
-    fn settle(&mut self, handle: Handle) -> Result<Reply, OpError> {
-        self.held_mut(handle)?.addresses.iter_mut().for_each(|address| address.tentative = false);
-        Ok(Reply::Done)
+    fn list(&mut self, link: Handle) -> Result<Vec<Address>, OpError> {
+        Ok(self.held(link)?.addresses.clone())
+    }
+
+    fn has(&mut self, link: Handle, addresses: &[IpNet]) -> Result<Vec<bool>, OpError> {
+        let there = &self.held(link)?.addresses;
+        Ok(addresses.iter().map(|wanted| there.iter().any(|have| have.net == *wanted)).collect())
+    }
+
+    fn settle(&mut self, link: Handle) -> Result<(), OpError> {
+        self.held_mut(link)?.addresses.iter_mut().for_each(|address| address.tentative = false);
+        Ok(())
     }
 }

@@ -1,14 +1,10 @@
 //! `attachments`, simulated.
 
 use crate::kernel::Kernel;
-use postern_types::{OpError, Reply, ops};
+use postern_types::{OpError, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Attachments) -> Result<Reply, OpError> {
-    match operation {
-        ops::Attachments::Collect => Ok(Reply::Removed(std::mem::take(&mut kernel.garbage))),
+impl host::Attachments for Kernel {
+    fn collect(&mut self) -> Result<u32, OpError> {
+        Ok(std::mem::take(&mut self.garbage))
     }
 }

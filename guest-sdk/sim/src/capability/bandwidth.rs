@@ -1,35 +1,32 @@
 //! `bandwidth`, simulated.
 
 use crate::kernel::Kernel;
-use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, Reply, ops};
+use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, RateLimit, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Bandwidth) -> Result<Reply, OpError> {
-    match operation {
-        ops::Bandwidth::Limit { ingress, egress } => {
-            kernel.limits = (*ingress, *egress);
-            let name = kernel.ifb_name.clone();
-            let ifb = || LinkInfo {
-                handle: Handle::MAX,
-                name: name.unwrap_or_else(|| "bwpfake".to_owned()),
-                mac: Some(Mac([2, 0, 0, 0, 0, 0xbb])),
-                mtu: 1500,
-                kind: "ifb".to_owned(),
-                up: true,
-                running: true,
-            };
-            Ok(Reply::MaybeLink(egress.map(|_| ifb())))
-        }
-        ops::Bandwidth::Check { ingress, egress } => match kernel.limits == (*ingress, *egress) {
-            true => Ok(Reply::Done),
+impl host::Bandwidth for Kernel {
+    fn limit(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<Option<LinkInfo>, OpError> {
+        self.limits = (ingress, egress);
+        let name = self.ifb_name.as_deref().unwrap_or("bwpfake");
+        Ok(egress.map(|_| LinkInfo {
+            handle: Handle::MAX,
+            name: name.to_owned(),
+            mac: Some(Mac([2, 0, 0, 0, 0, 0xbb])),
+            mtu: 1500,
+            kind: "ifb".to_owned(),
+            up: true,
+            running: true,
+        }))
+    }
+
+    fn check(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<(), OpError> {
+        match self.limits == (ingress, egress) {
+            true => Ok(()),
             false => Err(OpError::new(ErrorCode::Mismatch, "veth0", "Rate doesn't match")),
-        },
-        ops::Bandwidth::Remove => {
-            kernel.limits = (None, None);
-            Ok(Reply::Done)
         }
+    }
+
+    fn remove(&mut self) -> Result<(), OpError> {
+        self.limits = (None, None);
+        Ok(())
     }
 }

@@ -4,73 +4,11 @@ use crate::kernel::{Kernel, Place};
 use crate::links::{ENODEV, refused};
 use crate::services::first_address;
 use ipnet::IpNet;
-use postern_types::{Address, BridgeInfo, ErrorCode, Handle, LinkInfo, OpError, PortSpec, Reply, VlanId, ops};
+use postern_types::{Address, BridgeInfo, ErrorCode, Handle, LinkInfo, OpError, PortSpec, host};
 use std::net::IpAddr;
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Bridge) -> Result<Reply, OpError> {
-    match operation {
-        ops::Bridge::Ensure { name, mtu, vlan_filtering, promisc } => {
-            kernel.bridge_ensure(name, *mtu, *vlan_filtering, *promisc)
-        }
-        ops::Bridge::Find { name } => kernel.bridge_find(name).map(Reply::MaybeBridge),
-        ops::Bridge::PreviousLink => Ok(Reply::MaybeLink(kernel.previous())),
-        ops::Bridge::Attach { bridge, host, port } => kernel.attach(*bridge, *host, port),
-        ops::Bridge::EnsureGateways { bridge, port, force } => kernel.ensure_gateways(*bridge, port.vlan, *force),
-    }
-}
-
-impl Kernel {
-    fn bridge_find(&self, name: &str) -> Result<Option<BridgeInfo>, OpError> {
-        match self.find(Place::Host, name) {
-            None => Ok(None),
-            Some(link) if link.info.kind == "bridge" => {
-                Ok(Some(BridgeInfo { link: link.info.clone(), promisc: link.promisc }))
-            }
-            Some(_) => {
-                Err(OpError::new(ErrorCode::Exists, name, format!("\"{name}\" already exists but is not a bridge")))
-            }
-        }
-    }
-
-    fn bridge_ensure(
-        &mut self,
-        name: &str,
-        mtu: Option<u32>,
-        vlan_filtering: bool,
-        promisc: bool,
-    ) -> Result<Reply, OpError> {
-        if self.bridge_find(name)?.is_none() {
-            if vlan_filtering && !self.vlans {
-                return Err(OpError::new(ErrorCode::Unsupported, name, "operation not supported"));
-            }
-            let handle = self.add_link(Place::Host, name, "bridge");
-            let bridge = self.held_mut(handle)?;
-            bridge.info.mtu = mtu.unwrap_or(1500);
-            bridge.vlan_filtering = vlan_filtering;
-        }
-        for link in self.links.values_mut().filter(|link| link.place == Place::Host && link.info.name == name) {
-            link.info.up = true;
-            link.promisc |= promisc;
-        }
-        let bridge = self.bridge_find(name)?;
-        bridge.map(Reply::Bridge).ok_or_else(|| refused(ENODEV, name, "no such device"))
-    }
-
-    fn previous(&self) -> Option<LinkInfo> {
-        let name = self.previous_link.as_ref()?;
-        self.find(Place::Host, name).map(|link| link.info.clone())
-    }
-
-    /// True if this link of the host joined in place of a pair.
-    pub(crate) fn is_previous(&self, handle: Handle) -> bool {
-        self.previous().is_some_and(|link| link.handle == handle)
-    }
-
-    pub(crate) fn attach(&mut self, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
+impl host::Bridge for Kernel {
+    fn attach(&mut self, bridge: Handle, host: Handle, port: &PortSpec) -> Result<(), OpError> {
         let filters = self.held(bridge)?.vlan_filtering;
         if !filters && (port.vlan.is_some() || !port.trunk.is_empty()) {
             let name = &self.held(bridge)?.info.name;
@@ -89,10 +27,10 @@ impl Kernel {
             bridge.lent_over = bridge.lent_over.or(bridge.info.mac);
             bridge.info.mac = mac;
         }
-        Ok(Reply::Done)
+        Ok(())
     }
 
-    fn ensure_gateways(&mut self, bridge: Handle, vlan: Option<VlanId>, force: bool) -> Result<Reply, OpError> {
+    fn ensure_gateways(&mut self, bridge: Handle, port: &PortSpec, force: bool) -> Result<Option<LinkInfo>, OpError> {
         let outside = |(address, gateway): &&(IpNet, Option<IpAddr>)| {
             !address.contains(&gateway.unwrap_or_else(|| first_address(address)))
         };
@@ -103,11 +41,11 @@ impl Kernel {
             );
             return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message));
         }
-        let target = match vlan {
+        let target = match port.vlan {
             None => bridge,
             Some(vlan) => {
                 let name = format!("{}.{vlan}", self.held(bridge)?.info.name);
-                let known = self.find(Place::Host, &name).map(|link| link.info.handle);
+                let known = Kernel::find(self, Place::Host, &name).map(|link| link.info.handle);
                 known.unwrap_or_else(|| self.add_link(Place::Host, &name, "veth"))
             }
         };
@@ -135,7 +73,61 @@ impl Kernel {
             link.pinned = true;
             link.info.mac = link.lent_over.or(link.info.mac);
         }
-        let gateway = vlan.and_then(|_| self.links.get(&target)).map(|link| link.info.clone());
-        Ok(Reply::MaybeLink(gateway))
+        Ok(port.vlan.and_then(|_| self.links.get(&target)).map(|link| link.info.clone()))
+    }
+
+    fn ensure(
+        &mut self,
+        name: &str,
+        mtu: Option<u32>,
+        vlan_filtering: bool,
+        promisc: bool,
+    ) -> Result<BridgeInfo, OpError> {
+        if self.bridge(name)?.is_none() {
+            if vlan_filtering && !self.vlans {
+                return Err(OpError::new(ErrorCode::Unsupported, name, "operation not supported"));
+            }
+            let handle = self.add_link(Place::Host, name, "bridge");
+            let bridge = self.held_mut(handle)?;
+            bridge.info.mtu = mtu.unwrap_or(1500);
+            bridge.vlan_filtering = vlan_filtering;
+        }
+        for link in self.links.values_mut().filter(|link| link.place == Place::Host && link.info.name == name) {
+            link.info.up = true;
+            link.promisc |= promisc;
+        }
+        self.bridge(name)?.ok_or_else(|| refused(ENODEV, name, "no such device"))
+    }
+
+    fn find(&mut self, name: &str) -> Result<Option<BridgeInfo>, OpError> {
+        self.bridge(name)
+    }
+
+    fn previous_link(&mut self) -> Result<Option<LinkInfo>, OpError> {
+        Ok(self.previous())
+    }
+}
+
+impl Kernel {
+    fn bridge(&self, name: &str) -> Result<Option<BridgeInfo>, OpError> {
+        match self.find(Place::Host, name) {
+            None => Ok(None),
+            Some(link) if link.info.kind == "bridge" => {
+                Ok(Some(BridgeInfo { link: link.info.clone(), promisc: link.promisc }))
+            }
+            Some(_) => {
+                Err(OpError::new(ErrorCode::Exists, name, format!("\"{name}\" already exists but is not a bridge")))
+            }
+        }
+    }
+
+    fn previous(&self) -> Option<LinkInfo> {
+        let name = self.previous_link.as_ref()?;
+        self.find(Place::Host, name).map(|link| link.info.clone())
+    }
+
+    /// True if this link of the host joined in place of a pair.
+    pub(crate) fn is_previous(&self, handle: Handle) -> bool {
+        self.previous().is_some_and(|link| link.handle == handle)
     }
 }

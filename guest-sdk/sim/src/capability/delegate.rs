@@ -1,30 +1,34 @@
 //! `delegate`, simulated.
 
 use crate::kernel::Kernel;
-use postern_types::{ErrorCode, OpError, Reply, ops};
+use postern_types::{ErrorCode, OpError, SubnetFile, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Delegate) -> Result<Reply, OpError> {
-    let delegate = &kernel.delegate;
-    match operation {
-        ops::Delegate::SubnetFile => match &kernel.subnet_file {
-            Some(file) => Ok(Reply::Subnet(file.clone())),
-            None => {
-                let message = "open /run/flannel/subnet.env: no such file or directory";
-                Err(OpError::new(ErrorCode::NotFound, "/run/flannel/subnet.env", message))
-            }
-        },
-        ops::Delegate::Add { config } => {
-            let reply = delegate.result.clone().map(Reply::Result);
-            kernel.delegated = Some(config.clone());
-            reply
-        }
-        ops::Delegate::Del => delegate.del.clone().map(|()| Reply::Done),
-        ops::Delegate::Check => delegate.check.clone().map(|()| Reply::Done),
-        ops::Delegate::Status => delegate.status.clone().map(|()| Reply::Done),
-        ops::Delegate::Gc => delegate.gc.clone().map(|()| Reply::Done),
+impl host::Delegate for Kernel {
+    fn subnet_file(&mut self) -> Result<SubnetFile, OpError> {
+        self.subnet_file.clone().ok_or_else(|| {
+            let message = "open /run/flannel/subnet.env: no such file or directory";
+            OpError::new(ErrorCode::NotFound, "/run/flannel/subnet.env", message)
+        })
+    }
+
+    fn add(&mut self, config: &str) -> Result<String, OpError> {
+        self.delegated = Some(config.to_owned());
+        self.delegate.result.clone()
+    }
+
+    fn del(&mut self) -> Result<(), OpError> {
+        self.delegate.del.clone()
+    }
+
+    fn check(&mut self) -> Result<(), OpError> {
+        self.delegate.check.clone()
+    }
+
+    fn status(&mut self) -> Result<(), OpError> {
+        self.delegate.status.clone()
+    }
+
+    fn gc(&mut self) -> Result<(), OpError> {
+        self.delegate.gc.clone()
     }
 }

@@ -2,30 +2,18 @@
 
 use crate::kernel::{Kernel, Link, Place};
 use crate::links::{EEXIST, refused};
-use postern_types::{DeviceKey, ErrorCode, Handle, LinkInfo, Mac, OpError, Reply, ops};
+use postern_types::{DeviceKey, ErrorCode, Handle, LinkInfo, Mac, OpError, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// The errors that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Device) -> Result<Reply, OpError> {
-    match operation {
-        ops::Device::Find { by, value } => kernel.device_find(*by, value),
-        ops::Device::Take { by, value } => kernel.device_take(*by, value),
-        ops::Device::GiveBack => kernel.device_give_back(),
-    }
-}
-
-impl Kernel {
-    fn device_find(&self, by: DeviceKey, value: &str) -> Result<Reply, OpError> {
+impl host::Device for Kernel {
+    fn find(&mut self, by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, OpError> {
         if matches!(by, DeviceKey::Pci | DeviceKey::Id) && self.userspace.iter().any(|device| device == value) {
-            return Ok(Reply::Device(None));
+            return Ok(None);
         }
         let found = self.device(by, value)?.info.clone();
-        Ok(Reply::Device(Some(LinkInfo { handle: Handle::MAX, ..found })))
+        Ok(Some(LinkInfo { handle: Handle::MAX, ..found }))
     }
 
-    fn device_take(&mut self, by: DeviceKey, value: &str) -> Result<Reply, OpError> {
+    fn take(&mut self, by: DeviceKey, value: &str) -> Result<LinkInfo, OpError> {
         self.namespace()?;
         let name = self.ifname.clone();
         if self.own().is_some() {
@@ -39,21 +27,23 @@ impl Kernel {
         link.info.up = true;
         link.addresses.clear();
         link.routes.clear();
-        Ok(Reply::Taken(link.info.clone()))
+        Ok(link.info.clone())
     }
 
-    fn device_give_back(&mut self) -> Result<Reply, OpError> {
+    fn give_back(&mut self) -> Result<(), OpError> {
         let Some(handle) = self.own().filter(|link| link.home.is_some()).map(|link| link.info.handle) else {
-            return Ok(Reply::Done);
+            return Ok(());
         };
         let link = self.held_mut(handle)?;
         link.info.name = link.home.take().unwrap_or_default();
         link.place = Place::Host;
         link.addresses.clear();
         link.routes.clear();
-        Ok(Reply::Done)
+        Ok(())
     }
+}
 
+impl Kernel {
     fn device(&self, by: DeviceKey, value: &str) -> Result<&Link, OpError> {
         let mac = value.parse::<Mac>().ok();
         let is_meant = |link: &&Link| match by {

@@ -1,30 +1,31 @@
 //! `dhcp`, simulated.
 
 use crate::kernel::Kernel;
-use postern_types::{DhcpLease, ErrorCode, LeaseGrant, OpError, Reply, Route, ops};
+use postern_types::{DhcpLease, ErrorCode, LeaseGrant, OpError, Route, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Dhcp) -> Result<Reply, OpError> {
-    match operation {
-        ops::Dhcp::Acquire => {
-            let lease = kernel.offered()?;
-            // Undo and DEL give it back, whatever has become of the service.
-            kernel.leased = true;
-            Ok(Reply::Lease(lease))
+impl host::Dhcp for Kernel {
+    fn acquire(&mut self) -> Result<DhcpLease, OpError> {
+        let lease = self.offered()?;
+        // Undo and DEL give it back, whatever has become of the service.
+        self.leased = true;
+        Ok(lease)
+    }
+
+    fn check(&mut self) -> Result<DhcpLease, OpError> {
+        let lease = self.offered()?;
+        if self.leased {
+            return Ok(lease);
         }
-        ops::Dhcp::Check if kernel.leased => kernel.offered().map(Reply::Lease),
-        ops::Dhcp::Check => {
-            kernel.offered()?;
-            Err(OpError::new(ErrorCode::NotFound, "lease", "the DHCP service has no lease for this attachment"))
-        }
-        ops::Dhcp::Release => {
-            kernel.leased = false;
-            Ok(Reply::Done)
-        }
-        ops::Dhcp::Status => kernel.offered().map(|_| Reply::Done),
+        Err(OpError::new(ErrorCode::NotFound, "lease", "the DHCP service has no lease for this attachment"))
+    }
+
+    fn release(&mut self) -> Result<(), OpError> {
+        self.leased = false;
+        Ok(())
+    }
+
+    fn status(&mut self) -> Result<(), OpError> {
+        self.offered().map(|_| ())
     }
 }
 

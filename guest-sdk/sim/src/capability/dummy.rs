@@ -2,18 +2,12 @@
 
 use crate::kernel::{Kernel, Place};
 use crate::links::{EEXIST, refused};
-use postern_types::{Handle, OpError, Reply, ops};
+use postern_types::{Handle, LinkInfo, OpError, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Dummy) -> Result<Reply, OpError> {
-    match operation {
-        ops::Dummy::Create => {
-            let made = kernel.add_inner("dummy")?;
-            Ok(Reply::Made(kernel.held(made)?.info.clone()))
-        }
+impl host::Dummy for Kernel {
+    fn create(&mut self) -> Result<LinkInfo, OpError> {
+        let made = self.add_inner("dummy")?;
+        Ok(self.held(made)?.info.clone())
     }
 }
 

@@ -1,17 +1,11 @@
 //! `forwarding`, simulated.
 
 use crate::kernel::Kernel;
-use postern_types::{OpError, Reply, ops};
+use postern_types::{OpError, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Forwarding) -> Result<Reply, OpError> {
-    match operation {
-        ops::Forwarding::Enable => {
-            kernel.forwarding = true;
-            Ok(Reply::Done)
-        }
+impl host::Forwarding for Kernel {
+    fn enable(&mut self) -> Result<(), OpError> {
+        self.forwarding = true;
+        Ok(())
     }
 }

@@ -1,18 +1,26 @@
 //! `ipam`, simulated.
 
 use crate::kernel::Kernel;
-use postern_types::{OpError, Reply, ops};
+use postern_types::{OpError, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Ipam) -> Result<Reply, OpError> {
-    match operation {
-        ops::Ipam::Add => kernel.ipam.result.clone().map(Reply::Result),
-        ops::Ipam::Del => kernel.ipam.del.clone().map(|()| Reply::Done),
-        ops::Ipam::Check => kernel.ipam.check.clone().map(|()| Reply::Done),
-        ops::Ipam::Status => kernel.ipam.status.clone().map(|()| Reply::Done),
-        ops::Ipam::Gc => kernel.ipam.gc.clone().map(|()| Reply::Done),
+impl host::Ipam for Kernel {
+    fn add(&mut self) -> Result<String, OpError> {
+        self.ipam.result.clone()
+    }
+
+    fn del(&mut self) -> Result<(), OpError> {
+        self.ipam.del.clone()
+    }
+
+    fn check(&mut self) -> Result<(), OpError> {
+        self.ipam.check.clone()
+    }
+
+    fn status(&mut self) -> Result<(), OpError> {
+        self.ipam.status.clone()
+    }
+
+    fn gc(&mut self) -> Result<(), OpError> {
+        self.ipam.gc.clone()
     }
 }

@@ -2,25 +2,10 @@
 
 use crate::kernel::Kernel;
 use crate::links::{EEXIST, refused};
-use postern_types::{Handle, IpvlanInfo, IpvlanMode, OpError, Reply, ops};
+use postern_types::{Handle, IpvlanInfo, IpvlanMode, LinkInfo, OpError, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Ipvlan) -> Result<Reply, OpError> {
-    match operation {
-        ops::Ipvlan::Create { parent, mode, mtu } => kernel.ipvlan_create(*parent, *mode, *mtu),
-        ops::Ipvlan::Find => {
-            let own = kernel.own().filter(|own| own.info.kind == "ipvlan");
-            let found = own.map(|own| IpvlanInfo { link: own.info.clone(), mode: own.ipvlan_mode });
-            Ok(Reply::MaybeIpvlan(found))
-        }
-    }
-}
-
-impl Kernel {
-    fn ipvlan_create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<Reply, OpError> {
+impl host::Ipvlan for Kernel {
+    fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
         let lower = self.held(parent)?.info.clone();
         self.takes_links("ipvlan", parent)?;
         let sibling = |link: &&crate::kernel::Link| {
@@ -41,6 +26,11 @@ impl Kernel {
         link.stands_on = Some(parent);
         link.info.mtu = mtu.unwrap_or(lower.mtu);
         link.info.mac = lower.mac;
-        Ok(Reply::Made(link.info.clone()))
+        Ok(link.info.clone())
+    }
+
+    fn find(&mut self) -> Result<Option<IpvlanInfo>, OpError> {
+        let own = self.own().filter(|own| own.info.kind == "ipvlan");
+        Ok(own.map(|own| IpvlanInfo { link: own.info.clone(), mode: own.ipvlan_mode }))
     }
 }

@@ -3,39 +3,11 @@
 use crate::kernel::Kernel;
 use crate::services::{Lease, after, first_address};
 use ipnet::IpNet;
-use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Reply, ops};
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, host};
 use std::net::IpAddr;
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Leases) -> Result<Reply, OpError> {
-    match operation {
-        ops::Leases::Reserve { sets, requested } => kernel.reserve(sets, requested),
-        ops::Leases::Held => Ok(Reply::Leases(kernel.own_leases())),
-        ops::Leases::Release => {
-            kernel.leases.retain(|lease| !lease.own);
-            Ok(Reply::Done)
-        }
-        ops::Leases::Retain => Ok(Reply::Removed(kernel.retain())),
-        ops::Leases::Available { sets } => kernel.available(sets).map(Reply::Available),
-    }
-}
-
-impl Kernel {
-    fn own_leases(&self) -> Vec<LeaseGrant> {
-        let own = self.leases.iter().filter(|lease| lease.own);
-        own.map(|lease| LeaseGrant { address: lease.address.into(), gateway: None }).collect()
-    }
-
-    fn retain(&mut self) -> u32 {
-        let before = self.leases.len();
-        self.leases.retain(|lease| lease.own || lease.valid);
-        u32::try_from(before - self.leases.len()).unwrap_or(u32::MAX)
-    }
-
-    fn reserve(&mut self, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
+impl host::Leases for Kernel {
+    fn reserve(&mut self, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, OpError> {
         let mut grants = Vec::new();
         let mut unused = requested.to_vec();
         for (number, set) in sets.iter().enumerate() {
@@ -59,10 +31,26 @@ impl Kernel {
             let message = format!("failed to allocate all requested IPs: {ip}");
             return Err(OpError::new(ErrorCode::InvalidArgument, ip.to_string(), message));
         }
-        Ok(Reply::Leases(grants))
+        Ok(grants)
     }
 
-    fn available(&self, sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
+    fn held(&mut self) -> Result<Vec<LeaseGrant>, OpError> {
+        let own = self.leases.iter().filter(|lease| lease.own);
+        Ok(own.map(|lease| LeaseGrant { address: lease.address.into(), gateway: None }).collect())
+    }
+
+    fn release(&mut self) -> Result<(), OpError> {
+        self.leases.retain(|lease| !lease.own);
+        Ok(())
+    }
+
+    fn retain(&mut self) -> Result<u32, OpError> {
+        let before = self.leases.len();
+        self.leases.retain(|lease| lease.own || lease.valid);
+        Ok(u32::try_from(before - self.leases.len()).unwrap_or(u32::MAX))
+    }
+
+    fn available(&mut self, sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
         for (number, set) in sets.iter().enumerate() {
             if self.candidates(number, set)?.is_empty() {
                 return Ok(false);
@@ -70,7 +58,9 @@ impl Kernel {
         }
         Ok(true)
     }
+}
 
+impl Kernel {
     /// Returns the first few free addresses of a set: enough for tests, for a subnet of any size.
     fn candidates(&self, number: usize, set: &[LeaseRange]) -> Result<Vec<(IpAddr, LeaseRange)>, OpError> {
         let invalid = |text: &str| {

@@ -1,32 +1,11 @@
 //! `link-settings`, simulated.
 
 use crate::kernel::{Kernel, Link};
-use postern_types::{ErrorCode, Handle, LinkSettings, OpError, Reply, ops};
+use postern_types::{ErrorCode, Handle, LinkSettings, OpError, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::LinkSettings) -> Result<Reply, OpError> {
-    match operation {
-        ops::LinkSettings::Change { link, settings } => kernel.settings_change(*link, settings),
-        ops::LinkSettings::Check { link, settings } => {
-            let link = kernel.held(*link)?;
-            match of(link, settings) == *settings {
-                true => Ok(Reply::Done),
-                false => {
-                    let message = format!("{} does not have {settings}", link.info.name);
-                    Err(OpError::new(ErrorCode::Mismatch, &link.info.name, message))
-                }
-            }
-        }
-        ops::LinkSettings::Restore => kernel.settings_restore(),
-    }
-}
-
-impl Kernel {
-    fn settings_change(&mut self, handle: Handle, settings: &LinkSettings) -> Result<Reply, OpError> {
-        let link = self.held_mut(handle)?;
+impl host::LinkSettings for Kernel {
+    fn change(&mut self, link: Handle, settings: &LinkSettings) -> Result<(), OpError> {
+        let link = self.held_mut(link)?;
         if let Some(mac) = settings.mac.filter(|mac| mac.0[0] & 1 != 0 || mac.0 == [0; 6]) {
             let message = format!("{mac} is no address of a link");
             return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message));
@@ -38,18 +17,29 @@ impl Kernel {
         if let (Some(mac), true) = (settings.mac, self.mac_guard.is_some()) {
             self.mac_guard = Some(mac);
         }
-        Ok(Reply::Done)
+        Ok(())
     }
 
-    fn settings_restore(&mut self) -> Result<Reply, OpError> {
+    fn check(&mut self, link: Handle, settings: &LinkSettings) -> Result<(), OpError> {
+        let link = self.held(link)?;
+        match of(link, settings) == *settings {
+            true => Ok(()),
+            false => {
+                let message = format!("{} does not have {settings}", link.info.name);
+                Err(OpError::new(ErrorCode::Mismatch, &link.info.name, message))
+            }
+        }
+    }
+
+    fn restore(&mut self) -> Result<(), OpError> {
         let (Some(before), Some(handle)) = (self.changed.take(), self.own().map(|link| link.info.handle)) else {
-            return Ok(Reply::Done);
+            return Ok(());
         };
         set(self.held_mut(handle)?, &before);
         if let (Some(mac), true) = (before.mac, self.mac_guard.is_some()) {
             self.mac_guard = Some(mac);
         }
-        Ok(Reply::Done)
+        Ok(())
     }
 }
 

@@ -2,29 +2,11 @@
 
 use crate::kernel::Kernel;
 use ipnet::IpNet;
-use postern_types::{Address, OpError, Reply, ops};
+use postern_types::{Address, LoopbackState, OpError, host};
 use std::net::IpAddr;
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Loopback) -> Result<Reply, OpError> {
-    match operation {
-        ops::Loopback::Up => kernel.lo_up(),
-        ops::Loopback::Down => {
-            kernel.lo = (false, Vec::new());
-            Ok(Reply::Done)
-        }
-        ops::Loopback::Addresses => {
-            kernel.namespace()?;
-            Ok(Reply::Loopback { up: kernel.lo.0, addresses: kernel.lo.1.clone() })
-        }
-    }
-}
-
-impl Kernel {
-    fn lo_up(&mut self) -> Result<Reply, OpError> {
+impl host::Loopback for Kernel {
+    fn up(&mut self) -> Result<(), OpError> {
         self.namespace()?;
         if !self.lo.0 {
             self.lo.0 = true;
@@ -34,6 +16,16 @@ impl Kernel {
             let nets = [v4, v6].into_iter().flatten();
             self.lo.1.extend(nets.map(|net| Address { net, scope: 254, tentative: false }));
         }
-        Ok(Reply::Done)
+        Ok(())
+    }
+
+    fn down(&mut self) -> Result<(), OpError> {
+        self.lo = (false, Vec::new());
+        Ok(())
+    }
+
+    fn addresses(&mut self) -> Result<LoopbackState, OpError> {
+        self.namespace()?;
+        Ok(LoopbackState { up: self.lo.0, addresses: self.lo.1.clone() })
     }
 }

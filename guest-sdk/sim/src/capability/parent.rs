@@ -1,20 +1,10 @@
 //! `parent`, simulated.
 
 use crate::kernel::{Kernel, Place};
-use postern_types::{ErrorCode, OpError, Reply, ops};
+use postern_types::{ErrorCode, LinkInfo, OpError, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Parent) -> Result<Reply, OpError> {
-    match operation {
-        ops::Parent::Find { name, in_container } => kernel.parent(name, *in_container),
-    }
-}
-
-impl Kernel {
-    fn parent(&self, name: &str, in_container: bool) -> Result<Reply, OpError> {
+impl host::Parent for Kernel {
+    fn find(&mut self, name: &str, in_container: bool) -> Result<LinkInfo, OpError> {
         let place = if in_container { Place::Container } else { Place::Host };
         if in_container {
             self.namespace()?;
@@ -28,7 +18,8 @@ impl Kernel {
             }
             (name, _) => name,
         };
-        let link = self.find(place, name).ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
-        Ok(Reply::Parent(link.info.clone()))
+        let link =
+            Kernel::find(self, place, name).ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
+        Ok(link.info.clone())
     }
 }

@@ -3,20 +3,10 @@
 use crate::kernel::{Kernel, Link, Place};
 use crate::links::{EEXIST, refused, to};
 use ipnet::IpNet;
-use postern_types::{Address, ErrorCode, Handle, OpError, Reply, Route, ops};
+use postern_types::{Address, ErrorCode, Handle, OpError, Route, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::PointToPoint) -> Result<Reply, OpError> {
-    match operation {
-        ops::PointToPoint::Ensure { host } => kernel.point_to_point(*host),
-    }
-}
-
-impl Kernel {
-    fn point_to_point(&mut self, host: Handle) -> Result<Reply, OpError> {
+impl host::PointToPoint for Kernel {
+    fn ensure(&mut self, host: Handle) -> Result<(), OpError> {
         for (address, gateway) in self.own_addresses() {
             let Some(gateway) = gateway else {
                 let message = format!("{address} has no gateway");
@@ -46,6 +36,6 @@ impl Kernel {
             }
             link.routes.push(route);
         }
-        Ok(Reply::Done)
+        Ok(())
     }
 }

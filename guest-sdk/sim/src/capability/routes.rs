@@ -3,34 +3,18 @@
 use crate::kernel::Kernel;
 use crate::links::{EEXIST, ENETDOWN, ENETUNREACH, ESRCH, refused};
 use ipnet::IpNet;
-use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};
+use postern_types::{ErrorCode, Handle, OpError, Route, host};
 use std::net::IpAddr;
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Routes) -> Result<Reply, OpError> {
-    match operation {
-        ops::Routes::Add { link, routes } => kernel.routes_add(*link, routes),
-        ops::Routes::RemoveConnected { link, networks } => kernel.remove_connected(*link, networks),
-        ops::Routes::List { link } => Ok(Reply::Routes(kernel.main_routes(*link)?)),
-        ops::Routes::Has { link, routes } => {
-            let there = kernel.main_routes(*link)?;
-            Ok(Reply::Present(routes.iter().map(|wanted| there.iter().any(|have| wanted.is_met_by(have))).collect()))
-        }
-    }
-}
-
-impl Kernel {
-    fn routes_add(&mut self, handle: Handle, routes: &[Route]) -> Result<Reply, OpError> {
+impl host::Routes for Kernel {
+    fn add(&mut self, link: Handle, routes: &[Route]) -> Result<(), OpError> {
         let own = self.own_addresses();
         let foreign = |source: &IpAddr| !own.iter().any(|(address, _)| address.addr() == *source);
         if let Some(source) = routes.iter().filter_map(|route| route.source).find(foreign) {
             let message = format!("{source} is not an address of this attachment");
             return Err(OpError::new(ErrorCode::InvalidArgument, source.to_string(), message));
         }
-        let link = self.held_mut(handle)?;
+        let link = self.held_mut(link)?;
         for route in routes {
             let describe = || format!("{} via {:?}", route.dst, route.gateway);
             let near = |gateway: &IpAddr| {
@@ -52,11 +36,11 @@ impl Kernel {
             }
             link.routes.push(route.clone());
         }
-        Ok(Reply::Done)
+        Ok(())
     }
 
-    fn remove_connected(&mut self, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
-        let link = self.held_mut(handle)?;
+    fn remove_connected(&mut self, link: Handle, networks: &[IpNet]) -> Result<(), OpError> {
+        let link = self.held_mut(link)?;
         for network in networks {
             let before = link.routes.len();
             link.routes.retain(|route| route.dst != *network || route.gateway.is_some());
@@ -64,11 +48,22 @@ impl Kernel {
                 return Err(OpError { code: ErrorCode::NotFound, ..refused(ESRCH, network, "no such process") });
             }
         }
-        Ok(Reply::Done)
+        Ok(())
     }
 
-    fn main_routes(&self, handle: Handle) -> Result<Vec<Route>, OpError> {
-        let link = self.held(handle)?;
+    fn list(&mut self, link: Handle) -> Result<Vec<Route>, OpError> {
+        self.main_routes(link)
+    }
+
+    fn has(&mut self, link: Handle, routes: &[Route]) -> Result<Vec<bool>, OpError> {
+        let there = self.main_routes(link)?;
+        Ok(routes.iter().map(|wanted| there.iter().any(|have| wanted.is_met_by(have))).collect())
+    }
+}
+
+impl Kernel {
+    fn main_routes(&self, link: Handle) -> Result<Vec<Route>, OpError> {
+        let link = self.held(link)?;
         // Also those that source routing has moved.
         let is_seen = |table: u32| table == 254 || self.rules.iter().any(|(_, own)| *own == table);
         let main = |route: &&Route| link.info.up && route.table.is_none_or(is_seen);

@@ -1,40 +1,20 @@
 //! `source-routes`, simulated.
 
 use crate::kernel::Kernel;
-use postern_types::{ErrorCode, Handle, OpError, Reply, Route, RouteSource, ops};
+use postern_types::{ErrorCode, Handle, OpError, Route, RouteSource, host};
 
 /// The first table that the host chooses.
 const FIRST: u32 = 100;
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::SourceRoutes) -> Result<Reply, OpError> {
-    match operation {
-        ops::SourceRoutes::Apply { link, sources, table, hints } => {
-            kernel.source_routes(*link, sources, *table, *hints)
-        }
-        ops::SourceRoutes::Check => Ok(Reply::Done),
-        ops::SourceRoutes::Remove => kernel.remove_source_routes(),
-    }
-}
-
-impl Kernel {
-    fn source_routes(
-        &mut self,
-        handle: Handle,
-        sources: &[RouteSource],
-        table: Option<u32>,
-        hints: bool,
-    ) -> Result<Reply, OpError> {
+impl host::SourceRoutes for Kernel {
+    fn apply(&mut self, link: Handle, sources: &[RouteSource], table: Option<u32>, hints: bool) -> Result<(), OpError> {
         if let Some(table) = table.filter(|table| matches!(table, 0 | 253..=255)) {
             let message = format!("table {table} is the kernel's own");
             return Err(OpError::new(ErrorCode::InvalidArgument, table.to_string(), message));
         }
         let mut next = self.rules.iter().map(|(_, table)| table + 1).max().unwrap_or(FIRST).max(FIRST);
         let mut rules = Vec::new();
-        let link = self.held_mut(handle)?;
+        let link = self.held_mut(link)?;
         let is_main = |route: &Route| matches!(route.table, None | Some(254));
         let main: Vec<Route> = link.routes.iter().filter(|route| is_main(route)).cloned().collect();
         for source in sources {
@@ -55,10 +35,14 @@ impl Kernel {
             link.routes.retain(|route| !is_main(route) || hints && route.gateway.is_none());
         }
         self.rules.extend(rules);
-        Ok(Reply::Done)
+        Ok(())
     }
 
-    fn remove_source_routes(&mut self) -> Result<Reply, OpError> {
+    fn check(&mut self) -> Result<(), OpError> {
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Result<(), OpError> {
         let tables: Vec<u32> = self.rules.drain(..).map(|(_, table)| table).collect();
         for link in self.links.values_mut() {
             for route in &mut link.routes {
@@ -74,6 +58,6 @@ impl Kernel {
             }
             link.routes = kept;
         }
-        Ok(Reply::Done)
+        Ok(())
     }
 }

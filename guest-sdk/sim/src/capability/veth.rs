@@ -2,22 +2,18 @@
 
 use crate::kernel::{Kernel, Place};
 use crate::links::{EEXIST, ENODEV, refused};
-use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, VethPair, ops};
+use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, VethPair, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Veth) -> Result<Reply, OpError> {
-    match operation {
-        ops::Veth::Create { mtu, mac } => kernel.veth_create(*mtu, *mac),
-        ops::Veth::Find => Ok(Reply::MaybeVeth(kernel.pair())),
-        ops::Veth::WaitRunning { host } => kernel.wait_running(*host),
+impl host::Veth for Kernel {
+    fn wait_running(&mut self, host: Handle) -> Result<LinkInfo, OpError> {
+        let link = self.held(host)?;
+        if link.info.running {
+            return Ok(link.info.clone());
+        }
+        Err(OpError::new(ErrorCode::Kernel, &link.info.name, "bridge port in error state: lowerlayerdown"))
     }
-}
 
-impl Kernel {
-    pub(crate) fn veth_create(&mut self, mtu: Option<u32>, mac: Option<Mac>) -> Result<Reply, OpError> {
+    fn create(&mut self, mtu: Option<u32>, mac: Option<Mac>) -> Result<VethPair, OpError> {
         self.namespace()?;
         if self.own().is_some() {
             let peer = self.host_end_name.as_deref().unwrap_or("vethfake");
@@ -37,21 +33,19 @@ impl Kernel {
             self.held_mut(container)?.info.mac = Some(mac);
         }
         self.held_mut(host)?.info.up = true;
-        self.pair().map(Reply::Veth).ok_or_else(|| refused(ENODEV, &name, "no such device"))
+        self.pair().ok_or_else(|| refused(ENODEV, &name, "no such device"))
     }
 
+    fn find(&mut self) -> Result<Option<VethPair>, OpError> {
+        Ok(self.pair())
+    }
+}
+
+impl Kernel {
     fn pair(&self) -> Option<VethPair> {
         let container = self.own()?;
         let host = self.host_end()?;
         let bridge = host.master.and_then(|master| self.links.get(&master)).map(|bridge| bridge.info.name.clone());
         Some(VethPair { container: container.info.clone(), host: host.info.clone(), bridge })
-    }
-
-    fn wait_running(&self, host: Handle) -> Result<Reply, OpError> {
-        let link = self.held(host)?;
-        if link.info.running {
-            return Ok(Reply::Link(link.info.clone()));
-        }
-        Err(OpError::new(ErrorCode::Kernel, &link.info.name, "bridge port in error state: lowerlayerdown"))
     }
 }

@@ -2,25 +2,10 @@
 
 use crate::kernel::Kernel;
 use crate::links::{EEXIST, refused};
-use postern_types::{ErrorCode, Handle, OpError, Reply, VlanId, VlanInfo, ops};
+use postern_types::{ErrorCode, Handle, LinkInfo, OpError, VlanId, VlanInfo, host};
 
-/// Answers one operation.
-///
-/// # Errors
-/// Those that the host has for it.
-pub fn answer(kernel: &mut Kernel, operation: &ops::Vlan) -> Result<Reply, OpError> {
-    match operation {
-        ops::Vlan::Create { parent, id, mtu } => kernel.vlan_create(*parent, *id, *mtu),
-        ops::Vlan::Find => {
-            let own = kernel.own().filter(|own| own.info.kind == "vlan");
-            let found = own.map(|own| VlanInfo { link: own.info.clone(), id: own.vlan_id.unwrap_or_default() });
-            Ok(Reply::MaybeVlan(found))
-        }
-    }
-}
-
-impl Kernel {
-    fn vlan_create(&mut self, parent: Handle, id: VlanId, mtu: Option<u32>) -> Result<Reply, OpError> {
+impl host::Vlan for Kernel {
+    fn create(&mut self, parent: Handle, id: VlanId, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
         let lower = self.held(parent)?.info.clone();
         if id > 4094 {
             let message = format!("invalid VLAN ID {id} (must be between 0 and 4094 inclusive)");
@@ -43,6 +28,11 @@ impl Kernel {
         link.stands_on = Some(parent);
         link.info.mtu = mtu.unwrap_or(lower.mtu);
         link.info.mac = lower.mac;
-        Ok(Reply::Made(link.info.clone()))
+        Ok(link.info.clone())
+    }
+
+    fn find(&mut self) -> Result<Option<VlanInfo>, OpError> {
+        let own = self.own().filter(|own| own.info.kind == "vlan");
+        Ok(own.map(|own| VlanInfo { link: own.info.clone(), id: own.vlan_id.unwrap_or_default() }))
     }
 }

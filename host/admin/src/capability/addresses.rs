@@ -1,7 +1,6 @@
 //! `addresses`, for people.
 
 use super::{OWN_ADDRESSES, OperationTexts, Page, list};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{OpError, Reply, ops};
@@ -15,6 +14,7 @@ pub const PAGE: Page = Page {
         group(&["list", "has", "settle"], |_| say("look at the addresses of its own link")),
     ],
     keys: &[],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::Addresses {
@@ -27,12 +27,6 @@ impl OperationTexts for ops::Addresses {
             Self::Settle { link } => {
                 format!("wait until {} can use its addresses (duplicate address detection)", names.link(*link))
             }
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Add { .. } | Self::List { .. } | Self::Has { .. } | Self::Settle { .. } => Vec::new(),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `attachments`, for people.
 
 use super::{OperationTexts, Page};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{OpError, Reply, ops};
@@ -14,18 +13,13 @@ pub const PAGE: Page = Page {
         say("remove what it made itself for attachments of this network that the runtime no longer lists")
     })],
     keys: &[],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::Attachments {
     fn words(&self, _: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Collect => "remove what is left of attachments that are gone".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Collect => Vec::new(),
         }
     }
 }

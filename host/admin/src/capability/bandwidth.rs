@@ -1,7 +1,6 @@
 //! `bandwidth`, for people.
 
 use super::{OperationTexts, Page};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{OpError, RateLimit, Reply, ops};
@@ -21,6 +20,7 @@ pub const PAGE: Page = Page {
         group(&["remove"], |_| say("remove the limits of its own traffic")),
     ],
     keys: &[],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::Bandwidth {
@@ -31,12 +31,6 @@ impl OperationTexts for ops::Bandwidth {
                 format!("compare the limits of the attachment's traffic: {}", limits(*ingress, *egress))
             }
             Self::Remove => "remove the limits of the attachment's traffic".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Limit { .. } | Self::Check { .. } | Self::Remove => Vec::new(),
         }
     }
 }

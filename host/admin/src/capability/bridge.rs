@@ -2,7 +2,6 @@
 
 use super::{OWN_ADDRESSES, OperationTexts, Page, list};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, switched, with};
 use crate::words::{Objects, Switch};
@@ -116,6 +115,26 @@ pub const PAGE: Page = Page {
         // No configuration shows the owner of these links.
         Key::some("attach", Source::Parts(&[]), WidestValue::Values(&["*"])),
     ],
+    objects: |operation| {
+        let mut objects = operation.values(&[
+            ("names", "/name"),
+            ("mtu", "/mtu"),
+            ("promisc", "/promisc"),
+            ("vlan", "/port/vlan"),
+            ("trunk", "/port/trunk"),
+            ("preserve-default-vlan", "/port/preserve_default_vlan"),
+            ("isolated", "/port/isolated"),
+            ("force-address", "/force"),
+        ]);
+        match operation.function {
+            "previous-link" => {
+                objects.extend(operation.network.links_before().into_iter().map(|(name, _)| ("attach", name)));
+            }
+            "ensure-gateways" => objects.push(("gateways", "true".to_owned())),
+            _ => {}
+        }
+        objects
+    },
 };
 
 impl OperationTexts for ops::Bridge {
@@ -150,46 +169,13 @@ impl OperationTexts for ops::Bridge {
             Self::Find { .. } | Self::PreviousLink | Self::Attach { .. } | Self::EnsureGateways { .. } => None,
         }
     }
-
-    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Ensure { name, mtu, promisc, .. } => {
-                let mut objects = vec![("names", name.clone())];
-                objects.extend(mtu.map(|mtu| ("mtu", mtu.to_string())));
-                objects.extend(on("promisc", *promisc));
-                objects
-            }
-            Self::Find { name } => vec![("names", name.clone())],
-            Self::PreviousLink => network.links_before().into_iter().map(|(name, _)| ("attach", name)).collect(),
-            Self::Attach { port, .. } => joined(port),
-            Self::EnsureGateways { port, force, .. } => {
-                let mut objects = joined(port);
-                objects.push(("gateways", "true".to_owned()));
-                objects.extend(on("force-address", *force));
-                objects
-            }
-        }
-    }
 }
 
 fn bridge(objects: &Objects<'_>, text: impl FnOnce(String) -> String) -> Option<String> {
     about(objects, "names", "bridge", text)
 }
 
-fn on(key: &'static str, value: bool) -> Option<(&'static str, String)> {
-    value.then(|| (key, "true".to_owned()))
-}
-
-/// Returns the properties of a joined port, as objects of policy keys.
-fn joined(port: &PortSpec) -> Vec<(&'static str, String)> {
-    let mut objects: Vec<(&str, String)> = port.vlan.iter().map(|id| ("vlan", id.to_string())).collect();
-    objects.extend(port.trunk.iter().map(|id| ("trunk", id.to_string())));
-    objects.extend(on("preserve-default-vlan", port.preserve_default_vlan));
-    objects.extend(on("isolated", port.isolated));
-    objects
-}
-
-/// Returns the same in words.
+/// Returns the properties of a joined port in words.
 fn joins(port: &PortSpec) -> String {
     let mut how = Vec::new();
     how.extend(port.vlan.map(|vlan| format!("VLAN {vlan}")));

@@ -2,7 +2,6 @@
 
 use super::{OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{Group, about, group};
 use postern_cni::flannel::{DATA_DIRECTORY, DELEGATE, SUBNET_FILE};
@@ -43,6 +42,17 @@ pub const PAGE: Page = Page {
         Key::list("files", Source::Value("subnetFile", Some(SUBNET_FILE)), WidestValue::Configured),
         Key::list("directories", Source::Value("dataDir", Some(DATA_DIRECTORY)), WidestValue::Configured),
     ],
+    objects: |operation| {
+        let or = |pointer: &str, default: &str| operation.network.named(pointer).unwrap_or_else(|| default.to_owned());
+        let types = ("types", or("/delegate/type", DELEGATE));
+        let files = ("files", or("/subnetFile", SUBNET_FILE));
+        let directories = ("directories", or("/dataDir", DATA_DIRECTORY));
+        match operation.function {
+            "subnet-file" => vec![files],
+            "add" => vec![types, files, directories],
+            _ => vec![types],
+        }
+    },
 };
 
 const FUNCTIONS: &[&str] = &["add", "del", "check", "status", "gc"];
@@ -57,18 +67,6 @@ impl OperationTexts for ops::Delegate {
             Self::Check => format!("have the attachment compared by {plugin}"),
             Self::Status => format!("ask {plugin} whether it is ready"),
             Self::Gc => format!("have leftovers removed by {plugin}"),
-        }
-    }
-
-    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
-        let or = |pointer: &str, default: &str| network.named(pointer).unwrap_or_else(|| default.to_owned());
-        let types = ("types", or("/delegate/type", DELEGATE));
-        let files = ("files", or("/subnetFile", SUBNET_FILE));
-        let directories = ("directories", or("/dataDir", DATA_DIRECTORY));
-        match self {
-            Self::SubnetFile => vec![files],
-            Self::Add { .. } => vec![types, files, directories],
-            Self::Del | Self::Check | Self::Status | Self::Gc => vec![types],
         }
     }
 }

@@ -2,12 +2,11 @@
 
 use super::{OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say, switched};
 use crate::words::Objects;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS, key_of};
-use postern_types::{DeviceKey, OpError, Reply, ops};
+use postern_types::{DeviceKey, LinkInfo, OpError, Reply, ops};
 
 /// The texts about it in commands for people.
 pub const PAGE: Page = Page {
@@ -41,6 +40,10 @@ pub const PAGE: Page = Page {
         Key::one(DEFAULT_LINK, Source::Value("", None), WidestValue::LeftOut),
         Key::one(PORTS, Source::Value("", None), WidestValue::LeftOut),
     ],
+    objects: |operation| match operation.value("/by") {
+        Some(by) => operation.values(&[(key_of(by).0, "/value")]),
+        None => Vec::new(),
+    },
 };
 
 /// Returns the devices that a policy grants, in words.
@@ -54,21 +57,14 @@ fn devices(objects: &Objects<'_>) -> Option<String> {
 impl OperationTexts for ops::Device {
     fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String {
         match self {
-            Self::Find { by, value } => match outcome {
-                Ok(Reply::Device(None)) => format!("look at {}, which a driver of user space has", device(*by, value)),
+            Self::Find { by, value } => match outcome.as_ref().map(Reply::read::<Option<LinkInfo>>) {
+                Ok(Ok(None)) => format!("look at {}, which a driver of user space has", device(*by, value)),
                 Ok(_) | Err(_) => format!("look at {}", device(*by, value)),
             },
             Self::Take { by, value } => {
                 format!("move {} from the host into the container, as {}", device(*by, value), names.request.ifname)
             }
             Self::GiveBack => "move the attachment's device back to the host".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Find { by, value } | Self::Take { by, value } => vec![(key_of(*by).0, value.clone())],
-            Self::GiveBack => Vec::new(),
         }
     }
 }

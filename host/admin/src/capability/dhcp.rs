@@ -2,11 +2,10 @@
 
 use super::{OperationTexts, Page, list};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group};
 use postern_policy::capability::dhcp::{DEFAULT_SOCKET, socket};
-use postern_types::{OpError, Reply, ops};
+use postern_types::{DhcpLease, OpError, Reply, ops};
 
 /// The texts about it in commands for people.
 pub const PAGE: Page = Page {
@@ -36,29 +35,26 @@ pub const PAGE: Page = Page {
         // Without it every network's server may give any address.
         Key::some("addresses", Source::Value("", None), WidestValue::LeftOut),
     ],
+    objects: |operation| {
+        let socket = operation.network.named("/ipam/daemonSocketPath");
+        vec![("sockets", socket.unwrap_or_else(|| DEFAULT_SOCKET.to_owned()))]
+    },
 };
 
 impl OperationTexts for ops::Dhcp {
     fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String {
         let service = format!("the DHCP service at {}", socket(&names.request.conf));
         match self {
-            Self::Acquire => match outcome {
-                Ok(Reply::Lease(lease)) => {
+            Self::Acquire => match outcome.as_ref().map(Reply::read::<DhcpLease>) {
+                Ok(Ok(lease)) => {
                     let given = list(lease.addresses.iter().map(|grant| grant.address), "no address");
                     format!("have {service} get an address (only a server knows which; {given} stands for it)")
                 }
-                Ok(_) | Err(_) => format!("have {service} get an address"),
+                Ok(Err(_)) | Err(_) => format!("have {service} get an address"),
             },
             Self::Check => format!("ask {service} for the attachment's lease"),
             Self::Release => format!("have {service} give the attachment's lease back"),
             Self::Status => format!("ask whether {service} is there"),
-        }
-    }
-
-    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
-        let socket = network.named("/ipam/daemonSocketPath").unwrap_or_else(|| DEFAULT_SOCKET.to_owned());
-        match self {
-            Self::Acquire | Self::Check | Self::Release | Self::Status => vec![("sockets", socket)],
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `dummy`, for people.
 
 use super::{LOOK_ONLY, OperationTexts, Page};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{changes, group};
 use postern_types::{OpError, Reply, ops};
@@ -14,18 +13,13 @@ pub const PAGE: Page = Page {
         changes(objects, "make its own link as one that leads nowhere (dummy), and no other while it lives")
     })],
     keys: &[LOOK_ONLY],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::Dummy {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Create => format!("make {} in the container, a dummy", names.request.ifname),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Create => Vec::new(),
         }
     }
 }

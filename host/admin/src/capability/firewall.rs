@@ -2,7 +2,6 @@
 
 use super::{OperationTexts, Page, list};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say, switched};
 use crate::words::{Objects, Switch};
@@ -51,6 +50,22 @@ pub const PAGE: Page = Page {
             WidestValue::Values(&["open", "same-bridge", "isolated"]),
         ),
     ],
+    objects: |operation| {
+        let text = |path: &str, default: &str| match operation.network.text(path) {
+            "" => default.to_owned(),
+            text => text.to_owned(),
+        };
+        let backend = FirewallBackend::parse(operation.network.text("/backend"));
+        match operation.function {
+            "admit" => vec![
+                // Where the network names none that exists, the node has iptables at least.
+                ("backends", backend.map_or("iptables", |backend| backend.name()).to_owned()),
+                ("admin-chains", text("/iptablesAdminChainName", "CNI-ADMIN")),
+                ("zones", text("/firewalldZone", "trusted")),
+            ],
+            _ => operation.values(&[("ingress", "/ingress")]),
+        }
+    },
 };
 
 impl OperationTexts for ops::Firewall {
@@ -76,26 +91,6 @@ impl OperationTexts for ops::Firewall {
                 format!("compare what lets {} be forwarded, {by}", list(addresses, "no address"))
             }
             Self::Remove => "remove what lets the attachment's addresses be forwarded".to_owned(),
-        }
-    }
-
-    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
-        let text = |path: &str, default: &str| match network.text(path) {
-            "" => default.to_owned(),
-            text => text.to_owned(),
-        };
-        match self {
-            Self::Admit { .. } => vec![
-                // Where the network names none that exists, the node has iptables at least.
-                (
-                    "backends",
-                    FirewallBackend::parse(network.text("/backend")).map_or("iptables", |of| of.name()).to_owned(),
-                ),
-                ("admin-chains", text("/iptablesAdminChainName", "CNI-ADMIN")),
-                ("zones", text("/firewalldZone", "trusted")),
-            ],
-            Self::Isolate { ingress } => vec![("ingress", ingress.name().to_owned())],
-            Self::Check { .. } | Self::Remove => Vec::new(),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `forwarding`, for people.
 
 use super::{OperationTexts, Page};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{OpError, Reply, ops};
@@ -12,18 +11,13 @@ pub const PAGE: Page = Page {
     always: None,
     groups: &[group(&["enable"], |_| say("have the node's IP forwarding switched on (never off)"))],
     keys: &[],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::Forwarding {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Enable => format!("switch {} forwarding on", names.families()),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Enable => Vec::new(),
         }
     }
 }

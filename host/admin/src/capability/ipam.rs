@@ -2,7 +2,6 @@
 
 use super::{OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{Group, about, group};
 use postern_types::{OpError, Reply, ops};
@@ -27,6 +26,7 @@ pub const PAGE: Page = Page {
         },
     ],
     keys: &[Key::list("types", Source::Value("ipam.type", None), WidestValue::Values(&["*"]))],
+    objects: |operation| operation.network.named("/ipam/type").map(|plugin| ("types", plugin)).into_iter().collect(),
 };
 
 const FUNCTIONS: &[&str] = &["add", "del", "check", "status", "gc"];
@@ -39,14 +39,6 @@ impl OperationTexts for ops::Ipam {
             Self::Check => format!("have addresses compared by {}", plugin(names)),
             Self::Status => format!("ask {} whether it is ready", plugin(names)),
             Self::Gc => format!("have leftovers removed by {}", plugin(names)),
-        }
-    }
-
-    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Add | Self::Del | Self::Check | Self::Status | Self::Gc => {
-                network.named("/ipam/type").map(|plugin| ("types", plugin)).into_iter().collect()
-            }
         }
     }
 }

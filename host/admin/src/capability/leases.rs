@@ -2,11 +2,10 @@
 
 use super::{OperationTexts, Page, list};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group};
 use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
-use postern_types::{LeaseRange, OpError, Reply, ops};
+use postern_types::{LeaseGrant, LeaseRange, OpError, Reply, ops};
 
 /// The texts about it in commands for people.
 pub const PAGE: Page = Page {
@@ -48,6 +47,12 @@ pub const PAGE: Page = Page {
             WidestValue::Values(&["0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "0.0.0.0/0", "::/0", "::/0", "::/0", "::/0"]),
         ),
     ],
+    objects: |operation| {
+        let directory = operation.network.named("/ipam/dataDir").unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned());
+        let sets: Vec<Vec<LeaseRange>> = operation.value("/sets").unwrap_or_default();
+        let ranges = sets.iter().flatten().map(|range| ("ranges", range.subnet.to_string()));
+        std::iter::once(("directories", directory)).chain(ranges).collect()
+    },
 };
 
 impl OperationTexts for ops::Leases {
@@ -57,30 +62,18 @@ impl OperationTexts for ops::Leases {
             format!("{}/{}", directory(conf), conf.name)
         };
         match self {
-            Self::Reserve { sets, .. } => match outcome {
-                Ok(Reply::Leases(grants)) => {
+            Self::Reserve { sets, .. } => match outcome.as_ref().map(Reply::read::<Vec<LeaseGrant>>) {
+                Ok(Ok(grants)) => {
                     let taken = list(grants.iter().map(|grant| grant.address), "no address");
                     format!("take {taken}, in {}", network())
                 }
-                Ok(_) | Err(_) => format!("take an address out of {}, in {}", all(sets), network()),
+                Ok(Err(_)) | Err(_) => format!("take an address out of {}, in {}", all(sets), network()),
             },
             Self::Held => format!("look at the attachment's leases in {}", network()),
             Self::Release => format!("give the attachment's leases in {} back", network()),
             Self::Retain => format!("free leases in {} whose owners are gone", network()),
             Self::Available { sets } => format!("look whether an address of {} is free", all(sets)),
         }
-    }
-
-    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
-        let directory = network.named("/ipam/dataDir").unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned());
-        let mut objects = vec![("directories", directory)];
-        match self {
-            Self::Reserve { sets, .. } | Self::Available { sets } => {
-                objects.extend(sets.iter().flatten().map(|range| ("ranges", range.subnet.to_string())));
-            }
-            Self::Held | Self::Release | Self::Retain => {}
-        }
-        objects
     }
 }
 

@@ -1,7 +1,6 @@
 //! `link`, for people.
 
 use super::{LOOK_ONLY, OperationTexts, Page};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{changes, group, say};
 use postern_types::{OpError, Reply, ops};
@@ -18,6 +17,7 @@ pub const PAGE: Page = Page {
         }),
     ],
     keys: &[LOOK_ONLY],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::Link {
@@ -27,12 +27,6 @@ impl OperationTexts for ops::Link {
             Self::Attributes { link } => format!("look at {}", names.link(*link)),
             Self::Up { link } => format!("set {} up, in the container", names.link(*link)),
             Self::Delete { link } => format!("delete {}, and with it its other end", names.link(*link)),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Own | Self::Attributes { .. } | Self::Up { .. } | Self::Delete { .. } => Vec::new(),
         }
     }
 }

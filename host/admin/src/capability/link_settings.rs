@@ -2,7 +2,6 @@
 
 use super::{OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say, with};
 use crate::words::Objects;
@@ -70,6 +69,13 @@ pub const PAGE: Page = Page {
         ),
         Key::list("directories", Source::Value("dataDir", Some(DEFAULT_DIRECTORY)), WidestValue::Configured),
     ],
+    objects: |operation| match operation.value("/settings") {
+        Some(settings) if operation.function == "change" => {
+            let directory = operation.network.named("/dataDir").unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned());
+            values(&settings).into_iter().chain([("directories", directory)]).collect()
+        }
+        _ => Vec::new(),
+    },
 };
 
 /// Returns a sentence about values of a key, if the table has the key.
@@ -93,16 +99,6 @@ impl OperationTexts for ops::LinkSettings {
             }
             Self::Check { link, settings } => format!("compare {} with {settings}", names.link(*link)),
             Self::Restore => format!("put back what was changed of {}", names.request.ifname),
-        }
-    }
-
-    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Change { settings, .. } => {
-                let directory = network.named("/dataDir").unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned());
-                values(settings).into_iter().chain([("directories", directory)]).collect()
-            }
-            Self::Check { .. } | Self::Restore => Vec::new(),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `link-sysctl`, for people.
 
 use super::{OperationTexts, Page};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{LinkSysctl, OpError, Reply, ops};
@@ -24,6 +23,7 @@ pub const PAGE: Page = Page {
         group(&["set-disable-ipv6"], |_| say("switch IPv6 of its own link on or off (disable_ipv6)")),
     ],
     keys: &[],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::LinkSysctl {
@@ -33,18 +33,6 @@ impl OperationTexts for ops::LinkSysctl {
                 let (key, value) = (name(*key), if *value { "on" } else { "off" });
                 format!("switch {key} of {} {value}, in the container", names.link(*link))
             }
-        }
-    }
-
-    fn function(&self) -> Option<String> {
-        match self {
-            Self::Set { key, .. } => Some(format!("set-{}", name(*key).replace('_', "-"))),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Set { .. } => Vec::new(),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `loopback`, for people.
 
 use super::{OperationTexts, Page};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{OpError, Reply, ops};
@@ -16,6 +15,7 @@ pub const PAGE: Page = Page {
         group(&["addresses"], |_| say("look at lo of the container")),
     ],
     keys: &[],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::Loopback {
@@ -24,12 +24,6 @@ impl OperationTexts for ops::Loopback {
             Self::Up => "set lo up, in the container".to_owned(),
             Self::Down => "set lo down, in the container".to_owned(),
             Self::Addresses => "look at lo, in the container".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Up | Self::Down | Self::Addresses => Vec::new(),
         }
     }
 }

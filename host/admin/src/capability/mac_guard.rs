@@ -1,7 +1,6 @@
 //! `mac-guard`, for people.
 
 use super::{OperationTexts, Page};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
 use crate::words::{Objects, Switch};
@@ -23,6 +22,7 @@ pub const PAGE: Page = Page {
         group(&["remove"], |_| say("remove the rules that do so, once its port is down")),
     ],
     keys: &[],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::MacGuard {
@@ -35,12 +35,6 @@ impl OperationTexts for ops::MacGuard {
                 format!("compare the rules by which {} takes frames from {mac} only", names.link(*host))
             }
             Self::Remove => "remove the attachment's spoofing protection".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Ensure { .. } | Self::Check { .. } | Self::Remove => Vec::new(),
         }
     }
 }

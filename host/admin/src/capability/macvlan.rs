@@ -2,7 +2,6 @@
 
 use super::{LOOK_ONLY, OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, changes, group, say, with};
 use crate::words::{Objects, Switch};
@@ -42,6 +41,7 @@ pub const PAGE: Page = Page {
         Key::one("mtu", Source::Value("mtu", Some("0")), WidestValue::Configured),
         LOOK_ONLY,
     ],
+    objects: |operation| operation.values(&[("modes", "/mode"), ("mtu", "/mtu")]),
 };
 
 impl OperationTexts for ops::Macvlan {
@@ -55,17 +55,6 @@ impl OperationTexts for ops::Macvlan {
                 format!("make {own} in the container, a macvlan on {parent} in mode {}{mtu}{mac}{queue}", mode.name())
             }
             Self::Find => "look whether the attachment's link is a macvlan".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Create { mode, mtu, .. } => {
-                let mut objects = vec![("modes", mode.name().to_owned())];
-                objects.extend(mtu.map(|mtu| ("mtu", mtu.to_string())));
-                objects
-            }
-            Self::Find => Vec::new(),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{OWN_ADDRESSES, OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say};
 use postern_types::{Backend, OpError, Reply, ops};
@@ -25,6 +24,10 @@ pub const PAGE: Page = Page {
         Source::Value("ipMasqBackend", Some("any")),
         WidestValue::Values(&["nftables", "iptables"]),
     )],
+    objects: |operation| match operation.function {
+        "remove" => Vec::new(),
+        _ => vec![("backends", operation.value("/backend").map_or("any", Backend::name).to_owned())],
+    },
 };
 
 impl OperationTexts for ops::Masquerade {
@@ -39,15 +42,6 @@ impl OperationTexts for ops::Masquerade {
                 format!("compare the masquerading of {} in {filter}", names.addresses())
             }
             Self::Remove => "remove the attachment's masquerading".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Ensure { backend } | Self::Check { backend } => {
-                vec![("backends", backend.map_or("any", Backend::name).to_owned())]
-            }
-            Self::Remove => Vec::new(),
         }
     }
 }

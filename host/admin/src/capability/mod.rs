@@ -3,6 +3,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+// each capability: mod {file};
 mod addresses;
 mod attachments;
 mod bandwidth;
@@ -34,9 +35,9 @@ mod tap;
 mod veth;
 mod vlan;
 mod vrf;
+// end of the list
 
-use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
+use crate::learn::{Key, LoggedOperation, Source, WidestValue};
 use crate::plan::Names;
 use crate::sentences::Group;
 use postern_types::{Capability, OpError, Operation, Reply};
@@ -57,6 +58,8 @@ pub struct Page {
     pub groups: &'static [Group],
     /// The usual sources of the values of its policy keys.
     pub keys: &'static [Key],
+    /// The objects of an operation, by the policy keys that decide on them.
+    pub objects: fn(&LoggedOperation<'_>) -> Vec<(&'static str, String)>,
 }
 
 /// The texts about one operation.
@@ -64,40 +67,23 @@ pub trait OperationTexts {
     /// Returns its act in words, with the objects that it would act on.
     fn words(&self, names: &Names<'_>, outcome: &Result<Reply, OpError>) -> String;
 
-    /// Returns the WIT function, if the audit log uses another name.
-    fn function(&self) -> Option<String> {
-        None
-    }
-
     /// Returns the link of the host that it makes if there is none of this name.
     fn makes(&self) -> Option<&str> {
         None
     }
-
-    /// Returns the objects by the policy keys that decide on them. A setting that is off is no object.
-    fn objects(&self, network: &Network) -> Vec<(&'static str, String)>;
 }
 
 /// Returns the texts about a capability.
 pub const fn page(capability: Capability) -> &'static Page {
     match capability {
+        // each capability: Capability::{Type} => &{file}::PAGE,
         Capability::Link => &link::PAGE,
         Capability::Veth => &veth::PAGE,
         Capability::Addresses => &addresses::PAGE,
         Capability::Routes => &routes::PAGE,
         Capability::LinkSysctl => &link_sysctl::PAGE,
         Capability::Bridge => &bridge::PAGE,
-        Capability::Parent => &parent::PAGE,
-        Capability::Macvlan => &macvlan::PAGE,
-        Capability::Vlan => &vlan::PAGE,
-        Capability::Ipvlan => &ipvlan::PAGE,
-        Capability::Dummy => &dummy::PAGE,
-        Capability::Tap => &tap::PAGE,
-        Capability::Device => &device::PAGE,
-        Capability::Firewall => &firewall::PAGE,
-        Capability::Bandwidth => &bandwidth::PAGE,
         Capability::PointToPoint => &point_to_point::PAGE,
-        Capability::PortMappings => &port_mappings::PAGE,
         Capability::Forwarding => &forwarding::PAGE,
         Capability::Masquerade => &masquerade::PAGE,
         Capability::MacGuard => &mac_guard::PAGE,
@@ -106,35 +92,37 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::ResolvConf => &resolv_conf::PAGE,
         Capability::Loopback => &loopback::PAGE,
         Capability::Attachments => &attachments::PAGE,
+        Capability::Parent => &parent::PAGE,
+        Capability::Macvlan => &macvlan::PAGE,
+        Capability::Vlan => &vlan::PAGE,
+        Capability::Ipvlan => &ipvlan::PAGE,
+        Capability::Dummy => &dummy::PAGE,
+        Capability::Tap => &tap::PAGE,
+        Capability::Device => &device::PAGE,
+        Capability::PortMappings => &port_mappings::PAGE,
+        Capability::Firewall => &firewall::PAGE,
+        Capability::Bandwidth => &bandwidth::PAGE,
         Capability::NamespaceSysctl => &namespace_sysctl::PAGE,
         Capability::LinkSettings => &link_settings::PAGE,
         Capability::Delegate => &delegate::PAGE,
         Capability::SourceRoutes => &source_routes::PAGE,
         Capability::Vrf => &vrf::PAGE,
         Capability::Dhcp => &dhcp::PAGE,
+        // end of the list
     }
 }
 
 /// Returns the texts about an operation.
 pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
     match operation {
+        // each capability: Operation::{Type}(operation) => operation,
         Operation::Link(operation) => operation,
         Operation::Veth(operation) => operation,
         Operation::Addresses(operation) => operation,
         Operation::Routes(operation) => operation,
         Operation::LinkSysctl(operation) => operation,
         Operation::Bridge(operation) => operation,
-        Operation::Parent(operation) => operation,
-        Operation::Macvlan(operation) => operation,
-        Operation::Vlan(operation) => operation,
-        Operation::Ipvlan(operation) => operation,
-        Operation::Dummy(operation) => operation,
-        Operation::Tap(operation) => operation,
-        Operation::Device(operation) => operation,
-        Operation::Firewall(operation) => operation,
-        Operation::Bandwidth(operation) => operation,
         Operation::PointToPoint(operation) => operation,
-        Operation::PortMappings(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,
         Operation::MacGuard(operation) => operation,
@@ -143,12 +131,23 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::ResolvConf(operation) => operation,
         Operation::Loopback(operation) => operation,
         Operation::Attachments(operation) => operation,
+        Operation::Parent(operation) => operation,
+        Operation::Macvlan(operation) => operation,
+        Operation::Vlan(operation) => operation,
+        Operation::Ipvlan(operation) => operation,
+        Operation::Dummy(operation) => operation,
+        Operation::Tap(operation) => operation,
+        Operation::Device(operation) => operation,
+        Operation::PortMappings(operation) => operation,
+        Operation::Firewall(operation) => operation,
+        Operation::Bandwidth(operation) => operation,
         Operation::NamespaceSysctl(operation) => operation,
         Operation::LinkSettings(operation) => operation,
         Operation::Delegate(operation) => operation,
         Operation::SourceRoutes(operation) => operation,
         Operation::Vrf(operation) => operation,
         Operation::Dhcp(operation) => operation,
+        // end of the list
     }
 }
 

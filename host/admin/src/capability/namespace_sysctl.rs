@@ -2,7 +2,6 @@
 
 use super::{OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, switched};
 use postern_policy::capability::namespace_sysctl::dotted;
@@ -33,6 +32,7 @@ pub const PAGE: Page = Page {
         Key::list("keys", Source::Value("", Some("net.*")), WidestValue::Values(&["net.*"])),
         Key::one("other-links", Source::Value("", None), WidestValue::LeftOut),
     ],
+    objects: |operation| operation.value::<String>("/key").map(|key| ("keys", dotted(&key))).into_iter().collect(),
 };
 
 impl OperationTexts for ops::NamespaceSysctl {
@@ -40,12 +40,6 @@ impl OperationTexts for ops::NamespaceSysctl {
         match self {
             Self::Set { key, value } => format!("set {key} to {value:?}, in the container"),
             Self::Check { key, value } => format!("compare {key} in the container with {value:?}"),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Set { key, .. } | Self::Check { key, .. } => vec![("keys", dotted(key))],
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group};
 use postern_types::{OpError, Reply, ops};
@@ -23,6 +22,12 @@ pub const PAGE: Page = Page {
         Key::list("names", Source::Value("master", Some(DEFAULT)), WidestValue::Values(&["*", "${node.default-link}"])),
         Key::one("in-container", Source::Value("linkInContainer", Some("false")), WidestValue::Configured),
     ],
+    objects: |operation| {
+        let named = operation.value("/name").filter(|name: &String| !name.is_empty());
+        let mut objects = operation.values(&[("in-container", "/in_container")]);
+        objects.push(("names", named.unwrap_or_else(|| DEFAULT.to_owned())));
+        objects
+    },
 };
 
 impl OperationTexts for ops::Parent {
@@ -34,17 +39,6 @@ impl OperationTexts for ops::Parent {
                     "" => format!("look at the link of the default route, {place}"),
                     name => format!("look at {name}, {place}"),
                 }
-            }
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Find { name, in_container } => {
-                let name = if name.is_empty() { DEFAULT } else { name };
-                let mut objects = vec![("names", name.to_owned())];
-                objects.extend(in_container.then(|| ("in-container", "true".to_owned())));
-                objects
             }
         }
     }

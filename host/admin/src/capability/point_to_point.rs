@@ -1,7 +1,6 @@
 //! `point-to-point`, for people.
 
 use super::{OWN_ADDRESSES, OperationTexts, Page};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{OpError, Reply, ops};
@@ -14,6 +13,7 @@ pub const PAGE: Page = Page {
         say("have the host route its own addresses, and no others, to its own end of the pair")
     })],
     keys: &[],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::PointToPoint {
@@ -23,12 +23,6 @@ impl OperationTexts for ops::PointToPoint {
                 let host = names.link(*host);
                 format!("put gateway {} on {host}, and route {} there", names.gateways(false), names.addresses())
             }
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Ensure { .. } => Vec::new(),
         }
     }
 }

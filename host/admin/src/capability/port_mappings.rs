@@ -2,7 +2,6 @@
 
 use super::{OWN_ADDRESSES, OperationTexts, Page, list};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say};
 use postern_types::{Forward, NatSources, OpError, Reply, ops};
@@ -30,6 +29,14 @@ pub const PAGE: Page = Page {
             WidestValue::Values(&["nftables", "iptables"]),
         ),
     ],
+    objects: |operation| {
+        let forwards: Vec<Forward> = operation.value("/forwards").unwrap_or_default();
+        let ports = |forward: &Forward| match (forward.host_port, forward.last_host_port()) {
+            (first, last) if first == last => ("ports", first.to_string()),
+            (first, last) => ("ports", format!("{first}-{last}")),
+        };
+        if operation.function == "ensure" { forwards.iter().map(ports).collect() } else { Vec::new() }
+    },
 };
 
 /// The most forwards that a sentence names.
@@ -50,19 +57,6 @@ impl OperationTexts for ops::PortMappings {
                 format!("compare the forwards of {} to {}", ports(forwards), names.addresses())
             }
             Self::Remove => "remove the attachment's forwards".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Ensure { forwards, .. } => forwards
-                .iter()
-                .map(|forward| match (forward.host_port, forward.last_host_port()) {
-                    (first, last) if first == last => ("ports", first.to_string()),
-                    (first, last) => ("ports", format!("{first}-{last}")),
-                })
-                .collect(),
-            Self::Check { .. } | Self::Remove => Vec::new(),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group};
 use postern_policy::capability::resolv_conf::file;
@@ -16,18 +15,13 @@ pub const PAGE: Page = Page {
         about(objects, "files", "resolver file", |files| format!("read the name servers (never the text) of {files}"))
     })],
     keys: &[Key::list("files", Source::Value("ipam.resolvConf", None), WidestValue::Configured)],
+    objects: |operation| operation.network.named("/ipam/resolvConf").map(|file| ("files", file)).into_iter().collect(),
 };
 
 impl OperationTexts for ops::ResolvConf {
     fn words(&self, names: &Names<'_>, _: &Result<Reply, OpError>) -> String {
         match self {
             Self::Read => format!("read the name servers of {}", file(&names.request.conf)),
-        }
-    }
-
-    fn objects(&self, network: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Read => network.named("/ipam/resolvConf").map(|file| ("files", file)).into_iter().collect(),
         }
     }
 }

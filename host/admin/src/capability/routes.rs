@@ -1,7 +1,6 @@
 //! `routes`, for people.
 
 use super::{OWN_ADDRESSES, OperationTexts, Page, list};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{group, say};
 use postern_types::{OpError, Reply, Route, ops};
@@ -16,6 +15,7 @@ pub const PAGE: Page = Page {
         group(&["list", "has"], |_| say("look at the routes through its own link")),
     ],
     keys: &[],
+    objects: |_| Vec::new(),
 };
 
 impl OperationTexts for ops::Routes {
@@ -30,12 +30,6 @@ impl OperationTexts for ops::Routes {
                 format!("remove the kernel's own routes to {networks} through {}, in the container", names.link(*link))
             }
             Self::List { link } | Self::Has { link, .. } => format!("look at the routes through {}", names.link(*link)),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Add { .. } | Self::RemoveConnected { .. } | Self::List { .. } | Self::Has { .. } => Vec::new(),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{OperationTexts, Page, list};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say};
 use postern_types::{OpError, Reply, RouteSource, ops};
@@ -31,6 +30,7 @@ pub const PAGE: Page = Page {
         group(&["remove"], |_| say("remove the rules and routes for its own addresses")),
     ],
     keys: &[Key::some("tables", Source::Value("table", None), WidestValue::Configured)],
+    objects: |operation| operation.values(&[("tables", "/table")]),
 };
 
 impl OperationTexts for ops::SourceRoutes {
@@ -44,13 +44,6 @@ impl OperationTexts for ops::SourceRoutes {
             }
             Self::Check => "compare the rules and routes for the attachment's addresses".to_owned(),
             Self::Remove => "remove the rules and routes for the attachment's addresses".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Apply { table: Some(table), .. } => vec![("tables", table.to_string())],
-            Self::Apply { table: None, .. } | Self::Check | Self::Remove => Vec::new(),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{LOOK_ONLY, OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, changes, group, say, with};
 use crate::words::{Objects, Switch};
@@ -58,6 +57,16 @@ pub const PAGE: Page = Page {
         Key::some("bridges", Source::Value("bridge", None), WidestValue::Values(&["*"])),
         LOOK_ONLY,
     ],
+    objects: |operation| {
+        operation.values(&[
+            ("owners", "/settings/owner"),
+            ("groups", "/settings/group"),
+            ("selinux-context", "/settings/selinux_context"),
+            ("multi-queue", "/settings/multi_queue"),
+            ("mtu", "/settings/mtu"),
+            ("bridges", "/bridge"),
+        ])
+    },
 };
 
 /// Returns a sentence about who may open it.
@@ -90,21 +99,6 @@ impl OperationTexts for ops::Tap {
             Self::Join { link, bridge } => {
                 format!("make {} a port of {bridge}, in the container", names.link(*link))
             }
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Create { settings } => {
-                let mut objects: Vec<(&'static str, String)> = Vec::new();
-                objects.extend(settings.owner.map(|owner| ("owners", owner.to_string())));
-                objects.extend(settings.group.map(|group| ("groups", group.to_string())));
-                objects.extend(settings.selinux_context.clone().map(|context| ("selinux-context", context)));
-                objects.extend(settings.multi_queue.then(|| ("multi-queue", "true".to_owned())));
-                objects.extend(settings.mtu.map(|mtu| ("mtu", mtu.to_string())));
-                objects
-            }
-            Self::Join { bridge, .. } => vec![("bridges", bridge.clone())],
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{LOOK_ONLY, OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::{HOST_END, Names};
 use crate::sentences::{changes, group, say, with};
 use crate::words::{Objects, Switch};
@@ -30,6 +29,7 @@ pub const PAGE: Page = Page {
         }),
     ],
     keys: &[Key::one("mtu", Source::Value("mtu", Some("0")), WidestValue::Configured), LOOK_ONLY],
+    objects: |operation| operation.values(&[("mtu", "/mtu")]),
 };
 
 impl OperationTexts for ops::Veth {
@@ -43,13 +43,6 @@ impl OperationTexts for ops::Veth {
             }
             Self::Find => "look for the attachment's veth pair".to_owned(),
             Self::WaitRunning { host } => format!("wait until {} is operational", names.link(*host)),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Create { mtu, .. } => mtu.iter().map(|mtu| ("mtu", mtu.to_string())).collect(),
-            Self::Find | Self::WaitRunning { .. } => Vec::new(),
         }
     }
 }

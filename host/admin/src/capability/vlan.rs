@@ -2,7 +2,6 @@
 
 use super::{LOOK_ONLY, OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, changes, group, say};
 use crate::words::Switch;
@@ -32,6 +31,7 @@ pub const PAGE: Page = Page {
         Key::one("mtu", Source::Value("mtu", Some("0")), WidestValue::Configured),
         LOOK_ONLY,
     ],
+    objects: |operation| operation.values(&[("ids", "/id"), ("mtu", "/mtu")]),
 };
 
 impl OperationTexts for ops::Vlan {
@@ -43,17 +43,6 @@ impl OperationTexts for ops::Vlan {
                 format!("make {own} in the container, VLAN {id} of {parent}{mtu}")
             }
             Self::Find => "look whether the attachment's link is a VLAN".to_owned(),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Create { id, mtu, .. } => {
-                let mut objects = vec![("ids", id.to_string())];
-                objects.extend(mtu.map(|mtu| ("mtu", mtu.to_string())));
-                objects
-            }
-            Self::Find => Vec::new(),
         }
     }
 }

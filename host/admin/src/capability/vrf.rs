@@ -2,7 +2,6 @@
 
 use super::{OperationTexts, Page};
 use crate::learn::{Key, Source, WidestValue};
-use crate::lists::Network;
 use crate::plan::Names;
 use crate::sentences::{about, group, say};
 use postern_types::{OpError, Reply, ops};
@@ -24,6 +23,7 @@ pub const PAGE: Page = Page {
         Key::list("names", Source::Value("vrfname", None), WidestValue::Values(&["*"])),
         Key::some("tables", Source::Value("table", None), WidestValue::Configured),
     ],
+    objects: |operation| operation.values(&[("names", "/name"), ("tables", "/table")]),
 };
 
 impl OperationTexts for ops::Vrf {
@@ -35,17 +35,6 @@ impl OperationTexts for ops::Vrf {
             }
             Self::Check { name } => format!("compare the VRF of {} with {name}", names.request.ifname),
             Self::Leave => format!("take {} out of its VRF", names.request.ifname),
-        }
-    }
-
-    fn objects(&self, _: &Network) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Join { name, table, .. } => {
-                let table = table.map(|table| ("tables", table.to_string()));
-                [("names", name.clone())].into_iter().chain(table).collect()
-            }
-            Self::Check { name } => vec![("names", name.clone())],
-            Self::Leave => Vec::new(),
         }
     }
 }

@@ -15,6 +15,7 @@ mod runs;
 mod smallest;
 mod tap;
 
+pub use observed::LoggedOperation;
 pub use smallest::{Key, Source, WidestValue};
 
 use crate::imports::Imports;

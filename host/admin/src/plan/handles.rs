@@ -5,6 +5,8 @@ use postern_gate::rehearsal::{Common, Front, Object};
 use postern_types::{
     BridgeInfo, Handle, IpvlanInfo, LinkInfo, MacvlanInfo, OpError, Operation, Reply, VethPair, VlanInfo, ops,
 };
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// Returns the same operation on links of the simulation.
 ///
@@ -24,61 +26,88 @@ pub fn resolve(front: &Front<'_>, operation: &Operation) -> Result<Operation, Op
 /// [`postern_types::ErrorCode::Exhausted`].
 pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, reply: Reply) -> Result<Reply, OpError> {
     let mut show = Show { front, common };
-    Ok(match reply {
+    match operation {
         // A link that the guest holds: it used its handle in the request.
-        Reply::Link(info) => {
-            let handle = operation.clone().handles().first().map_or(Handle::MAX, |(handle, _)| **handle);
-            Reply::Link(LinkInfo { handle, ..info })
+        Operation::Link(ops::Link::Attributes { link: handle })
+        | Operation::Veth(ops::Veth::WaitRunning { host: handle }) => {
+            with(&reply, |info| Ok(LinkInfo { handle: *handle, ..info }))
         }
-        Reply::MaybeLink(Some(info)) if *operation == Operation::Link(ops::Link::Own) => {
-            Reply::MaybeLink(Some(show.own(info)?))
-        }
-        Reply::MaybeLink(Some(info)) if *operation == Operation::Bridge(ops::Bridge::PreviousLink) => {
-            Reply::MaybeLink(Some(show.port(info)?))
-        }
+        Operation::Link(ops::Link::Own) => with_found(&reply, |info| show.own(info)),
+        Operation::Veth(ops::Veth::Create { .. }) => with(&reply, |pair| show.pair(pair)),
+        Operation::Veth(ops::Veth::Find) => with_found(&reply, |pair| show.pair(pair)),
+        Operation::Bridge(ops::Bridge::Ensure { .. }) => with(&reply, |bridge| show.bridge(bridge)),
+        Operation::Bridge(ops::Bridge::Find { .. }) => with_found(&reply, |bridge| show.bridge(bridge)),
+        Operation::Bridge(ops::Bridge::PreviousLink) => with_found(&reply, |info| show.port(info)),
         // A VLAN gateway or an ifb: a guest can't act on it.
-        Reply::MaybeLink(Some(info)) => {
-            show.common.shown.insert(info.name.clone());
-            Reply::MaybeLink(Some(LinkInfo { handle: Handle::MAX, ..info }))
+        Operation::Bridge(ops::Bridge::EnsureGateways { .. }) | Operation::Bandwidth(ops::Bandwidth::Limit { .. }) => {
+            with_found(&reply, |info: LinkInfo| {
+                show.common.shown.insert(info.name.clone());
+                Ok(LinkInfo { handle: Handle::MAX, ..info })
+            })
         }
-        Reply::Veth(pair) => Reply::Veth(show.pair(pair)?),
-        Reply::MaybeVeth(Some(pair)) => Reply::MaybeVeth(Some(show.pair(pair)?)),
-        Reply::Parent(info) => {
-            let in_container = matches!(operation, Operation::Parent(ops::Parent::Find { in_container: true, .. }));
-            Reply::Parent(show.parent(info, in_container)?)
+        Operation::Parent(ops::Parent::Find { in_container, .. }) => {
+            with(&reply, |info| show.parent(info, *in_container))
         }
-        Reply::Macvlan(made) => Reply::Macvlan(MacvlanInfo { link: show.own(made.link)?, ..made }),
-        Reply::MaybeMacvlan(Some(found)) => {
-            Reply::MaybeMacvlan(Some(MacvlanInfo { link: show.own(found.link)?, ..found }))
+        Operation::Macvlan(ops::Macvlan::Create { .. }) => {
+            with(&reply, |made: MacvlanInfo| Ok(MacvlanInfo { link: show.own(made.link)?, ..made }))
         }
-        Reply::Made(info) => Reply::Made(show.own(info)?),
-        Reply::MaybeVlan(Some(found)) => Reply::MaybeVlan(Some(VlanInfo { link: show.own(found.link)?, ..found })),
-        Reply::MaybeIpvlan(Some(found)) => {
-            Reply::MaybeIpvlan(Some(IpvlanInfo { link: show.own(found.link)?, ..found }))
+        Operation::Macvlan(ops::Macvlan::Find) => {
+            with_found(&reply, |found: MacvlanInfo| Ok(MacvlanInfo { link: show.own(found.link)?, ..found }))
         }
-        Reply::Taken(info) => Reply::Taken(show.own(info)?),
-        Reply::Bridge(bridge) => Reply::Bridge(show.bridge(bridge)?),
-        Reply::MaybeBridge(Some(bridge)) => Reply::MaybeBridge(Some(show.bridge(bridge)?)),
-        other @ (Reply::Done
-        | Reply::MaybeLink(None)
-        | Reply::MaybeVeth(None)
-        | Reply::MaybeMacvlan(None)
-        | Reply::MaybeVlan(None)
-        | Reply::MaybeIpvlan(None)
-        | Reply::Device(_)
-        | Reply::MaybeBridge(None)
-        | Reply::Addresses(_)
-        | Reply::Loopback { .. }
-        | Reply::Routes(_)
-        | Reply::Present(_)
-        | Reply::Result(_)
-        | Reply::Leases(_)
-        | Reply::Lease(_)
-        | Reply::Available(_)
-        | Reply::Dns(_)
-        | Reply::Subnet(_)
-        | Reply::Removed(_)) => other,
-    })
+        Operation::Vlan(ops::Vlan::Create { .. })
+        | Operation::Ipvlan(ops::Ipvlan::Create { .. })
+        | Operation::Dummy(ops::Dummy::Create)
+        | Operation::Tap(ops::Tap::Create { .. })
+        | Operation::Device(ops::Device::Take { .. }) => with(&reply, |info| show.own(info)),
+        Operation::Vlan(ops::Vlan::Find) => {
+            with_found(&reply, |found: VlanInfo| Ok(VlanInfo { link: show.own(found.link)?, ..found }))
+        }
+        Operation::Ipvlan(ops::Ipvlan::Find) => {
+            with_found(&reply, |found: IpvlanInfo| Ok(IpvlanInfo { link: show.own(found.link)?, ..found }))
+        }
+        // Their answers name no link, or one that the guest gets no handle for.
+        Operation::Link(ops::Link::Up { .. } | ops::Link::Delete { .. })
+        | Operation::Bridge(ops::Bridge::Attach { .. })
+        | Operation::Tap(ops::Tap::Join { .. })
+        | Operation::Device(ops::Device::Find { .. } | ops::Device::GiveBack)
+        | Operation::Bandwidth(ops::Bandwidth::Check { .. } | ops::Bandwidth::Remove)
+        | Operation::Addresses(_)
+        | Operation::Routes(_)
+        | Operation::LinkSysctl(_)
+        | Operation::PointToPoint(_)
+        | Operation::Forwarding(_)
+        | Operation::Masquerade(_)
+        | Operation::MacGuard(_)
+        | Operation::Ipam(_)
+        | Operation::Leases(_)
+        | Operation::ResolvConf(_)
+        | Operation::Loopback(_)
+        | Operation::Attachments(_)
+        | Operation::PortMappings(_)
+        | Operation::Firewall(_)
+        | Operation::NamespaceSysctl(_)
+        | Operation::LinkSettings(_)
+        | Operation::Delegate(_)
+        | Operation::SourceRoutes(_)
+        | Operation::Vrf(_)
+        | Operation::Dhcp(_) => Ok(reply),
+    }
+}
+
+/// Returns the answer with this change of its value.
+fn with<T: DeserializeOwned + Serialize>(
+    reply: &Reply,
+    change: impl FnOnce(T) -> Result<T, OpError>,
+) -> Result<Reply, OpError> {
+    Reply::of(&change(reply.read()?)?)
+}
+
+/// As [`with`], where there may be none.
+fn with_found<T: DeserializeOwned + Serialize>(
+    reply: &Reply,
+    change: impl FnOnce(T) -> Result<T, OpError>,
+) -> Result<Reply, OpError> {
+    with(reply, |found: Option<T>| found.map(change).transpose())
 }
 
 /// Links of the simulation are numbered as those of a kernel are: a number is never used twice.
@@ -141,15 +170,15 @@ mod tests {
     fn a_guest_sees_handles_and_the_simulation_links() {
         let mut common = Common::default();
         let mut front = front(&mut common);
-        let pair = Reply::Veth(VethPair { container: info(40), host: info(41), bridge: None });
+        let pair = Reply::of(&VethPair { container: info(40), host: info(41), bridge: None }).unwrap();
         let create = ops::Veth::Create { mtu: None, mac: None }.into();
-        let Ok(Reply::Veth(given)) = show(&mut front, &mut common, &create, pair) else { panic!("no pair") };
+        let given: VethPair = show(&mut front, &mut common, &create, pair).unwrap().read().unwrap();
         assert_eq!((given.container.handle, given.host.handle), (0, 1));
         assert_eq!(resolve(&front, &ops::Link::Up { link: 0 }.into()), Ok(ops::Link::Up { link: 40 }.into()));
         let look = ops::Link::Attributes { link: 1 }.into();
         assert_eq!(resolve(&front, &look), Ok(ops::Link::Attributes { link: 41 }.into()));
-        let shown = show(&mut front, &mut common, &look, Reply::Link(info(41))).unwrap();
-        assert!(matches!(shown, Reply::Link(link) if link.handle == 1));
+        let shown = show(&mut front, &mut common, &look, Reply::of(&info(41)).unwrap()).unwrap();
+        assert_eq!(shown.read::<LinkInfo>().unwrap().handle, 1);
         let bad = resolve(&front, &ops::PointToPoint::Ensure { host: 0 }.into());
         assert_eq!(bad.unwrap_err().code, ErrorCode::InvalidHandle);
     }
@@ -159,8 +188,8 @@ mod tests {
         let mut common = Common::default();
         let mut front = front(&mut common);
         let operation = ops::Bridge::EnsureGateways { bridge: 0, port: PortSpec::default(), force: false }.into();
-        let shown = show(&mut front, &mut common, &operation, Reply::MaybeLink(Some(info(7)))).unwrap();
-        assert!(matches!(shown, Reply::MaybeLink(Some(link)) if link.handle == Handle::MAX));
+        let shown = show(&mut front, &mut common, &operation, Reply::of(&Some(info(7))).unwrap()).unwrap();
+        assert_eq!(shown.read::<Option<LinkInfo>>().unwrap().unwrap().handle, Handle::MAX);
         assert!(front.object(0).is_err() && common.shown.contains("link7"));
     }
 }

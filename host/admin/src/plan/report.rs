@@ -116,7 +116,7 @@ pub enum Verdict {
 const LONGEST: usize = 4096;
 
 fn request(operation: &Operation) -> Value {
-    let value = serde_json::to_value(operation).unwrap_or_default();
+    let value = serde_json::to_value(operation.logged()).unwrap_or_default();
     if value.to_string().len() > LONGEST { Value::Null } else { value }
 }
 

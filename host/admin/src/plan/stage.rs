@@ -12,14 +12,16 @@ use crate::lists;
 use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
 use postern_dhcp_channel::{Family, families};
-use postern_gate::capability::{device, ipam, resolv_conf};
+use postern_gate::capability::{device, resolv_conf};
 use postern_gate::rehearsal::{
     self, BadEnd, Common, Front, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
 };
 use postern_gate::{Engine, PlaceError, PluginError, catalog, places};
 use postern_policy::{Granted, Policy, allows};
 use postern_sim::{Kernel, Place, dhcp_example};
-use postern_types::{Capability, ErrorCode, IngressPolicy, LeaseGrant, OpError, Operation, Reply, ops};
+use postern_types::{
+    Capability, DhcpLease, ErrorCode, IngressPolicy, LeaseGrant, LinkInfo, OpError, Operation, Reply, ops,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -63,6 +65,15 @@ struct Run {
     common: Common,
     /// The links of the node when the guest ended: true if in the container, and the name.
     links: Vec<(bool, String, LinkAttributes)>,
+}
+
+/// An operation of a guest that the code beside the simulation answers.
+struct Scene<'a, 'f> {
+    stage: &'a mut Stage,
+    run: &'a mut Run,
+    front: &'a mut Front<'f>,
+    /// Gets the policy line that a native delegate would need.
+    native: &'a mut Option<String>,
 }
 
 /// The data of a chain's plugins.
@@ -312,16 +323,18 @@ impl Stage {
         native: &mut Option<String>,
     ) -> Result<Reply, OpError> {
         match operation {
-            Operation::Ipam(operation) => self.delegate(run, front, ipam::verb(operation), native),
-            Operation::Delegate(asked) => self.delegate_main(run, front, asked, native),
-            Operation::Leases(asked) => self.lease(run, front, operation, asked),
-            Operation::ResolvConf(ops::ResolvConf::Read) => resolv_conf::load(&resolv_conf::file(&run.request.conf)),
+            Operation::Ipam(asked) => asked.ask(&mut Scene { stage: self, run, front, native }),
+            Operation::Delegate(asked) => asked.ask(&mut Scene { stage: self, run, front, native }),
+            Operation::Leases(asked) => asked.ask(&mut Scene { stage: self, run, front, native }),
+            Operation::ResolvConf(ops::ResolvConf::Read) => {
+                Reply::of(&resolv_conf::load(&resolv_conf::file(&run.request.conf))?)
+            }
             Operation::Forwarding(ops::Forwarding::Enable) => {
                 for own in &run.own {
                     let [v4, v6] = &mut self.forwarding;
                     *(if own.net.addr().is_ipv4() { v4 } else { v6 }) = true;
                 }
-                Ok(Reply::Done)
+                Reply::of(&())
             }
             Operation::Bridge(asked) => self.bridge(run, front, operation, asked),
             // The node tells which driver has a device.
@@ -332,7 +345,7 @@ impl Stage {
                 Ok(reply)
             }
             Operation::Device(ops::Device::Find { by, value }) if device::is_userspace(*by, value)? => {
-                Ok(Reply::Device(None))
+                Reply::of(&None::<LinkInfo>)
             }
             Operation::Parent(ops::Parent::Find { name, in_container: true }) => match &self.hidden {
                 Some(why) => {
@@ -399,7 +412,8 @@ impl Stage {
                 let has = |family| families.contains(&family);
                 self.kernel.dhcp = Some(dhcp_example(has(Family::Ipv4), has(Family::Ipv6)));
                 let reply = self.simulate(run, front, operation)?;
-                if let (ops::Dhcp::Acquire, Reply::Lease(lease)) = (asked, &reply) {
+                if *asked == ops::Dhcp::Acquire {
+                    let lease: DhcpLease = reply.read()?;
                     let own = |grant: &LeaseGrant| OwnAddress { net: grant.address, gateway: grant.gateway };
                     run.own.extend(lease.addresses.iter().map(own));
                     let gateways = lease.addresses.iter().filter_map(|grant| grant.gateway);

@@ -6,7 +6,7 @@ use crate::effect::{LinkState, link_state};
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
-use postern_types::{Address, ErrorCode, Handle, OpError, Reply, ops};
+use postern_types::{Address, ErrorCode, Handle, OpError, host};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -22,46 +22,87 @@ const MOST_ASKED: usize = 1024;
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Addresses) -> Result<Reply, OpError> {
-    match operation {
-        ops::Addresses::Add { link, addresses } => add(gate, *link, addresses),
-        ops::Addresses::List { link } => list(gate, *link),
-        ops::Addresses::Has { link, addresses } => has(gate, *link, addresses),
-        ops::Addresses::Settle { link } => settle(gate, *link),
+impl host::Addresses for Gate<'_> {
+    /// `addresses.add`.
+    fn add(&mut self, handle: Handle, addresses: &[IpNet]) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        self.session.common.add_addresses(&name, addresses.len())?;
+        if let Some(foreign) = addresses.iter().find(|address| !self.session.owns(address)) {
+            return Err(foreign_error(self, foreign));
+        }
+        if let Some(link) = link_state::of_another(self.session, index)? {
+            let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+            let there = netlink.addresses(link.index).map_err(kernel_error)?;
+            let is_new = |address: &IpNet| !there.iter().any(|have| have.net == *address);
+            let addresses: Vec<IpNet> = addresses.iter().copied().filter(is_new).collect();
+            if !addresses.is_empty() {
+                self.session.intend(LinkState { index, addresses, ..LinkState::default() })?;
+            }
+        }
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        for address in addresses {
+            self.session.in_time()?;
+            container.add_address(index, *address).map_err(|error| {
+                let error = native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\""));
+                // Only a failed run asks for the link.
+                let mtu = container.link_by_index(index).ok().flatten().map(|link| link.mtu);
+                cause::of_ip(error, address.addr(), &name, mtu)
+            })?;
+        }
+        Ok(())
     }
-}
 
-/// `addresses.add`.
-fn add(gate: &mut Gate<'_>, handle: Handle, addresses: &[IpNet]) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    gate.session.common.add_addresses(&name, addresses.len())?;
-    if let Some(foreign) = addresses.iter().find(|address| !gate.session.owns(address)) {
-        return Err(foreign_error(gate, foreign));
+    /// `addresses.list`.
+    fn list(&mut self, handle: Handle) -> Result<Vec<Address>, OpError> {
+        let (index, name) = self.front.own(handle)?;
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let addresses = container.addresses(index).map_err(kernel_error)?;
+        is_listable(&name, addresses.len(), "addresses")?;
+        Ok(addresses.into_iter().map(show).collect())
     }
-    if let Some(link) = link_state::of_another(gate.session, index)? {
-        let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-        let there = netlink.addresses(link.index).map_err(kernel_error)?;
-        let is_new = |address: &IpNet| !there.iter().any(|have| have.net == *address);
-        let addresses: Vec<IpNet> = addresses.iter().copied().filter(is_new).collect();
-        if !addresses.is_empty() {
-            gate.session.intend(LinkState { index, addresses, ..LinkState::default() })?;
+
+    /// `addresses.has`.
+    fn has(&mut self, handle: Handle, wanted: &[IpNet]) -> Result<Vec<bool>, OpError> {
+        let (index, name) = self.front.own(handle)?;
+        is_askable(&name, wanted.len(), "addresses")?;
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let there: HashSet<IpNet> =
+            container.addresses(index).map_err(kernel_error)?.into_iter().map(|have| have.net).collect();
+        Ok(wanted.iter().map(|address| there.contains(address)).collect())
+    }
+
+    /// `addresses.settle`.
+    fn settle(&mut self, handle: Handle) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let until = (Instant::now() + SETTLED_WITHIN).min(self.session.deadline);
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let addresses = container.addresses(index).map_err(kernel_error)?;
+            if let Some(duplicate) = addresses.iter().find(|address| address.dad_failed) {
+                return Err(OpError::new(
+                    ErrorCode::Exists,
+                    duplicate.net.to_string(),
+                    format!("another node has {} already (duplicate address detection failed)", duplicate.net),
+                ));
+            }
+            let Some(tentative) = addresses.iter().find(|address| address.tentative) else { return Ok(()) };
+            if Instant::now() >= until {
+                // A link without carrier never ends the detection: the native plugins accept that too.
+                let link = container.link_by_index(index).map_err(kernel_error)?;
+                if link.is_none_or(|link| !link.running) {
+                    return Ok(());
+                }
+                return Err(OpError::new(
+                    ErrorCode::Deadline,
+                    &name,
+                    format!("{} on \"{name}\" is still tentative", tentative.net),
+                ));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
         }
     }
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    for address in addresses {
-        gate.session.in_time()?;
-        container.add_address(index, *address).map_err(|error| {
-            let error = native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\""));
-            // Only a failed run asks for the link.
-            let mtu = container.link_by_index(index).ok().flatten().map(|link| link.mtu);
-            cause::of_ip(error, address.addr(), &name, mtu)
-        })?;
-    }
-    Ok(Reply::Done)
 }
 
 /// The error for an address that does not belong to this attachment: neither IPAM nor an accepted part of `prevResult`
@@ -86,25 +127,6 @@ pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
          gave it{why}"
     );
     OpError::new(ErrorCode::InvalidArgument, address.to_string(), message).hint(hint)
-}
-
-/// `addresses.list`.
-fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let addresses = container.addresses(index).map_err(kernel_error)?;
-    is_listable(&name, addresses.len(), "addresses")?;
-    Ok(Reply::Addresses(addresses.into_iter().map(show).collect()))
-}
-
-/// `addresses.has`.
-fn has(gate: &Gate<'_>, handle: Handle, wanted: &[IpNet]) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    is_askable(&name, wanted.len(), "addresses")?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let there: HashSet<IpNet> =
-        container.addresses(index).map_err(kernel_error)?.into_iter().map(|have| have.net).collect();
-    Ok(Reply::Present(wanted.iter().map(|address| there.contains(address)).collect()))
 }
 
 /// Fails for a list that is too long for the sandbox.
@@ -135,37 +157,4 @@ pub fn is_askable(link: &str, number: usize, kind: &str) -> Result<(), OpError> 
 /// Converts an address to the form that the guest sees.
 pub fn show(address: postern_kernel::Address) -> Address {
     Address { net: address.net, scope: address.scope, tentative: address.tentative }
-}
-
-/// `addresses.settle`.
-fn settle(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let until = (Instant::now() + SETTLED_WITHIN).min(gate.session.deadline);
-    let mut pause = Duration::from_millis(1);
-    loop {
-        let addresses = container.addresses(index).map_err(kernel_error)?;
-        if let Some(duplicate) = addresses.iter().find(|address| address.dad_failed) {
-            return Err(OpError::new(
-                ErrorCode::Exists,
-                duplicate.net.to_string(),
-                format!("another node has {} already (duplicate address detection failed)", duplicate.net),
-            ));
-        }
-        let Some(tentative) = addresses.iter().find(|address| address.tentative) else { return Ok(Reply::Done) };
-        if Instant::now() >= until {
-            // A link without carrier never ends the detection: the native plugins accept that too.
-            let link = container.link_by_index(index).map_err(kernel_error)?;
-            if link.is_none_or(|link| !link.running) {
-                return Ok(Reply::Done);
-            }
-            return Err(OpError::new(
-                ErrorCode::Deadline,
-                &name,
-                format!("{} on \"{name}\" is still tentative", tentative.net),
-            ));
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
 }

@@ -4,24 +4,20 @@ use crate::capability;
 use crate::capability::facts::{Facts, Needed};
 use crate::collect;
 use crate::gate::Gate;
-use postern_types::{Capability, OpError, Reply, ops};
+use postern_types::{Capability, OpError, host};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Attachments) -> Result<Reply, OpError> {
-    match operation {
-        ops::Attachments::Collect => collect(gate),
+impl host::Attachments for Gate<'_> {
+    fn collect(&mut self) -> Result<u32, OpError> {
+        collect(self)
     }
 }
 
 /// `attachments.collect`.
-fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
+fn collect(gate: &mut Gate<'_>) -> Result<u32, OpError> {
+    let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(0) };
     let mut removed = collect::stale_sections(gate.session)?;
     let granted = Capability::ALL.iter().filter(|capability| gate.front.granted().has(**capability));
     let unrecorded: Vec<_> = granted.filter_map(|capability| capability::facts(*capability).unrecorded).collect();
@@ -32,5 +28,5 @@ fn collect(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
             removed += remove(gate.session, &valid)?;
         }
     }
-    Ok(Reply::Removed(u32::try_from(removed).unwrap_or(u32::MAX)))
+    Ok(u32::try_from(removed).unwrap_or(u32::MAX))
 }

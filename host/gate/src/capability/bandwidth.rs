@@ -11,7 +11,7 @@ use crate::gate::Gate;
 use crate::session::{NativeEnd, Session};
 use postern_cni::{Bandwidth as Configured, Verb};
 use postern_kernel::{Link, Qdisc, TokenBucket};
-use postern_types::{ErrorCode, Handle, LinkName, OpError, RateLimit, Reply, ops};
+use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, RateLimit, host};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -19,15 +19,22 @@ pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unr
 /// The limits of both directions.
 type Limits = (Option<RateLimit>, Option<RateLimit>);
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Bandwidth) -> Result<Reply, OpError> {
-    match operation {
-        ops::Bandwidth::Limit { ingress, egress } => limit(gate, (*ingress, *egress)),
-        ops::Bandwidth::Check { ingress, egress } => check(gate, (*ingress, *egress)),
-        ops::Bandwidth::Remove => remove(gate),
+impl host::Bandwidth for Gate<'_> {
+    fn limit(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<Option<LinkInfo>, OpError> {
+        limit(self, (ingress, egress))
+    }
+
+    fn check(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<(), OpError> {
+        check(self, (ingress, egress))
+    }
+
+    /// `bandwidth.remove`.
+    fn remove(&mut self) -> Result<(), OpError> {
+        if self.session.request.verb == Verb::Add {
+            self.session.only_of_this_run(|effect| Bandwidth::of(effect).is_some(), "limits of the rate")?;
+        }
+        remove_own(self.session)?;
+        Ok(())
     }
 }
 
@@ -97,7 +104,7 @@ fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
 }
 
 /// `bandwidth.limit`.
-fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpError> {
+fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Option<LinkInfo>, OpError> {
     configured(gate.session, (ingress, egress))?;
     let end = host_end_to_limit(gate)?;
     free(gate.session, &end, ingress.as_ref(), egress.is_some())?;
@@ -114,7 +121,7 @@ fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpErro
     };
     effect.make(gate.session.host()?, made.as_ref().map(|link| link.index))?;
     gate.session.common.shown.extend(made.iter().map(|link| link.name.to_string()));
-    Ok(Reply::MaybeLink(made.map(|link| Gate::show(Handle::MAX, link))))
+    Ok(made.map(|link| Gate::show(Handle::MAX, link)))
 }
 
 /// Fails if somebody else limits the host end, before anything is written to the record.
@@ -180,7 +187,7 @@ fn recorded(session: &Session) -> Vec<Bandwidth> {
 }
 
 /// `bandwidth.check`, with the native plugin's words.
-fn check(gate: &Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpError> {
+fn check(gate: &Gate<'_>, (ingress, egress): Limits) -> Result<(), OpError> {
     let session = &*gate.session;
     configured(session, (ingress, egress))?;
     let (HostEnd::Recorded(end) | HostEnd::Native(end)) = host_end(session)?;
@@ -188,7 +195,7 @@ fn check(gate: &Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpError> {
     if let Some(limit) = &ingress {
         compare(&end.name, limit, host.root_qdisc(end.index).map_err(about(&end.name))?)?;
     }
-    let Some(limit) = &egress else { return Ok(Reply::Done) };
+    let Some(limit) = &egress else { return Ok(()) };
     let mut names: Vec<String> = recorded(session).into_iter().filter_map(|of| of.egress).map(|(_, ifb)| ifb).collect();
     names.extend(session.masquerade_key().ifb_names());
     let redirects = host.redirects(end.index).map_err(about(&end.name))?;
@@ -204,7 +211,7 @@ fn check(gate: &Gate<'_>, (ingress, egress): Limits) -> Result<Reply, OpError> {
         return Err(mismatch(format!("what \"{}\" receives is not redirected to an ifb of this attachment", end.name)));
     };
     compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Compares the qdisc of a link with a limit.
@@ -221,15 +228,6 @@ fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(
         Some(TokenBucket { limit, .. }) if limit != expected.limit => mismatch("Limit doesn't match"),
         Some(_) => mismatch("Buffer doesn't match"),
     }
-}
-
-/// `bandwidth.remove`.
-fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    if gate.session.request.verb == Verb::Add {
-        gate.session.only_of_this_run(|effect| Bandwidth::of(effect).is_some(), "limits of the rate")?;
-    }
-    remove_own(gate.session)?;
-    Ok(Reply::Done)
 }
 
 /// Removes the attachment's limits: by its record or, if this plugin has no part in that, by the native plugin's name.

@@ -13,26 +13,121 @@ use crate::session::{OwnAddress, Session};
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
-use postern_types::{BridgeInfo, ErrorCode, Handle, Kind, Mac, OpError, PortSpec, Reply, VlanId, ops};
+use postern_types::{BridgeInfo, ErrorCode, Handle, Kind, LinkInfo, Mac, OpError, PortSpec, VlanId, host};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Bridge) -> Result<Reply, OpError> {
-    match operation {
-        ops::Bridge::Ensure { name, mtu, vlan_filtering, promisc } => {
-            ensure(gate, name, *mtu, *vlan_filtering, *promisc)
+impl host::Bridge for Gate<'_> {
+    /// `bridge.attach`.
+    fn attach(&mut self, bridge: Handle, host: Handle, port: &PortSpec) -> Result<(), OpError> {
+        let (bridge_index, bridge_name, ..) = self.front.bridge(bridge)?;
+        let (index, name) = self.front.port(host)?;
+        if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
+            return Err(OpError::new(
+                ErrorCode::InvalidArgument,
+                bad.to_string(),
+                format!("VLAN id {bad} is not 1 to 4094"),
+            ));
         }
-        ops::Bridge::Find { name } => find(gate, name),
-        ops::Bridge::PreviousLink => previous_link(gate),
-        ops::Bridge::Attach { bridge, host, port } => attach(gate, *bridge, *host, port),
-        ops::Bridge::EnsureGateways { bridge, port, force } => ensure_gateways(gate, *bridge, port, *force),
+        let is_down = match self.front.object(host)?.kind() {
+            Kind::Port => take(self, index, &name, (bridge_index, &bridge_name))?,
+            Kind::Own | Kind::HostEnd | Kind::Bridge | Kind::Parent => false,
+        };
+        let netlink = self.session.host()?;
+        let tagged = port.vlan.is_some() || !port.trunk.is_empty();
+        if tagged {
+            let bridge =
+                netlink.link_by_index(bridge_index).map_err(kernel_error)?.ok_or_else(|| link_gone(&bridge_name))?;
+            if !bridge.vlan_filtering {
+                return Err(unfiltered(&bridge_name));
+            }
+            // A new port is in the default VLAN. The container must not send there at any moment.
+            netlink.set_down(index).map_err(about(&name))?;
+        }
+        netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
+            let full = error.is(Errno::EXFULL);
+            let refusal =
+                native_error(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}"));
+            if full {
+                refusal.hint("a bridge takes 1023 ports; give the network's pods a second bridge")
+            } else {
+                refusal
+            }
+        })?;
+        set_vlans(netlink, index, &name, port)?;
+        if tagged || is_down {
+            netlink.set_up(index).map_err(about(&name))?;
+        }
+        self.session.joined = Some(bridge_index);
+        self.session.path.bridge = Some(bridge_name);
+        self.session.path.port_settings = tagged || port.hairpin || port.isolated;
+        self.front.join(port);
+        Ok(())
+    }
+
+    /// `bridge.ensure-gateways`.
+    fn ensure_gateways(&mut self, bridge: Handle, port: &PortSpec, force: bool) -> Result<Option<LinkInfo>, OpError> {
+        self.front.has_joined(port)?;
+        let (index, name, mac, mtu, is_asking) = self.front.bridge(bridge)?;
+        // All gateways are checked before anything is made: an address that is put on a bridge stays there.
+        let gateways: Vec<IpNet> =
+            self.session.own.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
+        let netlink = self.session.host()?;
+        let (target, shown) = match port.vlan {
+            None => (Target { index, name, mac, mtu, asks: is_asking }, None),
+            Some(vlan) => {
+                let joins = PortSpec {
+                    vlan: port.vlan,
+                    preserve_default_vlan: port.preserve_default_vlan,
+                    ..PortSpec::default()
+                };
+                let link = vlan_gateway(self, netlink, (index, &name, mtu), vlan, &joins)?;
+                let (index, name, mac, mtu) = (link.index, link.name.to_string(), link.mac.map(Mac), link.mtu);
+                (Target { index, name, mac, mtu, asks: asks(&link) }, Some(link))
+            }
+        };
+        spares_node(self.session, netlink, &target)?;
+        // Root in a container could say that it has the link-local address of a bridge that Postern did not make. With
+        // `accept_dad=2` the bridge would lose all its IPv6 addresses, and get no other.
+        if target.asks && gateways.iter().any(|gateway| gateway.addr().is_ipv6()) {
+            ask_for_no_address(self.session, &target.name)?;
+        }
+        let mut pinned = false;
+        let mut noted: Vec<String> = gateways.iter().map(|gateway| format!("{} {gateway}", target.name)).collect();
+        noted.dedup();
+        for gateway in gateways {
+            // The hardware address is set at once. A later gateway may fail, and this one must not stay on a bridge whose
+            // hardware address changes.
+            if ensure_address(netlink, &target, gateway, force)? && !pinned {
+                pin_hardware_address(netlink, &target)?;
+                pinned = true;
+            }
+        }
+        // No handle is given out for a VLAN gateway: no operation of a guest acts on it.
+        self.session.path.gateways = noted;
+        self.session.common.shown.extend(shown.iter().map(|link| link.name.to_string()));
+        Ok(shown.map(|link| Gate::show(Handle::MAX, link)))
+    }
+
+    fn ensure(
+        &mut self,
+        name: &str,
+        mtu: Option<u32>,
+        vlan_filtering: bool,
+        promisc: bool,
+    ) -> Result<BridgeInfo, OpError> {
+        ensure(self, name, mtu, vlan_filtering, promisc)
+    }
+
+    fn find(&mut self, name: &str) -> Result<Option<BridgeInfo>, OpError> {
+        find(self, name)
+    }
+
+    fn previous_link(&mut self) -> Result<Option<LinkInfo>, OpError> {
+        previous_link(self)
     }
 }
 
@@ -43,7 +138,7 @@ fn ensure(
     mtu: Option<u32>,
     vlan_filtering: bool,
     promisc: bool,
-) -> Result<Reply, OpError> {
+) -> Result<BridgeInfo, OpError> {
     check_name(name)?;
     let host = gate.session.host()?;
     let bridge = match host.link_by_name(name).map_err(kernel_error)? {
@@ -77,18 +172,18 @@ fn ensure(
         host.set_up(bridge.index).map_err(about(name))?;
     }
     let promisc = promisc || bridge.promisc;
-    Ok(Reply::Bridge(hand_out(gate, bridge, promisc)?))
+    hand_out(gate, bridge, promisc)
 }
 
 /// `bridge.find`.
-fn find(gate: &mut Gate<'_>, name: &str) -> Result<Reply, OpError> {
+fn find(gate: &mut Gate<'_>, name: &str) -> Result<Option<BridgeInfo>, OpError> {
     check_name(name)?;
     let Some(bridge) = gate.session.host()?.link_by_name(name).map_err(kernel_error)? else {
-        return Ok(Reply::MaybeBridge(None));
+        return Ok(None);
     };
     must_be_bridge(&bridge)?;
     let promisc = bridge.promisc;
-    Ok(Reply::MaybeBridge(Some(hand_out(gate, bridge, promisc)?)))
+    Ok(Some(hand_out(gate, bridge, promisc)?))
 }
 
 fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {
@@ -127,13 +222,13 @@ pub fn unfiltered(name: &str) -> OpError {
 }
 
 /// `bridge.previous-link`.
-fn previous_link(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn previous_link(gate: &mut Gate<'_>) -> Result<Option<LinkInfo>, OpError> {
     let Some((link, mac)) = gate.session.previous_link(gate.front.granted())? else {
-        return Ok(Reply::MaybeLink(None));
+        return Ok(None);
     };
     gate.session.container_mac = mac;
     let handle = gate.grant(Object::Port { index: link.index, name: link.name.to_string() })?;
-    Ok(Reply::MaybeLink(Some(Gate::show(handle, link))))
+    Ok(Some(Gate::show(handle, link)))
 }
 
 /// Writes down that another plugin's link is about to join this bridge. Returns true if it is still down.
@@ -154,48 +249,6 @@ fn take(gate: &mut Gate<'_>, index: u32, name: &str, bridge: (u32, &str)) -> Res
     gate.session.intend(Port { name: name.to_owned(), index, bridge, master, up: link.up })?;
     gate.session.must_be_free(&find(gate)?)?;
     Ok(!link.up)
-}
-
-/// `bridge.attach`.
-fn attach(gate: &mut Gate<'_>, bridge: Handle, host: Handle, port: &PortSpec) -> Result<Reply, OpError> {
-    let (bridge_index, bridge_name, ..) = gate.front.bridge(bridge)?;
-    let (index, name) = gate.front.port(host)?;
-    if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
-        return Err(OpError::new(
-            ErrorCode::InvalidArgument,
-            bad.to_string(),
-            format!("VLAN id {bad} is not 1 to 4094"),
-        ));
-    }
-    let is_down = match gate.front.object(host)?.kind() {
-        Kind::Port => take(gate, index, &name, (bridge_index, &bridge_name))?,
-        Kind::Own | Kind::HostEnd | Kind::Bridge | Kind::Parent => false,
-    };
-    let netlink = gate.session.host()?;
-    let tagged = port.vlan.is_some() || !port.trunk.is_empty();
-    if tagged {
-        let bridge =
-            netlink.link_by_index(bridge_index).map_err(kernel_error)?.ok_or_else(|| link_gone(&bridge_name))?;
-        if !bridge.vlan_filtering {
-            return Err(unfiltered(&bridge_name));
-        }
-        // A new port is in the default VLAN. The container must not send there at any moment.
-        netlink.set_down(index).map_err(about(&name))?;
-    }
-    netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
-        let full = error.is(Errno::EXFULL);
-        let refusal = native_error(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}"));
-        if full { refusal.hint("a bridge takes 1023 ports; give the network's pods a second bridge") } else { refusal }
-    })?;
-    set_vlans(netlink, index, &name, port)?;
-    if tagged || is_down {
-        netlink.set_up(index).map_err(about(&name))?;
-    }
-    gate.session.joined = Some(bridge_index);
-    gate.session.path.bridge = Some(bridge_name);
-    gate.session.path.port_settings = tagged || port.hairpin || port.isolated;
-    gate.front.join(port);
-    Ok(Reply::Done)
 }
 
 fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Result<(), OpError> {
@@ -223,46 +276,6 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
         netlink.add_vlan(index, 1, true, true).map_err(failed)?;
     }
     Ok(())
-}
-
-/// `bridge.ensure-gateways`.
-fn ensure_gateways(gate: &mut Gate<'_>, bridge: Handle, port: &PortSpec, force: bool) -> Result<Reply, OpError> {
-    gate.front.has_joined(port)?;
-    let (index, name, mac, mtu, is_asking) = gate.front.bridge(bridge)?;
-    // All gateways are checked before anything is made: an address that is put on a bridge stays there.
-    let gateways: Vec<IpNet> = gate.session.own.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
-    let netlink = gate.session.host()?;
-    let (target, shown) = match port.vlan {
-        None => (Target { index, name, mac, mtu, asks: is_asking }, None),
-        Some(vlan) => {
-            let joins =
-                PortSpec { vlan: port.vlan, preserve_default_vlan: port.preserve_default_vlan, ..PortSpec::default() };
-            let link = vlan_gateway(gate, netlink, (index, &name, mtu), vlan, &joins)?;
-            let (index, name, mac, mtu) = (link.index, link.name.to_string(), link.mac.map(Mac), link.mtu);
-            (Target { index, name, mac, mtu, asks: asks(&link) }, Some(link))
-        }
-    };
-    spares_node(gate.session, netlink, &target)?;
-    // Root in a container could say that it has the link-local address of a bridge that Postern did not make. With
-    // `accept_dad=2` the bridge would lose all its IPv6 addresses, and get no other.
-    if target.asks && gateways.iter().any(|gateway| gateway.addr().is_ipv6()) {
-        ask_for_no_address(gate.session, &target.name)?;
-    }
-    let mut pinned = false;
-    let mut noted: Vec<String> = gateways.iter().map(|gateway| format!("{} {gateway}", target.name)).collect();
-    noted.dedup();
-    for gateway in gateways {
-        // The hardware address is set at once. A later gateway may fail, and this one must not stay on a bridge whose
-        // hardware address changes.
-        if ensure_address(netlink, &target, gateway, force)? && !pinned {
-            pin_hardware_address(netlink, &target)?;
-            pinned = true;
-        }
-    }
-    // No handle is given out for a VLAN gateway: no operation of a guest acts on it.
-    gate.session.path.gateways = noted;
-    gate.session.common.shown.extend(shown.iter().map(|link| link.name.to_string()));
-    Ok(Reply::MaybeLink(shown.map(|link| Gate::show(Handle::MAX, link))))
 }
 
 /// Checks that no DHCP server chooses an address of the node, and with it a route. It is a stranger on the network. A gateway

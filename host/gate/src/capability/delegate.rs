@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Subnet, Verb, Version, code};
 use postern_kernel::Netlink;
 use postern_policy::capability::delegate::named;
-use postern_types::{DelegateError, ErrorCode, OpError, Reply, ops};
+use postern_types::{DelegateError, ErrorCode, OpError, SubnetFile, host};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The facts about it that the host needs beside its operations.
@@ -34,41 +34,78 @@ pub const FACTS: Facts = Facts {
     unrecorded: None,
 };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Delegate) -> Result<Reply, OpError> {
-    match operation {
-        ops::Delegate::SubnetFile => {
-            let subnet = made(gate.session)?.and_then(|delegation| delegation.subnet.as_ref());
-            subnet.map(|subnet| Reply::Subnet(delegation::shown(subnet))).ok_or_else(|| {
-                let verb = gate.session.request.verb.as_str();
-                OpError::new(ErrorCode::NotFound, verb, format!("{verb} has no use for the subnet file"))
-            })
-        }
-        ops::Delegate::Add { config } => add(gate, config),
-        ops::Delegate::Del => del(gate),
-        ops::Delegate::Check => run(gate, Verb::Check),
-        ops::Delegate::Status => run(gate, Verb::Status),
-        ops::Delegate::Gc => {
-            let reply = run(gate, Verb::Gc)?;
-            // A native delegate knows no records.
-            collect::stale_sections(gate.session)?;
-            Ok(reply)
-        }
+impl host::Delegate for Gate<'_> {
+    fn subnet_file(&mut self) -> Result<SubnetFile, OpError> {
+        let subnet = made(self.session)?.and_then(|delegation| delegation.subnet.as_ref());
+        subnet.map(delegation::shown).ok_or_else(|| {
+            let verb = self.session.request.verb.as_str();
+            OpError::new(ErrorCode::NotFound, verb, format!("{verb} has no use for the subnet file"))
+        })
     }
-}
 
-/// Returns the verb for the delegate; `None` for an operation that runs none.
-pub fn verb(operation: &ops::Delegate) -> Option<Verb> {
-    match operation {
-        ops::Delegate::SubnetFile => None,
-        ops::Delegate::Add { .. } => Some(Verb::Add),
-        ops::Delegate::Del => Some(Verb::Del),
-        ops::Delegate::Check => Some(Verb::Check),
-        ops::Delegate::Status => Some(Verb::Status),
-        ops::Delegate::Gc => Some(Verb::Gc),
+    /// `delegate.add`.
+    fn add(&mut self, config: &str) -> Result<String, OpError> {
+        let delegation = made(self.session)?.ok_or_else(no_result)?;
+        let (plugin, text) = (delegation.plugin.clone(), delegation.text.clone());
+        self.front.delegate_main(&plugin)?;
+        delegation.compare(config)?;
+        if let Some(subnet) = &delegation.subnet {
+            spares_node(self.session.host()?, subnet)?;
+        }
+        let native = !self.launcher.has(&plugin);
+        if native {
+            native::find(&plugin, &self.session.request.path).map_err(|error| failed(&plugin, error))?;
+            may_be_native(self, &plugin)?;
+        }
+        let is_of_run = self.session.undo.iter().any(|undo| Delegated::of(&undo.effect).is_some());
+        if is_of_run || Delegated::recorded(self.session).is_some() && !self.session.has_lost_link() {
+            let message = "the attachment has been delegated already";
+            return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
+        }
+        // What another program has removed is written down anew.
+        self.session.gone(|effect| Delegated::of(effect).is_some());
+        let [_, _, directory] = named(&self.session.request.conf);
+        let directory = delegation::place(self.session, &directory)?;
+        self.session.intend(Delegated { plugin, native, config: text.to_string(), directory: directory.clone() })?;
+        if let Some(directory) = directory {
+            delegation::write(self.session, &directory, &text)?;
+        }
+        run(self, Verb::Add)?.ok_or_else(no_result)
+    }
+
+    /// `delegate.del`.
+    fn del(&mut self) -> Result<(), OpError> {
+        let Some(delegation) = made(self.session)? else { return Ok(()) };
+        let (plugin, of_native, text) = (delegation.plugin.clone(), delegation.of_native, delegation.text.clone());
+        if !self.launcher.has(&plugin) && !self.front.granted().allows_native_delegate(&plugin) {
+            // A policy must not prevent a DEL. The record undoes what it lists.
+            if Delegated::recorded(self.session).is_none() {
+                crate::say!(
+                    "postern: policy does not allow native \"{plugin}\", so it is not run for this DEL; what it made is still there"
+                );
+            }
+            return Ok(());
+        }
+        run(self, Verb::Del)?;
+        if of_native {
+            let [_, _, directory] = named(&self.session.request.conf);
+            delegation::remove(self.session, &directory, &text)?;
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), OpError> {
+        run(self, Verb::Check).map(drop)
+    }
+
+    fn status(&mut self) -> Result<(), OpError> {
+        run(self, Verb::Status).map(drop)
+    }
+
+    fn gc(&mut self) -> Result<(), OpError> {
+        run(self, Verb::Gc)?;
+        // A native delegate knows no records.
+        collect::stale_sections(self.session).map(drop)
     }
 }
 
@@ -81,60 +118,13 @@ fn made(session: &Session) -> Result<Option<&Delegation>, OpError> {
     }
 }
 
-/// `delegate.add`.
-fn add(gate: &mut Gate<'_>, config: &str) -> Result<Reply, OpError> {
-    let Some(delegation) = made(gate.session)? else { return Ok(Reply::Done) };
-    let (plugin, text) = (delegation.plugin.clone(), delegation.text.clone());
-    gate.front.delegate_main(&plugin)?;
-    delegation.compare(config)?;
-    if let Some(subnet) = &delegation.subnet {
-        spares_node(gate.session.host()?, subnet)?;
-    }
-    let native = !gate.launcher.has(&plugin);
-    if native {
-        native::find(&plugin, &gate.session.request.path).map_err(|error| failed(&plugin, error))?;
-        may_be_native(gate, &plugin)?;
-    }
-    let is_of_run = gate.session.undo.iter().any(|undo| Delegated::of(&undo.effect).is_some());
-    if is_of_run || Delegated::recorded(gate.session).is_some() && !gate.session.has_lost_link() {
-        let message = "the attachment has been delegated already";
-        return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
-    }
-    // What another program has removed is written down anew.
-    gate.session.gone(|effect| Delegated::of(effect).is_some());
-    let [_, _, directory] = named(&gate.session.request.conf);
-    let directory = delegation::place(gate.session, &directory)?;
-    gate.session.intend(Delegated { plugin, native, config: text.to_string(), directory: directory.clone() })?;
-    if let Some(directory) = directory {
-        delegation::write(gate.session, &directory, &text)?;
-    }
-    run(gate, Verb::Add)
+fn no_result() -> OpError {
+    OpError::new(ErrorCode::Delegate, "", "the delegate has given no result")
 }
 
-/// `delegate.del`.
-fn del(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    let Some(delegation) = made(gate.session)? else { return Ok(Reply::Done) };
-    let (plugin, of_native, text) = (delegation.plugin.clone(), delegation.of_native, delegation.text.clone());
-    if !gate.launcher.has(&plugin) && !gate.front.granted().allows_native_delegate(&plugin) {
-        // A policy must not prevent a DEL. The record undoes what it lists.
-        if Delegated::recorded(gate.session).is_none() {
-            crate::say!(
-                "postern: policy does not allow native \"{plugin}\", so it is not run for this DEL; what it made is still there"
-            );
-        }
-        return Ok(Reply::Done);
-    }
-    let reply = run(gate, Verb::Del)?;
-    if of_native {
-        let [_, _, directory] = named(&gate.session.request.conf);
-        delegation::remove(gate.session, &directory, &text)?;
-    }
-    Ok(reply)
-}
-
-/// Runs the delegate, with its configuration in place of the called plugin's.
-fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
-    let Some(delegation) = made(gate.session)? else { return Ok(Reply::Done) };
+/// Runs the delegate, with its configuration in place of the called plugin's. Returns the result of an ADD.
+fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
+    let Some(delegation) = made(gate.session)? else { return Ok(None) };
     let plugin = delegation.plugin.clone();
     gate.front.delegate_main(&plugin)?;
     let is_component = gate.launcher.has(&plugin);
@@ -182,10 +172,10 @@ fn answer(
     verb: Verb,
     outcome: Result<Option<CniResult>, Error>,
     session: &mut Session,
-) -> Result<Reply, OpError> {
-    shown(plugin, verb, outcome).map(|(reply, result)| {
+) -> Result<Option<String>, OpError> {
+    shown(plugin, verb, outcome).map(|(text, result)| {
         result.iter().for_each(|result| adopt(&mut session.own, result));
-        reply
+        text
     })
 }
 
@@ -197,13 +187,13 @@ pub fn shown(
     plugin: &str,
     verb: Verb,
     outcome: Result<Option<CniResult>, Error>,
-) -> Result<(Reply, Option<CniResult>), OpError> {
+) -> Result<(Option<String>, Option<CniResult>), OpError> {
     match (verb, outcome.map_err(|error| failed(plugin, error))?) {
         (Verb::Add, Some(result)) => {
             let text = result.to_json(Version::LATEST).map_err(|error| failed(plugin, error))?;
-            Ok((Reply::Result(text), Some(result)))
+            Ok((Some(text), Some(result)))
         }
-        _ => Ok((Reply::Done, None)),
+        _ => Ok((None, None)),
     }
 }
 

@@ -18,7 +18,7 @@ use postern_kernel::{Link, Netlink};
 use postern_policy::Granted;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_state::node::NodeObject;
-use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError, Reply, ops};
+use postern_types::{DeviceKey, ErrorCode, LinkInfo, LinkName, Mac, OpError, host};
 use std::path::Path;
 
 const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
@@ -28,74 +28,71 @@ const USERSPACE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| Some(Need::Device(None)), unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Device) -> Result<Reply, OpError> {
-    match operation {
-        ops::Device::Find { by, value } => find(gate, *by, value),
-        ops::Device::Take { by, value } => take(gate, *by, value),
-        ops::Device::GiveBack => give_back(gate.session, |own, alias| {
-            let granted = gate.front.granted();
+impl host::Device for Gate<'_> {
+    fn find(&mut self, by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, OpError> {
+        find(self, by, value)
+    }
+
+    /// `device.take`.
+    fn take(&mut self, by: DeviceKey, value: &str) -> Result<LinkInfo, OpError> {
+        let name = self.session.request.ifname.clone();
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        if is_userspace(by, value)? {
+            let message = format!("a driver of user space has the device \"{value}\": there is no link to move");
+            return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
+        }
+        // This is checked before the intent is recorded: undoing a failed ADD must not remove an earlier ADD's link.
+        if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
+            let message = format!("failed to move link: the container has \"{name}\" already");
+            return Err(
+                OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
+            );
+        }
+        if let Some(living) = device::recorded(self.session).first() {
+            let message = format!("this attachment has a device already, \"{}\"", living.name);
+            return Err(OpError::new(ErrorCode::Exists, &living.name, message).hint("run DEL first"));
+        }
+        let (objects, _) = postern_state::node::list(&self.session.state).map_err(state_error)?;
+        let link = look_up_clean(self.session, by, value, &objects)?;
+        may_go(self, &link, &objects)?;
+        is_not_held(self.session, &link)?;
+        self.front.room(1)?;
+        let moved = Device::of_whole_link(self.session, &link)?;
+        let effect = Effect::from(moved);
+        self.session.intend(effect.clone())?;
+        let host = self.session.host()?;
+        let moving = host.hand_over(link.index, self.session.namespace()?.fd(), &name.as_str().into(), &link.name);
+        moving.map_err(|error| native_error(error, &link.name, "failed to move link"))?;
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
+        self.session.known_link(&effect, own.index)?;
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        container
+            .set_up(own.index)
+            .map_err(|error| native_error(error, &name, format_args!("failed to set {name:?} up")))?;
+        self.session.container_mac = own.mac.map(Mac);
+        self.session.path.up = true;
+        let handle = self.grant(Object::Own { index: own.index, name })?;
+        Ok(Gate::show(handle, Link { up: true, ..own }))
+    }
+
+    fn give_back(&mut self) -> Result<(), OpError> {
+        give_back(self.session, |own, alias| {
+            let granted = self.front.granted();
             alias.text().is_some_and(|alias| granted.has_device(DeviceKey::Name, alias))
                 || names_of(own).any(|(by, value)| granted.has_device(by, &value))
         })
-        .map(|()| Reply::Done),
     }
 }
 
 /// `device.find`.
-fn find(gate: &Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpError> {
+fn find(gate: &Gate<'_>, by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, OpError> {
     if is_userspace(by, value)? {
-        return Ok(Reply::Device(None));
+        return Ok(None);
     }
     let link = look_up(gate.session.host()?, by, value)?;
     // It gets no handle: a guest can do nothing with it on the host.
-    Ok(Reply::Device(Some(Gate::show(postern_types::Handle::MAX, link))))
-}
-
-/// `device.take`.
-fn take(gate: &mut Gate<'_>, by: DeviceKey, value: &str) -> Result<Reply, OpError> {
-    let name = gate.session.request.ifname.clone();
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    if is_userspace(by, value)? {
-        let message = format!("a driver of user space has the device \"{value}\": there is no link to move");
-        return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
-    }
-    // This is checked before the intent is recorded: undoing a failed ADD must not remove an earlier ADD's link.
-    if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
-        let message = format!("failed to move link: the container has \"{name}\" already");
-        return Err(
-            OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
-        );
-    }
-    if let Some(living) = device::recorded(gate.session).first() {
-        let message = format!("this attachment has a device already, \"{}\"", living.name);
-        return Err(OpError::new(ErrorCode::Exists, &living.name, message).hint("run DEL first"));
-    }
-    let (objects, _) = postern_state::node::list(&gate.session.state).map_err(state_error)?;
-    let link = look_up_clean(gate.session, by, value, &objects)?;
-    may_go(gate, &link, &objects)?;
-    is_not_held(gate.session, &link)?;
-    gate.front.room(1)?;
-    let moved = Device::of_whole_link(gate.session, &link)?;
-    let effect = Effect::from(moved);
-    gate.session.intend(effect.clone())?;
-    let host = gate.session.host()?;
-    let moving = host.hand_over(link.index, gate.session.namespace()?.fd(), &name.as_str().into(), &link.name);
-    moving.map_err(|error| native_error(error, &link.name, "failed to move link"))?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
-    gate.session.known_link(&effect, own.index)?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    container
-        .set_up(own.index)
-        .map_err(|error| native_error(error, &name, format_args!("failed to set {name:?} up")))?;
-    gate.session.container_mac = own.mac.map(Mac);
-    gate.session.path.up = true;
-    let handle = gate.grant(Object::Own { index: own.index, name })?;
-    Ok(Reply::Taken(Gate::show(handle, Link { up: true, ..own })))
+    Ok(Some(Gate::show(postern_types::Handle::MAX, link)))
 }
 
 /// Fails unless a link may leave the host: it belongs to no other attachment, and the node does not need it.

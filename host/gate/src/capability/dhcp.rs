@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use postern_cni::Verb;
 use postern_dhcp_channel::{Answer, Ask, Family, INFINITE, Lease, families};
 pub use postern_policy::capability::dhcp::{DEFAULT_SOCKET, socket};
-use postern_types::{DhcpLease, Dns, ErrorCode, LeaseGrant, OpError, Reply, Route, ops};
+use postern_types::{DhcpLease, Dns, ErrorCode, LeaseGrant, OpError, Route, host};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The most routes of a lease. A packet of 4 KiB has room for more, but no honest server needs them.
@@ -41,59 +41,72 @@ pub const FACTS: Facts = Facts {
     unrecorded: None,
 };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Dhcp) -> Result<Reply, OpError> {
-    match operation {
-        ops::Dhcp::Acquire => acquire(gate),
-        ops::Dhcp::Check => check(gate),
-        ops::Dhcp::Release => release(gate),
-        ops::Dhcp::Status => status(gate),
-    }
-}
-
-/// `dhcp.acquire`.
-fn acquire(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    if gate.session.undo.iter().any(|undo| Dhcp::of(&undo.effect).is_some()) {
-        return Err(OpError::new(ErrorCode::Exists, "lease", "this run has a DHCP lease already"));
-    }
-    let socket = socket(&gate.session.request.conf);
-    let wanted = wanted(gate.session)?;
-    // A second ADD without a DEL between gets the same lease. It must not give that back if it fails.
-    if !gate.session.dhcp_leases().iter().any(|dhcp| dhcp.socket == socket) {
-        gate.session.intend(Dhcp { socket: socket.clone(), addresses: Vec::new() })?;
-    }
-    if wanted.contains(&Family::Ipv6) {
-        prepare_link(gate.session)?;
-    }
-    // The answer may take as long as the run: what was done so far is written down before.
-    gate.session.audit.flush();
-    let given = lease_of(gate.session.ask_dhcp(&socket, Ask::Acquire)?)?;
-    let mtu = given.mtu;
-    let lease = checked(given, &wanted)?;
-    if let Some(words) = mtu_left_out(mtu, &lease) {
-        crate::say!("postern: {words}");
-    }
-    for grant in &lease.addresses {
-        if !gate.front.granted().allows_dhcp_address(&grant.address) {
-            let message = format!("the DHCP server offers {}, and policy does not have it", grant.address);
-            return Err(OpError::new(ErrorCode::Denied, grant.address.to_string(), message)
-                .hint(gate.front.granted().dhcp_address_hint(&grant.address)));
+impl host::Dhcp for Gate<'_> {
+    /// `dhcp.acquire`.
+    fn acquire(&mut self) -> Result<DhcpLease, OpError> {
+        if self.session.undo.iter().any(|undo| Dhcp::of(&undo.effect).is_some()) {
+            return Err(OpError::new(ErrorCode::Exists, "lease", "this run has a DHCP lease already"));
         }
+        let socket = socket(&self.session.request.conf);
+        let wanted = wanted(self.session)?;
+        // A second ADD without a DEL between gets the same lease. It must not give that back if it fails.
+        if !self.session.dhcp_leases().iter().any(|dhcp| dhcp.socket == socket) {
+            self.session.intend(Dhcp { socket: socket.clone(), addresses: Vec::new() })?;
+        }
+        if wanted.contains(&Family::Ipv6) {
+            prepare_link(self.session)?;
+        }
+        // The answer may take as long as the run: what was done so far is written down before.
+        self.session.audit.flush();
+        let given = lease_of(self.session.ask_dhcp(&socket, Ask::Acquire)?)?;
+        let mtu = given.mtu;
+        let lease = checked(given, &wanted)?;
+        if let Some(words) = mtu_left_out(mtu, &lease) {
+            crate::say!("postern: {words}");
+        }
+        for grant in &lease.addresses {
+            if !self.front.granted().allows_dhcp_address(&grant.address) {
+                let message = format!("the DHCP server offers {}, and policy does not have it", grant.address);
+                return Err(OpError::new(ErrorCode::Denied, grant.address.to_string(), message)
+                    .hint(self.front.granted().dhcp_address_hint(&grant.address)));
+            }
+        }
+        // The record has the addresses before others are asked for them. So of two attachments that are offered one address,
+        // each sees the other.
+        let addresses = lease.addresses.iter().map(|grant| grant.address).collect();
+        self.session.intend(Dhcp { socket: socket.clone(), addresses })?;
+        self.session
+            .gone(|effect| Dhcp::of(effect).is_some_and(|dhcp| dhcp.socket == socket && dhcp.addresses.is_empty()));
+        for grant in &lease.addresses {
+            is_free(self.session, grant.address)?;
+        }
+        let own = lease.addresses.iter().map(|grant| OwnAddress { net: grant.address, gateway: grant.gateway });
+        self.session.own.extend(own);
+        Ok(lease)
     }
-    // The record has the addresses before others are asked for them. So of two attachments that are offered one address,
-    // each sees the other.
-    let addresses = lease.addresses.iter().map(|grant| grant.address).collect();
-    gate.session.intend(Dhcp { socket: socket.clone(), addresses })?;
-    gate.session.gone(|effect| Dhcp::of(effect).is_some_and(|dhcp| dhcp.socket == socket && dhcp.addresses.is_empty()));
-    for grant in &lease.addresses {
-        is_free(gate.session, grant.address)?;
+
+    /// `dhcp.check`.
+    fn check(&mut self) -> Result<DhcpLease, OpError> {
+        let socket = socket(&self.session.request.conf);
+        let wanted = wanted(self.session)?;
+        checked(lease_of(self.session.ask_dhcp(&socket, Ask::Check)?)?, &wanted)
     }
-    let own = lease.addresses.iter().map(|grant| OwnAddress { net: grant.address, gateway: grant.gateway });
-    gate.session.own.extend(own);
-    Ok(Reply::Lease(lease))
+
+    /// `dhcp.release`.
+    fn release(&mut self) -> Result<(), OpError> {
+        collect::before_release(self.session)?;
+        let socket = socket(&self.session.request.conf);
+        Effect::from(Dhcp { socket: socket.clone(), addresses: Vec::new() }).remove(self.session, None)?;
+        self.session.gone(|effect| Dhcp::of(effect).is_some_and(|dhcp| dhcp.socket == socket));
+        Ok(())
+    }
+
+    /// `dhcp.status`.
+    fn status(&mut self) -> Result<(), OpError> {
+        let socket = socket(&self.session.request.conf);
+        self.session.ask_dhcp(&socket, |_| Ask::Alive)?;
+        Ok(())
+    }
 }
 
 /// Returns the families that the network asks for.
@@ -124,29 +137,6 @@ fn prepare_link(session: &mut Session) -> Result<(), OpError> {
 /// Returns the addresses of the attachment that a DHCP server gave.
 pub fn leased(session: &Session) -> Vec<IpNet> {
     session.dhcp_leases().into_iter().flat_map(|dhcp| dhcp.addresses).collect()
-}
-
-/// `dhcp.check`.
-fn check(gate: &Gate<'_>) -> Result<Reply, OpError> {
-    let socket = socket(&gate.session.request.conf);
-    let wanted = wanted(gate.session)?;
-    checked(lease_of(gate.session.ask_dhcp(&socket, Ask::Check)?)?, &wanted).map(Reply::Lease)
-}
-
-/// `dhcp.release`.
-fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    collect::before_release(gate.session)?;
-    let socket = socket(&gate.session.request.conf);
-    Effect::from(Dhcp { socket: socket.clone(), addresses: Vec::new() }).remove(gate.session, None)?;
-    gate.session.gone(|effect| Dhcp::of(effect).is_some_and(|dhcp| dhcp.socket == socket));
-    Ok(Reply::Done)
-}
-
-/// `dhcp.status`.
-fn status(gate: &Gate<'_>) -> Result<Reply, OpError> {
-    let socket = socket(&gate.session.request.conf);
-    gate.session.ask_dhcp(&socket, |_| Ask::Alive)?;
-    Ok(Reply::Done)
 }
 
 fn lease_of(answer: Answer) -> Result<Lease, OpError> {

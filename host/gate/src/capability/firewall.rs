@@ -15,7 +15,7 @@ use postern_firewall::{firewalld, iptables};
 use postern_kernel::Link;
 use postern_policy::Granted;
 use postern_policy::capability::firewall::{Named, is_zone};
-use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, Reply, ops};
+use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, host};
 use std::borrow::Cow;
 
 /// The facts about it that the host needs beside its operations.
@@ -41,16 +41,77 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> 
     })
 }
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Firewall) -> Result<Reply, OpError> {
-    match operation {
-        ops::Firewall::Admit { addresses } => admit(gate, addresses),
-        ops::Firewall::Isolate { ingress } => isolate(gate, *ingress),
-        ops::Firewall::Check { addresses } => check(gate, addresses),
-        ops::Firewall::Remove => remove(gate),
+impl host::Firewall for Gate<'_> {
+    /// `firewall.admit`.
+    fn admit(&mut self, addresses: &[IpNet]) -> Result<(), OpError> {
+        must_own(self, addresses)?;
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        let named = Named::of(&self.session.request.conf);
+        let backend = backend(self.session, &named)?;
+        self.front.granted().allows_filter(backend, &named)?;
+        let (admin_chain, zone) = match backend {
+            FirewallBackend::Iptables => (Some(named.admin_chain), None),
+            FirewallBackend::Firewalld => (None, Some(named.zone)),
+        };
+        let effect = Firewall { backend, variant: None, admin_chain, zone, addresses: addresses.to_vec() };
+        let effect = effect.placed(self.session);
+        // The question comes before the intent is written.
+        let is_first = is_first(self.session);
+        self.session.intend(effect.clone())?;
+        effect.make(self.session, is_first)?;
+        Ok(())
+    }
+
+    /// `firewall.isolate`.
+    fn isolate(&mut self, ingress: IngressPolicy) -> Result<(), OpError> {
+        let bridge = bridge(self.session)?.name.to_string();
+        let addresses: Vec<IpNet> = self.session.own.iter().map(|own| own.net).collect();
+        let isolation = Isolation { bridge, ingress, v4: has(&addresses, false), v6: has(&addresses, true) };
+        self.session.intend(isolation.clone())?;
+        isolation.make(self.session)?;
+        Ok(())
+    }
+
+    /// `firewall.check`.
+    fn check(&mut self, addresses: &[IpNet]) -> Result<(), OpError> {
+        must_own(self, addresses)?;
+        let (session, named) = (&*self.session, Named::of(&self.session.request.conf));
+        let recorded = recorded(session).into_iter().next();
+        let backend = recorded.as_ref().map_or_else(|| backend(session, &named), |made| Ok(made.backend))?;
+        let noted = recorded.as_ref().map(|made| made.numbers(session)).unwrap_or_default();
+        let zone = recorded.and_then(|made| made.zone).unwrap_or_else(|| named.zone.clone());
+        if backend == FirewallBackend::Firewalld {
+            for address in addresses.iter().map(IpNet::addr) {
+                if !firewalld::query(&zone, address, session.program_runner()).map_err(errors::firewall_error)? {
+                    let message = format!("failed to find the address {} in {zone} zone", firewalld::source(address));
+                    return Err(OpError::new(ErrorCode::Mismatch, address.to_string(), message));
+                }
+            }
+        }
+        let admin = (backend == FirewallBackend::Iptables).then_some(named.admin_chain.as_str());
+        let bridge = named_bridge(session);
+        let isolated = IngressPolicy::parse(&named.ingress).map(|ingress| (bridge.as_str(), ingress));
+        if admin.is_none() && isolated.is_none() {
+            return Ok(());
+        }
+        let numbers = Numbers { addresses: addresses.to_vec(), ..noted };
+        match iptables::forward::missing_rule(&numbers, admin, isolated, session.program_runner())
+            .map_err(errors::firewall_error)?
+        {
+            None => Ok(()),
+            Some(missing) => Err(OpError::new(ErrorCode::Mismatch, "", missing)),
+        }
+    }
+
+    /// `firewall.remove`.
+    fn remove(&mut self) -> Result<(), OpError> {
+        if self.session.request.verb == Verb::Add {
+            self.session.only_of_this_run(|effect| Firewall::of(effect).is_some(), "forwarding rules")?;
+        }
+        remove_own(self.session)?;
+        Ok(())
     }
 }
 
@@ -78,28 +139,6 @@ fn backend(session: &Session, named: &Named) -> Result<FirewallBackend, OpError>
         }
         None => Ok(FirewallBackend::Iptables),
     }
-}
-
-/// `firewall.admit`.
-fn admit(gate: &mut Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
-    must_own(gate, addresses)?;
-    if addresses.is_empty() {
-        return Ok(Reply::Done);
-    }
-    let named = Named::of(&gate.session.request.conf);
-    let backend = backend(gate.session, &named)?;
-    gate.front.granted().allows_filter(backend, &named)?;
-    let (admin_chain, zone) = match backend {
-        FirewallBackend::Iptables => (Some(named.admin_chain), None),
-        FirewallBackend::Firewalld => (None, Some(named.zone)),
-    };
-    let effect = Firewall { backend, variant: None, admin_chain, zone, addresses: addresses.to_vec() };
-    let effect = effect.placed(gate.session);
-    // The question comes before the intent is written.
-    let is_first = is_first(gate.session);
-    gate.session.intend(effect.clone())?;
-    effect.make(gate.session, is_first)?;
-    Ok(Reply::Done)
 }
 
 /// True if the attachment has no such rules yet: its record is whole, and lists none. Behind a native plugin the list may
@@ -174,56 +213,6 @@ fn bridge(session: &Session) -> Result<Link, OpError> {
     let message = format!("prevResult names \"{named}\" as the bridge, and this attachment's host end is {is}");
     Err(OpError::new(ErrorCode::InvalidArgument, named, message)
         .hint("\"ingressPolicy\" is for lists that begin with a bridge plugin"))
-}
-
-/// `firewall.isolate`.
-fn isolate(gate: &mut Gate<'_>, ingress: IngressPolicy) -> Result<Reply, OpError> {
-    let bridge = bridge(gate.session)?.name.to_string();
-    let addresses: Vec<IpNet> = gate.session.own.iter().map(|own| own.net).collect();
-    let isolation = Isolation { bridge, ingress, v4: has(&addresses, false), v6: has(&addresses, true) };
-    gate.session.intend(isolation.clone())?;
-    isolation.make(gate.session)?;
-    Ok(Reply::Done)
-}
-
-/// `firewall.check`.
-fn check(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<Reply, OpError> {
-    must_own(gate, addresses)?;
-    let (session, named) = (&*gate.session, Named::of(&gate.session.request.conf));
-    let recorded = recorded(session).into_iter().next();
-    let backend = recorded.as_ref().map_or_else(|| backend(session, &named), |made| Ok(made.backend))?;
-    let noted = recorded.as_ref().map(|made| made.numbers(session)).unwrap_or_default();
-    let zone = recorded.and_then(|made| made.zone).unwrap_or_else(|| named.zone.clone());
-    if backend == FirewallBackend::Firewalld {
-        for address in addresses.iter().map(IpNet::addr) {
-            if !firewalld::query(&zone, address, session.program_runner()).map_err(errors::firewall_error)? {
-                let message = format!("failed to find the address {} in {zone} zone", firewalld::source(address));
-                return Err(OpError::new(ErrorCode::Mismatch, address.to_string(), message));
-            }
-        }
-    }
-    let admin = (backend == FirewallBackend::Iptables).then_some(named.admin_chain.as_str());
-    let bridge = named_bridge(session);
-    let isolated = IngressPolicy::parse(&named.ingress).map(|ingress| (bridge.as_str(), ingress));
-    if admin.is_none() && isolated.is_none() {
-        return Ok(Reply::Done);
-    }
-    let numbers = Numbers { addresses: addresses.to_vec(), ..noted };
-    match iptables::forward::missing_rule(&numbers, admin, isolated, session.program_runner())
-        .map_err(errors::firewall_error)?
-    {
-        None => Ok(Reply::Done),
-        Some(missing) => Err(OpError::new(ErrorCode::Mismatch, "", missing)),
-    }
-}
-
-/// `firewall.remove`.
-fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    if gate.session.request.verb == Verb::Add {
-        gate.session.only_of_this_run(|effect| Firewall::of(effect).is_some(), "forwarding rules")?;
-    }
-    remove_own(gate.session)?;
-    Ok(Reply::Done)
 }
 
 /// Returns what the attachment's record lists.

@@ -8,7 +8,7 @@ use crate::need::Need;
 use crate::session::{OwnAddress, adopt};
 use crate::{collect, native, outcome};
 use postern_cni::{CniResult, Error, Verb, Version, code};
-use postern_types::{Capability, DelegateError, ErrorCode, OpError, Reply, ops};
+use postern_types::{Capability, DelegateError, ErrorCode, OpError, host};
 use std::net::IpAddr;
 
 /// The plugin with leases that the host can find by itself.
@@ -24,27 +24,31 @@ pub const FACTS: Facts = Facts {
     unrecorded: None,
 };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Reply, OpError> {
-    run(gate, verb(operation))
-}
+impl host::Ipam for Gate<'_> {
+    fn add(&mut self) -> Result<String, OpError> {
+        let result = run(self, Verb::Add)?;
+        result.ok_or_else(|| OpError::new(ErrorCode::Delegate, "", "the IPAM plugin has given no result"))
+    }
 
-/// Returns the verb for the delegate.
-pub fn verb(operation: &ops::Ipam) -> Verb {
-    match operation {
-        ops::Ipam::Add => Verb::Add,
-        ops::Ipam::Del => Verb::Del,
-        ops::Ipam::Check => Verb::Check,
-        ops::Ipam::Status => Verb::Status,
-        ops::Ipam::Gc => Verb::Gc,
+    fn del(&mut self) -> Result<(), OpError> {
+        run(self, Verb::Del).map(drop)
+    }
+
+    fn check(&mut self) -> Result<(), OpError> {
+        run(self, Verb::Check).map(drop)
+    }
+
+    fn status(&mut self) -> Result<(), OpError> {
+        run(self, Verb::Status).map(drop)
+    }
+
+    fn gc(&mut self) -> Result<(), OpError> {
+        run(self, Verb::Gc).map(drop)
     }
 }
 
-/// `ipam.add`, `ipam.del`, `ipam.check`, `ipam.status`, `ipam.gc`.
-fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Reply, OpError> {
+/// Runs the delegate, and returns the result of an ADD.
+fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
     let name = gate.front.delegate(&gate.session.request)?;
     if verb == Verb::Del {
         collect::before_release(gate.session)?;
@@ -166,14 +170,14 @@ pub fn answer(
     verb: Verb,
     outcome: Result<Option<CniResult>, Error>,
     own: &mut Vec<OwnAddress>,
-) -> Result<Reply, OpError> {
+) -> Result<Option<String>, OpError> {
     match (verb, outcome.map_err(|error| delegate(name, error))?) {
         (Verb::Add, Some(result)) => {
             let text = result.to_json(Version::LATEST).map_err(|error| delegate(name, error))?;
             adopt(own, &result);
-            Ok(Reply::Result(text))
+            Ok(Some(text))
         }
-        _ => Ok(Reply::Done),
+        _ => Ok(None),
     }
 }
 

@@ -11,31 +11,26 @@ use crate::errors::state_error;
 use crate::gate::Gate;
 use postern_kernel::InnerLinkKind;
 use postern_state::{Claim, RecordKey, Summary};
-use postern_types::{ErrorCode, IpvlanInfo, IpvlanMode, LinkName, OpError, Reply, ops};
+use postern_types::{ErrorCode, Handle, IpvlanInfo, IpvlanMode, LinkInfo, LinkName, OpError, host};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Ipvlan) -> Result<Reply, OpError> {
-    match operation {
-        ops::Ipvlan::Create { parent, mode, mtu } => {
-            let parent = Parent::of(gate, *parent)?;
-            create(gate, parent, *mode, *mtu)
-        }
-        ops::Ipvlan::Find => {
-            let Some(own) = inner::find(gate, InnerKind::Ipvlan)? else { return Ok(Reply::MaybeIpvlan(None)) };
-            let mode = own.ipvlan_mode;
-            Ok(Reply::MaybeIpvlan(Some(IpvlanInfo { link: inner::show(gate, own)?, mode })))
-        }
+impl host::Ipvlan for Gate<'_> {
+    fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
+        let parent = Parent::of(self, parent)?;
+        create(self, parent, mode, mtu)
+    }
+
+    fn find(&mut self) -> Result<Option<IpvlanInfo>, OpError> {
+        let Some(own) = inner::find(self, InnerKind::Ipvlan)? else { return Ok(None) };
+        let mode = own.ipvlan_mode;
+        Ok(Some(IpvlanInfo { link: inner::show(self, own)?, mode }))
     }
 }
 
 /// `ipvlan.create`.
-fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32>) -> Result<Reply, OpError> {
+fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
     let below = parent.link(gate)?;
     // On an ipvlan the kernel makes a sibling of it, also where that one is a container's and the lowest link is the host's.
     let (lowest, shown) = match below.ipvlan_mode {
@@ -64,7 +59,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
             Err(refused(&below.name, mode, other, &who).hint(format!("{ONE_MODE}; {known}")))
         })
     };
-    inner::create(gate, &wanted, others).map(Reply::Made)
+    inner::create(gate, &wanted, others)
 }
 
 /// Returns an ipvlan of the parent with another mode, as far as the parent's own namespace shows it.

@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_state::{Lease as Taken, Leases, Owner, StateError};
-use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, Reply, canonicalize, ops};
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, canonicalize, host};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -64,31 +64,46 @@ pub const FACTS: Facts = Facts {
     unrecorded: None,
 };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Leases) -> Result<Reply, OpError> {
-    match operation {
-        ops::Leases::Reserve { sets, requested } => reserve(gate, sets, requested),
-        ops::Leases::Held => held(gate),
-        ops::Leases::Release => release(gate),
-        ops::Leases::Retain => retain(gate),
-        ops::Leases::Available { sets } => available(gate, sets),
+impl host::Leases for Gate<'_> {
+    /// `leases.reserve`.
+    fn reserve(&mut self, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, OpError> {
+        if self.session.undo.iter().any(|undo| !undo.leases.is_empty()) {
+            return Err(taken_already());
+        }
+        let sets = range_sets(sets)?;
+        let directory = directory(&self.session.request.conf);
+        let leases = opened(self.session.leases(&directory, true)?)?;
+        self.session.intend(Lease { directory })?;
+        let taken = take(self.session, &leases, &sets, requested)?;
+        Ok(taken_by(&mut self.session.own, taken))
     }
-}
 
-/// `leases.reserve`.
-fn reserve(gate: &mut Gate<'_>, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
-    if gate.session.undo.iter().any(|undo| !undo.leases.is_empty()) {
-        return Err(taken_already());
+    fn held(&mut self) -> Result<Vec<LeaseGrant>, OpError> {
+        held(self)
     }
-    let sets = range_sets(sets)?;
-    let directory = directory(&gate.session.request.conf);
-    let leases = opened(gate.session.leases(&directory, true)?)?;
-    gate.session.intend(Lease { directory })?;
-    let taken = take(gate.session, &leases, &sets, requested)?;
-    Ok(taken_by(&mut gate.session.own, taken))
+
+    /// `leases.release`.
+    fn release(&mut self) -> Result<(), OpError> {
+        collect::before_release(self.session)?;
+        release_own(self.session)?;
+        Ok(())
+    }
+
+    fn retain(&mut self) -> Result<u32, OpError> {
+        retain(self)
+    }
+
+    /// `leases.available`.
+    fn available(&mut self, sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
+        let sets = range_sets(sets)?;
+        let Some(leases) = self.session.leases(&directory(&self.session.request.conf), false)? else {
+            return Ok(true);
+        };
+        let full = leases.exhausted(&sets, self.session.answer_by()).map_err(state_error)?;
+        let Some(set) = full.and_then(|number| sets.get(number)) else { return Ok(true) };
+        let fault = format!("no IP addresses available in range set: {set}");
+        Ok(status::is_said(self.session, &fault))
+    }
 }
 
 /// Notes the leases that this run has taken: a failed ADD gives them back.
@@ -218,16 +233,14 @@ fn refused(session: &Session, leases: &Leases, sets: &[RangeSet], requested: &[I
 const MOST_ASKED: usize = 1024;
 
 /// Makes the answer that shows new leases. Their addresses belong to the attachment from then on.
-pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<Taken>) -> Reply {
+pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<Taken>) -> Vec<LeaseGrant> {
     own.extend(taken.iter().map(|lease| OwnAddress { net: lease.address, gateway: lease.gateway }));
-    Reply::Leases(
-        taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway }).collect(),
-    )
+    taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway }).collect()
 }
 
 /// Makes the answer that shows the addresses that the attachment holds.
-pub fn held_by(held: Vec<IpAddr>) -> Reply {
-    Reply::Leases(held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect())
+pub fn held_by(held: Vec<IpAddr>) -> Vec<LeaseGrant> {
+    held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect()
 }
 
 /// The error for a second reservation. Policy has checked the number of addresses for one call; a second call would
@@ -238,19 +251,12 @@ pub fn taken_already() -> OpError {
 }
 
 /// `leases.held`.
-fn held(gate: &Gate<'_>) -> Result<Reply, OpError> {
+fn held(gate: &Gate<'_>) -> Result<Vec<LeaseGrant>, OpError> {
     let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
-        return Ok(Reply::Leases(Vec::new()));
+        return Ok(Vec::new());
     };
     let held = leases.held(&owner(&gate.session.request), gate.session.answer_by()).map_err(state_error)?;
     Ok(held_by(held))
-}
-
-/// `leases.release`.
-fn release(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    collect::before_release(gate.session)?;
-    release_own(gate.session)?;
-    Ok(Reply::Done)
 }
 
 /// Gives back the attachment's leases in the directory that its configuration names.
@@ -265,8 +271,8 @@ pub fn release_own(session: &mut Session) -> Result<(), OpError> {
 }
 
 /// `leases.retain`.
-fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
-    let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(Reply::Removed(0)) };
+fn retain(gate: &Gate<'_>) -> Result<u32, OpError> {
+    let Some(valid) = gate.session.request.conf.still_valid() else { return Ok(0) };
     let owners: Vec<(&str, &str)> =
         valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
     // Rules go first, of all plugins.
@@ -287,17 +293,5 @@ fn retain(gate: &Gate<'_>) -> Result<Reply, OpError> {
         };
         freed = leases.retain(&owners, spared, gate.session.answer_by()).map_err(state_error)?.len();
     }
-    Ok(Reply::Removed(u32::try_from(freed).unwrap_or(u32::MAX)))
-}
-
-/// `leases.available`.
-fn available(gate: &Gate<'_>, sets: &[Vec<LeaseRange>]) -> Result<Reply, OpError> {
-    let sets = range_sets(sets)?;
-    let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
-        return Ok(Reply::Available(true));
-    };
-    let full = leases.exhausted(&sets, gate.session.answer_by()).map_err(state_error)?;
-    let Some(set) = full.and_then(|number| sets.get(number)) else { return Ok(Reply::Available(true)) };
-    let fault = format!("no IP addresses available in range set: {set}");
-    Ok(Reply::Available(status::is_said(gate.session, &fault)))
+    Ok(u32::try_from(freed).unwrap_or(u32::MAX))
 }

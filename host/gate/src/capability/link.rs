@@ -12,7 +12,7 @@ use crate::session::Session;
 use nix::errno::Errno;
 use postern_cni::Verb;
 use postern_kernel::KernelError;
-use postern_types::{Capability, ErrorCode, Handle, OpError, Reply, ops};
+use postern_types::{Capability, ErrorCode, Handle, LinkInfo, OpError, host};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -22,86 +22,121 @@ const DEAD_WITHIN: Duration = Duration::from_secs(2);
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Link) -> Result<Reply, OpError> {
-    match operation {
-        ops::Link::Own => own(gate),
-        ops::Link::Attributes { link } => attributes(gate, *link),
-        ops::Link::Up { link } => up(gate, *link),
-        ops::Link::Delete { link } => delete(gate, *link),
+impl host::Link for Gate<'_> {
+    /// `link.attributes`, also for a host end or a bridge.
+    fn attributes(&mut self, handle: Handle) -> Result<LinkInfo, OpError> {
+        let (index, name, link) = match self.front.object(handle)? {
+            Object::Own { index, name } => {
+                let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+                (*index, name, netlink.link_by_index(*index))
+            }
+            Object::Parent { index, name, in_container: true, .. } => {
+                let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+                (*index, name, netlink.link_by_index(*index))
+            }
+            Object::HostEnd { index, name, .. }
+            | Object::Port { index, name }
+            | Object::Bridge { index, name, .. }
+            | Object::Parent { index, name, in_container: false, .. } => {
+                (*index, name, self.session.host()?.link_by_index(*index))
+            }
+        };
+        match link.map_err(kernel_error)? {
+            Some(link) if link.index == index => Ok(Gate::show(handle, link)),
+            _ => Err(link_gone(name)),
+        }
     }
-}
 
-/// `link.own`.
-fn own(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    let Some(container) = gate.session.container() else { return Ok(Reply::MaybeLink(None)) };
-    // An attachment that joined with another plugin's link has none to remove.
-    if gate.session.request.verb == Verb::Del && gate.session.has_joined() {
-        return Ok(Reply::MaybeLink(None));
+    /// `link.up`.
+    fn up(&mut self, handle: Handle) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        if link_state::of_another(self.session, index)?.is_some_and(|link| !link.up) {
+            self.session.intend(LinkState { index, up: true, ..LinkState::default() })?;
+        }
+        let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let until = (Instant::now() + DEAD_WITHIN).min(self.session.deadline);
+        let mut set_up = netlink.set_up(index);
+        // The kernel takes the links of a namespace that has ended down a little later: until then a macvlan of the same parent
+        // and address is in use.
+        let is_in_use =
+            |set_up: &Result<(), KernelError>| set_up.as_ref().is_err_and(|error| error.is(Errno::EADDRINUSE));
+        let waits = is_in_use(&set_up) && !is_address_of_host(self.session)?;
+        while waits && is_in_use(&set_up) && Instant::now() < until {
+            sleep(Duration::from_millis(20));
+            set_up = netlink.set_up(index);
+        }
+        set_up.map_err(|error| {
+            let is_taken = error.is(Errno::EADDRINUSE);
+            let error = native_error(error, &name, format_args!("failed to set \"{name}\" UP"));
+            match self.session.container_mac.filter(|_| is_taken) {
+                Some(mac) => because(error, &format!("its master, or another link of that, has {mac}"))
+                    .hint("each link of a master needs an address of its own: leave `mac` out, or name another one"),
+                None => error,
+            }
+        })?;
+        self.session.path.up = true;
+        Ok(())
     }
-    let name = gate.session.request.ifname.clone();
-    let Some(link) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
-        return Ok(Reply::MaybeLink(None));
-    };
-    let handle = gate.grant(Object::Own { index: link.index, name })?;
-    Ok(Reply::MaybeLink(Some(Gate::show(handle, link))))
-}
 
-/// `link.attributes`, also for a host end or a bridge.
-fn attributes(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name, link) = match gate.front.object(handle)? {
-        Object::Own { index, name } => {
-            let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-            (*index, name, netlink.link_by_index(*index))
+    /// `link.delete`.
+    fn delete(&mut self, handle: Handle) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        // The node would lose a virtual device for good.
+        if self.front.granted().knows(Capability::Device) {
+            let message = format!("\"{name}\" is a device of the node: it is given back, and not deleted");
+            return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
         }
-        Object::Parent { index, name, in_container: true, .. } => {
-            let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-            (*index, name, netlink.link_by_index(*index))
+        let is_add = self.session.request.verb == Verb::Add;
+        if self.session.has_joined() {
+            let message = format!("\"{name}\" is another plugin's, whose link on the host this one has joined with");
+            return Err(
+                OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it on its DEL")
+            );
         }
-        Object::HostEnd { index, name, .. }
-        | Object::Port { index, name }
-        | Object::Bridge { index, name, .. }
-        | Object::Parent { index, name, in_container: false, .. } => {
-            (*index, name, gate.session.host()?.link_by_index(*index))
+        if is_add {
+            self.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;
+            self.session.only_of_this_run(Effect::is_link, "link")?;
+            // A failed ADD could not bring back what another program made.
+            if !self.session.has_made_link() {
+                let message = format!("\"{name}\" is not a link that this ADD made");
+                return Err(OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it"));
+            }
         }
-    };
-    match link.map_err(kernel_error)? {
-        Some(link) if link.index == index => Ok(Reply::Link(Gate::show(handle, link))),
-        _ => Err(link_gone(name)),
+        if self.session.request.verb == Verb::Del {
+            if !self.session.knows_container() {
+                let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+                let link = container.link_by_index(index).map_err(kernel_error)?;
+                if link.map_or(Ok(false), |link| self.session.spares(&link))? {
+                    return Ok(());
+                }
+            }
+            collect::before_deletion(self.session)?;
+        }
+        self.session.container_required()?.netlink().map_err(kernel_error)?.delete_link(index).map_err(about(&name))?;
+        self.session.deleted.push(index);
+        // The record keeps the pair until its host end is gone: the container may have put another link in its place. DEL
+        // checks that after it has processed the record.
+        if is_add {
+            veth::retire(self.session)?;
+            inner_link::retire(self.session)?;
+        }
+        Ok(())
     }
-}
 
-/// `link.up`.
-fn up(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    if link_state::of_another(gate.session, index)?.is_some_and(|link| !link.up) {
-        gate.session.intend(LinkState { index, up: true, ..LinkState::default() })?;
-    }
-    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let until = (Instant::now() + DEAD_WITHIN).min(gate.session.deadline);
-    let mut set_up = netlink.set_up(index);
-    // The kernel takes the links of a namespace that has ended down a little later: until then a macvlan of the same parent
-    // and address is in use.
-    let is_in_use = |set_up: &Result<(), KernelError>| set_up.as_ref().is_err_and(|error| error.is(Errno::EADDRINUSE));
-    let waits = is_in_use(&set_up) && !is_address_of_host(gate.session)?;
-    while waits && is_in_use(&set_up) && Instant::now() < until {
-        sleep(Duration::from_millis(20));
-        set_up = netlink.set_up(index);
-    }
-    set_up.map_err(|error| {
-        let is_taken = error.is(Errno::EADDRINUSE);
-        let error = native_error(error, &name, format_args!("failed to set \"{name}\" UP"));
-        match gate.session.container_mac.filter(|_| is_taken) {
-            Some(mac) => because(error, &format!("its master, or another link of that, has {mac}"))
-                .hint("each link of a master needs an address of its own: leave `mac` out, or name another one"),
-            None => error,
+    /// `link.own`.
+    fn own(&mut self) -> Result<Option<LinkInfo>, OpError> {
+        let Some(container) = self.session.container() else { return Ok(None) };
+        // An attachment that joined with another plugin's link has none to remove.
+        if self.session.request.verb == Verb::Del && self.session.has_joined() {
+            return Ok(None);
         }
-    })?;
-    gate.session.path.up = true;
-    Ok(Reply::Done)
+        let name = self.session.request.ifname.clone();
+        let Some(link) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
+            return Ok(None);
+        };
+        let handle = self.grant(Object::Own { index: link.index, name })?;
+        Ok(Some(Gate::show(handle, link)))
+    }
 }
 
 /// True if a link of the host has the address of the attachment's link: no wait makes that free.
@@ -121,49 +156,4 @@ pub fn delete_own(session: &Session) -> Result<(), OpError> {
         Some(own) => netlink.delete_link(own.index).map(drop).map_err(about(name)),
         None => Ok(()),
     }
-}
-
-/// `link.delete`.
-fn delete(gate: &mut Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    // The node would lose a virtual device for good.
-    if gate.front.granted().knows(Capability::Device) {
-        let message = format!("\"{name}\" is a device of the node: it is given back, and not deleted");
-        return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
-    }
-    let is_add = gate.session.request.verb == Verb::Add;
-    if gate.session.has_joined() {
-        let message = format!("\"{name}\" is another plugin's, whose link on the host this one has joined with");
-        return Err(
-            OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it on its DEL")
-        );
-    }
-    if is_add {
-        gate.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;
-        gate.session.only_of_this_run(Effect::is_link, "link")?;
-        // A failed ADD could not bring back what another program made.
-        if !gate.session.has_made_link() {
-            let message = format!("\"{name}\" is not a link that this ADD made");
-            return Err(OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it"));
-        }
-    }
-    if gate.session.request.verb == Verb::Del {
-        if !gate.session.knows_container() {
-            let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-            let link = container.link_by_index(index).map_err(kernel_error)?;
-            if link.map_or(Ok(false), |link| gate.session.spares(&link))? {
-                return Ok(Reply::Done);
-            }
-        }
-        collect::before_deletion(gate.session)?;
-    }
-    gate.session.container_required()?.netlink().map_err(kernel_error)?.delete_link(index).map_err(about(&name))?;
-    gate.session.deleted.push(index);
-    // The record keeps the pair until its host end is gone: the container may have put another link in its place. DEL
-    // checks that after it has processed the record.
-    if is_add {
-        veth::retire(gate.session)?;
-        inner_link::retire(gate.session)?;
-    }
-    Ok(Reply::Done)
 }

@@ -14,7 +14,7 @@ use postern_kernel::Link;
 pub use postern_policy::capability::link_settings::DEFAULT_DIRECTORY;
 use postern_policy::capability::link_settings::directory;
 use postern_state::Backups;
-use postern_types::{Capability, ErrorCode, Handle, LinkSettings, Mac, OpError, Reply, ops};
+use postern_types::{Capability, ErrorCode, Handle, LinkSettings, Mac, OpError, host};
 use std::path::Path;
 
 /// The longest file of a native plugin that is read, in bytes. It writes about a hundred.
@@ -35,50 +35,85 @@ pub const FACTS: Facts = Facts {
     unrecorded: None,
 };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::LinkSettings) -> Result<Reply, OpError> {
-    match operation {
-        ops::LinkSettings::Change { link, settings } => change(gate, *link, settings),
-        ops::LinkSettings::Check { link, settings } => check(gate, *link, settings),
-        ops::LinkSettings::Restore => restore(gate),
+impl host::LinkSettings for Gate<'_> {
+    /// `link-settings.change`.
+    fn change(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        possible(settings)?;
+        let directory = directory(&self.session.request.conf);
+        if !Path::new(&directory).is_absolute() {
+            let message = format!("dataDir {directory} is relative, and would be another directory for each caller");
+            return Err(OpError::new(ErrorCode::InvalidArgument, directory, message).hint("give an absolute path"));
+        }
+        let link = own_link(self.session, index, &name)?;
+        if settings.is_empty() {
+            return Ok(());
+        }
+        let port = guarded_port(self, settings)?;
+        let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let (lost_addresses, lost_routes) = lost(netlink, &link, settings).map_err(kernel_error)?;
+        let (before, after) = (of(&link, settings), settings.clone());
+        let change = LinkChange { index, before, after, directory, port, lost_addresses, lost_routes };
+        self.session.intend(change.clone())?;
+        write_file(self.session, &change.directory, None)?;
+        let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        apply(netlink, &link, settings)?;
+        if let (Some(port), Some(mac)) = (&change.port, settings.mac)
+            && let Some(guard) = guard(self.session, port)?
+        {
+            let handles = follow(self.session, &guard, port, mac)?;
+            self.session.known_by(&guard.into(), &handles);
+        }
+        if settings.mac.is_some() {
+            self.session.container_mac = settings.mac;
+        }
+        Ok(())
     }
-}
 
-/// `link-settings.change`.
-fn change(gate: &mut Gate<'_>, handle: Handle, settings: &LinkSettings) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    possible(settings)?;
-    let directory = directory(&gate.session.request.conf);
-    if !Path::new(&directory).is_absolute() {
-        let message = format!("dataDir {directory} is relative, and would be another directory for each caller");
-        return Err(OpError::new(ErrorCode::InvalidArgument, directory, message).hint("give an absolute path"));
+    /// `link-settings.check`.
+    fn check(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        let have = of(&own_link(self.session, index, &name)?, settings);
+        let differs = |what: &str, wanted: String, found: String| {
+            let message = format!("Error: Tuning configured {what} of {name} is {wanted}, current value is {found}");
+            Err(OpError::new(ErrorCode::Mismatch, &name, message))
+        };
+        let number = |number: Option<u32>| number.unwrap_or_default().to_string();
+        let flag = |flag: Option<bool>| flag.unwrap_or_default().to_string();
+        if have.mac != settings.mac {
+            let text = |mac: Option<Mac>| mac.map(|mac| mac.to_string()).unwrap_or_default();
+            return differs("Ethernet", text(settings.mac), text(have.mac));
+        }
+        if have.promisc != settings.promisc {
+            let (wanted, found) = (flag(settings.promisc), u8::from(have.promisc.unwrap_or_default()));
+            let message = format!("Error: Tuning link {name} configured promisc is {wanted}, current value is {found}");
+            return Err(OpError::new(ErrorCode::Mismatch, &name, message));
+        }
+        if have.mtu != settings.mtu {
+            return differs("MTU", number(settings.mtu), number(have.mtu));
+        }
+        if have.allmulti != settings.allmulti {
+            return differs("all-multicast mode", flag(settings.allmulti), flag(have.allmulti));
+        }
+        if have.tx_queue_length != settings.tx_queue_length {
+            return differs("Transmit Queue Length", number(settings.tx_queue_length), number(have.tx_queue_length));
+        }
+        Ok(())
     }
-    let link = own_link(gate.session, index, &name)?;
-    if settings.is_empty() {
-        return Ok(Reply::Done);
+
+    /// `link-settings.restore`.
+    fn restore(&mut self) -> Result<(), OpError> {
+        let session = &mut *self.session;
+        if session.request.verb == Verb::Add {
+            session.only_of_this_run(|effect| LinkChange::of(effect).is_some(), "changed link")?;
+        }
+        session.take_back(|effect| LinkChange::of(effect).is_some())?;
+        let is_known = self.front.granted().knows(Capability::LinkSettings);
+        if is_known && session.request.verb == Verb::Del && session.has_no_section() && recorded(session).is_empty() {
+            restore_native(session)?;
+        }
+        Ok(())
     }
-    let port = guarded_port(gate, settings)?;
-    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let (lost_addresses, lost_routes) = lost(netlink, &link, settings).map_err(kernel_error)?;
-    let (before, after) = (of(&link, settings), settings.clone());
-    let change = LinkChange { index, before, after, directory, port, lost_addresses, lost_routes };
-    gate.session.intend(change.clone())?;
-    write_file(gate.session, &change.directory, None)?;
-    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    apply(netlink, &link, settings)?;
-    if let (Some(port), Some(mac)) = (&change.port, settings.mac)
-        && let Some(guard) = guard(gate.session, port)?
-    {
-        let handles = follow(gate.session, &guard, port, mac)?;
-        gate.session.known_by(&guard.into(), &handles);
-    }
-    if settings.mac.is_some() {
-        gate.session.container_mac = settings.mac;
-    }
-    Ok(Reply::Done)
 }
 
 /// Refuses attributes that no link can have, before anything is written down.
@@ -131,51 +166,6 @@ fn named_addresses(request: &Request) -> Vec<Mac> {
 fn own_link(session: &Session, index: u32, name: &str) -> Result<Link, OpError> {
     let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
     netlink.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
-}
-
-/// `link-settings.check`.
-fn check(gate: &Gate<'_>, handle: Handle, settings: &LinkSettings) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    let have = of(&own_link(gate.session, index, &name)?, settings);
-    let differs = |what: &str, wanted: String, found: String| {
-        let message = format!("Error: Tuning configured {what} of {name} is {wanted}, current value is {found}");
-        Err(OpError::new(ErrorCode::Mismatch, &name, message))
-    };
-    let number = |number: Option<u32>| number.unwrap_or_default().to_string();
-    let flag = |flag: Option<bool>| flag.unwrap_or_default().to_string();
-    if have.mac != settings.mac {
-        let text = |mac: Option<Mac>| mac.map(|mac| mac.to_string()).unwrap_or_default();
-        return differs("Ethernet", text(settings.mac), text(have.mac));
-    }
-    if have.promisc != settings.promisc {
-        let (wanted, found) = (flag(settings.promisc), u8::from(have.promisc.unwrap_or_default()));
-        let message = format!("Error: Tuning link {name} configured promisc is {wanted}, current value is {found}");
-        return Err(OpError::new(ErrorCode::Mismatch, &name, message));
-    }
-    if have.mtu != settings.mtu {
-        return differs("MTU", number(settings.mtu), number(have.mtu));
-    }
-    if have.allmulti != settings.allmulti {
-        return differs("all-multicast mode", flag(settings.allmulti), flag(have.allmulti));
-    }
-    if have.tx_queue_length != settings.tx_queue_length {
-        return differs("Transmit Queue Length", number(settings.tx_queue_length), number(have.tx_queue_length));
-    }
-    Ok(Reply::Done)
-}
-
-/// `link-settings.restore`.
-fn restore(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    let session = &mut *gate.session;
-    if session.request.verb == Verb::Add {
-        session.only_of_this_run(|effect| LinkChange::of(effect).is_some(), "changed link")?;
-    }
-    session.take_back(|effect| LinkChange::of(effect).is_some())?;
-    let is_known = gate.front.granted().knows(Capability::LinkSettings);
-    if is_known && session.request.verb == Verb::Del && session.has_no_section() && recorded(session).is_empty() {
-        restore_native(session)?;
-    }
-    Ok(Reply::Done)
 }
 
 /// Puts back what a native plugin's file says, and removes the file. No record lists the change.

@@ -3,35 +3,27 @@
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::link_state::{LinkKey, write_setting};
 use crate::gate::Gate;
-use postern_types::{Handle, LinkSysctl, OpError, Reply, ops};
+use postern_types::{Handle, LinkSysctl, OpError, host};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::LinkSysctl) -> Result<Reply, OpError> {
-    match operation {
-        ops::LinkSysctl::Set { link, key, value } => set(gate, *link, *key, *value),
+impl host::LinkSysctl for Gate<'_> {
+    /// `link-sysctl.set-*`.
+    fn set(&mut self, handle: Handle, key: LinkSysctl, on: bool) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        let value = if on { "1" } else { "0" };
+        let target = match key {
+            LinkSysctl::AcceptDad => LinkKey::V6("accept_dad"),
+            LinkSysctl::EnhancedDad => LinkKey::V6("enhanced_dad"),
+            LinkSysctl::NdiscNotify => LinkKey::V6("ndisc_notify"),
+            LinkSysctl::ArpNotify => LinkKey::V4("arp_notify"),
+            LinkSysctl::KeepAddrOnDown => LinkKey::V6("keep_addr_on_down"),
+            LinkSysctl::DisableIpv6 => LinkKey::V6("disable_ipv6"),
+        };
+        if key == LinkSysctl::DisableIpv6 && !on {
+            write_setting(self.session, index, "lo", target, value)?;
+        }
+        write_setting(self.session, index, &name, target, value)
     }
-}
-
-/// `link-sysctl.set-*`.
-fn set(gate: &mut Gate<'_>, handle: Handle, key: LinkSysctl, on: bool) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    let value = if on { "1" } else { "0" };
-    let target = match key {
-        LinkSysctl::AcceptDad => LinkKey::V6("accept_dad"),
-        LinkSysctl::EnhancedDad => LinkKey::V6("enhanced_dad"),
-        LinkSysctl::NdiscNotify => LinkKey::V6("ndisc_notify"),
-        LinkSysctl::ArpNotify => LinkKey::V4("arp_notify"),
-        LinkSysctl::KeepAddrOnDown => LinkKey::V6("keep_addr_on_down"),
-        LinkSysctl::DisableIpv6 => LinkKey::V6("disable_ipv6"),
-    };
-    if key == LinkSysctl::DisableIpv6 && !on {
-        write_setting(gate.session, index, "lo", target, value)?;
-    }
-    write_setting(gate.session, index, &name, target, value).map(|()| Reply::Done)
 }

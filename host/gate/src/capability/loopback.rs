@@ -7,7 +7,7 @@ use crate::effect::{Effect, LoopbackUp};
 use crate::errors::kernel_error;
 use crate::gate::Gate;
 use postern_kernel::Address;
-use postern_types::{OpError, Reply, ops};
+use postern_types::{LoopbackState, OpError, host};
 
 /// The most addresses of one family that a guest sees.
 const MOST_OF_FAMILY: usize = 128;
@@ -15,44 +15,47 @@ const MOST_OF_FAMILY: usize = 128;
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Loopback) -> Result<Reply, OpError> {
-    match operation {
-        ops::Loopback::Up => up(gate),
-        ops::Loopback::Down => down(gate),
-        ops::Loopback::Addresses => state(gate),
+impl host::Loopback for Gate<'_> {
+    /// `loopback.up`.
+    fn up(&mut self) -> Result<(), OpError> {
+        let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let lo = lo(netlink)?;
+        if !lo.up {
+            self.session.intend(LoopbackUp {})?;
+            self.session
+                .container_required()?
+                .netlink()
+                .map_err(kernel_error)?
+                .set_up(lo.index)
+                .map_err(kernel_error)?;
+        }
+        Ok(())
     }
-}
 
-/// `loopback.up`.
-fn up(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let lo = lo(netlink)?;
-    if !lo.up {
-        gate.session.intend(LoopbackUp {})?;
-        gate.session.container_required()?.netlink().map_err(kernel_error)?.set_up(lo.index).map_err(kernel_error)?;
+    /// `loopback.down`.
+    ///
+    /// No record tells whose `lo` it is, and a path can lead to another container by now: the number of a process is given
+    /// again. So `lo` stays up where a process shows the way, and where another link is up: it ends with its namespace.
+    fn down(&mut self) -> Result<(), OpError> {
+        let Some(container) = self.session.container() else { return Ok(()) };
+        let netlink = container.netlink().map_err(kernel_error)?;
+        // Links that can't be listed, asked twice, may be in use.
+        let links = || netlink.links().or_else(|_| netlink.links());
+        let is_used = || links().map_or(true, |links| links.iter().any(|link| link.up && link.name != "lo"));
+        if is_of_process(&self.session.request.netns) || is_used() {
+            return Ok(());
+        }
+        Effect::from(LoopbackUp {}).remove(self.session, None)?;
+        Ok(())
     }
-    Ok(Reply::Done)
-}
 
-/// `loopback.down`.
-///
-/// No record tells whose `lo` it is, and a path can lead to another container by now: the number of a process is given
-/// again. So `lo` stays up where a process shows the way, and where another link is up: it ends with its namespace.
-fn down(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    let Some(container) = gate.session.container() else { return Ok(Reply::Done) };
-    let netlink = container.netlink().map_err(kernel_error)?;
-    // Links that can't be listed, asked twice, may be in use.
-    let links = || netlink.links().or_else(|_| netlink.links());
-    let is_used = || links().map_or(true, |links| links.iter().any(|link| link.up && link.name != "lo"));
-    if is_of_process(&gate.session.request.netns) || is_used() {
-        return Ok(Reply::Done);
+    /// `loopback.state`.
+    fn addresses(&mut self) -> Result<LoopbackState, OpError> {
+        let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let lo = lo(netlink)?;
+        let addresses = netlink.addresses(lo.index).map_err(kernel_error)?;
+        Ok(LoopbackState { up: lo.up, addresses: of_interest(addresses).into_iter().map(show).collect() })
     }
-    Effect::from(LoopbackUp {}).remove(gate.session, None)?;
-    Ok(Reply::Done)
 }
 
 /// True if a path to a namespace is that of a process, or of a thread: no mount keeps it.
@@ -60,14 +63,6 @@ fn is_of_process(path: &str) -> bool {
     let mut parts = path.rsplit('/').skip(1);
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     parts.next() == Some("ns") && parts.next().is_some_and(|of| is_number(of) || ["self", "thread-self"].contains(&of))
-}
-
-/// `loopback.state`.
-fn state(gate: &Gate<'_>) -> Result<Reply, OpError> {
-    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let lo = lo(netlink)?;
-    let addresses = netlink.addresses(lo.index).map_err(kernel_error)?;
-    Ok(Reply::Loopback { up: lo.up, addresses: of_interest(addresses).into_iter().map(show).collect() })
 }
 
 /// Root in the container can give `lo` any number of addresses. Keeps the first of each family, and before them those that are

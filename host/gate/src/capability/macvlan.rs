@@ -5,37 +5,39 @@ use crate::capability::facts::{Facts, Needed};
 use crate::effect::InnerKind;
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, random_mac};
-use postern_types::{Mac, MacvlanInfo, MacvlanMode, OpError, Reply, ops};
+use postern_types::{Handle, Mac, MacvlanInfo, MacvlanMode, OpError, host};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Macvlan) -> Result<Reply, OpError> {
-    match operation {
-        ops::Macvlan::Create { parent, mode, mtu, mac, queue } => {
-            let parent = Parent::of(gate, *parent)?;
-            parent.can_carry(*mtu)?;
-            let wanted = Wanted {
-                kind: InnerKind::Macvlan,
-                spec: InnerLinkKind::Macvlan { parent: parent.index, mode: *mode, queue: *queue },
-                mtu: *mtu,
-                // In mode "passthru" it has its parent's.
-                mac: (*mode != MacvlanMode::Passthru).then(|| mac.unwrap_or_else(|| Mac(random_mac()))),
-                from_host: !parent.in_container,
-                shares: None,
-                vlan: None,
-            };
-            let link = inner::create(gate, &wanted, |_| Ok(()))?;
-            Ok(Reply::Macvlan(MacvlanInfo { link, mode: Some(*mode) }))
-        }
-        ops::Macvlan::Find => {
-            let Some(own) = inner::find(gate, InnerKind::Macvlan)? else { return Ok(Reply::MaybeMacvlan(None)) };
-            let mode = own.macvlan_mode;
-            Ok(Reply::MaybeMacvlan(Some(MacvlanInfo { link: inner::show(gate, own)?, mode })))
-        }
+impl host::Macvlan for Gate<'_> {
+    fn create(
+        &mut self,
+        parent: Handle,
+        mode: MacvlanMode,
+        mtu: Option<u32>,
+        mac: Option<Mac>,
+        queue: Option<u32>,
+    ) -> Result<MacvlanInfo, OpError> {
+        let parent = Parent::of(self, parent)?;
+        parent.can_carry(mtu)?;
+        let wanted = Wanted {
+            kind: InnerKind::Macvlan,
+            spec: InnerLinkKind::Macvlan { parent: parent.index, mode, queue },
+            mtu,
+            // In mode "passthru" it has its parent's.
+            mac: (mode != MacvlanMode::Passthru).then(|| mac.unwrap_or_else(|| Mac(random_mac()))),
+            from_host: !parent.in_container,
+            shares: None,
+            vlan: None,
+        };
+        let link = inner::create(self, &wanted, |_| Ok(()))?;
+        Ok(MacvlanInfo { link, mode: Some(mode) })
+    }
+
+    fn find(&mut self) -> Result<Option<MacvlanInfo>, OpError> {
+        let Some(own) = inner::find(self, InnerKind::Macvlan)? else { return Ok(None) };
+        let mode = own.macvlan_mode;
+        Ok(Some(MacvlanInfo { link: inner::show(self, own)?, mode }))
     }
 }

@@ -11,7 +11,7 @@ use crate::session::{OwnAddress, Session};
 use ipnet::IpNet;
 use postern_cni::Verb;
 use postern_firewall::{FirewallError, iptables, masquerade};
-use postern_types::{Backend, ErrorCode, OpError, Reply, ops};
+use postern_types::{Backend, ErrorCode, OpError, host};
 
 fn own(session: &Session) -> Vec<IpNet> {
     session.own.iter().map(|OwnAddress { net, .. }| *net).collect()
@@ -26,46 +26,73 @@ pub const FACTS: Facts = Facts {
     unrecorded: Some(collect),
 };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Masquerade) -> Result<Reply, OpError> {
-    match operation {
-        ops::Masquerade::Ensure { backend } => ensure(gate, *backend),
-        ops::Masquerade::Check { backend } => check(gate, *backend),
-        ops::Masquerade::Remove => remove(gate),
+impl host::Masquerade for Gate<'_> {
+    /// `masquerade.ensure`.
+    fn ensure(&mut self, backend: Option<Backend>) -> Result<(), OpError> {
+        let (key, own) = (self.session.masquerade_key(), own(self.session));
+        if own.is_empty() {
+            return Ok(());
+        }
+        let allows = |backend| self.front.granted().allows_backend(backend);
+        let backend = backend.map_or_else(|| packet_filter::default(self.session, allows), Ok)?;
+        if backend == Backend::Iptables {
+            // An effect that can't be made must not be recorded: it could never be removed.
+            iptables::validate(&key).map_err(firewall_error)?;
+        }
+        let made = Masquerade::of_session(self.session, backend, &own);
+        let effect = Effect::from(made.clone());
+        // The question comes before the intent is written: an intent that is written twice has one line.
+        let is_first = is_first(self.session);
+        self.session.intend(effect.clone())?;
+        match backend {
+            Backend::Nftables if is_first => {
+                let handles = masquerade::nft_add(&mut *self.session.nft()?, &key, &own).map_err(firewall_error)?;
+                self.session.known_by(&effect, &handles);
+            }
+            Backend::Nftables => {
+                masquerade::nft_ensure(&mut *self.session.nft()?, &key, &own).map_err(firewall_error)?;
+            }
+            Backend::Iptables => made.make_by_iptables(self.session)?,
+        }
+        Ok(())
     }
-}
 
-/// `masquerade.ensure`.
-fn ensure(gate: &mut Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
-    let (key, own) = (gate.session.masquerade_key(), own(gate.session));
-    if own.is_empty() {
-        return Ok(Reply::Done);
-    }
-    let allows = |backend| gate.front.granted().allows_backend(backend);
-    let backend = backend.map_or_else(|| packet_filter::default(gate.session, allows), Ok)?;
-    if backend == Backend::Iptables {
-        // An effect that can't be made must not be recorded: it could never be removed.
-        iptables::validate(&key).map_err(firewall_error)?;
-    }
-    let made = Masquerade::of_session(gate.session, backend, &own);
-    let effect = Effect::from(made.clone());
-    // The question comes before the intent is written: an intent that is written twice has one line.
-    let is_first = is_first(gate.session);
-    gate.session.intend(effect.clone())?;
-    match backend {
-        Backend::Nftables if is_first => {
-            let handles = masquerade::nft_add(&mut *gate.session.nft()?, &key, &own).map_err(firewall_error)?;
-            gate.session.known_by(&effect, &handles);
+    /// `masquerade.check`.
+    fn check(&mut self, backend: Option<Backend>) -> Result<(), OpError> {
+        let (key, own) = (self.session.masquerade_key(), own(self.session));
+        if own.is_empty() {
+            return Ok(());
         }
-        Backend::Nftables => {
-            masquerade::nft_ensure(&mut *gate.session.nft()?, &key, &own).map_err(firewall_error)?;
+        let mut whole = false;
+        for backend in backends(self.session, backend) {
+            let made = Masquerade::of_session(self.session, backend, &own);
+            whole = whole
+                || match backend {
+                    Backend::Nftables => {
+                        masquerade::nft_check_known(&mut *self.session.nft()?, &key, &own, &made.handles(self.session))
+                    }
+                    Backend::Iptables => made.is_in_iptables(self.session),
+                }
+                .map_err(firewall_error)?;
         }
-        Backend::Iptables => made.make_by_iptables(gate.session)?,
+        if whole {
+            return Ok(());
+        }
+        Err(OpError::new(
+            ErrorCode::Mismatch,
+            key.network,
+            "the masquerading rules of this attachment are not all there",
+        ))
     }
-    Ok(Reply::Done)
+
+    /// `masquerade.remove`.
+    fn remove(&mut self) -> Result<(), OpError> {
+        if self.session.request.verb == Verb::Add {
+            self.session.only_of_this_run(|effect| Masquerade::of(effect).is_some(), "masquerading")?;
+        }
+        remove_own(self.session)?;
+        Ok(())
+    }
 }
 
 /// True if the rules that this run is about to make are the attachment's first: its record is whole, and lists none.
@@ -74,30 +101,6 @@ fn is_first(session: &Session) -> bool {
     let Some(record) = session.record() else { return false };
     let is_masquerade = |effect: &Effect| Masquerade::of(effect).is_some();
     record.warnings().is_empty() && !record.effects(None).iter().any(|noted| is_masquerade(&noted.effect))
-}
-
-/// `masquerade.check`.
-fn check(gate: &Gate<'_>, backend: Option<Backend>) -> Result<Reply, OpError> {
-    let (key, own) = (gate.session.masquerade_key(), own(gate.session));
-    if own.is_empty() {
-        return Ok(Reply::Done);
-    }
-    let mut whole = false;
-    for backend in backends(gate.session, backend) {
-        let made = Masquerade::of_session(gate.session, backend, &own);
-        whole = whole
-            || match backend {
-                Backend::Nftables => {
-                    masquerade::nft_check_known(&mut *gate.session.nft()?, &key, &own, &made.handles(gate.session))
-                }
-                Backend::Iptables => made.is_in_iptables(gate.session),
-            }
-            .map_err(firewall_error)?;
-    }
-    if whole {
-        return Ok(Reply::Done);
-    }
-    Err(OpError::new(ErrorCode::Mismatch, key.network, "the masquerading rules of this attachment are not all there"))
 }
 
 /// Returns the packet filters of which one has the rules: the named one, or those that the record lists. A native plugin
@@ -113,15 +116,6 @@ fn backends(session: &Session, named: Option<Backend>) -> Vec<Backend> {
         true => Backend::ALL.to_vec(),
         false => recorded,
     }
-}
-
-/// `masquerade.remove`.
-fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    if gate.session.request.verb == Verb::Add {
-        gate.session.only_of_this_run(|effect| Masquerade::of(effect).is_some(), "masquerading")?;
-    }
-    remove_own(gate.session)?;
-    Ok(Reply::Done)
 }
 
 /// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those of both

@@ -17,7 +17,7 @@ use postern_cni::{Json, NetConf, Verb};
 use postern_kernel::sysctl::{self, Setting, SettingFile};
 use postern_policy::Granted;
 use postern_policy::capability::namespace_sysctl::is_key;
-use postern_types::{ErrorCode, OpError, Reply, ops};
+use postern_types::{ErrorCode, OpError, host};
 use regex_lite::Regex;
 use std::io::Read;
 use std::path::Path;
@@ -75,51 +75,43 @@ pub fn take_thread(conf: &NetConf, ifname: &str) -> bool {
     any_pair(conf, |key, _| is_key(key) && !is_of_link(key))
 }
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::NamespaceSysctl) -> Result<Reply, OpError> {
-    match operation {
-        ops::NamespaceSysctl::Set { key, value } => set(gate, key, value),
-        ops::NamespaceSysctl::Check { key, value } => check(gate, key, value),
+impl host::NamespaceSysctl for Gate<'_> {
+    /// `namespace-sysctl.set`.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), OpError> {
+        let (path, setting) = resolve(self, key, value)?;
+        allowed(key)?;
+        let file = own_file(self.session, key, &setting)?;
+        let container = self.session.container_required()?;
+        // A setting that can only be written has no value to put back (`net.ipv4.route.flush`).
+        let before = match file.readable {
+            true => Some(container.setting_read(&setting).map_err(|error| refused(error, &setting))?),
+            false => None,
+        };
+        if before.as_deref() == Some(value) {
+            return Ok(());
+        }
+        if let Some(before) = before {
+            let note = NamespaceSetting::note(self.session, path, before)?;
+            self.session.intend(note)?;
+        }
+        let container = self.session.container_required()?;
+        container.setting_write(&setting, value).map_err(|error| refused(error, &setting))?;
+        Ok(())
     }
-}
 
-/// `namespace-sysctl.set`.
-fn set(gate: &mut Gate<'_>, key: &str, value: &str) -> Result<Reply, OpError> {
-    let (path, setting) = resolve(gate, key, value)?;
-    allowed(key)?;
-    let file = own_file(gate.session, key, &setting)?;
-    let container = gate.session.container_required()?;
-    // A setting that can only be written has no value to put back (`net.ipv4.route.flush`).
-    let before = match file.readable {
-        true => Some(container.setting_read(&setting).map_err(|error| refused(error, &setting))?),
-        false => None,
-    };
-    if before.as_deref() == Some(value) {
-        return Ok(Reply::Done);
+    /// `namespace-sysctl.check`.
+    fn check(&mut self, key: &str, value: &str) -> Result<(), OpError> {
+        let (_, setting) = resolve(self, key, value)?;
+        let container = self.session.container_required()?;
+        let have = container.setting_read(&setting).map_err(|error| refused(error, &setting))?;
+        // The kernel writes tabs between numbers where people write blanks.
+        if have.split_whitespace().eq(value.split_whitespace()) {
+            return Ok(());
+        }
+        let message =
+            format!("Error: Tuning configured value of /proc/sys/{setting} is {value}, current value is {have}");
+        Err(OpError::new(ErrorCode::Mismatch, key, message))
     }
-    if let Some(before) = before {
-        let note = NamespaceSetting::note(gate.session, path, before)?;
-        gate.session.intend(note)?;
-    }
-    let container = gate.session.container_required()?;
-    container.setting_write(&setting, value).map_err(|error| refused(error, &setting))?;
-    Ok(Reply::Done)
-}
-
-/// `namespace-sysctl.check`.
-fn check(gate: &Gate<'_>, key: &str, value: &str) -> Result<Reply, OpError> {
-    let (_, setting) = resolve(gate, key, value)?;
-    let container = gate.session.container_required()?;
-    let have = container.setting_read(&setting).map_err(|error| refused(error, &setting))?;
-    // The kernel writes tabs between numbers where people write blanks.
-    if have.split_whitespace().eq(value.split_whitespace()) {
-        return Ok(Reply::Done);
-    }
-    let message = format!("Error: Tuning configured value of /proc/sys/{setting} is {value}, current value is {have}");
-    Err(OpError::new(ErrorCode::Mismatch, key, message))
 }
 
 /// Returns the kernel's refusal in the native plugin's words.

@@ -5,47 +5,41 @@ use crate::errors::kernel_error;
 use crate::front::Object;
 use crate::gate::Gate;
 use postern_kernel::Netlink;
-use postern_types::{ErrorCode, OpError, Reply, ops};
+use postern_types::{ErrorCode, LinkInfo, OpError, host};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Parent) -> Result<Reply, OpError> {
-    match operation {
-        ops::Parent::Find { name, in_container } => find(gate, name, *in_container),
+impl host::Parent for Gate<'_> {
+    /// `parent.find`.
+    fn find(&mut self, name: &str, in_container: bool) -> Result<LinkInfo, OpError> {
+        let netlink = match in_container {
+            true => self.session.container_required()?.netlink().map_err(kernel_error)?,
+            false => self.session.host()?,
+        };
+        let link = match name {
+            "" => match default_link(netlink)? {
+                Some(index) => netlink.link_by_index(index).map_err(kernel_error)?,
+                None => {
+                    return Err(OpError::new(ErrorCode::NotFound, "default route", "no default route interface found"));
+                }
+            },
+            name => netlink.link_by_any_name(name).map_err(kernel_error)?,
+        };
+        let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
+        // The records are read only for what looks like one: a container has the other end, or it is a port.
+        if !in_container
+            && (link.peer_netnsid.is_some() || link.master.is_some())
+            && self.session.is_link_of_others(&link)?
+        {
+            let message = format!("\"{}\" is the host end of another attachment: nothing is stacked on it", link.name);
+            return Err(OpError::new(ErrorCode::Denied, &link.name, message)
+                .hint("name a link of the node itself in the network configuration"));
+        }
+        let object = Object::Parent { index: link.index, name: link.name.to_string(), in_container, mtu: link.mtu };
+        let handle = self.grant(object)?;
+        Ok(Gate::show(handle, link))
     }
-}
-
-/// `parent.find`.
-fn find(gate: &mut Gate<'_>, name: &str, in_container: bool) -> Result<Reply, OpError> {
-    let netlink = match in_container {
-        true => gate.session.container_required()?.netlink().map_err(kernel_error)?,
-        false => gate.session.host()?,
-    };
-    let link = match name {
-        "" => match default_link(netlink)? {
-            Some(index) => netlink.link_by_index(index).map_err(kernel_error)?,
-            None => return Err(OpError::new(ErrorCode::NotFound, "default route", "no default route interface found")),
-        },
-        name => netlink.link_by_any_name(name).map_err(kernel_error)?,
-    };
-    let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
-    // The records are read only for what looks like one: a container has the other end, or it is a port.
-    if !in_container
-        && (link.peer_netnsid.is_some() || link.master.is_some())
-        && gate.session.is_link_of_others(&link)?
-    {
-        let message = format!("\"{}\" is the host end of another attachment: nothing is stacked on it", link.name);
-        return Err(OpError::new(ErrorCode::Denied, &link.name, message)
-            .hint("name a link of the node itself in the network configuration"));
-    }
-    let object = Object::Parent { index: link.index, name: link.name.to_string(), in_container, mtu: link.mtu };
-    let handle = gate.grant(object)?;
-    Ok(Reply::Parent(Gate::show(handle, link)))
 }
 
 /// The link of the first default route of the main table, IPv4 first.

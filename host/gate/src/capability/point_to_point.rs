@@ -6,7 +6,7 @@ use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
 use nix::errno::Errno;
-use postern_types::{ErrorCode, Handle, OpError, Reply, Route, ops};
+use postern_types::{ErrorCode, Handle, OpError, Route, host};
 
 /// `RT_SCOPE_HOST` of `linux/rtnetlink.h`: the scope of the native ptp plugin's routes.
 const SCOPE_HOST: u8 = 254;
@@ -14,76 +14,68 @@ const SCOPE_HOST: u8 = 254;
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::PointToPoint) -> Result<Reply, OpError> {
-    match operation {
-        ops::PointToPoint::Ensure { host } => ensure(gate, *host),
-    }
-}
-
-/// `point-to-point.ensure`.
-fn ensure(gate: &mut Gate<'_>, host: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.host_end(host)?;
-    let netlink = gate.session.host()?;
-    let mut gateways = Vec::new();
-    for own in &gate.session.own {
-        let address = own.net;
-        let gateway = own.gateway.ok_or_else(|| {
-            OpError::new(
-                ErrorCode::InvalidArgument,
-                address.to_string(),
-                format!("{address} has no gateway, which would be the host's address of the pair"),
-            )
-            .hint("let IPAM give a gateway")
-        })?;
-        if !own.is_one_family() {
-            let message = format!("{gateway} can't be the gateway of {address}: they are of different IP versions");
-            return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message)
-                .hint("let IPAM give a gateway of the address's own version"));
-        }
-        gateways.push(format!("{name} {}", IpNet::from(gateway)));
-        // As on a bridge: the container is not asked whether it has the address.
-        match netlink.add_known_address(index, IpNet::from(gateway)) {
-            Ok(()) => {}
-            // Two addresses of one attachment may share their gateway.
-            Err(error) if error.is(Errno::EEXIST) => {}
-            Err(error) => {
-                let error = native_error(error, &name, format_args!("failed to add IP addr {gateway} to veth"));
-                let mtu = netlink.link_by_index(index).ok().flatten().map(|link| link.mtu);
-                return Err(cause::of_ip(error, gateway, &name, mtu));
+impl host::PointToPoint for Gate<'_> {
+    /// `point-to-point.ensure`.
+    fn ensure(&mut self, host: Handle) -> Result<(), OpError> {
+        let (index, name) = self.front.host_end(host)?;
+        let netlink = self.session.host()?;
+        let mut gateways = Vec::new();
+        for own in &self.session.own {
+            let address = own.net;
+            let gateway = own.gateway.ok_or_else(|| {
+                OpError::new(
+                    ErrorCode::InvalidArgument,
+                    address.to_string(),
+                    format!("{address} has no gateway, which would be the host's address of the pair"),
+                )
+                .hint("let IPAM give a gateway")
+            })?;
+            if !own.is_one_family() {
+                let message = format!("{gateway} can't be the gateway of {address}: they are of different IP versions");
+                return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message)
+                    .hint("let IPAM give a gateway of the address's own version"));
+            }
+            gateways.push(format!("{name} {}", IpNet::from(gateway)));
+            // As on a bridge: the container is not asked whether it has the address.
+            match netlink.add_known_address(index, IpNet::from(gateway)) {
+                Ok(()) => {}
+                // Two addresses of one attachment may share their gateway.
+                Err(error) if error.is(Errno::EEXIST) => {}
+                Err(error) => {
+                    let error = native_error(error, &name, format_args!("failed to add IP addr {gateway} to veth"));
+                    let mtu = netlink.link_by_index(index).ok().flatten().map(|link| link.mtu);
+                    return Err(cause::of_ip(error, gateway, &name, mtu));
+                }
+            }
+            if netlink.is_local(address.addr()).map_err(kernel_error)? {
+                return Err(OpError::new(
+                    ErrorCode::Exists,
+                    address.to_string(),
+                    format!("{} is an address of this host: it can't be routed into a container", address.addr()),
+                ));
+            }
+            let route = Route {
+                dst: IpNet::from(address.addr()),
+                gateway: None,
+                source: None,
+                mtu: None,
+                advmss: None,
+                priority: None,
+                table: None,
+                scope: Some(SCOPE_HOST),
+            };
+            match netlink.add_first_route(index, &route) {
+                Ok(()) => {}
+                // A route that exists is an error too: it leads to another container.
+                Err(error) => {
+                    let words = format!("{} dev {name}", route.dst);
+                    let error = native_error(error, &words, format_args!("failed to add route on host '{words}'"));
+                    return Err(cause::of_ip(error, address.addr(), &name, None));
+                }
             }
         }
-        if netlink.is_local(address.addr()).map_err(kernel_error)? {
-            return Err(OpError::new(
-                ErrorCode::Exists,
-                address.to_string(),
-                format!("{} is an address of this host: it can't be routed into a container", address.addr()),
-            ));
-        }
-        let route = Route {
-            dst: IpNet::from(address.addr()),
-            gateway: None,
-            source: None,
-            mtu: None,
-            advmss: None,
-            priority: None,
-            table: None,
-            scope: Some(SCOPE_HOST),
-        };
-        match netlink.add_first_route(index, &route) {
-            Ok(()) => {}
-            // A route that exists is an error too: it leads to another container.
-            Err(error) => {
-                let words = format!("{} dev {name}", route.dst);
-                let error = native_error(error, &words, format_args!("failed to add route on host '{words}'"));
-                return Err(cause::of_ip(error, address.addr(), &name, None));
-            }
-        }
+        gateways.dedup();
+        (self.session.path.gateways, self.session.path.routed) = (gateways, true);
+        Ok(())
     }
-    gateways.dedup();
-    (gate.session.path.gateways, gate.session.path.routed) = (gateways, true);
-    Ok(Reply::Done)
 }

@@ -22,7 +22,7 @@ use postern_firewall::{FirewallError, iptables};
 use postern_kernel::{Sysctl, sysctl};
 use postern_policy::Granted;
 use postern_policy::capability::firewall::is_taken;
-use postern_types::{Backend, ErrorCode, Forward, NatSources, OpError, Reply, Transport, ops};
+use postern_types::{Backend, ErrorCode, Forward, NatSources, OpError, Transport, host};
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -44,15 +44,37 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> 
         .then_some(Need::HostPorts)
 }
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::PortMappings) -> Result<Reply, OpError> {
-    match operation {
-        ops::PortMappings::Ensure { addresses, forwards, masquerade } => ensure(gate, addresses, forwards, *masquerade),
-        ops::PortMappings::Check { addresses, forwards, masquerade } => check(gate, addresses, forwards, *masquerade),
-        ops::PortMappings::Remove => remove(gate),
+impl host::PortMappings for Gate<'_> {
+    fn ensure(&mut self, addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), OpError> {
+        ensure(self, addresses, forwards, masquerade)
+    }
+
+    /// `port-mappings.check`.
+    fn check(&mut self, addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), OpError> {
+        for effect in effects(self, addresses, forwards, masquerade)? {
+            let rules = effect.rules(self.session.masquerade_key());
+            let whole = match effect.backend {
+                Backend::Nftables => {
+                    let mut nft = self.session.nft()?;
+                    match rules.nft_check(&mut nft, &effect.handles(self.session)) {
+                        // A native plugin may have made them, also where a record says otherwise.
+                        Ok(false) => rules.nft_check_native(&mut nft),
+                        checked => checked,
+                    }
+                }
+                Backend::Iptables => effect.is_in_iptables(self.session),
+            }
+            .map_err(firewall_error)?;
+            if !whole {
+                let message = format!("the forwards to {} are not all there", effect.address.addr());
+                return Err(OpError::new(ErrorCode::Mismatch, &self.session.request.conf.name, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Result<(), OpError> {
+        remove(self)
     }
 }
 
@@ -213,9 +235,9 @@ fn ensure(
     addresses: &[IpAddr],
     forwards: &[Forward],
     masquerade: NatSources,
-) -> Result<Reply, OpError> {
+) -> Result<(), OpError> {
     let effects = effects(gate, addresses, forwards, masquerade)?;
-    let Some(first) = effects.first() else { return Ok(Reply::Done) };
+    let Some(first) = effects.first() else { return Ok(()) };
     let backend = first.backend;
     if !gate.front.granted().allows_forwards_by(backend) {
         let message = format!("policy does not allow forwards by {}", backend.name());
@@ -244,7 +266,7 @@ fn ensure(
         }
         open_to_localhost(gate.session, effect)?;
     }
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Lets the node's own 127.0.0.1 reach the container's address, and keeps 127.0.0.0/8 closed to everything else behind
@@ -271,42 +293,13 @@ fn open_to_localhost(session: &Session, effect: &PortMappings) -> Result<(), OpE
     Ok(())
 }
 
-/// `port-mappings.check`.
-fn check(
-    gate: &Gate<'_>,
-    addresses: &[IpAddr],
-    forwards: &[Forward],
-    masquerade: NatSources,
-) -> Result<Reply, OpError> {
-    for effect in effects(gate, addresses, forwards, masquerade)? {
-        let rules = effect.rules(gate.session.masquerade_key());
-        let whole = match effect.backend {
-            Backend::Nftables => {
-                let mut nft = gate.session.nft()?;
-                match rules.nft_check(&mut nft, &effect.handles(gate.session)) {
-                    // A native plugin may have made them, also where a record says otherwise.
-                    Ok(false) => rules.nft_check_native(&mut nft),
-                    checked => checked,
-                }
-            }
-            Backend::Iptables => effect.is_in_iptables(gate.session),
-        }
-        .map_err(firewall_error)?;
-        if !whole {
-            let message = format!("the forwards to {} are not all there", effect.address.addr());
-            return Err(OpError::new(ErrorCode::Mismatch, &gate.session.request.conf.name, message));
-        }
-    }
-    Ok(Reply::Done)
-}
-
 /// `port-mappings.remove`.
-fn remove(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
+fn remove(gate: &mut Gate<'_>) -> Result<(), OpError> {
     if gate.session.request.verb == Verb::Add {
         gate.session.only_of_this_run(|effect| PortMappings::of(effect).is_some(), "port mappings")?;
     }
     remove_own(gate.session)?;
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those with the names

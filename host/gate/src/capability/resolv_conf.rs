@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::libc::{O_NONBLOCK, makedev};
 use postern_cni::unicode;
 pub use postern_policy::capability::resolv_conf::file;
-use postern_types::{Dns, ErrorCode, OpError, Reply, ops};
+use postern_types::{Dns, ErrorCode, OpError, host};
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -25,19 +25,10 @@ pub const FACTS: Facts = Facts {
     unrecorded: None,
 };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::ResolvConf) -> Result<Reply, OpError> {
-    match operation {
-        ops::ResolvConf::Read => read(gate),
+impl host::ResolvConf for Gate<'_> {
+    fn read(&mut self) -> Result<Dns, OpError> {
+        load(&file(&self.session.request.conf))
     }
-}
-
-/// `resolv-conf.read`.
-fn read(gate: &Gate<'_>) -> Result<Reply, OpError> {
-    load(&file(&gate.session.request.conf))
 }
 
 /// Reads a resolver file.
@@ -45,7 +36,7 @@ fn read(gate: &Gate<'_>) -> Result<Reply, OpError> {
 /// # Errors
 /// [`ErrorCode::NotFound`], or [`ErrorCode::Io`] if it can't be read or is not a resolver file.
 #[expect(clippy::disallowed_methods, reason = "the file that the configuration names, wherever links lead")]
-pub fn load(path: &str) -> Result<Reply, OpError> {
+pub fn load(path: &str) -> Result<Dns, OpError> {
     let failed = |e: std::io::Error| {
         let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NotFound } else { ErrorCode::Io };
         let error = e.raw_os_error().map_or(e.to_string(), |errno| Errno::from_raw(errno).desc().to_lowercase());
@@ -58,7 +49,7 @@ pub fn load(path: &str) -> Result<Reply, OpError> {
     });
     // It is no regular file, so that no rule lets a confined gate open it.
     if !matches!(open, Ok((_, true))) && is_null(path) {
-        return Ok(Reply::Dns(Dns::default()));
+        return Ok(Dns::default());
     }
     let (mut open, is_file) = open.map_err(failed)?;
     if !is_file {
@@ -66,7 +57,7 @@ pub fn load(path: &str) -> Result<Reply, OpError> {
     }
     (&mut open).take(LIMIT).read_to_end(&mut text).map_err(failed)?;
     // A comment may be in any encoding.
-    Ok(Reply::Dns(parse(&unicode::text(&text))))
+    Ok(parse(&unicode::text(&text)))
 }
 
 /// True if the path leads to the null device, null(4): there is nothing in it.

@@ -8,7 +8,7 @@ use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use ipnet::IpNet;
 use postern_kernel::MAIN_TABLE;
-use postern_types::{Handle, KeptRoute, OpError, Reply, Route, ops};
+use postern_types::{Handle, KeptRoute, OpError, Route, host};
 use std::collections::HashMap;
 
 /// The origin of a route that the kernel made, and of one that a program set: `rtm_protocol` of linux/rtnetlink.h.
@@ -18,52 +18,94 @@ const BY_PROGRAM: u8 = 3;
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Routes) -> Result<Reply, OpError> {
-    match operation {
-        ops::Routes::Add { link, routes } => add(gate, *link, routes),
-        ops::Routes::RemoveConnected { link, networks } => remove_connected(gate, *link, networks),
-        ops::Routes::List { link } => list(gate, *link),
-        ops::Routes::Has { link, routes } => has(gate, *link, routes),
+impl host::Routes for Gate<'_> {
+    /// `routes.add`.
+    fn add(&mut self, handle: Handle, routes: &[Route]) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        self.session.common.add_routes(&name, routes.len())?;
+        for source in routes.iter().filter_map(|route| route.source) {
+            if !self.session.own.iter().any(|own| own.net.addr() == source) {
+                return Err(not_own(&source.to_string()));
+            }
+        }
+        if link_state::of_another(self.session, index)?.is_some() {
+            let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+            let there = in_container::routes_of(netlink, index).map_err(kernel_error)?;
+            let new = routes.iter().filter(|route| !there.iter().any(|have| is_same(&have.route, route)));
+            let routes: Vec<KeptRoute> =
+                new.map(|route| KeptRoute { route: route.clone(), protocol: BY_PROGRAM }).collect();
+            if !routes.is_empty() {
+                self.session.intend(LinkState { index, routes, ..LinkState::default() })?;
+            }
+        }
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        for route in routes {
+            self.session.in_time()?;
+            container.add_route(index, route).map_err(|error| {
+                let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+                let metric = route.priority.map(|metric| format!(" metric {metric}")).unwrap_or_default();
+                let table = route.table.map(|table| format!(" table {table}")).unwrap_or_default();
+                let scope = route.scope.map(|scope| format!(" scope {scope}")).unwrap_or_default();
+                let words = format!("{}{via} dev {name}{metric}{table}{scope}", route.dst);
+                let error = native_error(error, &words, format_args!("failed to add route '{words}'"));
+                cause::of_ip(error, route.dst.addr(), &name, None)
+            })?;
+        }
+        Ok(())
     }
-}
 
-/// `routes.add`.
-fn add(gate: &mut Gate<'_>, handle: Handle, routes: &[Route]) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    gate.session.common.add_routes(&name, routes.len())?;
-    for source in routes.iter().filter_map(|route| route.source) {
-        if !gate.session.own.iter().any(|own| own.net.addr() == source) {
-            return Err(not_own(&source.to_string()));
+    /// `routes.remove-connected`.
+    fn remove_connected(&mut self, handle: Handle, networks: &[IpNet]) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        if link_state::of_another(self.session, index)?.is_some() {
+            let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+            let is_meant = |kept: &KeptRoute| {
+                let route = &kept.route;
+                kept.protocol == BY_KERNEL
+                    && route.table == Some(MAIN_TABLE)
+                    && networks.iter().any(|network| network.trunc() == route.dst)
+            };
+            let lost_routes: Vec<KeptRoute> =
+                in_container::routes_of(netlink, index).map_err(kernel_error)?.into_iter().filter(is_meant).collect();
+            if !lost_routes.is_empty() {
+                self.session.intend(LinkState { index, lost_routes, ..LinkState::default() })?;
+            }
         }
-    }
-    if link_state::of_another(gate.session, index)?.is_some() {
-        let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-        let there = in_container::routes_of(netlink, index).map_err(kernel_error)?;
-        let new = routes.iter().filter(|route| !there.iter().any(|have| is_same(&have.route, route)));
-        let routes: Vec<KeptRoute> =
-            new.map(|route| KeptRoute { route: route.clone(), protocol: BY_PROGRAM }).collect();
-        if !routes.is_empty() {
-            gate.session.intend(LinkState { index, routes, ..LinkState::default() })?;
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        for network in networks {
+            self.session.in_time()?;
+            container.delete_connected(index, *network).map_err(|error| {
+                let words = format!("{network} dev {name}");
+                native_error(error, &words, format_args!("failed to delete route '{words}'"))
+            })?;
         }
+        Ok(())
     }
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    for route in routes {
-        gate.session.in_time()?;
-        container.add_route(index, route).map_err(|error| {
-            let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
-            let metric = route.priority.map(|metric| format!(" metric {metric}")).unwrap_or_default();
-            let table = route.table.map(|table| format!(" table {table}")).unwrap_or_default();
-            let scope = route.scope.map(|scope| format!(" scope {scope}")).unwrap_or_default();
-            let words = format!("{}{via} dev {name}{metric}{table}{scope}", route.dst);
-            let error = native_error(error, &words, format_args!("failed to add route '{words}'"));
-            cause::of_ip(error, route.dst.addr(), &name, None)
-        })?;
+
+    /// `routes.list`.
+    fn list(&mut self, handle: Handle) -> Result<Vec<Route>, OpError> {
+        let (index, name) = self.front.own(handle)?;
+        let routes = seen(self, index)?;
+        is_listable(&name, routes.len(), "routes")?;
+        Ok(routes)
     }
-    Ok(Reply::Done)
+
+    /// `routes.has`. The container can have many routes, and many to one destination.
+    fn has(&mut self, handle: Handle, wanted: &[Route]) -> Result<Vec<bool>, OpError> {
+        let (index, name) = self.front.own(handle)?;
+        is_askable(&name, wanted.len(), "routes")?;
+        let mut by_destination: HashMap<IpNet, Vec<Route>> = HashMap::new();
+        for have in seen(self, index)? {
+            by_destination.entry(have.dst).or_default().push(have);
+        }
+        let mut present = Vec::with_capacity(wanted.len());
+        for route in wanted {
+            self.session.in_time()?;
+            let there = by_destination.get(&route.dst.trunc());
+            present.push(there.is_some_and(|there| there.iter().any(|have| route.is_met_by(have))));
+        }
+        Ok(present)
+    }
 }
 
 /// True if the kernel takes both for one route, so that a removal of one could remove the other. For IPv6 it looks at
@@ -77,59 +119,6 @@ fn is_same(have: &Route, new: &Route) -> bool {
     have.dst == new.dst.trunc()
         && (have.gateway, metric(have), table(have)) == (new.gateway, metric(new), table(new))
         && (!is_v4 || rest(have) == rest(new))
-}
-
-/// `routes.remove-connected`.
-fn remove_connected(gate: &mut Gate<'_>, handle: Handle, networks: &[IpNet]) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    if link_state::of_another(gate.session, index)?.is_some() {
-        let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-        let is_meant = |kept: &KeptRoute| {
-            let route = &kept.route;
-            kept.protocol == BY_KERNEL
-                && route.table == Some(MAIN_TABLE)
-                && networks.iter().any(|network| network.trunc() == route.dst)
-        };
-        let lost_routes: Vec<KeptRoute> =
-            in_container::routes_of(netlink, index).map_err(kernel_error)?.into_iter().filter(is_meant).collect();
-        if !lost_routes.is_empty() {
-            gate.session.intend(LinkState { index, lost_routes, ..LinkState::default() })?;
-        }
-    }
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    for network in networks {
-        gate.session.in_time()?;
-        container.delete_connected(index, *network).map_err(|error| {
-            let words = format!("{network} dev {name}");
-            native_error(error, &words, format_args!("failed to delete route '{words}'"))
-        })?;
-    }
-    Ok(Reply::Done)
-}
-
-/// `routes.list`.
-fn list(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    let routes = seen(gate, index)?;
-    is_listable(&name, routes.len(), "routes")?;
-    Ok(Reply::Routes(routes))
-}
-
-/// `routes.has`. The container can have many routes, and many to one destination.
-fn has(gate: &Gate<'_>, handle: Handle, wanted: &[Route]) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    is_askable(&name, wanted.len(), "routes")?;
-    let mut by_destination: HashMap<IpNet, Vec<Route>> = HashMap::new();
-    for have in seen(gate, index)? {
-        by_destination.entry(have.dst).or_default().push(have);
-    }
-    let mut present = Vec::with_capacity(wanted.len());
-    for route in wanted {
-        gate.session.in_time()?;
-        let there = by_destination.get(&route.dst.trunc());
-        present.push(there.is_some_and(|there| there.iter().any(|have| route.is_met_by(have))));
-    }
-    Ok(Reply::Present(present))
 }
 
 /// Returns the main table's routes through a link. A later plugin may have moved routes into another table: by the record

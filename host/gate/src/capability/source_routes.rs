@@ -15,7 +15,7 @@ use crate::session::Session;
 use ipnet::IpNet;
 use postern_cni::Verb;
 use postern_kernel::{MAIN_TABLE, Netlink, Rule};
-use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Reply, Route, RouteSource, WholeRoute, ops};
+use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Route, RouteSource, WholeRoute, host};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -31,59 +31,58 @@ const ON_LINK: u8 = 253;
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::SourceRoutes) -> Result<Reply, OpError> {
-    match operation {
-        ops::SourceRoutes::Apply { link, sources, table, hints } => apply(gate, *link, sources, *table, *hints),
-        ops::SourceRoutes::Check => check(gate.session),
-        ops::SourceRoutes::Remove => remove(gate.session),
+impl host::SourceRoutes for Gate<'_> {
+    /// `source-routes.apply`.
+    fn apply(
+        &mut self,
+        handle: Handle,
+        sources: &[RouteSource],
+        table: Option<u32>,
+        hints: bool,
+    ) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        self.session.common.add_addresses(&name, sources.len())?;
+        for source in sources {
+            is_own(self, source)?;
+        }
+        if let Some(table) = table.filter(|table| is_reserved(*table)) {
+            let message = format!("table {table} is the kernel's own, and not for the senders of one attachment");
+            return Err(OpError::new(ErrorCode::InvalidArgument, table.to_string(), message)
+                .hint("name a table from 1 to 252, or of 256 and more"));
+        }
+        let session = &mut *self.session;
+        let _lock = lock(session)?;
+        let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
+        let rules = netlink.rules().map_err(kernel_error)?;
+        let whole = netlink.whole_routes().map_err(kernel_error)?;
+        let routes: Vec<(u32, KeptRoute)> = whole.iter().flat_map(WholeRoute::each).collect();
+        let mut effect = match table {
+            Some(table) => in_table(session, index, sources, table, &rules, &routes)?,
+            None => in_free_tables(session, index, sources, hints, &rules, &routes)?,
+        };
+        let is_shared =
+            |whole: &WholeRoute| is_multipath(whole, index) && whole.hops.iter().any(|hop| hop.link != index);
+        let is_left = |whole: &WholeRoute| effect.moved.iter().any(|kept| whole.is_of(kept));
+        effect.multipath = whole.into_iter().filter(|whole| is_shared(whole) && is_left(whole)).collect();
+        let recorded = effect.routes.len() + effect.hints.len() + effect.moved.len();
+        session.common.add_routes(&name, recorded).map_err(|error| {
+            let has = effect.moved.len();
+            let message = format!("\"{name}\" has {has} routes in the container: with their copies {}", error.message);
+            OpError::new(error.code, &name, message)
+                .hint("remove routes of the link in the container, or name a `table`: then no route moves")
+        })?;
+        session.intend(effect.clone())?;
+        carry_out(session, &effect)?;
+        Ok(())
     }
-}
 
-/// `source-routes.apply`.
-fn apply(
-    gate: &mut Gate<'_>,
-    handle: Handle,
-    sources: &[RouteSource],
-    table: Option<u32>,
-    hints: bool,
-) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    gate.session.common.add_addresses(&name, sources.len())?;
-    for source in sources {
-        is_own(gate, source)?;
+    fn check(&mut self) -> Result<(), OpError> {
+        check(self.session)
     }
-    if let Some(table) = table.filter(|table| is_reserved(*table)) {
-        let message = format!("table {table} is the kernel's own, and not for the senders of one attachment");
-        return Err(OpError::new(ErrorCode::InvalidArgument, table.to_string(), message)
-            .hint("name a table from 1 to 252, or of 256 and more"));
+
+    fn remove(&mut self) -> Result<(), OpError> {
+        remove(self.session)
     }
-    let session = &mut *gate.session;
-    let _lock = lock(session)?;
-    let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
-    let rules = netlink.rules().map_err(kernel_error)?;
-    let whole = netlink.whole_routes().map_err(kernel_error)?;
-    let routes: Vec<(u32, KeptRoute)> = whole.iter().flat_map(WholeRoute::each).collect();
-    let mut effect = match table {
-        Some(table) => in_table(session, index, sources, table, &rules, &routes)?,
-        None => in_free_tables(session, index, sources, hints, &rules, &routes)?,
-    };
-    let is_shared = |whole: &WholeRoute| is_multipath(whole, index) && whole.hops.iter().any(|hop| hop.link != index);
-    let is_left = |whole: &WholeRoute| effect.moved.iter().any(|kept| whole.is_of(kept));
-    effect.multipath = whole.into_iter().filter(|whole| is_shared(whole) && is_left(whole)).collect();
-    let recorded = effect.routes.len() + effect.hints.len() + effect.moved.len();
-    session.common.add_routes(&name, recorded).map_err(|error| {
-        let has = effect.moved.len();
-        let message = format!("\"{name}\" has {has} routes in the container: with their copies {}", error.message);
-        OpError::new(error.code, &name, message)
-            .hint("remove routes of the link in the container, or name a `table`: then no route moves")
-    })?;
-    session.intend(effect.clone())?;
-    carry_out(session, &effect)?;
-    Ok(Reply::Done)
 }
 
 /// Checks that a source is the attachment's address, and that its gateway can be reached through the link.
@@ -241,10 +240,10 @@ fn put(netlink: &Netlink, index: u32, kept: &KeptRoute) -> Result<(), OpError> {
 }
 
 /// `source-routes.check`.
-fn check(session: &Session) -> Result<Reply, OpError> {
+fn check(session: &Session) -> Result<(), OpError> {
     let effects = of_section(session);
     if effects.is_empty() {
-        return Ok(Reply::Done);
+        return Ok(());
     }
     let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
     let rules = netlink.rules().map_err(kernel_error)?;
@@ -256,11 +255,11 @@ fn check(session: &Session) -> Result<Reply, OpError> {
             return Err(OpError::new(ErrorCode::Mismatch, &session.request.ifname, what));
         }
     }
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// `source-routes.remove`.
-fn remove(session: &mut Session) -> Result<Reply, OpError> {
+fn remove(session: &mut Session) -> Result<(), OpError> {
     if session.request.verb == Verb::Add {
         session.only_of_this_run(|effect| SourceRoutes::of(effect).is_some(), "source routing")?;
     }
@@ -268,7 +267,7 @@ fn remove(session: &mut Session) -> Result<Reply, OpError> {
     if session.request.verb == Verb::Del && session.has_no_section() && recorded(session).is_empty() {
         remove_native(session)?;
     }
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Removes the rules for the addresses of the own link, in the network's table if it names one. That is all that a native

@@ -13,7 +13,7 @@ use crate::need::Need;
 use nix::errno::Errno;
 use postern_kernel::{KernelError, Link, TapSpec, random_mac, tap};
 use postern_policy::Granted;
-use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, TapSettings, ops};
+use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, TapSettings, host};
 use std::borrow::Cow;
 
 /// The facts about it that the host needs beside its operations.
@@ -23,52 +23,67 @@ pub const FACTS: Facts = Facts {
     unrecorded: None,
 };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Tap) -> Result<Reply, OpError> {
-    match operation {
-        ops::Tap::Create { settings } => create(gate, settings),
-        ops::Tap::Join { link, bridge } => join(gate, *link, bridge),
+impl host::Tap for Gate<'_> {
+    /// `tap.create`.
+    fn create(&mut self, settings: &TapSettings) -> Result<LinkInfo, OpError> {
+        inner::is_free(self, InnerKind::Tap)?;
+        let mac = settings.mac.unwrap_or_else(|| Mac(random_mac()));
+        let effect =
+            InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None, vlan: None }.recorded();
+        self.session.intend(effect.clone())?;
+        let spec = TapSpec {
+            name: self.session.request.ifname.clone(),
+            mac: mac.0,
+            owner: settings.owner,
+            group: settings.group,
+            multi_queue: settings.multi_queue,
+            packet_information: settings.packet_information,
+            vnet_header: settings.vnet_header,
+        };
+        let container = self.session.container_required()?;
+        container.make_tap(&spec).map_err(|error| refused(error, &spec))?;
+        let netlink = container.netlink().map_err(kernel_error)?;
+        // Root in the container may have renamed it meanwhile. What has its name now is not taken for it.
+        let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(|link| is_own(link, mac));
+        let made = made.ok_or_else(|| link_gone(&spec.name))?;
+        self.session.known_link(&effect, made.index)?;
+        let container = self.session.container_required()?;
+        let netlink = container.netlink().map_err(kernel_error)?;
+        if let Some(mtu) = settings.mtu {
+            let set = netlink.set_mtu(made.index, mtu);
+            set.map_err(|error| {
+                let error = native_error(error, &spec.name, format_args!("failed to set MTU {mtu} of the tap"));
+                cause::Asked { mac: None, mtu: Some(mtu), largest: cause::LARGEST_MTU_OF_TAP }.explain(error)
+            })?;
+        }
+        container.keep_tap().map_err(kernel_error)?;
+        self.session.container_mac = Some(mac);
+        let mtu = settings.mtu.unwrap_or(made.mtu);
+        inner::show(self, Link { mtu, ..made })
     }
-}
 
-/// `tap.create`.
-fn create(gate: &mut Gate<'_>, settings: &TapSettings) -> Result<Reply, OpError> {
-    inner::is_free(gate, InnerKind::Tap)?;
-    let mac = settings.mac.unwrap_or_else(|| Mac(random_mac()));
-    let effect = InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None, vlan: None }.recorded();
-    gate.session.intend(effect.clone())?;
-    let spec = TapSpec {
-        name: gate.session.request.ifname.clone(),
-        mac: mac.0,
-        owner: settings.owner,
-        group: settings.group,
-        multi_queue: settings.multi_queue,
-        packet_information: settings.packet_information,
-        vnet_header: settings.vnet_header,
-    };
-    let container = gate.session.container_required()?;
-    container.make_tap(&spec).map_err(|error| refused(error, &spec))?;
-    let netlink = container.netlink().map_err(kernel_error)?;
-    // Root in the container may have renamed it meanwhile. What has its name now is not taken for it.
-    let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(|link| is_own(link, mac));
-    let made = made.ok_or_else(|| link_gone(&spec.name))?;
-    gate.session.known_link(&effect, made.index)?;
-    let container = gate.session.container_required()?;
-    let netlink = container.netlink().map_err(kernel_error)?;
-    if let Some(mtu) = settings.mtu {
-        let set = netlink.set_mtu(made.index, mtu);
-        set.map_err(|error| {
-            let error = native_error(error, &spec.name, format_args!("failed to set MTU {mtu} of the tap"));
-            cause::Asked { mac: None, mtu: Some(mtu), largest: cause::LARGEST_MTU_OF_TAP }.explain(error)
-        })?;
+    /// `tap.join`.
+    fn join(&mut self, handle: Handle, bridge: &str) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        // The link of that name may be another plugin's, or the container's.
+        if !inner::is_recorded(self, InnerKind::Tap, index)? {
+            let message = format!("\"{name}\" is no tap that this attachment made");
+            return Err(OpError::new(ErrorCode::InvalidHandle, name, message));
+        }
+        let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let Some(found) = netlink.link_by_name(bridge).map_err(kernel_error)? else {
+            let message = format!("failed to get bridge {bridge}: Link not found");
+            return Err(OpError::new(ErrorCode::NotFound, bridge, message)
+                .hint("`bridge` names a bridge in the container's own namespace, which must be there before"));
+        };
+        let what = format!("failed to set tap {name} as a port of bridge {bridge}");
+        if found.kind != "bridge" {
+            let message = format!("{what}: operation not supported");
+            return Err(OpError::new(ErrorCode::Unsupported, bridge, message).hint("name a bridge as `bridge`"));
+        }
+        netlink.set_master(index, Some(found.index)).map_err(|error| native_error(error, &name, what))?;
+        Ok(())
     }
-    container.keep_tap().map_err(kernel_error)?;
-    gate.session.container_mac = Some(mac);
-    let mtu = settings.mtu.unwrap_or(made.mtu);
-    inner::show(gate, Link { mtu, ..made }).map(Reply::Made)
 }
 
 fn is_own(link: &Link, mac: Mac) -> bool {
@@ -139,27 +154,4 @@ fn refused(error: KernelError, spec: &TapSpec) -> OpError {
         }
         _ => native_error(error, &spec.name, "failed to create tap"),
     }
-}
-
-/// `tap.join`.
-fn join(gate: &mut Gate<'_>, handle: Handle, bridge: &str) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.own(handle)?;
-    // The link of that name may be another plugin's, or the container's.
-    if !inner::is_recorded(gate, InnerKind::Tap, index)? {
-        let message = format!("\"{name}\" is no tap that this attachment made");
-        return Err(OpError::new(ErrorCode::InvalidHandle, name, message));
-    }
-    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let Some(found) = netlink.link_by_name(bridge).map_err(kernel_error)? else {
-        let message = format!("failed to get bridge {bridge}: Link not found");
-        return Err(OpError::new(ErrorCode::NotFound, bridge, message)
-            .hint("`bridge` names a bridge in the container's own namespace, which must be there before"));
-    };
-    let what = format!("failed to set tap {name} as a port of bridge {bridge}");
-    if found.kind != "bridge" {
-        let message = format!("{what}: operation not supported");
-        return Err(OpError::new(ErrorCode::Unsupported, bridge, message).hint("name a bridge as `bridge`"));
-    }
-    netlink.set_master(index, Some(found.index)).map_err(|error| native_error(error, &name, what))?;
-    Ok(Reply::Done)
 }

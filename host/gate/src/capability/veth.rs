@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use postern_cni::Verb;
 use postern_kernel::{Link, Sysctl, VethSpec, random_mac, random_veth_name, sysctl};
 use postern_state::DataPath;
-use postern_types::{ErrorCode, Handle, Mac, OpError, Reply, VethPair, ops};
+use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, VethPair, host};
 use std::time::{Duration, Instant};
 
 /// The longest time until a host end is operational. The native plugins allow 2.55 seconds.
@@ -21,77 +21,126 @@ const RUNNING_WITHIN: Duration = Duration::from_millis(2550);
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Veth) -> Result<Reply, OpError> {
-    match operation {
-        ops::Veth::Create { mtu, mac } => create(gate, *mtu, *mac),
-        ops::Veth::Find => find(gate),
-        ops::Veth::WaitRunning { host } => wait_running(gate, *host),
+impl host::Veth for Gate<'_> {
+    /// `veth.wait-running`.
+    fn wait_running(&mut self, handle: Handle) -> Result<LinkInfo, OpError> {
+        let (index, name) = self.front.port(handle)?;
+        let host = self.session.host()?;
+        let until = (Instant::now() + RUNNING_WITHIN).min(self.session.deadline);
+        let mut pause = Duration::from_micros(100);
+        loop {
+            let link = host.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
+            if link.running {
+                return Ok(Gate::show(handle, link));
+            }
+            if Instant::now() >= until {
+                return Err(OpError::new(
+                    ErrorCode::Kernel,
+                    &name,
+                    format!("bridge port \"{name}\" did not become operational: its state is \"{}\"", link.operstate),
+                ));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
     }
-}
 
-/// `veth.create`.
-fn create(gate: &mut Gate<'_>, mtu: Option<u32>, mac: Option<Mac>) -> Result<Reply, OpError> {
-    let name = gate.session.request.ifname.clone();
-    let peer_name = random_veth_name();
-    let peer_mac = random_mac();
-    let exists = |peer: &str| {
-        OpError::new(
-            ErrorCode::Exists,
-            &name,
-            format!("container veth name (\"{name}\") peer provided (\"{peer}\") already exists"),
-        )
-        .hint("the attachment exists already: run DEL first")
-    };
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    // The check comes before the record is written: undoing a failed ADD must not remove an earlier run's link.
-    if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
-        return Err(exists(&peer_name));
-    }
-    if let Some(port) = gate.session.ports().first() {
-        let message = format!("this attachment has joined \"{}\" with \"{}\" already", port.bridge, port.name);
-        return Err(OpError::new(ErrorCode::Exists, &port.name, message).hint("run DEL first"));
-    }
-    if let Some(living) = retire(gate.session)? {
-        let message = format!("this attachment has a pair already, whose host end is \"{living}\"");
-        return Err(OpError::new(ErrorCode::Exists, living, message).hint("run DEL first"));
-    }
-    gate.front.room(2)?;
-    // The address is chosen here. Root in the container may change the link's address before it is read later.
-    let mac = mac.unwrap_or_else(|| Mac(random_mac()));
-    gate.session.intend(Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
-    let container = gate.session.container_required()?.netlink().map_err(kernel_error)?;
-    let spec = VethSpec {
-        name: &name,
-        mtu,
-        mac: Some(mac.0),
-        peer_name: &peer_name,
-        peer_mac,
-        peer_ns: gate.session.home()?.fd(),
-    };
-    if let Err(error) = container.create_veth(&spec) {
-        return Err(if error.is(Errno::EEXIST) {
-            exists(&peer_name)
-        } else {
-            cause::Asked { mac: Some(mac), mtu, largest: cause::LARGEST_MTU }.explain(native_error(
-                error,
+    /// `veth.create`.
+    fn create(&mut self, mtu: Option<u32>, mac: Option<Mac>) -> Result<VethPair, OpError> {
+        let name = self.session.request.ifname.clone();
+        let peer_name = random_veth_name();
+        let peer_mac = random_mac();
+        let exists = |peer: &str| {
+            OpError::new(
+                ErrorCode::Exists,
                 &name,
-                "failed to make veth pair",
-            ))
-        });
+                format!("container veth name (\"{name}\") peer provided (\"{peer}\") already exists"),
+            )
+            .hint("the attachment exists already: run DEL first")
+        };
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        // The check comes before the record is written: undoing a failed ADD must not remove an earlier run's link.
+        if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
+            return Err(exists(&peer_name));
+        }
+        if let Some(port) = self.session.ports().first() {
+            let message = format!("this attachment has joined \"{}\" with \"{}\" already", port.bridge, port.name);
+            return Err(OpError::new(ErrorCode::Exists, &port.name, message).hint("run DEL first"));
+        }
+        if let Some(living) = retire(self.session)? {
+            let message = format!("this attachment has a pair already, whose host end is \"{living}\"");
+            return Err(OpError::new(ErrorCode::Exists, living, message).hint("run DEL first"));
+        }
+        self.front.room(2)?;
+        // The address is chosen here. Root in the container may change the link's address before it is read later.
+        let mac = mac.unwrap_or_else(|| Mac(random_mac()));
+        self.session.intend(Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
+        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let spec = VethSpec {
+            name: &name,
+            mtu,
+            mac: Some(mac.0),
+            peer_name: &peer_name,
+            peer_mac,
+            peer_ns: self.session.home()?.fd(),
+        };
+        if let Err(error) = container.create_veth(&spec) {
+            return Err(if error.is(Errno::EEXIST) {
+                exists(&peer_name)
+            } else {
+                cause::Asked { mac: Some(mac), mtu, largest: cause::LARGEST_MTU }.explain(native_error(
+                    error,
+                    &name,
+                    "failed to make veth pair",
+                ))
+            });
+        }
+        let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
+        self.session.container_mac = Some(mac);
+        // The settings of an earlier pair of this run are gone with it.
+        self.session.path = DataPath::default();
+        let host = self.session.host()?;
+        let end = host.link_by_name(&peer_name).map_err(kernel_error)?.ok_or_else(|| link_gone(&peer_name))?;
+        ignore_router_advertisements(self.session, &peer_name)?;
+        host.set_up(end.index).map_err(about(&peer_name))?;
+        pair(self, own, Link { up: true, ..end }, true, None)
     }
-    let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
-    gate.session.container_mac = Some(mac);
-    // The settings of an earlier pair of this run are gone with it.
-    gate.session.path = DataPath::default();
-    let host = gate.session.host()?;
-    let end = host.link_by_name(&peer_name).map_err(kernel_error)?.ok_or_else(|| link_gone(&peer_name))?;
-    ignore_router_advertisements(gate.session, &peer_name)?;
-    host.set_up(end.index).map_err(about(&peer_name))?;
-    pair(gate, own, Link { up: true, ..end }, true, None).map(Reply::Veth)
+
+    /// `veth.find`.
+    fn find(&mut self) -> Result<Option<VethPair>, OpError> {
+        let none = Ok(None);
+        let Some(container) = self.session.container() else { return none };
+        let name = self.session.request.ifname.clone();
+        let Some(own) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
+            return none;
+        };
+        if own.kind != "veth" {
+            return none;
+        }
+        let host = self.session.host()?;
+        // The record identifies the host end. Root in the container can choose interface indices, so that its link seems to
+        // belong to another container's pair.
+        let mut end = None;
+        for pair in self.session.pairs() {
+            end = pair.end(host)?.filter(|link| link.peer_index == Some(own.index)).or(end);
+        }
+        // A pair of an earlier ADD is not changed here, only shown.
+        let is_this_runs = |end: &Link| {
+            let of_end = |effect: &Effect| Veth::of(effect).is_some_and(|pair| pair.host == end.name);
+            self.session.undo.iter().any(|undo| of_end(&undo.effect))
+        };
+        let ours = end.as_ref().is_some_and(|end| self.session.request.verb != Verb::Add || is_this_runs(end));
+        if end.is_none() {
+            // A native plugin's pair can be looked at, and nothing else.
+            end = self.session.mutual_end_of(&own)?;
+        }
+        let Some(end) = end else { return none };
+        let bridge = match end.master {
+            Some(master) => host.link_by_index(master).map_err(kernel_error)?.filter(|link| link.kind == "bridge"),
+            None => None,
+        };
+        pair(self, own, end, ours, bridge.map(|bridge| bridge.name.to_string())).map(Some)
+    }
 }
 
 /// Checks that a handle's link is the attachment's end on the host: that of its living pair, or the link that it joined
@@ -162,67 +211,8 @@ fn switch_off(session: &Session, link: &str, key: &'static str, otherwise: &str)
     }
 }
 
-/// `veth.find`.
-fn find(gate: &mut Gate<'_>) -> Result<Reply, OpError> {
-    let none = Ok(Reply::MaybeVeth(None));
-    let Some(container) = gate.session.container() else { return none };
-    let name = gate.session.request.ifname.clone();
-    let Some(own) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
-        return none;
-    };
-    if own.kind != "veth" {
-        return none;
-    }
-    let host = gate.session.host()?;
-    // The record identifies the host end. Root in the container can choose interface indices, so that its link seems to
-    // belong to another container's pair.
-    let mut end = None;
-    for pair in gate.session.pairs() {
-        end = pair.end(host)?.filter(|link| link.peer_index == Some(own.index)).or(end);
-    }
-    // A pair of an earlier ADD is not changed here, only shown.
-    let is_this_runs = |end: &Link| {
-        let of_end = |effect: &Effect| Veth::of(effect).is_some_and(|pair| pair.host == end.name);
-        gate.session.undo.iter().any(|undo| of_end(&undo.effect))
-    };
-    let ours = end.as_ref().is_some_and(|end| gate.session.request.verb != Verb::Add || is_this_runs(end));
-    if end.is_none() {
-        // A native plugin's pair can be looked at, and nothing else.
-        end = gate.session.mutual_end_of(&own)?;
-    }
-    let Some(end) = end else { return none };
-    let bridge = match end.master {
-        Some(master) => host.link_by_index(master).map_err(kernel_error)?.filter(|link| link.kind == "bridge"),
-        None => None,
-    };
-    pair(gate, own, end, ours, bridge.map(|bridge| bridge.name.to_string())).map(|pair| Reply::MaybeVeth(Some(pair)))
-}
-
 fn pair(gate: &mut Gate<'_>, own: Link, end: Link, ours: bool, bridge: Option<String>) -> Result<VethPair, OpError> {
     let container = gate.grant(Object::Own { index: own.index, name: own.name.to_string() })?;
     let host = gate.grant(Object::HostEnd { index: end.index, name: end.name.to_string(), ours })?;
     Ok(VethPair { container: Gate::show(container, own), host: Gate::show(host, end), bridge })
-}
-
-/// `veth.wait-running`.
-fn wait_running(gate: &Gate<'_>, handle: Handle) -> Result<Reply, OpError> {
-    let (index, name) = gate.front.port(handle)?;
-    let host = gate.session.host()?;
-    let until = (Instant::now() + RUNNING_WITHIN).min(gate.session.deadline);
-    let mut pause = Duration::from_micros(100);
-    loop {
-        let link = host.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
-        if link.running {
-            return Ok(Reply::Link(Gate::show(handle, link)));
-        }
-        if Instant::now() >= until {
-            return Err(OpError::new(
-                ErrorCode::Kernel,
-                &name,
-                format!("bridge port \"{name}\" did not become operational: its state is \"{}\"", link.operstate),
-            ));
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
 }

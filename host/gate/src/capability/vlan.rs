@@ -6,7 +6,7 @@ use crate::capability::facts::{Facts, Needed};
 use crate::effect::{InnerKind, held};
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, Link};
-use postern_types::{ErrorCode, LinkName, OpError, Reply, VlanId, VlanInfo, ops};
+use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, VlanId, VlanInfo, host};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
@@ -14,26 +14,21 @@ pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unr
 /// The highest VLAN (IEEE 802.1Q).
 const LAST: VlanId = 4094;
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Vlan) -> Result<Reply, OpError> {
-    match operation {
-        ops::Vlan::Create { parent, id, mtu } => {
-            let parent = Parent::of(gate, *parent)?;
-            create(gate, parent, *id, *mtu)
-        }
-        ops::Vlan::Find => {
-            let Some(own) = inner::find(gate, InnerKind::Vlan)? else { return Ok(Reply::MaybeVlan(None)) };
-            let id = own.vlan_id.unwrap_or_default();
-            Ok(Reply::MaybeVlan(Some(VlanInfo { link: inner::show(gate, own)?, id })))
-        }
+impl host::Vlan for Gate<'_> {
+    fn create(&mut self, parent: Handle, id: u16, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
+        let parent = Parent::of(self, parent)?;
+        create(self, parent, id, mtu)
+    }
+
+    fn find(&mut self) -> Result<Option<VlanInfo>, OpError> {
+        let Some(own) = inner::find(self, InnerKind::Vlan)? else { return Ok(None) };
+        let id = own.vlan_id.unwrap_or_default();
+        Ok(Some(VlanInfo { link: inner::show(self, own)?, id }))
     }
 }
 
 /// `vlan.create`.
-fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> Result<Reply, OpError> {
+fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
     if id > LAST {
         let message = format!("invalid VLAN ID {id} (must be between 0 and {LAST} inclusive)");
         return Err(OpError::new(ErrorCode::InvalidArgument, id.to_string(), message));
@@ -60,7 +55,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> 
     };
     match made {
         Err(error) if is_taken(&error) => Err(taken(&below.name, id, &holder_elsewhere(gate, parent.index, id))),
-        made => made.map(Reply::Made),
+        made => made,
     }
 }
 

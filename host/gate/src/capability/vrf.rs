@@ -14,7 +14,7 @@ use crate::gate::Gate;
 use crate::session::Session;
 use postern_cni::{Verb, validate_interface_name};
 use postern_kernel::{Link, Netlink};
-use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Reply, WholeRoute, ops};
+use postern_types::{ErrorCode, Handle, KeptRoute, OpError, WholeRoute, host};
 use std::collections::BTreeSet;
 
 /// The scope of an address that is valid everywhere, `RT_SCOPE_UNIVERSE`.
@@ -26,78 +26,76 @@ const LOCAL_TABLE: u32 = 255;
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
-/// Carries out one operation that policy allows.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn execute(gate: &mut Gate<'_>, operation: &ops::Vrf) -> Result<Reply, OpError> {
-    match operation {
-        ops::Vrf::Join { link, name, table } => join(gate, *link, name, *table),
-        ops::Vrf::Check { name } => check(gate.session, name),
-        ops::Vrf::Leave => leave(gate.session),
+impl host::Vrf for Gate<'_> {
+    /// `vrf.join`.
+    fn join(&mut self, handle: Handle, name: &str, table: Option<u32>) -> Result<(), OpError> {
+        let (index, own_name) = self.front.own(handle)?;
+        if let Err(why) = validate_interface_name(name) {
+            let message = format!("could not add VRF {name}: {}", why.msg);
+            return Err(OpError::new(ErrorCode::InvalidArgument, name, message).hint("name it as a link can be called"));
+        }
+        let session = &mut *self.session;
+        let _lock = lock(session)?;
+        let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
+        let own = netlink.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(&own_name))?;
+        if let Some(master) = own.master {
+            let master = netlink.link_by_index(master).map_err(kernel_error)?.map(|link| link.name).unwrap_or_default();
+            let message = format!("interface {own_name} has already a master set: {master}");
+            return Err(OpError::new(ErrorCode::Exists, &own_name, message).hint("run DEL first, or take it out"));
+        }
+        let found = netlink.link_by_name(name).map_err(kernel_error)?;
+        let whole = netlink.whole_routes().map_err(kernel_error)?;
+        let routes: Vec<(u32, KeptRoute)> = whole.iter().flat_map(WholeRoute::each).collect();
+        let table = match &found {
+            Some(vrf) => table_of(vrf, name, table)?,
+            None => free_table(netlink, table, &routes)?,
+        };
+        let addresses = netlink.addresses(index).map_err(kernel_error)?;
+        let addresses = addresses
+            .into_iter()
+            .filter(|have| have.net.addr().is_ipv6() && have.scope == GLOBAL && have.permanent && !have.dad_failed);
+        // Those of source routing come back into their own tables.
+        let is_moved = |kept: &KeptRoute| kept.route.table != Some(LOCAL_TABLE);
+        let mut moved: Vec<KeptRoute> =
+            routes.into_iter().filter(|(link, kept)| *link == index && is_moved(kept)).map(|(_, kept)| kept).collect();
+        // The networks of the link come before what lies behind its gateways.
+        moved.sort_by_key(|kept| kept.route.gateway.is_some());
+        let effect = Vrf {
+            index,
+            name: name.to_owned(),
+            table,
+            made: found.is_none(),
+            addresses: addresses.map(|have| have.net).collect(),
+            moved,
+            multipath: whole.into_iter().filter(|whole| is_multipath(whole, index) && is_moved(&whole.kept)).collect(),
+        };
+        session.common.add_routes(&own_name, effect.moved.len())?;
+        session.intend(effect.clone())?;
+        let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
+        let vrf = match found {
+            Some(vrf) => vrf,
+            None => make(netlink, name, table)?,
+        };
+        if !vrf.up {
+            netlink
+                .set_up(vrf.index)
+                .map_err(|error| native_error(error, name, format_args!("could not set VRF {name} up")))?;
+        }
+        netlink.set_master(index, Some(vrf.index)).map_err(|error| {
+            native_error(error, name, format_args!("could not set vrf {name} as master of {own_name}"))
+        })?;
+        settle(session, netlink, &effect, table)?;
+        session.known_by(&Effect::from(effect), &[u64::from(vrf.index)]);
+        Ok(())
     }
-}
 
-/// `vrf.join`.
-fn join(gate: &mut Gate<'_>, handle: Handle, name: &str, table: Option<u32>) -> Result<Reply, OpError> {
-    let (index, own_name) = gate.front.own(handle)?;
-    if let Err(why) = validate_interface_name(name) {
-        let message = format!("could not add VRF {name}: {}", why.msg);
-        return Err(OpError::new(ErrorCode::InvalidArgument, name, message).hint("name it as a link can be called"));
+    fn check(&mut self, name: &str) -> Result<(), OpError> {
+        check(self.session, name)
     }
-    let session = &mut *gate.session;
-    let _lock = lock(session)?;
-    let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
-    let own = netlink.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(&own_name))?;
-    if let Some(master) = own.master {
-        let master = netlink.link_by_index(master).map_err(kernel_error)?.map(|link| link.name).unwrap_or_default();
-        let message = format!("interface {own_name} has already a master set: {master}");
-        return Err(OpError::new(ErrorCode::Exists, &own_name, message).hint("run DEL first, or take it out"));
+
+    fn leave(&mut self) -> Result<(), OpError> {
+        leave(self.session)
     }
-    let found = netlink.link_by_name(name).map_err(kernel_error)?;
-    let whole = netlink.whole_routes().map_err(kernel_error)?;
-    let routes: Vec<(u32, KeptRoute)> = whole.iter().flat_map(WholeRoute::each).collect();
-    let table = match &found {
-        Some(vrf) => table_of(vrf, name, table)?,
-        None => free_table(netlink, table, &routes)?,
-    };
-    let addresses = netlink.addresses(index).map_err(kernel_error)?;
-    let addresses = addresses
-        .into_iter()
-        .filter(|have| have.net.addr().is_ipv6() && have.scope == GLOBAL && have.permanent && !have.dad_failed);
-    // Those of source routing come back into their own tables.
-    let is_moved = |kept: &KeptRoute| kept.route.table != Some(LOCAL_TABLE);
-    let mut moved: Vec<KeptRoute> =
-        routes.into_iter().filter(|(link, kept)| *link == index && is_moved(kept)).map(|(_, kept)| kept).collect();
-    // The networks of the link come before what lies behind its gateways.
-    moved.sort_by_key(|kept| kept.route.gateway.is_some());
-    let effect = Vrf {
-        index,
-        name: name.to_owned(),
-        table,
-        made: found.is_none(),
-        addresses: addresses.map(|have| have.net).collect(),
-        moved,
-        multipath: whole.into_iter().filter(|whole| is_multipath(whole, index) && is_moved(&whole.kept)).collect(),
-    };
-    session.common.add_routes(&own_name, effect.moved.len())?;
-    session.intend(effect.clone())?;
-    let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
-    let vrf = match found {
-        Some(vrf) => vrf,
-        None => make(netlink, name, table)?,
-    };
-    if !vrf.up {
-        netlink
-            .set_up(vrf.index)
-            .map_err(|error| native_error(error, name, format_args!("could not set VRF {name} up")))?;
-    }
-    netlink
-        .set_master(index, Some(vrf.index))
-        .map_err(|error| native_error(error, name, format_args!("could not set vrf {name} as master of {own_name}")))?;
-    settle(session, netlink, &effect, table)?;
-    session.known_by(&Effect::from(effect), &[u64::from(vrf.index)]);
-    Ok(Reply::Done)
 }
 
 /// Checks the VRF that is there, and returns its table.
@@ -147,7 +145,7 @@ fn make(netlink: &Netlink, name: &str, table: u32) -> Result<Link, OpError> {
 }
 
 /// `vrf.check`.
-fn check(session: &Session, name: &str) -> Result<Reply, OpError> {
+fn check(session: &Session, name: &str) -> Result<(), OpError> {
     let netlink = session.container_required()?.netlink().map_err(kernel_error)?;
     let Some(vrf) = netlink.link_by_name(name).map_err(kernel_error)? else {
         return Err(OpError::new(ErrorCode::NotFound, name, "Link not found"));
@@ -158,7 +156,7 @@ fn check(session: &Session, name: &str) -> Result<Reply, OpError> {
     let ifname = &session.request.ifname;
     let own = netlink.link_by_name(ifname).map_err(kernel_error)?;
     match own.is_some_and(|own| own.master == Some(vrf.index)) {
-        true => Ok(Reply::Done),
+        true => Ok(()),
         false => {
             let message = format!("failed to find {ifname} associated to vrf {name}");
             Err(OpError::new(ErrorCode::Mismatch, ifname, message))
@@ -167,7 +165,7 @@ fn check(session: &Session, name: &str) -> Result<Reply, OpError> {
 }
 
 /// `vrf.leave`.
-fn leave(session: &mut Session) -> Result<Reply, OpError> {
+fn leave(session: &mut Session) -> Result<(), OpError> {
     if session.request.verb == Verb::Add {
         session.only_of_this_run(|effect| Vrf::of(effect).is_some(), "VRF")?;
     }
@@ -175,7 +173,7 @@ fn leave(session: &mut Session) -> Result<Reply, OpError> {
     if session.request.verb == Verb::Del && session.has_no_section() && recorded(session).is_empty() {
         leave_native(session)?;
     }
-    Ok(Reply::Done)
+    Ok(())
 }
 
 /// Takes the own link out of the VRF that the network names, as a native plugin's DEL does.

@@ -6,30 +6,33 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
-mod bridge;
+// each capability with keys: pub mod {file};
+pub mod bridge;
 pub mod delegate;
 pub mod device;
 pub mod dhcp;
+pub mod dummy;
 pub mod firewall;
-mod ipam;
-mod ipvlan;
+pub mod ipam;
+pub mod ipvlan;
 pub mod leases;
-mod link;
+pub mod link;
 pub mod link_settings;
-mod mac_guard;
-mod macvlan;
-mod masquerade;
+pub mod mac_guard;
+pub mod macvlan;
+pub mod masquerade;
 pub mod namespace_sysctl;
-mod parent;
-mod port_mappings;
+pub mod parent;
+pub mod port_mappings;
 pub mod resolv_conf;
-mod source_routes;
-mod tap;
-mod veth;
-mod vlan;
-mod vrf;
+pub mod source_routes;
+pub mod tap;
+pub mod veth;
+pub mod vlan;
+pub mod vrf;
+// end of the list
 
-use crate::grammar::{Key, LOOK_ONLY};
+use crate::grammar::Key;
 use crate::granted::Grant;
 use crate::line::Change;
 use crate::rules::RuleInput;
@@ -115,23 +118,14 @@ fn granted(input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError
 /// Returns the decisions on an operation.
 pub fn of(operation: &Operation) -> &dyn Decide {
     match operation {
+        // each capability: Operation::{Type}(operation) => operation,
         Operation::Link(operation) => operation,
         Operation::Veth(operation) => operation,
         Operation::Addresses(operation) => operation,
         Operation::Routes(operation) => operation,
         Operation::LinkSysctl(operation) => operation,
         Operation::Bridge(operation) => operation,
-        Operation::Parent(operation) => operation,
-        Operation::Macvlan(operation) => operation,
-        Operation::Vlan(operation) => operation,
-        Operation::Ipvlan(operation) => operation,
-        Operation::Dummy(operation) => operation,
-        Operation::Tap(operation) => operation,
-        Operation::Device(operation) => operation,
-        Operation::Firewall(operation) => operation,
-        Operation::Bandwidth(operation) => operation,
         Operation::PointToPoint(operation) => operation,
-        Operation::PortMappings(operation) => operation,
         Operation::Forwarding(operation) => operation,
         Operation::Masquerade(operation) => operation,
         Operation::MacGuard(operation) => operation,
@@ -140,48 +134,63 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::ResolvConf(operation) => operation,
         Operation::Loopback(operation) => operation,
         Operation::Attachments(operation) => operation,
+        Operation::Parent(operation) => operation,
+        Operation::Macvlan(operation) => operation,
+        Operation::Vlan(operation) => operation,
+        Operation::Ipvlan(operation) => operation,
+        Operation::Dummy(operation) => operation,
+        Operation::Tap(operation) => operation,
+        Operation::Device(operation) => operation,
+        Operation::PortMappings(operation) => operation,
+        Operation::Firewall(operation) => operation,
+        Operation::Bandwidth(operation) => operation,
         Operation::NamespaceSysctl(operation) => operation,
         Operation::LinkSettings(operation) => operation,
         Operation::Delegate(operation) => operation,
         Operation::SourceRoutes(operation) => operation,
         Operation::Vrf(operation) => operation,
         Operation::Dhcp(operation) => operation,
+        // end of the list
     }
 }
 
 /// Returns the keys of `[grant.NAME]`. The list is empty if there is nothing to choose.
 pub const fn keys(capability: Capability) -> &'static [Key] {
     match capability {
-        Capability::Addresses
-        | Capability::Attachments
-        | Capability::Bandwidth
-        | Capability::Forwarding
-        | Capability::LinkSysctl
-        | Capability::Loopback
-        | Capability::PointToPoint
-        | Capability::Routes => &[],
-        Capability::Dummy => &[LOOK_ONLY],
+        // each capability with keys: Capability::{Type} => {file}::KEYS,
         Capability::Link => link::KEYS,
         Capability::Veth => veth::KEYS,
         Capability::Bridge => bridge::KEYS,
-        Capability::Parent => parent::KEYS,
-        Capability::Macvlan => macvlan::KEYS,
-        Capability::Vlan => vlan::KEYS,
-        Capability::Ipvlan => ipvlan::KEYS,
-        Capability::Tap => tap::KEYS,
-        Capability::Device => device::KEYS,
-        Capability::Firewall => firewall::KEYS,
-        Capability::PortMappings => port_mappings::KEYS,
         Capability::Masquerade => masquerade::KEYS,
         Capability::MacGuard => mac_guard::KEYS,
         Capability::Ipam => ipam::KEYS,
         Capability::Leases => leases::KEYS,
         Capability::ResolvConf => resolv_conf::KEYS,
+        Capability::Parent => parent::KEYS,
+        Capability::Macvlan => macvlan::KEYS,
+        Capability::Vlan => vlan::KEYS,
+        Capability::Ipvlan => ipvlan::KEYS,
+        Capability::Dummy => dummy::KEYS,
+        Capability::Tap => tap::KEYS,
+        Capability::Device => device::KEYS,
+        Capability::PortMappings => port_mappings::KEYS,
+        Capability::Firewall => firewall::KEYS,
         Capability::NamespaceSysctl => namespace_sysctl::KEYS,
         Capability::LinkSettings => link_settings::KEYS,
         Capability::Delegate => delegate::KEYS,
         Capability::SourceRoutes => source_routes::KEYS,
         Capability::Vrf => vrf::KEYS,
         Capability::Dhcp => dhcp::KEYS,
+        // end of the list
+        // each capability without keys: Capability::{Type} => &[],
+        Capability::Addresses => &[],
+        Capability::Routes => &[],
+        Capability::LinkSysctl => &[],
+        Capability::PointToPoint => &[],
+        Capability::Forwarding => &[],
+        Capability::Loopback => &[],
+        Capability::Attachments => &[],
+        Capability::Bandwidth => &[],
+        // end of the list
     }
 }

@@ -1,38 +1,33 @@
 //! `postern:cni/addresses`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
-use super::link::Link;
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{Reply, ops};
+use postern_types::{Address, ops};
 use wasmtime::component::Resource;
-use wit::types::Address;
 
 impl wit::addresses::Host for State {
-    fn add(&mut self, link: Resource<Link>, addresses: Vec<String>) -> Result<(), Failure> {
+    fn add(&mut self, link: Resource<super::link::Link>, addresses: Vec<String>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
         let addresses = parse::list("addresses.add", &addresses)?;
-        self.done(ops::Addresses::Add { link, addresses })
+        self.call(ops::Addresses::Add { link, addresses })
     }
 
-    fn list(&mut self, link: Resource<Link>) -> Result<Vec<Address>, Failure> {
+    fn list(&mut self, link: Resource<super::link::Link>) -> Result<Vec<wit::types::Address>, Failure> {
         let link = self.table.get(&link)?.handle;
-        match self.call(ops::Addresses::List { link })? {
-            Reply::Addresses(addresses) => Ok(addresses.into_iter().map(Into::into).collect()),
-            other => Err(other.unexpected().into()),
-        }
+        let reply: Vec<Address> = self.call(ops::Addresses::List { link })?;
+        Ok(reply.into_iter().map(|shown| shown.into()).collect())
     }
 
-    fn has(&mut self, link: Resource<Link>, addresses: Vec<String>) -> Result<Vec<bool>, Failure> {
+    fn has(&mut self, link: Resource<super::link::Link>, addresses: Vec<String>) -> Result<Vec<bool>, Failure> {
         let link = self.table.get(&link)?.handle;
         let addresses = parse::list("addresses.has", &addresses)?;
-        match self.call(ops::Addresses::Has { link, addresses })? {
-            Reply::Present(present) => Ok(present),
-            other => Err(other.unexpected().into()),
-        }
+        self.call(ops::Addresses::Has { link, addresses })
     }
 
-    fn settle(&mut self, link: Resource<Link>) -> Result<(), Failure> {
+    fn settle(&mut self, link: Resource<super::link::Link>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        self.done(ops::Addresses::Settle { link })
+        self.call(ops::Addresses::Settle { link })
     }
 }

@@ -1,34 +1,38 @@
 //! `postern:cni/bandwidth`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{RateLimit, Reply, ops};
-use wit::bandwidth::RateLimit as Limit;
+use postern_types::{LinkInfo, ops};
 
 impl wit::bandwidth::Host for State {
     fn limit(
         &mut self,
-        ingress: Option<Limit>,
-        egress: Option<Limit>,
+        ingress: Option<wit::bandwidth::RateLimit>,
+        egress: Option<wit::bandwidth::RateLimit>,
     ) -> Result<Option<wit::types::LinkAttributes>, Failure> {
-        let (ingress, egress) = (ingress.map(Into::into), egress.map(Into::into));
-        match self.call(ops::Bandwidth::Limit { ingress, egress })? {
-            Reply::MaybeLink(link) => Ok(link.map(Into::into)),
-            other => Err(other.unexpected().into()),
-        }
+        let ingress = ingress.map(read_rate_limit);
+        let egress = egress.map(read_rate_limit);
+        let reply: Option<LinkInfo> = self.call(ops::Bandwidth::Limit { ingress, egress })?;
+        Ok(reply.map(|shown| shown.into()))
     }
 
-    fn check(&mut self, ingress: Option<Limit>, egress: Option<Limit>) -> Result<(), Failure> {
-        self.done(ops::Bandwidth::Check { ingress: ingress.map(Into::into), egress: egress.map(Into::into) })
+    fn check(
+        &mut self,
+        ingress: Option<wit::bandwidth::RateLimit>,
+        egress: Option<wit::bandwidth::RateLimit>,
+    ) -> Result<(), Failure> {
+        let ingress = ingress.map(read_rate_limit);
+        let egress = egress.map(read_rate_limit);
+        self.call(ops::Bandwidth::Check { ingress, egress })
     }
 
     fn remove(&mut self) -> Result<(), Failure> {
-        self.done(ops::Bandwidth::Remove)
+        self.call(ops::Bandwidth::Remove)
     }
 }
 
-impl From<Limit> for RateLimit {
-    fn from(limit: Limit) -> Self {
-        Self { rate: limit.rate, burst: limit.burst }
-    }
+fn read_rate_limit(given: wit::bandwidth::RateLimit) -> postern_types::RateLimit {
+    postern_types::RateLimit { rate: given.rate, burst: given.burst }
 }

@@ -1,42 +1,43 @@
 //! `postern:cni/delegate`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{Reply, ops};
+use postern_types::{SubnetFile, ops};
 
 impl wit::delegate::Host for State {
     fn subnet_file(&mut self) -> Result<wit::delegate::Subnet, Failure> {
-        match self.call(ops::Delegate::SubnetFile)? {
-            Reply::Subnet(subnet) => Ok(wit::delegate::Subnet {
-                networks: subnet.networks.iter().map(ToString::to_string).collect(),
-                subnets: subnet.subnets.iter().map(ToString::to_string).collect(),
-                mtu: subnet.mtu,
-                ip_masq: subnet.ip_masq,
-            }),
-            other => Err(other.unexpected().into()),
-        }
+        let reply: SubnetFile = self.call(ops::Delegate::SubnetFile)?;
+        Ok(show_subnet(reply))
     }
 
     fn add(&mut self, config: String) -> Result<String, Failure> {
-        match self.call(ops::Delegate::Add { config })? {
-            Reply::Result(json) => Ok(json),
-            other => Err(other.unexpected().into()),
-        }
+        self.call(ops::Delegate::Add { config })
     }
 
     fn del(&mut self) -> Result<(), Failure> {
-        self.done(ops::Delegate::Del)
+        self.call(ops::Delegate::Del)
     }
 
     fn check(&mut self) -> Result<(), Failure> {
-        self.done(ops::Delegate::Check)
+        self.call(ops::Delegate::Check)
     }
 
     fn status(&mut self) -> Result<(), Failure> {
-        self.done(ops::Delegate::Status)
+        self.call(ops::Delegate::Status)
     }
 
     fn gc(&mut self) -> Result<(), Failure> {
-        self.done(ops::Delegate::Gc)
+        self.call(ops::Delegate::Gc)
+    }
+}
+
+fn show_subnet(shown: SubnetFile) -> wit::delegate::Subnet {
+    wit::delegate::Subnet {
+        networks: shown.networks.into_iter().map(|shown| shown.to_string()).collect(),
+        subnets: shown.subnets.into_iter().map(|shown| shown.to_string()).collect(),
+        mtu: shown.mtu,
+        ip_masq: shown.ip_masq,
     }
 }

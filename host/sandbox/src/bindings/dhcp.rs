@@ -1,64 +1,58 @@
 //! `postern:cni/dhcp`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{DhcpLease, LeaseGrant, Reply, Route, ops};
-use wit::dhcp::{Lease, LeasedAddress, LeasedRoute, NameServers};
+use postern_types::{DhcpLease, Dns, LeaseGrant, Route, ops};
 
 impl wit::dhcp::Host for State {
-    fn acquire(&mut self) -> Result<Lease, Failure> {
-        self.lease(ops::Dhcp::Acquire)
+    fn acquire(&mut self) -> Result<wit::dhcp::Lease, Failure> {
+        let reply: DhcpLease = self.call(ops::Dhcp::Acquire)?;
+        Ok(show_lease(reply))
     }
 
-    fn check(&mut self) -> Result<Lease, Failure> {
-        self.lease(ops::Dhcp::Check)
+    fn check(&mut self) -> Result<wit::dhcp::Lease, Failure> {
+        let reply: DhcpLease = self.call(ops::Dhcp::Check)?;
+        Ok(show_lease(reply))
     }
 
     fn release(&mut self) -> Result<(), Failure> {
-        self.done(ops::Dhcp::Release)
+        self.call(ops::Dhcp::Release)
     }
 
     fn status(&mut self) -> Result<(), Failure> {
-        self.done(ops::Dhcp::Status)
+        self.call(ops::Dhcp::Status)
     }
 }
 
-impl State {
-    fn lease(&mut self, operation: ops::Dhcp) -> Result<Lease, Failure> {
-        match self.call(operation)? {
-            Reply::Lease(lease) => Ok(lease.into()),
-            other => Err(other.unexpected().into()),
-        }
+fn show_leased_address(shown: LeaseGrant) -> wit::dhcp::LeasedAddress {
+    wit::dhcp::LeasedAddress {
+        address: shown.address.to_string(),
+        gateway: shown.gateway.map(|shown| shown.to_string()),
     }
 }
 
-impl From<DhcpLease> for Lease {
-    fn from(lease: DhcpLease) -> Self {
-        let DhcpLease { addresses, routes, dns, mtu, server, seconds } = lease;
-        Self {
-            addresses: addresses.into_iter().map(Into::into).collect(),
-            routes: routes.into_iter().map(Into::into).collect(),
-            dns: NameServers { nameservers: dns.nameservers, domain: dns.domain, search: dns.search },
-            mtu,
-            server: server.map(|server| server.to_string()),
-            seconds,
-        }
+fn show_leased_route(shown: Route) -> wit::dhcp::LeasedRoute {
+    wit::dhcp::LeasedRoute {
+        destination: shown.dst.to_string(),
+        gateway: shown.gateway.map(|shown| shown.to_string()),
+        scope: shown.scope,
+        priority: shown.priority,
     }
 }
 
-impl From<LeaseGrant> for LeasedAddress {
-    fn from(grant: LeaseGrant) -> Self {
-        Self { address: grant.address.to_string(), gateway: grant.gateway.map(|gateway| gateway.to_string()) }
-    }
+fn show_name_servers(shown: Dns) -> wit::dhcp::NameServers {
+    wit::dhcp::NameServers { nameservers: shown.nameservers, domain: shown.domain, search: shown.search }
 }
 
-impl From<Route> for LeasedRoute {
-    fn from(route: Route) -> Self {
-        Self {
-            destination: route.dst.to_string(),
-            gateway: route.gateway.map(|gateway| gateway.to_string()),
-            scope: route.scope,
-            priority: route.priority,
-        }
+fn show_lease(shown: DhcpLease) -> wit::dhcp::Lease {
+    wit::dhcp::Lease {
+        addresses: shown.addresses.into_iter().map(show_leased_address).collect(),
+        routes: shown.routes.into_iter().map(show_leased_route).collect(),
+        dns: show_name_servers(shown.dns),
+        mtu: shown.mtu,
+        server: shown.server.map(|shown| shown.to_string()),
+        seconds: shown.seconds,
     }
 }

@@ -1,19 +1,23 @@
 //! `postern:cni/dummy`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
-use super::link::Link;
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{Reply, ops};
-use wit::dummy::Made;
+use postern_types::{LinkInfo, ops};
 
 impl wit::dummy::Host for State {
-    fn create(&mut self) -> Result<Made, Failure> {
-        match self.call(ops::Dummy::Create)? {
-            Reply::Made(made) => {
-                let link = self.table.push(Link { handle: made.handle })?;
-                Ok(Made { link, attributes: made.into() })
-            }
-            other => Err(other.unexpected().into()),
-        }
+    fn create(&mut self) -> Result<wit::dummy::Made, Failure> {
+        let reply: LinkInfo = self.call(ops::Dummy::Create)?;
+        self.give_dummy_made(reply)
+    }
+}
+
+impl State {
+    fn give_dummy_made(&mut self, shown: LinkInfo) -> Result<wit::dummy::Made, Failure> {
+        Ok(wit::dummy::Made {
+            link: self.table.push(super::link::Link { handle: shown.handle })?,
+            attributes: shown.into(),
+        })
     }
 }

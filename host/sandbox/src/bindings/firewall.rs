@@ -1,35 +1,35 @@
 //! `postern:cni/firewall`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, parse, wit};
 use crate::state::State;
 use postern_types::ops;
-use wit::firewall::IngressPolicy;
 
 impl wit::firewall::Host for State {
     fn admit(&mut self, addresses: Vec<String>) -> Result<(), Failure> {
         let addresses = parse::list("firewall.admit", &addresses)?;
-        self.done(ops::Firewall::Admit { addresses })
+        self.call(ops::Firewall::Admit { addresses })
     }
 
-    fn isolate(&mut self, ingress: IngressPolicy) -> Result<(), Failure> {
-        self.done(ops::Firewall::Isolate { ingress: ingress.into() })
+    fn isolate(&mut self, ingress: wit::firewall::IngressPolicy) -> Result<(), Failure> {
+        let ingress = read_ingress_policy(ingress);
+        self.call(ops::Firewall::Isolate { ingress })
     }
 
     fn check(&mut self, addresses: Vec<String>) -> Result<(), Failure> {
         let addresses = parse::list("firewall.check", &addresses)?;
-        self.done(ops::Firewall::Check { addresses })
+        self.call(ops::Firewall::Check { addresses })
     }
 
     fn remove(&mut self) -> Result<(), Failure> {
-        self.done(ops::Firewall::Remove)
+        self.call(ops::Firewall::Remove)
     }
 }
 
-impl From<IngressPolicy> for postern_types::IngressPolicy {
-    fn from(policy: IngressPolicy) -> Self {
-        match policy {
-            IngressPolicy::SameBridge => Self::SameBridge,
-            IngressPolicy::Isolated => Self::Isolated,
-        }
+fn read_ingress_policy(given: wit::firewall::IngressPolicy) -> postern_types::IngressPolicy {
+    match given {
+        wit::firewall::IngressPolicy::SameBridge => postern_types::IngressPolicy::SameBridge,
+        wit::firewall::IngressPolicy::Isolated => postern_types::IngressPolicy::Isolated,
     }
 }

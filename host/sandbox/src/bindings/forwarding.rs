@@ -1,4 +1,6 @@
 //! `postern:cni/forwarding`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
 use crate::state::State;
@@ -6,6 +8,6 @@ use postern_types::ops;
 
 impl wit::forwarding::Host for State {
     fn enable(&mut self) -> Result<(), Failure> {
-        self.done(ops::Forwarding::Enable)
+        self.call(ops::Forwarding::Enable)
     }
 }

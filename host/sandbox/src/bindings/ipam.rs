@@ -1,30 +1,29 @@
 //! `postern:cni/ipam`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{Reply, ops};
+use postern_types::ops;
 
 impl wit::ipam::Host for State {
     fn add(&mut self) -> Result<String, Failure> {
-        match self.call(ops::Ipam::Add)? {
-            Reply::Result(json) => Ok(json),
-            other => Err(other.unexpected().into()),
-        }
+        self.call(ops::Ipam::Add)
     }
 
     fn del(&mut self) -> Result<(), Failure> {
-        self.done(ops::Ipam::Del)
+        self.call(ops::Ipam::Del)
     }
 
     fn check(&mut self) -> Result<(), Failure> {
-        self.done(ops::Ipam::Check)
+        self.call(ops::Ipam::Check)
     }
 
     fn status(&mut self) -> Result<(), Failure> {
-        self.done(ops::Ipam::Status)
+        self.call(ops::Ipam::Status)
     }
 
     fn gc(&mut self) -> Result<(), Failure> {
-        self.done(ops::Ipam::Gc)
+        self.call(ops::Ipam::Gc)
     }
 }

@@ -1,43 +1,62 @@
 //! `postern:cni/ipvlan`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
-use super::link::Link;
-use super::parent::Parent;
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{IpvlanMode, Reply, ops};
+use postern_types::{IpvlanInfo, IpvlanMode, LinkInfo, ops};
 use wasmtime::component::Resource;
-use wit::ipvlan::{Found, Made, Mode};
 
 impl wit::ipvlan::Host for State {
-    fn create(&mut self, parent: Resource<Parent>, mode: Mode, mtu: Option<u32>) -> Result<Made, Failure> {
+    fn create(
+        &mut self,
+        parent: Resource<super::parent::Parent>,
+        mode: wit::ipvlan::Mode,
+        mtu: Option<u32>,
+    ) -> Result<wit::ipvlan::Made, Failure> {
         let parent = self.table.get(&parent)?.handle;
-        let mode = match mode {
-            Mode::L2 => IpvlanMode::L2,
-            Mode::L3 => IpvlanMode::L3,
-            Mode::L3s => IpvlanMode::L3s,
-        };
-        match self.call(ops::Ipvlan::Create { parent, mode, mtu })? {
-            Reply::Made(made) => {
-                let link = self.table.push(Link { handle: made.handle })?;
-                Ok(Made { link, attributes: made.into() })
-            }
-            other => Err(other.unexpected().into()),
-        }
+        let mode = read_mode(mode);
+        let reply: LinkInfo = self.call(ops::Ipvlan::Create { parent, mode, mtu })?;
+        self.give_ipvlan_made(reply)
     }
 
-    fn find(&mut self) -> Result<Option<Found>, Failure> {
-        match self.call(ops::Ipvlan::Find)? {
-            Reply::MaybeIpvlan(None) => Ok(None),
-            Reply::MaybeIpvlan(Some(found)) => {
-                let mode = found.mode.map(|mode| match mode {
-                    IpvlanMode::L2 => Mode::L2,
-                    IpvlanMode::L3 => Mode::L3,
-                    IpvlanMode::L3s => Mode::L3s,
-                });
-                let link = self.table.push(Link { handle: found.link.handle })?;
-                Ok(Some(Found { link, attributes: found.link.into(), mode }))
-            }
-            other => Err(other.unexpected().into()),
-        }
+    fn find(&mut self) -> Result<Option<wit::ipvlan::Found>, Failure> {
+        let reply: Option<IpvlanInfo> = self.call(ops::Ipvlan::Find)?;
+        reply.map(|shown| self.give_ipvlan_found(shown)).transpose()
+    }
+}
+
+fn read_mode(given: wit::ipvlan::Mode) -> IpvlanMode {
+    match given {
+        wit::ipvlan::Mode::L2 => IpvlanMode::L2,
+        wit::ipvlan::Mode::L3 => IpvlanMode::L3,
+        wit::ipvlan::Mode::L3s => IpvlanMode::L3s,
+    }
+}
+
+fn show_mode(shown: IpvlanMode) -> wit::ipvlan::Mode {
+    match shown {
+        IpvlanMode::L2 => wit::ipvlan::Mode::L2,
+        IpvlanMode::L3 => wit::ipvlan::Mode::L3,
+        IpvlanMode::L3s => wit::ipvlan::Mode::L3s,
+    }
+}
+
+impl State {
+    fn give_ipvlan_found(&mut self, shown: IpvlanInfo) -> Result<wit::ipvlan::Found, Failure> {
+        Ok(wit::ipvlan::Found {
+            link: self.table.push(super::link::Link { handle: shown.link.handle })?,
+            attributes: shown.link.into(),
+            mode: shown.mode.map(show_mode),
+        })
+    }
+}
+
+impl State {
+    fn give_ipvlan_made(&mut self, shown: LinkInfo) -> Result<wit::ipvlan::Made, Failure> {
+        Ok(wit::ipvlan::Made {
+            link: self.table.push(super::link::Link { handle: shown.handle })?,
+            attributes: shown.into(),
+        })
     }
 }

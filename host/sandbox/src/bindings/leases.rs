@@ -1,65 +1,67 @@
 //! `postern:cni/leases`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{LeaseGrant, OpError, Reply, ops};
-use wit::leases::{Lease, LeaseRange};
+use postern_types::{LeaseGrant, OpError, ops};
 
 impl wit::leases::Host for State {
-    fn reserve(&mut self, sets: Vec<Vec<LeaseRange>>, requested: Vec<String>) -> Result<Vec<Lease>, Failure> {
-        let operation = "leases.reserve";
-        let sets = parsed(operation, &sets)?;
-        let requested = parse::list(operation, &requested)?;
-        self.leases(ops::Leases::Reserve { sets, requested })
+    fn reserve(
+        &mut self,
+        sets: Vec<Vec<wit::leases::LeaseRange>>,
+        requested: Vec<String>,
+    ) -> Result<Vec<wit::leases::Lease>, Failure> {
+        let sets = sets
+            .into_iter()
+            .map(|given| {
+                given
+                    .into_iter()
+                    .map(|given| read_lease_range("leases.reserve", given))
+                    .collect::<Result<Vec<_>, OpError>>()
+            })
+            .collect::<Result<Vec<_>, OpError>>()?;
+        let requested = parse::list("leases.reserve", &requested)?;
+        let reply: Vec<LeaseGrant> = self.call(ops::Leases::Reserve { sets, requested })?;
+        Ok(reply.into_iter().map(show_lease).collect())
     }
 
-    fn held(&mut self) -> Result<Vec<Lease>, Failure> {
-        self.leases(ops::Leases::Held)
+    fn held(&mut self) -> Result<Vec<wit::leases::Lease>, Failure> {
+        let reply: Vec<LeaseGrant> = self.call(ops::Leases::Held)?;
+        Ok(reply.into_iter().map(show_lease).collect())
     }
 
     fn release(&mut self) -> Result<(), Failure> {
-        self.done(ops::Leases::Release)
+        self.call(ops::Leases::Release)
     }
 
     fn retain(&mut self) -> Result<u32, Failure> {
-        match self.call(ops::Leases::Retain)? {
-            Reply::Removed(count) => Ok(count),
-            other => Err(other.unexpected().into()),
-        }
+        self.call(ops::Leases::Retain)
     }
 
-    fn available(&mut self, sets: Vec<Vec<LeaseRange>>) -> Result<bool, Failure> {
-        let sets = parsed("leases.available", &sets)?;
-        match self.call(ops::Leases::Available { sets })? {
-            Reply::Available(available) => Ok(available),
-            other => Err(other.unexpected().into()),
-        }
-    }
-}
-
-impl State {
-    fn leases(&mut self, operation: ops::Leases) -> Result<Vec<Lease>, Failure> {
-        match self.call(operation)? {
-            Reply::Leases(leases) => Ok(leases.into_iter().map(Into::into).collect()),
-            other => Err(other.unexpected().into()),
-        }
+    fn available(&mut self, sets: Vec<Vec<wit::leases::LeaseRange>>) -> Result<bool, Failure> {
+        let sets = sets
+            .into_iter()
+            .map(|given| {
+                given
+                    .into_iter()
+                    .map(|given| read_lease_range("leases.available", given))
+                    .collect::<Result<Vec<_>, OpError>>()
+            })
+            .collect::<Result<Vec<_>, OpError>>()?;
+        self.call(ops::Leases::Available { sets })
     }
 }
 
-fn parsed(operation: &str, sets: &[Vec<LeaseRange>]) -> Result<Vec<Vec<postern_types::LeaseRange>>, OpError> {
-    let range = |range: &LeaseRange| {
-        Ok(postern_types::LeaseRange {
-            subnet: parse::text(operation, &range.subnet)?,
-            start: parse::maybe(operation, range.start.as_ref())?,
-            end: parse::maybe(operation, range.end.as_ref())?,
-            gateway: parse::maybe(operation, range.gateway.as_ref())?,
-        })
-    };
-    sets.iter().map(|set| set.iter().map(range).collect()).collect()
+fn read_lease_range(operation: &str, given: wit::leases::LeaseRange) -> Result<postern_types::LeaseRange, OpError> {
+    Ok(postern_types::LeaseRange {
+        subnet: parse::text(operation, &given.subnet)?,
+        start: parse::maybe(operation, given.start.as_ref())?,
+        end: parse::maybe(operation, given.end.as_ref())?,
+        gateway: parse::maybe(operation, given.gateway.as_ref())?,
+    })
 }
 
-impl From<LeaseGrant> for Lease {
-    fn from(lease: LeaseGrant) -> Self {
-        Self { address: lease.address.to_string(), gateway: lease.gateway.map(|gateway| gateway.to_string()) }
-    }
+fn show_lease(shown: LeaseGrant) -> wit::leases::Lease {
+    wit::leases::Lease { address: shown.address.to_string(), gateway: shown.gateway.map(|shown| shown.to_string()) }
 }

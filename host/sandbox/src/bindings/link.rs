@@ -1,10 +1,11 @@
 //! `postern:cni/link`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{Handle, Reply, ops};
+use postern_types::{Handle, LinkInfo, ops};
 use wasmtime::component::Resource;
-use wit::types::LinkAttributes;
 
 /// The host's data for a guest's `link`.
 pub struct Link {
@@ -13,28 +14,26 @@ pub struct Link {
 
 impl wit::link::Host for State {
     fn own(&mut self) -> Result<Option<Resource<Link>>, Failure> {
-        match self.call(ops::Link::Own)? {
-            Reply::MaybeLink(None) => Ok(None),
-            Reply::MaybeLink(Some(link)) => Ok(Some(self.table.push(Link { handle: link.handle })?)),
-            other => Err(other.unexpected().into()),
-        }
+        let reply: Option<LinkInfo> = self.call(ops::Link::Own)?;
+        reply.map(|shown| self.give_link(shown)).transpose()
     }
 }
 
 impl wit::link::HostLink for State {
-    fn attributes(&mut self, link: Resource<Link>) -> Result<LinkAttributes, Failure> {
+    fn attributes(&mut self, link: Resource<Link>) -> Result<wit::types::LinkAttributes, Failure> {
         let link = self.table.get(&link)?.handle;
-        self.link_attributes(link)
+        let reply: LinkInfo = self.call(ops::Link::Attributes { link })?;
+        Ok(reply.into())
     }
 
     fn up(&mut self, link: Resource<Link>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        self.done(ops::Link::Up { link })
+        self.call(ops::Link::Up { link })
     }
 
     fn delete(&mut self, link: Resource<Link>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        self.done(ops::Link::Delete { link })
+        self.call(ops::Link::Delete { link })
     }
 
     fn drop(&mut self, link: Resource<Link>) -> wasmtime::Result<()> {
@@ -44,11 +43,7 @@ impl wit::link::HostLink for State {
 }
 
 impl State {
-    /// Answers `link.attributes` of any held link: the container's, the host end, the bridge.
-    pub(super) fn link_attributes(&mut self, link: Handle) -> Result<LinkAttributes, Failure> {
-        match self.call(ops::Link::Attributes { link })? {
-            Reply::Link(link) => Ok(link.into()),
-            other => Err(other.unexpected().into()),
-        }
+    pub(super) fn give_link(&mut self, shown: LinkInfo) -> Result<Resource<Link>, Failure> {
+        Ok(self.table.push(Link { handle: shown.handle })?)
     }
 }

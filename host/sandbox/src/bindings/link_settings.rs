@@ -1,33 +1,37 @@
 //! `postern:cni/link-settings`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
-use super::link::Link;
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{LinkSettings, ops};
+use postern_types::{LinkSettings, OpError, ops};
 use wasmtime::component::Resource;
 
 /// The host's data for a guest's `settings`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Settings {
     mac: Option<String>,
-    rest: LinkSettings,
+    mtu: Option<u32>,
+    promisc: Option<bool>,
+    allmulti: Option<bool>,
+    tx_queue_length: Option<u32>,
 }
 
 impl wit::link_settings::Host for State {
-    fn change(&mut self, link: Resource<Link>, settings: Resource<Settings>) -> Result<(), Failure> {
+    fn change(&mut self, link: Resource<super::link::Link>, settings: Resource<Settings>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        let settings = self.settings("link-settings.change", &settings)?;
-        self.done(ops::LinkSettings::Change { link, settings })
+        let settings = self.table.get(&settings)?.read("link-settings.change")?;
+        self.call(ops::LinkSettings::Change { link, settings })
     }
 
-    fn check(&mut self, link: Resource<Link>, settings: Resource<Settings>) -> Result<(), Failure> {
+    fn check(&mut self, link: Resource<super::link::Link>, settings: Resource<Settings>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        let settings = self.settings("link-settings.check", &settings)?;
-        self.done(ops::LinkSettings::Check { link, settings })
+        let settings = self.table.get(&settings)?.read("link-settings.check")?;
+        self.call(ops::LinkSettings::Check { link, settings })
     }
 
     fn restore(&mut self) -> Result<(), Failure> {
-        self.done(ops::LinkSettings::Restore)
+        self.call(ops::LinkSettings::Restore)
     }
 }
 
@@ -42,22 +46,22 @@ impl wit::link_settings::HostSettings for State {
     }
 
     fn set_mtu(&mut self, settings: Resource<Settings>, mtu: u32) -> wasmtime::Result<()> {
-        self.table.get_mut(&settings)?.rest.mtu = Some(mtu);
+        self.table.get_mut(&settings)?.mtu = Some(mtu);
         Ok(())
     }
 
     fn set_promisc(&mut self, settings: Resource<Settings>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&settings)?.rest.promisc = Some(on);
+        self.table.get_mut(&settings)?.promisc = Some(on);
         Ok(())
     }
 
     fn set_allmulti(&mut self, settings: Resource<Settings>, on: bool) -> wasmtime::Result<()> {
-        self.table.get_mut(&settings)?.rest.allmulti = Some(on);
+        self.table.get_mut(&settings)?.allmulti = Some(on);
         Ok(())
     }
 
     fn set_tx_queue_length(&mut self, settings: Resource<Settings>, packets: u32) -> wasmtime::Result<()> {
-        self.table.get_mut(&settings)?.rest.tx_queue_length = Some(packets);
+        self.table.get_mut(&settings)?.tx_queue_length = Some(packets);
         Ok(())
     }
 
@@ -67,9 +71,14 @@ impl wit::link_settings::HostSettings for State {
     }
 }
 
-impl State {
-    fn settings(&self, operation: &str, settings: &Resource<Settings>) -> Result<LinkSettings, Failure> {
-        let Settings { mac, rest } = self.table.get(settings)?;
-        Ok(LinkSettings { mac: parse::maybe(operation, mac.as_ref())?, ..rest.clone() })
+impl Settings {
+    fn read(&self, operation: &str) -> Result<LinkSettings, OpError> {
+        Ok(LinkSettings {
+            mac: parse::maybe(operation, self.mac.as_ref())?,
+            mtu: self.mtu,
+            promisc: self.promisc,
+            allmulti: self.allmulti,
+            tx_queue_length: self.tx_queue_length,
+        })
     }
 }

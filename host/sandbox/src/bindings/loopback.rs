@@ -1,25 +1,26 @@
 //! `postern:cni/loopback`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
-use crate::state::State as Store;
-use postern_types::{Reply, ops};
-use wit::loopback::State;
+use crate::state::State;
+use postern_types::{LoopbackState, ops};
 
-impl wit::loopback::Host for Store {
+impl wit::loopback::Host for State {
     fn up(&mut self) -> Result<(), Failure> {
-        self.done(ops::Loopback::Up)
+        self.call(ops::Loopback::Up)
     }
 
     fn down(&mut self) -> Result<(), Failure> {
-        self.done(ops::Loopback::Down)
+        self.call(ops::Loopback::Down)
     }
 
-    fn addresses(&mut self) -> Result<State, Failure> {
-        match self.call(ops::Loopback::Addresses)? {
-            Reply::Loopback { up, addresses } => {
-                Ok(State { up, addresses: addresses.into_iter().map(Into::into).collect() })
-            }
-            other => Err(other.unexpected().into()),
-        }
+    fn addresses(&mut self) -> Result<wit::loopback::State, Failure> {
+        let reply: LoopbackState = self.call(ops::Loopback::Addresses)?;
+        Ok(show_state(reply))
     }
+}
+
+fn show_state(shown: LoopbackState) -> wit::loopback::State {
+    wit::loopback::State { up: shown.up, addresses: shown.addresses.into_iter().map(|shown| shown.into()).collect() }
 }

@@ -1,50 +1,48 @@
 //! `postern:cni/macvlan`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
-use super::link::Link;
-use super::parent::Parent;
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{MacvlanInfo, MacvlanMode, Reply, ops};
+use postern_types::{MacvlanInfo, MacvlanMode, ops};
 use wasmtime::component::Resource;
-use wit::macvlan::{Made, Mode};
 
 /// The host's data for a guest's `options`.
+#[derive(Clone)]
 pub struct Options {
-    mode: MacvlanMode,
+    mode: wit::macvlan::Mode,
     mtu: Option<u32>,
     mac: Option<String>,
-    queue: Option<u32>,
+    broadcast_queue: Option<u32>,
 }
 
 impl wit::macvlan::Host for State {
-    fn create(&mut self, parent: Resource<Parent>, options: Resource<Options>) -> Result<Made, Failure> {
+    fn create(
+        &mut self,
+        parent: Resource<super::parent::Parent>,
+        options: Resource<Options>,
+    ) -> Result<wit::macvlan::Made, Failure> {
         let parent = self.table.get(&parent)?.handle;
-        let Options { mode, mtu, mac, queue } = self.table.get(&options)?;
-        let mac = parse::maybe("macvlan.create", mac.as_ref())?;
-        let operation = ops::Macvlan::Create { parent, mode: *mode, mtu: *mtu, mac, queue: *queue };
-        match self.call(operation)? {
-            Reply::Macvlan(made) => self.macvlan(made),
-            other => Err(other.unexpected().into()),
-        }
+        let options = self.table.get(&options)?.clone();
+        let reply: MacvlanInfo = self.call(ops::Macvlan::Create {
+            parent,
+            mode: read_mode(options.mode),
+            mtu: options.mtu,
+            mac: parse::maybe("macvlan.create", options.mac.as_ref())?,
+            queue: options.broadcast_queue,
+        })?;
+        self.give_macvlan_made(reply)
     }
 
-    fn find(&mut self) -> Result<Option<Made>, Failure> {
-        match self.call(ops::Macvlan::Find)? {
-            Reply::MaybeMacvlan(found) => found.map(|found| self.macvlan(found)).transpose(),
-            other => Err(other.unexpected().into()),
-        }
+    fn find(&mut self) -> Result<Option<wit::macvlan::Made>, Failure> {
+        let reply: Option<MacvlanInfo> = self.call(ops::Macvlan::Find)?;
+        reply.map(|shown| self.give_macvlan_made(shown)).transpose()
     }
 }
 
 impl wit::macvlan::HostOptions for State {
-    fn new(&mut self, mode: Mode) -> wasmtime::Result<Resource<Options>> {
-        let mode = match mode {
-            Mode::Bridge => MacvlanMode::Bridge,
-            Mode::Private => MacvlanMode::Private,
-            Mode::Vepa => MacvlanMode::Vepa,
-            Mode::Passthru => MacvlanMode::Passthru,
-        };
-        Ok(self.table.push(Options { mode, mtu: None, mac: None, queue: None })?)
+    fn new(&mut self, mode: wit::macvlan::Mode) -> wasmtime::Result<Resource<Options>> {
+        Ok(self.table.push(Options { mode, mtu: None, mac: None, broadcast_queue: None })?)
     }
 
     fn set_mtu(&mut self, options: Resource<Options>, mtu: u32) -> wasmtime::Result<()> {
@@ -58,7 +56,7 @@ impl wit::macvlan::HostOptions for State {
     }
 
     fn set_broadcast_queue(&mut self, options: Resource<Options>, length: u32) -> wasmtime::Result<()> {
-        self.table.get_mut(&options)?.queue = Some(length);
+        self.table.get_mut(&options)?.broadcast_queue = Some(length);
         Ok(())
     }
 
@@ -68,15 +66,30 @@ impl wit::macvlan::HostOptions for State {
     }
 }
 
+fn read_mode(given: wit::macvlan::Mode) -> MacvlanMode {
+    match given {
+        wit::macvlan::Mode::Bridge => MacvlanMode::Bridge,
+        wit::macvlan::Mode::Private => MacvlanMode::Private,
+        wit::macvlan::Mode::Vepa => MacvlanMode::Vepa,
+        wit::macvlan::Mode::Passthru => MacvlanMode::Passthru,
+    }
+}
+
+fn show_mode(shown: MacvlanMode) -> wit::macvlan::Mode {
+    match shown {
+        MacvlanMode::Bridge => wit::macvlan::Mode::Bridge,
+        MacvlanMode::Private => wit::macvlan::Mode::Private,
+        MacvlanMode::Vepa => wit::macvlan::Mode::Vepa,
+        MacvlanMode::Passthru => wit::macvlan::Mode::Passthru,
+    }
+}
+
 impl State {
-    fn macvlan(&mut self, made: MacvlanInfo) -> Result<Made, Failure> {
-        let mode = made.mode.map(|mode| match mode {
-            MacvlanMode::Bridge => Mode::Bridge,
-            MacvlanMode::Private => Mode::Private,
-            MacvlanMode::Vepa => Mode::Vepa,
-            MacvlanMode::Passthru => Mode::Passthru,
-        });
-        let link = self.table.push(Link { handle: made.link.handle })?;
-        Ok(Made { link, attributes: made.link.into(), mode })
+    fn give_macvlan_made(&mut self, shown: MacvlanInfo) -> Result<wit::macvlan::Made, Failure> {
+        Ok(wit::macvlan::Made {
+            link: self.table.push(super::link::Link { handle: shown.link.handle })?,
+            attributes: shown.link.into(),
+            mode: shown.mode.map(show_mode),
+        })
     }
 }

@@ -1,29 +1,30 @@
 //! `postern:cni/masquerade`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
 use crate::state::State;
 use postern_types::ops;
-use wit::masquerade::Backend;
 
 impl wit::masquerade::Host for State {
-    fn ensure(&mut self, backend: Option<Backend>) -> Result<(), Failure> {
-        self.done(ops::Masquerade::Ensure { backend: backend.map(Into::into) })
+    fn ensure(&mut self, backend: Option<wit::masquerade::Backend>) -> Result<(), Failure> {
+        let backend = backend.map(read_backend);
+        self.call(ops::Masquerade::Ensure { backend })
     }
 
-    fn check(&mut self, backend: Option<Backend>) -> Result<(), Failure> {
-        self.done(ops::Masquerade::Check { backend: backend.map(Into::into) })
+    fn check(&mut self, backend: Option<wit::masquerade::Backend>) -> Result<(), Failure> {
+        let backend = backend.map(read_backend);
+        self.call(ops::Masquerade::Check { backend })
     }
 
     fn remove(&mut self) -> Result<(), Failure> {
-        self.done(ops::Masquerade::Remove)
+        self.call(ops::Masquerade::Remove)
     }
 }
 
-impl From<Backend> for postern_types::Backend {
-    fn from(backend: Backend) -> Self {
-        match backend {
-            Backend::Nftables => Self::Nftables,
-            Backend::Iptables => Self::Iptables,
-        }
+fn read_backend(given: wit::masquerade::Backend) -> postern_types::Backend {
+    match given {
+        wit::masquerade::Backend::Nftables => postern_types::Backend::Nftables,
+        wit::masquerade::Backend::Iptables => postern_types::Backend::Iptables,
     }
 }

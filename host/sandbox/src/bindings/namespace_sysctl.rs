@@ -1,4 +1,6 @@
 //! `postern:cni/namespace-sysctl`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
 use crate::state::State;
@@ -6,10 +8,10 @@ use postern_types::ops;
 
 impl wit::namespace_sysctl::Host for State {
     fn set(&mut self, key: String, value: String) -> Result<(), Failure> {
-        self.done(ops::NamespaceSysctl::Set { key, value })
+        self.call(ops::NamespaceSysctl::Set { key, value })
     }
 
     fn check(&mut self, key: String, value: String) -> Result<(), Failure> {
-        self.done(ops::NamespaceSysctl::Check { key, value })
+        self.call(ops::NamespaceSysctl::Check { key, value })
     }
 }

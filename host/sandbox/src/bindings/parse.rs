@@ -1,7 +1,7 @@
 //! A parser for the guest's texts: each becomes a value, or the error `invalid-argument`. The gate never sees a
 //! malformed text.
 
-use postern_types::{ErrorCode, Mac, OpError};
+use postern_types::{ErrorCode, Forward, Mac, OpError};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -42,6 +42,27 @@ pub(super) fn maybe<T: Text>(operation: &str, given: Option<&String>) -> Result<
 /// Parses a list of texts.
 pub(super) fn list<T: Text>(operation: &str, texts: &[String]) -> Result<Vec<T>, OpError> {
     texts.iter().map(|given| text(operation, given)).collect()
+}
+
+/// A value of texts and numbers that do not all go together.
+pub(super) trait Checked {
+    /// Returns what is wrong: the object, and the message.
+    fn fault(&self) -> Option<(String, &'static str)>;
+}
+
+impl Checked for Forward {
+    fn fault(&self) -> Option<(String, &'static str)> {
+        let message = "a forward has 1 to 65535 ports, and each of them is a port from 1 to 65535";
+        (!self.is_possible()).then(|| (self.host_port.to_string(), message))
+    }
+}
+
+/// Returns a value whose parts go together.
+pub(super) fn checked<T: Checked>(operation: &str, value: T) -> Result<T, OpError> {
+    let Some((object, message)) = value.fault() else { return Ok(value) };
+    let mut error = OpError::new(ErrorCode::InvalidArgument, object, message);
+    error.operation = operation.to_owned();
+    Err(error)
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! `postern:cni/point-to-point`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
-use super::veth::HostEnd;
 use super::{Failure, wit};
 use crate::state::State;
 use postern_types::ops;
 use wasmtime::component::Resource;
 
 impl wit::point_to_point::Host for State {
-    fn ensure(&mut self, host: Resource<HostEnd>) -> Result<(), Failure> {
+    fn ensure(&mut self, host: Resource<super::veth::HostEnd>) -> Result<(), Failure> {
         let host = self.table.get(&host)?.handle;
-        self.done(ops::PointToPoint::Ensure { host })
+        self.call(ops::PointToPoint::Ensure { host })
     }
 }

@@ -1,78 +1,72 @@
 //! `postern:cni/port-mappings`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{ErrorCode, Forward, NatSources, OpError, Transport, ops};
-use std::net::IpAddr;
-use wit::port_mappings::{Sources, Transport as WitTransport};
-
-/// Reads the arguments of a function.
-fn read(
-    operation: &str,
-    addresses: &[String],
-    forwards: &[wit::port_mappings::Forward],
-) -> Result<(Vec<IpAddr>, Vec<Forward>), OpError> {
-    let forward = |forward: &wit::port_mappings::Forward| {
-        let read = Forward {
-            transport: forward.transport.into(),
-            host_address: parse::maybe(operation, forward.host_address.as_ref())?,
-            host_port: forward.host_port,
-            container_port: forward.container_port,
-            count: forward.count,
-        };
-        if read.is_possible() {
-            return Ok(read);
-        }
-        let message = "a forward has 1 to 65535 ports, and each of them is a port from 1 to 65535";
-        let mut error = OpError::new(ErrorCode::InvalidArgument, forward.host_port.to_string(), message);
-        error.operation = operation.to_owned();
-        Err(error)
-    };
-    Ok((parse::list(operation, addresses)?, forwards.iter().map(forward).collect::<Result<_, OpError>>()?))
-}
+use postern_types::{NatSources, OpError, ops};
 
 impl wit::port_mappings::Host for State {
     fn ensure(
         &mut self,
         addresses: Vec<String>,
         forwards: Vec<wit::port_mappings::Forward>,
-        masquerade: Sources,
+        masquerade: wit::port_mappings::Sources,
     ) -> Result<(), Failure> {
-        let (addresses, forwards) = read("port-mappings.ensure", &addresses, &forwards)?;
-        self.done(ops::PortMappings::Ensure { addresses, forwards, masquerade: masquerade.into() })
+        let addresses = parse::list("port-mappings.ensure", &addresses)?;
+        let forwards = forwards
+            .into_iter()
+            .map(|given| read_forward("port-mappings.ensure", given))
+            .collect::<Result<Vec<_>, OpError>>()?;
+        let masquerade = read_sources(masquerade);
+        self.call(ops::PortMappings::Ensure { addresses, forwards, masquerade })
     }
 
     fn check(
         &mut self,
         addresses: Vec<String>,
         forwards: Vec<wit::port_mappings::Forward>,
-        masquerade: Sources,
+        masquerade: wit::port_mappings::Sources,
     ) -> Result<(), Failure> {
-        let (addresses, forwards) = read("port-mappings.check", &addresses, &forwards)?;
-        self.done(ops::PortMappings::Check { addresses, forwards, masquerade: masquerade.into() })
+        let addresses = parse::list("port-mappings.check", &addresses)?;
+        let forwards = forwards
+            .into_iter()
+            .map(|given| read_forward("port-mappings.check", given))
+            .collect::<Result<Vec<_>, OpError>>()?;
+        let masquerade = read_sources(masquerade);
+        self.call(ops::PortMappings::Check { addresses, forwards, masquerade })
     }
 
     fn remove(&mut self) -> Result<(), Failure> {
-        self.done(ops::PortMappings::Remove)
+        self.call(ops::PortMappings::Remove)
     }
 }
 
-impl From<WitTransport> for Transport {
-    fn from(transport: WitTransport) -> Self {
-        match transport {
-            WitTransport::Tcp => Self::Tcp,
-            WitTransport::Udp => Self::Udp,
-            WitTransport::Sctp => Self::Sctp,
-        }
+fn read_transport(given: wit::port_mappings::Transport) -> postern_types::Transport {
+    match given {
+        wit::port_mappings::Transport::Tcp => postern_types::Transport::Tcp,
+        wit::port_mappings::Transport::Udp => postern_types::Transport::Udp,
+        wit::port_mappings::Transport::Sctp => postern_types::Transport::Sctp,
     }
 }
 
-impl From<Sources> for NatSources {
-    fn from(sources: Sources) -> Self {
-        match sources {
-            Sources::None => Self::None,
-            Sources::OwnNetwork => Self::Own,
-            Sources::All => Self::All,
-        }
+fn read_forward(operation: &str, given: wit::port_mappings::Forward) -> Result<postern_types::Forward, OpError> {
+    parse::checked(
+        operation,
+        postern_types::Forward {
+            transport: read_transport(given.transport),
+            host_address: parse::maybe(operation, given.host_address.as_ref())?,
+            host_port: given.host_port,
+            container_port: given.container_port,
+            count: given.count,
+        },
+    )
+}
+
+fn read_sources(given: wit::port_mappings::Sources) -> NatSources {
+    match given {
+        wit::port_mappings::Sources::None => NatSources::None,
+        wit::port_mappings::Sources::OwnNetwork => NatSources::Own,
+        wit::port_mappings::Sources::All => NatSources::All,
     }
 }

@@ -1,17 +1,23 @@
 //! `postern:cni/resolv-conf`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{Reply, ops};
-use wit::resolv_conf::Dns;
+use postern_types::ops;
 
 impl wit::resolv_conf::Host for State {
-    fn read(&mut self) -> Result<Dns, Failure> {
-        match self.call(ops::ResolvConf::Read)? {
-            Reply::Dns(dns) => {
-                Ok(Dns { nameservers: dns.nameservers, domain: dns.domain, search: dns.search, options: dns.options })
-            }
-            other => Err(other.unexpected().into()),
-        }
+    fn read(&mut self) -> Result<wit::resolv_conf::Dns, Failure> {
+        let reply: postern_types::Dns = self.call(ops::ResolvConf::Read)?;
+        Ok(show_dns(reply))
+    }
+}
+
+fn show_dns(shown: postern_types::Dns) -> wit::resolv_conf::Dns {
+    wit::resolv_conf::Dns {
+        nameservers: shown.nameservers,
+        domain: shown.domain,
+        search: shown.search,
+        options: shown.options,
     }
 }

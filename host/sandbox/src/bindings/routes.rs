@@ -1,13 +1,14 @@
 //! `postern:cni/routes`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
-use super::link::Link;
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{ErrorCode, OpError, Reply, ops};
+use postern_types::{OpError, ops};
 use wasmtime::component::Resource;
 
-/// The host's data for a guest's `route`: its texts as given. They are parsed when the route is passed to `add`.
-#[derive(Clone, Default)]
+/// The host's data for a guest's `route`.
+#[derive(Clone)]
 pub struct Route {
     destination: String,
     gateway: Option<String>,
@@ -19,94 +20,50 @@ pub struct Route {
     scope: Option<u8>,
 }
 
-impl Route {
-    fn parsed(&self, operation: &str) -> Result<postern_types::Route, OpError> {
-        Ok(postern_types::Route {
-            dst: parse::text(operation, &self.destination)?,
-            gateway: parse::maybe(operation, self.gateway.as_ref())?,
-            source: parse::maybe(operation, self.source.as_ref())?,
-            mtu: self.mtu,
-            advmss: self.advmss,
-            priority: self.priority,
-            table: self.table,
-            scope: self.scope,
-        })
-    }
-}
-
-impl From<postern_types::Route> for Route {
-    fn from(route: postern_types::Route) -> Self {
-        Self {
-            destination: route.dst.to_string(),
-            gateway: route.gateway.map(|gateway| gateway.to_string()),
-            source: route.source.map(|source| source.to_string()),
-            mtu: route.mtu,
-            advmss: route.advmss,
-            priority: route.priority,
-            table: route.table,
-            scope: route.scope,
-        }
-    }
-}
-
 impl wit::routes::Host for State {
-    fn add(&mut self, link: Resource<Link>, routes: Vec<Resource<Route>>) -> Result<(), Failure> {
+    fn add(&mut self, link: Resource<super::link::Link>, routes: Vec<Resource<Route>>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
-        let routes = self.parsed("routes.add", &routes)?;
-        self.done(ops::Routes::Add { link, routes })
+        let routes = routes
+            .iter()
+            .map(|given| Ok(self.table.get(given)?.read("routes.add")?))
+            .collect::<Result<_, Failure>>()?;
+        self.call(ops::Routes::Add { link, routes })
     }
 
-    fn remove_connected(&mut self, link: Resource<Link>, networks: Vec<String>) -> Result<(), Failure> {
+    fn remove_connected(&mut self, link: Resource<super::link::Link>, networks: Vec<String>) -> Result<(), Failure> {
         let link = self.table.get(&link)?.handle;
         let networks = parse::list("routes.remove-connected", &networks)?;
-        self.done(ops::Routes::RemoveConnected { link, networks })
+        self.call(ops::Routes::RemoveConnected { link, networks })
     }
 
-    fn list(&mut self, link: Resource<Link>) -> Result<Vec<Resource<Route>>, Failure> {
+    fn list(&mut self, link: Resource<super::link::Link>) -> Result<Vec<Resource<Route>>, Failure> {
         let link = self.table.get(&link)?.handle;
-        match self.call(ops::Routes::List { link })? {
-            Reply::Routes(routes) => self.pushed(routes),
-            other => Err(other.unexpected().into()),
-        }
+        let reply: Vec<postern_types::Route> = self.call(ops::Routes::List { link })?;
+        self.push_all("routes", reply.into_iter().map(show_route))
     }
 
-    fn has(&mut self, link: Resource<Link>, routes: Vec<Resource<Route>>) -> Result<Vec<bool>, Failure> {
+    fn has(&mut self, link: Resource<super::link::Link>, routes: Vec<Resource<Route>>) -> Result<Vec<bool>, Failure> {
         let link = self.table.get(&link)?.handle;
-        let routes = self.parsed("routes.has", &routes)?;
-        match self.call(ops::Routes::Has { link, routes })? {
-            Reply::Present(present) => Ok(present),
-            other => Err(other.unexpected().into()),
-        }
-    }
-}
-
-impl State {
-    fn parsed(&self, operation: &str, routes: &[Resource<Route>]) -> Result<Vec<postern_types::Route>, Failure> {
-        routes.iter().map(|route| Ok(self.table.get(route)?.parsed(operation)?)).collect()
-    }
-
-    /// Gives the guest these routes: all of them or none. Their number is not the guest's fault.
-    fn pushed(&mut self, routes: Vec<postern_types::Route>) -> Result<Vec<Resource<Route>>, Failure> {
-        let (number, mut pushed) = (routes.len(), Vec::new());
-        for route in routes {
-            match self.table.push(Route::from(route)) {
-                Ok(resource) => pushed.push(resource),
-                Err(_) => {
-                    for resource in pushed {
-                        self.table.delete(resource)?;
-                    }
-                    let message = format!("the sandbox has no room for {number} routes");
-                    return Err(OpError::new(ErrorCode::Exhausted, "routes.list", message).into());
-                }
-            }
-        }
-        Ok(pushed)
+        let routes = routes
+            .iter()
+            .map(|given| Ok(self.table.get(given)?.read("routes.has")?))
+            .collect::<Result<_, Failure>>()?;
+        self.call(ops::Routes::Has { link, routes })
     }
 }
 
 impl wit::routes::HostRoute for State {
     fn new(&mut self, destination: String) -> wasmtime::Result<Resource<Route>> {
-        Ok(self.table.push(Route { destination, ..Route::default() })?)
+        Ok(self.table.push(Route {
+            destination,
+            gateway: None,
+            source: None,
+            mtu: None,
+            advmss: None,
+            priority: None,
+            table: None,
+            scope: None,
+        })?)
     }
 
     fn set_gateway(&mut self, route: Resource<Route>, gateway: String) -> wasmtime::Result<()> {
@@ -159,5 +116,33 @@ impl wit::routes::HostRoute for State {
     fn drop(&mut self, route: Resource<Route>) -> wasmtime::Result<()> {
         self.table.delete(route)?;
         Ok(())
+    }
+}
+
+impl Route {
+    fn read(&self, operation: &str) -> Result<postern_types::Route, OpError> {
+        Ok(postern_types::Route {
+            dst: parse::text(operation, &self.destination)?,
+            gateway: parse::maybe(operation, self.gateway.as_ref())?,
+            source: parse::maybe(operation, self.source.as_ref())?,
+            mtu: self.mtu,
+            advmss: self.advmss,
+            priority: self.priority,
+            table: self.table,
+            scope: self.scope,
+        })
+    }
+}
+
+fn show_route(shown: postern_types::Route) -> Route {
+    Route {
+        destination: shown.dst.to_string(),
+        gateway: shown.gateway.map(|shown| shown.to_string()),
+        source: shown.source.map(|shown| shown.to_string()),
+        mtu: shown.mtu,
+        advmss: shown.advmss,
+        priority: shown.priority,
+        table: shown.table,
+        scope: shown.scope,
     }
 }

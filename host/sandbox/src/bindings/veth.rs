@@ -1,15 +1,14 @@
 //! `postern:cni/veth`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
-use super::link::Link;
 use super::{Failure, parse, wit};
 use crate::state::State;
-use postern_types::{Handle, Reply, VethPair, ops};
+use postern_types::{Handle, LinkInfo, VethPair, ops};
 use wasmtime::component::Resource;
-use wit::types::LinkAttributes;
-use wit::veth::Pair;
 
 /// The host's data for a guest's `options`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Options {
     mtu: Option<u32>,
     mac: Option<String>,
@@ -21,20 +20,16 @@ pub struct HostEnd {
 }
 
 impl wit::veth::Host for State {
-    fn create(&mut self, options: Resource<Options>) -> Result<Pair, Failure> {
-        let options = self.table.get(&options)?;
-        let operation = ops::Veth::Create { mtu: options.mtu, mac: parse::maybe("veth.create", options.mac.as_ref())? };
-        match self.call(operation)? {
-            Reply::Veth(pair) => self.pair(pair),
-            other => Err(other.unexpected().into()),
-        }
+    fn create(&mut self, options: Resource<Options>) -> Result<wit::veth::Pair, Failure> {
+        let options = self.table.get(&options)?.clone();
+        let reply: VethPair =
+            self.call(ops::Veth::Create { mtu: options.mtu, mac: parse::maybe("veth.create", options.mac.as_ref())? })?;
+        self.give_veth_pair(reply)
     }
 
-    fn find(&mut self) -> Result<Option<Pair>, Failure> {
-        match self.call(ops::Veth::Find)? {
-            Reply::MaybeVeth(pair) => pair.map(|pair| self.pair(pair)).transpose(),
-            other => Err(other.unexpected().into()),
-        }
+    fn find(&mut self) -> Result<Option<wit::veth::Pair>, Failure> {
+        let reply: Option<VethPair> = self.call(ops::Veth::Find)?;
+        reply.map(|shown| self.give_veth_pair(shown)).transpose()
     }
 }
 
@@ -60,33 +55,38 @@ impl wit::veth::HostOptions for State {
 }
 
 impl wit::veth::HostHostEnd for State {
-    fn attributes(&mut self, host: Resource<HostEnd>) -> Result<LinkAttributes, Failure> {
-        let host = self.table.get(&host)?.handle;
-        self.link_attributes(host)
+    fn attributes(&mut self, host_end: Resource<HostEnd>) -> Result<wit::types::LinkAttributes, Failure> {
+        let link = self.table.get(&host_end)?.handle;
+        let reply: LinkInfo = self.call(ops::Link::Attributes { link })?;
+        Ok(reply.into())
     }
 
-    fn wait_running(&mut self, host: Resource<HostEnd>) -> Result<LinkAttributes, Failure> {
-        let host = self.table.get(&host)?.handle;
-        match self.call(ops::Veth::WaitRunning { host })? {
-            Reply::Link(link) => Ok(link.into()),
-            other => Err(other.unexpected().into()),
-        }
+    fn wait_running(&mut self, host_end: Resource<HostEnd>) -> Result<wit::types::LinkAttributes, Failure> {
+        let host = self.table.get(&host_end)?.handle;
+        let reply: LinkInfo = self.call(ops::Veth::WaitRunning { host })?;
+        Ok(reply.into())
     }
 
-    fn drop(&mut self, host: Resource<HostEnd>) -> wasmtime::Result<()> {
-        self.table.delete(host)?;
+    fn drop(&mut self, host_end: Resource<HostEnd>) -> wasmtime::Result<()> {
+        self.table.delete(host_end)?;
         Ok(())
     }
 }
 
 impl State {
-    fn pair(&mut self, pair: VethPair) -> Result<Pair, Failure> {
-        Ok(Pair {
-            container: self.table.push(Link { handle: pair.container.handle })?,
-            container_attributes: pair.container.into(),
-            host: self.table.push(HostEnd { handle: pair.host.handle })?,
-            host_attributes: pair.host.into(),
-            bridge: pair.bridge,
+    pub(super) fn give_host_end(&mut self, shown: LinkInfo) -> Result<Resource<HostEnd>, Failure> {
+        Ok(self.table.push(HostEnd { handle: shown.handle })?)
+    }
+}
+
+impl State {
+    fn give_veth_pair(&mut self, shown: VethPair) -> Result<wit::veth::Pair, Failure> {
+        Ok(wit::veth::Pair {
+            container: self.table.push(super::link::Link { handle: shown.container.handle })?,
+            container_attributes: shown.container.into(),
+            host: self.table.push(HostEnd { handle: shown.host.handle })?,
+            host_attributes: shown.host.into(),
+            bridge: shown.bridge,
         })
     }
 }

@@ -1,33 +1,45 @@
 //! `postern:cni/vlan`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
-use super::link::Link;
-use super::parent::Parent;
 use super::{Failure, wit};
 use crate::state::State;
-use postern_types::{Reply, ops};
+use postern_types::{LinkInfo, VlanInfo, ops};
 use wasmtime::component::Resource;
-use wit::vlan::{Found, Made};
 
 impl wit::vlan::Host for State {
-    fn create(&mut self, parent: Resource<Parent>, id: u16, mtu: Option<u32>) -> Result<Made, Failure> {
+    fn create(
+        &mut self,
+        parent: Resource<super::parent::Parent>,
+        id: u16,
+        mtu: Option<u32>,
+    ) -> Result<wit::vlan::Made, Failure> {
         let parent = self.table.get(&parent)?.handle;
-        match self.call(ops::Vlan::Create { parent, id, mtu })? {
-            Reply::Made(made) => {
-                let link = self.table.push(Link { handle: made.handle })?;
-                Ok(Made { link, attributes: made.into() })
-            }
-            other => Err(other.unexpected().into()),
-        }
+        let reply: LinkInfo = self.call(ops::Vlan::Create { parent, id, mtu })?;
+        self.give_vlan_made(reply)
     }
 
-    fn find(&mut self) -> Result<Option<Found>, Failure> {
-        match self.call(ops::Vlan::Find)? {
-            Reply::MaybeVlan(None) => Ok(None),
-            Reply::MaybeVlan(Some(found)) => {
-                let link = self.table.push(Link { handle: found.link.handle })?;
-                Ok(Some(Found { link, attributes: found.link.into(), id: found.id }))
-            }
-            other => Err(other.unexpected().into()),
-        }
+    fn find(&mut self) -> Result<Option<wit::vlan::Found>, Failure> {
+        let reply: Option<VlanInfo> = self.call(ops::Vlan::Find)?;
+        reply.map(|shown| self.give_vlan_found(shown)).transpose()
+    }
+}
+
+impl State {
+    fn give_vlan_found(&mut self, shown: VlanInfo) -> Result<wit::vlan::Found, Failure> {
+        Ok(wit::vlan::Found {
+            link: self.table.push(super::link::Link { handle: shown.link.handle })?,
+            attributes: shown.link.into(),
+            id: shown.id,
+        })
+    }
+}
+
+impl State {
+    fn give_vlan_made(&mut self, shown: LinkInfo) -> Result<wit::vlan::Made, Failure> {
+        Ok(wit::vlan::Made {
+            link: self.table.push(super::link::Link { handle: shown.handle })?,
+            attributes: shown.into(),
+        })
     }
 }

@@ -143,7 +143,7 @@ fn it_owns_nothing_while_the_guest_runs() {
         assert!(!line.contains(" rwx"), "writable code: {line}");
     }
 
-    sandbox.answer(Ok(Reply::Done));
+    sandbox.answer(Reply::of(&()));
     assert_eq!(sandbox.end(), finished("", 0));
 }
 
@@ -217,7 +217,7 @@ fn the_gates_error_reaches_the_guest() {
 fn an_answer_of_the_wrong_kind_is_an_error_of_the_host() {
     let sandbox = Sandbox::start(&guests::calling());
     assert!(matches!(sandbox.next(), Ok(FromSandbox::Call(_))));
-    sandbox.answer(Ok(Reply::Removed(3)));
+    sandbox.answer(Reply::of(&3_u32));
     assert_eq!(sandbox.end(), finished("", 1));
 }
 

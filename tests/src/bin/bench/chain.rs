@@ -31,10 +31,13 @@ struct List {
     is_netavarks: bool,
 }
 
+/// Runs one verb, and returns what it took and printed; `None` if the verb is not measured.
+type Call<'a> = dyn Fn(&str) -> Result<Option<(Measured, String)>> + 'a;
+
 /// A side, and how it does a verb: what was measured, and the words of a failure. Nothing for a verb that it lacks.
 struct Way<'a> {
     side: &'static str,
-    call: Box<dyn Fn(&str) -> Result<Option<(Measured, String)>> + 'a>,
+    call: Box<Call<'a>>,
 }
 
 /// Returns the lists: as Kubernetes' nodes have them, with what Podman adds, and what netavark does.

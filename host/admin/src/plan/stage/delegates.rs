@@ -1,47 +1,87 @@
 //! Delegates in a plan: the guest of each runs under its own policy. Native programs are not run.
 
 use super::super::report::Delegate;
-use super::{Run, Stage};
+use super::{Run, Scene, Stage};
 use crate::lists;
 use postern_cni::{CniResult, Error, Verb};
 use postern_gate::capability::{delegate, ipam};
 use postern_gate::delegation::{self, Delegation};
-use postern_gate::rehearsal::{self, Front};
+use postern_gate::rehearsal;
 use postern_kernel::Netlink;
-use postern_types::{ErrorCode, OpError, Reply, ops};
+use postern_types::{ErrorCode, OpError, SubnetFile, host};
 
-impl Stage {
+impl host::Ipam for Scene<'_, '_> {
+    fn add(&mut self) -> Result<String, OpError> {
+        self.ipam(Verb::Add)?.ok_or_else(no_result)
+    }
+
+    fn del(&mut self) -> Result<(), OpError> {
+        self.ipam(Verb::Del).map(drop)
+    }
+
+    fn check(&mut self) -> Result<(), OpError> {
+        self.ipam(Verb::Check).map(drop)
+    }
+
+    fn status(&mut self) -> Result<(), OpError> {
+        self.ipam(Verb::Status).map(drop)
+    }
+
+    fn gc(&mut self) -> Result<(), OpError> {
+        self.ipam(Verb::Gc).map(drop)
+    }
+}
+
+impl host::Delegate for Scene<'_, '_> {
+    fn subnet_file(&mut self) -> Result<SubnetFile, OpError> {
+        let subnet = Delegation::make(&self.run.request)?.subnet;
+        subnet.as_ref().map(delegation::shown).ok_or_else(|| OpError::new(ErrorCode::NotFound, "", "no subnet file"))
+    }
+
+    fn add(&mut self, config: &str) -> Result<String, OpError> {
+        self.main(Verb::Add, Some(config))?.ok_or_else(no_result)
+    }
+
+    fn del(&mut self) -> Result<(), OpError> {
+        self.main(Verb::Del, None).map(drop)
+    }
+
+    fn check(&mut self) -> Result<(), OpError> {
+        self.main(Verb::Check, None).map(drop)
+    }
+
+    fn status(&mut self) -> Result<(), OpError> {
+        self.main(Verb::Status, None).map(drop)
+    }
+
+    fn gc(&mut self) -> Result<(), OpError> {
+        self.main(Verb::Gc, None).map(drop)
+    }
+}
+
+fn no_result() -> OpError {
+    OpError::new(ErrorCode::Delegate, "", "the delegate has given no result")
+}
+
+impl Scene<'_, '_> {
     /// Runs the delegate's guest under its own policy. A failed one has made nothing.
-    pub(super) fn delegate(
-        &mut self,
-        run: &mut Run,
-        front: &Front<'_>,
-        verb: Verb,
-        native: &mut Option<String>,
-    ) -> Result<Reply, OpError> {
+    fn ipam(&mut self, verb: Verb) -> Result<Option<String>, OpError> {
+        let Self { stage, run, front, native } = self;
         let name = front.delegate(&run.request)?;
         let granted = front.granted();
         let may = (granted.allows_native(&name), || granted.native_hint(&name));
-        self.is_component(run, &name, may, native).map_err(|error| ipam::delegate(&name, error))?;
-        let outcome = self.play_delegate(run, front.depth, &name, verb);
+        stage.is_component(run, &name, may, native).map_err(|error| ipam::delegate(&name, error))?;
+        let outcome = stage.play_delegate(run, front.depth, &name, verb);
         ipam::answer(&name, verb, outcome, &mut run.own)
     }
 
-    /// Runs the main plugin that a network of flannel names, with the configuration that the host makes.
-    pub(super) fn delegate_main(
-        &mut self,
-        run: &mut Run,
-        front: &Front<'_>,
-        asked: &ops::Delegate,
-        native: &mut Option<String>,
-    ) -> Result<Reply, OpError> {
+    /// Runs the main plugin that a network of flannel names, with the configuration that the host makes. `asked` is the
+    /// one that the guest names.
+    fn main(&mut self, verb: Verb, asked: Option<&str>) -> Result<Option<String>, OpError> {
+        let Self { stage, run, front, native } = self;
         let mut made = Delegation::make(&run.request)?;
-        let Some(verb) = delegate::verb(asked) else {
-            let subnet = made.subnet.as_ref().map(delegation::shown);
-            return subnet.map(Reply::Subnet).ok_or_else(|| OpError::new(ErrorCode::NotFound, "", "no subnet file"));
-        };
         front.delegate_main(&made.plugin)?;
-        if let ops::Delegate::Add { config } = asked {
+        if let Some(config) = asked {
             made.compare(config)?;
             if let Some(subnet) = &made.subnet {
                 let netlink = Netlink::open().map_err(|e| OpError::new(ErrorCode::Kernel, "links", e.to_string()))?;
@@ -50,15 +90,17 @@ impl Stage {
         }
         let (name, granted) = (made.plugin.clone(), front.granted());
         let may = (granted.allows_native_delegate(&name), || granted.native_delegate_hint(&name));
-        self.is_component(run, &name, may, native).map_err(|error| delegate::failed(&name, error))?;
+        stage.is_component(run, &name, may, native).map_err(|error| delegate::failed(&name, error))?;
         made.exchange(&mut run.request);
-        let outcome = self.play_delegate(run, front.depth, &name, verb);
+        let outcome = stage.play_delegate(run, front.depth, &name, verb);
         made.exchange(&mut run.request);
-        let (reply, result) = delegate::shown(&name, verb, outcome)?;
+        let (text, result) = delegate::shown(&name, verb, outcome)?;
         result.iter().for_each(|result| rehearsal::adopt(&mut run.own, result));
-        Ok(reply)
+        Ok(text)
     }
+}
 
+impl Stage {
     /// Fails unless a delegate is a component. `may` tells whether policy lets it be a native program, and the way out.
     fn is_component(
         &mut self,

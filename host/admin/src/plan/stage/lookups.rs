@@ -1,6 +1,6 @@
 //! What the gate would look up on the node: leases, bridges, and who uses a device.
 
-use super::{Run, Stage};
+use super::{Run, Scene, Stage};
 use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_gate::capability::{bridge, leases};
 use postern_gate::places;
@@ -9,12 +9,44 @@ use postern_policy::Granted;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_sim::{Kernel, Place};
 use postern_state::{LeaseStore, StateError};
-use postern_types::{ErrorCode, LeaseRange, OpError, Operation, Reply, ops};
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, Operation, Reply, host, ops};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// The largest number of range sets whose last address is looked for.
 const MOST_SETS: usize = 16;
+
+impl host::Leases for Scene<'_, '_> {
+    fn reserve(&mut self, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, OpError> {
+        let Self { stage, run, .. } = self;
+        if run.leased {
+            return Err(leases::taken_already());
+        }
+        let sets = leases::range_sets(sets)?;
+        let owner = run.request.owner();
+        let taken = stage.leases(&run.request, sets.len())?.reserve(&owner, &sets, requested).map_err(state_error)?;
+        run.leased = true;
+        Ok(leases::taken_by(&mut run.own, taken))
+    }
+
+    fn held(&mut self) -> Result<Vec<LeaseGrant>, OpError> {
+        let request = &self.run.request;
+        Ok(leases::held_by(self.stage.leases(request, 0)?.held(&request.owner())))
+    }
+
+    fn release(&mut self) -> Result<(), OpError> {
+        self.stage.simulate(self.run, self.front, &ops::Leases::Release.into())?.read()
+    }
+
+    fn retain(&mut self) -> Result<u32, OpError> {
+        self.stage.simulate(self.run, self.front, &ops::Leases::Retain.into())?.read()
+    }
+
+    fn available(&mut self, sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
+        let sets = leases::range_sets(sets)?;
+        Ok(self.stage.leases(&self.run.request, sets.len())?.exhausted(&sets).is_none())
+    }
+}
 
 impl Stage {
     /// Returns the missing policy line, if the node itself uses the taken device.
@@ -24,24 +56,6 @@ impl Stage {
         let used_as = [(taken.master.is_some(), PORTS), (is_default, DEFAULT_LINK)];
         let mut missing = used_as.into_iter().filter(|(is_used, key)| *is_used && !granted.may_take(key));
         missing.next().map(|(_, key)| granted.take_hint(key))
-    }
-
-    pub(super) fn lease(
-        &mut self,
-        run: &mut Run,
-        front: &mut Front<'_>,
-        operation: &Operation,
-        asked: &ops::Leases,
-    ) -> Result<Reply, OpError> {
-        match asked {
-            ops::Leases::Reserve { sets, requested } => self.reserve(run, sets, requested),
-            ops::Leases::Held => Ok(leases::held_by(self.leases(&run.request, 0)?.held(&run.request.owner()))),
-            ops::Leases::Available { sets } => {
-                let sets = leases::range_sets(sets)?;
-                Ok(Reply::Available(self.leases(&run.request, sets.len())?.exhausted(&sets).is_none()))
-            }
-            ops::Leases::Release | ops::Leases::Retain => self.simulate(run, front, operation),
-        }
     }
 
     pub(super) fn bridge(
@@ -102,17 +116,6 @@ impl Stage {
     fn is_unfiltered(&self, name: &str) -> bool {
         let bridge = self.kernel.find(Place::Host, name).filter(|link| link.info.kind == "bridge");
         bridge.is_some_and(|bridge| !bridge.vlan_filtering)
-    }
-
-    fn reserve(&mut self, run: &mut Run, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Reply, OpError> {
-        if run.leased {
-            return Err(leases::taken_already());
-        }
-        let sets = leases::range_sets(sets)?;
-        let owner = run.request.owner();
-        let taken = self.leases(&run.request, sets.len())?.reserve(&owner, &sets, requested).map_err(state_error)?;
-        run.leased = true;
-        Ok(leases::taken_by(&mut run.own, taken))
     }
 
     /// Returns the leases of the request's network, read once.

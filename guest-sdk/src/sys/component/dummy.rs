@@ -1,0 +1,16 @@
+//! `dummy` in a component.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+
+use super::wit::dummy as wit;
+use crate::error::Error;
+use postern_types::LinkInfo;
+
+pub(crate) fn create() -> Result<(super::link::Link, LinkInfo), Error> {
+    let got = wit::create().map_err(super::failure)?;
+    Ok(got_made(got))
+}
+
+fn got_made(got: wit::Made) -> (super::link::Link, LinkInfo) {
+    (got.link, super::link_info(got.attributes))
+}

@@ -1,0 +1,16 @@
+//! `resolv-conf` in a component.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+
+use super::wit::resolv_conf as wit;
+use crate::error::Error;
+use postern_types::Dns;
+
+pub(crate) fn read() -> Result<Dns, Error> {
+    let got = wit::read().map_err(super::failure)?;
+    Ok(got_dns(got))
+}
+
+fn got_dns(got: wit::Dns) -> Dns {
+    Dns { nameservers: got.nameservers, domain: got.domain, search: got.search, options: got.options }
+}

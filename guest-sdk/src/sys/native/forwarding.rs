@@ -1,0 +1,9 @@
+//! `forwarding` on the build machine.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+
+use crate::error::Error;
+
+pub(crate) fn enable() -> Result<(), Error> {
+    super::ask(postern_types::ops::Forwarding::Enable)
+}

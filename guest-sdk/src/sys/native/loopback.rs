@@ -1,0 +1,18 @@
+//! `loopback` on the build machine.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+
+use crate::error::Error;
+use postern_types::LoopbackState;
+
+pub(crate) fn up() -> Result<(), Error> {
+    super::ask(postern_types::ops::Loopback::Up)
+}
+
+pub(crate) fn down() -> Result<(), Error> {
+    super::ask(postern_types::ops::Loopback::Down)
+}
+
+pub(crate) fn addresses() -> Result<LoopbackState, Error> {
+    super::ask(postern_types::ops::Loopback::Addresses)
+}

@@ -1,0 +1,18 @@
+//! `masquerade` on the build machine.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+
+use crate::error::Error;
+use postern_types::Backend;
+
+pub(crate) fn ensure(backend: Option<Backend>) -> Result<(), Error> {
+    super::ask(postern_types::ops::Masquerade::Ensure { backend })
+}
+
+pub(crate) fn check(backend: Option<Backend>) -> Result<(), Error> {
+    super::ask(postern_types::ops::Masquerade::Check { backend })
+}
+
+pub(crate) fn remove() -> Result<(), Error> {
+    super::ask(postern_types::ops::Masquerade::Remove)
+}

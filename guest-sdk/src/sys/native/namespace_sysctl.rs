@@ -1,0 +1,13 @@
+//! `namespace-sysctl` on the build machine.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+
+use crate::error::Error;
+
+pub(crate) fn set(key: &str, value: &str) -> Result<(), Error> {
+    super::ask(postern_types::ops::NamespaceSysctl::Set { key: key.to_owned(), value: value.to_owned() })
+}
+
+pub(crate) fn check(key: &str, value: &str) -> Result<(), Error> {
+    super::ask(postern_types::ops::NamespaceSysctl::Check { key: key.to_owned(), value: value.to_owned() })
+}

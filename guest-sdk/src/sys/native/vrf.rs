@@ -1,0 +1,17 @@
+//! `vrf` on the build machine.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+
+use crate::error::Error;
+
+pub(crate) fn join(link: &super::link::Link, name: &str, table: Option<u32>) -> Result<(), Error> {
+    super::ask(postern_types::ops::Vrf::Join { link: *link, name: name.to_owned(), table })
+}
+
+pub(crate) fn check(name: &str) -> Result<(), Error> {
+    super::ask(postern_types::ops::Vrf::Check { name: name.to_owned() })
+}
+
+pub(crate) fn leave() -> Result<(), Error> {
+    super::ask(postern_types::ops::Vrf::Leave)
+}

@@ -1,0 +1,11 @@
+//! Whatever a sandbox sends is a message or is refused.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use postern_types::FromSandbox;
+use postern_types::channel::decode;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = decode::<FromSandbox>(bytes);
+});

@@ -1,0 +1,89 @@
+//! The form of values in JSON, for the audit log and the record: what is absent has no key there.
+//!
+//! The channel has the same values in a form without keys, so that nothing may be left out there.
+
+use crate::{
+    Backend, DeviceKey, Dns, Forward, IngressPolicy, IpvlanMode, LeaseGrant, LeaseRange, LinkSettings, LinkSysctl, Mac,
+    MacvlanMode, NatSources, PortSpec, RateLimit, Route, RouteSource, TapSettings,
+};
+use ipnet::IpNet;
+use serde::Serialize;
+use serde::ser::SerializeMap;
+use std::net::IpAddr;
+
+/// A value that can be absent.
+pub trait Absent {
+    /// True if it is.
+    fn is_absent(&self) -> bool {
+        false
+    }
+}
+
+impl<T> Absent for Option<T> {
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+}
+
+/// These always are there.
+macro_rules! present {
+    ($($name:ty),+ $(,)?) => {
+        $(impl Absent for $name {})+
+    };
+}
+
+present!(bool, u8, u16, u32, u64, String, IpAddr, IpNet, Mac);
+present!(Backend, DeviceKey, IngressPolicy, IpvlanMode, LinkSysctl, MacvlanMode, NatSources);
+present!(Dns, LinkSettings, PortSpec, RateLimit, TapSettings);
+present!(
+    Vec<u16>,
+    Vec<IpAddr>,
+    Vec<IpNet>,
+    Vec<Forward>,
+    Vec<LeaseGrant>,
+    Vec<Route>,
+    Vec<RouteSource>,
+    Vec<Vec<LeaseRange>>
+);
+
+/// One operation in the audit log, while it is written.
+pub struct Line<M>(pub M);
+
+impl<M: SerializeMap> Line<M> {
+    /// Adds a field, if it is there.
+    pub fn add(&mut self, key: &'static str, value: &(impl Serialize + Absent)) -> Result<(), M::Error> {
+        if value.is_absent() { Ok(()) } else { self.0.serialize_entry(key, value) }
+    }
+}
+
+/// Makes a value whose absent fields have no key in JSON: `serde` would leave them out of the channel's form too.
+macro_rules! sparse {
+    ($($name:ident { $($field:ident $(as $key:literal)?),+ $(,)? })+) => {
+        $(impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeStruct;
+                use $crate::log::Absent;
+                let Self { $($field),+ } = self;
+                let in_json = serializer.is_human_readable();
+                let mut value = serializer.serialize_struct(stringify!($name), [$(stringify!($field)),+].len())?;
+                $({
+                    let key = $crate::log::key!($field $(as $key)?);
+                    if in_json && $field.is_absent() { value.skip_field(key)? } else { value.serialize_field(key, $field)? }
+                })+
+                value.end()
+            }
+        })+
+    };
+}
+
+/// Returns a field's key.
+macro_rules! key {
+    ($field:ident) => {
+        stringify!($field)
+    };
+    ($field:ident as $key:literal) => {
+        $key
+    };
+}
+
+pub(crate) use {key, sparse};

@@ -1,0 +1,74 @@
+//! What is known of an operation beside its own file in `surface`.
+
+use crate::log::Line;
+use crate::{ActsIn, Capability, Lasting, Operation};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::fmt;
+
+/// A guest's number for an object that the gate has given to one run. The number alone means nothing. The gate keeps
+/// namespace, index, name and permitted verbs for it, and checks them at every use.
+pub type Handle = u32;
+
+impl Capability {
+    /// Returns the capability of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|capability| capability.name() == name)
+    }
+
+    /// True if some of its operations act in the container's namespace.
+    pub fn acts_in_container(self) -> bool {
+        self.rows().iter().any(|row| match row.acts {
+            ActsIn::Container | ActsIn::Both => true,
+            ActsIn::Host | ActsIn::Nowhere => false,
+        })
+    }
+
+    /// True if one of its operations makes the attachment's own link.
+    pub fn makes_links(self) -> bool {
+        self.rows().iter().any(|row| row.lasting == Lasting::Link)
+    }
+
+    /// True if some of its operations act in a network namespace: they use netlink or a sysctl.
+    pub fn acts_in_kernel(self) -> bool {
+        self.rows().iter().any(|row| match row.acts {
+            ActsIn::Container | ActsIn::Host | ActsIn::Both => true,
+            ActsIn::Nowhere => false,
+        })
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Operation {
+    /// Returns the WIT interface and function, for messages and the audit log.
+    pub fn name(&self) -> &'static str {
+        self.row().name
+    }
+
+    /// Returns what the operation leaves behind.
+    pub fn lasting(&self) -> Lasting {
+        self.row().lasting
+    }
+
+    /// Returns the operation as the audit log has it.
+    pub fn logged(&self) -> Logged<'_> {
+        Logged(self)
+    }
+}
+
+/// An operation in the audit log: `{"op":"bridge-find","name":"cni0"}`. What is absent has no key.
+#[derive(Debug)]
+pub struct Logged<'a>(&'a Operation);
+
+impl Serialize for Logged<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut line = Line(serializer.serialize_map(None)?);
+        line.0.serialize_entry("op", self.0.row().log)?;
+        self.0.log(&mut line)?;
+        line.0.end()
+    }
+}

@@ -1,0 +1,63 @@
+//! `parent`: links that others are stacked on, and that the operator's configuration names: the master of a macvlan, a
+//! VLAN or an ipvlan.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+
+use crate::log::Line;
+use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::{Handle, LinkInfo, OpError, Reply};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize};
+
+const FIND: Row = Row::new("parent.find", "parent-find", ActsIn::Both, Lasting::Nothing);
+
+/// The operations of `parent`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "a variant's own line and `wit/parent.wit` describe its fields")]
+pub enum Parent {
+    /// Host's namespace, or with `in-container` the container's: looks a granted link up.
+    Find { name: String, in_container: bool },
+}
+
+/// Who answers them: each function returns the reply, or the error that the guest gets.
+pub trait Host {
+    /// Answers `parent.find`.
+    fn find(&mut self, name: &str, in_container: bool) -> Result<LinkInfo, OpError>;
+}
+
+impl Parent {
+    /// Has this operation answered.
+    ///
+    /// # Errors
+    /// The error that the guest gets.
+    pub fn ask(&self, node: &mut impl Host) -> Result<Reply, OpError> {
+        match self {
+            Self::Find { name, in_container } => node.find(name, *in_container).and_then(|reply| Reply::of(&reply)),
+        }
+    }
+
+    pub(super) fn log<M: SerializeMap>(&self, line: &mut Line<M>) -> Result<(), M::Error> {
+        match self {
+            Self::Find { name, in_container } => {
+                line.add("name", name)?;
+                line.add("in_container", in_container)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Table for Parent {
+    const ROWS: &'static [Row] = &[FIND];
+
+    fn row(&self) -> &'static Row {
+        match self {
+            Self::Find { .. } => &FIND,
+        }
+    }
+
+    fn handles(&mut self) -> Vec<(&mut Handle, Takes)> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,189 @@
+//! The facts that the host knows about every operation.
+
+use crate::{Capability, Handle};
+
+/// The place where an operation acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActsIn {
+    /// In the container's network namespace.
+    Container,
+    /// In the host's network namespace.
+    Host,
+    /// In both namespaces.
+    Both,
+    /// In no namespace: the operation is about files, or about another plugin.
+    Nowhere,
+}
+
+/// The effect that an operation leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasting {
+    /// Nothing: the operation only reads. Allowed on every verb.
+    Nothing,
+    /// An effect that a failed ADD and DEL remove.
+    Attachment,
+    /// The attachment's own link. A failed ADD and DEL remove it, and nothing of the attachment outlives it.
+    Link,
+    /// An effect that only a failed ADD removes: it ends with the container's namespace.
+    Namespace,
+    /// A setting of something that goes away with another effect.
+    Part,
+    /// A node object: shared, and removed by neither a failed ADD nor DEL.
+    Node,
+    /// Nothing: the operation removes what belongs to this attachment.
+    Removal,
+    /// Nothing: the operation gives back what the next attachment may take at once. This attachment could go on using
+    /// it, so it is allowed on DEL only.
+    Release,
+    /// Nothing: the operation removes garbage.
+    Collection,
+}
+
+impl Lasting {
+    /// True if the record must list the effect before it is made. An effect that ends with the container's namespace
+    /// needs no record.
+    pub fn is_recorded(self) -> bool {
+        match self {
+            Self::Attachment | Self::Link | Self::Part | Self::Node => true,
+            Self::Nothing | Self::Namespace | Self::Removal | Self::Release | Self::Collection => false,
+        }
+    }
+
+    /// The name in plans and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Attachment | Self::Link => "attachment",
+            Self::Namespace => "namespace",
+            Self::Part => "part",
+            Self::Node => "node",
+            Self::Removal => "removal",
+            Self::Release => "release",
+            Self::Collection => "collection",
+        }
+    }
+}
+
+/// What an operation needs on DEL where no grant allows it.
+///
+/// A policy that has changed since the ADD would keep the attachment's effects, and the runtime would retry for ever. So
+/// what an operation removes of the attachment needs no grant on DEL. It must not widen anything: such an operation names no
+/// object, and acts on the one attachment that the runtime wants to remove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutGrant {
+    /// It is refused.
+    Refused,
+    /// It is allowed.
+    Allowed,
+    /// Allowed if the plugin made the attachment's link. A later plugin of the list needs the grant.
+    IfLinkMaker,
+    /// Allowed if the network names the plugin for its addresses. Only that plugin gives them back.
+    IfAddressPlugin,
+    /// Allowed if the plugin's policy file names the capability. All attachments of the container share the object.
+    IfNamed,
+}
+
+impl WithoutGrant {
+    /// The rule for nearly all operations: what removes is allowed. `wit/surface.toml` names the exceptions.
+    pub const fn of(lasting: Lasting) -> Self {
+        match lasting {
+            Lasting::Removal => Self::Allowed,
+            Lasting::Nothing
+            | Lasting::Attachment
+            | Lasting::Link
+            | Lasting::Namespace
+            | Lasting::Part
+            | Lasting::Node
+            | Lasting::Release
+            | Lasting::Collection => Self::Refused,
+        }
+    }
+}
+
+/// The kinds of objects that a handle can stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The attachment's link in the container.
+    Own,
+    /// The attachment's host end.
+    HostEnd,
+    /// A link of the host that an earlier plugin made.
+    Port,
+    /// A bridge that policy grants.
+    Bridge,
+    /// A link to stack others on, that policy grants.
+    Parent,
+}
+
+impl Kind {
+    /// Returns the capability that gives out such handles. A plugin with it may look at the link.
+    pub fn giver(self) -> Capability {
+        match self {
+            Self::Own => Capability::Link,
+            Self::HostEnd => Capability::Veth,
+            Self::Port | Self::Bridge => Capability::Bridge,
+            Self::Parent => Capability::Parent,
+        }
+    }
+}
+
+/// The handles that an operation takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// The attachment's link in the container.
+    Own,
+    /// The attachment's host end, made by this run or listed in the record.
+    HostEnd,
+    /// The attachment's host end, or a link of the host that an earlier plugin made: the possible ports of a bridge.
+    Port,
+    /// A possible port as above, or a host end that only seems to belong to the container's link: only to look at.
+    SeenEnd,
+    /// A bridge that policy grants.
+    Bridge,
+    /// A link to stack others on, that policy grants.
+    Parent,
+    /// Any handle that was given out: only to look at.
+    Any,
+}
+
+/// An operation's row in the table of its capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The WIT interface and function, for messages and the audit log.
+    pub name: &'static str,
+    /// The name in the audit log's `op`.
+    pub log: &'static str,
+    /// The place where it acts.
+    pub acts: ActsIn,
+    /// The effect that it leaves.
+    pub lasting: Lasting,
+    /// What it needs on DEL where no grant allows it.
+    pub without_grant: WithoutGrant,
+}
+
+impl Row {
+    pub(crate) const fn new(name: &'static str, log: &'static str, acts: ActsIn, lasting: Lasting) -> Self {
+        Self { name, log, acts, lasting, without_grant: WithoutGrant::of(lasting) }
+    }
+
+    pub(crate) const fn without_grant(self, without_grant: WithoutGrant) -> Self {
+        Self { without_grant, ..self }
+    }
+
+    /// The name of the function alone.
+    pub fn function(&self) -> &'static str {
+        self.name.split_once('.').map_or("", |(_, function)| function)
+    }
+}
+
+/// The facts about the operations of one capability.
+pub trait Table {
+    /// The rows of all operations.
+    const ROWS: &'static [Row];
+
+    /// Returns the row of this operation.
+    fn row(&self) -> &'static Row;
+
+    /// Returns the handles that it names, each with the kind of object that it must stand for.
+    fn handles(&mut self) -> Vec<(&mut Handle, Takes)>;
+}

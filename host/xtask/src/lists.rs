@@ -1,0 +1,85 @@
+//! The lists of capabilities in files that are written by hand otherwise.
+//!
+//! A list stands between two comments. The first has the line of each capability: `// each capability: mod {file};`. In
+//! it `{name}` is the name in WIT, `{file}` and `{Type}` those in Rust. A list can have the capabilities with keys or without
+//! keys alone. `// each resource: …` has `{resource}` and `{Resource}` too. The second comment is `// end of the list`.
+
+use crate::Written;
+use crate::model::{Capability, Form, Surface, camel, snake};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::Path;
+
+/// The files with such lists.
+const FILES: [&str; 7] = [
+    "guest-sdk/sim/src/capability/mod.rs",
+    "guest-sdk/src/sys/component/mod.rs",
+    "guest-sdk/src/sys/native/mod.rs",
+    "host/admin/src/capability/mod.rs",
+    "host/gate/src/capability/mod.rs",
+    "host/policy/src/capability/mod.rs",
+    "host/sandbox/src/bindings/mod.rs",
+];
+
+/// The end of a list.
+const END: &str = "// end of the list";
+
+/// Returns these files, each with its lists.
+pub fn files(surface: &Surface, root: &Path) -> Result<Vec<Written>> {
+    let file = |path: &&str| {
+        let text = fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))?;
+        Ok((path.into(), with_lists(surface, &text).with_context(|| (*path).to_owned())?))
+    };
+    FILES.iter().map(file).collect()
+}
+
+fn with_lists(surface: &Surface, text: &str) -> Result<String> {
+    let mut written = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        written.push_str(line);
+        written.push('\n');
+        let begin = line.trim_start();
+        let Some((each, row)) = begin.strip_prefix("// each ").and_then(|list| list.split_once(": ")) else { continue };
+        let rows = match each {
+            "capability" => capabilities(surface, row, |_| true),
+            "capability with keys" => capabilities(surface, row, |capability| capability.keys),
+            "capability without keys" => capabilities(surface, row, |capability| !capability.keys),
+            "resource" => resources(surface, row),
+            _ => continue,
+        };
+        let mut rows = rows;
+        // rustfmt sorts modules.
+        if row.contains("mod {file};") {
+            rows.sort();
+        }
+        let indent = line.strip_suffix(begin).unwrap_or_default();
+        for row in rows {
+            written.push_str(&format!("{indent}{row}\n"));
+        }
+        written.push_str(&format!("{indent}{END}\n"));
+        ensure!(lines.any(|line| line.trim() == END), "a list has no `{END}`");
+    }
+    Ok(written)
+}
+
+fn capabilities(surface: &Surface, row: &str, wanted: fn(&&Capability) -> bool) -> Vec<String> {
+    surface.capabilities.iter().filter(wanted).map(|capability| filled(row, &capability.name)).collect()
+}
+
+fn resources(surface: &Surface, row: &str) -> Vec<String> {
+    let mut rows = Vec::new();
+    for capability in &surface.capabilities {
+        for def in &capability.types {
+            if matches!(def.form, Form::Handle(_) | Form::Value { .. }) {
+                let row = row.replace("{resource}", &def.name).replace("{Resource}", &camel(&def.name));
+                rows.push(filled(&row, &capability.name));
+            }
+        }
+    }
+    rows
+}
+
+fn filled(row: &str, name: &str) -> String {
+    row.replace("{name}", name).replace("{file}", &snake(name)).replace("{Type}", &camel(name))
+}

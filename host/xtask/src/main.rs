@@ -1,0 +1,77 @@
+//! `cargo xtask surface`: writes what is made of `wit/*.wit` and `wit/surface.toml`. With `--check` it writes nothing, and
+//! fails if a file is not what it would write.
+//!
+//! `model` reads both. Each other file writes one kind of file from the model, as plain Rust that people read and step
+//! through. Nothing here is shipped.
+
+mod code;
+mod lists;
+mod model;
+mod operations;
+mod sandbox;
+mod sdk;
+
+use anyhow::{Context, Result, bail, ensure};
+use model::Surface;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A file and its contents.
+type Written = (PathBuf, String);
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let check = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["surface"] => false,
+        ["surface", "--check"] => true,
+        _ => bail!("usage: cargo xtask surface [--check]"),
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let surface = Surface::read(&root.join("wit"))?;
+    let mut stale = Vec::new();
+    for (path, text) in written(&surface, &root)? {
+        let file = root.join(&path);
+        if fs::read_to_string(&file).is_ok_and(|have| have == text) {
+            continue;
+        }
+        if !check {
+            fs::create_dir_all(file.parent().context("a file has a directory")?)?;
+            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        stale.push(path.display().to_string());
+    }
+    let what = stale.join("\n  ");
+    ensure!(!check || stale.is_empty(), "these files are not what wit/ says: run `cargo xtask surface`\n  {what}");
+    if !stale.is_empty() {
+        println!("written:\n  {what}");
+    }
+    Ok(())
+}
+
+/// Returns all files that are made of the surface, formatted.
+fn written(surface: &Surface, root: &Path) -> Result<Vec<Written>> {
+    let files =
+        [operations::files(surface)?, sandbox::files(surface)?, sdk::files(surface)?, lists::files(surface, root)?];
+    let format = |(path, text): Written| {
+        let text = formatted(&text).with_context(|| format!("{} is no Rust", path.display()))?;
+        Ok((path, text))
+    };
+    files.concat().into_iter().map(format).collect()
+}
+
+/// Returns Rust as rustfmt writes it.
+fn formatted(text: &str) -> Result<String> {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut rustfmt = Command::new("rustfmt")
+        .args(["--edition", "2024", "--config-path", config])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start rustfmt")?;
+    rustfmt.stdin.take().context("rustfmt has an input")?.write_all(text.as_bytes())?;
+    let output = rustfmt.wait_with_output()?;
+    ensure!(output.status.success(), "rustfmt failed on:\n{text}");
+    Ok(String::from_utf8(output.stdout)?)
+}
