@@ -70,7 +70,7 @@ fn nothing_follows_a_message() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
-    /// Whatever comes is a message or is refused, and takes no more memory than it is long, times a small number.
+    /// Whatever comes is a message or is refused. A message is about as long when it is written again: no few bytes stand for many.
     #[test]
     fn no_bytes_take_the_gate_down(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
         if let Ok(message) = decode::<FromSandbox>(&bytes) {

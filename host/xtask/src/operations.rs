@@ -128,6 +128,12 @@ fn one(surface: &Surface, capability: &Capability) -> Result<String> {
              }}
          }}
 
+         impl From<{name}> for Operation {{
+             fn from(operation: {name}) -> Self {{
+                 Self::{name}(operation)
+             }}
+         }}
+
          impl Table for {name} {{
              const ROWS: &'static [Row] = &[{constants}];
 
@@ -148,6 +154,7 @@ fn one(surface: &Surface, capability: &Capability) -> Result<String> {
         &[
             ("crate::log", &["Line"]),
             ("crate::table", &["ActsIn", "Lasting", "Row", "Table", "Takes", "WithoutGrant"]),
+            ("super", &["Operation"]),
             ("crate", &VALUES.iter().copied().filter(|value| *value != name).collect::<Vec<_>>()),
             ("ipnet", &["IpNet"]),
             ("serde", &["Deserialize", "Serialize"]),
@@ -269,7 +276,6 @@ fn all(surface: &Surface) -> Result<String> {
              }}
          }}
 
-         {from}
         ",
         heading = heading("All that a guest can ask for, by capability."),
         ops = each(&|name, file, _| format!("pub use super::{file}::{name};\n")),
@@ -285,13 +291,6 @@ fn all(surface: &Surface) -> Result<String> {
         row = each(&|name, _, _| format!("Self::{name}(operation) => operation.row(), ")),
         handles = each(&|name, _, _| format!("Self::{name}(operation) => operation.handles(), ")),
         log = each(&|name, _, _| format!("Self::{name}(operation) => operation.log(line), ")),
-        from = each(&|name, _, _| format!(
-            "impl From<ops::{name}> for Operation {{
-                 fn from(operation: ops::{name}) -> Self {{
-                     Self::{name}(operation)
-                 }}
-             }}\n\n"
-        )),
     ))
 }
 

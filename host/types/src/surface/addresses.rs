@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Address, Handle, OpError, Reply};
@@ -78,6 +79,12 @@ impl Addresses {
             }
         }
         Ok(())
+    }
+}
+
+impl From<Addresses> for Operation {
+    fn from(operation: Addresses) -> Self {
+        Self::Addresses(operation)
     }
 }
 

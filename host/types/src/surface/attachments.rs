@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, OpError, Reply};
@@ -38,6 +39,12 @@ impl Attachments {
 
     pub(super) fn log<M: SerializeMap>(&self, _line: &mut Line<M>) -> Result<(), M::Error> {
         Ok(())
+    }
+}
+
+impl From<Attachments> for Operation {
+    fn from(operation: Attachments) -> Self {
+        Self::Attachments(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, LinkInfo, OpError, RateLimit, Reply};
@@ -64,6 +65,12 @@ impl Bandwidth {
             Self::Remove => {}
         }
         Ok(())
+    }
+}
+
+impl From<Bandwidth> for Operation {
+    fn from(operation: Bandwidth) -> Self {
+        Self::Bandwidth(operation)
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{BridgeInfo, Handle, LinkInfo, OpError, PortSpec, Reply};
@@ -104,6 +105,12 @@ impl Bridge {
             Self::PreviousLink => {}
         }
         Ok(())
+    }
+}
+
+impl From<Bridge> for Operation {
+    fn from(operation: Bridge) -> Self {
+        Self::Bridge(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
 use crate::{Handle, OpError, Reply, SubnetFile};
@@ -85,6 +86,12 @@ impl Delegate {
             Self::Gc => {}
         }
         Ok(())
+    }
+}
+
+impl From<Delegate> for Operation {
+    fn from(operation: Delegate) -> Self {
+        Self::Delegate(operation)
     }
 }
 

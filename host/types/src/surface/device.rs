@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
 use crate::{DeviceKey, Handle, LinkInfo, OpError, Reply};
@@ -65,6 +66,12 @@ impl Device {
             Self::GiveBack => {}
         }
         Ok(())
+    }
+}
+
+impl From<Device> for Operation {
+    fn from(operation: Device) -> Self {
+        Self::Device(operation)
     }
 }
 

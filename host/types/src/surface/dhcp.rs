@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
 use crate::{DhcpLease, Handle, OpError, Reply};
@@ -60,6 +61,12 @@ impl Dhcp {
 
     pub(super) fn log<M: SerializeMap>(&self, _line: &mut Line<M>) -> Result<(), M::Error> {
         Ok(())
+    }
+}
+
+impl From<Dhcp> for Operation {
+    fn from(operation: Dhcp) -> Self {
+        Self::Dhcp(operation)
     }
 }
 

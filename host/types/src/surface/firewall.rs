@@ -3,6 +3,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, IngressPolicy, OpError, Reply};
@@ -74,6 +75,12 @@ impl Firewall {
             Self::Remove => {}
         }
         Ok(())
+    }
+}
+
+impl From<Firewall> for Operation {
+    fn from(operation: Firewall) -> Self {
+        Self::Firewall(operation)
     }
 }
 

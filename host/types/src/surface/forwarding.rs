@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, OpError, Reply};
@@ -39,6 +40,12 @@ impl Forwarding {
 
     pub(super) fn log<M: SerializeMap>(&self, _line: &mut Line<M>) -> Result<(), M::Error> {
         Ok(())
+    }
+}
+
+impl From<Forwarding> for Operation {
+    fn from(operation: Forwarding) -> Self {
+        Self::Forwarding(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
 use crate::{Handle, OpError, Reply};
@@ -67,6 +68,12 @@ impl Ipam {
 
     pub(super) fn log<M: SerializeMap>(&self, _line: &mut Line<M>) -> Result<(), M::Error> {
         Ok(())
+    }
+}
+
+impl From<Ipam> for Operation {
+    fn from(operation: Ipam) -> Self {
+        Self::Ipam(operation)
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, IpvlanInfo, IpvlanMode, LinkInfo, OpError, Reply};
@@ -55,6 +56,12 @@ impl Ipvlan {
             Self::Find => {}
         }
         Ok(())
+    }
+}
+
+impl From<Ipvlan> for Operation {
+    fn from(operation: Ipvlan) -> Self {
+        Self::Ipvlan(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
 use crate::{Handle, LeaseGrant, LeaseRange, OpError, Reply};
@@ -82,6 +83,12 @@ impl Leases {
             }
         }
         Ok(())
+    }
+}
+
+impl From<Leases> for Operation {
+    fn from(operation: Leases) -> Self {
+        Self::Leases(operation)
     }
 }
 

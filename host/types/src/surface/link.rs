@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
 use crate::{Handle, LinkInfo, OpError, Reply};
@@ -74,6 +75,12 @@ impl Link {
             Self::Own => {}
         }
         Ok(())
+    }
+}
+
+impl From<Link> for Operation {
+    fn from(operation: Link) -> Self {
+        Self::Link(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, OpError, Reply};
@@ -63,6 +64,12 @@ impl LinkSettings {
             Self::Restore => {}
         }
         Ok(())
+    }
+}
+
+impl From<LinkSettings> for Operation {
+    fn from(operation: LinkSettings) -> Self {
+        Self::LinkSettings(operation)
     }
 }
 

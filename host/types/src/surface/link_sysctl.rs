@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, OpError, Reply};
@@ -45,6 +46,12 @@ impl LinkSysctl {
             }
         }
         Ok(())
+    }
+}
+
+impl From<LinkSysctl> for Operation {
+    fn from(operation: LinkSysctl) -> Self {
+        Self::LinkSysctl(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
 use crate::{Handle, LoopbackState, OpError, Reply};
@@ -54,6 +55,12 @@ impl Loopback {
 
     pub(super) fn log<M: SerializeMap>(&self, _line: &mut Line<M>) -> Result<(), M::Error> {
         Ok(())
+    }
+}
+
+impl From<Loopback> for Operation {
+    fn from(operation: Loopback) -> Self {
+        Self::Loopback(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Backend, Handle, OpError, Reply};
@@ -61,6 +62,12 @@ impl Masquerade {
             Self::Remove => {}
         }
         Ok(())
+    }
+}
+
+impl From<Masquerade> for Operation {
+    fn from(operation: Masquerade) -> Self {
+        Self::Masquerade(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, OpError, Reply};
@@ -55,6 +56,12 @@ impl NamespaceSysctl {
             }
         }
         Ok(())
+    }
+}
+
+impl From<NamespaceSysctl> for Operation {
+    fn from(operation: NamespaceSysctl) -> Self {
+        Self::NamespaceSysctl(operation)
     }
 }
 

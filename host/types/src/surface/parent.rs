@@ -3,6 +3,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, LinkInfo, OpError, Reply};
@@ -45,6 +46,12 @@ impl Parent {
             }
         }
         Ok(())
+    }
+}
+
+impl From<Parent> for Operation {
+    fn from(operation: Parent) -> Self {
+        Self::Parent(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, OpError, Reply};
@@ -43,6 +44,12 @@ impl PointToPoint {
             }
         }
         Ok(())
+    }
+}
+
+impl From<PointToPoint> for Operation {
+    fn from(operation: PointToPoint) -> Self {
+        Self::PointToPoint(operation)
     }
 }
 

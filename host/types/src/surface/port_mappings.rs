@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Forward, Handle, NatSources, OpError, Reply};
@@ -70,6 +71,12 @@ impl PortMappings {
             Self::Remove => {}
         }
         Ok(())
+    }
+}
+
+impl From<PortMappings> for Operation {
+    fn from(operation: PortMappings) -> Self {
+        Self::PortMappings(operation)
     }
 }
 

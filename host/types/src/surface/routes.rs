@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, OpError, Reply, Route};
@@ -81,6 +82,12 @@ impl Routes {
             }
         }
         Ok(())
+    }
+}
+
+impl From<Routes> for Operation {
+    fn from(operation: Routes) -> Self {
+        Self::Routes(operation)
     }
 }
 

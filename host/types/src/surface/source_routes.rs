@@ -3,6 +3,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, OpError, Reply, RouteSource};
@@ -66,6 +67,12 @@ impl SourceRoutes {
             Self::Remove => {}
         }
         Ok(())
+    }
+}
+
+impl From<SourceRoutes> for Operation {
+    fn from(operation: SourceRoutes) -> Self {
+        Self::SourceRoutes(operation)
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, LinkInfo, OpError, Reply, TapSettings};
@@ -56,6 +57,12 @@ impl Tap {
             }
         }
         Ok(())
+    }
+}
+
+impl From<Tap> for Operation {
+    fn from(operation: Tap) -> Self {
+        Self::Tap(operation)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, LinkInfo, Mac, OpError, Reply, VethPair};
@@ -62,6 +63,12 @@ impl Veth {
             Self::Find => {}
         }
         Ok(())
+    }
+}
+
+impl From<Veth> for Operation {
+    fn from(operation: Veth) -> Self {
+        Self::Veth(operation)
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, LinkInfo, OpError, Reply, VlanInfo};
@@ -55,6 +56,12 @@ impl Vlan {
             Self::Find => {}
         }
         Ok(())
+    }
+}
+
+impl From<Vlan> for Operation {
+    fn from(operation: Vlan) -> Self {
+        Self::Vlan(operation)
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
+use super::Operation;
 use crate::log::Line;
 use crate::table::{ActsIn, Lasting, Row, Table, Takes};
 use crate::{Handle, OpError, Reply};
@@ -64,6 +65,12 @@ impl Vrf {
             Self::Leave => {}
         }
         Ok(())
+    }
+}
+
+impl From<Vrf> for Operation {
+    fn from(operation: Vrf) -> Self {
+        Self::Vrf(operation)
     }
 }
 

@@ -1,0 +1,144 @@
+//! guest-sdk/src/sys: the way to the host. In a component it is the imported function, and in a program of the build
+//! machine the fake host. Both have the same functions.
+
+mod component;
+mod native;
+
+use crate::Written;
+use crate::code::{heading, imports};
+use crate::model::{Capability, Def, Field, Form, Function, Kind, Surface, Ty, camel, snake};
+use anyhow::{Context, Result};
+
+/// The types of host/types that a function can take or return.
+const VALUES: &[&str] = &[
+    "Address",
+    "Backend",
+    "DeviceKey",
+    "DhcpLease",
+    "Dns",
+    "Forward",
+    "IngressPolicy",
+    "IpvlanMode",
+    "LeaseGrant",
+    "LeaseRange",
+    "LinkInfo",
+    "LinkSettings",
+    "LoopbackState",
+    "Mac",
+    "MacvlanMode",
+    "NatSources",
+    "PortSpec",
+    "RateLimit",
+    "Route",
+    "RouteSource",
+    "SubnetFile",
+    "TapSettings",
+    "Transport",
+];
+
+/// Returns two files for each capability.
+pub fn files(surface: &Surface) -> Result<Vec<Written>> {
+    let mut files = Vec::new();
+    for (arm, place, file) in
+        [("component", "in a component", component::file as Arm), ("native", "on the build machine", native::file)]
+    {
+        for capability in &surface.capabilities {
+            let name = snake(&capability.name);
+            let code = file(surface, capability)?;
+            let known = [
+                ("crate::error", &["Error"][..]),
+                ("ipnet", &["IpNet"]),
+                ("postern_types", VALUES),
+                ("std::cell", &["Cell"]),
+                ("std::net", &["IpAddr"]),
+            ];
+            let imported = imports(&code, &known);
+            let heading = heading(&format!("`{}` {place}.", capability.name));
+            let (first, code) = match code.split_once('\n') {
+                Some((first, code)) if first.starts_with("use ") => (format!("{first}\n"), code),
+                _ => (String::new(), code.as_str()),
+            };
+            let text = format!("{heading}{first}{imported}\n{code}");
+            files.push((format!("guest-sdk/src/sys/{arm}/{name}.rs").into(), text));
+        }
+    }
+    Ok(files)
+}
+
+type Arm = fn(&Surface, &Capability) -> Result<String>;
+
+/// Returns the type of a parameter of the SDK's functions.
+fn lent(surface: &Surface, ty: &Ty) -> Result<String> {
+    let resource = |ty: &Ty| -> Result<Option<String>> {
+        Ok(match (ty, surface.def_of(ty)?.map(|def| &def.form)) {
+            (Ty::Of(interface, name), Some(Form::Handle(_) | Form::Value { spread: true, .. })) => {
+                Some(format!("super::{}::{}", snake(interface), camel(name)))
+            }
+            _ => None,
+        })
+    };
+    if let Some(resource) = resource(ty)? {
+        return Ok(format!("&{resource}"));
+    }
+    surface.lent(ty, "")
+}
+
+/// Returns the type of a success of the SDK's functions: handles are resources, and records with links are the SDK's.
+fn given(surface: &Surface, ty: &Ty) -> Result<String> {
+    Ok(match ty {
+        Ty::Option(inner) => format!("Option<{}>", given(surface, inner)?),
+        Ty::List(inner) => format!("Vec<{}>", given(surface, inner)?),
+        Ty::Of(interface, name) => match surface.def_of(ty)? {
+            Some(Def { form: Form::Handle(_), .. }) => format!("super::{}::{}", snake(interface), camel(name)),
+            Some(Def { sdk: Some(sdk), .. }) => format!("crate::{}::{sdk}", snake(interface)),
+            Some(Def { form: Form::Record(fields), rust, .. }) if rust.is_empty() => {
+                let link = fields.first().context("a record has fields")?;
+                format!("({}, LinkInfo)", given(surface, &link.ty)?)
+            }
+            _ => surface.rust(ty, None)?,
+        },
+        _ => surface.rust(ty, None)?,
+    })
+}
+
+/// Returns a function's header.
+fn header(surface: &Surface, capability: &Capability, function: &Function) -> Result<String> {
+    let own = function.of.as_ref().map(|of| (snake(of), Ty::Of(capability.name.clone(), of.clone())));
+    let params = own.into_iter().chain(function.params.iter().map(|(_, called, ty)| (called.clone(), ty.clone())));
+    let mut list = Vec::new();
+    for (called, ty) in params {
+        list.push(format!("{called}: {}", lent(surface, &ty)?));
+    }
+    let mut returns = given(surface, &function.returns)?;
+    if matches!(function.kind, Kind::Asks(_)) {
+        returns = format!("Result<{returns}, Error>");
+    }
+    let own = format!("super::{}::", snake(&capability.name));
+    let header = format!("pub(crate) fn {}({}) -> {returns}", snake(&function.name), list.join(", "));
+    Ok(header.replace(&own, ""))
+}
+
+/// The functions that ask, and those that read a handle.
+fn functions(capability: &Capability) -> impl Iterator<Item = &Function> {
+    let is_of_value = |function: &&Function| {
+        let own = capability.types.iter().find(|def| Some(&def.name) == function.of.as_ref());
+        matches!(own.map(|def| &def.form), Some(Form::Value { .. }))
+    };
+    capability.functions.iter().filter(move |function| !is_of_value(function))
+}
+
+/// The setters of a value that the SDK keeps while the plugin fills it.
+fn fields(def: &Def) -> Option<(&[Field], &[Field])> {
+    match &def.form {
+        Form::Value { fields, made_with, spread: true } => Some(fields.split_at(*made_with)),
+        _ => None,
+    }
+}
+
+/// Returns a field's type without its absence.
+fn set_type(field: &Field) -> &Ty {
+    match &field.ty {
+        Ty::Option(inner) => inner,
+        ty => ty,
+    }
+}
