@@ -126,7 +126,7 @@ pub fn outlive_signals() {
 /// Runs one step.
 fn step(engine: Engine, state: &Path, input: String) -> Result<String, String> {
     let mut launcher = Launcher::new(engine);
-    let mut plugin = launcher.take(PLUGIN, state).map_err(|error| error.to_string())?;
+    let mut plugin = launcher.open(PLUGIN, state).map_err(|error| error.to_string())?;
     // The service looks at the length too: a sandbox that was taken over is bound by nothing here.
     let limits = Limits { stdout: output::LONGEST, stderr: LONGEST_STDERR, ..Limits::default() };
     let start = Start { env: vec![("CNI_COMMAND".to_owned(), "STEP".to_owned())], stdin: input.into(), limits };

@@ -1,23 +1,21 @@
 //! The steps of a run before its guest: plugin, policy, version, record, the container's namespace, confinement.
 
 use crate::confinement::{self, MadeDirectories};
-use crate::delegation;
+use crate::delegation::{self, Delegation};
 use crate::errors::{internal, obstacle};
 use crate::holders;
-use crate::launcher::{Launcher, Plugin};
+use crate::launcher::Launcher;
 use crate::places::Places;
-use crate::session::{NoContainerAsked, Request, Session};
+use crate::prepared::{Plugin, Prepared, spoken, unavailable};
+use crate::request::Request;
+use crate::session::{NoContainerAsked, OwnedSession, Session};
 use crate::status;
 use crate::unrecorded::Part;
-use crate::versions::{own_versions, supported};
 use nix::errno::Errno;
-use postern_cni::{
-    Env, Error, Flannel, Json, Lists, NetConf, Verb, Version, check_version, code, config_version, flannel, unicode,
-};
+use postern_cni::{Env, Error, Flannel, Json, Lists, NetConf, Verb, Version, config_version, flannel};
 use postern_kernel::{Namespace, OpenError};
-use postern_policy::{Granted, Policy};
-use postern_types::Capability;
-use std::sync::Arc;
+use postern_policy::Policy;
+use postern_types::{Capability, OpError};
 use std::time::Instant;
 
 /// The runtime's request.
@@ -37,14 +35,18 @@ pub struct Call<'a> {
 
 /// A run that has come as far as its guest.
 pub struct PreparedRun {
-    /// The run.
-    pub session: Session,
+    /// The request, and what its plugins share.
+    pub owned: OwnedSession,
+    /// The plugin that the runtime called.
+    pub called: Prepared,
+    /// The judgement on the version of its configuration.
+    pub spoken: Result<(), Error>,
+    /// See [`crate::gate::Delegates::delegation`].
+    pub delegation: Result<Option<Delegation>, OpError>,
     /// The directories that were made for it.
     pub made: MadeDirectories,
     /// What its plugin may have made.
     pub part: Part,
-    /// The policy for an earlier result, if there is one.
-    pub granted: Option<Granted>,
 }
 
 /// The next step of a run.
@@ -62,61 +64,6 @@ pub enum Start {
         /// Why the plugin can't be run.
         reason: String,
     },
-}
-
-/// A plugin that is installed and serves this request.
-struct Admitted {
-    /// The run, without its record.
-    session: Session,
-    /// What its plugin may have made.
-    part: Part,
-    /// The policy, if there is an earlier result.
-    granted: Option<Granted>,
-    /// The policy of a plugin that may delegate.
-    delegating: Option<Granted>,
-    /// The policy for STATUS.
-    policy: Option<Policy>,
-    /// True if an operation of the plugin acts in the container's namespace.
-    is_needed: bool,
-}
-
-/// Returns the request that the gate works on, from a configuration that is valid for this version.
-///
-/// # Errors
-/// Code 6: GC's lists have a wrong form.
-pub fn request(
-    plugin: &str,
-    env: &Env,
-    verb: Verb,
-    version: Version,
-    raw: (Json, Lists),
-    stdin: &[u8],
-) -> Result<Request, Error> {
-    let variables = [
-        ("CNI_CONTAINERID", &env.container_id),
-        ("CNI_NETNS", &env.netns),
-        ("CNI_IFNAME", &env.ifname),
-        ("CNI_ARGS", &env.args),
-        ("CNI_PATH", &env.path),
-    ];
-    // The lists in the configuration don't influence a DEL.
-    if verb != Verb::Del {
-        NetConf::check_lists(&raw.0)?;
-    }
-    // If common keys of a configuration have wrong types, the plugin refuses it with its own words.
-    let conf = NetConf::parse_or_unread(raw.0, raw.1);
-    Ok(Request {
-        plugin: plugin.to_owned(),
-        verb,
-        container_id: env.container_id.clone(),
-        netns: env.netns.clone(),
-        ifname: env.ifname.clone(),
-        path: env.path.clone(),
-        env: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())).collect(),
-        stdin: Arc::new(unicode::json(stdin).into_owned()),
-        conf,
-        version,
-    })
 }
 
 /// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
@@ -137,8 +84,8 @@ pub fn begin(
     if verb == Verb::Gc && !NetConf::is_readable(&raw.0) {
         launcher.need_sandboxes();
     }
-    let ready = match launcher.take(name, &places.state) {
-        Ok(ready) => ready,
+    let opened = match launcher.open(name, &places.state) {
+        Ok(opened) => opened,
         // The effects of a plugin can be removed without it.
         Err(reason) if verb == Verb::Del => {
             let reason = reason.to_string();
@@ -146,19 +93,32 @@ pub fn begin(
             let shipped = launcher.shipped_policy(name);
             return Ok(Start::WithoutPlugin { raw: Box::new(raw), places, shipped, reason });
         }
-        Err(reason) if verb == Verb::Status => return Err(Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string())),
-        Err(reason) => return Err(obstacle(reason)),
+        Err(reason) => return Err(unavailable(verb, &reason)),
     };
-    let Admitted { mut session, part, granted, delegating, policy, is_needed } =
-        admit(call, raw, launcher, ready, places)?;
+    let (request, called, spoken) = admit(call, raw, opened)?;
+    warm_delegates(launcher, &request, &called.policy);
+    let limits = called.policy.limits();
+    let part = Part::of(Some(&called.policy), &request);
+    let mut owned = OwnedSession::new(request, call.started + limits.time(), places);
+    let mut session = owned.session();
+    session.keep_for_cleanup(limits.cleanup());
+    session.digest.clone_from(&called.digest);
+    session.makes_links = part.makes_link();
+    session.owns_link = part.makes_link();
+    let is_needed = acts_in_container(session.request, &called.policy);
     let namespace = container(&session, is_needed, env.allows_own_netns());
     if verb.has_attachment() {
         session.open_record().map_err(internal)?;
         session.look_for_link().map_err(internal)?;
     }
-    if let Some(granted) = &delegating {
-        session.delegation = Some(delegation::prepare(&session, granted));
-    }
+    let delegation = match called.granted().filter(|granted| granted.knows(Capability::Delegate)) {
+        Some(granted) => delegation::prepare(&session, granted),
+        None => Ok(None),
+    };
+    let of_delegates = match &delegation {
+        Ok(Some(delegation)) => Some(delegation.request(session.request, verb)),
+        Ok(None) | Err(_) => None,
+    };
     let namespace = match namespace {
         Ok(namespace) => namespace,
         // An attachment with a record can be removed without its namespace, wherever the path leads by now.
@@ -173,91 +133,68 @@ pub fn begin(
             None
         }
     };
-    let enters = |namespace: &Namespace| is_needed || session.asks_container(granted.as_ref(), namespace);
+    // Only an earlier result has addresses to take over.
+    let has_previous = matches!(session.request.conf.previous_result(), Ok(Some(_)));
+    let of_previous = called.granted().filter(|_| has_previous);
+    let enters = |namespace: &Namespace| is_needed || session.asks_container(of_previous, namespace);
     let enters = namespace.as_ref().is_some_and(enters);
-    if let Some(policy) = &policy {
+    let of_delegates = of_delegates.as_ref().unwrap_or(session.request);
+    launcher.prepare_delegates(&session.state, of_delegates);
+    if verb == Verb::Status {
         // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
-        able(&session, launcher, policy)?;
-        let delegate = session.delegation.as_ref().and_then(|made| made.as_ref().ok()).and_then(Option::as_ref);
-        if let Some(Ok(policy)) =
-            delegate.filter(|made| launcher.has(&made.plugin)).map(|made| launcher.policy(&made.plugin))
-        {
-            session.exchange();
-            let able = able(&session, launcher, &policy);
-            session.exchange();
-            able?;
+        able(&session, launcher, &called)?;
+        let main = delegation.as_ref().ok().and_then(Option::as_ref);
+        if let Some(main) = main.and_then(|delegation| launcher.delegate(&delegation.plugin).ok()) {
+            able(&session.part(of_delegates), launcher, main)?;
         }
     }
     if let Some(namespace) = &namespace
-        && launcher.policies().any(|(_, policy)| policy.knows(Capability::Dhcp))
+        && called.policy.knows(Capability::Dhcp)
     {
         let kept = session.dhcp.keep(namespace);
         kept.map_err(|error| Error::internal(format!("netns \"{}\": {error}", session.request.netns)))?;
     }
-    let holders = holders::find(&session, launcher, granted.as_ref());
+    let holders = holders::find(&session, &called, of_previous);
     if !holders.is_empty() {
         holders::make_way(&mut session, holders).inspect_err(|_| session.close_record())?;
     }
     let namespace = namespace.filter(|_| enters);
-    let made = confinement::confine(&mut session, launcher, namespace).inspect_err(|_| {
+    let made = confinement::confine(&mut session, launcher, &called, of_delegates, namespace).inspect_err(|_| {
         session.undone();
         session.close_record();
     })?;
-    Ok(Start::Guest(Box::new(PreparedRun { session, made, part, granted })))
+    Ok(Start::Guest(Box::new(PreparedRun { owned, called, spoken, delegation, made, part })))
 }
 
-/// Checks a plugin and its request. The processes of its delegates are started.
+/// Judges the version of the configuration, and makes the request and its plugin of it. The judgement is the plugin's to
+/// tell on DEL: an attachment must be removed with the version that made it, and what the component does not support, its
+/// record removes.
 ///
 /// # Errors
 /// The error for the runtime.
-fn admit(
-    call: &Call<'_>,
-    raw: (Json, Lists),
-    launcher: &mut Launcher,
-    ready: Plugin,
-    places: Places,
-) -> Result<Admitted, Error> {
-    let Call { name, verb, env, stdin, started } = *call;
-    let version = config_version(&raw.0)?;
-    let named = ready.versions.as_deref();
-    let spoken = match verb {
-        // An attachment must be removed with the version that made it, even if policy no longer allows that version. What
-        // the component does not support, its record removes.
-        Verb::Del if Version::parse(&version).is_some() => Version::ALL.to_vec(),
-        Verb::Del => own_versions(named),
-        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => supported(ready.policy.versions(), named)?,
+fn admit(call: &Call<'_>, raw: (Json, Lists), opened: Plugin) -> Result<(Request, Prepared, Result<(), Error>), Error> {
+    let Call { name, verb, env, stdin, .. } = *call;
+    let named = config_version(&raw.0)?;
+    let spoken = spoken(&opened.policy, opened.versions.as_deref(), verb, &named);
+    let version = match Version::parse(&named).filter(|_| verb == Verb::Del) {
+        Some(version) => version,
+        None => spoken.clone()?,
     };
-    let version = check_version(verb, &version, &spoken)?;
-    let (end, cleanup) = (started + ready.policy.limits().time(), ready.policy.limits().cleanup());
-    let request = request(name, env, verb, version, raw, stdin)?;
-    let is_needed = acts_in_container(&request, &ready.policy);
-    let may_delegate = ready.policy.grants(Capability::Ipam) || verb == Verb::Del;
-    if !request.conf.ipam_type.is_empty() && may_delegate && request.conf.ipam_type != name {
-        launcher.warm(&request.conf.ipam_type.clone());
-    }
-    let delegating = ready.policy.knows(Capability::Delegate);
-    if delegating {
-        warm_delegates(launcher, &request);
-    }
-    let part = Part::of(Some(&ready.policy), &request);
-    let policy = (verb == Verb::Status).then(|| ready.policy.clone());
-    let digest = ready.digest.clone();
-    let has_previous = matches!(request.conf.previous_result(), Ok(Some(_)));
-    // An ambiguous value is refused when the plugin is started.
-    let resolve = || ready.policy.resolve(request.conf.raw(), request.args()).ok();
-    let granted = if has_previous { resolve() } else { None };
-    let delegating = if delegating { resolve() } else { None };
-    launcher.put_back(name, ready);
-    let mut session = Session::new(request, end, places);
-    session.keep_for_cleanup(cleanup);
-    session.digest = digest;
-    session.makes_links = part.makes_link();
-    session.owns_link = part.makes_link();
-    Ok(Admitted { session, part, granted, delegating, policy, is_needed })
+    let request = Request::read(name, env, verb, version, raw, stdin)?;
+    let prepared = Prepared::new(name, opened, &request);
+    Ok((request, prepared, spoken.map(drop)))
 }
 
-/// Starts the processes of the plugins that a network of flannel names.
-fn warm_delegates(launcher: &mut Launcher, request: &Request) {
+/// Starts the processes of the plugins that this one delegates to, by its configuration.
+fn warm_delegates(launcher: &mut Launcher, request: &Request, policy: &Policy) {
+    let ipam = &request.conf.ipam_type;
+    let may_delegate = policy.grants(Capability::Ipam) || request.verb == Verb::Del;
+    if !ipam.is_empty() && may_delegate && *ipam != request.plugin {
+        launcher.warm(ipam);
+    }
+    if !policy.knows(Capability::Delegate) {
+        return;
+    }
     let Ok(flannel) = Flannel::read(&request.conf) else { return };
     let ipam = if request.conf.ipam_type.is_empty() { flannel::IPAM } else { request.conf.ipam_type.as_str() };
     for plugin in [flannel.delegate.as_str(), ipam] {
@@ -267,15 +204,15 @@ fn warm_delegates(launcher: &mut Launcher, request: &Request) {
     }
 }
 
-/// Checks that the host could do its part of an ADD by the plugin of this policy. For a process that is not confined.
+/// Checks that the host could do its part of an ADD by this plugin. For a process that is not confined.
 ///
 /// # Errors
 /// As [`status::able`].
-fn able(session: &Session, launcher: &Launcher, policy: &Policy) -> Result<(), Error> {
+fn able(session: &Session, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
     let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
     let keeps_leases =
-        [Some(policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
-    status::able(session, policy, keeps_leases)
+        [Some(&plugin.policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
+    status::able(session, plugin, keeps_leases)
 }
 
 /// The reason why a container's namespace can't be entered.

@@ -1,22 +1,37 @@
-//! The gate: the one function through which a guest reaches the node.
+//! The gate: the one way by which a guest reaches the node.
 
 use crate::audit::Entry;
+use crate::capability;
 use crate::errors::kernel_error;
-use crate::gate::Gate;
+use crate::gate::{DelegateRun, Gate};
 use postern_policy::{Rule, allows};
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use std::time::Instant;
 
-/// Decides on an operation, carries it out, and writes it down.
+/// A guest's call of an operation.
+pub struct Call<'o> {
+    operation: &'o Operation,
+    start: Instant,
+    rule: Option<Rule>,
+}
+
+/// Decides on an operation. Returns the delegate that has to run before the operation is answered, if there is one. [`end`] has
+/// to follow.
+pub fn begin<'o>(gate: &mut Gate<'_>, operation: &'o Operation) -> (Call<'o>, Result<Option<DelegateRun>, OpError>) {
+    let start = Instant::now();
+    let (rule, delegate) = match admit(gate, operation) {
+        Ok(rule) => (Some(rule), prepare(gate, operation)),
+        Err(refusal) => (None, Err(refusal)),
+    };
+    (Call { operation, start, rule }, delegate)
+}
+
+/// Writes a call down.
 ///
 /// # Errors
 /// The error that the guest gets, with the operation's name filled in.
-pub fn call(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError> {
-    let start = Instant::now();
-    let (rule, outcome) = match admit(gate, operation) {
-        Ok(rule) => (Some(rule), execute(gate, operation)),
-        Err(refusal) => (None, Err(refusal)),
-    };
+pub fn end(gate: &mut Gate<'_>, call: Call<'_>, outcome: Result<Reply, OpError>) -> Result<Reply, OpError> {
+    let Call { operation, start, rule } = call;
     let outcome = outcome.map_err(|mut error| {
         if error.operation.is_empty() {
             operation.name().clone_into(&mut error.operation);
@@ -34,8 +49,9 @@ pub fn call(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError
     if let Err(error) = &outcome {
         gate.session.common.note(error);
     }
+    let verb = gate.session.request.verb;
     gate.session.audit.note(&Entry {
-        verb: gate.session.request.verb,
+        verb,
         plugin: gate.front.plugin,
         digest: gate.digest,
         operation,
@@ -49,9 +65,10 @@ pub fn call(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError
 
 fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     gate.session.in_time()?;
-    gate.front.count(&mut gate.session.common, &gate.session.request.plugin)?;
+    let request = gate.session.request;
+    gate.front.count(&mut gate.session.common, &request.plugin)?;
     if let Some(missing) = &mut gate.session.no_container {
-        missing.refuse(&gate.session.request.netns)?;
+        missing.refuse(&request.netns)?;
     }
     // A path can lead to a namespace of another kind. That shows when it is entered: before anything is done.
     if gate.front.is_first()
@@ -59,13 +76,13 @@ fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     {
         container.netlink().map_err(kernel_error)?;
     }
-    gate.front.decide(&gate.session.request, gate.session.owns_link, operation)
+    gate.front.decide(request, gate.session.owns_link, operation)
 }
 
-/// Carries out an admitted operation. Before that, the record gets a note that this plugin changes things.
-fn execute(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError> {
+/// Prepares an admitted operation: the record gets a note that this plugin changes things.
+fn prepare(gate: &mut Gate<'_>, operation: &Operation) -> Result<Option<DelegateRun>, OpError> {
     if operation.lasting().is_recorded() {
         gate.session.begin()?;
     }
-    operation.ask(gate)
+    capability::delegate_of(gate, operation)
 }

@@ -338,7 +338,7 @@ pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
 ///
 /// # Errors
 /// The records can't be listed.
-pub fn collectable_records(session: &Session) -> Result<&[Summary], OpError> {
+pub fn collectable_records<'s>(session: &'s Session) -> Result<&'s [Summary], OpError> {
     if let Some(collectable_records) = session.collectable_records.get() {
         return Ok(collectable_records);
     }
@@ -392,7 +392,8 @@ fn section(session: &Session, key: &RecordKey, plugin: Option<&str>) -> Result<u
     if postern_state::has_progress(record.sections(), session.started) {
         return Ok(0);
     }
-    let mut other = session.for_record(record, key);
+    let mut owned = session.for_record(record, key);
+    let mut other = owned.session();
     let removed = by_record(&mut other, plugin)?;
     other.close_record();
     Ok(removed)

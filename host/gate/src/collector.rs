@@ -5,10 +5,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new capability has to be thought of here")]
 
-use crate::call::call;
-use crate::gate::Gate;
-use crate::session::Request;
-use postern_cni::Error;
+use crate::request::Request;
 use postern_policy::Policy;
 use postern_types::{Capability, Operation, ops};
 
@@ -70,20 +67,6 @@ pub fn operations(policy: &Policy, request: &Request) -> Vec<Operation> {
     asked.into_iter().map(|(_, operation)| operation).collect()
 }
 
-/// Carries them out. All are tried.
-///
-/// # Errors
-/// The first failure.
-pub fn collect(gate: &mut Gate<'_>, operations: &[Operation]) -> Result<(), Error> {
-    let mut failed = None;
-    for operation in operations {
-        if let Err(error) = call(gate, operation) {
-            failed.get_or_insert(error);
-        }
-    }
-    failed.map_or(Ok(()), |error| Err(error.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +83,8 @@ mod tests {
             path: String::new(),
             env: Vec::new(),
             stdin: std::sync::Arc::default(),
-            conf: NetConf::parse(postern_cni::Json::parse(conf.as_bytes(), 4096).unwrap()).unwrap(),
+            conf: NetConf::parse(postern_cni::Json::parse(conf.as_bytes(), 4096).unwrap()).unwrap().into(),
+            is_made_by_host: false,
             version: Version::LATEST,
         };
         operations(&policy, &request).iter().map(Operation::name).collect()

@@ -13,6 +13,8 @@ mod needs;
 
 use crate::errors::internal;
 use crate::launcher::Launcher;
+use crate::prepared::Prepared;
+use crate::request::Request;
 use crate::session::Session;
 use calls::{calls, calls_with_look, calls_with_tap};
 pub use made_directories::MadeDirectories;
@@ -34,7 +36,7 @@ use std::sync::Arc;
 /// The file in the state directory that notes that a missing Landlock was said.
 const SAID: &str = "no-landlock";
 
-/// Confines this process, and the thread that enters the container's namespace.
+/// Confines this process, and the thread that enters the container's namespace. `of_delegates` is the request of delegates.
 ///
 /// A rule needs an existing directory. So a directory for leases that an ADD may make is made before. [`MadeDirectories`] removes
 /// it again if nothing was put in it.
@@ -43,16 +45,19 @@ const SAID: &str = "no-landlock";
 /// Code 999: the kernel refuses a step, and no guest may run.
 pub fn confine(
     session: &mut Session,
-    launcher: &mut Launcher,
+    launcher: &Launcher,
+    called: &Prepared,
+    of_delegates: &Request,
     namespace: Option<Namespace>,
 ) -> Result<MadeDirectories, Error> {
-    launcher.close(&session.state);
-    let mut needs = Needs::of(session, launcher).map_err(|error| Error::internal(error.to_string()))?;
+    let needs = Needs::of(session, launcher, called, of_delegates);
+    let mut needs = needs.map_err(|error| Error::internal(error.to_string()))?;
     needs.writable(session)?;
     let made = MadeDirectories::of(session, &mut needs).map_err(|error| {
         Error::internal(format!("the host can start no process, and runs no plugin without it: {error}"))
     })?;
-    match give_up(session, &launcher.pids(), namespace, &needs) {
+    let pids: Vec<Pid> = launcher.with(called).filter_map(Prepared::pid).collect();
+    match give_up(session, &pids, namespace, &needs) {
         Ok(()) => Ok(made),
         Err(error) => {
             made.tidy();

@@ -1,13 +1,14 @@
 //! The delegate of a network of flannel, and its configuration. The host makes it before it confines itself, of the
-//! operator's configuration and of the subnet file. While the delegate runs, the run's request has that configuration: so
-//! policies take their values from it, and no guest can change one.
+//! operator's configuration and of the subnet file. The delegate's request has that configuration: so policies take their
+//! values from it, and no guest can change one.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use crate::effect::Delegated;
 use crate::errors::state_error;
 use crate::places;
-use crate::session::{Request, Session};
+use crate::request::Request;
+use crate::session::Session;
 use postern_cni::{Flannel, Json, NetConf, Subnet, Verb, flannel, print, unicode};
 use postern_policy::Granted;
 use postern_policy::capability::delegate::named;
@@ -30,8 +31,8 @@ pub struct Delegation {
     pub plugin: String,
     /// Its configuration, in the native plugin's form.
     pub text: Arc<String>,
-    /// The same, as it is exchanged for the request's.
-    conf: NetConf,
+    /// The same, as the delegate's request has it.
+    conf: Arc<NetConf>,
     /// The contents of the subnet file, where that was needed.
     pub subnet: Option<Subnet>,
     /// True if it is by the native plugin's file, and by no record.
@@ -41,7 +42,7 @@ pub struct Delegation {
 impl Delegation {
     fn new(plugin: String, json: Json, subnet: Option<Subnet>) -> Result<Self, OpError> {
         let text = Arc::new(print::compact(&json));
-        let conf = NetConf::parse(json).map_err(|error| invalid(&plugin, &error.to_string()))?;
+        let conf = Arc::new(NetConf::parse(json).map_err(|error| invalid(&plugin, &error.to_string()))?);
         Ok(Self { plugin, text, conf, subnet, of_native: false })
     }
 
@@ -88,10 +89,10 @@ impl Delegation {
         Ok(Self { of_native, ..self })
     }
 
-    /// Exchanges the request's configuration and standard input for the delegate's, or back.
-    pub fn exchange(&mut self, request: &mut Request) {
-        std::mem::swap(&mut request.conf, &mut self.conf);
-        std::mem::swap(&mut request.stdin, &mut self.text);
+    /// Returns the delegate's request, for a run of its caller.
+    pub fn request(&self, caller: &Request, verb: Verb) -> Request {
+        let (conf, stdin) = (Arc::clone(&self.conf), Arc::clone(&self.text));
+        Request { verb, conf, stdin, is_made_by_host: true, ..caller.clone() }
     }
 
     /// Refuses another configuration than the host's.

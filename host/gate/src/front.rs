@@ -5,7 +5,7 @@
 
 use crate::budget::{Budget, Common};
 use crate::native;
-use crate::session::Request;
+use crate::request::Request;
 use postern_policy::{Granted, Question, Rule};
 use postern_types::{ErrorCode, Handle, Kind, Mac, OpError, Operation, PortSpec, Takes};
 
@@ -132,7 +132,7 @@ pub struct Front<'a> {
     pub plugin: &'a str,
     /// The depth of delegation; 0 for the plugin that the runtime called.
     pub depth: u32,
-    granted: Granted,
+    granted: &'a Granted,
     objects: Vec<Object>,
     operations: u32,
     spent: bool,
@@ -142,7 +142,7 @@ pub struct Front<'a> {
 
 impl<'a> Front<'a> {
     /// Makes the state of a guest that begins.
-    pub fn new(plugin: &'a str, depth: u32, granted: Granted, common: &mut Common) -> Self {
+    pub fn new(plugin: &'a str, depth: u32, granted: &'a Granted, common: &mut Common) -> Self {
         // The caller answers for its delegates. The whole run has the budget of the plugin that the runtime called,
         // whatever limit a delegate has at each start.
         if depth == 0 {
@@ -152,12 +152,7 @@ impl<'a> Front<'a> {
     }
 
     /// Returns the policy in force.
-    pub fn granted(&self) -> &Granted {
-        &self.granted
-    }
-
-    /// Returns the policy when the guest has ended.
-    pub fn into_granted(self) -> Granted {
+    pub fn granted(&self) -> &'a Granted {
         self.granted
     }
 
@@ -206,7 +201,7 @@ impl<'a> Front<'a> {
     pub fn decide(&self, request: &Request, owns_link: bool, operation: &Operation) -> Result<Rule, OpError> {
         let kind = |handle| self.object(handle).ok().map(Object::kind);
         let question = Question { operation, verb: request.verb, conf: &request.conf, owns_link, kind: &kind };
-        postern_policy::decide(&self.granted, question)
+        postern_policy::decide(self.granted, question)
     }
 
     /// Gives out a handle.
@@ -388,9 +383,8 @@ mod tests {
     use postern_cni::Json;
     use postern_policy::Policy;
 
-    fn front(policy: &str, depth: u32, common: &mut Common) -> Front<'static> {
-        let granted = Policy::parse(policy, "bridge.toml").unwrap().resolve(&Json::Null, "").unwrap();
-        Front::new("bridge", depth, granted, common)
+    fn granted(policy: &str) -> Granted {
+        Policy::parse(policy, "bridge.toml").unwrap().resolve(&Json::Null, "").unwrap()
     }
 
     fn own(index: u32) -> Object {
@@ -404,7 +398,8 @@ mod tests {
     #[test]
     fn handles_count_from_zero_and_are_of_one_kind() {
         let mut common = Common::default();
-        let mut front = front("", 0, &mut common);
+        let granted = granted("");
+        let mut front = Front::new("bridge", 0, &granted, &mut common);
         let bridge = Object::Bridge { index: 43, name: "br".to_owned(), mac: None, mtu: 1500, asks: false };
         let port = Object::Port { index: 44, name: "tap0".to_owned() };
         for (object, handle) in
@@ -433,7 +428,8 @@ mod tests {
     #[test]
     fn there_are_no_more_handles_than_policy_lets() {
         let mut common = Common::default();
-        let mut front = front("[limits]\nhandles = 1", 0, &mut common);
+        let granted = granted("[limits]\nhandles = 1");
+        let mut front = Front::new("bridge", 0, &granted, &mut common);
         assert_eq!(front.room(2).unwrap_err().code, ErrorCode::Exhausted);
         assert_eq!(front.grant(&mut common, own(1)), Ok(0));
         assert_eq!(front.grant(&mut common, end(2, true)).unwrap_err().code, ErrorCode::Exhausted);
@@ -443,8 +439,9 @@ mod tests {
     #[test]
     fn a_delegate_spends_what_its_caller_may() {
         let mut common = Common::default();
-        let mut caller = front("[limits]\noperations = 2", 0, &mut common);
-        let mut delegate = front("[limits]\noperations = 3", 1, &mut common);
+        let [two, three] = [2, 3].map(|most| granted(&format!("[limits]\noperations = {most}")));
+        let mut caller = Front::new("bridge", 0, &two, &mut common);
+        let mut delegate = Front::new("bridge", 1, &three, &mut common);
         assert_eq!(caller.count(&mut common, "bridge"), Ok(()));
         assert_eq!(delegate.count(&mut common, "bridge"), Ok(()));
         // The delegate is refused, but not yet stopped: its caller is.
@@ -458,7 +455,8 @@ mod tests {
 
     #[test]
     fn gateways_are_for_the_port_that_joined() {
-        let mut front = front("", 0, &mut Common::default());
+        let granted = granted("");
+        let mut front = Front::new("bridge", 0, &granted, &mut Common::default());
         let port = PortSpec { vlan: Some(7), ..PortSpec::default() };
         assert!(front.has_joined(&port).is_err());
         front.join(&port);

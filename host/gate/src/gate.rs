@@ -2,24 +2,56 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+use crate::delegation::Delegation;
 use crate::front::{Front, Object};
 use crate::launcher::Launcher;
+use crate::request::Request;
 use crate::session::Session;
-use postern_cni::{CniResult, Error, Verb};
+use postern_cni::{CniResult, Error};
 use postern_kernel::Link;
 use postern_types::{Handle, LinkInfo, Mac, OpError};
 
-/// The function that runs a guest: plugin, verb, and depth of delegation.
-pub type Run = fn(&mut Session, &mut Launcher, &str, Verb, u32) -> Result<Option<CniResult>, Error>;
+/// A delegate's run, which an operation of its caller needs.
+pub struct DelegateRun {
+    /// The delegate.
+    pub plugin: String,
+    /// Its own request.
+    pub request: Request,
+}
+
+/// The outcome of one plugin's run.
+pub struct Ran {
+    /// Its result, or its error.
+    pub outcome: Result<Option<CniResult>, Error>,
+    /// See [`Session::hindered`].
+    pub hindered: bool,
+}
+
+impl Ran {
+    /// A plugin that could not be run.
+    pub fn hindered(error: Error) -> Self {
+        Self { outcome: Err(error), hindered: true }
+    }
+}
+
+/// What the guests of a run may delegate to.
+#[derive(Clone, Copy)]
+pub struct Delegates<'a> {
+    /// The plugins.
+    pub launcher: &'a Launcher,
+    /// The delegation of a network of flannel, or the reason why there is none. In it is `None` if nothing was delegated, as
+    /// far as is known.
+    pub delegation: &'a Result<Option<Delegation>, OpError>,
+}
 
 /// One guest's access to the node, for one run.
 pub struct Gate<'a> {
     /// The run.
-    pub session: &'a mut Session,
-    /// The source of delegates.
-    pub launcher: &'a mut Launcher,
-    /// Runs a delegate.
-    run: Run,
+    pub session: &'a mut Session<'a>,
+    /// Its delegates.
+    pub delegates: Delegates<'a>,
+    /// The outcome of the delegate that has run for the operation that is being answered.
+    pub ran: Option<Ran>,
     /// SHA-256 of the calling plugin's component.
     pub digest: &'a str,
     /// The guest's handles and budgets.
@@ -28,22 +60,8 @@ pub struct Gate<'a> {
 
 impl<'a> Gate<'a> {
     /// Makes a gate for one guest.
-    pub fn new(
-        session: &'a mut Session,
-        launcher: &'a mut Launcher,
-        run: Run,
-        digest: &'a str,
-        front: Front<'a>,
-    ) -> Self {
-        Self { session, launcher, run, digest, front }
-    }
-
-    /// Runs a delegate of this guest.
-    ///
-    /// # Errors
-    /// The delegate's own error, or the reason why it ended without one.
-    pub fn delegate(&mut self, plugin: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
-        (self.run)(self.session, self.launcher, plugin, verb, self.front.depth + 1)
+    pub fn new(session: &'a mut Session<'a>, delegates: Delegates<'a>, digest: &'a str, front: Front<'a>) -> Self {
+        Self { session, delegates, ran: None, digest, front }
     }
 
     /// Gives out a handle.

@@ -18,7 +18,7 @@
 use crate::effect::{Effect, Lease, Veth};
 use crate::errors::{internal, kernel_error, state_error};
 use crate::host_ports;
-use crate::launcher::Launcher;
+use crate::prepared::Prepared;
 use crate::search::Living;
 use crate::session::{Session, can_be_path};
 use crate::upkeep::Removal;
@@ -71,21 +71,19 @@ pub struct Holder {
 
 /// Returns the attachments that have what this ADD wants, as far as the indexes tell. Nothing is locked: a run that the
 /// indexes don't tell of is met when the operation itself asks.
-pub fn find(session: &Session, launcher: &Launcher, granted: Option<&Granted>) -> Vec<Holder> {
+pub fn find(session: &Session, called: &Prepared, granted: Option<&Granted>) -> Vec<Holder> {
     if session.request.verb != Verb::Add {
         return Vec::new();
     }
+    let grants = |capabilities: &[Capability]| capabilities.iter().any(|one| called.policy.grants(*one));
     let mut found = Vec::new();
-    if launcher.policies().any(|(_, policy)| policy.grants(Capability::PortMappings)) {
+    if grants(&[Capability::PortMappings]) {
         // What can't be read is told by the operation.
         found.extend(host_ports::taken(session).unwrap_or_default());
     }
     if granted.is_some_and(Granted::may_take_over_in_container) && session.names_unrecorded_address() {
         found.extend(session.holders_of_previous().unwrap_or_default());
     }
-    let grants = |capabilities: &[Capability]| {
-        launcher.policies().any(|(_, policy)| capabilities.iter().any(|one| policy.grants(*one)))
-    };
     if grants(&[Capability::Leases, Capability::Ipam]) {
         found.extend(session.holders_of_asked().unwrap_or_default());
     }
@@ -145,7 +143,7 @@ pub fn make_way(session: &mut Session, holders: Vec<Holder>) -> Result<(), Error
     Ok(())
 }
 
-impl Session {
+impl Session<'_> {
     /// Says what is known of an attachment that has what this ADD wants. If it was not looked at, the next ADD does.
     pub fn words_on_holder(&self, key: Option<&RecordKey>) -> String {
         key.map_or_else(|| OTHERWISE.to_owned(), |key| self.words_on(key, None))

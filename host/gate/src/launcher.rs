@@ -4,9 +4,10 @@ use crate::catalog::{self, Installed, Unverified};
 use crate::manifest::Facts;
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
+use crate::prepared::{Plugin, Prepared};
 use crate::process::{Engine, Sandbox};
+use crate::request::Request;
 use crate::{plugin_file, policies};
-use nix::unistd::Pid;
 use postern_cni::Verb;
 use postern_confine::processor;
 use postern_policy::Policy;
@@ -35,8 +36,8 @@ pub struct Launcher {
     engine: Engine,
     /// Plugins that were started early, while the request was still being read, or the reason for their failure.
     warm: Vec<(String, Result<Started, PluginError>)>,
-    /// Plugins that were verified or given back, or the reason for their failure.
-    ready: Vec<(String, Result<Plugin, PluginError>)>,
+    /// The delegates of this run, or the reason why one can't be run.
+    delegates: Vec<(String, Result<Prepared, PluginError>)>,
     /// True if the host has confined itself: no process can be started any more.
     closed: bool,
     /// True if a plugin gets no process where policy has the host do its work.
@@ -50,24 +51,11 @@ struct Started {
     sandbox: Option<Sandbox>,
 }
 
-/// A plugin that is ready to run.
-#[derive(Debug)]
-pub struct Plugin {
-    /// The plugin's policy.
-    pub policy: Policy,
-    /// The process with its code; `None` if the host does its work.
-    pub sandbox: Option<Sandbox>,
-    /// SHA-256 of its component, hexadecimal.
-    pub digest: String,
-    /// The versions of CNI that its component named, see [`crate::catalog::Manifest::versions`].
-    pub versions: Option<Vec<String>>,
-}
-
 impl Launcher {
     /// Makes a launcher for the catalog of this executable. Each plugin gets a process.
     pub fn new(engine: Engine) -> Self {
         let catalog = places::catalog().and_then(|catalog| Ok(places::trust(&catalog).map(|()| catalog)?));
-        Self { catalog, engine, warm: Vec::new(), ready: Vec::new(), closed: false, saves_sandboxes: false }
+        Self { catalog, engine, warm: Vec::new(), delegates: Vec::new(), closed: false, saves_sandboxes: false }
     }
 
     /// Starts no process for a plugin whose work on this verb the host does.
@@ -84,7 +72,7 @@ impl Launcher {
     /// True if the catalog has compiled code of this name.
     pub fn has(&self, plugin: &str) -> bool {
         self.warm.iter().any(|(name, started)| name == plugin && started.is_ok())
-            || self.ready.iter().any(|(name, ready)| name == plugin && ready.is_ok())
+            || self.delegates().any(|delegate| delegate.name == plugin)
             || plugin_file::is_name(plugin)
                 && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog::code_path(catalog, plugin)))
     }
@@ -97,29 +85,16 @@ impl Launcher {
             && self.catalog.as_ref().is_ok_and(|catalog| places::is_file(&catalog.join(policy)))
     }
 
-    /// True if a plugin of this name is ready to run.
-    pub fn is_ready(&self, plugin: &str) -> bool {
-        self.ready.iter().any(|(name, ready)| name == plugin && ready.is_ok())
-    }
-
     /// Returns the shipped policy of a plugin, which tells what it may have made if its current policy can't be read.
     /// `None` without such a file.
     pub fn shipped_policy(&self, plugin: &str) -> Option<Policy> {
         plugin_file::is_name(plugin).then(|| policies::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
     }
 
-    /// Reads the policy of a plugin.
-    ///
-    /// # Errors
-    /// The policy is missing, not trusted, or can't be understood.
-    pub fn policy(&self, plugin: &str) -> Result<Policy, PluginError> {
-        policies::load(self.catalog.as_ref().map_err(Clone::clone)?, plugin)
-    }
-
     /// Reads the versions of a plugin: those of CNI that its policy and its component name, and its own. No guest is run.
     ///
     /// # Errors
-    /// As [`Launcher::policy`]; and there is no manifest, or it makes no sense.
+    /// The policy is missing, not trusted, or can't be understood. There is no manifest, or it makes no sense.
     pub fn versions(&self, plugin: &str) -> Result<Versions, PluginError> {
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
         of_one_catalog(catalog, || {
@@ -132,7 +107,7 @@ impl Launcher {
         })
     }
 
-    /// Starts a plugin's process now, for a later [`Launcher::take`], which also reports a failure. It is started once.
+    /// Starts a plugin's process now, for a later [`Launcher::open`] or [`Launcher::prepare_delegates`]. It is started once.
     pub fn warm(&mut self, plugin: &str) {
         // A confined process can start none.
         if !self.closed && !self.warm.iter().any(|(name, _)| name == plugin) {
@@ -141,65 +116,59 @@ impl Launcher {
         }
     }
 
-    /// Gives a plugin back, so that it can be taken again.
-    pub fn put_back(&mut self, plugin: &str, ready: Plugin) {
-        self.ready.push((plugin.to_owned(), Ok(ready)));
+    /// Ends the processes of the delegates: nothing runs any more.
+    pub fn dismiss(&self) {
+        self.delegates().for_each(Prepared::end);
     }
 
-    /// Ends the processes of all plugins that were started: nothing runs any more.
-    pub fn dismiss(&mut self) {
-        self.warm.clear();
-        self.ready.clear();
-        self.closed = true;
-    }
-
-    /// Prepares all started plugins. From now on nothing else can be taken, and no code is open.
-    pub fn close(&mut self, state: &Path) {
+    /// Prepares the plugins that were started and not opened, for the configuration of this request: the delegates of the run.
+    /// From now on nothing else can be started, and no code is open.
+    pub fn prepare_delegates(&mut self, state: &Path, request: &Request) {
         for (name, started) in std::mem::take(&mut self.warm) {
-            let ready = started.and_then(|started| make_ready(&name, started, Some(state)));
-            self.ready.push((name, ready));
+            let opened = started.and_then(|started| make_ready(&name, started, Some(state)));
+            let prepared = opened.map(|opened| Prepared::new(&name, opened, request));
+            self.delegates.push((name, prepared));
         }
         self.closed = true;
     }
 
-    /// Returns the policies of the plugins that are ready, by their names.
-    pub fn policies(&self) -> impl Iterator<Item = (&str, &Policy)> {
-        let ready = self.ready.iter();
-        ready.filter_map(|(name, plugin)| Some((name.as_str(), &plugin.as_ref().ok()?.policy)))
+    /// Returns the delegates that were prepared.
+    pub fn delegates(&self) -> impl Iterator<Item = &Prepared> {
+        self.delegates.iter().filter_map(|(_, delegate)| delegate.as_ref().ok())
     }
 
-    /// Returns the processes of the plugins that are ready.
-    pub fn pids(&self) -> Vec<Pid> {
-        self.ready().filter_map(|plugin| plugin.sandbox.as_ref()).map(Sandbox::pid).collect()
+    /// Returns this plugin and its delegates.
+    pub fn with<'p>(&'p self, called: &'p Prepared) -> impl Iterator<Item = &'p Prepared> {
+        std::iter::once(called).chain(self.delegates())
     }
 
-    fn ready(&self) -> impl Iterator<Item = &Plugin> {
-        self.ready.iter().filter_map(|(_, plugin)| plugin.as_ref().ok())
-    }
-
-    /// Returns a plugin that is ready to run. `state` is the state directory, with the notes on verified code.
+    /// Returns a delegate of this run.
     ///
     /// # Errors
     /// No such plugin, no policy, code that is not trusted, no process.
-    pub fn take(&mut self, plugin: &str, state: &Path) -> Result<Plugin, PluginError> {
-        if let Some(at) = self.ready.iter().position(|(name, _)| name == plugin) {
-            return self.ready.swap_remove(at).1;
-        }
+    pub fn delegate(&self, plugin: &str) -> Result<&Prepared, PluginError> {
+        let found = self.delegates.iter().find(|(name, _)| name == plugin);
+        let (_, delegate) = found.ok_or_else(|| PluginError::Taken(plugin.to_owned()))?;
+        delegate.as_ref().map_err(Clone::clone)
+    }
+
+    /// Opens the plugin that the runtime called. `state` is the state directory, with the notes on verified code.
+    ///
+    /// # Errors
+    /// No such plugin, no policy, code that is not trusted, no process.
+    pub fn open(&mut self, plugin: &str, state: &Path) -> Result<Plugin, PluginError> {
         let started = match self.warm.iter().position(|(name, _)| name == plugin) {
             Some(at) => self.warm.swap_remove(at).1?,
-            None if self.closed => {
-                return Err(PluginError::Taken(plugin.to_owned()));
-            }
             None => self.start(plugin)?,
         };
         make_ready(plugin, started, Some(state))
     }
 
-    /// As [`Launcher::take`], for a caller without a state directory: nothing is written.
+    /// As [`Launcher::open`], for a caller without a state directory: nothing is written.
     ///
     /// # Errors
-    /// As [`Launcher::take`].
-    pub fn take_unnoted(&self, plugin: &str) -> Result<Plugin, PluginError> {
+    /// As [`Launcher::open`].
+    pub fn open_unnoted(&self, plugin: &str) -> Result<Plugin, PluginError> {
         make_ready(plugin, self.start(plugin)?, None)
     }
 

@@ -3,7 +3,8 @@
 use crate::DENIED;
 use crate::attached::{self, UnmetDemand};
 use crate::errors::kernel_error;
-use crate::session::{OwnAddress, Request, Session};
+use crate::request::Request;
+use crate::session::{OwnAddress, Session};
 use crate::sysfs::pci_of;
 use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb, code};
@@ -49,7 +50,7 @@ pub struct LinkAttributes {
     pub pci: Option<String>,
 }
 
-impl RunFacts for Session {
+impl RunFacts for Session<'_> {
     fn request(&self) -> &Request {
         &self.request
     }
@@ -340,13 +341,14 @@ fn excerpt(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::places::Places;
-    use crate::session::{OwnAddress, Request};
+    use crate::request::Request;
+    use crate::session::{OwnAddress, OwnedSession};
     use postern_cni::{NetConf, Version};
     use postern_policy::Policy;
     use std::path::PathBuf;
     use std::time::Instant;
 
-    fn session(conf: &[u8], verb: Verb) -> Session {
+    fn owned(conf: &[u8], verb: Verb) -> OwnedSession {
         let conf = Json::parse(conf, 4096).unwrap();
         let request = Request {
             plugin: String::new(),
@@ -357,18 +359,20 @@ mod tests {
             path: String::new(),
             env: Vec::new(),
             stdin: std::sync::Arc::default(),
-            conf: NetConf::parse(conf).unwrap(),
+            conf: NetConf::parse(conf).unwrap().into(),
+            is_made_by_host: false,
             version: Version::LATEST,
         };
         let nowhere = PathBuf::from("/nonexistent");
         let places = Places { state: nowhere.clone(), library: nowhere.clone(), logs: nowhere };
-        Session::new(request, Instant::now(), places)
+        OwnedSession::new(request, Instant::now(), places)
     }
 
     /// Returns the refusal of this result of `plugin`, in a network with addresses from `ipam`. The attachment has
     /// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without one.
     fn message(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
-        let mut session = session(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, Verb::Add);
+        let mut owned = owned(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, Verb::Add);
+        let mut session = owned.session();
         let own = |net: &str, gateway: Option<&str>| OwnAddress {
             net: net.parse().unwrap(),
             gateway: gateway.map(|gateway| gateway.parse().unwrap()),
@@ -387,11 +391,11 @@ mod tests {
     }
 
     /// A run with these links.
-    struct Shown(Session, Option<LinkAttributes>);
+    struct Shown<'a>(Session<'a>, Option<LinkAttributes>);
 
-    impl RunFacts for Shown {
+    impl RunFacts for Shown<'_> {
         fn request(&self) -> &Request {
-            &self.0.request
+            self.0.request
         }
 
         fn own(&self) -> &[OwnAddress] {
@@ -427,7 +431,8 @@ mod tests {
             let conf = format!(
                 r#"{{"cniVersion":"1.1.0","name":"n","prevResult":{{"cniVersion":"1.1.0","interfaces":[{previous}]}}}}"#
             );
-            let run = Shown(session(conf.as_bytes(), Verb::Add), seen);
+            let mut owned = owned(conf.as_bytes(), Verb::Add);
+            let run = Shown(owned.session(), seen);
             let policy = format!("[result]\nsockets = [\"{place}/*.sock\"]");
             let granted = Policy::parse(&policy, "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
             let stdout =
@@ -466,7 +471,8 @@ mod tests {
     /// Code 110 is the gate's: a guest has it for a refusal of this run, with that refusal's way out.
     #[test]
     fn a_refusal_is_the_gates() {
-        let mut session = session(br#"{"cniVersion":"1.0.0","name":"n"}"#, Verb::Add);
+        let mut owned = owned(br#"{"cniVersion":"1.0.0","name":"n"}"#, Verb::Add);
+        let mut session = owned.session();
         let granted = Policy::parse("", "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
         let says = |session: &Session, msg: &str| {
             let stdout =
@@ -493,7 +499,8 @@ mod tests {
         let conf = br#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","interfaces":[null,
             {"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"0af3"},{"name":"veth1","mac":"02:00:00:00:00:02"}],"ips":[
             {"address":"10.9.0.2/24","gateway":"fd00::1","interface":-1},{"address":"10.8.0.2/24","interface":9}]}}"#;
-        let session = session(conf, Verb::Add);
+        let mut owned = owned(conf, Verb::Add);
+        let session = owned.session();
         let granted = Policy::parse("", "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
         let same = session.request.conf.previous_result().unwrap().unwrap();
         let passes = |change: &dyn Fn(&mut CniResult)| {
@@ -529,7 +536,8 @@ mod tests {
             (Verb::Add, "[previous]\naddresses = [\"${config.x | 10.8.0.2/24}\"]", &["10.8.0.2/24"]),
             (Verb::Check, "", &["10.9.0.2/24", "10.8.0.2/24"]),
         ] {
-            let mut session = session(conf, verb);
+            let mut owned = owned(conf, verb);
+            let mut session = owned.session();
             let previous = session.request.conf.previous_result().unwrap().unwrap();
             let granted = Policy::parse(policy, "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
             session.adopt(&previous, Some(&granted)).unwrap();

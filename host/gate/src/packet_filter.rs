@@ -27,7 +27,7 @@ pub fn default(session: &Session, allows: impl Fn(Backend) -> bool) -> Result<Ba
 }
 
 /// Returns the operator's settings for the node, read once in a run. A gate calls it before it is confined.
-pub fn settings(session: &Session) -> &Result<NodeSettings, String> {
+pub fn settings<'s>(session: &'s Session) -> &'s Result<NodeSettings, String> {
     session.settings.get_or_init(|| policies::node_settings().map_err(|error| error.to_string()))
 }
 

@@ -1,17 +1,15 @@
 //! One plugin's run: from its name to its result. It is the same for the plugin that the runtime called and for a
 //! delegate.
 
-use crate::call::call;
-use crate::errors::obstacle;
 use crate::front::Front;
-use crate::gate::Gate;
-use crate::launcher::{Launcher, Plugin};
+use crate::gate::{DelegateRun, Delegates, Gate, Ran};
+use crate::prepared::{Prepared, Process, unavailable};
 use crate::process::{ExchangeError, Sandbox};
-use crate::session::{Request, Session};
-use crate::versions::{own_versions, supported};
-use crate::{collect, collector, outcome, status};
+use crate::request::Request;
+use crate::session::Session;
+use crate::{call, collect, collector, outcome, status};
 use postern_cni::terminal::one_line;
-use postern_cni::{CniResult, Error, Verb, check_version, code, config_version};
+use postern_cni::{CniResult, Error, Verb, code, config_version};
 use postern_confine::processor;
 use postern_policy::Granted;
 use postern_types::channel::MAX_MESSAGE;
@@ -22,101 +20,129 @@ use std::time::{Duration, Instant};
 /// The time that a sandbox that can't be sent to has to report why it ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Runs a plugin. A failed ADD leaves none of its effects.
+/// Runs a plugin. A failed ADD leaves none of its effects. `spoken` is the judgement on the version of its configuration.
 ///
-/// # Errors
-/// The plugin's own error object, or code 999 with the plugin's name and the reason.
+/// The outcome's error is the plugin's own error object, or has code 999 with the plugin's name and the reason.
 pub fn run(
     session: &mut Session,
-    launcher: &mut Launcher,
-    plugin: &str,
-    verb: Verb,
+    delegates: Delegates<'_>,
+    plugin: &Prepared,
+    spoken: Result<(), Error>,
     depth: u32,
-) -> Result<Option<CniResult>, Error> {
+) -> Ran {
     let (before, own) = (session.undo.len(), session.own.len());
-    let outer = std::mem::replace(&mut session.request.verb, verb);
-    let outcome = run_once(session, launcher, plugin, verb, depth);
-    session.request.verb = outer;
-    if verb == Verb::Add && outcome.is_err() {
+    let ran = run_once(session, delegates, plugin, spoken, depth);
+    if session.request.verb == Verb::Add && ran.outcome.is_err() {
         collect::undo(session, before);
         // An address that was given back may belong to another attachment by now.
         session.own.truncate(own);
     }
-    outcome
+    ran
 }
 
 fn run_once(
     session: &mut Session,
-    launcher: &mut Launcher,
-    plugin: &str,
-    verb: Verb,
+    delegates: Delegates<'_>,
+    plugin: &Prepared,
+    spoken: Result<(), Error>,
     depth: u32,
-) -> Result<Option<CniResult>, Error> {
-    let ready = launcher.take(plugin, &session.state).map_err(|reason| {
-        session.hindered = true;
-        match verb {
-            Verb::Status => Error::new(code::PLUGIN_NOT_AVAILABLE, reason.to_string()),
-            _ => obstacle(reason),
-        }
-    })?;
-    let granted = session.grants(&ready.policy).map_err(|error| {
-        session.hindered = true;
-        Error::new(code::INVALID_NETWORK_CONFIG, error.to_string())
-    })?;
-    // The plugin that the runtime called was asked before, except on DEL; a delegate was not.
-    spoken(&session.request, &ready, verb)?;
-    let start = start(&session.request, verb, &granted);
-    let deadline = session.deadline;
-    let loopback = ready.policy.grants(Capability::Loopback);
-    let Plugin { policy, sandbox, digest, versions } = ready;
-    let front = Front::new(plugin, depth, granted, &mut session.common);
-    let mut gate = Gate::new(session, launcher, run, &digest, front);
-    let Some(mut sandbox) = sandbox else {
-        let operations = collector::operations(&policy, &gate.session.request);
-        let collected = collector::collect(&mut gate, &operations);
-        let granted = gate.front.into_granted();
-        let Err(error) = collected else { return Ok(None) };
-        // It is read as a guest's output is: a native program's error may have no code.
-        return outcome::read(session, &granted, plugin, verb, &error.to_json(), 1, loopback);
+) -> Ran {
+    let mut process = match plugin.process() {
+        Ok(process) => process,
+        Err(reason) => return Ran::hindered(unavailable(session.request.verb, &reason)),
     };
-    // Only the processes of delegates are used again.
-    let first: fn(Start) -> ToSandbox = if depth == 0 { ToSandbox::StartLast } else { ToSandbox::Start };
-    let ended = serve_from(first, plugin, &mut sandbox, start, deadline, |operation| {
-        let reply = call(&mut gate, operation);
-        gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
-    });
-    let granted = gate.front.into_granted();
-    // A delegate may be needed again, but not once the plugin that the runtime called has ended. All processes end
-    // while the answer is being made.
-    if depth == 0 {
-        drop(sandbox);
-        launcher.dismiss();
-        // It is not freed: the process ends soon.
-        std::mem::forget(policy);
-    } else if !matches!(&ended, Err(BadEnd { lost: true, .. })) {
-        launcher.put_back(plugin, Plugin { policy, sandbox: Some(sandbox), digest, versions });
+    let granted = match plugin.granted_for(session.request) {
+        Ok(granted) => granted,
+        Err(error) => return Ran::hindered(Error::new(code::INVALID_NETWORK_CONFIG, error.to_string())),
+    };
+    if let Err(error) = spoken {
+        return Ran { outcome: Err(error), hindered: false };
     }
-    let (stdout, status) = ended.map_err(|end| {
-        session.hindered = true;
-        end.of(plugin)
-    })?;
-    match outcome::read(session, &granted, plugin, verb, &stdout, status, loopback) {
+    let request = session.request;
+    let mut session = session.part(request);
+    let front = Front::new(&plugin.name, depth, &granted, &mut session.common);
+    let mut gate = Gate::new(&mut session, delegates, &plugin.digest, front);
+    let outcome = serve_with(&mut gate, plugin, &mut process);
+    Ran { outcome, hindered: gate.session.hindered }
+}
+
+/// Has a plugin do its work, and reads what comes of it.
+fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> Result<Option<CniResult>, Error> {
+    let (request, depth) = (gate.session.request, gate.front.depth);
+    let (verb, name) = (request.verb, plugin.name.as_str());
+    let (stdout, status) = match process {
+        Process::Sandbox(sandbox) => {
+            let (start, deadline) = (start(request, verb, gate.front.granted()), gate.session.deadline);
+            // Only the processes of delegates are used again.
+            let first: fn(Start) -> ToSandbox = if depth == 0 { ToSandbox::StartLast } else { ToSandbox::Start };
+            let ended = serve_from(first, name, sandbox, start, deadline, |operation| {
+                let reply = answer(gate, operation);
+                gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
+            });
+            // A delegate may be needed again, but not once the plugin that the runtime called has ended. All processes end
+            // while the answer is being made.
+            if depth == 0 || matches!(&ended, Err(BadEnd { lost: true, .. })) {
+                *process = Process::Ended;
+            }
+            if depth == 0 {
+                gate.delegates.launcher.dismiss();
+            }
+            ended.map_err(|end| {
+                gate.session.hindered = true;
+                end.of(name)
+            })?
+        }
+        // It is read as a guest's output is: a native program's error may have no code.
+        Process::Host | Process::Ended => match collect_by_host(gate, plugin) {
+            Ok(()) => return Ok(None),
+            Err(error) => (error.to_json(), 1),
+        },
+    };
+    let loopback = plugin.policy.grants(Capability::Loopback);
+    match outcome::read(&*gate.session, gate.front.granted(), name, verb, &stdout, status, loopback) {
         // A fault of the node is no error of STATUS, unless the operator wants it.
-        Err(error) if verb == Verb::Status && session.common.is_fault(&error) && status::is_said(session, &error) => {
+        Err(error)
+            if verb == Verb::Status
+                && gate.session.common.is_fault(&error)
+                && status::is_said(gate.session, &error) =>
+        {
             Ok(None)
         }
         outcome => outcome,
     }
 }
 
-/// Checks that a plugin supports the version of its configuration. On DEL policy does not narrow the versions.
+/// Carries out what a plugin's guest would ask for GC. All is tried.
 ///
 /// # Errors
-/// Code 1, as by the plugin itself.
-fn spoken(request: &Request, ready: &Plugin, verb: Verb) -> Result<(), Error> {
-    let named = ready.versions.as_deref();
-    let versions = if verb == Verb::Del { own_versions(named) } else { supported(ready.policy.versions(), named)? };
-    check_version(verb, &config_version(request.conf.raw())?, &versions).map(drop)
+/// The first failure.
+fn collect_by_host(gate: &mut Gate<'_>, plugin: &Prepared) -> Result<(), Error> {
+    let operations = collector::operations(&plugin.policy, gate.session.request);
+    let answers = operations.iter().map(|operation| answer(gate, operation).map(drop));
+    // Each has its turn, whatever became of the one before.
+    let failed = answers.fold(Ok(()), Result::and);
+    failed.map_err(Error::from)
+}
+
+/// Answers an operation. A delegate that it needs runs first.
+fn answer(gate: &mut Gate<'_>, operation: &Operation) -> Result<Reply, OpError> {
+    let (call, delegate) = call::begin(gate, operation);
+    let outcome = delegate.and_then(|delegate| {
+        gate.ran = delegate.map(|delegate| run_delegate(gate, &delegate));
+        operation.ask(gate)
+    });
+    call::end(gate, call, outcome)
+}
+
+/// Runs a delegate with its own request.
+fn run_delegate(gate: &mut Gate<'_>, wanted: &DelegateRun) -> Ran {
+    let request = &wanted.request;
+    let plugin = match gate.delegates.launcher.delegate(&wanted.plugin) {
+        Ok(plugin) => plugin,
+        Err(reason) => return Ran::hindered(unavailable(request.verb, &reason)),
+    };
+    let spoken = config_version(request.conf.raw()).and_then(|version| plugin.speaks(request.verb, &version)).map(drop);
+    run(&mut gate.session.part(request), gate.delegates, plugin, spoken, gate.front.depth + 1)
 }
 
 /// Returns the data that a guest begins with.

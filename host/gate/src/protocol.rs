@@ -6,9 +6,10 @@
 //! that a wrong one changes nothing.
 
 use crate::audit::Refusal;
-use crate::begin::{Call, NoContainer, PreparedRun, Start, begin, container, request};
+use crate::begin::{Call, NoContainer, PreparedRun, Start, begin, container};
 use crate::collect;
 use crate::errors::{internal, obstacle};
+use crate::gate::{Delegates, Ran};
 use crate::host_check;
 use crate::inherited;
 use crate::launcher::Launcher;
@@ -16,7 +17,8 @@ use crate::places::Places;
 use crate::plugin;
 use crate::plugin_file;
 use crate::process::{self, Engine};
-use crate::session::{Inside, Session};
+use crate::request::Request;
+use crate::session::{Inside, OwnedSession};
 use crate::status;
 use crate::streams;
 use crate::unrecorded::{self, Part};
@@ -26,7 +28,7 @@ use postern_cni::{
     validate_conf, version_output,
 };
 use postern_confine::{NoPrograms, close_all_but};
-use postern_policy::{Granted, Limits, Policy};
+use postern_policy::{Limits, Policy};
 use postern_types::channel::MAX_INPUT;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -134,14 +136,15 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
             refused(error);
         }
     });
-    let PreparedRun { mut session, made, part, granted } = match prepared? {
-        Start::Guest(prepared) => *prepared,
+    let mut run = match prepared? {
+        Start::Guest(prepared) => prepared,
         Start::WithoutPlugin { raw, places, shipped, reason } => {
             return del_without_plugin(call, *raw, places, shipped.as_ref(), &reason).inspect_err(refused);
         }
     };
-    let missing = session.no_container.as_ref().map(|missing| missing.error.clone());
-    let outcome = act(&mut session, launcher, call.name, part, granted);
+    let missing = run.owned.shared.no_container.as_ref().map(|missing| missing.error.clone());
+    let outcome = act(&mut run, launcher);
+    let mut session = run.owned.session();
     if let (Some(missing), Err(error)) = (missing, &outcome)
         && *error == missing
     {
@@ -153,7 +156,7 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
         print(output.as_bytes(), session.deadline).inspect_err(|_| collect::undo(&mut session, 0))
     });
     session.audit.flush();
-    made.tidy();
+    run.made.tidy();
     if outcome.is_ok() && verb == Verb::Add {
         session.runner = Rc::new(NoPrograms);
         session.leave();
@@ -166,6 +169,8 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     }
     // A failed ADD has been undone by now. Its record is removed too, unless it still lists something.
     session.close_record();
+    // It is not freed: this process ends soon.
+    std::mem::forget(run.called.policy);
     outcome.map(|()| String::new())
 }
 
@@ -176,13 +181,9 @@ fn lacks_verb(verb: Verb, conf: &Json) -> bool {
     version.is_ok_and(|version| version < verb.since())
 }
 
-fn act(
-    session: &mut Session,
-    launcher: &mut Launcher,
-    name: &str,
-    part: Part,
-    granted: Option<Granted>,
-) -> Result<String, Error> {
+fn act(run: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error> {
+    let PreparedRun { owned, called, spoken, delegation, part, .. } = run;
+    let (session, name) = (&mut owned.session(), &called.name);
     let verb = session.request.verb;
     if verb == Verb::Add && session.no_container.is_none() {
         collect::recover(session).map_err(internal)?;
@@ -202,7 +203,7 @@ fn act(
                 }
             }
             if let Ok(Some(previous)) = session.request.conf.previous_result() {
-                session.adopt(&previous, granted.as_ref()).map_err(internal)?;
+                session.adopt(&previous, called.granted()).map_err(internal)?;
             }
         }
         Verb::Del => {
@@ -213,8 +214,7 @@ fn act(
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
     let recorded = session.record().is_some_and(|record| !record.is_empty()) && !session.is_replaced();
-    session.hindered = false;
-    let outcome = plugin::run(session, launcher, name, verb, 0);
+    let Ran { outcome, hindered } = plugin::run(session, Delegates { launcher, delegation }, called, spoken.clone(), 0);
     if let Some(missing) = session.no_container.take() {
         return match outcome {
             Err(own) if !missing.is_asked => Err(own),
@@ -222,12 +222,12 @@ fn act(
         };
     }
     if verb == Verb::Del {
-        let hindered = outcome.is_err() && session.hindered;
+        let hindered = outcome.is_err() && hindered;
         if hindered && !(recorded && owns_link) {
-            session.exchange();
-            let removed = unrecorded::remove(session, part);
-            session.exchange();
-            removed.map_err(internal)?;
+            let delegation = delegation.as_ref().ok().and_then(Option::as_ref);
+            let of_delegate = delegation.map(|delegation| delegation.request(session.request, verb));
+            let request = of_delegate.as_ref().unwrap_or(session.request);
+            unrecorded::remove(&mut session.part(request), *part).map_err(internal)?;
         }
         // The plugin has removed what it knows of, or failed. The effects that its record still lists are removed now.
         collect::by_record(session, section.as_deref()).map_err(internal)?;
@@ -271,10 +271,11 @@ fn del_without_plugin(
     reason: &str,
 ) -> Result<String, Error> {
     let Call { name, env, stdin, started, .. } = *call;
-    let request = request(name, env, Verb::Del, Version::LATEST, raw, stdin)?;
+    let request = Request::read(name, env, Verb::Del, Version::LATEST, raw, stdin)?;
     let part = Part::of(shipped, &request);
     let deadline = started + Limits::default().time();
-    let mut session = Session::new(request, deadline, places);
+    let mut owned = OwnedSession::new(request, deadline, places);
+    let mut session = owned.session();
     let namespace = container(&session, true, env.allows_own_netns());
     session.makes_links = part.makes_link();
     session.open_record().map_err(internal)?;

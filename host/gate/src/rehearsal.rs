@@ -2,18 +2,19 @@
 //! request, decide on each operation, and check a result.
 //!
 //! The rehearsal answers the operations itself. Nothing here carries one out. If plugins are taken by
-//! [`Launcher::take_unnoted`], nothing here writes.
+//! [`Launcher::open_unnoted`], nothing here writes.
 
 pub use crate::attached::UnmetDemand;
-pub use crate::begin::request;
 pub use crate::budget::Common;
 pub use crate::errors::state_error;
 pub use crate::front::{Front, Object};
-pub use crate::launcher::{Launcher, Plugin};
+pub use crate::launcher::Launcher;
 pub use crate::outcome::{LinkAttributes, RunFacts, read};
 pub use crate::plugin::{BadEnd, serve, start};
+pub use crate::prepared::{Plugin, spoken};
 pub use crate::process::{Sandbox, reap};
 pub use crate::protocol::STDIN_LIMIT;
+pub use crate::request::Request;
 pub use crate::session::port::named;
-pub use crate::session::{OwnAddress, Request, adopt};
+pub use crate::session::{OwnAddress, adopt};
 pub use crate::versions::{own_versions, supported};

@@ -11,7 +11,6 @@ mod kept;
 mod link;
 pub(crate) mod port;
 mod previous;
-mod resolved;
 
 pub use asked::{Lessee, looks_gone};
 pub use holder::LedTo;
@@ -19,20 +18,18 @@ pub use link::{NativeEnd, is_link_of_index};
 
 use container_access::ContainerAccess;
 use dhcp::DhcpConnections;
-use resolved::Resolved;
 
 use crate::audit::Audit;
 use crate::budget::Common;
 use crate::clock::now;
-use crate::delegation::Delegation;
 use crate::effect::Effect;
 use crate::errors::{firewall_error, kernel_error, state_error};
 use crate::holders::State;
-use crate::named::OF_RUNTIME;
 use crate::places::Places;
+use crate::request::Request;
 use crate::retention::{LazyServed, Retention};
 use ipnet::IpNet;
-use postern_cni::{CniResult, Error, Json, NetConf, Verb, Version, print};
+use postern_cni::{CniResult, Error, Json, NetConf, Verb, Version};
 use postern_confine::{Direct, Run};
 use postern_firewall::iptables::ProgramRunner;
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
@@ -41,66 +38,17 @@ use postern_kernel::tcx::Sight;
 use postern_kernel::{Home, LinkFiles, Namespace, Netlink, Worker};
 use postern_policy::NodeSettings;
 use postern_state::{
-    Claim, ClaimIndex, DataPath, HostPorts, LeaseStore, Leases, Owner, Record, RecordKey, StateError, Summary,
+    Claim, ClaimIndex, DataPath, HostPorts, LeaseStore, Leases, Record, RecordKey, StateError, Summary,
 };
 use postern_types::{ErrorCode, Mac, OpError};
-use sha2::{Digest, Sha256};
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The request that the protocol reads from environment and standard input.
-#[derive(Debug)]
-pub struct Request {
-    /// The plugin that the runtime called. The effects of its delegates are in its section of the record, so that its
-    /// DEL removes them too.
-    pub plugin: String,
-    /// The verb.
-    pub verb: Verb,
-    /// `CNI_CONTAINERID`; empty for GC and STATUS.
-    pub container_id: String,
-    /// `CNI_NETNS` as given.
-    pub netns: String,
-    /// `CNI_IFNAME`.
-    pub ifname: String,
-    /// `CNI_PATH`, for native delegates.
-    pub path: String,
-    /// The environment that a guest sees: only `CNI_*`, without `CNI_COMMAND`, which each run sets.
-    pub env: Vec<(String, String)>,
-    /// Standard input, unchanged.
-    pub stdin: Arc<String>,
-    /// The configuration from standard input.
-    pub conf: NetConf,
-    /// The version in which results are printed.
-    pub version: Version,
-}
-
-impl Request {
-    /// Returns the owner of its leases.
-    pub fn owner(&self) -> Owner {
-        Owner { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
-    }
-
-    /// Returns a hash that distinguishes this configuration from another one of the same plugin in the list. Values
-    /// that the runtime adds for each container are left out.
-    pub fn identity(&self) -> String {
-        let Json::Object(entries) = self.conf.raw() else { return String::new() };
-        let is_own = |key: &str| !OF_RUNTIME.iter().any(|of_runtime| key.eq_ignore_ascii_case(of_runtime));
-        let own = entries.iter().filter(|(key, _)| is_own(key)).cloned().collect();
-        let mut hex = base16ct::lower::encode_string(&Sha256::digest(print::compact(&Json::Object(own).sorted())));
-        hex.truncate(16);
-        hex
-    }
-
-    /// Returns `CNI_ARGS`; empty if there are none.
-    pub fn args(&self) -> &str {
-        self.env.iter().find(|(name, _)| name == "CNI_ARGS").map_or("", |(_, value)| value)
-    }
-}
 
 /// An address that belongs to this attachment: IPAM gave it, or `prevResult` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,10 +155,76 @@ pub enum Inside {
     Tap(Option<String>),
 }
 
-/// See the module.
-pub struct Session {
-    /// The request.
+/// The part of one plugin in the run: its own request, and what the plugins of the run share. A delegate has its own.
+pub struct Session<'a> {
+    /// The request: verb and configuration of this plugin.
+    pub request: &'a Request,
+    /// True if this plugin could not be run or was stopped, or if policy or a limit refused one of its operations. The host
+    /// must then complete its DEL.
+    pub hindered: bool,
+    shared: &'a mut Shared,
+}
+
+impl Deref for Session<'_> {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        self.shared
+    }
+}
+
+impl DerefMut for Session<'_> {
+    fn deref_mut(&mut self) -> &mut Shared {
+        self.shared
+    }
+}
+
+/// A request, and what the plugins share that carry it out.
+pub struct OwnedSession {
+    /// The runtime's request, or that of a collection.
     pub request: Request,
+    /// What its plugins share.
+    pub shared: Shared,
+}
+
+impl OwnedSession {
+    /// See [`Shared::new`].
+    pub fn new(request: Request, deadline: Instant, places: Places) -> Self {
+        Self { shared: Shared::new(&request, deadline, places), request }
+    }
+
+    /// Makes a session to remove the effects of a record, with nothing but that record. It knows no native programs.
+    pub fn of_record(record: Record<Effect>, deadline: Instant, places: Places) -> Self {
+        let header = record.header();
+        let mut conf = NetConf::unread(Json::Null);
+        conf.name.clone_from(&header.network);
+        let request = Request {
+            plugin: String::new(),
+            verb: Verb::Del,
+            container_id: header.container_id.clone(),
+            netns: header.netns_path.clone(),
+            ifname: header.ifname.clone(),
+            path: String::new(),
+            env: Vec::new(),
+            stdin: Arc::default(),
+            conf: Arc::new(conf),
+            is_made_by_host: false,
+            version: Version::LATEST,
+        };
+        let mut owned = Self::new(request, deadline, places);
+        owned.shared.record = Some(record);
+        owned.shared.hidden = Some("it was not looked for".to_owned());
+        owned
+    }
+
+    /// Returns the part of the plugin that the runtime called.
+    pub fn session(&mut self) -> Session<'_> {
+        Session::of(&self.request, &mut self.shared)
+    }
+}
+
+/// What the called plugin and its delegates share.
+pub struct Shared {
     /// The time after which no operation starts or continues. While this run cleans up, it is `end`.
     pub deadline: Instant,
     /// The end of the whole run, with cleaning up.
@@ -248,20 +262,12 @@ pub struct Session {
     pub joined: Option<u32>,
     /// The settings that this run made for the attachment's packets, for its record.
     pub path: DataPath,
-    /// True if a plugin of this run could not be run or was stopped, or if policy or a limit refused one of its
-    /// operations. The host must then complete its DEL.
-    pub hindered: bool,
     /// The records of the network's attachments that are not valid, by the runtime's list for GC.
     pub collectable_records: OnceCell<Vec<Summary>>,
     /// The addresses to which rules of the node lead traffic, read once for a whole collection.
     pub served: LazyServed,
     /// The operator's settings for the node, or the reason why they can't be read.
     pub settings: OnceCell<Result<NodeSettings, String>>,
-    /// The delegation of a network of flannel, if that was prepared, or the reason why there is none. In it is `None` if
-    /// nothing was delegated, as far as is known.
-    pub delegation: Option<Result<Option<Delegation>, OpError>>,
-    is_delegate: bool,
-    resolved: Resolved,
     sight: OnceCell<Sight>,
     link_files: OnceCell<Option<Rc<LinkFiles>>>,
     nft: SharedNft,
@@ -322,15 +328,15 @@ impl NoContainerAsked {
     }
 }
 
-impl Session {
-    /// Makes a session that knows only its own namespace and has no open record. No time is reserved for cleaning up.
-    pub fn new(request: Request, deadline: Instant, places: Places) -> Self {
+impl Shared {
+    /// Makes what the plugins of a run share. It knows only its own namespace and has no open record. No time is reserved
+    /// for cleaning up.
+    pub fn new(request: &Request, deadline: Instant, places: Places) -> Self {
         let attachment = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
         let section = request.plugin.clone();
         let Places { state, library, logs } = places;
         let audit = Audit::new(&logs, attachment);
         Self {
-            request,
             deadline,
             end: deadline,
             state,
@@ -350,13 +356,9 @@ impl Session {
             deleted: Vec::new(),
             joined: None,
             path: DataPath::default(),
-            hindered: false,
             collectable_records: OnceCell::new(),
             served: LazyServed::default(),
             settings: OnceCell::new(),
-            delegation: None,
-            is_delegate: false,
-            resolved: Resolved::default(),
             sight: OnceCell::new(),
             link_files: OnceCell::new(),
             nft: SharedNft::default(),
@@ -382,14 +384,27 @@ impl Session {
             claims: Cell::default(),
         }
     }
+}
+
+impl<'a> Session<'a> {
+    /// Returns the part of the plugin with this request.
+    pub fn of(request: &'a Request, shared: &'a mut Shared) -> Self {
+        Self { request, hindered: false, shared }
+    }
+
+    /// Returns the part of another plugin of this run, or this one's once more.
+    pub fn part<'s>(&'s mut self, request: &'s Request) -> Session<'s> {
+        Session::of(request, self.shared)
+    }
 
     /// Makes a session for another attachment, known only by its record: garbage collection by a runtime.
-    pub fn for_record(&self, record: Record<Effect>, key: &RecordKey) -> Self {
-        let mut session = Self::of_record(record, self.deadline, self.places());
-        let request = &mut session.request;
+    pub fn for_record(&self, record: Record<Effect>, key: &RecordKey) -> OwnedSession {
+        let mut owned = OwnedSession::of_record(record, self.deadline, self.places());
+        let request = &mut owned.request;
         request.plugin.clone_from(&self.request.plugin);
         request.path.clone_from(&self.request.path);
         request.stdin = Arc::clone(&self.request.stdin);
+        let mut session = owned.session();
         session.runner = Rc::clone(&self.runner);
         session.home = self.home.clone();
         session.sight = self.sight.clone();
@@ -400,30 +415,7 @@ impl Session {
         if let Some(found) = self.access_of(key) {
             session.use_access(found);
         }
-        session
-    }
-
-    /// Makes a session to remove the effects of a record, with nothing but that record. It knows no native programs.
-    pub fn of_record(record: Record<Effect>, deadline: Instant, places: Places) -> Self {
-        let header = record.header();
-        let mut conf = NetConf::unread(Json::Null);
-        conf.name.clone_from(&header.network);
-        let request = Request {
-            plugin: String::new(),
-            verb: Verb::Del,
-            container_id: header.container_id.clone(),
-            netns: header.netns_path.clone(),
-            ifname: header.ifname.clone(),
-            path: String::new(),
-            env: Vec::new(),
-            stdin: Arc::default(),
-            conf,
-            version: Version::LATEST,
-        };
-        let mut session = Self::new(request, deadline, places);
-        session.record = Some(record);
-        session.hidden = Some("it was not looked for".to_owned());
-        session
+        owned
     }
 
     /// Returns the directories that this run writes to.
@@ -439,19 +431,6 @@ impl Session {
     /// Uses a socket for nftables that other sessions use too.
     pub fn share(&mut self, nft: &SharedNft) {
         self.nft = Rc::clone(nft);
-    }
-
-    /// Exchanges the configuration and the standard input of the request for those of the delegate, or back.
-    pub fn exchange(&mut self) {
-        if let Some(Ok(Some(delegation))) = &mut self.delegation {
-            delegation.exchange(&mut self.request);
-            self.is_delegate = !self.is_delegate;
-        }
-    }
-
-    /// True while the request has the configuration of the delegate.
-    pub fn is_delegate(&self) -> bool {
-        self.is_delegate
     }
 
     /// Checks that there is time left. It is called before each operation, and before each step of a long one.

@@ -13,6 +13,7 @@ use crate::capability::{self, facts, leases};
 use crate::disk;
 use crate::errors::kernel_error;
 use crate::packet_filter;
+use crate::prepared::Prepared;
 use crate::session::Session;
 use postern_cni::{Error, PortMap, Verb, code};
 use postern_firewall::{firewalld, iptables};
@@ -27,12 +28,12 @@ use std::path::Path;
 /// # Errors
 /// Code 7 if the configuration does not fit the policy, and code 50 if policy refuses. Where the node's settings want it,
 /// code 50 with the missing part and the way out; code 51 if the network's containers are cut off too.
-pub fn able(session: &Session, policy: &Policy, keeps_leases: bool) -> Result<(), Error> {
-    let granted =
-        session.grants(policy).map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
+pub fn able(session: &Session, plugin: &Prepared, keeps_leases: bool) -> Result<(), Error> {
+    let granted = plugin.granted_for(session.request);
+    let granted = granted.map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
     // They can't be read once the process is confined. The guest may find a fault then.
     let _ = packet_filter::settings(session);
-    match could_add(session, policy, &granted, keeps_leases) {
+    match could_add(session, &plugin.policy, &granted, keeps_leases) {
         Err(Fault::Node(error)) if is_said(session, &error) => Ok(()),
         Err(Fault::Policy(error) | Fault::Node(error)) => Err(error),
         Ok(()) => Ok(()),

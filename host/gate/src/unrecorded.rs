@@ -8,7 +8,8 @@ use crate::capability::{bandwidth, device, firewall, leases, link, masquerade, p
 use crate::collect;
 use crate::effect::{Effect, InnerKind, Lease, MacGuard};
 use crate::errors::kernel_error;
-use crate::session::{Request, Session};
+use crate::request::Request;
+use crate::session::Session;
 use postern_kernel::Link;
 use postern_policy::Policy;
 use postern_types::{Capability, LinkName, Mac, OpError};

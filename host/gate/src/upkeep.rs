@@ -12,21 +12,21 @@ use crate::collect;
 use crate::effect::Effect;
 use crate::places::Places;
 use crate::retention::Retention;
-use crate::session::Session;
+use crate::session::OwnedSession;
 use postern_state::Record;
 use postern_types::{ErrorCode, OpError};
 use std::rc::Rc;
 use std::time::Instant;
 
 /// A record that an operator wants removed, with its effects. It knows no native programs.
-pub struct Removal(Session);
+pub struct Removal(OwnedSession);
 
 impl Removal {
     /// Makes the removal. The record's lock is held until it ends.
     pub fn of(record: Record<Effect>, deadline: Instant, places: &Places, nft: &SharedNft) -> Self {
-        let mut session = Session::of_record(record, deadline, places.clone());
-        session.share(nft);
-        Self(session)
+        let mut owned = OwnedSession::of_record(record, deadline, places.clone());
+        owned.session().share(nft);
+        Self(owned)
     }
 
     /// Lets native IPAM programs run: they are found in `path`, as in `CNI_PATH`, and get `config`.
@@ -37,7 +37,7 @@ impl Removal {
 
     /// Keeps addresses that one of these rules serves, or all addresses if there is a reason.
     pub fn set_retention(&mut self, rules: &Rules, reason: Option<String>) {
-        self.0.set_retention(Retention::of_people(Rc::clone(rules), reason));
+        self.0.session().set_retention(Retention::of_people(Rc::clone(rules), reason));
     }
 
     /// Removes the effects that the record lists, or those of one section. Returns true if none is left: addresses may
@@ -46,22 +46,24 @@ impl Removal {
     /// # Errors
     /// The effects that could not be removed; they stay in the record.
     pub fn remove(mut self, section: Option<&str>) -> Result<bool, OpError> {
-        self.0.look_for_container();
-        let removed = collect::by_record(&mut self.0, section);
-        let is_whole = self.0.record().is_none_or(|record| record.effects(section).is_empty());
+        let mut session = self.0.session();
+        session.look_for_container();
+        let removed = collect::by_record(&mut session, section);
+        let is_whole = session.record().is_none_or(|record| record.effects(section).is_empty());
         self.close();
         removed.map(|_| is_whole)
     }
 
     /// Removes the record alone: its objects belong to another attachment by now.
     pub fn forget(mut self) {
-        self.0.forget();
+        self.0.session().forget();
         self.close();
     }
 
     fn close(mut self) {
-        self.0.close_record();
-        self.0.audit.flush();
+        let mut session = self.0.session();
+        session.close_record();
+        session.audit.flush();
     }
 }
 
@@ -69,14 +71,14 @@ impl Removal {
 pub type Outcome = (Effect, Result<Reapplied, OpError>);
 
 /// The record of a living attachment whose rules an operator wants back.
-pub struct Reapplication(Session);
+pub struct Reapplication(OwnedSession);
 
 impl Reapplication {
     /// Makes the reapplication. The record's lock is held until it ends.
     pub fn of(record: Record<Effect>, deadline: Instant, places: &Places, nft: &SharedNft) -> Self {
-        let mut session = Session::of_record(record, deadline, places.clone());
-        session.share(nft);
-        Self(session)
+        let mut owned = OwnedSession::of_record(record, deadline, places.clone());
+        owned.session().share(nft);
+        Self(owned)
     }
 
     /// Puts back the rules of all effects. Returns the effects that have rules, each with its outcome.
@@ -84,11 +86,12 @@ impl Reapplication {
     /// # Errors
     /// The attachment's link is gone: rules would serve another owner of its addresses.
     pub fn run(mut self) -> Result<Vec<Outcome>, OpError> {
-        self.0.look_for_container();
+        let mut session = self.0.session();
+        session.look_for_container();
         let listed: Vec<Effect> =
-            self.0.record().iter().flat_map(|record| record.effects(None)).map(|noted| noted.effect).collect();
+            session.record().iter().flat_map(|record| record.effects(None)).map(|noted| noted.effect).collect();
         for link in listed.iter().filter(|effect| effect.is_link()) {
-            if !link.is_living_link(&self.0)? {
+            if !link.is_living_link(&session)? {
                 let message = format!("{} is gone: rules would serve another owner of its addresses", link.words());
                 return Err(OpError::new(ErrorCode::InvalidHandle, link.words(), message));
             }
@@ -96,17 +99,17 @@ impl Reapplication {
         let mut outcomes = Vec::new();
         for effect in listed {
             let start = Instant::now();
-            let outcome = effect.reapply(&mut self.0);
+            let outcome = effect.reapply(&mut session);
             if !matches!(outcome, Ok(Reapplied::NoRules | Reapplied::Complete)) {
                 let noted = outcome.as_ref().map(|_| ());
-                self.0.audit.note_own("REAPPLY", "record.reapply", &effect, "record", &noted, start.elapsed());
+                session.audit.note_own("REAPPLY", "record.reapply", &effect, "record", &noted, start.elapsed());
             }
             if !matches!(outcome, Ok(Reapplied::NoRules)) {
                 outcomes.push((effect, outcome));
             }
         }
-        self.0.close_record();
-        self.0.audit.flush();
+        session.close_record();
+        session.audit.flush();
         Ok(outcomes)
     }
 }

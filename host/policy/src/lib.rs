@@ -168,11 +168,6 @@ impl Policy {
         Self { pin: file.digest.is_some().then(|| path.clone()), file: Arc::new(file), path }
     }
 
-    /// True if one is a copy of the other. Policies that were read twice are different, even from the same text.
-    pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.file, &other.file) && self.path == other.path
-    }
-
     fn replace_with(&mut self, operator: File, path: String) {
         if operator.digest.is_some() {
             self.pin = Some(path);

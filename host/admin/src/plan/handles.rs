@@ -153,12 +153,11 @@ impl Show<'_, '_> {
 mod tests {
     use super::*;
     use postern_cni::Json;
-    use postern_policy::Policy;
+    use postern_policy::{Granted, Policy};
     use postern_types::{ErrorCode, PortSpec};
 
-    fn front(common: &mut Common) -> Front<'static> {
-        let granted = Policy::parse("", "bridge.toml").unwrap().resolve(&Json::Null, "").unwrap();
-        Front::new("bridge", 0, granted, common)
+    fn granted() -> Granted {
+        Policy::parse("", "bridge.toml").unwrap().resolve(&Json::Null, "").unwrap()
     }
 
     fn info(handle: Handle) -> LinkInfo {
@@ -169,7 +168,8 @@ mod tests {
     #[test]
     fn a_guest_sees_handles_and_the_simulation_links() {
         let mut common = Common::default();
-        let mut front = front(&mut common);
+        let granted = granted();
+        let mut front = Front::new("bridge", 0, &granted, &mut common);
         let pair = Reply::of(&VethPair { container: info(40), host: info(41), bridge: None }).unwrap();
         let create = ops::Veth::Create { mtu: None, mac: None }.into();
         let given: VethPair = show(&mut front, &mut common, &create, pair).unwrap().read().unwrap();
@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn a_vlan_gateway_has_none() {
         let mut common = Common::default();
-        let mut front = front(&mut common);
+        let granted = granted();
+        let mut front = Front::new("bridge", 0, &granted, &mut common);
         let operation = ops::Bridge::EnsureGateways { bridge: 0, port: PortSpec::default(), force: false }.into();
         let shown = show(&mut front, &mut common, &operation, Reply::of(&Some(info(7))).unwrap()).unwrap();
         assert_eq!(shown.read::<Option<LinkInfo>>().unwrap().unwrap().handle, Handle::MAX);

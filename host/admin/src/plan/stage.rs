@@ -10,7 +10,7 @@ use super::report::{Delegate, OperationReport, Verdict};
 use crate::capability::operation_texts;
 use crate::lists;
 use postern_account::lease_snapshot::LeaseSnapshot;
-use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, check_version, code, config_version, read_conf};
+use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, code, config_version, read_conf};
 use postern_dhcp_channel::{Family, families};
 use postern_gate::capability::{device, resolv_conf};
 use postern_gate::rehearsal::{
@@ -178,7 +178,7 @@ impl Stage {
     /// Starts a plugin, under the policy that counts here.
     fn take(&self, plugin: &str) -> Result<Plugin, Error> {
         let internal = |error: PluginError| Error::internal(error.to_string());
-        let ready = self.launcher.take_unnoted(plugin).map_err(internal)?;
+        let ready = self.launcher.open_unnoted(plugin).map_err(internal)?;
         let Some((_, policy)) = self.policies.iter().find(|(name, _)| name == plugin) else { return Ok(ready) };
         let file = Path::new(policy.pin_file().unwrap_or_default());
         catalog::check_pin(policy.digest(), &ready.digest, plugin, file).map_err(internal)?;
@@ -203,9 +203,9 @@ impl Stage {
         let raw = read_conf(stdin, rehearsal::STDIN_LIMIT)?;
         let ready = self.take(plugin)?;
         *digest = Some(ready.digest.clone());
-        let spoken = rehearsal::supported(ready.policy.versions(), ready.versions.as_deref())?;
-        let version = check_version(verb, &config_version(&raw.0)?, &spoken)?;
-        let request = rehearsal::request(plugin, env, verb, version, raw, stdin)?;
+        let named = ready.versions.as_deref();
+        let version = rehearsal::spoken(&ready.policy, named, verb, &config_version(&raw.0)?)?;
+        let request = Request::read(plugin, env, verb, version, raw, stdin)?;
         let mut own = Vec::new();
         if let Ok(Some(previous)) = request.conf.previous_result() {
             // An ambiguous configuration is refused when the plugin is started.
@@ -252,7 +252,7 @@ impl Stage {
             .map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
         let verb = run.request.verb;
         let start = rehearsal::start(&run.request, verb, &granted);
-        let mut front = Front::new(plugin, depth, granted, &mut run.common);
+        let mut front = Front::new(plugin, depth, &granted, &mut run.common);
         let deadline = run.deadline;
         let (stdout, status) = rehearsal::serve(plugin, &mut sandbox, start, deadline, |operation| {
             let answer = self.answer(run, &mut front, operation);

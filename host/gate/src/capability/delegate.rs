@@ -5,7 +5,7 @@ use crate::capability::parent;
 use crate::delegation::{self, Delegation};
 use crate::effect::Delegated;
 use crate::errors::kernel_error;
-use crate::gate::Gate;
+use crate::gate::{DelegateRun, Gate, Ran};
 use crate::need::Need;
 use crate::session::{Session, adopt};
 use crate::{collect, native, outcome};
@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Subnet, Verb, Version, code};
 use postern_kernel::Netlink;
 use postern_policy::capability::delegate::named;
-use postern_types::{DelegateError, ErrorCode, OpError, SubnetFile, host};
+use postern_types::{DelegateError, ErrorCode, OpError, SubnetFile, host, ops};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The facts about it that the host needs beside its operations.
@@ -36,48 +36,20 @@ pub const FACTS: Facts = Facts {
 
 impl host::Delegate for Gate<'_> {
     fn subnet_file(&mut self) -> Result<SubnetFile, OpError> {
-        let subnet = made(self.session)?.and_then(|delegation| delegation.subnet.as_ref());
+        let subnet = made(self)?.and_then(|delegation| delegation.subnet.as_ref());
         subnet.map(delegation::shown).ok_or_else(|| {
             let verb = self.session.request.verb.as_str();
             OpError::new(ErrorCode::NotFound, verb, format!("{verb} has no use for the subnet file"))
         })
     }
 
-    /// `delegate.add`.
-    fn add(&mut self, config: &str) -> Result<String, OpError> {
-        let delegation = made(self.session)?.ok_or_else(no_result)?;
-        let (plugin, text) = (delegation.plugin.clone(), delegation.text.clone());
-        self.front.delegate_main(&plugin)?;
-        delegation.compare(config)?;
-        if let Some(subnet) = &delegation.subnet {
-            spares_node(self.session.host()?, subnet)?;
-        }
-        let native = !self.launcher.has(&plugin);
-        if native {
-            native::find(&plugin, &self.session.request.path).map_err(|error| failed(&plugin, error))?;
-            may_be_native(self, &plugin)?;
-        }
-        let is_of_run = self.session.undo.iter().any(|undo| Delegated::of(&undo.effect).is_some());
-        if is_of_run || Delegated::recorded(self.session).is_some() && !self.session.has_lost_link() {
-            let message = "the attachment has been delegated already";
-            return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
-        }
-        // What another program has removed is written down anew.
-        self.session.gone(|effect| Delegated::of(effect).is_some());
-        let [_, _, directory] = named(&self.session.request.conf);
-        let directory = delegation::place(self.session, &directory)?;
-        self.session.intend(Delegated { plugin, native, config: text.to_string(), directory: directory.clone() })?;
-        if let Some(directory) = directory {
-            delegation::write(self.session, &directory, &text)?;
-        }
-        run(self, Verb::Add)?.ok_or_else(no_result)
+    fn add(&mut self, _config: &str) -> Result<String, OpError> {
+        answer_of(self, Verb::Add)?.ok_or_else(no_result)
     }
 
-    /// `delegate.del`.
     fn del(&mut self) -> Result<(), OpError> {
-        let Some(delegation) = made(self.session)? else { return Ok(()) };
-        let (plugin, of_native, text) = (delegation.plugin.clone(), delegation.of_native, delegation.text.clone());
-        if !self.launcher.has(&plugin) && !self.front.granted().allows_native_delegate(&plugin) {
+        let Some(Delegation { plugin, .. }) = made(self)? else { return Ok(()) };
+        if self.ran.is_none() && !self.front.granted().allows_native_delegate(plugin) {
             // A policy must not prevent a DEL. The record undoes what it lists.
             if Delegated::recorded(self.session).is_none() {
                 crate::say!(
@@ -86,55 +58,114 @@ impl host::Delegate for Gate<'_> {
             }
             return Ok(());
         }
-        run(self, Verb::Del)?;
-        if of_native {
-            let [_, _, directory] = named(&self.session.request.conf);
-            delegation::remove(self.session, &directory, &text)?;
-        }
-        Ok(())
+        answer_of(self, Verb::Del).map(drop)
     }
 
     fn check(&mut self) -> Result<(), OpError> {
-        run(self, Verb::Check).map(drop)
+        answer_of(self, Verb::Check).map(drop)
     }
 
     fn status(&mut self) -> Result<(), OpError> {
-        run(self, Verb::Status).map(drop)
+        answer_of(self, Verb::Status).map(drop)
     }
 
     fn gc(&mut self) -> Result<(), OpError> {
-        run(self, Verb::Gc)?;
-        // A native delegate knows no records.
-        collect::stale_sections(self.session).map(drop)
+        answer_of(self, Verb::Gc).map(drop)
     }
 }
 
 /// Returns the delegation that was prepared for this run; `None` if nothing was delegated.
-fn made(session: &Session) -> Result<Option<&Delegation>, OpError> {
-    match &session.delegation {
-        Some(Ok(delegation)) => Ok(delegation.as_ref()),
-        Some(Err(error)) => Err(error.clone()),
-        None => Err(OpError::new(ErrorCode::Unsupported, "delegate", "nothing was prepared to be delegated")),
-    }
+fn made<'a>(gate: &Gate<'a>) -> Result<Option<&'a Delegation>, OpError> {
+    gate.delegates.delegation.as_ref().map(Option::as_ref).map_err(Clone::clone)
 }
 
 fn no_result() -> OpError {
     OpError::new(ErrorCode::Delegate, "", "the delegate has given no result")
 }
 
-/// Runs the delegate, with its configuration in place of the called plugin's. Returns the result of an ADD.
-fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
-    let Some(delegation) = made(gate.session)? else { return Ok(None) };
-    let plugin = delegation.plugin.clone();
+/// Returns the delegate's run, if it is a component. Before an ADD the record has the delegation.
+///
+/// # Errors
+/// Nothing may be delegated, or the delegation can't be written down.
+pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Delegate) -> Result<Option<DelegateRun>, OpError> {
+    let verb = match operation {
+        ops::Delegate::SubnetFile => return Ok(None),
+        ops::Delegate::Add { config } => {
+            note(gate, config)?;
+            Verb::Add
+        }
+        ops::Delegate::Del => Verb::Del,
+        ops::Delegate::Check => Verb::Check,
+        ops::Delegate::Status => Verb::Status,
+        ops::Delegate::Gc => Verb::Gc,
+    };
+    let Some(delegation) = made(gate)? else { return Ok(None) };
+    if !gate.delegates.launcher.has(&delegation.plugin) {
+        return Ok(None);
+    }
+    gate.front.delegate_main(&delegation.plugin)?;
+    let request = delegation.request(gate.session.request, verb);
+    Ok(Some(DelegateRun { plugin: delegation.plugin.clone(), request }))
+}
+
+/// Checks a delegation, and writes it down.
+fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
+    let delegation = made(gate)?.ok_or_else(no_result)?;
+    let (plugin, text) = (delegation.plugin.clone(), delegation.text.clone());
     gate.front.delegate_main(&plugin)?;
-    let is_component = gate.launcher.has(&plugin);
-    if !is_component && verb != Verb::Del {
+    delegation.compare(config)?;
+    if let Some(subnet) = &delegation.subnet {
+        spares_node(gate.session.host()?, subnet)?;
+    }
+    let native = !gate.delegates.launcher.has(&plugin);
+    if native {
+        native::find(&plugin, &gate.session.request.path).map_err(|error| failed(&plugin, error))?;
         may_be_native(gate, &plugin)?;
     }
-    gate.session.exchange();
-    let outcome = if is_component { gate.delegate(&plugin, verb) } else { run_native(gate.session, &plugin, verb) };
-    gate.session.exchange();
-    answer(&plugin, verb, outcome, gate.session)
+    let is_of_run = gate.session.undo.iter().any(|undo| Delegated::of(&undo.effect).is_some());
+    if is_of_run || Delegated::recorded(gate.session).is_some() && !gate.session.has_lost_link() {
+        let message = "the attachment has been delegated already";
+        return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
+    }
+    // What another program has removed is written down anew.
+    gate.session.gone(|effect| Delegated::of(effect).is_some());
+    let [_, _, directory] = named(&gate.session.request.conf);
+    let directory = delegation::place(gate.session, &directory)?;
+    gate.session.intend(Delegated { plugin, native, config: text.to_string(), directory: directory.clone() })?;
+    if let Some(directory) = directory {
+        delegation::write(gate.session, &directory, &text)?;
+    }
+    Ok(())
+}
+
+/// Makes the answer of the delegate that has run, or else of a native program. Returns the result of an ADD.
+fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
+    let Some(delegation) = made(gate)? else { return Ok(None) };
+    let plugin = &delegation.plugin;
+    let ran = match gate.ran.take() {
+        Some(ran) => ran,
+        None => {
+            gate.front.delegate_main(plugin)?;
+            if verb != Verb::Del {
+                may_be_native(gate, plugin)?;
+            }
+            let request = delegation.request(gate.session.request, verb);
+            Ran { outcome: run_native(&mut gate.session.part(&request), plugin), hindered: false }
+        }
+    };
+    gate.session.hindered |= ran.hindered;
+    let (text, result) = shown(plugin, verb, ran.outcome)?;
+    result.iter().for_each(|result| adopt(&mut gate.session.own, result));
+    match verb {
+        // A native delegate knows no records.
+        Verb::Gc => collect::stale_sections(gate.session).map(drop)?,
+        Verb::Del if delegation.of_native => {
+            let [_, _, directory] = named(&gate.session.request.conf);
+            delegation::remove(gate.session, &directory, &delegation.text)?;
+        }
+        Verb::Add | Verb::Check | Verb::Del | Verb::Status | Verb::Version => {}
+    }
+    Ok(text)
 }
 
 /// Checks that policy lets this plugin be a native program.
@@ -149,7 +180,8 @@ fn may_be_native(gate: &Gate<'_>, plugin: &str) -> Result<(), OpError> {
     Err(OpError::new(ErrorCode::Denied, plugin, message).hint(gate.front.granted().native_delegate_hint(plugin)))
 }
 
-fn run_native(session: &mut Session, plugin: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
+fn run_native(session: &mut Session, plugin: &str) -> Result<Option<CniResult>, Error> {
+    let verb = session.request.verb;
     let program = native::find(plugin, &session.request.path);
     let program = match program {
         // No ADD could succeed.
@@ -164,19 +196,6 @@ fn run_native(session: &mut Session, plugin: &str, verb: Verb) -> Result<Option<
         session.common.shown.extend(links.map(|link| link.name.clone()));
     }
     Ok(result)
-}
-
-/// Returns the outcome of the delegate as the guest gets it.
-fn answer(
-    plugin: &str,
-    verb: Verb,
-    outcome: Result<Option<CniResult>, Error>,
-    session: &mut Session,
-) -> Result<Option<String>, OpError> {
-    shown(plugin, verb, outcome).map(|(text, result)| {
-        result.iter().for_each(|result| adopt(&mut session.own, result));
-        text
-    })
 }
 
 /// Returns the outcome of a delegate as an answer, with its result.

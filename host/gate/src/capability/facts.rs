@@ -1,7 +1,8 @@
 //! The facts about a capability that the host needs beside its operations.
 
 use crate::need::Need;
-use crate::session::{Request, Session};
+use crate::request::Request;
+use crate::session::Session;
 use postern_policy::Granted;
 use postern_types::OpError;
 

@@ -3,12 +3,12 @@
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::leases;
 use crate::effect::Native;
-use crate::gate::Gate;
+use crate::gate::{DelegateRun, Gate, Ran};
 use crate::need::Need;
 use crate::session::{OwnAddress, adopt};
 use crate::{collect, native, outcome};
 use postern_cni::{CniResult, Error, Verb, Version, code};
-use postern_types::{Capability, DelegateError, ErrorCode, OpError, host};
+use postern_types::{Capability, DelegateError, ErrorCode, OpError, host, ops};
 use std::net::IpAddr;
 
 /// The plugin with leases that the host can find by itself.
@@ -26,38 +26,59 @@ pub const FACTS: Facts = Facts {
 
 impl host::Ipam for Gate<'_> {
     fn add(&mut self) -> Result<String, OpError> {
-        let result = run(self, Verb::Add)?;
+        let result = answer_of(self, Verb::Add)?;
         result.ok_or_else(|| OpError::new(ErrorCode::Delegate, "", "the IPAM plugin has given no result"))
     }
 
     fn del(&mut self) -> Result<(), OpError> {
-        run(self, Verb::Del).map(drop)
+        answer_of(self, Verb::Del).map(drop)
     }
 
     fn check(&mut self) -> Result<(), OpError> {
-        run(self, Verb::Check).map(drop)
+        answer_of(self, Verb::Check).map(drop)
     }
 
     fn status(&mut self) -> Result<(), OpError> {
-        run(self, Verb::Status).map(drop)
+        answer_of(self, Verb::Status).map(drop)
     }
 
     fn gc(&mut self) -> Result<(), OpError> {
-        run(self, Verb::Gc).map(drop)
+        answer_of(self, Verb::Gc).map(drop)
     }
 }
 
-/// Runs the delegate, and returns the result of an ADD.
-fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
-    let name = gate.front.delegate(&gate.session.request)?;
+/// Returns the run of the IPAM plugin, if it is a component.
+///
+/// # Errors
+/// As [`crate::front::Front::delegate`]; or what leads to the addresses of a DEL can't be removed.
+pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Option<DelegateRun>, OpError> {
+    let verb = match operation {
+        ops::Ipam::Add => Verb::Add,
+        ops::Ipam::Del => Verb::Del,
+        ops::Ipam::Check => Verb::Check,
+        ops::Ipam::Status => Verb::Status,
+        ops::Ipam::Gc => Verb::Gc,
+    };
+    let plugin = gate.front.delegate(gate.session.request)?;
     if verb == Verb::Del {
         collect::before_release(gate.session)?;
     }
-    let before = std::mem::take(&mut gate.session.hindered);
-    let mut outcome = if gate.launcher.has(&name) { gate.delegate(&name, verb) } else { run_native(gate, &name, verb) };
-    let hindered = std::mem::replace(&mut gate.session.hindered, before);
+    let is_component = gate.delegates.launcher.has(&plugin);
+    Ok(is_component.then(|| DelegateRun { plugin, request: gate.session.request.of_delegate(verb) }))
+}
+
+/// Makes the answer of the IPAM plugin that has run, or else of a native program. Returns the result of an ADD.
+fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
+    let name = &gate.front.delegate(gate.session.request)?;
+    let Ran { mut outcome, hindered } = match gate.ran.take() {
+        Some(ran) => ran,
+        None => {
+            let mut hindered = false;
+            Ran { outcome: run_native(gate, name, verb, &mut hindered), hindered }
+        }
+    };
     if let (Verb::Add, Ok(Some(result))) = (verb, &outcome) {
-        nothing_leads_to(gate, &name, result)?;
+        nothing_leads_to(gate, name, result)?;
     }
     if verb == Verb::Del
         && hindered
@@ -71,7 +92,7 @@ fn run(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
             crate::say!("postern: leases are given back without \"{name}\": {error}");
         }
     }
-    answer(&name, verb, outcome, &mut gate.session.own)
+    answer(name, verb, outcome, &mut gate.session.own)
 }
 
 /// The capabilities that give the attachment an end on the host, which the node's own frames get to.
@@ -103,16 +124,17 @@ fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Resu
     Err(OpError::new(ErrorCode::Exists, led.address.to_string(), message).hint(leases::kept(session, led)))
 }
 
-fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
+/// Runs a native program. `hindered`: see [`Ran::hindered`].
+fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) -> Result<Option<CniResult>, Error> {
     // A delegate of the catalog, with its code missing. No native program stands in for it unless policy says so.
-    if !gate.front.granted().allows_native(name) && gate.launcher.lists(name) {
-        gate.session.hindered = true;
+    if !gate.front.granted().allows_native(name) && gate.delegates.launcher.lists(name) {
+        *hindered = true;
         let code = if verb == Verb::Status { code::PLUGIN_NOT_AVAILABLE } else { code::INTERNAL };
         return Err(Error::new(code, format!("plugin \"{name}\" is installed, but its code is gone from the catalog"))
             .with_details("install it again: `make install`, or `postern add FILE.wasm --policy FILE`"));
     }
     let program = native::find(name, &gate.session.request.path).inspect_err(|_| {
-        gate.session.hindered = name == HOST_LOCAL || gate.launcher.lists(name);
+        *hindered = name == HOST_LOCAL || gate.delegates.launcher.lists(name);
     });
     let program = match program {
         // No ADD could succeed.

@@ -43,9 +43,9 @@ pub mod vlan;
 pub mod vrf;
 // end of the list
 
-use crate::gate::Gate;
+use crate::gate::{DelegateRun, Gate};
 use facts::Facts;
-use postern_types::{Capability, Host};
+use postern_types::{Capability, Host, OpError, Operation};
 
 /// Returns the facts about a capability that the host needs beside its operations.
 pub const fn facts(capability: Capability) -> &'static Facts {
@@ -88,3 +88,17 @@ pub const fn facts(capability: Capability) -> &'static Facts {
 
 /// The gate answers every operation that policy allows.
 impl Host for Gate<'_> {}
+
+/// Returns the delegate that has to run before the gate can answer an operation. [`Gate::ran`] is its outcome then.
+///
+/// # Errors
+/// The error that the guest gets.
+pub fn delegate_of(gate: &mut Gate<'_>, operation: &Operation) -> Result<Option<DelegateRun>, OpError> {
+    if let Operation::Ipam(operation) = operation {
+        return ipam::delegate_of(gate, operation);
+    }
+    if let Operation::Delegate(operation) = operation {
+        return delegate::delegate_of(gate, operation);
+    }
+    Ok(None)
+}

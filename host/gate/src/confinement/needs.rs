@@ -10,12 +10,14 @@ use crate::native;
 use crate::need::Need;
 use crate::packet_filter;
 use crate::places;
+use crate::prepared::Prepared;
+use crate::request::Request;
 use crate::session::{Inside, Session, can_be_path};
 use postern_cni::{Error, Verb};
 use postern_confine::Allowed;
 use postern_firewall::iptables;
-use postern_policy::Policy;
 use postern_policy::capability::firewall::is_zone;
+use postern_policy::{Granted, Policy};
 use postern_state::is_trusted_way;
 use postern_types::{Capability, OpError};
 use std::borrow::Cow;
@@ -62,17 +64,16 @@ pub struct Needs {
 const MOST_SOCKETS: usize = 16;
 
 impl Needs {
-    pub fn of(session: &mut Session, launcher: &Launcher) -> Result<Self, OpError> {
+    pub fn of(
+        session: &mut Session,
+        launcher: &Launcher,
+        called: &Prepared,
+        of_delegates: &Request,
+    ) -> Result<Self, OpError> {
         let listed = recorded(session)?;
         let mut needs = Self::default();
-        let called = launcher.policies().find(|(name, _)| *name == session.request.plugin);
-        if let Some((_, policy)) = called {
-            needs.add_policy(session, launcher, policy);
-        }
-        // The policies of delegates take their values from the delegate's configuration.
-        session.exchange();
-        needs.add_others(session, launcher, &listed);
-        session.exchange();
+        needs.add_plugin(session, launcher, called);
+        needs.add_others(&session.part(of_delegates), launcher, called, &listed);
         Ok(needs)
     }
 
@@ -94,10 +95,10 @@ impl Needs {
     }
 
     /// Adds the needs of the delegates, and of the records.
-    fn add_others(&mut self, session: &Session, launcher: &Launcher, listed: &[Effect]) {
+    fn add_others(&mut self, session: &Session, launcher: &Launcher, called: &Prepared, listed: &[Effect]) {
         let needs = self;
-        for (_, policy) in launcher.policies().filter(|(name, _)| *name != session.request.plugin) {
-            needs.add_policy(session, launcher, policy);
+        for delegate in launcher.delegates() {
+            needs.add_plugin(session, launcher, delegate);
         }
         let verb = session.request.verb;
         for effect in listed {
@@ -121,16 +122,15 @@ impl Needs {
             };
             // Every collection looks at the node's rules before it gives an address back, whichever plugin was called.
             needs.network |= verb == Verb::Gc;
-            let looks = verb == Verb::Gc || launcher.policies().any(|(_, policy)| masquerades(policy));
+            let looks = verb == Verb::Gc || launcher.with(called).any(|plugin| masquerades(&plugin.policy));
             needs.legacy |= looks;
             // A collection of a network without masquerading only has to see which legacy tables there are.
-            let asks = |policy: &Policy| {
-                session
-                    .grants(policy)
-                    .is_ok_and(|granted| granted.has(Capability::Masquerade) || granted.has(Capability::PortMappings))
+            let asks = |plugin: &Prepared| {
+                let has =
+                    |granted: &Granted| granted.has(Capability::Masquerade) || granted.has(Capability::PortMappings);
+                plugin.granted().is_some_and(has)
             };
-            let may_run =
-                verb != Verb::Gc || launcher.policies().any(|(_, policy)| asks(policy)) || iptables::has_legacy_nat();
+            let may_run = verb != Verb::Gc || launcher.with(called).any(asks) || iptables::has_legacy_nat();
             if looks && may_run {
                 for is_of_ports in [false, true] {
                     needs.add_iptables(session, is_of_ports);
@@ -139,12 +139,15 @@ impl Needs {
         }
         // The host itself gives leases back if the delegate can't be asked.
         let ipam = &session.request.conf.ipam_type;
-        if verb == Verb::Del && !ipam.is_empty() && !launcher.is_ready(ipam) && !is_native(session, launcher, ipam) {
+        let is_ready = launcher.with(called).any(|plugin| plugin.name == *ipam);
+        if verb == Verb::Del && !ipam.is_empty() && !is_ready && !is_native(session, launcher, ipam) {
             needs.add_leases(session, &leases::directory(&session.request.conf));
         }
     }
 
-    fn add_policy(&mut self, session: &Session, launcher: &Launcher, policy: &Policy) {
+    fn add_plugin(&mut self, session: &Session, launcher: &Launcher, plugin: &Prepared) {
+        // If the policy can't be resolved with the configuration, the plugin's start is refused.
+        let (policy, resolved) = (&plugin.policy, plugin.granted());
         let gives_up = session.request.verb == Verb::Del;
         let may = |capability: &Capability| policy.grants(*capability) || gives_up && policy.knows(*capability);
         let granted: Vec<Capability> = Capability::ALL.iter().copied().filter(may).collect();
@@ -155,15 +158,11 @@ impl Needs {
         }
         if session.request.verb == Verb::Add && granted.contains(&Capability::Device) {
             // Those that are at home: an ADD reads their files, and writes them if it is undone.
-            let files = session.grants_early(policy, |resolved| device::files(session, resolved?).ok());
+            let files = resolved.and_then(|resolved| device::files(session, resolved).ok());
             self.device_files.extend(files.into_iter().flatten());
         }
-        // If the policy can't be resolved with the configuration, the plugin's start is refused.
-        let asked: Vec<Need<'_>> = session.grants_early(policy, |resolved| {
-            let keeps = |capability: Capability| (facts(capability).keeps)(&session.request, resolved);
-            granted.into_iter().filter_map(keeps).collect()
-        });
-        for need in asked {
+        let keeps = |capability: Capability| (facts(capability).keeps)(session.request, resolved);
+        for need in granted.into_iter().filter_map(keeps) {
             // A delegate of the catalog is not a program.
             if !matches!(&need, Need::Program(name) if launcher.has(name)) {
                 self.add(session, need);

@@ -23,7 +23,7 @@ pub struct Native {
 impl Native {
     /// Returns the effect of a program that is run now.
     pub fn of_run(plugin: &str, session: &Session) -> Self {
-        let config = session.is_delegate().then(|| session.request.stdin.to_string());
+        let config = session.request.is_made_by_host.then(|| session.request.stdin.to_string());
         Self { plugin: plugin.to_owned(), config }
     }
 

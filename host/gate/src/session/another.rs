@@ -13,7 +13,7 @@ use postern_state::{Header, Summary};
 use postern_types::{Mac, OpError};
 use serde::Deserialize;
 
-impl Session {
+impl Session<'_> {
     /// Treats the container's namespace as gone if `CNI_NETNS` leads to another one than at ADD, or to none: a path can
     /// be reused.
     ///

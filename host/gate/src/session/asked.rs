@@ -7,7 +7,7 @@ use crate::effect::lease::is_relative;
 use crate::effect::{Effect, Lease};
 use crate::errors::state_error;
 use crate::holders::Holder;
-use crate::session::Request;
+use crate::request::Request;
 use nix::sys::stat::lstat;
 use postern_cni::{Args, parse_cidr, parse_ip};
 use postern_policy::capability::leases::directory;
@@ -48,7 +48,7 @@ pub fn addresses(request: &Request) -> Vec<IpAddr> {
     texts.iter().take(MOST).filter_map(read).collect()
 }
 
-impl Session {
+impl Session<'_> {
     /// Returns the other attachments of this host that have an address which this ADD names: a lease, or forwards that lead to
     /// it. Nothing is locked.
     ///

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The time that a question waits for the lock of the index, where all records can answer it too.
 const ASK_WITHIN: Duration = Duration::from_millis(100);
 
-impl Session {
+impl Session<'_> {
     /// Returns the question whether a record is of this boot and of this host's namespace.
     pub(super) fn is_of_here(&self) -> Result<impl Fn(&Header) -> bool + use<>, OpError> {
         let (boot, cookie) = (postern_state::boot_id().map_err(state_error)?, self.home_cookie()?);

@@ -37,7 +37,7 @@ impl ContainerAccess {
     }
 }
 
-impl Session {
+impl Session<'_> {
     /// Enters the containers of the attachments that are to be collected. Each thread is confined by one of `confine`.
     ///
     /// # Errors

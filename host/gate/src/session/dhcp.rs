@@ -193,7 +193,7 @@ pub fn refused(socket: &str, code: u32, words: String, details: String) -> OpErr
     error
 }
 
-impl Session {
+impl Session<'_> {
     /// Asks the DHCP service at a socket about this attachment, as `about` says.
     ///
     /// # Errors

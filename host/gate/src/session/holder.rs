@@ -35,7 +35,7 @@ impl LedTo {
     }
 }
 
-impl Session {
+impl Session<'_> {
     /// Returns the other attachments of this host whose records have an address of `prevResult`, as far as the index tells
     /// without its lock. [`Session::holder`] uses the open index.
     ///

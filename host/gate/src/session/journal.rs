@@ -10,7 +10,7 @@ use postern_kernel::{Namespace, Worker};
 use postern_state::{Claim, Header, Record, Section, Stage, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 
-impl Session {
+impl Session<'_> {
     /// True if the record is from another boot, or from another namespace than that of `CNI_NETNS`.
     pub fn has_foreign_record(&self) -> bool {
         self.record.as_ref().is_some_and(|record| self.is_foreign(record.header()))
@@ -253,18 +253,20 @@ impl Session {
         let mut path = std::mem::take(&mut self.path);
         path.mac = self.container_mac.map(|mac| mac.to_string());
         path.routes = result.routes.iter().filter_map(route).collect();
+        let section = self.section();
         if let Some(record) = &mut self.record {
-            record.made(&self.section, own.iter().map(IpNet::to_string).collect(), path).map_err(state_error)?;
+            record.made(&section, own.iter().map(IpNet::to_string).collect(), path).map_err(state_error)?;
         }
         self.index_again(is_indexed, &claims)
     }
 
     /// Notes that the runtime has the result.
     pub fn given(&mut self) {
-        let Some(record) = self.record.as_mut().filter(|_| self.begun) else { return };
+        let (section, begun) = (self.section(), self.begun);
+        let Some(record) = self.record.as_mut().filter(|_| begun) else { return };
         // Without this note the attachment looks like one whose ADD was killed, and `postern gc` removes it. The runtime
         // has the result, so nothing can be undone: after a passing error the note is written once more.
-        let noted = record.given(&self.section, now()).or_else(|_| record.given(&self.section, now()));
+        let noted = record.given(&section, now()).or_else(|_| record.given(&section, now()));
         self.tell(noted);
     }
 

@@ -31,7 +31,7 @@ fn why_kept(rules: &Result<Served, FirewallError>, address: IpAddr, except: Opti
     }
 }
 
-impl Session {
+impl Session<'_> {
     /// Returns the reason why an address must not be given back, by the rules of the node.
     pub fn is_served(&self, look: &LazyServed, address: IpAddr) -> Option<String> {
         why_kept(self.look_at_rules(look), address, None)

@@ -19,7 +19,7 @@ pub enum NativeEnd {
     OfOthers(Link),
 }
 
-impl Session {
+impl Session<'_> {
     /// True if this run has made the attachment's link. All that is on the link then goes with it.
     pub fn has_made_link(&self) -> bool {
         self.undo.iter().any(|undo| undo.effect.is_link())

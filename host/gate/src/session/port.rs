@@ -37,7 +37,7 @@ pub fn named(
     Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
 }
 
-impl Session {
+impl Session<'_> {
     /// The links of others that the record lists as ports. One of another boot lists none: its numbers are others' by now.
     pub fn ports(&self) -> Vec<Port> {
         let boot = postern_state::boot_id().ok();

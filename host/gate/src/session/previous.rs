@@ -26,7 +26,7 @@ const ANOTHER_ADDRESS: &str = "have the plugin before give this attachment an ad
 /// The way out where the container lacks the address.
 const ON_THE_LINK: &str = "the plugin before has to put the address on the link before this plugin is called";
 
-impl Session {
+impl Session<'_> {
     /// Takes the addresses of `prevResult` that count as the attachment's own. The same rule holds for gateways. The
     /// first address of the network is accepted without it: it is the gateway if none is given.
     ///
@@ -208,7 +208,8 @@ fn has_noted(section: &Section, gateway: &IpAddr) -> bool {
 mod tests {
     use super::*;
     use crate::places::Places;
-    use crate::session::{OwnAddress, Request};
+    use crate::request::Request;
+    use crate::session::{OwnAddress, OwnedSession};
     use postern_cni::{Json, NetConf, Version};
     use postern_policy::Policy;
     use std::path::Path;
@@ -220,7 +221,7 @@ mod tests {
                {"address":"10.8.0.2/24","gateway":"10.8.0.7"},{"address":"10.7.0.2/24","gateway":"10.7.0.1"},
                {"address":"10.6.0.2/24","gateway":"10.6.0.9"}]}"#;
 
-    fn session(state: &Path, plugin: &str, verb: Verb) -> Session {
+    fn owned(state: &Path, plugin: &str, verb: Verb) -> OwnedSession {
         let conf = format!(r#"{{"cniVersion":"1.0.0","name":"n","type":"{plugin}","prevResult":{PREVIOUS}}}"#);
         let request = Request {
             plugin: plugin.to_owned(),
@@ -231,12 +232,13 @@ mod tests {
             path: String::new(),
             env: Vec::new(),
             stdin: std::sync::Arc::default(),
-            conf: NetConf::parse(Json::parse(conf.as_bytes(), 4096).unwrap()).unwrap(),
+            conf: NetConf::parse(Json::parse(conf.as_bytes(), 4096).unwrap()).unwrap().into(),
+            is_made_by_host: false,
             version: Version::LATEST,
         };
         let nowhere = state.join("none");
         let places = Places { state: state.to_owned(), library: nowhere.clone(), logs: nowhere };
-        Session::new(request, Instant::now() + Duration::from_secs(9), places)
+        OwnedSession::new(request, Instant::now() + Duration::from_secs(9), places)
     }
 
     fn own(net: &str, gateway: Option<&str>) -> OwnAddress {
@@ -269,7 +271,8 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("postern-behind-{}", std::process::id()));
         let granted = |policy: &str| Policy::parse(policy, "second.toml").unwrap().resolve(&Json::Null, "").unwrap();
         let (closed, open) = (granted(""), granted("[previous]\nin-container = \"true\""));
-        let mut alone = session(&directory, "second", Verb::Add);
+        let mut alone = owned(&directory, "second", Verb::Add);
+        let mut alone = alone.session();
         let previous = alone.request.conf.previous_result().unwrap().unwrap();
         alone.adopt(&previous, Some(&open)).unwrap();
         assert_eq!(alone.own, Vec::new());
@@ -280,15 +283,18 @@ mod tests {
         // Where a record has all addresses, only the record is asked.
         let own = Namespace::current().unwrap();
         assert!(alone.asks_container(Some(&open), &own) && !alone.asks_container(Some(&closed), &own));
-        assert!(!session(&directory, "second", Verb::Check).asks_container(Some(&open), &own));
+        assert!(!owned(&directory, "second", Verb::Check).session().asks_container(Some(&open), &own));
         let _ = std::fs::remove_dir_all(&directory);
         first(&directory, true);
-        let mut behind = session(&directory, "second", Verb::Add);
+        let mut behind = owned(&directory, "second", Verb::Add);
+        let mut behind = behind.session();
         behind.open_record().unwrap();
         assert!(behind.asks_container(Some(&open), &own), "it has an address that the record lacks");
         let recorded = br#"{"cniVersion":"1.0.0","name":"n","type":"second","prevResult":{"cniVersion":"1.0.0",
             "ips":[{"address":"10.9.0.2/24"}]}}"#;
-        behind.request.conf = NetConf::parse(Json::parse(recorded, 4096).unwrap()).unwrap();
+        let conf = NetConf::parse(Json::parse(recorded, 4096).unwrap()).unwrap().into();
+        let recorded = Request { conf, ..behind.request.clone() };
+        let mut behind = behind.part(&recorded);
         assert!(!behind.asks_container(Some(&open), &own));
         behind.link_gone = true;
         assert!(behind.asks_container(Some(&open), &own));
@@ -297,7 +303,8 @@ mod tests {
 
     /// Makes the record of a plugin's ADD with a pair and addresses. `is_given` is true if the runtime has its result.
     fn first(state: &Path, is_given: bool) {
-        let mut session = session(state, "first", Verb::Add);
+        let mut owned = owned(state, "first", Verb::Add);
+        let mut session = owned.session();
         session.open_record().unwrap();
         session.begin().unwrap();
         session.intend(Veth { host: "veth1".to_owned(), mac: "02:00:00:00:00:01".parse().unwrap() }).unwrap();
@@ -323,8 +330,9 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("postern-holder-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
         first(&directory, true);
-        let mut asking = session(&directory, "second", Verb::Add);
+        let mut asking = owned(&directory, "second", Verb::Add);
         asking.request.container_id = "d".to_owned();
+        let asking = asking.session();
         let holder = |asking: &Session, text: &str| asking.holder(text.parse().unwrap()).unwrap();
         let cookie = asking.host().unwrap().cookie().unwrap();
         let index = directory.join("addresses").join(format!("{cookie:016x}"));
@@ -339,8 +347,9 @@ mod tests {
             assert_eq!(holder(&asking, "10.9.0.2"), Some("n/c/eth0".to_owned()));
             assert_eq!(holder(&asking, "10.9.0.3"), None);
         }
-        let mut later = session(&directory, "first", Verb::Add);
+        let mut later = owned(&directory, "first", Verb::Add);
         later.request.container_id = "e".to_owned();
+        let mut later = later.session();
         later.open_record().unwrap();
         later.begin().unwrap();
         let masquerade = crate::effect::Masquerade {
@@ -415,7 +424,8 @@ mod tests {
         ] {
             let _ = std::fs::remove_dir_all(&directory);
             first(&directory, is_given);
-            let mut second = session(&directory, "second", verb);
+            let mut second = owned(&directory, "second", verb);
+            let mut second = second.session();
             second.open_record().unwrap();
             assert!(second.record().is_some(), "no record was found");
             let granted = Policy::parse(policy, "second.toml").unwrap().resolve(&Json::Null, "").unwrap();

@@ -71,7 +71,7 @@ impl Scene<'_, '_> {
         let granted = front.granted();
         let may = (granted.allows_native(&name), || granted.native_hint(&name));
         stage.is_component(run, &name, may, native).map_err(|error| ipam::delegate(&name, error))?;
-        let outcome = stage.play_delegate(run, front.depth, &name, verb);
+        let outcome = stage.play_delegate(run, run.request.of_delegate(verb), front.depth, &name);
         ipam::answer(&name, verb, outcome, &mut run.own)
     }
 
@@ -79,7 +79,7 @@ impl Scene<'_, '_> {
     /// one that the guest names.
     fn main(&mut self, verb: Verb, asked: Option<&str>) -> Result<Option<String>, OpError> {
         let Self { stage, run, front, native } = self;
-        let mut made = Delegation::make(&run.request)?;
+        let made = Delegation::make(&run.request)?;
         front.delegate_main(&made.plugin)?;
         if let Some(config) = asked {
             made.compare(config)?;
@@ -91,9 +91,7 @@ impl Scene<'_, '_> {
         let (name, granted) = (made.plugin.clone(), front.granted());
         let may = (granted.allows_native_delegate(&name), || granted.native_delegate_hint(&name));
         stage.is_component(run, &name, may, native).map_err(|error| delegate::failed(&name, error))?;
-        made.exchange(&mut run.request);
-        let outcome = stage.play_delegate(run, front.depth, &name, verb);
-        made.exchange(&mut run.request);
+        let outcome = stage.play_delegate(run, made.request(&run.request, verb), front.depth, &name);
         let (text, result) = delegate::shown(&name, verb, outcome)?;
         result.iter().for_each(|result| rehearsal::adopt(&mut run.own, result));
         Ok(text)
@@ -130,9 +128,15 @@ impl Stage {
     }
 
     /// Runs the guest of a delegate.
-    fn play_delegate(&mut self, run: &mut Run, depth: u32, name: &str, verb: Verb) -> Result<Option<CniResult>, Error> {
+    fn play_delegate(
+        &mut self,
+        run: &mut Run,
+        request: Request,
+        depth: u32,
+        name: &str,
+    ) -> Result<Option<CniResult>, Error> {
         let (kernel, leases, own, leased) = (self.kernel.clone(), self.leases.clone(), run.own.clone(), run.leased);
-        let outer = std::mem::replace(&mut run.request.verb, verb);
+        let outer = std::mem::replace(&mut run.request, request);
         let outcome = self.take(name).and_then(|ready| {
             let (plugin, digest) = (name.to_owned(), ready.digest.clone());
             let delegate = Delegate { policy: self.policy_files(name), plugin, digest };
@@ -141,7 +145,7 @@ impl Stage {
             }
             self.run(run, ready, name, depth + 1)
         });
-        run.request.verb = outer;
+        run.request = outer;
         if outcome.is_err() {
             (self.kernel, self.leases, run.own, run.leased) = (kernel, leases, own, leased);
         }
