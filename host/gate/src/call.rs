@@ -8,8 +8,8 @@ use postern_policy::{Rule, allows};
 use postern_types::{ErrorCode, OpError, Operation, Reply};
 use std::time::Instant;
 
-/// A guest's call of an operation.
-pub struct Call<'o> {
+/// A guest's call of an operation that was not written down yet.
+pub struct OpenCall<'o> {
     operation: &'o Operation,
     start: Instant,
     rule: Option<Rule>,
@@ -17,21 +17,21 @@ pub struct Call<'o> {
 
 /// Decides on an operation. Returns the delegate that has to run before the operation is answered, if there is one. [`end`] has
 /// to follow.
-pub fn begin<'o>(gate: &mut Gate<'_>, operation: &'o Operation) -> (Call<'o>, Result<Option<DelegateRun>, OpError>) {
+pub fn begin<'o>(gate: &mut Gate<'_>, operation: &'o Operation) -> (OpenCall<'o>, Result<Option<DelegateRun>, OpError>) {
     let start = Instant::now();
     let (rule, delegate) = match admit(gate, operation) {
         Ok(rule) => (Some(rule), prepare(gate, operation)),
         Err(refusal) => (None, Err(refusal)),
     };
-    (Call { operation, start, rule }, delegate)
+    (OpenCall { operation, start, rule }, delegate)
 }
 
 /// Writes a call down.
 ///
 /// # Errors
 /// The error that the guest gets, with the operation's name filled in.
-pub fn end(gate: &mut Gate<'_>, call: Call<'_>, outcome: Result<Reply, OpError>) -> Result<Reply, OpError> {
-    let Call { operation, start, rule } = call;
+pub fn end(gate: &mut Gate<'_>, call: OpenCall<'_>, outcome: Result<Reply, OpError>) -> Result<Reply, OpError> {
+    let OpenCall { operation, start, rule } = call;
     let outcome = outcome.map_err(|mut error| {
         if error.operation.is_empty() {
             operation.name().clone_into(&mut error.operation);

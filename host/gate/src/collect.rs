@@ -7,9 +7,8 @@ use crate::effect::{Addresses, Dhcp, Effect};
 use crate::errors::{kernel_error, state_error};
 use crate::session::{Leftover, Session};
 use nix::errno::Errno;
-use postern_cni::Attachment;
 use postern_kernel::{KernelError, Link};
-use postern_state::{NetworkKey, Record, RecordKey, StateError, Summary, Valid};
+use postern_state::{NetworkKey, Record, RecordKey, StateError};
 use postern_types::{ErrorCode, OpError};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -300,7 +299,7 @@ pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
     let network = &session.request.conf.name;
     let here = session.home_cookie()?;
     let (mut removed, mut failed) = (0, None);
-    for summary in collectable_records(session)? {
+    for summary in session.collectable_records()? {
         let Some(key) = &summary.key else { continue };
         // A record that could not be read is read again. If that fails for good, it is reported and set aside.
         let again = || Record::<Effect>::open_existing(&session.state, key, Instant::now());
@@ -328,28 +327,6 @@ pub fn stale_sections(session: &Session) -> Result<usize, OpError> {
         }
     }
     failed.map_or(Ok(removed), Err)
-}
-
-/// Returns the records of this network's attachments that are not valid, as they were at the first call. Later ones are
-/// spared anyway. Of all other records only the file names are read, which name the network. (Those of Postern 0.1 do
-/// not.)
-///
-/// The list is empty if the runtime has not said which attachments are valid: nothing may be removed then.
-///
-/// # Errors
-/// The records can't be listed.
-pub fn collectable_records<'s>(session: &'s Session) -> Result<&'s [Summary], OpError> {
-    if let Some(collectable_records) = session.collectable_records.get() {
-        return Ok(collectable_records);
-    }
-    let Some(valid) = session.request.conf.still_valid() else { return Ok(&[]) };
-    let here = session.home_cookie()?;
-    let name = &session.request.conf.name;
-    let network = NetworkKey::new(here, name);
-    let key = |of: &Attachment| RecordKey::in_network(network, here, name, &of.container_id, &of.ifname);
-    let valid = Valid { network, attachments: valid.into_iter().map(key).collect() };
-    let collectable_records = postern_state::list_collectable(&session.state, &valid).map_err(state_error)?;
-    Ok(session.collectable_records.get_or_init(|| collectable_records))
 }
 
 /// True if an attachment of this network is being made, or was made since this collection began. The runtime may not

@@ -5,7 +5,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use crate::effect::Delegated;
-use crate::errors::state_error;
+use crate::effect::delegated::FILE_LIMIT;
 use crate::places;
 use crate::request::Request;
 use crate::session::Session;
@@ -20,9 +20,6 @@ use std::sync::Arc;
 
 /// The greatest size of a subnet file, in bytes. flanneld writes about 150.
 const LIMIT: u64 = 64 << 10;
-
-/// The greatest size of a native plugin's file, in bytes: as that of its standard input.
-const STATE_LIMIT: u64 = 4 << 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -160,7 +157,7 @@ fn written(session: &Session, granted: &Granted) -> Option<Delegation> {
         return None;
     }
     let read = || match Backups::open(Path::new(&directory))? {
-        Some(files) => files.read(&session.request.container_id, STATE_LIMIT),
+        Some(files) => files.read(&session.request.container_id, FILE_LIMIT),
         None => Ok(None),
     };
     // Once more after a passing error: without the file nothing counts as delegated, and a DEL would leave all of it.
@@ -213,71 +210,4 @@ fn invalid(object: &str, message: &str) -> OpError {
 pub fn shown(subnet: &Subnet) -> SubnetFile {
     let Subnet { networks, subnets, mtu, ip_masq } = subnet.clone();
     SubnetFile { networks, subnets, mtu, ip_masq }
-}
-
-/// Writes the native plugin's file. It is left alone if it is another attachment's; then `None` is returned.
-///
-/// # Errors
-/// The directory is not trusted, or can't be read.
-pub fn place(session: &Session, directory: &str) -> Result<Option<String>, OpError> {
-    let id = &session.request.container_id;
-    if !Path::new(directory).is_absolute() {
-        let message = format!("dataDir {directory} is no absolute path");
-        return Err(OpError::new(ErrorCode::InvalidArgument, directory, message));
-    }
-    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else {
-        let message = format!("the directory {directory} is not there, and can't be made");
-        return Err(OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one"));
-    };
-    let Some(content) = files.read(id, STATE_LIMIT).map_err(state_error)? else {
-        return Ok(Some(directory.to_owned()));
-    };
-    let content = String::from_utf8_lossy(&content);
-    let name = NetConf::parse(Json::parse(content.as_bytes(), content.len()).unwrap_or(Json::Null));
-    let of_other_network = name.is_ok_and(|conf| !conf.name.is_empty() && conf.name != session.request.conf.name);
-    let key = session.key()?;
-    let others = postern_state::list_with(&session.state, id).map_err(state_error)?;
-    let is_others = others.iter().filter(|other| other.key.as_ref() != Some(&key)).any(|other| {
-        let effects = other.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
-        effects.filter_map(|effect| Delegated::of(&effect).cloned()).any(|delegated| delegated.config == content)
-    });
-    if of_other_network || is_others {
-        crate::say!("postern: {directory}/{id} stays: it is about another attachment of this container");
-        return Ok(None);
-    }
-    Ok(Some(directory.to_owned()))
-}
-
-/// Writes the native plugin's file with this content.
-///
-/// # Errors
-/// It can't be written.
-pub fn write(session: &Session, directory: &str, content: &str) -> Result<(), OpError> {
-    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else { return Ok(()) };
-    files.write(&session.request.container_id, &session.key()?, content.as_bytes()).map_err(state_error)
-}
-
-/// Removes the native plugin's file, if it has this content. What others could have put there stays.
-///
-/// # Errors
-/// It can't be read or removed.
-pub fn remove(session: &Session, directory: &str, content: &str) -> Result<(), OpError> {
-    let id = &session.request.container_id;
-    let key = session.key()?;
-    let found = Backups::open(Path::new(directory)).and_then(|files| {
-        let Some(files) = files else { return Ok(None) };
-        files.remove_unfinished(id, &key)?;
-        Ok(files.read(id, STATE_LIMIT)?.map(|found| (files, found)))
-    });
-    match found {
-        Ok(Some((files, found))) if found == content.as_bytes() => {
-            files.remove(id, &key).map(drop).map_err(state_error)
-        }
-        Ok(_) => Ok(()),
-        Err(error @ StateError::Untrusted { .. }) => {
-            crate::say!("postern: {directory}/{id} stays: {error}");
-            Ok(())
-        }
-        Err(error) => Err(state_error(error)),
-    }
 }

@@ -15,59 +15,23 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+use crate::capability::port_mappings;
 use crate::effect::{Effect, Lease, Veth};
 use crate::errors::{internal, kernel_error, state_error};
 use crate::host_ports;
 use crate::prepared::Prepared;
 use crate::search::Living;
-use crate::session::{Session, can_be_path};
+use crate::session::{Holder, HolderState, Session, can_be_path};
 use crate::upkeep::Removal;
 use nix::sys::stat::lstat;
 use postern_cni::{Error, Verb};
 use postern_policy::Granted;
 use postern_policy::capability::leases::DEFAULT_DIRECTORY;
-use postern_state::{Header, LeaseStore, Leases, NetworkKey, Owner, Record, RecordKey, StateError};
+use postern_state::{Header, LeaseStore, Leases, Owner, Record, StateError};
 use postern_types::{Capability, ErrorCode, OpError};
 use serde_json::json;
 use std::rc::Rc;
 use std::time::Instant;
-
-/// What is known of an attachment that has what an ADD wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Something keeps its namespace alive.
-    Alive,
-    /// It can't be told, for this reason.
-    Unknown(String),
-    /// It is gone, and this could not be removed.
-    Stuck(String),
-}
-
-impl State {
-    /// Says what is known, and what to do.
-    pub fn words(&self) -> String {
-        match self {
-            Self::Alive => "its container is alive".to_owned(),
-            Self::Unknown(why) => {
-                format!("it can't be told whether its container is alive ({why}): if it is gone, run `postern gc`")
-            }
-            Self::Stuck(why) => {
-                format!("its container is gone, and what it left can't be removed ({why}): run `postern gc`")
-            }
-        }
-    }
-}
-
-/// Another attachment that has what this ADD wants.
-#[derive(Debug)]
-pub struct Holder {
-    /// Its record.
-    pub key: RecordKey,
-    /// What it has, in words.
-    pub has: String,
-    /// True if only the note of another ADD names it: this ADD may want nothing of it.
-    pub is_noted: bool,
-}
 
 /// Returns the attachments that have what this ADD wants, as far as the indexes tell. Nothing is locked: a run that the
 /// indexes don't tell of is met when the operation itself asks.
@@ -79,7 +43,7 @@ pub fn find(session: &Session, called: &Prepared, granted: Option<&Granted>) -> 
     let mut found = Vec::new();
     if grants(&[Capability::PortMappings]) {
         // What can't be read is told by the operation.
-        found.extend(host_ports::taken(session).unwrap_or_default());
+        found.extend(host_ports::taken(session, &port_mappings::asked(session.request)).unwrap_or_default());
     }
     if granted.is_some_and(Granted::may_take_over_in_container) && session.names_unrecorded_address() {
         found.extend(session.holders_of_previous().unwrap_or_default());
@@ -133,7 +97,7 @@ pub fn make_way(session: &mut Session, holders: Vec<Holder>) -> Result<(), Error
         // The look comes next. If the note stays, so does the question.
         let _ = postern_state::doubts::settle(&session.state, &holder.key);
         let state = match proof(session, &record, &boot, &mut living) {
-            Ok(proof) => remove(session, &holder, record, proof).err().map(State::Stuck),
+            Ok(proof) => remove(session, &holder, record, proof).err().map(HolderState::Stuck),
             Err(state) => Some(state),
         };
         if let Some(state) = state {
@@ -143,73 +107,42 @@ pub fn make_way(session: &mut Session, holders: Vec<Holder>) -> Result<(), Error
     Ok(())
 }
 
-impl Session<'_> {
-    /// Says what is known of an attachment that has what this ADD wants. If it was not looked at, the next ADD does.
-    pub fn words_on_holder(&self, key: Option<&RecordKey>) -> String {
-        key.map_or_else(|| OTHERWISE.to_owned(), |key| self.words_on(key, None))
-    }
-
-    /// Says the same of an attachment that has an address which an ADD of this network wants, and perhaps no other ADD.
-    pub fn words_on_lessee(&self, key: &RecordKey) -> String {
-        self.words_on(key, self.network_key().ok())
-    }
-
-    /// `network`: the one whose next ADD looks, if not all do.
-    fn words_on(&self, key: &RecordKey, network: Option<NetworkKey>) -> String {
-        if let Some(state) = self.known_holders.get(key) {
-            return state.words();
-        }
-        let is_noted = || postern_state::doubts::note(&self.state, key, network).unwrap_or(false);
-        match self.request.verb == Verb::Add && is_noted() {
-            true => "the next ADD looks whether its container is alive, and `postern gc` does so now".to_owned(),
-            false => OTHERWISE.to_owned(),
-        }
-    }
-
-    fn network_key(&self) -> Result<NetworkKey, OpError> {
-        Ok(NetworkKey::new(self.home_cookie()?, &self.request.conf.name))
-    }
-}
-
-/// The way out where no ADD looks.
-pub const OTHERWISE: &str = "if its container is gone, `postern gc` removes what it left";
-
 /// Returns the proof that an attachment is gone, in words; or what is known of it without one.
 fn proof(
     session: &Session,
     record: &Record<Effect>,
     boot: &str,
     living: &mut Option<Living>,
-) -> Result<&'static str, State> {
+) -> Result<&'static str, HolderState> {
     let header = record.header();
     if header.boot_id != boot {
         return match is_made_again(session, record) {
             Ok(false) => Ok("it was made before the machine was last started"),
-            Ok(true) => Err(State::Unknown("it was made again since".to_owned())),
-            Err(error) => Err(State::Unknown(error.to_string())),
+            Ok(true) => Err(HolderState::Unknown("it was made again since".to_owned())),
+            Err(error) => Err(HolderState::Unknown(error.to_string())),
         };
     }
     if session.home_cookie().ok() != Some(header.host_netns_cookie) {
-        return Err(State::Unknown("it is of another host namespace".to_owned()));
+        return Err(HolderState::Unknown("it is of another host namespace".to_owned()));
     }
     // The host end of a pair has another end, and that is in a namespace.
     match has_pair(session, record) {
         Ok(false) => {}
-        Ok(true) => return Err(State::Alive),
-        Err(error) => return Err(State::Unknown(error.to_string())),
+        Ok(true) => return Err(HolderState::Alive),
+        Err(error) => return Err(HolderState::Unknown(error.to_string())),
     }
     let Some(cookie) = header.netns_cookie else {
-        return Err(State::Unknown("its record does not name its namespace".to_owned()));
+        return Err(HolderState::Unknown("its record does not name its namespace".to_owned()));
     };
     let living = living.get_or_insert_with(|| Living::search(session.deadline));
     match living.has(cookie) {
         Ok(false) => match is_made_again(session, record) {
             Ok(false) => Ok("nothing keeps its network namespace alive"),
-            Ok(true) => Err(State::Unknown("a program that writes no records may have made it again".to_owned())),
-            Err(error) => Err(State::Unknown(error.to_string())),
+            Ok(true) => Err(HolderState::Unknown("a program that writes no records may have made it again".to_owned())),
+            Err(error) => Err(HolderState::Unknown(error.to_string())),
         },
-        Ok(true) => Err(State::Alive),
-        Err(gap) => Err(State::Unknown(gap)),
+        Ok(true) => Err(HolderState::Alive),
+        Err(gap) => Err(HolderState::Unknown(gap)),
     }
 }
 

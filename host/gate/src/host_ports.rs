@@ -2,11 +2,9 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
-use crate::capability::port_mappings;
 use crate::effect::{Effect, PortMappings};
 use crate::errors::state_error;
-use crate::holders::Holder as Taken;
-use crate::session::Session;
+use crate::session::{Holder as Taken, Session};
 use postern_state::{Holder, HostPorts, RecordKey, Summary};
 use postern_types::{ErrorCode, Forward, OpError, Transport};
 use std::collections::HashMap;
@@ -77,13 +75,12 @@ pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError>
     conflicting.map_or(Ok(claims), Err)
 }
 
-/// Returns the attachments that have a port which this run's configuration asks for, as far as the index tells without
+/// Returns the attachments that have a port of these forwards, as far as the index tells without
 /// its lock. [`claim`] uses the open index.
 ///
 /// # Errors
 /// Index or records can't be read.
-pub fn taken(session: &Session) -> Result<Vec<Taken>, OpError> {
-    let forwards = port_mappings::asked(&session.request);
+pub fn taken(session: &Session, forwards: &[Forward]) -> Result<Vec<Taken>, OpError> {
     if forwards.is_empty() {
         return Ok(Vec::new());
     }
@@ -92,7 +89,7 @@ pub fn taken(session: &Session) -> Result<Vec<Taken>, OpError> {
     let boot = postern_state::boot_id().map_err(state_error)?;
     let mut claims = Claims { index, own: session.key()?, boot, cookie, known: HashMap::new() };
     let mut all = false;
-    for forward in &forwards {
+    for forward in forwards {
         for holder in claims.holders(forward)? {
             match holder {
                 Holder::Nobody => {}

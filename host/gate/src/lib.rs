@@ -3,8 +3,9 @@
 //! Data goes one way:
 //!
 //! - [`protocol`] reads the request.
-//! - [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox.
-//! - [`plugin`] answers the guest's calls through [`gate`].
+//! - [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox. [`begin`] makes it ready ([`prepared`]) with all
+//!   else that comes before a guest.
+//! - [`plugin`] answers the guest's calls through [`gate`], and runs the delegates that a call wants.
 //! - [`gate`] asks [`policy`] and writes the intent into the attachment's record ([`session`], [`effect`]). One file of
 //!   [`capability`] does the work, and [`audit`] logs it.
 //! - [`outcome`] checks the guest's output, and [`attached`] checks the objects that it made.
@@ -59,6 +60,7 @@ mod request;
 mod retention;
 mod search;
 mod session;
+mod settings;
 pub mod shell;
 mod status;
 pub mod streams;

@@ -9,7 +9,7 @@ use crate::places;
 use crate::plugin_file;
 use crate::session::Session;
 use nix::errno::Errno;
-use postern_cni::{CniResult, Error, Json, Verb, code};
+use postern_cni::{CniResult, Error, IpConfig, Json, Verb, code};
 use postern_confine::{Allowed, Environment, Output, Program, Rules};
 use postern_types::{ErrorCode, OpError};
 use std::path::{Path, PathBuf};
@@ -66,13 +66,32 @@ pub fn allowed(path: PathBuf) -> Allowed {
     Allowed { path, rules }
 }
 
-/// Runs a delegate: the environment of this process with the verb replaced, and the attachment's standard input
-/// unchanged.
+/// Checks that every gateway has the IP version of its address. No configuration and no policy can make another one
+/// valid.
+///
+/// # Errors
+/// Code 999, naming the plugin, the address and the gateway.
+pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>) -> Result<(), Error> {
+    for ip in ips {
+        if let Some(gateway) = ip.gateway.filter(|gateway| gateway.is_ipv4() != ip.address.addr().is_ipv4()) {
+            return Err(Error::internal(format!(
+                "plugin \"{plugin}\" says gateway {gateway} for {}: they are of different IP versions",
+                ip.address
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a plugin as a delegate: the environment of this process with the verb replaced, and the attachment's standard input
+/// unchanged. Its result has gateways of its addresses' IP versions.
 ///
 /// # Errors
 /// The delegate's own error object; code 0 if it failed without one; code 999 if it can't be understood.
-pub fn run(path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResult>, Error> {
-    run_with(path, session, verb, session.request.stdin.to_string())
+pub fn run(plugin: &str, path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResult>, Error> {
+    let result = run_with(path, session, verb, session.request.stdin.to_string())?;
+    one_family(plugin, result.iter().flat_map(|result| &result.ips))?;
+    Ok(result)
 }
 
 /// As [`run`], with this standard input.

@@ -3,6 +3,7 @@
 use crate::DENIED;
 use crate::attached::{self, UnmetDemand};
 use crate::errors::kernel_error;
+use crate::native;
 use crate::request::Request;
 use crate::session::{OwnAddress, Session};
 use crate::sysfs::pci_of;
@@ -173,7 +174,7 @@ fn believe(
     // An address that only passes through is the earlier plugin's, with whatever that plugin wrote beside it.
     let passes = |ip: &&IpConfig| request.conf.ipam_type != plugin && previous.ips.contains(ip);
     for ip in result.ips.iter().filter(|ip| !passes(ip)) {
-        one_family(plugin, [ip])?;
+        native::one_family(plugin, [ip])?;
         if !(loopback && ip.address.addr().is_loopback() && ip.gateway.is_none()) {
             believe_address(run, granted, plugin, ip)?;
         }
@@ -243,23 +244,6 @@ fn believe_details(
 fn is_socket(path: &str) -> Result<(), String> {
     let found = Path::new(path).symlink_metadata().map_err(|error| error.to_string())?;
     if found.file_type().is_socket() { Ok(()) } else { Err("it is no socket".to_owned()) }
-}
-
-/// Checks that every gateway has the IP version of its address. No configuration and no policy can make another one
-/// valid.
-///
-/// # Errors
-/// Code 999, naming the plugin, the address and the gateway.
-pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>) -> Result<(), Error> {
-    for ip in ips {
-        if let Some(gateway) = ip.gateway.filter(|gateway| gateway.is_ipv4() != ip.address.addr().is_ipv4()) {
-            return Err(Error::internal(format!(
-                "plugin \"{plugin}\" says gateway {gateway} for {}: they are of different IP versions",
-                ip.address
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Checks that the demands of policy on an ADD are met now.

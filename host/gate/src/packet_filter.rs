@@ -5,9 +5,9 @@
 
 use crate::policies;
 use crate::session::Session;
+use crate::settings;
 use postern_firewall::Nft;
 use postern_firewall::iptables::{self, ProgramRunner};
-use postern_policy::NodeSettings;
 use postern_types::{Backend, ErrorCode, OpError};
 
 /// Returns the packet filter for new rules, of those that policy allows.
@@ -20,15 +20,10 @@ pub fn default(session: &Session, allows: impl Fn(Backend) -> bool) -> Result<Ba
         [false, true] => Ok(Backend::Iptables),
         _ => {
             let unread = |reason: &String| OpError::new(ErrorCode::Unsupported, "the packet filter", reason.clone());
-            let settings = settings(session).as_ref().map_err(unread)?;
+            let settings = settings::of_node(session).as_ref().map_err(unread)?;
             Ok(settings.packet_filter.unwrap_or_else(|| native(session.program_runner())))
         }
     }
-}
-
-/// Returns the operator's settings for the node, read once in a run. A gate calls it before it is confined.
-pub fn settings<'s>(session: &'s Session) -> &'s Result<NodeSettings, String> {
-    session.settings.get_or_init(|| policies::node_settings().map_err(|error| error.to_string()))
 }
 
 /// As [`default`], for a caller without a session.

@@ -7,7 +7,7 @@ use crate::prepared::{Prepared, Process, unavailable};
 use crate::process::{ExchangeError, Sandbox};
 use crate::request::Request;
 use crate::session::Session;
-use crate::{call, collect, collector, outcome, status};
+use crate::{call, collect, collector, outcome, settings};
 use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, code, config_version};
 use postern_confine::processor;
@@ -104,7 +104,7 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
         Err(error)
             if verb == Verb::Status
                 && gate.session.common.is_fault(&error)
-                && status::is_said(gate.session, &error) =>
+                && settings::is_said(gate.session, &error) =>
         {
             Ok(None)
         }

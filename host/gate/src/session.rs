@@ -13,7 +13,7 @@ pub(crate) mod port;
 mod previous;
 
 pub use asked::{Lessee, looks_gone};
-pub use holder::LedTo;
+pub use holder::{Holder, HolderState, LedTo, OTHERWISE};
 pub use link::{NativeEnd, is_link_of_index};
 
 use container_access::ContainerAccess;
@@ -24,7 +24,6 @@ use crate::budget::Common;
 use crate::clock::now;
 use crate::effect::Effect;
 use crate::errors::{firewall_error, kernel_error, state_error};
-use crate::holders::State;
 use crate::places::Places;
 use crate::request::Request;
 use crate::retention::{LazyServed, Retention};
@@ -162,19 +161,19 @@ pub struct Session<'a> {
     /// True if this plugin could not be run or was stopped, or if policy or a limit refused one of its operations. The host
     /// must then complete its DEL.
     pub hindered: bool,
-    shared: &'a mut Shared,
+    shared: &'a mut RunState,
 }
 
 impl Deref for Session<'_> {
-    type Target = Shared;
+    type Target = RunState;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &RunState {
         self.shared
     }
 }
 
 impl DerefMut for Session<'_> {
-    fn deref_mut(&mut self) -> &mut Shared {
+    fn deref_mut(&mut self) -> &mut RunState {
         self.shared
     }
 }
@@ -184,13 +183,13 @@ pub struct OwnedSession {
     /// The runtime's request, or that of a collection.
     pub request: Request,
     /// What its plugins share.
-    pub shared: Shared,
+    pub shared: RunState,
 }
 
 impl OwnedSession {
-    /// See [`Shared::new`].
+    /// See [`RunState::new`].
     pub fn new(request: Request, deadline: Instant, places: Places) -> Self {
-        Self { shared: Shared::new(&request, deadline, places), request }
+        Self { shared: RunState::new(&request, deadline, places), request }
     }
 
     /// Makes a session to remove the effects of a record, with nothing but that record. It knows no native programs.
@@ -224,7 +223,7 @@ impl OwnedSession {
 }
 
 /// What the called plugin and its delegates share.
-pub struct Shared {
+pub struct RunState {
     /// The time after which no operation starts or continues. While this run cleans up, it is `end`.
     pub deadline: Instant,
     /// The end of the whole run, with cleaning up.
@@ -263,7 +262,7 @@ pub struct Shared {
     /// The settings that this run made for the attachment's packets, for its record.
     pub path: DataPath,
     /// The records of the network's attachments that are not valid, by the runtime's list for GC.
-    pub collectable_records: OnceCell<Vec<Summary>>,
+    collectable_records: OnceCell<Vec<Summary>>,
     /// The addresses to which rules of the node lead traffic, read once for a whole collection.
     pub served: LazyServed,
     /// The operator's settings for the node, or the reason why they can't be read.
@@ -301,7 +300,7 @@ pub struct Shared {
     /// The connections to DHCP services.
     pub dhcp: Rc<DhcpConnections>,
     /// What is known of attachments that have what this ADD wants.
-    pub known_holders: HashMap<RecordKey, State>,
+    pub known_holders: HashMap<RecordKey, HolderState>,
     /// The index of ports, not locked, if this run has looked into it.
     pub ports: Cell<Option<HostPorts>>,
     /// The index of claims, not locked, if this run has looked into it.
@@ -328,7 +327,7 @@ impl NoContainerAsked {
     }
 }
 
-impl Shared {
+impl RunState {
     /// Makes what the plugins of a run share. It knows only its own namespace and has no open record. No time is reserved
     /// for cleaning up.
     pub fn new(request: &Request, deadline: Instant, places: Places) -> Self {
@@ -388,7 +387,7 @@ impl Shared {
 
 impl<'a> Session<'a> {
     /// Returns the part of the plugin with this request.
-    pub fn of(request: &'a Request, shared: &'a mut Shared) -> Self {
+    pub fn of(request: &'a Request, shared: &'a mut RunState) -> Self {
         Self { request, hindered: false, shared }
     }
 

@@ -15,12 +15,12 @@ use crate::errors::kernel_error;
 use crate::packet_filter;
 use crate::prepared::Prepared;
 use crate::session::Session;
+use crate::settings;
 use postern_cni::{Error, PortMap, Verb, code};
 use postern_firewall::{firewalld, iptables};
 use postern_policy::capability::firewall::Named;
 use postern_policy::{Granted, Policy, Question, Rule, rule};
 use postern_types::{Backend, Capability, ErrorCode, FirewallBackend, IngressPolicy, OpError, Operation, ops};
-use std::fmt::Display;
 use std::path::Path;
 
 /// Checks that the host could do its part of an ADD.
@@ -32,9 +32,9 @@ pub fn able(session: &Session, plugin: &Prepared, keeps_leases: bool) -> Result<
     let granted = plugin.granted_for(session.request);
     let granted = granted.map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
     // They can't be read once the process is confined. The guest may find a fault then.
-    let _ = packet_filter::settings(session);
+    let _ = settings::of_node(session);
     match could_add(session, &plugin.policy, &granted, keeps_leases) {
-        Err(Fault::Node(error)) if is_said(session, &error) => Ok(()),
+        Err(Fault::Node(error)) if settings::is_said(session, &error) => Ok(()),
         Err(Fault::Policy(error) | Fault::Node(error)) => Err(error),
         Ok(()) => Ok(()),
     }
@@ -46,19 +46,6 @@ enum Fault {
     Policy(Error),
     /// The node lacks something, now.
     Node(Error),
-}
-
-/// Says a fault of the node that an ADD would meet. False if the node's settings make it an error of STATUS.
-pub fn is_said(session: &Session, fault: &impl Display) -> bool {
-    let settings = packet_filter::settings(session);
-    if settings.as_ref().is_ok_and(|settings| settings.is_status_strict) {
-        return false;
-    }
-    crate::say!("postern: an ADD to network \"{}\" would fail: {fault}", session.request.conf.name);
-    if let Err(reason) = settings {
-        crate::say!("postern: STATUS succeeds nevertheless, because the node's settings can't be read: {reason}");
-    }
-    true
 }
 
 fn could_add(session: &Session, policy: &Policy, granted: &Granted, keeps_leases: bool) -> Result<(), Fault> {

@@ -3,12 +3,12 @@
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::parent;
 use crate::delegation::{self, Delegation};
-use crate::effect::Delegated;
+use crate::effect::{Delegated, delegated};
 use crate::errors::kernel_error;
 use crate::gate::{DelegateRun, Gate, Ran};
 use crate::need::Need;
 use crate::session::{Session, adopt};
-use crate::{collect, native, outcome};
+use crate::{collect, native};
 use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Subnet, Verb, Version, code};
 use postern_kernel::Netlink;
@@ -130,10 +130,10 @@ fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
     // What another program has removed is written down anew.
     gate.session.gone(|effect| Delegated::of(effect).is_some());
     let [_, _, directory] = named(&gate.session.request.conf);
-    let directory = delegation::place(gate.session, &directory)?;
+    let directory = delegated::place(gate.session, &directory)?;
     gate.session.intend(Delegated { plugin, native, config: text.to_string(), directory: directory.clone() })?;
     if let Some(directory) = directory {
-        delegation::write(gate.session, &directory, &text)?;
+        delegated::write(gate.session, &directory, &text)?;
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError>
         Verb::Gc => collect::stale_sections(gate.session).map(drop)?,
         Verb::Del if delegation.of_native => {
             let [_, _, directory] = named(&gate.session.request.conf);
-            delegation::remove(gate.session, &directory, &delegation.text)?;
+            delegated::remove(gate.session, &directory, &delegation.text)?;
         }
         Verb::Add | Verb::Check | Verb::Del | Verb::Status | Verb::Version => {}
     }
@@ -189,9 +189,8 @@ fn run_native(session: &mut Session, plugin: &str) -> Result<Option<CniResult>, 
         found => found?,
     };
     session.audit.flush();
-    let result = native::run(&program, session, verb)?;
+    let result = native::run(plugin, &program, session, verb)?;
     if let Some(result) = &result {
-        outcome::one_family(plugin, &result.ips)?;
         let links = result.interfaces.iter().filter(|link| link.sandbox.is_empty());
         session.common.shown.extend(links.map(|link| link.name.clone()));
     }

@@ -6,7 +6,7 @@ use crate::effect::Native;
 use crate::gate::{DelegateRun, Gate, Ran};
 use crate::need::Need;
 use crate::session::{OwnAddress, adopt};
-use crate::{collect, native, outcome};
+use crate::{collect, native};
 use postern_cni::{CniResult, Error, Verb, Version, code};
 use postern_types::{Capability, DelegateError, ErrorCode, OpError, host, ops};
 use std::net::IpAddr;
@@ -172,10 +172,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
         gate.session.intend(effect).map_err(|error| Error::internal(error.to_string()))?;
     }
     gate.session.audit.flush();
-    let result = native::run(&program, gate.session, verb)?;
-    if let Some(result) = &result {
-        outcome::one_family(name, &result.ips)?;
-    }
+    let result = native::run(name, &program, gate.session, verb)?;
     if verb == Verb::Del {
         gate.session.gone(|effect| Native::of(effect).is_some_and(|native| native.plugin == name));
     }

@@ -7,11 +7,10 @@ use crate::effect::lease::is_relative;
 use crate::effect::{Effect, Lease};
 use crate::errors::state_error;
 use crate::gate::Gate;
-use crate::holders::OTHERWISE;
 use crate::need::Need;
 use crate::request::Request;
-use crate::session::{LedTo, Lessee, OwnAddress, Session, looks_gone};
-use crate::status;
+use crate::session::{LedTo, Lessee, OTHERWISE, OwnAddress, Session, looks_gone};
+use crate::settings;
 use ipnet::IpNet;
 use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
@@ -103,7 +102,7 @@ impl host::Leases for Gate<'_> {
         let full = leases.exhausted(&sets, self.session.answer_by()).map_err(state_error)?;
         let Some(set) = full.and_then(|number| sets.get(number)) else { return Ok(true) };
         let fault = format!("no IP addresses available in range set: {set}");
-        Ok(status::is_said(self.session, &fault))
+        Ok(settings::is_said(self.session, &fault))
     }
 }
 

@@ -2,17 +2,16 @@
 //! leases, and what it changes in the network.
 
 use crate::capability::{device, facts, firewall, leases, namespace_sysctl};
-use crate::collect;
 use crate::disk;
 use crate::effect::Effect;
 use crate::launcher::Launcher;
 use crate::native;
 use crate::need::Need;
-use crate::packet_filter;
 use crate::places;
 use crate::prepared::Prepared;
 use crate::request::Request;
 use crate::session::{Inside, Session, can_be_path};
+use crate::settings;
 use postern_cni::{Error, Verb};
 use postern_confine::Allowed;
 use postern_firewall::iptables;
@@ -192,7 +191,7 @@ impl Needs {
             Need::Iptables | Need::HostPorts => {
                 self.network = true;
                 // Its error is reported if the rules of this run depend on it.
-                let _ = packet_filter::settings(session);
+                let _ = settings::of_node(session);
                 self.add_iptables(session, need == Need::HostPorts);
             }
             Need::Zone(zone) => self.add_zone(&zone),
@@ -328,7 +327,7 @@ fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
     if session.request.verb == Verb::Gc {
         let network = &session.request.conf.name;
         // The records of valid attachments stay, and are not even opened.
-        for summary in collect::collectable_records(session)? {
+        for summary in session.collectable_records()? {
             if summary.header.as_ref().is_some_and(|header| header.network == *network) {
                 // The removal reports an effect that can't be read.
                 let read = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());

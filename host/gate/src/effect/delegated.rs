@@ -1,13 +1,19 @@
 //! The run of another main plugin, with a configuration that the host made.
 
 use super::{Addresses, ByContents, Leaves};
+use crate::errors::state_error;
+use crate::native;
 use crate::need::Need;
 use crate::session::Session;
-use crate::{delegation, native};
-use postern_cni::{Error, Verb};
+use postern_cni::{Error, Json, NetConf, Verb};
+use postern_state::{Backups, StateError};
 use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::path::Path;
+
+/// The greatest size of a native plugin's file, in bytes: as that of its standard input.
+pub(crate) const FILE_LIMIT: u64 = 4 << 20;
 
 /// Another main plugin was run. The effects of a component are in the record by themselves; a native program must be run
 /// again to remove its effects.
@@ -45,7 +51,7 @@ impl Leaves for Delegated {
             self.del(session).map_err(failed)?;
         }
         let directory = self.directory.as_deref();
-        directory.map_or(Ok(()), |directory| delegation::remove(session, directory, &self.config))
+        directory.map_or(Ok(()), |directory| remove(session, directory, &self.config))
     }
 
     fn words(&self) -> String {
@@ -66,5 +72,72 @@ impl Leaves for Delegated {
 impl ByContents for Delegated {
     fn addresses(&self) -> Addresses<'_> {
         if self.native { Addresses::GivenBy(&self.plugin) } else { Addresses::Unconcerned }
+    }
+}
+
+/// Writes the native plugin's file. It is left alone if it is another attachment's; then `None` is returned.
+///
+/// # Errors
+/// The directory is not trusted, or can't be read.
+pub fn place(session: &Session, directory: &str) -> Result<Option<String>, OpError> {
+    let id = &session.request.container_id;
+    if !Path::new(directory).is_absolute() {
+        let message = format!("dataDir {directory} is no absolute path");
+        return Err(OpError::new(ErrorCode::InvalidArgument, directory, message));
+    }
+    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else {
+        let message = format!("the directory {directory} is not there, and can't be made");
+        return Err(OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one"));
+    };
+    let Some(content) = files.read(id, FILE_LIMIT).map_err(state_error)? else {
+        return Ok(Some(directory.to_owned()));
+    };
+    let content = String::from_utf8_lossy(&content);
+    let name = NetConf::parse(Json::parse(content.as_bytes(), content.len()).unwrap_or(Json::Null));
+    let of_other_network = name.is_ok_and(|conf| !conf.name.is_empty() && conf.name != session.request.conf.name);
+    let key = session.key()?;
+    let others = postern_state::list_with(&session.state, id).map_err(state_error)?;
+    let is_others = others.iter().filter(|other| other.key.as_ref() != Some(&key)).any(|other| {
+        let effects = other.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
+        effects.filter_map(|effect| Delegated::of(&effect).cloned()).any(|delegated| delegated.config == content)
+    });
+    if of_other_network || is_others {
+        crate::say!("postern: {directory}/{id} stays: it is about another attachment of this container");
+        return Ok(None);
+    }
+    Ok(Some(directory.to_owned()))
+}
+
+/// Writes the native plugin's file with this content.
+///
+/// # Errors
+/// It can't be written.
+pub fn write(session: &Session, directory: &str, content: &str) -> Result<(), OpError> {
+    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else { return Ok(()) };
+    files.write(&session.request.container_id, &session.key()?, content.as_bytes()).map_err(state_error)
+}
+
+/// Removes the native plugin's file, if it has this content. What others could have put there stays.
+///
+/// # Errors
+/// It can't be read or removed.
+pub fn remove(session: &Session, directory: &str, content: &str) -> Result<(), OpError> {
+    let id = &session.request.container_id;
+    let key = session.key()?;
+    let found = Backups::open(Path::new(directory)).and_then(|files| {
+        let Some(files) = files else { return Ok(None) };
+        files.remove_unfinished(id, &key)?;
+        Ok(files.read(id, FILE_LIMIT)?.map(|found| (files, found)))
+    });
+    match found {
+        Ok(Some((files, found))) if found == content.as_bytes() => {
+            files.remove(id, &key).map(drop).map_err(state_error)
+        }
+        Ok(_) => Ok(()),
+        Err(error @ StateError::Untrusted { .. }) => {
+            crate::say!("postern: {directory}/{id} stays: {error}");
+            Ok(())
+        }
+        Err(error) => Err(state_error(error)),
     }
 }

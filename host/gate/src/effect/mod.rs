@@ -13,7 +13,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 pub mod bandwidth;
-mod delegated;
+pub(crate) mod delegated;
 pub mod device;
 pub mod dhcp;
 mod firewall;

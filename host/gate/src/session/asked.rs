@@ -2,11 +2,10 @@
 //!
 //! An ADD without such an address asks nothing here. For one with an address, this is one more system call.
 
-use super::{Session, can_be_path};
+use super::{Holder, Session, can_be_path};
 use crate::effect::lease::is_relative;
 use crate::effect::{Effect, Lease};
 use crate::errors::state_error;
-use crate::holders::Holder;
 use crate::request::Request;
 use nix::sys::stat::lstat;
 use postern_cni::{Args, parse_cidr, parse_ip};

@@ -2,10 +2,11 @@
 //! neither look at a path nor enter a namespace, so it happens before confinement.
 
 use super::Session;
-use crate::collect;
 use crate::effect::Effect;
+use crate::errors::state_error;
+use postern_cni::Attachment;
 use postern_kernel::{Namespace, OpenError, Worker};
-use postern_state::{Header, RecordKey};
+use postern_state::{Header, NetworkKey, RecordKey, Summary, Valid};
 use postern_types::{ErrorCode, OpError};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -38,6 +39,28 @@ impl ContainerAccess {
 }
 
 impl Session<'_> {
+    /// Returns the records of this network's attachments that are not valid, as they were at the first call. Later ones are
+    /// spared anyway. Of all other records only the file names are read, which name the network. (Those of Postern 0.1 do
+    /// not.)
+    ///
+    /// The list is empty if the runtime has not said which attachments are valid: nothing may be removed then.
+    ///
+    /// # Errors
+    /// The records can't be listed.
+    pub fn collectable_records(&self) -> Result<&[Summary], OpError> {
+        if let Some(collectable_records) = self.collectable_records.get() {
+            return Ok(collectable_records);
+        }
+        let Some(valid) = self.request.conf.still_valid() else { return Ok(&[]) };
+        let here = self.home_cookie()?;
+        let name = &self.request.conf.name;
+        let network = NetworkKey::new(here, name);
+        let key = |of: &Attachment| RecordKey::in_network(network, here, name, &of.container_id, &of.ifname);
+        let valid = Valid { network, attachments: valid.into_iter().map(key).collect() };
+        let collectable_records = postern_state::list_collectable(&self.state, &valid).map_err(state_error)?;
+        Ok(self.collectable_records.get_or_init(|| collectable_records))
+    }
+
     /// Enters the containers of the attachments that are to be collected. Each thread is confined by one of `confine`.
     ///
     /// # Errors
@@ -48,7 +71,7 @@ impl Session<'_> {
     {
         let network = &self.request.conf.name;
         let (mut accesses, mut entered) = (HashMap::new(), 0);
-        for summary in collect::collectable_records(self)? {
+        for summary in self.collectable_records()? {
             let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
             let effects = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
             if header.network != *network || !needs_container(effects) {

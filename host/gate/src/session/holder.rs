@@ -1,4 +1,4 @@
-//! Which other attachment has an address, by its record.
+//! Which other attachment has an address, by its record, and what is known of an attachment that has what an ADD wants.
 //!
 //! An ADD behind a native plugin asks this. The index of claims says which records to ask
 //! ([`postern_state::ClaimIndex`]).
@@ -7,10 +7,50 @@ use super::Session;
 use super::claims::addresses_of;
 use crate::effect::{Effect, PortMappings};
 use crate::errors::state_error;
-use crate::holders::Holder;
-use postern_state::{ClaimIndex, RecordKey, Summary};
+use postern_cni::Verb;
+use postern_state::{ClaimIndex, NetworkKey, RecordKey, Summary};
 use postern_types::OpError;
 use std::net::IpAddr;
+
+/// The way out where no ADD looks.
+pub const OTHERWISE: &str = "if its container is gone, `postern gc` removes what it left";
+
+/// What is known of an attachment that has what an ADD wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HolderState {
+    /// Something keeps its namespace alive.
+    Alive,
+    /// It can't be told, for this reason.
+    Unknown(String),
+    /// It is gone, and this could not be removed.
+    Stuck(String),
+}
+
+impl HolderState {
+    /// Says what is known, and what to do.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Alive => "its container is alive".to_owned(),
+            Self::Unknown(why) => {
+                format!("it can't be told whether its container is alive ({why}): if it is gone, run `postern gc`")
+            }
+            Self::Stuck(why) => {
+                format!("its container is gone, and what it left can't be removed ({why}): run `postern gc`")
+            }
+        }
+    }
+}
+
+/// Another attachment that has what this ADD wants.
+#[derive(Debug)]
+pub struct Holder {
+    /// Its record.
+    pub key: RecordKey,
+    /// What it has, in words.
+    pub has: String,
+    /// True if only the note of another ADD names it: this ADD may want nothing of it.
+    pub is_noted: bool,
+}
 
 /// An attachment that has an address.
 struct Holding {
@@ -32,6 +72,38 @@ impl LedTo {
     /// Says who has the forwards.
     pub fn words(&self) -> String {
         format!("attachment {} has forwards to {}, by its record", self.attachment, self.address)
+    }
+}
+
+impl Session<'_> {
+    /// Says what is known of an attachment that has what this ADD wants. If it was not looked at, the next ADD does.
+    pub fn words_on_holder(&self, key: Option<&RecordKey>) -> String {
+        key.map_or_else(|| OTHERWISE.to_owned(), |key| self.words_on(key, None))
+    }
+
+    /// Says the same of an attachment that has an address which an ADD of this network wants, and perhaps no other ADD.
+    pub fn words_on_lessee(&self, key: &RecordKey) -> String {
+        self.words_on(key, self.network_key().ok())
+    }
+
+    /// `network`: the one whose next ADD looks, if not all do.
+    fn words_on(&self, key: &RecordKey, network: Option<NetworkKey>) -> String {
+        if let Some(state) = self.known_holders.get(key) {
+            return state.words();
+        }
+        let is_noted = || postern_state::doubts::note(&self.state, key, network).unwrap_or(false);
+        match self.request.verb == Verb::Add && is_noted() {
+            true => "the next ADD looks whether its container is alive, and `postern gc` does so now".to_owned(),
+            false => OTHERWISE.to_owned(),
+        }
+    }
+
+    /// Returns the key of this network on this host.
+    ///
+    /// # Errors
+    /// As [`Session::home`].
+    pub fn network_key(&self) -> Result<NetworkKey, OpError> {
+        Ok(NetworkKey::new(self.home_cookie()?, &self.request.conf.name))
     }
 }
 
