@@ -6,15 +6,15 @@ use crate::errors::{internal, obstacle};
 use crate::holders;
 use crate::launcher::Launcher;
 use crate::places::Places;
-use crate::prepared::{Plugin, Prepared, spoken, unavailable};
+use crate::prepared::{Prepared, spoken, unavailable};
 use crate::request::Request;
-use crate::session::{NoContainerAsked, OwnedSession, Session};
+use crate::session::{Inside, NoContainerAsked, OwnedSession, Session};
 use crate::status;
 use crate::unrecorded::Part;
 use nix::errno::Errno;
 use postern_cni::{Env, Error, Flannel, Json, Lists, NetConf, Verb, Version, config_version, flannel};
 use postern_kernel::{Namespace, OpenError};
-use postern_policy::Policy;
+use postern_policy::{Limits, Policy};
 use postern_types::{Capability, OpError};
 use std::time::Instant;
 
@@ -33,37 +33,37 @@ pub struct Call<'a> {
     pub started: Instant,
 }
 
+/// Who carries out a run.
+pub enum Called {
+    /// The plugin that the runtime called.
+    Plugin(Prepared),
+    /// The host alone, for a DEL: the plugin can't be run, for this reason. The record is enough to remove what it made;
+    /// without one, the attachment's names are used.
+    Nobody(String),
+}
+
+impl Called {
+    /// Returns the plugin, if it can be run.
+    pub fn plugin(&self) -> Option<&Prepared> {
+        match self {
+            Self::Plugin(plugin) => Some(plugin),
+            Self::Nobody(_) => None,
+        }
+    }
+}
+
 /// A run that has come as far as its guest.
 pub struct PreparedRun {
     /// The request, and what its plugins share.
     pub owned: OwnedSession,
-    /// The plugin that the runtime called.
-    pub called: Prepared,
-    /// The judgement on the version of its configuration.
-    pub spoken: Result<(), Error>,
+    /// Who carries it out.
+    pub called: Called,
     /// See [`crate::gate::Delegates::delegation`].
     pub delegation: Result<Option<Delegation>, OpError>,
     /// The directories that were made for it.
     pub made: MadeDirectories,
     /// What its plugin may have made.
     pub part: Part,
-}
-
-/// The next step of a run.
-pub enum Start {
-    /// The guest.
-    Guest(Box<PreparedRun>),
-    /// DEL, and the plugin can't be run. Its record is enough to remove what it made.
-    WithoutPlugin {
-        /// The configuration.
-        raw: Box<(Json, Lists)>,
-        /// The directories of the host.
-        places: Places,
-        /// The plugin's shipped policy, if it is known.
-        shipped: Option<Policy>,
-        /// Why the plugin can't be run.
-        reason: String,
-    },
 }
 
 /// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
@@ -76,48 +76,33 @@ pub fn begin(
     raw: (Json, Lists),
     launcher: &mut Launcher,
     refused: &dyn Fn(&Error),
-) -> Result<Start, Error> {
-    let Call { name, verb, env, .. } = *call;
+) -> Result<PreparedRun, Error> {
+    let Call { verb, env, .. } = *call;
     // An attacker who prepared a state directory could have records in it removed with our privileges.
     let places = Places::find().map_err(obstacle)?;
     // A guest refuses what it can't read, with its own words.
     if verb == Verb::Gc && !NetConf::is_readable(&raw.0) {
         launcher.need_sandboxes();
     }
-    let opened = match launcher.open(name, &places.state) {
-        Ok(opened) => opened,
-        // The effects of a plugin can be removed without it.
-        Err(reason) if verb == Verb::Del => {
-            let reason = reason.to_string();
-            refused(&obstacle(&reason));
-            let shipped = launcher.shipped_policy(name);
-            return Ok(Start::WithoutPlugin { raw: Box::new(raw), places, shipped, reason });
-        }
-        Err(reason) => return Err(unavailable(verb, &reason)),
-    };
-    let (request, called, spoken) = admit(call, raw, opened)?;
-    warm_delegates(launcher, &request, &called.policy);
-    let limits = called.policy.limits();
-    let part = Part::of(Some(&called.policy), &request);
+    let (request, called, part) = admit(call, raw, launcher, &places, refused)?;
+    let plugin = called.plugin();
+    let limits = plugin.map_or_else(Limits::default, |plugin| plugin.policy.limits().clone());
     let mut owned = OwnedSession::new(request, call.started + limits.time(), places);
     let mut session = owned.session();
     session.keep_for_cleanup(limits.cleanup());
-    session.digest.clone_from(&called.digest);
+    session.digest = plugin.map(|plugin| plugin.digest.clone()).unwrap_or_default();
     session.makes_links = part.makes_link();
     session.owns_link = part.makes_link();
-    let is_needed = acts_in_container(session.request, &called.policy);
+    let is_needed = plugin.is_none_or(|plugin| acts_in_container(session.request, &plugin.policy));
     let namespace = container(&session, is_needed, env.allows_own_netns());
     if verb.has_attachment() {
         session.open_record().map_err(internal)?;
         session.look_for_link().map_err(internal)?;
     }
-    let delegation = match called.granted().filter(|granted| granted.knows(Capability::Delegate)) {
+    let granted = plugin.and_then(Prepared::granted);
+    let delegation = match granted.filter(|granted| granted.knows(Capability::Delegate)) {
         Some(granted) => delegation::prepare(&session, granted),
         None => Ok(None),
-    };
-    let of_delegates = match &delegation {
-        Ok(Some(delegation)) => Some(delegation.request(session.request, verb)),
-        Ok(None) | Err(_) => None,
     };
     let namespace = match namespace {
         Ok(namespace) => namespace,
@@ -133,19 +118,42 @@ pub fn begin(
             None
         }
     };
+    let made = match plugin {
+        Some(plugin) => ready(&mut session, launcher, plugin, &delegation, is_needed, namespace)?,
+        None => {
+            enter(&mut session, namespace)?;
+            MadeDirectories::default()
+        }
+    };
+    Ok(PreparedRun { owned, called, delegation, made, part })
+}
+
+/// Prepares the delegates, does what an unconfined process has to do, and confines this process.
+///
+/// # Errors
+/// The error for the runtime.
+fn ready(
+    session: &mut Session,
+    launcher: &mut Launcher,
+    called: &Prepared,
+    delegation: &Result<Option<Delegation>, OpError>,
+    is_needed: bool,
+    namespace: Option<Namespace>,
+) -> Result<MadeDirectories, Error> {
     // Only an earlier result has addresses to take over.
     let has_previous = matches!(session.request.conf.previous_result(), Ok(Some(_)));
     let of_previous = called.granted().filter(|_| has_previous);
     let enters = |namespace: &Namespace| is_needed || session.asks_container(of_previous, namespace);
     let enters = namespace.as_ref().is_some_and(enters);
+    let main = delegation.as_ref().ok().and_then(Option::as_ref);
+    let of_delegates = main.map(|main| main.request(session.request, session.request.verb));
     let of_delegates = of_delegates.as_ref().unwrap_or(session.request);
     launcher.prepare_delegates(&session.state, of_delegates);
-    if verb == Verb::Status {
+    if session.request.verb == Verb::Status {
         // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
-        able(&session, launcher, &called)?;
-        let main = delegation.as_ref().ok().and_then(Option::as_ref);
-        if let Some(main) = main.and_then(|delegation| launcher.delegate(&delegation.plugin).ok()) {
-            able(&session.part(of_delegates), launcher, main)?;
+        status::able(session, launcher, called)?;
+        if let Some(main) = main.and_then(|main| launcher.delegate(&main.plugin).ok()) {
+            status::able(&session.part(of_delegates), launcher, main)?;
         }
     }
     if let Some(namespace) = &namespace
@@ -154,35 +162,66 @@ pub fn begin(
         let kept = session.dhcp.keep(namespace);
         kept.map_err(|error| Error::internal(format!("netns \"{}\": {error}", session.request.netns)))?;
     }
-    let holders = holders::find(&session, &called, of_previous);
+    let holders = holders::find(session, called, of_previous);
     if !holders.is_empty() {
-        holders::make_way(&mut session, holders).inspect_err(|_| session.close_record())?;
+        holders::make_way(session, holders).inspect_err(|_| session.close_record())?;
     }
     let namespace = namespace.filter(|_| enters);
-    let made = confinement::confine(&mut session, launcher, &called, of_delegates, namespace).inspect_err(|_| {
+    confinement::confine(session, launcher, called, of_delegates, namespace).inspect_err(|_| {
         session.undone();
         session.close_record();
-    })?;
-    Ok(Start::Guest(Box::new(PreparedRun { owned, called, spoken, delegation, made, part })))
+    })
 }
 
-/// Judges the version of the configuration, and makes the request and its plugin of it. The judgement is the plugin's to
-/// tell on DEL: an attachment must be removed with the version that made it, and what the component does not support, its
-/// record removes.
+/// Enters the container for the host itself. No guest runs, so nothing is confined.
+///
+/// # Errors
+/// The kernel refuses a thread in there, and there is no record, which would be enough.
+fn enter(session: &mut Session, namespace: Option<Namespace>) -> Result<(), Error> {
+    let Some(namespace) = namespace else { return Ok(()) };
+    match session.enter(namespace, Inside::Thread, || Ok(())) {
+        Err(error) if session.record().is_some() => NoContainer::Hidden(internal(error)).accept(session),
+        entered => entered.map_err(internal)?,
+    }
+    Ok(())
+}
+
+/// Opens the plugin, judges the version of the configuration, and starts the processes of delegates. Request and plugin are
+/// made of these.
 ///
 /// # Errors
 /// The error for the runtime.
-fn admit(call: &Call<'_>, raw: (Json, Lists), opened: Plugin) -> Result<(Request, Prepared, Result<(), Error>), Error> {
+fn admit(
+    call: &Call<'_>,
+    raw: (Json, Lists),
+    launcher: &mut Launcher,
+    places: &Places,
+    refused: &dyn Fn(&Error),
+) -> Result<(Request, Called, Part), Error> {
     let Call { name, verb, env, stdin, .. } = *call;
+    let opened = match launcher.open(name, &places.state) {
+        Ok(opened) => opened,
+        // The effects of a plugin can be removed without it.
+        Err(reason) if verb == Verb::Del => {
+            refused(&obstacle(&reason));
+            let request = Request::read(name, env, verb, Version::LATEST, raw, stdin)?;
+            let part = Part::of(launcher.shipped_policy(name).as_ref(), &request);
+            return Ok((request, Called::Nobody(reason.to_string()), part));
+        }
+        Err(reason) => return Err(unavailable(verb, &reason)),
+    };
     let named = config_version(&raw.0)?;
-    let spoken = spoken(&opened.policy, opened.versions.as_deref(), verb, &named);
     let version = match Version::parse(&named).filter(|_| verb == Verb::Del) {
+        // An attachment must be removed with the version that made it. The run judges it, and what the component does not
+        // support, its record removes.
         Some(version) => version,
-        None => spoken.clone()?,
+        None => spoken(&opened.policy, opened.versions.as_deref(), verb, &named)?,
     };
     let request = Request::read(name, env, verb, version, raw, stdin)?;
+    warm_delegates(launcher, &request, &opened.policy);
+    let part = Part::of(Some(&opened.policy), &request);
     let prepared = Prepared::new(name, opened, &request);
-    Ok((request, prepared, spoken.map(drop)))
+    Ok((request, Called::Plugin(prepared), part))
 }
 
 /// Starts the processes of the plugins that this one delegates to, by its configuration.
@@ -204,19 +243,8 @@ fn warm_delegates(launcher: &mut Launcher, request: &Request, policy: &Policy) {
     }
 }
 
-/// Checks that the host could do its part of an ADD by this plugin. For a process that is not confined.
-///
-/// # Errors
-/// As [`status::able`].
-fn able(session: &Session, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
-    let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
-    let keeps_leases =
-        [Some(&plugin.policy), delegate.as_ref()].into_iter().flatten().any(|policy| policy.knows(Capability::Leases));
-    status::able(session, plugin, keeps_leases)
-}
-
 /// The reason why a container's namespace can't be entered.
-pub enum NoContainer {
+enum NoContainer {
     /// Its path leads to no namespace, or to the host's.
     Gone(Error),
     /// It may be alive.
@@ -225,14 +253,14 @@ pub enum NoContainer {
 
 impl NoContainer {
     /// Returns the error for the runtime.
-    pub fn into_error(self) -> Error {
+    fn into_error(self) -> Error {
         match self {
             Self::Gone(error) | Self::Hidden(error) => error,
         }
     }
 
     /// Goes on without the namespace. What may be left in a living one is not given up.
-    pub fn accept(self, session: &mut Session) {
+    fn accept(self, session: &mut Session) {
         match self {
             Self::Gone(error) => crate::say!("postern: taking the container for gone: {error}"),
             Self::Hidden(error) => {
@@ -254,8 +282,8 @@ fn acts_in_container(request: &Request, policy: &Policy) -> bool {
 }
 
 /// Opens the container's namespace of a request, and refuses the host's own. One that is not `needed` may be absent.
-pub fn container(session: &Session, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
-    let request = &session.request;
+fn container(session: &Session, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
+    let request = session.request;
     if !request.verb.has_attachment() || request.netns.is_empty() {
         return Ok(None);
     }

@@ -179,7 +179,7 @@ pub fn recover(session: &mut Session) -> Result<(), OpError> {
     session.renew_record()?;
     session.find_section();
     if removed > 0 {
-        let request = &session.request;
+        let request = session.request;
         let reason = match is_foreign {
             true => "was made for a namespace that is gone",
             false => "was killed before it ended, or its DEL was",
@@ -213,7 +213,7 @@ pub fn by_record(session: &mut Session, section: Option<&str>) -> Result<usize, 
     match kept {
         None => session.ended(section),
         Some(why) => {
-            let request = &session.request;
+            let request = session.request;
             let name = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
             crate::say!("postern: {name}: its addresses are kept: {why}");
         }

@@ -122,7 +122,7 @@ impl Delegation {
 /// # Errors
 /// The reason why there can be none.
 pub fn prepare(session: &Session, granted: &Granted) -> Result<Option<Delegation>, OpError> {
-    let request = &session.request;
+    let request = session.request;
     let make = || {
         let [_, file, _] = named(&request.conf);
         // The decision on the operation has the words for people.

@@ -100,7 +100,7 @@ pub fn run(plugin: &str, path: &Path, session: &Session, verb: Verb) -> Result<O
 /// As [`run`].
 pub fn run_with(path: &Path, session: &Session, verb: Verb, input: String) -> Result<Option<CniResult>, Error> {
     // These values equal the environment's, except for garbage collection, which acts for other attachments.
-    let request = &session.request;
+    let request = session.request;
     let variables = [
         ("CNI_COMMAND", verb.as_str()),
         ("CNI_CONTAINERID", &request.container_id),

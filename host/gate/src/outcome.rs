@@ -53,7 +53,7 @@ pub struct LinkAttributes {
 
 impl RunFacts for Session<'_> {
     fn request(&self) -> &Request {
-        &self.request
+        self.request
     }
 
     fn own(&self) -> &[OwnAddress] {

@@ -20,18 +20,12 @@ use std::time::{Duration, Instant};
 /// The time that a sandbox that can't be sent to has to report why it ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Runs a plugin. A failed ADD leaves none of its effects. `spoken` is the judgement on the version of its configuration.
+/// Runs a plugin. A failed ADD leaves none of its effects.
 ///
 /// The outcome's error is the plugin's own error object, or has code 999 with the plugin's name and the reason.
-pub fn run(
-    session: &mut Session,
-    delegates: Delegates<'_>,
-    plugin: &Prepared,
-    spoken: Result<(), Error>,
-    depth: u32,
-) -> Ran {
+pub fn run(session: &mut Session, delegates: Delegates<'_>, plugin: &Prepared, depth: u32) -> Ran {
     let (before, own) = (session.undo.len(), session.own.len());
-    let ran = run_once(session, delegates, plugin, spoken, depth);
+    let ran = run_once(session, delegates, plugin, depth);
     if session.request.verb == Verb::Add && ran.outcome.is_err() {
         collect::undo(session, before);
         // An address that was given back may belong to another attachment by now.
@@ -40,25 +34,22 @@ pub fn run(
     ran
 }
 
-fn run_once(
-    session: &mut Session,
-    delegates: Delegates<'_>,
-    plugin: &Prepared,
-    spoken: Result<(), Error>,
-    depth: u32,
-) -> Ran {
+fn run_once(session: &mut Session, delegates: Delegates<'_>, plugin: &Prepared, depth: u32) -> Ran {
+    let request = session.request;
     let mut process = match plugin.process() {
         Ok(process) => process,
-        Err(reason) => return Ran::hindered(unavailable(session.request.verb, &reason)),
+        Err(reason) => return Ran::hindered(unavailable(request.verb, &reason)),
     };
-    let granted = match plugin.granted_for(session.request) {
+    let granted = match plugin.granted_for(request) {
         Ok(granted) => granted,
         Err(error) => return Ran::hindered(Error::new(code::INVALID_NETWORK_CONFIG, error.to_string())),
     };
-    if let Err(error) = spoken {
+    // The version of the configuration was judged for the plugin that the runtime called, except on DEL.
+    if (depth > 0 || request.verb == Verb::Del)
+        && let Err(error) = config_version(request.conf.raw()).and_then(|version| plugin.speaks(request.verb, &version))
+    {
         return Ran { outcome: Err(error), hindered: false };
     }
-    let request = session.request;
     let mut session = session.part(request);
     let front = Front::new(&plugin.name, depth, &granted, &mut session.common);
     let mut gate = Gate::new(&mut session, delegates, &plugin.digest, front);
@@ -141,8 +132,7 @@ fn run_delegate(gate: &mut Gate<'_>, wanted: &DelegateRun) -> Ran {
         Ok(plugin) => plugin,
         Err(reason) => return Ran::hindered(unavailable(request.verb, &reason)),
     };
-    let spoken = config_version(request.conf.raw()).and_then(|version| plugin.speaks(request.verb, &version)).map(drop);
-    run(&mut gate.session.part(request), gate.delegates, plugin, spoken, gate.front.depth + 1)
+    run(&mut gate.session.part(request), gate.delegates, plugin, gate.front.depth + 1)
 }
 
 /// Returns the data that a guest begins with.

@@ -6,29 +6,28 @@
 //! that a wrong one changes nothing.
 
 use crate::audit::Refusal;
-use crate::begin::{Call, NoContainer, PreparedRun, Start, begin, container};
+use crate::begin::{Call, Called, PreparedRun, begin};
 use crate::collect;
 use crate::errors::{internal, obstacle};
 use crate::gate::{Delegates, Ran};
 use crate::host_check;
 use crate::inherited;
 use crate::launcher::Launcher;
-use crate::places::Places;
 use crate::plugin;
 use crate::plugin_file;
+use crate::prepared::Prepared;
 use crate::process::{self, Engine};
 use crate::request::Request;
-use crate::session::{Inside, OwnedSession};
+use crate::session::Session;
 use crate::status;
 use crate::streams;
 use crate::unrecorded::{self, Part};
 use crate::versions::supported;
 use postern_cni::{
-    Env, Error, Json, Lists, NetConf, NumericVersion, Verb, Version, about, code, config_version, read_conf,
-    validate_conf, version_output,
+    Env, Error, Json, Lists, NetConf, NumericVersion, Verb, about, code, config_version, read_conf, validate_conf,
+    version_output,
 };
 use postern_confine::{NoPrograms, close_all_but};
-use postern_policy::{Limits, Policy};
 use postern_types::channel::MAX_INPUT;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -136,17 +135,12 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
             refused(error);
         }
     });
-    let mut run = match prepared? {
-        Start::Guest(prepared) => prepared,
-        Start::WithoutPlugin { raw, places, shipped, reason } => {
-            return del_without_plugin(call, *raw, places, shipped.as_ref(), &reason).inspect_err(refused);
-        }
-    };
+    let mut run = prepared?;
     let missing = run.owned.shared.no_container.as_ref().map(|missing| missing.error.clone());
     let outcome = act(&mut run, launcher);
     let mut session = run.owned.session();
-    if let (Some(missing), Err(error)) = (missing, &outcome)
-        && *error == missing
+    if let Err(error) = &outcome
+        && (missing.as_ref() == Some(error) || run.called.plugin().is_none())
     {
         refused(error);
     }
@@ -169,8 +163,10 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     }
     // A failed ADD has been undone by now. Its record is removed too, unless it still lists something.
     session.close_record();
-    // It is not freed: this process ends soon.
-    std::mem::forget(run.called.policy);
+    if let Called::Plugin(plugin) = run.called {
+        // It is not freed: this process ends soon.
+        std::mem::forget(plugin.policy);
+    }
     outcome.map(|()| String::new())
 }
 
@@ -182,15 +178,15 @@ fn lacks_verb(verb: Verb, conf: &Json) -> bool {
 }
 
 fn act(run: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error> {
-    let PreparedRun { owned, called, spoken, delegation, part, .. } = run;
-    let (session, name) = (&mut owned.session(), &called.name);
+    let PreparedRun { owned, called, delegation, part, .. } = run;
+    let session = &mut owned.session();
     let verb = session.request.verb;
     if verb == Verb::Add && session.no_container.is_none() {
         collect::recover(session).map_err(internal)?;
     }
-    let owns_link = session.owns_link;
-    // The plugin that made the link is the last of its chain: nothing of the attachment outlives it.
-    let section = (!owns_link).then(|| session.section());
+    // The plugin that made the link is the last of its chain: nothing of the attachment outlives it. Of a chained plugin only
+    // its own section is removed: the attachment's other plugins are called after it.
+    let section = (!session.owns_link).then(|| session.section());
     match verb {
         Verb::Add | Verb::Check => {
             if verb == Verb::Check {
@@ -203,7 +199,7 @@ fn act(run: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error> {
                 }
             }
             if let Ok(Some(previous)) = session.request.conf.previous_result() {
-                session.adopt(&previous, called.granted()).map_err(internal)?;
+                session.adopt(&previous, called.plugin().and_then(Prepared::granted)).map_err(internal)?;
             }
         }
         Verb::Del => {
@@ -214,40 +210,21 @@ fn act(run: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error> {
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
     let recorded = session.record().is_some_and(|record| !record.is_empty()) && !session.is_replaced();
-    let Ran { outcome, hindered } = plugin::run(session, Delegates { launcher, delegation }, called, spoken.clone(), 0);
+    let ran = match called {
+        Called::Plugin(plugin) => plugin::run(session, Delegates { launcher, delegation }, plugin, 0),
+        Called::Nobody(reason) => Ran::hindered(obstacle(reason)),
+    };
     if let Some(missing) = session.no_container.take() {
-        return match outcome {
+        return match ran.outcome {
             Err(own) if !missing.is_asked => Err(own),
             _ => Err(missing.error),
         };
     }
     if verb == Verb::Del {
-        let hindered = outcome.is_err() && hindered;
-        if hindered && !(recorded && owns_link) {
-            let delegation = delegation.as_ref().ok().and_then(Option::as_ref);
-            let of_delegate = delegation.map(|delegation| delegation.request(session.request, verb));
-            let request = of_delegate.as_ref().unwrap_or(session.request);
-            unrecorded::remove(&mut session.part(request), *part).map_err(internal)?;
-        }
-        // The plugin has removed what it knows of, or failed. The effects that its record still lists are removed now.
-        collect::by_record(session, section.as_deref()).map_err(internal)?;
-        return match outcome {
-            // The record is complete. If a plugin fails because an object is gone, the runtime would retry for ever.
-            Err(error) if recorded && owns_link => {
-                crate::say!("postern: all that the record lists is removed, although {name} failed: {error}");
-                Ok(String::new())
-            }
-            Err(error) if hindered => {
-                let error = error.to_string();
-                crate::say!(
-                    "postern: nothing with the names of this attachment is left, although {name} failed: {error}"
-                );
-                Ok(String::new())
-            }
-            outcome => outcome.map(|_| String::new()),
-        };
+        let main = delegation.as_ref().ok().and_then(Option::as_ref).map(|main| main.request(session.request, verb));
+        return complete(session, called, main.as_ref(), *part, section.as_deref(), recorded, ran);
     }
-    match outcome? {
+    match ran.outcome? {
         None if verb == Verb::Check => host_check::check(session).map(|()| String::new()).map_err(obstacle),
         Some(result) => session
             .made(&result)
@@ -258,56 +235,54 @@ fn act(run: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error> {
     }
 }
 
-/// Carries out DEL without the plugin: it is no longer installed or no longer trusted, or its policy can't be read. The
-/// record is enough; without one, the attachment's names are used. `shipped` is the plugin's shipped policy, if known.
+/// Completes a DEL: removes the effects that the record still lists, when the plugin has removed what it knows of, or has
+/// failed. Where the record can't be enough, the attachment's names are used. `main` is the request of a main delegate.
 ///
 /// # Errors
-/// The effects that could not be removed, and the reason why the plugin can't be run.
-fn del_without_plugin(
-    call: &Call<'_>,
-    raw: (Json, Lists),
-    places: Places,
-    shipped: Option<&Policy>,
-    reason: &str,
+/// The plugin's own; or the effects that could not be removed, and the reason why the plugin can't be run.
+fn complete(
+    session: &mut Session,
+    called: &Called,
+    main: Option<&Request>,
+    part: Part,
+    section: Option<&str>,
+    recorded: bool,
+    Ran { outcome, hindered }: Ran,
 ) -> Result<String, Error> {
-    let Call { name, env, stdin, started, .. } = *call;
-    let request = Request::read(name, env, Verb::Del, Version::LATEST, raw, stdin)?;
-    let part = Part::of(shipped, &request);
-    let deadline = started + Limits::default().time();
-    let mut owned = OwnedSession::new(request, deadline, places);
-    let mut session = owned.session();
-    let namespace = container(&session, true, env.allows_own_netns());
-    session.makes_links = part.makes_link();
-    session.open_record().map_err(internal)?;
-    session.look_for_link().map_err(internal)?;
-    // For a chained plugin only its own section is removed: the attachment's other plugins are called after it.
-    let section = (!session.owns_link).then(|| session.section());
-    match namespace {
-        Ok(Some(namespace)) => match session.enter(namespace, Inside::Thread, || Ok(())) {
-            // The record is enough if the kernel refuses a thread.
-            Err(error) if session.record().is_some() => NoContainer::Hidden(internal(error)).accept(&mut session),
-            entered => entered.map_err(internal)?,
-        },
-        Ok(None) => {}
-        Err(missing) if session.record().is_some() => missing.accept(&mut session),
-        Err(missing) => return Err(missing.into_error()),
-    }
-    session.compare_with_kernel().map_err(internal)?;
-    session.forget_foreign_container().map_err(internal)?;
-    let recorded = session.record().is_some_and(|record| !record.is_empty());
-    let removed = if recorded && !session.is_replaced() {
-        collect::by_record(&mut session, section.as_deref()).map(drop)
-    } else {
-        unrecorded::remove(&mut session, part).and_then(|()| collect::by_record(&mut session, None).map(drop))
+    let is_whole = recorded && section.is_none();
+    let hindered = outcome.is_err() && hindered;
+    let (by_names, of_record) = match called {
+        Called::Plugin(_) => (hindered && !is_whole, section),
+        Called::Nobody(_) => (!recorded, section.filter(|_| recorded)),
     };
-    session.audit.flush();
-    session.close_record();
-    removed.map_err(|error| {
-        let mut error = internal(error);
-        error.details = format!("{} {name} itself can't be run: {reason}", error.details).trim_start().to_owned();
-        error
-    })?;
-    let what = if section.is_some() { "what this plugin did for this attachment" } else { "this attachment" };
-    crate::say!("postern: nothing of {what} is left, although {name} can't be run: {reason}");
+    let request = main.unwrap_or(session.request);
+    let removed = if by_names { unrecorded::remove(&mut session.part(request), part) } else { Ok(()) };
+    let removed = removed.and_then(|()| collect::by_record(session, of_record)).map_err(internal);
+    let name = &session.request.plugin;
+    match (called, outcome) {
+        (Called::Nobody(reason), _) => {
+            removed.map_err(|error| {
+                let details = format!("{} {name} itself can't be run: {reason}", error.details);
+                Error { details: details.trim_start().to_owned(), ..error }
+            })?;
+            let what = if section.is_some() { "what this plugin did for this attachment" } else { "this attachment" };
+            crate::say!("postern: nothing of {what} is left, although {name} can't be run: {reason}");
+        }
+        (Called::Plugin(_), outcome) => {
+            removed?;
+            match outcome {
+                // The record is complete. If a plugin fails because an object is gone, the runtime would retry for ever.
+                Err(error) if is_whole => {
+                    crate::say!("postern: all that the record lists is removed, although {name} failed: {error}");
+                }
+                Err(error) if hindered => {
+                    crate::say!(
+                        "postern: nothing with the names of this attachment is left, although {name} failed: {error}"
+                    );
+                }
+                outcome => drop(outcome?),
+            }
+        }
+    }
     Ok(String::new())
 }

@@ -579,13 +579,13 @@ impl<'a> Session<'a> {
     /// # Errors
     /// As [`Session::home`].
     pub fn key(&self) -> Result<RecordKey, OpError> {
-        let request = &self.request;
+        let request = self.request;
         Ok(RecordKey::new(self.home_cookie()?, &request.conf.name, &request.container_id, &request.ifname))
     }
 
     /// Returns the key that identifies the attachment's masquerading rules.
     pub fn masquerade_key(&self) -> AttachmentKey {
-        let request = &self.request;
+        let request = self.request;
         AttachmentKey {
             network: request.conf.name.clone(),
             container_id: request.container_id.clone(),

@@ -12,6 +12,7 @@ use crate::capability::facts::Needed;
 use crate::capability::{self, facts, leases};
 use crate::disk;
 use crate::errors::kernel_error;
+use crate::launcher::Launcher;
 use crate::packet_filter;
 use crate::prepared::Prepared;
 use crate::session::Session;
@@ -23,12 +24,14 @@ use postern_policy::{Granted, Policy, Question, Rule, rule};
 use postern_types::{Backend, Capability, ErrorCode, FirewallBackend, IngressPolicy, OpError, Operation, ops};
 use std::path::Path;
 
-/// Checks that the host could do its part of an ADD.
+/// Checks that the host could do its part of an ADD by this plugin. For a process that is not confined.
 ///
 /// # Errors
 /// Code 7 if the configuration does not fit the policy, and code 50 if policy refuses. Where the node's settings want it,
 /// code 50 with the missing part and the way out; code 51 if the network's containers are cut off too.
-pub fn able(session: &Session, plugin: &Prepared, keeps_leases: bool) -> Result<(), Error> {
+pub fn able(session: &Session, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
+    let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
+    let keeps_leases = std::iter::once(&plugin.policy).chain(&delegate).any(|policy| policy.knows(Capability::Leases));
     let granted = plugin.granted_for(session.request);
     let granted = granted.map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
     // They can't be read once the process is confined. The guest may find a fault then.

@@ -121,7 +121,7 @@ fn take(
     sets: &[RangeSet],
     requested: &[IpAddr],
 ) -> Result<Vec<Taken>, OpError> {
-    let owner = owner(&session.request);
+    let owner = owner(session.request);
     let mut avoided: Vec<LedTo> = Vec::new();
     loop {
         let addresses: Vec<IpAddr> = avoided.iter().map(|led| led.address).collect();
@@ -255,7 +255,7 @@ fn held(gate: &Gate<'_>) -> Result<Vec<LeaseGrant>, OpError> {
     let Some(leases) = gate.session.leases(&directory(&gate.session.request.conf), false)? else {
         return Ok(Vec::new());
     };
-    let held = leases.held(&owner(&gate.session.request), gate.session.answer_by()).map_err(state_error)?;
+    let held = leases.held(&owner(gate.session.request), gate.session.answer_by()).map_err(state_error)?;
     Ok(held_by(held))
 }
 

@@ -140,7 +140,7 @@ fn guarded_port(gate: &Gate<'_>, settings: &LinkSettings) -> Result<Option<Strin
     if guard(session, &end.name.to_string())?.is_none() {
         return Ok(None);
     }
-    if gate.front.granted().takes_address(mac) || named_addresses(&session.request).contains(&mac) {
+    if gate.front.granted().takes_address(mac) || named_addresses(session.request).contains(&mac) {
         return Ok(Some(end.name.to_string()));
     }
     let message = format!(
@@ -171,7 +171,7 @@ fn own_link(session: &Session, index: u32, name: &str) -> Result<Link, OpError> 
 
 /// Puts back what a native plugin's file says, and removes the file. No record lists the change.
 fn restore_native(session: &Session) -> Result<(), OpError> {
-    let (place, request) = (directory(&session.request.conf), &session.request);
+    let (place, request) = (directory(&session.request.conf), session.request);
     if !Path::new(&place).is_absolute() {
         return Ok(());
     }

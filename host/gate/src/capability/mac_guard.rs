@@ -37,7 +37,7 @@ impl host::MacGuard for Gate<'_> {
         // An effect that can't be made must not be recorded: it could never be removed.
         macguard::validate(&native).map_err(firewall_error)?;
         let guard = |id: Option<String>| Effect::from(MacGuard { id, host: Some(name.clone()), mac: Some(mac) });
-        let request = &self.session.request;
+        let request = self.session.request;
         let own = own_id(&request.conf.name, &request.container_id, &request.ifname);
         if !self.session.has(&guard(Some(own.clone()))) {
             self.session.intend(guard(None))?;

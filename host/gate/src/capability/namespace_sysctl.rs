@@ -122,7 +122,7 @@ fn refused(error: postern_kernel::KernelError, setting: &Setting) -> OpError {
 
 /// Returns the setting that a key of the configuration leads to, and its parts below `net` with slashes between them.
 fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting), OpError> {
-    let request = &gate.session.request;
+    let request = gate.session.request;
     let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, key, message);
     if value.is_empty() && is_null(&request.conf, key) {
         let message = format!("the value for {key} is null, and a setting needs a text");

@@ -10,7 +10,7 @@ use std::fs::remove_dir;
 use std::path::{Path, PathBuf};
 
 /// Directories that were made because rules need them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MadeDirectories(Option<DirectoryRemover>);
 
 impl MadeDirectories {

@@ -260,7 +260,7 @@ pub(super) fn hold(session: &Session, object: Object, why: &[String]) -> Result<
 }
 
 fn of_run(session: &Session, object: Object, why: &[String]) -> Held {
-    let request = &session.request;
+    let request = session.request;
     Held {
         object,
         network: request.conf.name.clone(),

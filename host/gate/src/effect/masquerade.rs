@@ -168,7 +168,7 @@ impl Reapply for Masquerade {
 /// Returns the addresses of the container's other attachments to the network that iptables masquerades, by their
 /// records.
 fn addresses_of_others(session: &Session) -> Result<Vec<IpAddr>, OpError> {
-    let (own, request) = (session.key()?, &session.request);
+    let (own, request) = (session.key()?, session.request);
     let mut addresses = Vec::new();
     for summary in session.records_here()? {
         let is_of_container = |header: &Header| {

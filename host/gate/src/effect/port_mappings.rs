@@ -303,7 +303,7 @@ impl Reapply for PortMappings {
 /// Returns the forwards of this container's other attachments, to any network, by their records. Containers whose rules
 /// have the same comment count as well.
 pub(crate) fn of_others(session: &Session) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
-    let (own, request) = (session.key()?, &session.request);
+    let (own, request) = (session.key()?, session.request);
     let mut found = Vec::new();
     for summary in session.records_here()? {
         let Some(header) = summary.header else { continue };

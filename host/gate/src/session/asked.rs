@@ -54,7 +54,7 @@ impl Session<'_> {
     /// # Errors
     /// Records or index can't be read.
     pub fn holders_of_asked(&self) -> Result<Vec<Holder>, OpError> {
-        let asked = addresses(&self.request);
+        let asked = addresses(self.request);
         if asked.is_empty() {
             return Ok(Vec::new());
         }

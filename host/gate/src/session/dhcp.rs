@@ -265,7 +265,7 @@ impl Session<'_> {
                 Ok(())
             }
             Err(Unanswered { is_absent: true, error, .. }) => {
-                let request = &self.request;
+                let request = self.request;
                 crate::say!(
                     "postern: {}/{}/{}: the DHCP lease is not given back, and ends with its time: {}",
                     request.conf.name,
@@ -289,7 +289,7 @@ impl Session<'_> {
     }
 
     fn dhcp_attachment(&self) -> Attachment {
-        let request = &self.request;
+        let request = self.request;
         Attachment {
             container_id: request.container_id.clone(),
             network: request.conf.name.clone(),

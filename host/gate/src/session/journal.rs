@@ -347,7 +347,7 @@ impl Session<'_> {
 
     /// Returns the first line of this run's record.
     fn header(&self) -> Result<Header, OpError> {
-        let request = &self.request;
+        let request = self.request;
         Ok(Header {
             network: request.conf.name.clone(),
             container_id: request.container_id.clone(),

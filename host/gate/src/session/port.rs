@@ -81,7 +81,7 @@ impl Session<'_> {
         if self.request.verb != Verb::Add {
             return Ok(None);
         }
-        let request = &self.request;
+        let request = self.request;
         let counts = |name: &str| self.may_take_over_link(name, granted);
         let Some(named) = named(&request.conf, granted, counts)? else { return Ok(None) };
         let found =
