@@ -10,7 +10,7 @@
 use crate::descriptors::close_all_but;
 use crate::environment::forget_environment;
 use crate::files::{Access, Files};
-use crate::filter::{Filter, Refusal, Rule};
+use crate::filter::{Condition, Filter, Refusal, Rule};
 use crate::{ConfineError, Confinement};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, setrlimit};
@@ -76,11 +76,7 @@ fn confine(channel: &UnixStream, directories: &[PathBuf]) -> Result<(), ConfineE
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|e| ConfineError::new("setrlimit", e))?;
     let parents = directories.iter().filter_map(|directory| directory.parent());
     let files = Files::new(parents.map(|parent: &Path| (parent, Access::RemoveEmpty)))?;
-    let mut calls = CALLS.map(Rule::Any).to_vec();
-    // Memory for a path.
-    calls.push(Rule::Lacks(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32));
-    let filter = Filter::new(&calls, Refusal::Absent);
-    Confinement { capabilities: Vec::new(), files, filter }.apply()
+    Confinement { capabilities: Vec::new(), files, filter: FILTER.ready().clone() }.apply()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -88,11 +84,18 @@ const REMOVE: libc::c_long = libc::SYS_rmdir;
 #[cfg(not(target_arch = "x86_64"))]
 const REMOVE: libc::c_long = libc::SYS_unlinkat;
 
-const CALLS: [libc::c_long; 6] = [
+static FILTER: Filter = Filter::new(&[CALLS], &[RULES], Refusal::Absent);
+
+const CALLS: &[libc::c_long] = &[
     libc::SYS_read,       // the word
     libc::SYS_recvfrom,   // the same, of other standard libraries
     REMOVE,               // directories
     libc::SYS_brk,        // memory, where the C library has the heap
     libc::SYS_close,      // rules
     libc::SYS_exit_group, // the end
+];
+
+const RULES: &[Rule] = &[
+    // Memory for a path.
+    Rule(libc::SYS_mprotect, &[Condition::Lacks(2, libc::PROT_EXEC as u32)]),
 ];

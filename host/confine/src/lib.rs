@@ -5,6 +5,7 @@
 //! capabilities, filters and Landlock domains per thread. The code here does not decide what is needed: the gate's
 //! `confinement.rs` and the sandbox's `confine.rs` and `seal.rs` do.
 
+mod bpf;
 pub mod bus;
 mod capabilities;
 mod descriptors;
@@ -25,7 +26,7 @@ pub use descriptors::close_all_but;
 pub use directory_remover::DirectoryRemover;
 pub use environment::{forget_backtraces, forget_environment};
 pub use files::{Access, Files};
-pub use filter::{Condition, Filter, Refusal, Rule};
+pub use filter::{Condition, DESCRIPTOR_FLAGS, Filter, NO_NEW_CODE, ReadyFilter, Refusal, Rule};
 pub use fork::{AroundFork, end_process, fork, keep_around_forks};
 pub use helper::{Allowed, Helper, Rules};
 pub use program::{Direct, Environment, NoPrograms, Output, PROGRAMS, Program, Run, locate};
@@ -57,7 +58,7 @@ pub struct Confinement {
     /// The files that stay in reach, if the kernel has Landlock.
     pub files: Files,
     /// The system calls that stay allowed.
-    pub filter: Filter,
+    pub filter: ReadyFilter,
 }
 
 impl Confinement {

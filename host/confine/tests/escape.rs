@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::ForkResult;
 use postern_confine::{
-    Access, Allowed, Capability, Confinement, Direct, Environment, Files, Filter, Helper, Program, Refusal, Rule,
-    Rules, Run, close_all_but, forget_environment, fork, keep_capabilities,
+    Access, Allowed, Capability, Condition, Confinement, Direct, Environment, Files, Filter, Helper, Program, Refusal,
+    Rule, Rules, Run, close_all_but, forget_environment, fork, keep_capabilities,
 };
 use std::fs;
 use std::io::Read;
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The system calls that a plain process needs to report its result, with glibc and with musl.
-const CALLS: [libc::c_long; 22] = [
+const CALLS: &[libc::c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_close,
@@ -42,12 +42,12 @@ const CALLS: [libc::c_long; 22] = [
     libc::SYS_getrandom,
 ];
 
-fn confine(files: &[(&Path, Access)], extra: &[Rule]) {
-    let rules: Vec<Rule> = CALLS.into_iter().map(Rule::Any).chain(extra.iter().copied()).collect();
+fn confine(files: &[(&Path, Access)], calls: &[libc::c_long], rules: &[Rule]) {
+    let filter: Filter = Filter::new(&[CALLS, calls], &[rules], Refusal::Absent);
     let confinement = Confinement {
         capabilities: vec![Capability::CAP_NET_ADMIN],
         files: Files::new(files.iter().copied()).unwrap(),
-        filter: Filter::new(&rules, Refusal::Absent),
+        filter: filter.ready().clone(),
     };
     confinement.apply().unwrap();
 }
@@ -74,7 +74,7 @@ fn status_field(status: &str, name: &str) -> String {
 
 fn the_kernel_reports_the_confinement() {
     assert!(Files::new([]).unwrap().enforced(), "these tests need a kernel with Landlock");
-    confine(&[(Path::new("/proc"), Access::Read)], &[]);
+    confine(&[(Path::new("/proc"), Access::Read)], &[], &[]);
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let only_net_admin = format!("{:016x}", 1_u64 << 12);
     for set in ["CapPrm", "CapEff"] {
@@ -117,7 +117,11 @@ fn refused(call: libc::c_long, arguments: [usize; 4]) {
 fn calls_that_escapes_need_are_absent() {
     confine(
         &[],
-        &[Rule::Equal(libc::SYS_socket, 0, libc::AF_NETLINK as u32), Rule::Equal(libc::SYS_kill, 0, 4_194_303)],
+        &[],
+        &[
+            Rule(libc::SYS_socket, &[Condition::OneOf(0, &[libc::AF_NETLINK as u32])]),
+            Rule(libc::SYS_kill, &[Condition::OneOf(0, &[4_194_303])]),
+        ],
     );
     let path = c"/bin/sh".as_ptr() as usize;
     for call in [
@@ -166,7 +170,7 @@ fn files_out_of_reach() {
     fs::write(dir.join("read/file"), "x").unwrap();
     let open = fs::File::open(dir.join("foreign")).unwrap();
     let (mine, read) = (dir.join("mine"), dir.join("read"));
-    confine(&[(&mine, Access::Own), (&read, Access::Read), (Path::new("/nonexistent"), Access::Own)], &[]);
+    confine(&[(&mine, Access::Own), (&read, Access::Read), (Path::new("/nonexistent"), Access::Own)], &[], &[]);
 
     fs::write(dir.join("mine/file"), "y").unwrap();
     fs::remove_file(dir.join("mine/file")).unwrap();
@@ -212,15 +216,7 @@ fn a_helper_runs_what_is_listed_and_nothing_else() {
     let scripts = |given: &[String]| given.first().is_some_and(|first| first == "-c");
     let helper =
         Helper::start(vec![allowed("/bin/cat", <[String]>::is_empty), allowed("/bin/sh", scripts)], None).unwrap();
-    confine(
-        &[],
-        &[
-            Rule::Any(libc::SYS_sendto),
-            Rule::Any(libc::SYS_recvfrom),
-            Rule::Any(libc::SYS_setsockopt),
-            Rule::Any(libc::SYS_clock_gettime),
-        ],
-    );
+    confine(&[], &[libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_setsockopt, libc::SYS_clock_gettime], &[]);
     let program = |path: &str, arguments: &[&str], input: String| Program {
         path: path.into(),
         arguments: arguments.iter().map(|text| (*text).to_owned()).collect(),

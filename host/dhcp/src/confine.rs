@@ -4,7 +4,10 @@
 mod tests;
 
 use libc::c_long;
-use postern_confine::{Access, Capability, Condition, ConfineError, Confinement, Files, Filter, Refusal, Rule};
+use postern_confine::{
+    Access, Capability, Condition, ConfineError, Confinement, DESCRIPTOR_FLAGS, Files, Filter, NO_NEW_CODE, Refusal,
+    Rule,
+};
 use std::path::{Path, PathBuf};
 
 /// Confines the service: to its leases, the audit log, and what leases need of the kernel.
@@ -20,17 +23,21 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
     }
     // To enter namespaces, to open packet sockets, and to set links up and down.
     let capabilities = vec![Capability::CAP_SYS_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_NET_ADMIN];
-    let mut rules: Vec<Rule> = COMMON.iter().chain(&SERVICE).copied().map(Rule::Any).collect();
-    rules.extend(memory());
-    rules.extend(flags_of_descriptors());
-    // Network namespaces, and no others.
-    rules.push(Rule::Equal(libc::SYS_setns, 1, libc::CLONE_NEWNET as u32));
-    rules.push(Rule::Both(libc::SYS_socket, [(0, libc::AF_NETLINK as u32), (2, libc::NETLINK_ROUTE as u32)]));
-    rules.push(Rule::Both(libc::SYS_socket, [(0, libc::AF_PACKET as u32), (2, 0)]));
-    #[cfg(target_arch = "x86_64")]
-    rules.extend(OLD_CALLS.into_iter().chain([libc::SYS_link]).map(Rule::Any));
-    Confinement { capabilities, files, filter: Filter::new(&rules, Refusal::Absent) }.apply()
+    Confinement { capabilities, files, filter: SERVICE.ready().clone() }.apply()
 }
+
+static SERVICE: Filter =
+    Filter::new(&[COMMON, SERVICE_CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, SERVICE_RULES], Refusal::Absent);
+
+const SERVICE_RULES: &[Rule] = &[
+    // Network namespaces, and no others.
+    Rule(libc::SYS_setns, &[Condition::OneOf(1, &[libc::CLONE_NEWNET as u32])]),
+    Rule(
+        libc::SYS_socket,
+        &[Condition::OneOf(0, &[libc::AF_NETLINK as u32]), Condition::OneOf(2, &[libc::NETLINK_ROUTE as u32])],
+    ),
+    Rule(libc::SYS_socket, &[Condition::OneOf(0, &[libc::AF_PACKET as u32]), Condition::OneOf(2, &[0])]),
+];
 
 /// Confines the process that opens namespaces. A namespace's path may be anywhere, and Landlock would forbid the way
 /// below `/proc/PID`. So it is the filter that makes files useless to it: it can open them for reading, and has no call
@@ -41,16 +48,19 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
 pub fn opener() -> Result<(), ConfineError> {
     nix::sys::prctl::set_no_new_privs().map_err(|errno| ConfineError::new("PR_SET_NO_NEW_PRIVS", errno))?;
     postern_confine::keep_capabilities(&[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH])?;
-    let mut rules: Vec<Rule> = COMMON.iter().copied().map(Rule::Any).collect();
-    rules.extend([libc::SYS_statfs, libc::SYS_fstatfs].map(Rule::Any));
-    rules.push(Rule::Lacks(libc::SYS_openat, 2, CHANGING));
+    OPENER.ready().install()
+}
+
+static OPENER: Filter = Filter::new(&[COMMON, OPENER_CALLS], &[NO_FILE, OPENER_RULES], Refusal::Absent);
+
+const OPENER_CALLS: &[c_long] = &[libc::SYS_statfs, libc::SYS_fstatfs];
+
+const OPENER_RULES: &[Rule] = &[
+    Rule(libc::SYS_openat, &[Condition::Lacks(2, CHANGING)]),
     // The same, of musl.
     #[cfg(target_arch = "x86_64")]
-    rules.push(Rule::Lacks(libc::SYS_open, 1, CHANGING));
-    rules.push(Rule::Where(libc::SYS_mmap, NO_FILE));
-    rules.push(Rule::Lacks(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32));
-    Filter::new(&rules, Refusal::Absent).install()
-}
+    Rule(libc::SYS_open, &[Condition::Lacks(1, CHANGING)]),
+];
 
 /// Confines the process that removes the service's own files: to those directories, where it can remove files.
 ///
@@ -58,14 +68,18 @@ pub fn opener() -> Result<(), ConfineError> {
 /// The step that failed.
 pub fn remover<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<(), ConfineError> {
     let files = Files::new(directories.into_iter().map(|directory| (directory, Access::RemoveFiles)))?;
-    let mut rules: Vec<Rule> = COMMON.iter().copied().map(Rule::Any).collect();
-    rules.push(Rule::Any(libc::SYS_unlinkat));
-    rules.push(Rule::Where(libc::SYS_mmap, NO_FILE));
-    rules.push(Rule::Lacks(libc::SYS_mprotect, 2, libc::PROT_EXEC as u32));
-    #[cfg(target_arch = "x86_64")]
-    rules.extend([libc::SYS_unlink, libc::SYS_lstat].map(Rule::Any));
-    Confinement { capabilities: Vec::new(), files, filter: Filter::new(&rules, Refusal::Absent) }.apply()
+    Confinement { capabilities: Vec::new(), files, filter: REMOVER.ready().clone() }.apply()
 }
+
+static REMOVER: Filter = Filter::new(&[COMMON, REMOVER_CALLS], &[NO_FILE], Refusal::Absent);
+
+const REMOVER_CALLS: &[c_long] = &[
+    libc::SYS_unlinkat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lstat,
+];
 
 /// Confines a process that runs steps: to code and policies, which it reads, and to notes about verified code. Its
 /// children become sandboxes, so that it keeps what these give up by themselves, and the calls that do it.
@@ -77,22 +91,24 @@ pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
     let files = Files::new(read.chain([(notes, Access::Own)]))?;
     let capabilities =
         vec![Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_SETPCAP, Capability::CAP_KILL];
-    let mut rules: Vec<Rule> = COMMON.iter().chain(&STEPS).copied().map(Rule::Any).collect();
-    rules.extend(flags_of_descriptors());
-    // One process for each step, in the namespaces of this one, and with no memory of it.
-    rules.push(Rule::Lacks(libc::SYS_clone, 0, SHARING));
-    // Between the two of them.
-    rules.push(Rule::Both(libc::SYS_socketpair, [(0, libc::AF_UNIX as u32), (2, 0)]));
-    // The end of a step.
-    rules.push(Rule::Equal(libc::SYS_kill, 1, libc::SIGKILL as u32));
-    #[cfg(target_arch = "x86_64")]
-    rules.extend(OLD_CALLS.into_iter().chain([libc::SYS_readlink, libc::SYS_fork]).map(Rule::Any));
-    Confinement { capabilities, files, filter: Filter::new(&rules, Refusal::Absent) }.apply()
+    Confinement { capabilities, files, filter: STEPS.ready().clone() }.apply()
 }
+
+static STEPS: Filter =
+    Filter::new(&[COMMON, STEPS_CALLS, OLD_CALLS], &[DESCRIPTOR_FLAGS, STEPS_RULES], Refusal::Absent);
+
+const STEPS_RULES: &[Rule] = &[
+    // One process for each step, in the namespaces of this one, and with no memory of it.
+    Rule(libc::SYS_clone, &[Condition::Lacks(0, SHARING)]),
+    // Between the two of them.
+    Rule(libc::SYS_socketpair, &[Condition::OneOf(0, &[libc::AF_UNIX as u32]), Condition::OneOf(2, &[0])]),
+    // The end of a step.
+    Rule(libc::SYS_kill, &[Condition::OneOf(1, &[libc::SIGKILL as u32])]),
+];
 
 /// System calls that newer architectures do not have. glibc makes some of them, and musl all.
 #[cfg(target_arch = "x86_64")]
-const OLD_CALLS: [c_long; 7] = [
+const OLD_CALLS: &[c_long] = &[
     libc::SYS_open,   // as openat
     libc::SYS_stat,   // as newfstatat
     libc::SYS_lstat,  // as newfstatat
@@ -101,18 +117,8 @@ const OLD_CALLS: [c_long; 7] = [
     libc::SYS_rename, // as renameat
     libc::SYS_unlink, // as unlinkat
 ];
-
-/// Memory is allowed, but no new code.
-fn memory() -> Vec<Rule> {
-    let executable = libc::PROT_EXEC as u32;
-    vec![Rule::Lacks(libc::SYS_mmap, 2, executable), Rule::Lacks(libc::SYS_mprotect, 2, executable)]
-}
-
-/// Descriptors may be asked for their flags.
-fn flags_of_descriptors() -> impl Iterator<Item = Rule> {
-    let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
-    commands.into_iter().map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32))
-}
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_CALLS: &[c_long] = &[];
 
 /// The flags of openat(2) by which a file is made or changed.
 const CHANGING: u32 = (libc::O_WRONLY
@@ -123,7 +129,10 @@ const CHANGING: u32 = (libc::O_WRONLY
     | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 
 /// The memory of no file, and no new code.
-const NO_FILE: &[Condition] = &[Condition::Lacks(2, libc::PROT_EXEC as u32), Condition::Equal(4, u32::MAX)];
+const NO_FILE: &[Rule] = &[
+    Rule(libc::SYS_mmap, &[Condition::Lacks(2, libc::PROT_EXEC as u32), Condition::OneOf(4, &[u32::MAX])]),
+    Rule(libc::SYS_mprotect, &[Condition::Lacks(2, libc::PROT_EXEC as u32)]),
+];
 
 /// The flags of clone(2) that share memory, or make namespaces.
 const SHARING: u32 = (libc::CLONE_VM
@@ -140,7 +149,7 @@ const SHARING: u32 = (libc::CLONE_VM
     | libc::CLONE_NEWNET) as u32;
 
 /// What each process calls. None of it makes or opens anything.
-const COMMON: [c_long; 26] = [
+const COMMON: &[c_long] = &[
     libc::SYS_write,           // words for people
     libc::SYS_writev,          // the same
     libc::SYS_close,           // any descriptor
@@ -170,7 +179,7 @@ const COMMON: [c_long; 26] = [
 ];
 
 /// What the service calls besides.
-const SERVICE: [c_long; 25] = [
+const SERVICE_CALLS: &[c_long] = &[
     libc::SYS_read,            // files, the timer, signals
     libc::SYS_openat,          // files, within Landlock's rules
     libc::SYS_openat2,         // the same, of cap-std
@@ -196,10 +205,12 @@ const SERVICE: [c_long; 25] = [
     libc::SYS_timerfd_settime, // timers
     libc::SYS_geteuid,         // the user with trusted files
     libc::SYS_wait4,           // the end of the other processes
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link, // as linkat
 ];
 
 /// What a process for steps calls besides, and its children until they are sealed.
-const STEPS: [c_long; 33] = [
+const STEPS_CALLS: &[c_long] = &[
     libc::SYS_read,            // code, manifest and policy
     libc::SYS_pread64,         // code that is proven
     libc::SYS_openat,          // the same, within Landlock's rules
@@ -233,4 +244,8 @@ const STEPS: [c_long; 33] = [
     libc::SYS_set_tid_address, // the same
     libc::SYS_rseq,            // the same
     libc::SYS_membarrier,      // code was written
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink, // as readlinkat
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_fork, // as clone
 ];

@@ -16,7 +16,7 @@ use crate::launcher::Launcher;
 use crate::prepared::Prepared;
 use crate::request::Request;
 use crate::session::Session;
-use calls::{calls, calls_with_look, calls_with_tap};
+use calls::{GATE, WITH_LOOK, WITH_TAP};
 pub use made_directories::MadeDirectories;
 use needs::Needs;
 use nix::sys::resource::{Resource, setrlimit};
@@ -24,8 +24,7 @@ use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
 use postern_confine::Capability as Right;
 use postern_confine::{
-    Access, Bus, ConfineError, Confinement, Files, Filter, Helper, NoPrograms, Refusal, Rule, forget_environment,
-    processor,
+    Access, Bus, ConfineError, Confinement, Files, Helper, NoPrograms, ReadyFilter, forget_environment, processor,
 };
 use postern_kernel::Namespace;
 use postern_state::{Dir, OpenMode, Record, lease_directory};
@@ -96,10 +95,11 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
         processor::meet();
     }
     forget_environment();
-    let confined = |calls, files: &[PathBuf]| {
-        needs.confinement(session, calls, files).map(Arc::new).map_err(|error| failed(&error))
+    let confined = |filter, files: &[PathBuf]| {
+        needs.confinement(session, filter, files).map(Arc::new).map_err(|error| failed(&error))
     };
-    let confinement = confined(calls(pids), &[])?;
+    let sandboxes = calls::sandboxes(pids).map_err(|error| failed(&error))?;
+    let confinement = confined(GATE.with(sandboxes), &[])?;
     let own = match needs.device {
         // Only this thread, in the node's namespace, looks for programs on a device that came home, and at its files.
         true => {
@@ -107,11 +107,11 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
             let files = session.link_files();
             let path = |directory: &String| files.and_then(|files| files.path(directory));
             let files: Vec<PathBuf> = needs.device_files.iter().filter_map(path).collect();
-            confined(calls_with_look(pids), &files)?
+            confined(WITH_LOOK.with(sandboxes), &files)?
         }
         false => Arc::clone(&confinement),
     };
-    let tap = if needs.tap.is_some() { Some(confined(calls_with_tap(pids), &[])?) } else { None };
+    let tap = if needs.tap.is_some() { Some(confined(WITH_TAP.with(sandboxes), &[])?) } else { None };
     if let Some(namespace) = namespace {
         // Only the thread that makes the tap has the requests for that.
         let inside = tap.unwrap_or_else(|| Arc::clone(&confinement));
@@ -152,7 +152,7 @@ impl Needs {
     fn confinement(
         &self,
         session: &Session,
-        calls: Vec<Rule>,
+        filter: ReadyFilter,
         device_files: &[PathBuf],
     ) -> Result<Confinement, ConfineError> {
         // Records, notes on node objects, and the audit log.
@@ -178,7 +178,7 @@ impl Needs {
         if !files.enforced() {
             tell_of_missing_landlock(&session.state);
         }
-        Ok(Confinement { capabilities: self.capabilities(), files, filter: Filter::new(&calls, Refusal::Absent) })
+        Ok(Confinement { capabilities: self.capabilities(), files, filter })
     }
 }
 

@@ -39,6 +39,9 @@ mod host_check;
 mod host_ports;
 mod inherited;
 mod launcher;
+#[cfg(test)]
+#[path = "../../confine/tests/machine/mod.rs"]
+mod machine;
 mod manifest;
 mod named;
 mod native;

@@ -1,11 +1,13 @@
 //! The process that makes a tap in an SELinux context (postern-kernel, `tap_maker`).
 
 use nix::libc;
-use postern_confine::{Capability, Confinement, Files, Filter, Refusal, Rule, close_all_but};
+use postern_confine::{Capability, Condition, Confinement, Files, Filter, NO_NEW_CODE, Refusal, Rule, close_all_but};
 pub use postern_kernel::tap::NAME;
 
 /// What it still has to do: one request, and its own end.
-const CALLS: [libc::c_long; 14] = [
+static FILTER: Filter = Filter::new(&[CALLS], &[NO_NEW_CODE, REQUEST], Refusal::Absent);
+
+const CALLS: &[libc::c_long] = &[
     libc::SYS_read,            // the request
     libc::SYS_write,           // the answer
     libc::SYS_close,           // any descriptor
@@ -22,6 +24,8 @@ const CALLS: [libc::c_long; 14] = [
     libc::SYS_exit_group,      // the end
 ];
 
+const REQUEST: &[Rule] = &[Rule(libc::SYS_ioctl, &[Condition::OneOf(1, &[libc::TUNSETIFF as u32])])];
+
 /// Gives up all but making a tap, and makes the one that is asked for. Without confinement none is made.
 pub fn main() {
     if confine().is_some() {
@@ -31,13 +35,10 @@ pub fn main() {
 
 fn confine() -> Option<()> {
     close_all_but(&[0, 1, 2]).ok()?;
-    let mut calls: Vec<Rule> = CALLS.iter().copied().map(Rule::Any).collect();
-    calls.push(Rule::Equal(libc::SYS_ioctl, 1, libc::TUNSETIFF as u32));
-    calls.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| Rule::Lacks(call, 2, libc::PROT_EXEC as u32)));
     let confinement = Confinement {
         capabilities: vec![Capability::CAP_NET_ADMIN],
         files: Files::new([]).ok()?,
-        filter: Filter::new(&calls, Refusal::Absent),
+        filter: FILTER.ready().clone(),
     };
     confinement.apply().ok()
 }

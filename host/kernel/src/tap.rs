@@ -19,8 +19,13 @@ pub const TUN: &str = "/dev/net/tun";
 const ETHERNET: u16 = 1;
 
 /// The requests that [`crate::Worker::make_tap`] and [`crate::Worker::keep_tap`] need, and no others.
-pub const REQUESTS: [libc::Ioctl; 5] =
-    [libc::TUNSETIFF, libc::SIOCSIFHWADDR as libc::Ioctl, libc::TUNSETOWNER, libc::TUNSETGROUP, libc::TUNSETPERSIST];
+pub const REQUESTS: [u32; 5] = [
+    libc::TUNSETIFF as u32,
+    libc::SIOCSIFHWADDR as u32,
+    libc::TUNSETOWNER as u32,
+    libc::TUNSETGROUP as u32,
+    libc::TUNSETPERSIST as u32,
+];
 
 /// A tap to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! The last step of confinement, between loading a guest and running it: a filter of system calls (seccomp(2)).
 
+#[cfg(feature = "compiler")]
+use postern_confine::NO_NEW_CODE;
 use postern_confine::{Condition, ConfineError, Filter, Refusal, Rule};
 
 /// Seals the process: from here on it can use its channel and its reserved memory, and exit. Any other system call
@@ -14,11 +16,10 @@ use postern_confine::{Condition, ConfineError, Filter, Refusal, Rule};
 /// # Errors
 /// The kernel has no system call filters.
 pub fn seal() -> Result<(), ConfineError> {
-    let mut rules: Vec<Rule> = ALLOWED.iter().copied().map(Rule::Any).collect();
-    rules.push(Rule::Where(libc::SYS_mprotect, WRITABLE));
-    rules.push(Rule::Equal(libc::SYS_madvise, 2, libc::MADV_DONTNEED as u32));
-    Filter::new(&rules, Refusal::Kill).install()
+    SEALED.ready().install()
 }
+
+static SEALED: Filter = Filter::new(&[ALLOWED], &[RESERVED_MEMORY], Refusal::Kill);
 
 /// Seals a process that only computes. It has one thread, its own memory up to its limits, and one descriptor to write
 /// to. Nothing can be made executable. Other system calls fail.
@@ -27,15 +28,15 @@ pub fn seal() -> Result<(), ConfineError> {
 /// As [`seal`].
 #[cfg(feature = "compiler")]
 pub(crate) fn seal_to_memory() -> Result<(), ConfineError> {
-    let mut rules: Vec<Rule> = ALLOWED.iter().chain(&FOR_COMPUTING).copied().map(Rule::Any).collect();
-    let executable = libc::PROT_EXEC as u32;
-    rules.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| Rule::Lacks(call, 2, executable)));
-    Filter::new(&rules, Refusal::Absent).install()
+    COMPUTING.ready().install()
 }
+
+#[cfg(feature = "compiler")]
+static COMPUTING: Filter = Filter::new(&[ALLOWED, FOR_COMPUTING], &[NO_NEW_CODE], Refusal::Absent);
 
 /// The system calls that a compiler needs besides [`ALLOWED`], all about its own memory.
 #[cfg(feature = "compiler")]
-const FOR_COMPUTING: [libc::c_long; 6] = [
+const FOR_COMPUTING: &[libc::c_long] = &[
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
@@ -45,7 +46,7 @@ const FOR_COMPUTING: [libc::c_long; 6] = [
 ];
 
 /// The system calls that are allowed with any arguments.
-const ALLOWED: [libc::c_long; 11] = [
+const ALLOWED: &[libc::c_long] = &[
     libc::SYS_recvfrom,       // the channel: no other descriptor is open, and none can be opened
     libc::SYS_sendto,         // the channel
     libc::SYS_read,           // the channel
@@ -59,11 +60,18 @@ const ALLOWED: [libc::c_long; 11] = [
     libc::SYS_exit_group,     // the end
 ];
 
-/// mprotect(2) may only make reserved memory readable and writable, less than 512 MiB of it at once. It can't make
-/// memory executable. It can't hide written memory, which would then no longer count as data. It has no flag for
-/// stacks. With a limited address space, the kernel doesn't count a piece that would exceed that limit if it were new.
-const WRITABLE: &[Condition] = &[
-    Condition::Equal(2, (libc::PROT_READ | libc::PROT_WRITE) as u32),
-    Condition::Lacks(1, 0xe000_0000),
-    Condition::HighEqual(1, 0),
+const RESERVED_MEMORY: &[Rule] = &[
+    // mprotect(2) may only make reserved memory readable and writable, less than 512 MiB of it at once. It can't make
+    // memory executable. It can't hide written memory, which would then no longer count as data. It has no flag for
+    // stacks. With a limited address space, the kernel doesn't count a piece that would exceed that limit if it were new.
+    Rule(
+        libc::SYS_mprotect,
+        &[
+            Condition::OneOf(2, &[(libc::PROT_READ | libc::PROT_WRITE) as u32]),
+            Condition::Lacks(1, 0xe000_0000),
+            Condition::High(1, 0),
+        ],
+    ),
+    // Memory may be given back.
+    Rule(libc::SYS_madvise, &[Condition::OneOf(2, &[libc::MADV_DONTNEED as u32])]),
 ];

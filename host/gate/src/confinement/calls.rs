@@ -1,47 +1,66 @@
 //! The system calls of a gate while guests run. The filter (seccomp(2)) refuses all others.
 
 use nix::unistd::Pid;
-use postern_confine::Rule;
+use postern_confine::{Condition, ConfineError, DESCRIPTOR_FLAGS, Filter, NO_NEW_CODE, Refusal, Rule};
 use postern_kernel::{tap, tcx};
 
-/// Returns the system calls of a gate and its thread.
-pub fn calls(sandboxes: &[Pid]) -> Vec<Rule> {
-    let mut rules: Vec<Rule> = CALLS.iter().copied().map(Rule::Any).collect();
-    // Memory is allowed, but no new code.
-    let executable = libc::PROT_EXEC as u32;
-    rules.extend([Rule::Lacks(libc::SYS_mmap, 2, executable), Rule::Lacks(libc::SYS_mprotect, 2, executable)]);
+/// The most sandboxes of a run: of a plugin, of what it delegates to, and of the IPAM plugin.
+pub const SANDBOXES: usize = 3;
+
+/// The system calls of a gate and its thread. The values to put in are the numbers of the sandboxes.
+pub static GATE: Filter<SANDBOXES> =
+    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], Refusal::Absent);
+
+/// As [`GATE`], for a gate that may bring a device home.
+pub static WITH_LOOK: Filter<SANDBOXES> =
+    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, LOOK], Refusal::Absent);
+
+/// As [`GATE`], for a thread that makes a tap.
+pub static WITH_TAP: Filter<SANDBOXES> =
+    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, TAP], Refusal::Absent);
+
+/// Returns the numbers of these sandboxes, for the filters above.
+///
+/// # Errors
+/// They are more than a filter has places for.
+pub fn sandboxes(pids: &[Pid]) -> Result<[u32; SANDBOXES], ConfineError> {
+    if pids.len() > SANDBOXES {
+        let reason = format!("{} sandboxes are to be stopped, and it has places for {SANDBOXES}", pids.len());
+        return Err(ConfineError::new("the filter of system calls", reason));
+    }
+    // No process ever has the number of a place that is left.
+    let mut numbers = [i32::MAX as u32; SANDBOXES];
+    for (number, pid) in numbers.iter_mut().zip(pids) {
+        *number = pid.as_raw() as u32;
+    }
+    Ok(numbers)
+}
+
+const RULES: &[Rule] = &[
     // Links, addresses, routes and nftables. No other netlink protocol is allowed (udev listens to one), and no other
     // socket.
-    let netlink = |protocol: i32| [(0, libc::AF_NETLINK as u32), (2, protocol as u32)];
-    rules.extend([libc::NETLINK_ROUTE, libc::NETLINK_NETFILTER].map(|to| Rule::Both(libc::SYS_socket, netlink(to))));
-    // Descriptors that close on exec. Another command could send signals to any process.
-    let commands = [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
-    rules.extend(commands.map(|command| Rule::Equal(libc::SYS_fcntl, 1, command as u32)));
+    Rule(
+        libc::SYS_socket,
+        &[
+            Condition::OneOf(0, &[libc::AF_NETLINK as u32]),
+            Condition::OneOf(2, &[libc::NETLINK_ROUTE as u32, libc::NETLINK_NETFILTER as u32]),
+        ],
+    ),
     // The calling thread's own processors, at the end of a meeting.
-    rules.push(Rule::Equal(libc::SYS_sched_setaffinity, 0, 0));
+    Rule(libc::SYS_sched_setaffinity, &[Condition::OneOf(0, &[0])]),
     // The gate stops the sandboxes when they are no longer needed, and no other process.
-    rules.extend(sandboxes.iter().map(|pid| Rule::Equal(libc::SYS_kill, 0, pid.as_raw() as u32)));
-    #[cfg(target_arch = "x86_64")]
-    rules.extend(OLD_CALLS.iter().copied().map(Rule::Any));
-    rules
-}
+    Rule(libc::SYS_kill, &[Condition::Given(0, 0)]),
+    Rule(libc::SYS_kill, &[Condition::Given(0, 1)]),
+    Rule(libc::SYS_kill, &[Condition::Given(0, 2)]),
+];
 
-/// As [`calls`], for a gate that may bring a device home: it asks whether a program reads the device's packets. It loads,
-/// attaches and removes none.
-pub fn calls_with_look(sandboxes: &[Pid]) -> Vec<Rule> {
-    let mut rules = calls(sandboxes);
-    rules.push(Rule::Equal(libc::SYS_bpf, 0, tcx::BPF_PROG_QUERY));
-    rules
-}
+/// The gate asks whether a program reads the device's packets. It loads, attaches and removes none.
+const LOOK: &[Rule] = &[Rule(libc::SYS_bpf, &[Condition::OneOf(0, &[tcx::BPF_PROG_QUERY])])];
 
-/// As [`calls`], for a thread that makes a tap: these requests and no other of ioctl(2).
-pub fn calls_with_tap(sandboxes: &[Pid]) -> Vec<Rule> {
-    let mut rules = calls(sandboxes);
-    rules.extend(tap::REQUESTS.map(|request| Rule::Equal(libc::SYS_ioctl, 1, request as u32)));
-    rules
-}
+/// These requests and no other of ioctl(2).
+const TAP: &[Rule] = &[Rule(libc::SYS_ioctl, &[Condition::OneOf(1, &tap::REQUESTS)])];
 
-const CALLS: [libc::c_long; 55] = [
+const CALLS: &[libc::c_long] = &[
     libc::SYS_read,            // channels, files
     libc::SYS_write,           // files, standard output and error
     libc::SYS_writev,          // standard error, in one piece
@@ -101,7 +120,7 @@ const CALLS: [libc::c_long; 55] = [
 
 /// System calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
-const OLD_CALLS: [libc::c_long; 10] = [
+const OLD_CALLS: &[libc::c_long] = &[
     libc::SYS_open,     // as openat
     libc::SYS_stat,     // as newfstatat
     libc::SYS_lstat,    // as newfstatat
@@ -113,48 +132,70 @@ const OLD_CALLS: [libc::c_long; 10] = [
     libc::SYS_rename,   // as renameat
     libc::SYS_unlink,   // as unlinkat
 ];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_CALLS: &[libc::c_long] = &[];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::allows;
 
-    /// Returns the rules for one system call.
-    fn of(rules: Vec<Rule>, wanted: libc::c_long) -> Vec<Rule> {
-        rules
-            .into_iter()
-            .filter(|rule| {
-                let (Rule::Any(call)
-                | Rule::Equal(call, ..)
-                | Rule::Both(call, _)
-                | Rule::Lacks(call, ..)
-                | Rule::Where(call, _)) = rule;
-                *call == wanted
-            })
-            .collect()
+    fn program(filter: &Filter<SANDBOXES>, pids: &[i32]) -> Vec<libc::sock_filter> {
+        let pids: Vec<Pid> = pids.iter().copied().map(Pid::from_raw).collect();
+        filter.with(sandboxes(&pids).unwrap()).instructions().to_vec()
+    }
+
+    /// Returns the values of an argument with which a call is allowed, of all that are near to these.
+    fn allowed(filter: &Filter<SANDBOXES>, call: libc::c_long, argument: usize, near: &[u32]) -> Vec<u32> {
+        let program = program(filter, &[7]);
+        let near = near.iter().flat_map(|value| (0..32).map(move |bit| value ^ 1 << bit));
+        let is_allowed = |value: &u32| {
+            let mut arguments = [0; 6];
+            arguments[argument] = u64::from(*value);
+            allows(&program, call, arguments)
+        };
+        let mut allowed: Vec<u32> = near.chain(0..0x1_0000).filter(is_allowed).collect();
+        allowed.sort_unstable();
+        allowed.dedup();
+        allowed
     }
 
     #[test]
     fn only_the_thread_that_makes_a_tap_has_requests_for_it() {
-        assert_eq!(of(calls(&[]), libc::SYS_ioctl), []);
-        assert_eq!(of(calls_with_look(&[]), libc::SYS_ioctl), []);
-        // TUNSETIFF, SIOCSIFHWADDR, TUNSETOWNER, TUNSETGROUP, TUNSETPERSIST of linux/if_tun.h and linux/sockios.h.
-        let five = [0x4004_54ca, 0x8924, 0x4004_54cc, 0x4004_54ce, 0x4004_54cb];
-        let requests = five.map(|request| Rule::Equal(libc::SYS_ioctl, 1, request));
-        assert_eq!(of(calls_with_tap(&[]), libc::SYS_ioctl), requests);
+        // SIOCSIFHWADDR, TUNSETIFF, TUNSETPERSIST, TUNSETOWNER, TUNSETGROUP of linux/sockios.h and linux/if_tun.h.
+        let five = [0x8924, 0x4004_54ca, 0x4004_54cb, 0x4004_54cc, 0x4004_54ce];
+        for (filter, expected) in [(&GATE, &[][..]), (&WITH_LOOK, &[]), (&WITH_TAP, &five)] {
+            assert_eq!(allowed(filter, libc::SYS_ioctl, 1, &five), expected);
+        }
     }
 
     /// It could bind other processes of root to one processor.
     #[test]
     fn a_gate_moves_itself_to_other_processors_and_nothing_else() {
-        let own = [Rule::Equal(libc::SYS_sched_setaffinity, 0, 0)];
-        assert_eq!(of(calls(&[Pid::from_raw(7)]), libc::SYS_sched_setaffinity), own);
+        assert_eq!(allowed(&GATE, libc::SYS_sched_setaffinity, 0, &[0, u32::MAX]), [0]);
     }
 
     /// One question of bpf(2), for the thread that may bring a device home.
     #[test]
     fn only_a_gate_that_may_bring_a_device_home_asks_for_programs() {
-        assert_eq!(of(calls(&[]), libc::SYS_bpf), []);
-        assert_eq!(of(calls_with_tap(&[]), libc::SYS_bpf), []);
-        assert_eq!(of(calls_with_look(&[]), libc::SYS_bpf), [Rule::Equal(libc::SYS_bpf, 0, tcx::BPF_PROG_QUERY)]);
+        for (filter, expected) in [(&GATE, &[][..]), (&WITH_TAP, &[]), (&WITH_LOOK, &[tcx::BPF_PROG_QUERY])] {
+            assert_eq!(allowed(filter, libc::SYS_bpf, 0, &[tcx::BPF_PROG_QUERY]), expected);
+        }
+    }
+
+    /// All three filters have the places, and a place that is left allows nothing.
+    #[test]
+    fn a_gate_stops_its_sandboxes_and_nothing_else() {
+        for filter in [&GATE, &WITH_LOOK, &WITH_TAP] {
+            for pids in [&[][..], &[70], &[70, 80], &[70, 80, 90]] {
+                let program = program(filter, pids);
+                for pid in (-200..200).chain([i32::MIN, i32::MIN + 1, 4_194_304]) {
+                    let arguments = [u64::from(pid as u32), 9, 0, 0, 0, 0];
+                    assert_eq!(allows(&program, libc::SYS_kill, arguments), pids.contains(&pid), "{pid} of {pids:?}");
+                }
+            }
+        }
+        let error = sandboxes(&[1, 2, 3, 4].map(Pid::from_raw)).unwrap_err();
+        assert!(error.to_string().contains("4 sandboxes"), "{error}");
     }
 }
