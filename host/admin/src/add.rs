@@ -164,7 +164,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
         size: cwasm.len() as u64,
         engine: engine::fingerprint(),
         wasi,
-        imports: Names::from(imports),
+        imports: Names::List(imports),
         versions,
         policy: Form::of(&text),
         version: own_version(version.as_deref(), &name, &digest, &catalog, options),

@@ -24,7 +24,7 @@ fn main() {
         code: catalog::sha256(&code),
         size: SIZE as u64,
         engine: "engine".to_owned(),
-        imports: Names::from(vec!["postern:cni/bridge@0.1.0#find".to_owned(); 48]),
+        imports: Names::List(vec!["postern:cni/bridge@0.1.0#find".to_owned(); 48]),
         wasi: catalog::WasiExtent::Small,
         versions: None,
         version: None,

@@ -48,48 +48,20 @@ pub struct Manifest<Imports = Names> {
     pub postern: String,
 }
 
-/// Names of imports, in one text with a space between them. A run passes over one text, which takes less than a list does.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "Listed", from = "Listed")]
-pub struct Names(Vec<String>);
-
-/// How a manifest lists them. Earlier versions of postern wrote a list, and so does this one if a name has a space.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Listed {
-    Text(String),
+/// Names of imports, as a list. One text is what an earlier version of postern wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "another version of postern wrote its imports")]
+pub enum Names {
+    /// The list.
     List(Vec<String>),
-}
-
-impl From<Vec<String>> for Names {
-    fn from(names: Vec<String>) -> Self {
-        Self(names)
-    }
-}
-
-impl From<Listed> for Names {
-    fn from(listed: Listed) -> Self {
-        match listed {
-            Listed::Text(text) => Self(text.split_whitespace().map(str::to_owned).collect()),
-            Listed::List(names) => Self(names),
-        }
-    }
-}
-
-impl From<Names> for Listed {
-    fn from(names: Names) -> Self {
-        if names.iter().any(|name| name.is_empty() || name.contains(char::is_whitespace)) {
-            return Self::List(names.0);
-        }
-        Self::Text(names.join(" "))
-    }
 }
 
 impl Deref for Names {
     type Target = [String];
 
     fn deref(&self) -> &[String] {
-        &self.0
+        let Self::List(names) = self;
+        names
     }
 }
 

@@ -118,7 +118,7 @@ impl CopiedFiles {
             size: cwasm.len() as u64,
             engine: postern_sandbox::engine::fingerprint(),
             wasi,
-            imports: Names::from(imports),
+            imports: Names::List(imports),
             versions,
             policy: None,
             version: None,
