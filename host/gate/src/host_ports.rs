@@ -57,7 +57,7 @@ pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError>
     let index = index.map_err(state_error)?;
     let boot = postern_state::boot_id().map_err(state_error)?;
     let mut claims = Claims { index, own: session.key()?, boot, cookie, known: HashMap::new() };
-    let mut all = claims.index.is_new();
+    let mut all = claims.index.is_new().map_err(state_error)?;
     for forward in forwards {
         for holder in claims.holders(forward)? {
             match holder {

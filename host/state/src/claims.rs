@@ -1,29 +1,19 @@
 //! An index of what attachments claim: their addresses, links of the host, and settings that several attachments share. It
 //! tells which records may have a claim.
 //!
-//! The truth is in the records. The index only says which of them to ask, so that a run need not read all. An entry may be out
-//! of date: then the record that it names is gone, or claims something else by now. A place is used again when the record of
-//! its entry is gone.
-//!
-//! One file for each network namespace of the host, `<root>/addresses/<cookie>`. It is there from the first question on.
-//! Who asks first makes the file, and then reads all records: a run that finds no file after it wrote its record is
-//! among these. A page at the beginning says whether all of them are in the index. Then there is a bucket of four entries for
-//! each value of 16 bits. Neighbours among addresses are side by side, so a network takes few pages of the sparse file.
+//! A slot is used again when the record that it names is gone. The file is there from the first question on. Who asks first makes it, and then reads all records: a run that finds no
+//! file after it wrote its record is among these. A page at the beginning says whether all of them are in the index. Then
+//! there is a bucket of four entries for each value of 16 bits. Neighbours among addresses are side by side, so a network
+//! takes few pages of the sparse file.
 
-use crate::dir::OpenMode;
-use crate::error::{Result, StateError};
-use crate::files::{Directory, digest, lock_before};
-use crate::host_ports::{Holder, SLOT, holder, slot};
+use crate::error::Result;
+use crate::files::digest;
 use crate::record::{self, RecordKey};
-use nix::errno::Errno;
-use nix::sys::stat::lstat;
-use std::fs::File;
+use crate::slots::{Holder, Index, SLOT, Subject};
 use std::net::IpAddr;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
-const SUBDIRECTORY: &str = "addresses";
 /// The entries of a bucket.
 const ENTRIES: usize = 4;
 const BUCKET: usize = ENTRIES * SLOT;
@@ -100,83 +90,33 @@ impl From<IpAddr> for Claim {
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn forget_complete(root: &Path) -> Result<()> {
-    let Some(directory) = Directory::state(root, SUBDIRECTORY, false)? else { return Ok(()) };
-    for name in directory.names()? {
-        let cookie = u64::from_str_radix(&name, 16).ok();
-        let index = cookie.map(|cookie| ClaimIndex::opened(&directory, root, cookie, OpenMode::Change)).transpose()?;
-        if let Some(index) = index.flatten() {
-            index.write(&[0], 0)?;
-        }
-    }
-    Ok(())
+    ClaimIndex::all(root)?.iter().try_for_each(|index| index.write(&[0], 0))
 }
 
 fn first_of_digest(parts: &[&[u8]]) -> u16 {
     digest(parts).first_chunk().copied().map_or(0, u16::from_be_bytes)
 }
 
-/// The index of one network namespace.
+/// What attachments claim.
 #[derive(Debug)]
-pub struct ClaimIndex {
-    file: File,
-    path: PathBuf,
-    root: PathBuf,
+pub struct Claims;
+
+impl Subject for Claims {
+    const SUBDIRECTORY: &'static str = "addresses";
+    const IS_RARE: bool = true;
 }
+
+/// The index of claims. Who makes it has to read all records after that.
+pub type ClaimIndex = Index<Claims>;
 
 impl ClaimIndex {
     /// Opens the index and waits for its lock; `None` if nothing has asked for it yet.
     ///
     /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
+    /// As [`ClaimIndex::open`].
     pub fn find(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Option<Self>> {
         let opened = Self::unlocked(root, host_netns_cookie)?;
         opened.map(|opened| opened.lock(deadline)).transpose()
-    }
-
-    /// As [`ClaimIndex::find`], without its lock: for a look that decides nothing.
-    ///
-    /// # Errors
-    /// [`StateError::Untrusted`], [`StateError::Io`].
-    pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
-        // Most nodes have none, and each run asks several times.
-        if lstat(&root.join(SUBDIRECTORY)) == Err(Errno::ENOENT) {
-            return Ok(None);
-        }
-        match Directory::state(root, SUBDIRECTORY, false)? {
-            Some(directory) => Self::opened(&directory, root, host_netns_cookie, OpenMode::Change),
-            None => Ok(None),
-        }
-    }
-
-    /// Waits for its lock.
-    ///
-    /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
-    pub fn lock(self, deadline: Instant) -> Result<Self> {
-        lock_before(&self.file, &self.path, deadline)?;
-        Ok(self)
-    }
-
-    /// As [`ClaimIndex::find`], and makes it if it is absent. Records have to be read after this.
-    ///
-    /// # Errors
-    /// As [`ClaimIndex::find`].
-    pub fn open(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Self> {
-        let absent = || StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT);
-        let directory = Directory::state(root, SUBDIRECTORY, true)?.ok_or_else(absent)?;
-        let how = OpenMode::ChangeOrCreate(0o600);
-        Self::opened(&directory, root, host_netns_cookie, how)?.ok_or_else(absent)?.lock(deadline)
-    }
-
-    fn opened(directory: &Directory, root: &Path, host_netns_cookie: u64, how: OpenMode) -> Result<Option<Self>> {
-        let name = format!("{host_netns_cookie:016x}");
-        let path = directory.path_of(&name);
-        let file = match directory.dir.file(&name, how) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(StateError::io("open", &path, error)),
-        };
-        Ok(Some(Self { file, path, root: root.to_owned() }))
     }
 
     /// True if the claims of all records are in it.
@@ -232,30 +172,11 @@ impl ClaimIndex {
             }
         }
         let (index, entry) = free.map_or((0, Holder::Several), |index| (index, Holder::One(*key)));
-        self.write(&slot(&entry), claim.place() + (index * SLOT) as u64)
+        self.set_slots(claim.place() + (index * SLOT) as u64, &[entry])
     }
 
     fn bucket(&self, claim: Claim) -> Result<Vec<Holder>> {
-        let mut bytes = [0; BUCKET];
-        self.read(&mut bytes, claim.place())?;
-        Ok(bytes.chunks_exact(SLOT).map(holder).collect())
-    }
-
-    /// Reads bytes. Those that were never written are 0.
-    fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {
-        let mut read = 0;
-        while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, at + read as u64) {
-                Ok(0) => break,
-                Ok(length) => read += length,
-                Err(error) => return Err(StateError::io("read", &self.path, error)),
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
-        self.file.write_all_at(bytes, at).map_err(|error| StateError::io("write", &self.path, error))
+        self.slots(claim.place(), ENTRIES)
     }
 }
 
@@ -263,7 +184,7 @@ impl ClaimIndex {
 mod tests {
     use super::*;
     use crate::leases::tests::Scratch;
-    use crate::{Header, Record};
+    use crate::{Header, Record, StateError};
     use serde_json::Value;
     use std::collections::HashSet;
     use std::time::Duration;

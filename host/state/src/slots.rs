@@ -1,0 +1,173 @@
+//! An index of what attachments have: ports of the node (`host_ports.rs`), and what they claim (`claims.rs`).
+//!
+//! The truth is in the records. An index only says which of them to ask, so that a run need not read all. An entry may be
+//! out of date: then the record that it names is gone, or has something else by now.
+//!
+//! One sparse file of slots for each network namespace of the host, `<root>/<subdirectory>/<cookie>`.
+
+use crate::dir::OpenMode;
+use crate::error::{Result, StateError};
+use crate::files::{Directory, lock_before};
+use crate::record::RecordKey;
+use base16ct::lower::{decode, encode_string};
+use nix::errno::Errno;
+use nix::sys::stat::lstat;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::marker::PhantomData;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The bytes of a slot: a record's key, as its file's name has it.
+pub(crate) const SLOT: usize = 24;
+/// A slot of something that several attachments have.
+const SEVERAL: [u8; SLOT] = [0xff; SLOT];
+
+/// What a slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// No attachment had it, or none since this file was made.
+    Nobody,
+    /// At most this one has it.
+    One(RecordKey),
+    /// Any number of attachments have it: all records have to be asked.
+    Several,
+}
+
+/// What an index is about.
+pub trait Subject {
+    /// The directory of its files.
+    const SUBDIRECTORY: &'static str;
+    /// True if most nodes have none, and each run asks several times.
+    const IS_RARE: bool;
+}
+
+/// The index of one network namespace.
+#[derive(Debug)]
+pub struct Index<Of> {
+    file: File,
+    path: PathBuf,
+    /// The state directory.
+    pub(crate) root: PathBuf,
+    is_new: Cell<bool>,
+    of: PhantomData<Of>,
+}
+
+impl<Of: Subject> Index<Of> {
+    /// Opens the index, or begins it, and waits for its lock.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
+    pub fn open(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Self> {
+        let absent = || StateError::io("open", root.join(Of::SUBDIRECTORY), Errno::ENOENT);
+        let directory = Directory::state(root, Of::SUBDIRECTORY, true)?.ok_or_else(absent)?;
+        let how = OpenMode::ChangeOrCreate(0o600);
+        Self::opened(&directory, root, host_netns_cookie, how)?.ok_or_else(absent)?.lock(deadline)
+    }
+
+    /// Opens the index without its lock: for a look that decides nothing. `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StateError::Untrusted`], [`StateError::Io`].
+    pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
+        if Of::IS_RARE && lstat(&root.join(Of::SUBDIRECTORY)) == Err(Errno::ENOENT) {
+            return Ok(None);
+        }
+        match Directory::state(root, Of::SUBDIRECTORY, false)? {
+            Some(directory) => Self::opened(&directory, root, host_netns_cookie, OpenMode::Change),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens the indexes of all network namespaces, without their locks.
+    pub(crate) fn all(root: &Path) -> Result<Vec<Self>> {
+        let Some(directory) = Directory::state(root, Of::SUBDIRECTORY, false)? else { return Ok(Vec::new()) };
+        let cookies = directory.names()?.into_iter().filter_map(|name| u64::from_str_radix(&name, 16).ok());
+        cookies.filter_map(|cookie| Self::opened(&directory, root, cookie, OpenMode::Change).transpose()).collect()
+    }
+
+    fn opened(directory: &Directory, root: &Path, host_netns_cookie: u64, how: OpenMode) -> Result<Option<Self>> {
+        let name = format!("{host_netns_cookie:016x}");
+        let path = directory.path_of(&name);
+        match directory.dir.file(&name, how) {
+            Ok(file) => Ok(Some(Self { file, path, root: root.to_owned(), is_new: Cell::new(true), of: PhantomData })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StateError::io("open", &path, error)),
+        }
+    }
+
+    /// Waits for its lock.
+    ///
+    /// # Errors
+    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
+    pub fn lock(self, deadline: Instant) -> Result<Self> {
+        lock_before(&self.file, &self.path, deadline)?;
+        Ok(self)
+    }
+
+    /// True if nothing was ever written. Nothing shortens the file: one that had entries before has them now.
+    ///
+    /// # Errors
+    /// [`StateError::Io`].
+    pub fn is_new(&self) -> Result<bool> {
+        if self.is_new.get() {
+            let length = self.file.metadata().map_err(|error| StateError::io("stat", &self.path, error))?.len();
+            self.is_new.set(length == 0);
+        }
+        Ok(self.is_new.get())
+    }
+
+    /// Reads slots.
+    pub(crate) fn slots(&self, at: u64, count: usize) -> Result<Vec<Holder>> {
+        let mut bytes = vec![0; count * SLOT];
+        self.read(&mut bytes, at)?;
+        Ok(bytes.chunks_exact(SLOT).map(holder).collect())
+    }
+
+    /// Writes slots.
+    pub(crate) fn set_slots(&self, at: u64, holders: &[Holder]) -> Result<()> {
+        self.write(&holders.iter().flat_map(slot).collect::<Vec<u8>>(), at)
+    }
+
+    /// Reads bytes. Those that were never written are 0.
+    pub(crate) fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        let mut read = 0;
+        while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, at + read as u64) {
+                Ok(0) => break,
+                Ok(length) => read += length,
+                Err(error) => return Err(StateError::io("read", &self.path, error)),
+            }
+        }
+        if read > 0 {
+            self.is_new.set(false);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.file.write_all_at(bytes, at).map_err(|error| StateError::io("write", &self.path, error))
+    }
+}
+
+fn holder(slot: &[u8]) -> Holder {
+    if slot == SEVERAL {
+        return Holder::Several;
+    }
+    if slot.iter().all(|byte| *byte == 0) {
+        return Holder::Nobody;
+    }
+    RecordKey::parse(&encode_string(slot)).map_or(Holder::Several, Holder::One)
+}
+
+fn slot(holder: &Holder) -> [u8; SLOT] {
+    let mut slot = [0; SLOT];
+    match holder {
+        Holder::Nobody => slot,
+        // A name of Postern 0.1 is shorter, and can't be written here.
+        Holder::One(key) if decode(key.file_name(), &mut slot).is_ok_and(|bytes| bytes.len() == SLOT) => slot,
+        Holder::One(_) | Holder::Several => SEVERAL,
+    }
+}
