@@ -23,13 +23,13 @@ pub mod hostport;
 mod masquerade;
 mod netlink;
 mod numbers;
-#[cfg(test)]
-mod oracle;
 mod parts;
 mod presence;
 mod programs;
 mod scope;
 mod set;
+#[cfg(test)]
+mod tests;
 mod xt;
 
 pub use crate::variant::{Recorded, is_legacy, of_new};

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
 
-use super::netlink;
-use super::scope::Scope;
 use crate::Nft;
+use crate::iptables::netlink;
+use crate::iptables::scope::Scope;
 use crate::saved::SavedTable;
 
 /// Chains and rules of one table: all shapes that masquerading, portmap and firewall have. `NET` is a network of the
