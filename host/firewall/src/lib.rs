@@ -43,7 +43,6 @@ mod marked;
 pub mod masquerade;
 mod nft;
 mod program;
-mod saved;
 mod served;
 mod variant;
 

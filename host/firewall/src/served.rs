@@ -11,9 +11,9 @@ use nix::errno::Errno;
 use postern_netlink::Attributes;
 
 use crate::iptables::forward::CHAIN as FORWARDED;
+use crate::iptables::text::SavedTable;
 use crate::iptables::{self, ProgramRunner};
 use crate::nft::rule::{Expression, Rule, destination_of};
-use crate::saved::{SavedTable, target};
 use crate::{AttachmentKey, FirewallError, Nft, hostport};
 
 /// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
@@ -172,13 +172,8 @@ fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, ServingRule)> {
     for saved in &table.rules {
         let Some(serving) = ServingRule::of(family, "nat", &saved.rule.chain, None) else { continue };
         let destination = saved.rule.destination.filter(|(is, net)| *is && net.prefix_len() == net.max_prefix_len());
-        found.extend(destination.map(|(_, net)| (net.addr(), serving.clone())));
-        let mut words = saved.line.split_whitespace();
-        if words.by_ref().any(|word| word == "--to-destination")
-            && let Some(address) = words.next().and_then(target)
-        {
-            found.push((address, serving));
-        }
+        let addresses = destination.map(|(_, net)| net.addr()).into_iter().chain(saved.rule.new_destination());
+        found.extend(addresses.map(|address| (address, serving.clone())));
     }
     found
 }

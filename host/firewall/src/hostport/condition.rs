@@ -4,7 +4,6 @@
 //! grammar: source, destination and input link, each possibly negated. Nothing else is passed on.
 
 use crate::nft::rule::{self, Expression, Side};
-use crate::saved::Rule;
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
@@ -132,21 +131,6 @@ impl Condition {
             About::Source(network) => rule::address(Side::Source, self.is, *network),
             About::Destination(network) => rule::address(Side::Destination, self.is, *network),
             About::Input(name) => rule::input_interface_like(self.is, name).to_vec(),
-        }
-    }
-
-    /// Adds the condition to a rule of iptables.
-    pub(crate) fn put_into(&self, rule: &mut Rule) {
-        let mut word = |option: &str, value: String| {
-            rule.matches.extend((!self.is).then(|| "!".to_owned()));
-            rule.matches.extend([option.to_owned(), value]);
-        };
-        match &self.about {
-            About::Source(network) if self.is && rule.source.is_none() => rule.source = Some(*network),
-            About::Source(network) => word("-s", network.to_string()),
-            About::Destination(network) if rule.destination.is_none() => rule.destination = Some((self.is, *network)),
-            About::Destination(network) => word("-d", network.to_string()),
-            About::Input(name) => word("-i", name.replace('*', "+")),
         }
     }
 }

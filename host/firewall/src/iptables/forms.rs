@@ -12,8 +12,10 @@ use netlink_packet_netfilter::nftables::{
 };
 use postern_netlink::{Attribute, Attributes};
 
-use super::parts::{Is, Match, PROTOCOLS, Parts, Target};
+use super::rule::{Is, Match, Rule, Target};
+use super::text::once;
 use super::xt::Extension;
+use crate::hostport::Protocol;
 use crate::nft::rule::{Expression, Side, address};
 
 /// `NFT_PAYLOAD_NETWORK_HEADER`, `_TRANSPORT_HEADER` (linux/netfilter/nf_tables.h).
@@ -36,14 +38,14 @@ enum Step {
     Target(Extension),
 }
 
-impl Parts {
+impl Rule {
     /// Returns the attributes of the rule, without its table and chain. `None` if a part has no form of 1.8.7.
     pub(super) fn write(&self, v6: bool) -> Option<Vec<RuleAttribute>> {
         let mut steps = Vec::new();
         let plain = |expressions: Vec<Expression>| expressions.into_iter().map(Step::Plain);
         for (key, part) in [(MetaKey::Iifname, &self.input), (MetaKey::Oifname, &self.output)] {
             if let Some((is, name)) = part {
-                let value = match name.strip_suffix('+') {
+                let value = match checked(name)?.strip_suffix('+') {
                     Some(beginning) => beginning.as_bytes().to_vec(),
                     None => [name.as_bytes(), &[0]].concat(),
                 };
@@ -51,7 +53,7 @@ impl Parts {
             }
         }
         if let Some((is, protocol)) = self.protocol {
-            let value = vec![protocol];
+            let value = vec![protocol.number()];
             steps.extend(plain(vec![Expression::Meta(MetaKey::L4Proto), Expression::Compare { equal: is, value }]));
         }
         for (side, part) in [(Side::Source, &self.source), (Side::Destination, &self.destination)] {
@@ -81,16 +83,16 @@ impl Parts {
             let number = |kind, value: u32| DefaultNla::new(kind, value.to_be_bytes().to_vec());
             let flags = if is { 0 } else { COMPAT_INVERTED };
             attributes.push(RuleAttribute::Compat(vec![
-                number(COMPAT_PROTOCOL, u32::from(protocol)),
+                number(COMPAT_PROTOCOL, u32::from(protocol.number())),
                 number(COMPAT_FLAGS, flags),
             ]));
         }
         Some(attributes)
     }
 
-    /// Reads the expressions of a rule (`NFTA_RULE_EXPRESSIONS`). `None` if one of them is not understood.
-    pub(super) fn read(expressions: Attributes<'_>, v6: bool) -> Option<Self> {
-        let mut reader = Reader { parts: Self::default(), v6 };
+    /// Reads the expressions of a chain's rule (`NFTA_RULE_EXPRESSIONS`). `None` if one of them is not understood.
+    pub(super) fn read(chain: &str, expressions: Attributes<'_>, v6: bool) -> Option<Self> {
+        let mut reader = Reader { rule: Self { chain: chain.to_owned(), ..Self::default() }, v6 };
         let mut loaded: Option<(Expression, Option<Vec<u8>>)> = None;
         for element in expressions {
             match Step::read(&element)? {
@@ -114,43 +116,43 @@ impl Parts {
                 })?,
                 Step::Plain(_) => return None,
                 Step::Counter => {}
-                Step::Match(part) => reader.parts.matches.push(Match::read(&part)?),
+                Step::Match(part) => reader.rule.matches.push(Match::read(&part)?),
                 Step::Target(target) => reader.target(Target::read(&target, v6)?)?,
             }
         }
-        loaded.is_none().then_some(reader.parts)
+        loaded.is_none().then_some(reader.rule)
     }
 }
 
 /// The parts of a rule that have been read.
 struct Reader {
-    parts: Parts,
+    rule: Rule,
     v6: bool,
 }
 
 impl Reader {
     fn target(&mut self, target: Target) -> Option<()> {
-        self.parts.target.is_none().then(|| self.parts.target = Some(target))
+        self.rule.target.is_none().then(|| self.rule.target = Some(target))
     }
 
     /// Takes one comparison: what was loaded, its mask, and the value.
     fn compare(&mut self, from: Expression, mask: Option<Vec<u8>>, (is, value): Is<Vec<u8>>) -> Option<()> {
-        let parts = &mut self.parts;
+        let rule = &mut self.rule;
         match from {
-            Expression::Meta(MetaKey::Iifname) if mask.is_none() => once(&mut parts.input, (is, link(&value)?)),
-            Expression::Meta(MetaKey::Oifname) if mask.is_none() => once(&mut parts.output, (is, link(&value)?)),
-            Expression::Meta(MetaKey::L4Proto) if mask.is_none() => once(&mut parts.protocol, (is, protocol(&value)?)),
+            Expression::Meta(MetaKey::Iifname) if mask.is_none() => once(&mut rule.input, (is, link(&value)?)),
+            Expression::Meta(MetaKey::Oifname) if mask.is_none() => once(&mut rule.output, (is, link(&value)?)),
+            Expression::Meta(MetaKey::L4Proto) if mask.is_none() => once(&mut rule.protocol, (is, protocol(&value)?)),
             Expression::Meta(MetaKey::Mark) => {
                 let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_ne_bytes);
                 let mask = mask.map_or(Some(u32::MAX), |mask| number(&mask))?;
-                parts.matches.push(Match::Mark((is, (number(&value)?, mask))));
+                rule.matches.push(Match::Mark((is, (number(&value)?, mask))));
                 Some(())
             }
             Expression::Payload { base: NETWORK_HEADER, offset, length } => match (offset, length, self.v6) {
-                (9, 1, false) | (6, 1, true) if mask.is_none() => once(&mut parts.protocol, (is, protocol(&value)?)),
-                (12, _, false) | (8, _, true) => once(&mut parts.source, (is, network(length, mask, &value, self.v6)?)),
+                (9, 1, false) | (6, 1, true) if mask.is_none() => once(&mut rule.protocol, (is, protocol(&value)?)),
+                (12, _, false) | (8, _, true) => once(&mut rule.source, (is, network(length, mask, &value, self.v6)?)),
                 (16, _, false) | (24, _, true) => {
-                    once(&mut parts.destination, (is, network(length, mask, &value, self.v6)?))
+                    once(&mut rule.destination, (is, network(length, mask, &value, self.v6)?))
                 }
                 _ => None,
             },
@@ -170,11 +172,11 @@ impl Reader {
 
     /// Takes a comparison of the port at this offset of the header. Both ports of a rule are one match.
     fn port(&mut self, offset: u32, port: Is<u16>) -> Option<()> {
-        let (true, of) = self.parts.protocol? else { return None };
-        if !matches!(self.parts.matches.last(), Some(Match::Ports { protocol, .. }) if *protocol == of) {
-            self.parts.matches.push(Match::Ports { protocol: of, source: None, destination: None });
+        let (true, of) = self.rule.protocol? else { return None };
+        if !matches!(self.rule.matches.last(), Some(Match::Ports { protocol, .. }) if *protocol == of) {
+            self.rule.matches.push(Match::Ports { protocol: of, source: None, destination: None });
         }
-        match (offset, self.parts.matches.last_mut()?) {
+        match (offset, self.rule.matches.last_mut()?) {
             (0, Match::Ports { source, .. }) => once(source, port),
             (2, Match::Ports { destination, .. }) => once(destination, port),
             _ => None,
@@ -223,9 +225,9 @@ impl Step {
     }
 }
 
-/// Sets a part that a rule can have once.
-fn once<T>(part: &mut Option<T>, value: T) -> Option<()> {
-    part.is_none().then(|| *part = Some(value))
+/// Returns the name of a link, or its beginning and `+`; `None` if a link can't have it (`IFNAMSIZ`).
+fn checked(name: &str) -> Option<&str> {
+    ((1..16).contains(&name.len()) && name != "+").then_some(name)
 }
 
 /// Reads the name of a link. Without a zero at its end it is a beginning.
@@ -233,14 +235,12 @@ fn link(value: &[u8]) -> Option<String> {
     let end = value.iter().position(|byte| *byte == 0);
     let name = std::str::from_utf8(value.get(..end.unwrap_or(value.len()))?).ok()?;
     let is_rest_empty = end.is_none_or(|end| value.iter().skip(end).all(|byte| *byte == 0));
-    (!name.is_empty() && is_rest_empty).then(|| if end.is_none() { format!("{name}+") } else { name.to_owned() })
+    let name = if end.is_none() { format!("{name}+") } else { name.to_owned() };
+    (is_rest_empty && checked(&name).is_some()).then_some(name)
 }
 
-fn protocol(value: &[u8]) -> Option<u8> {
-    match value {
-        [number] if PROTOCOLS.iter().any(|(known, _)| known == number) => Some(*number),
-        _ => None,
-    }
+fn protocol(value: &[u8]) -> Option<Protocol> {
+    Protocol::ALL.into_iter().find(|protocol| [protocol.number()] == value)
 }
 
 /// Reads a network: its first bytes, or all of it with a mask.
@@ -273,8 +273,7 @@ mod tests {
 
     /// Returns the expressions of a rule as the kernel would report them.
     fn written(line: &str, v6: bool) -> Option<Vec<u8>> {
-        let (_, parts) = Parts::parse(line).unwrap_or_else(|| panic!("{line}"));
-        let attributes = parts.write(v6)?;
+        let attributes = Rule::parse(line).write(v6)?;
         let expressions = attributes.first().unwrap();
         let mut bytes = vec![0; expressions.value_len()];
         expressions.emit_value(&mut bytes);
@@ -292,8 +291,8 @@ mod tests {
     fn what_is_written_is_read() {
         for line in LINES {
             let bytes = written(line, false).unwrap();
-            let parts = Parts::read(Attributes(&bytes), false).unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(parts.line("C"), line);
+            let rule = Rule::read("C", Attributes(&bytes), false).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(rule.line(), line);
         }
         assert_eq!(written("C -s 10.1.0.2/32 -j D", true), None, "an address of the other family");
         assert_eq!(written("C -j DNAT --to-destination 10.1.0.2", true), None);
@@ -310,14 +309,15 @@ mod tests {
                 for bit in [1, 0x80] {
                     let mut changed = bytes.clone();
                     changed[at] ^= bit;
-                    let Some(parts) = Parts::read(Attributes(&changed), false) else { continue };
-                    let again = written(&parts.line("C"), false);
-                    let same = again.is_some_and(|again| Parts::read(Attributes(&again), false) == Some(parts.clone()));
-                    assert!(same, "byte {at} of {line}: {parts:?}");
+                    let Some(rule) = Rule::read("C", Attributes(&changed), false) else { continue };
+                    let again = written(&rule.line(), false);
+                    let same =
+                        again.is_some_and(|again| Rule::read("C", Attributes(&again), false) == Some(rule.clone()));
+                    assert!(same, "byte {at} of {line}: {rule:?}");
                 }
             }
             for length in 0..bytes.len() {
-                let _ = Parts::read(Attributes(&bytes[..length]), false);
+                let _ = Rule::read("C", Attributes(&bytes[..length]), false);
             }
         }
     }

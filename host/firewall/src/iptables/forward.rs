@@ -30,11 +30,12 @@ use super::netlink;
 use super::numbers;
 use super::presence::is_in_legacy;
 use super::programs::{self, ProgramRunner, Programs, families, remove_from_each};
+use super::rule::{ANSWERS, Match, Rule, Target};
 use super::scope::Scope;
-use super::set::{Owner, Place, Placed, RuleSet};
+use super::set::{Change, Owner, Place, Placed, RuleSet};
+use super::text::SavedTable;
 use super::{FILTER, Tables, has_legacy};
 use crate::nft::batch::Table;
-use crate::saved::{Rule, SavedTable};
 use crate::variant::Recorded;
 use crate::variant::by_family;
 use crate::{FirewallError, Nft};
@@ -49,33 +50,23 @@ const RULES: &str = "CNI firewall plugin rules";
 const OVERRIDES: &str = "CNI firewall plugin admin overrides";
 const EITHER: &str = "same-bridge|isolated";
 
-fn rule(chain: &str, matches: &[&str], comment: Option<String>, target: &str) -> Rule {
-    Rule {
-        chain: chain.to_owned(),
-        matches: matches.iter().map(|word| (*word).to_owned()).collect(),
-        comment,
-        target: Some(target.to_owned()),
-        ..Rule::default()
-    }
-}
-
-fn of_policy(policy: &str) -> Option<String> {
-    Some(format!("{RULES} (ingressPolicy: {policy})"))
+fn of_policy(policy: &str) -> String {
+    format!("{RULES} (ingressPolicy: {policy})")
 }
 
 /// Returns both rules of an address.
 fn of_address(address: IpAddr) -> [Rule; 2] {
-    let net = IpNet::from(address);
-    let established = ["-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED"];
-    [
-        Rule { destination: Some((true, net)), ..rule(CHAIN, &established, None, "ACCEPT") },
-        Rule { source: Some(net), ..rule(CHAIN, &[], None, "ACCEPT") },
-    ]
+    let (net, accept) = (Some((true, IpNet::from(address))), || Rule::new(CHAIN, Target::Accept));
+    let matches = vec![Match::State((true, ANSWERS))];
+    [Rule { destination: net, matches, ..accept() }, Rule { source: net, ..accept() }]
 }
 
 /// Returns the rules that lead to those of addresses.
 fn leading(admin: &str) -> [Rule; 2] {
-    [rule(FORWARD, &[], Some(RULES.to_owned()), CHAIN), rule(CHAIN, &[], Some(OVERRIDES.to_owned()), admin)]
+    [
+        Rule::new(FORWARD, Target::jump(CHAIN)).commented(RULES),
+        Rule::new(CHAIN, Target::jump(admin)).commented(OVERRIDES),
+    ]
 }
 
 fn first(rule: Rule) -> Placed {
@@ -99,45 +90,45 @@ fn admission(addrs: &[IpNet], admin: &str) -> RuleSet {
 
 /// Returns the rule that leads to all isolation.
 fn to_isolation() -> Rule {
-    rule(FORWARD, &[], of_policy(EITHER), STAGES[0])
+    Rule::new(FORWARD, Target::jump(STAGES[0])).commented(&of_policy(EITHER))
 }
 
 /// Returns the bridge's own rules, in the order in which each is put before the others.
 fn of_bridge(bridge: &str, ingress: IngressPolicy) -> Vec<Rule> {
     let [stage1, stage2] = STAGES;
+    let link = |is| Some((is, bridge.to_owned()));
     let own = of_policy(ingress.name());
-    let mut rules = vec![
-        rule(stage1, &["-i", bridge, "!", "-o", bridge], own.clone(), stage2),
-        rule(stage2, &["-o", bridge], of_policy(EITHER), "DROP"),
-    ];
+    let leaves = Rule { input: link(true), output: link(false), ..Rule::new(stage1, Target::jump(stage2)) };
+    let enters = Rule { output: link(true), ..Rule::new(stage2, Target::Drop) };
+    let mut rules = vec![leaves.commented(&own), enters.commented(&of_policy(EITHER))];
     if ingress == IngressPolicy::Isolated {
-        rules.push(rule(stage1, &["-i", bridge, "-o", bridge], own, "DROP"));
+        let stays = Rule { input: link(true), output: link(true), ..Rule::new(stage1, Target::Drop) };
+        rules.push(stays.commented(&own));
     }
     rules
 }
 
 /// Returns all rules that isolate a bridge, in one family.
 fn isolation(bridge: &str, ingress: IngressPolicy) -> RuleSet {
-    let ends = STAGES.map(|stage| last(rule(stage, &[], of_policy(EITHER), "RETURN")));
+    let ends = STAGES.map(|stage| last(Rule::new(stage, Target::Return).commented(&of_policy(EITHER))));
     let rules = [first(to_isolation())].into_iter().chain(of_bridge(bridge, ingress).into_iter().map(first));
     RuleSet { owner: owner(STAGES[0]), shared: STAGES.map(str::to_owned).into(), rules: rules.chain(ends).collect() }
 }
 
 /// Returns the changes that complete the set. The jump to the isolation stays, or gets, before the jump to the accepted
 /// addresses: native plugins put either at the beginning, whichever is missing.
-fn changes(set: &RuleSet, saved: &SavedTable) -> Vec<String> {
+fn changes(set: &RuleSet, saved: &SavedTable) -> Vec<Change> {
     let mut changes = set.additions(saved);
     let jump = to_isolation();
-    let place = |wanted: &Rule| saved.rules.iter().position(|saved| saved.rule == *wanted);
+    let place = |wanted: &Rule| saved.rules.iter().enumerate().find(|(_, saved)| saved.rule == *wanted);
     let [forward, _] = leading("");
-    let added = |rule: &Rule| changes.contains(&format!("-I {}", rule.line()));
-    let is_behind = match (place(&jump), place(&forward)) {
-        (Some(_), None) => added(&forward),
-        (Some(jump), Some(forward)) => forward < jump,
-        (None, _) => false,
+    let Some((at, there)) = place(&jump) else { return changes };
+    let is_behind = match place(&forward) {
+        None => changes.contains(&Change::Add { rule: forward, first: true }),
+        Some((forward, _)) => forward < at,
     };
     if is_behind {
-        changes.extend([format!("-D {}", jump.line()), format!("-I {}", jump.line())]);
+        changes.extend([Change::Delete(there.clone()), Change::Add { rule: jump, first: true }]);
     }
     changes
 }
@@ -283,15 +274,9 @@ fn missing_of(
     is_behind.then(|| format!("expected {} before {CHAIN} in {FORWARD}: bridge {bridge} is not isolated", STAGES[0]))
 }
 
-/// Returns the rule as the native plugin writes it in its messages.
+/// Returns the rule as the native plugin writes it in its messages: without its chain, and without quotes.
 fn spec(rule: &Rule) -> String {
-    let mut words = Vec::new();
-    words.extend(rule.source.map(|net| format!("-s {net}")));
-    words.extend(rule.destination.map(|(_, net)| format!("-d {net}")));
-    words.extend((!rule.matches.is_empty()).then(|| rule.matches.join(" ")));
-    words.extend(rule.comment.iter().map(|comment| format!("-m comment --comment {comment}")));
-    words.extend(rule.target.iter().map(|target| format!("-j {target}")));
-    words.join(" ")
+    rule.line().split_once(' ').map(|(_, spec)| spec.replace('"', "")).unwrap_or_default()
 }
 
 /// Removes these rules, each as often as it is there or, with handles, only those that have them.
@@ -456,7 +441,7 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<IpAddr>, FirewallError> {
     let mut addresses = Vec::new();
     for programs in Programs::of_all(FILTER, runner) {
         for saved in programs.look(FILTER)?.rules.iter().filter(|saved| saved.rule.chain == CHAIN) {
-            let net = saved.rule.source.or(saved.rule.destination.map(|(_, net)| net));
+            let net = saved.rule.source.or(saved.rule.destination).map(|(_, net)| net);
             let address = net.filter(|net| net.prefix_len() == net.max_prefix_len()).map(|net| net.addr());
             let is_of = |address: &IpAddr| of_address(*address).contains(&saved.rule) && !addresses.contains(address);
             addresses.extend(address.filter(is_of));
@@ -556,7 +541,7 @@ COMMIT
         let own = of_address("10.1.0.2".parse().unwrap());
         let gone = owner(CHAIN).removals(&native, |rule| own.contains(rule));
         assert_eq!(
-            gone,
+            gone.iter().map(Change::to_string).collect::<Vec<_>>(),
             [
                 "-D CNI-FORWARD -d 10.1.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
                 "-D CNI-FORWARD -s 10.1.0.2/32 -j ACCEPT"
@@ -575,7 +560,7 @@ COMMIT
         let alone: String =
             NATIVE.lines().filter(|line| !line.contains("CNI-FORWARD")).map(|line| format!("{line}\n")).collect();
         let added = changes(&admission(&addresses(), "CNI-ADMIN"), &SavedTable::parse(&alone));
-        let jump = to_isolation().line();
+        let (jump, added) = (to_isolation().line(), added.iter().map(Change::to_string).collect::<Vec<_>>());
         assert_eq!(added[added.len() - 2..], [format!("-D {jump}"), format!("-I {jump}")]);
         let mut lines: Vec<&str> = NATIVE.lines().collect();
         let at = lines.iter().position(|line| line.contains("-j CNI-ISOLATION-STAGE-1")).unwrap();

@@ -23,12 +23,13 @@ use postern_types::IptablesVariant;
 
 use super::numbers::{self, Numbers};
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
+use super::rule::{Match, Rule, Target};
 use super::scope::Scope;
-use super::set::{Owner, Place, Placed, RuleSet};
+use super::set::{Change, Owner, Place, Placed, RuleSet};
+use super::text::{SavedTable, once};
 use super::{NAT, Tables};
-use crate::hostport::{CHAIN_PREFIX, Forward, HostPorts, MarkBy, Protocol, Sources};
+use crate::hostport::{About, CHAIN_PREFIX, Condition, Forward, HostPorts, MarkBy, Protocol, Sources};
 use crate::nft::batch::Table;
-use crate::saved::{Rule, SavedTable};
 use crate::variant::Recorded;
 use crate::{AttachmentKey, FirewallError, Nft};
 
@@ -40,14 +41,6 @@ pub(super) const SHARED: [&str; 3] = [DNAT, SETMARK, MASQ];
 /// The most ports in one rule (`XT_MULTI_PORTS`).
 const MOST_PORTS: usize = 15;
 const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
-
-fn words(text: &str) -> Vec<String> {
-    text.split(' ').map(str::to_owned).collect()
-}
-
-fn rule(chain: &str, matches: Vec<String>, target: &str) -> Rule {
-    Rule { chain: chain.to_owned(), matches, target: Some(target.to_owned()), ..Rule::default() }
-}
 
 /// True if table `nat` has a chain.
 fn has_chain(programs: &Programs<'_>, chain: &str) -> Result<bool, FirewallError> {
@@ -85,24 +78,19 @@ impl HostPorts {
     /// Returns the rules that all attachments share.
     fn shared_rules(&self) -> Vec<(Place, Rule)> {
         let mut rules = Vec::new();
-        if let (MarkBy::Bit(bit), false) = (&self.mark, self.sources == Sources::None) {
-            let bit = format!("{:#x}", 1_u64 << bit);
-            let mark = Rule {
-                comment: Some("CNI portfwd masquerade mark".to_owned()),
-                options: words(&format!("--set-xmark {bit}/{bit}")),
-                ..rule(SETMARK, Vec::new(), "MARK")
-            };
-            let masquerade = rule(MASQ, words(&format!("-m mark --mark {bit}/{bit}")), "MASQUERADE");
-            let lead = Rule {
-                comment: Some("CNI portfwd requiring masquerade".to_owned()),
-                ..rule("POSTROUTING", Vec::new(), MASQ)
-            };
+        if let (MarkBy::Bit(bit @ ..32), false) = (&self.mark, self.sources == Sources::None) {
+            let bit = 1 << bit;
+            let mark = Rule::new(SETMARK, Target::SetMark(bit, bit)).commented("CNI portfwd masquerade mark");
+            let is_marked = vec![Match::Mark((true, (bit, bit)))];
+            let masquerade = Rule { matches: is_marked, ..Rule::new(MASQ, Target::Masquerade { random_fully: false }) };
+            let lead = Rule::new("POSTROUTING", Target::jump(MASQ)).commented("CNI portfwd requiring masquerade");
             rules.extend([(Place::Last, mark), (Place::Last, masquerade), (Place::First, lead)]);
         }
         // Behind the rules of others, those of Kubernetes' services among them (CVE-2019-9946). Only packets for this
         // node are forwarded.
         for chain in ["PREROUTING", "OUTPUT"] {
-            rules.push((Place::Last, rule(chain, words("-m addrtype --dst-type LOCAL"), DNAT)));
+            let matches = vec![Match::LocalAddress { source: None, destination: Some(true) }];
+            rules.push((Place::Last, Rule { matches, ..Rule::new(chain, Target::jump(DNAT)) }));
         }
         rules
     }
@@ -113,21 +101,13 @@ impl HostPorts {
         for protocol in Protocol::ALL {
             let mut seen = HashSet::new();
             let of_protocol = forwards.iter().filter(|forward| forward.protocol == protocol);
-            let ports: Vec<String> = of_protocol
-                .filter(|forward| seen.insert(forward.host_port))
-                .map(|forward| forward.host_port.to_string())
-                .collect();
+            let ports: Vec<u16> =
+                of_protocol.map(|forward| forward.host_port).filter(|port| seen.insert(*port)).collect();
             for ports in ports.chunks(MOST_PORTS) {
-                let mut entry = rule(DNAT, Vec::new(), chain);
-                for condition in &self.conditions {
-                    condition.put_into(&mut entry);
-                }
-                entry.matches.extend(words(&format!(
-                    "-p {} -m multiport --dports {}",
-                    protocol.name(),
-                    ports.join(",")
-                )));
-                entry.comment = Some(comment.to_owned());
+                let matches = vec![Match::DestinationPorts((true, ports.to_vec()))];
+                let entry = Rule { protocol: Some((true, protocol)), matches, ..Rule::new(DNAT, Target::jump(chain)) };
+                let mut entry = entry.commented(comment);
+                self.conditions.iter().for_each(|condition| narrow(&mut entry, condition));
                 rules.push((Place::Last, entry));
             }
         }
@@ -136,31 +116,26 @@ impl HostPorts {
 
     /// Returns the rules of one forward in the attachment's chain.
     fn content(&self, chain: &str, forward: &Forward) -> Vec<(Place, Rule)> {
-        let name = forward.protocol.name();
-        let packets = words(&format!("-p {name} -m {name} --dport {}", forward.host_port));
-        let to = |target: &str, source: Option<IpNet>| Rule {
-            source,
+        let protocol = forward.protocol;
+        let to = |target, source: Option<IpNet>| Rule {
+            source: source.map(|source| (true, source)),
             destination: forward.host_ip.map(|host| (true, IpNet::from(host))),
-            ..rule(chain, packets.clone(), target)
+            protocol: Some((true, protocol)),
+            matches: vec![Match::Ports { protocol, source: None, destination: Some((true, forward.host_port)) }],
+            ..Rule::new(chain, target)
         };
-        let mark = match &self.mark {
+        let mark = Target::jump(match &self.mark {
             MarkBy::Bit(_) => SETMARK,
             MarkBy::Chain(chain) => chain,
-        };
+        });
         let address = self.address.addr();
         let mut rules = match self.sources {
             Sources::None => Vec::new(),
             Sources::All => vec![to(mark, None)],
-            Sources::Own => vec![to(mark, Some(self.address.trunc()))],
+            Sources::Own if address.is_ipv6() => vec![to(mark, Some(self.address.trunc()))],
+            Sources::Own => vec![to(mark.clone(), Some(self.address.trunc())), to(mark, Some(LOCALHOST))],
         };
-        if self.sources == Sources::Own && address.is_ipv4() {
-            rules.push(to(mark, Some(LOCALHOST)));
-        }
-        let target = match address {
-            IpAddr::V4(address) => format!("{address}:{}", forward.container_port),
-            IpAddr::V6(address) => format!("[{address}]:{}", forward.container_port),
-        };
-        rules.push(Rule { options: vec!["--to-destination".to_owned(), target], ..to("DNAT", None) });
+        rules.push(to(Target::Dnat(address, Some(forward.container_port)), None));
         rules.into_iter().map(|rule| (Place::Last, rule)).collect()
     }
 
@@ -251,7 +226,7 @@ impl HostPorts {
     }
 
     /// Returns the changes that remove one form of the rules.
-    fn removals(&self, set: &RuleSet, saved: &SavedTable) -> Vec<String> {
+    fn removals(&self, set: &RuleSet, saved: &SavedTable) -> Vec<Change> {
         let own: HashSet<&Rule> = set.rules.iter().map(|placed| &placed.rule).collect();
         let inside = |rule: &Rule| set.owner.chains.contains(&rule.chain);
         let others: Vec<&Rule> =
@@ -259,30 +234,47 @@ impl HostPorts {
         if others.is_empty() {
             let mut changes = set.owner.removals(saved, |rule| is_owned(rule, &self.key));
             // A rule of somebody else keeps the chain. It forwards nothing any more.
-            let is_kept = |chain: &String| !changes.contains(&format!("-X {chain}"));
-            let left = saved.rules.iter().filter(|saved| inside(&saved.rule) && is_kept(&saved.rule.chain));
-            let left: Vec<String> = left.map(|saved| format!("-D {}", saved.line)).collect();
-            changes.extend(left);
+            if !changes.iter().any(|change| matches!(change, Change::DeleteChain(_))) {
+                let left = saved.rules.iter().filter(|saved| inside(&saved.rule));
+                changes.extend(left.cloned().map(Change::Delete));
+            }
             return changes;
         }
         // The rules that lead here stay where they have ports of others.
-        let needed: HashSet<&str> = others.iter().filter_map(|rule| word_after(rule, "--dport")).collect();
-        let leads = |rule: &Rule| rule.target.as_ref().is_some_and(|target| set.owner.chains.contains(target));
+        let needed: HashSet<u16> = others.iter().flat_map(|rule| ports(rule)).copied().collect();
         let goes = |rule: &Rule| match inside(rule) {
             true => own.contains(rule),
             false => {
-                let ports = word_after(rule, "--dports").unwrap_or_default();
-                leads(rule) && is_owned(rule, &self.key) && !ports.split(',').any(|port| needed.contains(port))
+                let is_needed = ports(rule).iter().any(|port| needed.contains(port));
+                set.owner.leads_here(rule) && is_owned(rule, &self.key) && !is_needed
             }
         };
-        saved.rules.iter().filter(|saved| goes(&saved.rule)).map(|saved| format!("-D {}", saved.line)).collect()
+        saved.rules.iter().filter(|saved| goes(&saved.rule)).cloned().map(Change::Delete).collect()
     }
 }
 
-/// Returns the word behind an option of a rule's matches.
-fn word_after<'a>(rule: &'a Rule, option: &str) -> Option<&'a str> {
-    let at = rule.matches.iter().position(|word| word == option)?;
-    rule.matches.get(at + 1).map(String::as_str)
+/// Adds a condition to a rule.
+fn narrow(rule: &mut Rule, condition: &Condition) {
+    let is = condition.is;
+    let is_new = match &condition.about {
+        About::Source(network) => once(&mut rule.source, (is, *network)),
+        About::Destination(network) => once(&mut rule.destination, (is, *network)),
+        About::Input(name) => once(&mut rule.input, (is, name.replace('*', "+"))),
+    };
+    // iptables refuses a second one, and says so.
+    if is_new.is_none() {
+        rule.matches.push(Match::Other(condition.to_string().split(' ').map(str::to_owned).collect()));
+    }
+}
+
+/// Returns the destination ports that a rule names.
+fn ports(rule: &Rule) -> &[u16] {
+    let of = |part| match part {
+        &Match::Ports { destination: Some((_, ref port)), .. } => Some(std::slice::from_ref(port)),
+        &Match::DestinationPorts((_, ref ports)) => Some(ports.as_slice()),
+        _ => None,
+    };
+    rule.matches.iter().find_map(of).unwrap_or_default()
 }
 
 /// True if there may be forwards of this container and network. The look takes microseconds, and programs that find
@@ -312,8 +304,8 @@ pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey) -> bool {
 /// True if a rule that leads to a chain of this container and network is theirs. Somebody may have renamed the chain that it
 /// is in.
 fn is_owned(rule: &Rule, key: &AttachmentKey) -> bool {
-    match &rule.comment {
-        Some(comment) => key.hostport_comment().is_ok_and(|own| own == *comment),
+    match rule.comment() {
+        Some(comment) => key.hostport_comment().is_ok_and(|own| own == comment),
         // Native plugins' rules may have no comment, where they are old.
         None => rule.chain == DNAT,
     }
@@ -344,7 +336,7 @@ pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usiz
 pub(crate) fn owners_in(table: &SavedTable) -> Vec<AttachmentKey> {
     let mut keys: Vec<AttachmentKey> = Vec::new();
     for saved in table.rules.iter().filter(|saved| saved.rule.chain == DNAT) {
-        let (Some(chain), Some(comment)) = (&saved.rule.target, &saved.rule.comment) else { continue };
+        let (Some(chain), Some(comment)) = (saved.rule.chain_after(), saved.rule.comment()) else { continue };
         if let Some(key) = AttachmentKey::of_hostport(chain, comment).filter(|key| !keys.contains(key)) {
             keys.push(key);
         }
@@ -403,11 +395,10 @@ impl Seen {
         let of_chain = |chain: &String| {
             let mut targets: Vec<IpAddr> = Vec::new();
             for saved in table.rules.iter().filter(|saved| saved.rule.chain == *chain) {
-                let target = saved.line.split("--to-destination ").nth(1).and_then(|rest| rest.split(' ').next());
-                targets.extend(target.and_then(crate::saved::target).filter(|target| !targets.contains(target)));
+                targets.extend(saved.rule.new_destination().filter(|target| !targets.contains(target)));
             }
-            let leads = table.rules.iter().filter(|saved| saved.rule.target.as_ref() == Some(chain));
-            let comments = leads.filter_map(|saved| saved.rule.comment.as_deref());
+            let leads = table.rules.iter().filter(|saved| saved.rule.chain_after() == Some(chain));
+            let comments = leads.filter_map(|saved| saved.rule.comment());
             let key = comments.filter_map(|comment| AttachmentKey::of_hostport(chain, comment)).next();
             Self { chain: chain.clone(), v6, key, targets }
         };
@@ -448,7 +439,7 @@ pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, Fi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hostport::{Condition, Syntax};
+    use crate::hostport::Syntax;
 
     fn ports(container: &str) -> HostPorts {
         let forward = |protocol, host_ip: Option<&str>, host_port, container_port| Forward {
@@ -495,31 +486,34 @@ mod tests {
             format!("CNI-HOSTPORT-DNAT -p tcp {comment} -m multiport --dports 8080 -j {chain}"),
             format!("CNI-HOSTPORT-DNAT -p udp {comment} -m multiport --dports 8081 -j {chain}"),
         ];
+        assert_eq!(lines(&ports("cid1")), saved);
         let wanted: Vec<Rule> = saved.iter().map(|line| Rule::parse(line)).collect();
         let made: Vec<Rule> = ports("cid1").sets().unwrap()[0].rules.iter().map(|placed| placed.rule.clone()).collect();
         assert_eq!(made, wanted);
-        assert_eq!(lines(&ports("cid1")).iter().map(|line| Rule::parse(line)).collect::<Vec<_>>(), wanted);
     }
 
     #[test]
     fn conditions_and_marks() {
-        let words = ["!", "-d", "192.0.2.0/24", "-i", "eth9"].map(str::to_owned);
+        let words = ["!", "-d", "192.0.2.0/24", "-i", "eth9", "!", "-s", "198.51.100.0/24"].map(str::to_owned);
         let conditions: Vec<Condition> = Syntax::Iptables.read(&words, false).unwrap();
         let ports = HostPorts { sources: Sources::All, mark: MarkBy::Bit(5), conditions, ..ports("cid1") };
         let lines = lines(&ports);
         assert!(lines[0].ends_with("--set-xmark 0x20/0x20"), "{lines:?}");
-        let saved = r#"CNI-HOSTPORT-DNAT ! -d 192.0.2.0/24 -i eth9 -p tcp -m comment --comment "dnat name: \"mynet\" id: \"cid1\"" -m multiport --dports 8080 -j CNI-DN-a631aa8e1549a3b129110"#;
-        assert!(lines.iter().any(|line| Rule::parse(line) == Rule::parse(saved)), "{lines:?}");
+        let saved = r#"CNI-HOSTPORT-DNAT ! -s 198.51.100.0/24 ! -d 192.0.2.0/24 -i eth9 -p tcp -m comment --comment "dnat name: \"mynet\" id: \"cid1\"" -m multiport --dports 8080 -j CNI-DN-a631aa8e1549a3b129110"#;
+        assert!(lines.iter().any(|line| line == saved), "{lines:?}");
+        // iptables takes one source of a rule, and says so.
+        let two = ["-s", "192.0.2.0/24", "-s", "198.51.100.0/24"].map(str::to_owned);
+        let twice = HostPorts { conditions: Syntax::Iptables.read(&two, false).unwrap(), ..ports.clone() };
+        let line =
+            twice.sets().unwrap()[0].rules.iter().map(|placed| placed.rule.line()).find(|line| line.contains("-s 1"));
+        assert!(line.unwrap().contains("--dports 8080 -s 198.51.100.0/24 -j"), "both are passed on");
         let external = HostPorts { mark: MarkBy::Chain("KUBE-MARK-MASQ".to_owned()), ..ports.clone() };
         assert!(
-            external.sets().unwrap()[0]
-                .rules
-                .iter()
-                .any(|placed| placed.rule.target.as_deref() == Some("KUBE-MARK-MASQ"))
+            external.sets().unwrap()[0].rules.iter().any(|placed| placed.rule.chain_after() == Some("KUBE-MARK-MASQ"))
         );
         assert_eq!(external.sets().unwrap()[0].shared, [DNAT]);
         let plain = HostPorts { sources: Sources::None, ..ports };
-        assert!(!plain.sets().unwrap()[0].rules.iter().any(|placed| placed.rule.target.as_deref() == Some(SETMARK)));
+        assert!(!plain.sets().unwrap()[0].rules.iter().any(|placed| placed.rule.chain_after() == Some(SETMARK)));
     }
 
     #[test]

@@ -24,11 +24,12 @@ use postern_types::IptablesVariant;
 
 use super::numbers::{self, Numbers};
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
-use super::set::{Owner, Place, Placed, RuleSet, stale_owners};
+use super::rule::{Is, Rule, Target};
+use super::set::{Change, Owner, Place, Placed, RuleSet, stale_owners};
+use super::text::SavedRule;
 use super::{NAT, SeenTable, Tables};
 use crate::marked::{Marked, gather};
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
-use crate::saved::{Rule, SavedRule};
 use crate::variant::Recorded;
 use crate::variant::by_family;
 use crate::{AttachmentKey, FirewallError};
@@ -44,32 +45,28 @@ pub fn validate(key: &AttachmentKey) -> Result<(), FirewallError> {
     key.iptables_comment().map(drop)
 }
 
+/// Returns the rule that starts the masquerading of traffic from `source`.
+fn jump(source: IpNet, chain: &str, comment: &str) -> Rule {
+    Rule { source: Some((true, source)), ..Rule::new(POSTROUTING, Target::jump(chain)) }.commented(comment)
+}
+
 /// Returns the rules of these addresses of one family in two forms. The first has the native plugins' name, the second
 /// has the name to use if that one is taken.
 fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], FirewallError> {
     let comment = key.iptables_comment()?;
+    let multicast = if v6 { MULTICAST_V6 } else { MULTICAST_V4 };
     Ok(key.iptables_chains().map(|chain| {
-        let rule = |chain: &str, target: &str| Rule {
-            chain: chain.to_owned(),
-            comment: Some(comment.clone()),
-            target: Some(target.to_owned()),
-            ..Rule::default()
+        let to = |network: Is<IpNet>, target| {
+            Rule { destination: Some(network), ..Rule::new(&chain, target) }.commented(&comment)
         };
-        let multicast = if v6 { MULTICAST_V6 } else { MULTICAST_V4 };
         // The ACCEPT rules come before MASQUERADE. Otherwise a second network's own traffic would be masqueraded.
-        let accept = addrs.iter().map(|address| {
-            let rule = Rule { destination: Some((true, address.trunc())), ..rule(&chain, "ACCEPT") };
-            Placed { place: Place::Early, rule }
-        });
-        let masquerade = Rule { destination: Some((false, multicast)), ..rule(&chain, "MASQUERADE") };
-        let jump = addrs.iter().map(|address| {
-            let rule = Rule { source: Some(address.addr().into()), ..rule(POSTROUTING, &chain) };
-            Placed { place: Place::Last, rule }
-        });
-        let rules = accept.chain([Placed { place: Place::Last, rule: masquerade }]).chain(jump).collect();
-        let owner =
-            Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain.clone()], home: POSTROUTING };
-        RuleSet { owner, shared: Vec::new(), rules }
+        let accept = addrs.iter().map(|address| (Place::Early, to((true, address.trunc()), Target::Accept)));
+        let masquerade = to((false, multicast), Target::Masquerade { random_fully: false });
+        let jumps = addrs.iter().map(|address| (Place::Last, jump(address.addr().into(), &chain, &comment)));
+        let rules = accept.chain([(Place::Last, masquerade)]).chain(jumps);
+        let rules = rules.map(|(place, rule)| Placed { place, rule }).collect();
+        let (comment, chains) = (Some(comment.clone()), vec![chain.clone()]);
+        RuleSet { owner: Owner { table: NAT, comment, chains, home: POSTROUTING }, shared: Vec::new(), rules }
     }))
 }
 
@@ -80,15 +77,9 @@ fn owners(key: &AttachmentKey) -> Vec<Owner> {
 
 /// True if a rule of one of these owners starts the masquerading of traffic from `source`.
 fn begins(rule: &Rule, owners: &[Owner], source: IpNet) -> bool {
-    owners.iter().any(|owner| {
-        let wanted = Rule {
-            chain: POSTROUTING.to_owned(),
-            source: Some(source),
-            comment: owner.comment.clone(),
-            target: owner.chains.first().cloned(),
-            ..Rule::default()
-        };
-        *rule == wanted
+    owners.iter().any(|Owner { chains, comment, .. }| {
+        let names = chains.first().zip(comment.as_ref());
+        names.is_some_and(|(chain, comment)| *rule == jump(source, chain, comment))
     })
 }
 
@@ -211,8 +202,8 @@ pub fn remove_all(
     // Every rule with our mark is removed. A chain stays if another owner's rule refers to it.
     let goes = |rule: &Rule| {
         rule.chain == POSTROUTING
-            && owners.iter().any(|owner| rule.comment == owner.comment)
-            && !rule.source.is_some_and(|source| spared.contains(&source.addr()))
+            && owners.iter().any(|owner| rule.comment() == owner.comment.as_deref())
+            && !rule.from().is_some_and(|source| spared.contains(&source.addr()))
     };
     let mut changes = 0;
     for v6 in [false, true] {
@@ -262,7 +253,7 @@ pub struct Seen {
 impl Seen {
     fn read(rule: &Rule) -> Option<Self> {
         let key = key_of(rule)?;
-        let seen = Self { source: rule.source?, key };
+        let seen = Self { source: rule.from()?, key };
         begins(rule, &owners(&seen.key), seen.source).then_some(seen)
     }
 
@@ -300,10 +291,8 @@ pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, Fi
     for programs in Programs::of_all(NAT, runner) {
         changes += programs.change(NAT, |table| {
             // A chain that none of these rules leads to is left alone: another process may be about to use it.
-            let leads = |owner: &&Owner| {
-                let leads_there = |rule: &Rule| rule.target.as_ref().is_some_and(|chain| owner.chains.contains(chain));
-                table.rules.iter().any(|saved| leads_there(&saved.rule) && goes(&saved.rule))
-            };
+            let leads =
+                |owner: &&Owner| table.rules.iter().any(|saved| owner.leads_here(&saved.rule) && goes(&saved.rule));
             owners.iter().filter(leads).flat_map(|owner| owner.removals(table, goes)).collect()
         })?;
     }
@@ -338,21 +327,20 @@ impl Tables {
             };
             for chain in table.chains.iter().filter(is_ours) {
                 let place = format!("{program} nat {chain}");
-                let of_chain =
-                    |saved: &&SavedRule| [Some(&saved.rule.chain), saved.rule.target.as_ref()].contains(&Some(chain));
+                let leads = |saved: &&&SavedRule| saved.rule.chain_after() == Some(chain);
+                let of_chain = |saved: &&SavedRule| saved.rule.chain == *chain || leads(&saved);
                 let rules: Vec<&SavedRule> = table.rules.iter().filter(of_chain).collect();
-                let mark = rules.iter().find_map(|saved| saved.rule.comment.clone()).unwrap_or_default();
-                let leads = rules.iter().filter(|saved| saved.rule.target.as_ref() == Some(chain));
-                let mut commands: Vec<String> =
-                    leads.map(|saved| format!("{program} -w -t nat -D {}", saved.line)).collect();
-                commands.extend(["-F", "-X"].map(|flag| format!("{program} -w -t nat {flag} {chain}")));
+                let mark = rules.iter().find_map(|saved| saved.rule.comment()).unwrap_or_default().to_owned();
+                let jumps = rules.iter().filter(leads).map(|saved| Change::Delete((*saved).clone()));
+                let changes = jumps.chain([Change::Flush(chain.clone()), Change::DeleteChain(chain.clone())]);
+                let mut commands: Vec<String> = changes.map(|change| format!("{program} -w -t nat {change}")).collect();
                 // Plain characters: a shell reads them as a word, with or without quotes.
                 let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./:,=+\"\\".contains(c);
                 if !commands.iter().all(|command| command.chars().all(is_plain)) {
                     commands.clear();
                 }
                 let addresses =
-                    rules.iter().filter_map(|saved| saved.rule.source).map(|source| source.addr()).collect();
+                    rules.iter().filter_map(|saved| saved.rule.from()).map(|source| source.addr()).collect();
                 gather(&mut unrecorded, Marked { place, mark, addresses, commands });
             }
         }
@@ -362,8 +350,8 @@ impl Tables {
 
 /// Returns the container and network of the masquerading that this rule starts.
 fn key_of(rule: &Rule) -> Option<AttachmentKey> {
-    let chain = rule.target.as_deref().filter(|target| target.starts_with(CHAIN_PREFIX))?;
-    let key = AttachmentKey::of_iptables(chain, rule.comment.as_deref()?)?;
+    let chain = rule.chain_after().filter(|chain| chain.starts_with(CHAIN_PREFIX))?;
+    let key = AttachmentKey::of_iptables(chain, rule.comment()?)?;
     (rule.chain == POSTROUTING).then_some(key)
 }
 

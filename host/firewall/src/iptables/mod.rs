@@ -9,7 +9,8 @@
 //! | `programs` | one of both ways; the programs that are run, and their arguments |
 //! | `netlink` | the way without a program |
 //! | `scope` | the part of a table that a question is about |
-//! | `parts`, `forms`, `xt` | a rule as a line, as expressions of nf_tables, and the data of its matches and targets |
+//! | `rule` | a rule as data |
+//! | `text`, `forms`, `xt` | a rule as a line, as expressions of nf_tables, and the data of its matches and targets |
 //! | `set` | a set of rules with one owner, in any table and chains |
 //! | `numbers` | removal by the kernel's numbers, without a look at others' rules |
 //! | `masquerade` | the rules of `ipMasq` |
@@ -23,13 +24,14 @@ pub mod hostport;
 mod masquerade;
 mod netlink;
 mod numbers;
-mod parts;
 mod presence;
 mod programs;
+pub(crate) mod rule;
 mod scope;
 mod set;
 #[cfg(test)]
 mod tests;
+pub(crate) mod text;
 mod xt;
 
 pub use crate::variant::{Recorded, is_legacy, of_new};
@@ -41,11 +43,11 @@ pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, needs_progr
 pub use programs::{ProgramRunner, available, installed, programs, usable};
 
 use crate::FirewallError;
-use crate::saved::SavedTable;
 use ipnet::IpNet;
 use postern_types::IptablesVariant;
 use presence::has_legacy;
 use programs::Programs;
+use text::SavedTable;
 
 /// The table for address translation.
 const NAT: &str = "nat";

@@ -8,9 +8,9 @@ use ipnet::IpNet;
 use super::NAT;
 use super::netlink::{self, Unable};
 use super::programs::{ProgramRunner, Programs};
+use super::rule::Rule;
 use super::set::RuleSet;
 use crate::nft::batch::Batch;
-use crate::saved::Rule;
 use crate::variant::Recorded;
 use crate::variant::by_family;
 use crate::{FirewallError, Nft};
@@ -102,7 +102,7 @@ fn plan(
     }
     let Some((set, of, chain, uses)) = there else { return Ok(None) };
     let is_inside = |rule: &&Rule| rule.chain == *chain;
-    let leads = |rule: &&Rule| rule.target.as_ref() == Some(chain);
+    let leads = |rule: &&Rule| rule.chain_after() == Some(chain);
     let rules = || set.rules.iter().map(|placed| &placed.rule);
     let own: HashSet<&Rule> = rules().filter(is_inside).collect();
     let inside = netlink::rules_in(nft, v6, of, chain)?;

@@ -11,8 +11,9 @@ use postern_types::IptablesVariant as Variant;
 
 use super::netlink::{self, Unable};
 use super::scope::Scope;
+use super::set::Change;
+use super::text::SavedTable;
 use crate::program;
-use crate::saved::SavedTable;
 use crate::variant::by_family;
 use crate::variant::{self, Recorded};
 use crate::{FirewallError, Nft, is_absence};
@@ -327,7 +328,7 @@ impl<'a> Programs<'a> {
     pub(super) fn change(
         &self,
         table: &str,
-        plan: impl Fn(&SavedTable) -> Vec<String>,
+        plan: impl Fn(&SavedTable) -> Vec<Change>,
     ) -> Result<usize, FirewallError> {
         self.change_around(table, &Scope::whole(), plan).map(|(count, _)| count)
     }
@@ -338,7 +339,7 @@ impl<'a> Programs<'a> {
         &self,
         table: &str,
         scope: &Scope<'_>,
-        plan: impl Fn(&SavedTable) -> Vec<String>,
+        plan: impl Fn(&SavedTable) -> Vec<Change>,
     ) -> Result<(usize, Vec<u64>), FirewallError> {
         let lenient = self.is_lenient();
         match self.without(|nft| netlink::change(nft, self.v6, table, scope, lenient, &plan)) {
@@ -352,7 +353,8 @@ impl<'a> Programs<'a> {
             if changes.is_empty() {
                 return Ok((0, Vec::new()));
             }
-            let input = format!("*{table}\n{}\nCOMMIT\n", changes.join("\n"));
+            let lines: String = changes.iter().map(|change| format!("{change}\n")).collect();
+            let input = format!("*{table}\n{lines}COMMIT\n");
             // `-w` waits for the lock that legacy iptables takes. Our own deadline ends the wait in any case.
             let ProgramRunner { runner, deadline, .. } = self.runner;
             let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);

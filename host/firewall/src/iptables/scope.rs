@@ -1,7 +1,7 @@
 //! The part of a table that a question is about: the chains of its owners, and the rules that are compared.
 
+use super::rule::Rule;
 use super::set::{Owner, RuleSet};
-use crate::saved::Rule;
 
 /// The part of a table that a question is about.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +107,7 @@ impl<'a> Scope<'a> {
     /// Returns the rules that have to be found, by their chains. Rules that lead to the owners' chains are found by
     /// these.
     pub(super) fn compared(&self) -> Vec<(&'a str, Vec<&'a Rule>)> {
-        let is_searched = |rule: &&Rule| !self.only_known && !self.leads(rule.target.as_deref()) && !self.is_new(rule);
+        let is_searched = |rule: &&Rule| !self.only_known && !self.leads(rule.chain_after()) && !self.is_new(rule);
         let searched: Vec<&Rule> = self.wanted.iter().copied().filter(is_searched).collect();
         let chains = once(searched.iter().map(|rule| rule.chain.as_str()).collect());
         let of = |chain: &str| searched.iter().copied().filter(|rule| rule.chain == chain).collect();
@@ -119,7 +119,7 @@ impl<'a> Scope<'a> {
         self.is_first
             && self.own.is_empty()
             && self.homes.contains(&rule.chain.as_str())
-            && !rule.target.as_deref().is_some_and(|target| self.shared.contains(&target))
+            && !rule.chain_after().is_some_and(|chain| self.shared.contains(&chain))
             && self.names(rule)
     }
 
@@ -147,12 +147,7 @@ impl<'a> Scope<'a> {
         if self.of_all {
             return chain.starts_with(plugins) || target.is_some_and(|target| target.starts_with(plugins));
         }
-        // A target that is no chain is a verdict, or an extension of iptables.
-        let is_chain = |rule: &Rule| {
-            let target = rule.target.as_deref()?;
-            (!["ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"].contains(&target)).then_some(target.to_owned())
-        };
-        let could_be = |rule: &&Rule| rule.chain == chain && is_chain(rule).as_deref() == target;
+        let could_be = |rule: &&Rule| rule.chain == chain && rule.chain_after() == target;
         self.leads(target) || self.wanted.iter().any(could_be)
     }
 }

@@ -7,9 +7,24 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::programs::Programs;
+use super::rule::Rule;
 use super::scope::Scope;
+use super::text::{SavedRule, SavedTable};
 use crate::FirewallError;
-use crate::saved::{Rule, SavedTable};
+
+/// One change of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    NewChain(String),
+    /// At the chain's beginning (`first`) or end.
+    Add {
+        rule: Rule,
+        first: bool,
+    },
+    Delete(SavedRule),
+    Flush(String),
+    DeleteChain(String),
+}
 
 /// The place for a rule that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +67,14 @@ pub(crate) struct RuleSet {
 }
 
 impl Owner {
-    fn leads_here(&self, rule: &Rule) -> bool {
-        rule.target.as_ref().is_some_and(|target| self.chains.contains(target))
+    pub(super) fn leads_here(&self, rule: &Rule) -> bool {
+        rule.chain_after().is_some_and(|target| self.chains.iter().any(|chain| chain == target))
     }
 
     /// Returns the changes that remove the rules for which `goes` holds, and the chains that no other rule leads to.
     /// For an owner with chains, `goes` is asked only about rules that lead to them: the rules inside are removed with
     /// the chain.
-    pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&Rule) -> bool) -> Vec<String> {
+    pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&Rule) -> bool) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut targets = Vec::new();
         for saved in &saved.rules {
@@ -68,22 +83,21 @@ impl Owner {
                 continue;
             }
             if goes(&saved.rule) {
-                changes.push(format!("-D {}", saved.line));
+                changes.push(Change::Delete(saved.clone()));
             } else {
-                targets.extend(&saved.rule.target);
+                targets.extend(saved.rule.chain_after());
             }
         }
         // A chain that stays keeps the chains that it leads to.
         let (mut held, mut going) = (false, Vec::new());
         for chain in &self.chains {
-            held |= targets.contains(&chain);
+            held |= targets.contains(&chain.as_str());
             if saved.chains.contains(chain) && !held {
-                going.push(chain);
+                going.push(chain.clone());
             }
         }
-        for flag in ["-F", "-X"] {
-            changes.extend(going.iter().map(|chain| format!("{flag} {chain}")));
-        }
+        changes.extend(going.iter().cloned().map(Change::Flush));
+        changes.extend(going.into_iter().map(Change::DeleteChain));
         changes
     }
 }
@@ -92,32 +106,30 @@ impl RuleSet {
     /// Returns the one of two sets that this owner uses. They differ by the names of their chains. It is the first,
     /// unless another owner's rules lead to its chains, or the second's are in use.
     fn choose<'a>([first, second]: &'a [Self; 2], saved: &SavedTable) -> &'a Self {
-        let is_ours = |rule: &Rule| rule.comment == first.owner.comment;
+        let is_ours = |rule: &Rule| rule.comment() == first.owner.comment.as_deref();
         let taken = saved.rules.iter().any(|saved| first.owner.leads_here(&saved.rule) && !is_ours(&saved.rule));
         let has = saved.rules.iter().any(|saved| second.owner.leads_here(&saved.rule));
         if taken || has { second } else { first }
     }
 
     /// Returns the changes that complete the set.
-    pub(crate) fn additions(&self, saved: &SavedTable) -> Vec<String> {
-        let (mut changes, mut seen) = (Vec::new(), HashSet::new());
-        let mut change = |line: String| {
-            if seen.insert(line.clone()) {
-                changes.push(line);
-            }
-        };
+    pub(crate) fn additions(&self, saved: &SavedTable) -> Vec<Change> {
         let present: HashSet<&Rule> = saved.rules.iter().map(|saved| &saved.rule).collect();
-        for chain in self.shared.iter().chain(&self.owner.chains).filter(|chain| !saved.chains.contains(chain)) {
-            change(format!("-N {chain}"));
-        }
-        for Placed { place, rule } in self.rules.iter().filter(|placed| !present.contains(&placed.rule)) {
+        let chains = self.shared.iter().chain(&self.owner.chains);
+        let missing = chains.filter(|chain| !saved.chains.contains(chain));
+        let mut changes: Vec<Change> = missing.cloned().map(Change::NewChain).collect();
+        let mut made = HashSet::new();
+        for Placed { place, rule } in &self.rules {
+            if present.contains(rule) || !made.insert(rule) {
+                continue;
+            }
             let is_last = |other: &Placed| other.place == Place::Last && other.rule.chain == rule.chain;
             let first = match place {
                 Place::First => true,
                 Place::Early => self.rules.iter().any(|other| is_last(other) && present.contains(&other.rule)),
                 Place::Last => false,
             };
-            change(format!("{} {}", if first { "-I" } else { "-A" }, rule.line()));
+            changes.push(Change::Add { rule: rule.clone(), first });
         }
         changes
     }
@@ -208,19 +220,24 @@ mod tests {
     }
 
     /// Returns the table as `iptables-save` would show it after these changes.
-    fn apply(table: &mut SavedTable, changes: &[String]) {
+    fn apply(table: &mut SavedTable, changes: &[Change]) {
         for change in changes {
-            let (flag, rest) = change.split_once(' ').unwrap();
-            match flag {
-                "-N" => table.chains.push(rest.to_owned()),
-                "-X" => table.chains.retain(|chain| chain != rest),
-                "-F" => table.rules.retain(|saved| saved.rule.chain != rest),
-                "-D" => table.rules.retain(|saved| saved.line != rest),
-                "-A" => table.rules.extend(SavedTable::parse(&format!("-A {rest}")).rules),
-                "-I" => drop(table.rules.splice(..0, SavedTable::parse(&format!("-A {rest}")).rules)),
-                other => panic!("{other}"),
+            match change {
+                Change::NewChain(chain) => table.chains.push(chain.clone()),
+                Change::DeleteChain(gone) => table.chains.retain(|chain| chain != gone),
+                Change::Flush(chain) => table.rules.retain(|saved| saved.rule.chain != *chain),
+                Change::Delete(gone) => table.rules.retain(|saved| saved != gone),
+                Change::Add { rule, first } => {
+                    let made = SavedTable::parse(&format!("-A {}", rule.line())).rules;
+                    let at = if *first { 0 } else { table.rules.len() };
+                    table.rules.splice(at..at, made);
+                }
             }
         }
+    }
+
+    fn lines(changes: &[Change]) -> Vec<String> {
+        changes.iter().map(Change::to_string).collect()
     }
 
     #[test]
@@ -230,27 +247,28 @@ mod tests {
         let first = one.additions(&table);
         apply(&mut table, &first);
         assert!(one.additions(&table).is_empty(), "{:?}", one.additions(&table));
-        assert_eq!(table.rules[0].line, "FORWARD -j SHARED");
+        assert_eq!(table.rules[0].line(), "FORWARD -j SHARED");
         let second = two.additions(&table);
-        assert!(!second.iter().any(|change| change.contains("FORWARD") || change == "-N SHARED"), "{second:?}");
+        let lines_of_second = lines(&second);
+        assert!(!lines_of_second.iter().any(|line| line.contains("FORWARD") || line == "-N SHARED"), "{second:?}");
         apply(&mut table, &second);
         // A rule with `Place::Early` is put before the others, which are there.
-        table.rules.retain(|saved| !saved.line.starts_with("OWN-one -p"));
+        table.rules.retain(|saved| !saved.line().starts_with("OWN-one -p"));
         let repair = one.additions(&table);
-        assert_eq!(repair, ["-I OWN-one -p tcp -m conntrack --ctstate RELATED -j OWN-one-2"]);
+        assert_eq!(lines(&repair), ["-I OWN-one -p tcp -m conntrack --ctstate RELATED -j OWN-one-2"]);
         apply(&mut table, &repair);
         // A rule that stays keeps the chain that it leads to, and that chain keeps the next.
         let held = one.owner.removals(&table, |_| false);
         assert!(held.is_empty(), "{held:?}");
-        let removals = one.owner.removals(&table, |rule| rule.comment == one.owner.comment);
+        let removals = one.owner.removals(&table, |rule| rule.comment() == one.owner.comment.as_deref());
         let wanted = [
-            "-D SHARED -m comment --comment \"one\" -j OWN-one",
+            "-D SHARED -m comment --comment one -j OWN-one",
             "-F OWN-one",
             "-F OWN-one-2",
             "-X OWN-one",
             "-X OWN-one-2",
         ];
-        assert_eq!(removals, wanted);
+        assert_eq!(lines(&removals), wanted);
         apply(&mut table, &removals);
         assert!(two.additions(&table).is_empty());
         assert_eq!(one.additions(&table).len(), 6);
@@ -262,13 +280,13 @@ mod tests {
         let owner = Owner { table: "filter", ..Owner::default() };
         let table =
             SavedTable::parse("*filter\n:SHARED - [0:0]\n-A SHARED -s 10.1.0.2/32 -j ACCEPT\n-A SHARED -j DROP\n");
-        assert_eq!(owner.removals(&table, |seen| *seen == rule), ["-D SHARED -s 10.1.0.2/32 -j ACCEPT"]);
+        assert_eq!(lines(&owner.removals(&table, |seen| *seen == rule)), ["-D SHARED -s 10.1.0.2/32 -j ACCEPT"]);
     }
 
     #[test]
     fn busy_owners_are_asked_only_if_something_would_be_removed() {
         let table = SavedTable::parse("-A C -m comment --comment a -j X\n-A C -m comment --comment b -j X\n");
-        let read = |rule: &Rule| rule.comment.clone();
+        let read = |rule: &Rule| rule.comment().map(str::to_owned);
         let never = || Err(FirewallError::new("ask", "", ""));
         assert_eq!(stale_owners(&table, read, |_| true, never).unwrap(), Vec::<String>::new());
         assert!(stale_owners(&table, read, |_| false, never).is_err());

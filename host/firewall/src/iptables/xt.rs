@@ -5,7 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::parts::{Match, Target};
+use super::rule::{Match, Target};
+use crate::hostport::Protocol;
 
 /// `XT_MAX_COMMENT_LEN`.
 const COMMENT: usize = 256;
@@ -15,7 +16,7 @@ const DESTINATION: u8 = 1;
 const LOCAL: u16 = 1 << 2;
 /// `XT_CONNTRACK_STATE`.
 const STATE: u16 = 1;
-/// Where `struct xt_conntrack_mtinfo3` has its flags, inverted flags, and mask of states.
+/// Where `struct xt_conntrack_mtinfo3` has its flags, inverted flags, and mask of states: bits below 16.
 const MATCH_FLAGS: usize = 146;
 const INVERTED_FLAGS: usize = 148;
 const STATE_MASK: usize = 150;
@@ -83,7 +84,7 @@ impl Match {
                 let range = |part: &Option<(bool, u16)>, all: u16| part.map_or((0, all), |(_, port)| (port, port));
                 let inverted = |part: &Option<(bool, u16)>| part.is_some_and(|(is, _)| !is);
                 let flags = [source, destination].map(inverted);
-                if *protocol == 132 {
+                if *protocol == Protocol::Sctp {
                     let (source_range, destination_range) = (range(source, 0), range(destination, 0));
                     let bits = |of: [bool; 2]| (u32::from(of[0]) * SCTP_SOURCE) | (u32::from(of[1]) * SCTP_DESTINATION);
                     // No chunk types: -1 in each of the four.
@@ -104,12 +105,9 @@ impl Match {
                 let (source, destination) = (range(source, u16::MAX), range(destination, u16::MAX));
                 let data = Data::default().u16(source.0).u16(source.1).u16(destination.0).u16(destination.1);
                 let inverted = u8::from(flags[0]) | u8::from(flags[1]) << 1;
-                match protocol {
-                    // TCP has an option, and a mask and value of flags, before it.
-                    6 => data.u8(0).u8(0).u8(0).u8(inverted).of("tcp", 0),
-                    17 => data.u8(inverted).of("udp", 0),
-                    _ => return None,
-                }
+                // TCP has an option, and a mask and value of flags, before it.
+                let data = if *protocol == Protocol::Tcp { data.u8(0).u8(0).u8(0) } else { data };
+                data.u8(inverted).of(protocol.name(), 0)
             }
             Self::DestinationPorts((is, ports)) => {
                 let count = u8::try_from(ports.len()).ok().filter(|count| *count <= 15)?;
@@ -129,6 +127,7 @@ impl Match {
                 .u16(*mask)
                 .up_to(168)
                 .of("conntrack", 3),
+            Self::Other(_) => return None,
         })
     }
 
@@ -142,7 +141,7 @@ impl Match {
                 Self::Comment(std::str::from_utf8(data.get(..end)?).ok()?.to_owned())
             }
             "tcp" | "udp" => {
-                let (protocol, at) = if from.name == "tcp" { (6, 11) } else { (17, 8) };
+                let (protocol, at) = if from.name == "tcp" { (Protocol::Tcp, 11) } else { (Protocol::Udp, 8) };
                 let inverted = *data.get(at)?;
                 let port = |at: usize, bit: u8| match (u16_at(data, at)?, u16_at(data, at + 2)?) {
                     (0, u16::MAX) => Some(None),
@@ -156,10 +155,11 @@ impl Match {
                     let port = u16_at(data, at)?;
                     Some((flags & bit != 0).then_some((inverted & bit == 0, port)))
                 };
-                Self::Ports { protocol: 132, source: port(4, SCTP_SOURCE)?, destination: port(0, SCTP_DESTINATION)? }
+                let (source, destination) = (port(4, SCTP_SOURCE)?, port(0, SCTP_DESTINATION)?);
+                Self::Ports { protocol: Protocol::Sctp, source, destination }
             }
             "multiport" => {
-                let count = usize::from(*data.get(1)?);
+                let count = usize::from(*data.get(1).filter(|count| **count > 0)?);
                 let ports = (0..count).map(|index| u16_at(data, 2 + 2 * index)).collect::<Option<Vec<u16>>>()?;
                 Self::DestinationPorts((*data.get(47)? == 0, ports))
             }
@@ -167,17 +167,20 @@ impl Match {
             "addrtype" => {
                 let inverted = u32_at(data, 4)?;
                 let part = |at: usize, bit: u32| Some((u16_at(data, at)? == LOCAL).then_some(inverted & bit == 0));
-                Self::LocalAddress { source: part(0, 1)?, destination: part(2, 2)? }
+                match (part(0, 1)?, part(2, 2)?) {
+                    (None, None) => return None,
+                    (source, destination) => Self::LocalAddress { source, destination },
+                }
             }
             "conntrack" => {
-                let mask = u16_at(data, STATE_MASK).filter(|mask| Self::is_known_state(*mask))?;
+                let mask = u16_at(data, STATE_MASK).filter(|mask| (1..16).contains(mask))?;
                 Self::State((u16_at(data, INVERTED_FLAGS)? == 0, mask))
             }
             _ => return None,
         };
         // Bytes after a comment's end are nothing.
         let is_same = matches!(read, Self::Comment(_)) || read.write().as_ref() == Some(from);
-        (is_same && read.is_whole()).then_some(read)
+        is_same.then_some(read)
     }
 }
 
@@ -185,7 +188,7 @@ impl Target {
     /// Returns the form that iptables 1.8.7 gives it. `None` for a verdict, or if it has none.
     pub(super) fn write(&self, v6: bool) -> Option<Extension> {
         Some(match self {
-            Self::Accept | Self::Drop | Self::Return | Self::Jump(_) => return None,
+            Self::Accept | Self::Drop | Self::Return | Self::Jump(_) | Self::Other(_) => return None,
             Self::SetMark(mark, mask) => Data::default().u32(*mark).u32(*mask).of("MARK", 2),
             Self::Dnat(address, port) => {
                 let octets = match (address, v6) {
@@ -225,7 +228,7 @@ impl Target {
             "MASQUERADE" => Self::Masquerade { random_fully: u32_at(data, if v6 { 0 } else { 4 })? == RANDOM_FULLY },
             _ => return None,
         };
-        (read.is_whole() && read.write(v6).as_ref() == Some(from)).then_some(read)
+        (read.write(v6).as_ref() == Some(from)).then_some(read)
     }
 }
 

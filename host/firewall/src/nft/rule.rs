@@ -289,14 +289,9 @@ impl Rule {
         rule
     }
 
-    /// Returns a rule of these expressions, in netlink attributes.
-    pub(crate) fn of_expressions(expressions: Vec<u8>) -> Self {
-        Self { handle: 0, comment: None, expressions }
-    }
-
-    /// Returns the rule's expressions in netlink attributes.
-    pub(crate) fn into_expressions(self) -> Vec<u8> {
-        self.expressions
+    /// Returns the rule's expressions as netlink attributes.
+    pub(crate) fn attributes(&self) -> Attributes<'_> {
+        Attributes(&self.expressions)
     }
 
     /// True if the rule consists of these expressions.
@@ -311,7 +306,7 @@ impl Rule {
 
     /// Returns the rule's expressions one by one: the first one is enough to tell most rules apart.
     fn parts(&self) -> impl Iterator<Item = Expression> {
-        Attributes(&self.expressions).into_iter().map(|expression| Expression::read(&expression))
+        self.attributes().into_iter().map(|expression| Expression::read(&expression))
     }
 
     /// Returns the chain that the rule leads to.

@@ -10,8 +10,10 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::Nft;
 use crate::iptables::netlink;
+use crate::iptables::rule::Rule;
 use crate::iptables::scope::Scope;
-use crate::saved::SavedTable;
+use crate::iptables::set::Change;
+use crate::iptables::text::{SavedRule, SavedTable};
 
 /// Chains and rules of one table: all shapes that masquerading, portmap and firewall have. `NET` is a network of the
 /// family, `ADDRESS` and `TO` addresses, `MULTICAST` a network with a prefix inside a byte.
@@ -131,14 +133,21 @@ fn own_namespace() -> Nft {
 }
 
 /// Returns the changes that make these chains and rules.
-fn additions(chains: &[String], rules: &[String]) -> Vec<String> {
-    let chains = chains.iter().map(|chain| format!("-N {chain}"));
-    chains.chain(rules.iter().map(|rule| format!("-A {rule}"))).collect()
+fn additions(chains: &[String], rules: &[String]) -> Vec<Change> {
+    let rules = rules.iter().map(|rule| Change::Add { rule: Rule::parse(rule), first: false });
+    chains.iter().cloned().map(Change::NewChain).chain(rules).collect()
 }
 
-fn change(nft: &mut Nft, v6: bool, table: &str, lines: &[String]) {
-    let plan = |_: &SavedTable| lines.to_vec();
-    assert_eq!(netlink::change(nft, v6, table, &Scope::whole(), false, &plan), Ok((lines.len(), Vec::new())));
+/// Returns the input for the program that makes these chains and rules.
+fn input(table: &str, chains: &[String], rules: &[String]) -> String {
+    let rules: String = rules.iter().map(|rule| format!("-A {rule}\n")).collect();
+    let chains: String = chains.iter().map(|chain| format!("-N {chain}\n")).collect();
+    format!("*{table}\n{chains}{rules}COMMIT")
+}
+
+fn change(nft: &mut Nft, v6: bool, table: &str, changes: &[Change]) {
+    let plan = |_: &SavedTable| changes.to_vec();
+    assert_eq!(netlink::change(nft, v6, table, &Scope::whole(), false, &plan), Ok((changes.len(), Vec::new())));
 }
 
 /// Calls a test for each version, family and table.
@@ -158,11 +167,10 @@ fn each(test: impl Fn(&Version, bool, &str, &[String], &[String])) {
 fn every_version_reads_what_is_written() {
     each(|version, v6, table, chains, rules| {
         own_namespace();
-        let lines = additions(chains, rules);
-        version.run(v6, "-restore --noflush", &format!("*{table}\n{}\nCOMMIT", lines.join("\n")));
+        version.run(v6, "-restore --noflush", &input(table, chains, rules));
         let theirs = version.saved(v6, table);
         let mut nft = own_namespace();
-        change(&mut nft, v6, table, &lines);
+        change(&mut nft, v6, table, &additions(chains, rules));
         assert_eq!(sorted(&version.saved(v6, table)), sorted(&theirs), "{}", version.name);
         for rule in rules {
             version.run(v6, &format!(" -t {table} -C {rule}"), "");
@@ -182,18 +190,18 @@ fn every_version_reads_what_is_written() {
 fn what_every_version_writes_is_read() {
     each(|version, v6, table, chains, rules| {
         let mut nft = own_namespace();
-        let input = format!("*{table}\n{}\nCOMMIT", additions(chains, rules).join("\n"));
-        version.run(v6, "-restore --noflush", &input);
+        version.run(v6, "-restore --noflush", &input(table, chains, rules));
         let theirs = SavedTable::parse(&version.saved(v6, table));
         let ours = netlink::look(&mut nft, v6, table, &Scope::whole(), false);
         let ours = ours.unwrap_or_else(|error| panic!("{}: {error:?}", version.name));
-        let lines = |table: &SavedTable| table.rules.iter().map(|saved| saved.line.clone()).collect::<Vec<_>>();
+        let lines = |table: &SavedTable| table.rules.iter().map(SavedRule::line).collect::<Vec<_>>();
         let (mut own, mut printed) = (lines(&ours), lines(&theirs));
         own.sort();
         printed.sort();
         assert_eq!(own, printed, "{}", version.name);
-        let mut removals: Vec<String> = lines(&ours).iter().map(|line| format!("-D {line}")).collect();
-        removals.extend(["-F", "-X"].iter().flat_map(|flag| chains.iter().map(move |chain| format!("{flag} {chain}"))));
+        let mut removals: Vec<Change> = ours.rules.into_iter().map(Change::Delete).collect();
+        removals.extend(chains.iter().cloned().map(Change::Flush));
+        removals.extend(chains.iter().cloned().map(Change::DeleteChain));
         change(&mut nft, v6, table, &removals);
         assert!(!version.saved(v6, table).contains("CNI-"), "{}", version.name);
     });
@@ -212,7 +220,7 @@ fn sorted(text: &str) -> Vec<String> {
 fn other_rules_are_left_to_the_program() {
     let mut nft = own_namespace();
     let version = &versions()[0];
-    let wanted = vec!["-N CNI-1".to_owned(), "-A CNI-1 -m limit --limit 1/sec -j ACCEPT".to_owned()];
+    let wanted = additions(&["CNI-1".to_owned()], &["CNI-1 -m limit --limit 1/sec -j ACCEPT".to_owned()]);
     let refused = netlink::change(&mut nft, false, "filter", &Scope::whole(), false, &|_| wanted.clone());
     assert!(refused.is_err() && !version.saved(false, "filter").contains("CNI-1"), "{refused:?}");
     // A foreign rule in another form is none of our business, unless a plugin's chain is concerned.
@@ -226,6 +234,6 @@ fn other_rules_are_left_to_the_program() {
     // Base chains keep their policy.
     version.run(false, " -F CNI-1", "");
     version.run(false, " -P FORWARD DROP", "");
-    change(&mut nft, false, "filter", &["-A FORWARD -s 10.1.0.2/32 -j ACCEPT".to_owned()]);
+    change(&mut nft, false, "filter", &additions(&[], &["FORWARD -s 10.1.0.2/32 -j ACCEPT".to_owned()]));
     assert!(version.saved(false, "filter").contains(":FORWARD DROP"));
 }
