@@ -23,7 +23,6 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use netlink_packet_netfilter::NetfilterProtoFamily;
 use postern_types::{IngressPolicy, IptablesVariant};
 
 use super::netlink;
@@ -32,10 +31,9 @@ use super::presence::is_in_legacy;
 use super::programs::{self, ProgramRunner, Programs, families, remove_from_each};
 use super::rule::{ANSWERS, Match, Rule, Target};
 use super::scope::Scope;
-use super::set::{Change, Owner, Place, Placed, RuleSet};
+use super::set::{Change, Owner, Place, RuleSet};
 use super::text::SavedTable;
-use super::{FILTER, Tables, has_legacy};
-use crate::nft::batch::Table;
+use super::{FILTER, Tables, has_chain, has_legacy, table};
 use crate::variant::Recorded;
 use crate::variant::by_family;
 use crate::{FirewallError, Nft};
@@ -69,16 +67,16 @@ fn leading(admin: &str) -> [Rule; 2] {
     ]
 }
 
-fn first(rule: Rule) -> Placed {
-    Placed { place: Place::First, rule }
+fn first(rule: Rule) -> (Place, Rule) {
+    (Place::First, rule)
 }
 
-fn last(rule: Rule) -> Placed {
-    Placed { place: Place::Last, rule }
+fn last(rule: Rule) -> (Place, Rule) {
+    (Place::Last, rule)
 }
 
 fn owner(home: &'static str) -> Owner {
-    Owner { table: FILTER, comment: None, chains: Vec::new(), home }
+    Owner { home, ..Owner::default() }
 }
 
 /// Returns all rules for these addresses of one family.
@@ -139,8 +137,8 @@ const ORDERED: [&str; 3] = [FORWARD, STAGES[0], STAGES[1]];
 /// Completes a set. With `is_first`, its owner has none of its own rules yet. Returns the number of changes, and the
 /// handles of the new rules of addresses.
 fn complete(set: &RuleSet, is_first: bool, programs: &Programs<'_>) -> Result<(usize, Vec<u64>), FirewallError> {
-    let scope = Scope::of_sets(std::slice::from_ref(set)).ordering(&ORDERED).first(is_first);
-    programs.change_around(FILTER, &scope, |saved| changes(set, saved))
+    let scope = Scope { entire: &ORDERED, is_first, ..Scope::of_sets(FILTER, std::slice::from_ref(set)) };
+    programs.change(&scope, |saved| changes(set, saved))
 }
 
 /// Returns the handles that rules of these addresses have, of all that an effect noted. They are in the order of
@@ -236,10 +234,10 @@ fn missing_in(
         .chain(isolated.map(|(bridge, ingress)| isolation(bridge, ingress)))
         .collect();
     let known = handles_of(&numbers.handles, v6, &numbers.addresses);
-    let scope = Scope::of_sets(&sets).ordering(&ORDERED).knowing(known);
+    let scope = Scope { entire: &ORDERED, known, ..Scope::of_sets(FILTER, &sets) };
     let mut first = None;
     for place in Programs::places(numbers.recorded, v6, FILTER, runner) {
-        match missing_of(&place.look_once(FILTER, &scope)?, addrs, admin, isolated) {
+        match missing_of(&place.look_once(&scope)?, addrs, admin, isolated) {
             None => return Ok(None),
             missing => first = first.or(missing),
         }
@@ -267,7 +265,7 @@ fn missing_of(
     }
     let (bridge, ingress) = isolated?;
     let set = isolation(bridge, ingress);
-    if let Some(Placed { rule, .. }) = set.rules.iter().find(|placed| !saved.has(&placed.rule)) {
+    if let Some((_, rule)) = set.rules.iter().find(|(_, rule)| !saved.has(rule)) {
         return Some(not_found(rule));
     }
     let is_behind = !changes(&set, saved).is_empty();
@@ -283,13 +281,12 @@ fn spec(rule: &Rule) -> String {
 fn take_away(
     rules: &[Rule],
     home: &'static str,
-    handles: &[u64],
+    known: &[u64],
     programs: &Programs<'_>,
 ) -> Result<usize, FirewallError> {
-    let scope = Scope::of_rules(rules, home).knowing(handles);
-    let scope = if handles.is_empty() { scope } else { scope.only_known() };
+    let scope = Scope { known, only_known: !known.is_empty(), ..Scope::of_rules(FILTER, rules, home) };
     let plan = |saved: &SavedTable| owner(home).removals(saved, |rule| rules.contains(rule));
-    programs.change_around(FILTER, &scope, plan).map(|(count, _)| count)
+    programs.change(&scope, plan).map(|(count, _)| count)
 }
 
 /// The kernel's numbers of the rules of [`admit`], and of the tables that these were made in.
@@ -315,10 +312,6 @@ pub fn tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
     numbers::tables(FILTER, addrs, runner)
 }
 
-fn table_of(v6: bool) -> Table {
-    Table { family: if v6 { NetfilterProtoFamily::IPv6 } else { NetfilterProtoFamily::IPv4 }, name: FILTER }
-}
-
 impl Numbers {
     /// True if the numbers are those of all rules, in tables that are still there.
     fn hold(&self, runner: ProgramRunner<'_>) -> bool {
@@ -337,7 +330,7 @@ impl Numbers {
             return Ok(false);
         }
         for ((v6, _), noted) in by_family(&self.addresses).zip(&self.tables) {
-            let table = table_of(v6);
+            let table = table(v6, FILTER);
             let change = |nft: &mut Nft| {
                 let made = nft.change(|nft, batch| {
                     let is_same = nft.table(table)?.is_some_and(|table| table.handle == Some(*noted));
@@ -368,14 +361,15 @@ pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[Numbers]>) -> bo
     let needed = |programs: &Programs<'_>| {
         let read = |nft: &mut Nft| {
             if noted.is_none() {
-                return netlink::look(nft, programs.v6, FILTER, &Scope::whole(), false).map(drop);
+                return netlink::look(nft, programs.v6, &Scope::whole(FILTER), false).map(drop);
             }
             for Numbers { addresses, handles, .. } in &unsure {
                 let own = rules_of(addresses, programs.v6);
-                let scope = Scope::of_rules(&own, CHAIN).knowing(handles_of(handles, programs.v6, addresses));
-                nft.look(|nft| netlink::look(nft, programs.v6, FILTER, &scope, false))?;
+                let known = handles_of(handles, programs.v6, addresses);
+                let scope = Scope { known, ..Scope::of_rules(FILTER, &own, CHAIN) };
+                nft.look(|nft| netlink::look(nft, programs.v6, &scope, false))?;
             }
-            nft.look(|nft| netlink::look(nft, programs.v6, FILTER, &Scope::of_chains(&ORDERED), false)).map(drop)
+            nft.look(|nft| netlink::look(nft, programs.v6, &Scope::of_chains(FILTER, &ORDERED), false)).map(drop)
         };
         programs.without(read) != Some(Ok(()))
     };
@@ -388,11 +382,11 @@ pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[Numbers]>) -> bo
 pub fn has(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> bool {
     handles.len() == 2 * addrs.len()
         && by_family(addrs).map(|(v6, _)| v6).all(|v6| {
-            let (own, handles) = (rules_of(addrs, v6), handles_of(handles, v6, addrs));
-            let scope = Scope::of_rules(&own, CHAIN).knowing(handles).only_known();
-            let look = |nft: &mut Nft| nft.look(|nft| netlink::look(nft, v6, FILTER, &scope, false));
+            let (own, known) = (rules_of(addrs, v6), handles_of(handles, v6, addrs));
+            let scope = Scope { known, only_known: true, ..Scope::of_rules(FILTER, &own, CHAIN) };
+            let look = |nft: &mut Nft| nft.look(|nft| netlink::look(nft, v6, &scope, false));
             let seen = Programs::nft(v6, runner).without(look).and_then(Result::ok);
-            seen.is_some_and(|saved| saved.rules.len() == handles.len() && own.iter().all(|rule| saved.has(rule)))
+            seen.is_some_and(|saved| saved.rules.len() == known.len() && own.iter().all(|rule| saved.has(rule)))
         })
 }
 
@@ -440,7 +434,7 @@ pub fn withdraw(
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<IpAddr>, FirewallError> {
     let mut addresses = Vec::new();
     for programs in Programs::of_all(FILTER, runner) {
-        for saved in programs.look(FILTER)?.rules.iter().filter(|saved| saved.rule.chain == CHAIN) {
+        for saved in programs.look(&Scope::whole(FILTER))?.rules.iter().filter(|saved| saved.rule.chain == CHAIN) {
             let net = saved.rule.source.or(saved.rule.destination).map(|(_, net)| net);
             let address = net.filter(|net| net.prefix_len() == net.max_prefix_len()).map(|net| net.addr());
             let is_of = |address: &IpAddr| of_address(*address).contains(&saved.rule) && !addresses.contains(address);
@@ -486,23 +480,13 @@ impl Tables {
     }
 }
 
-/// True if there may be rules of the firewall plugin in one of the families: accepted addresses, or isolated bridges. The look takes microseconds. If it is false,
-/// [`withdraw`] would start programs for milliseconds and find nothing.
+/// True if there may be rules of the firewall plugin in one of the families: accepted addresses, or isolated bridges. The
+/// look takes microseconds. If it is false, [`withdraw`] would start programs for milliseconds and find nothing.
 ///
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
 pub fn may_be_admitted(nft: &mut Nft) -> Result<bool, FirewallError> {
-    if has_legacy(FILTER) {
-        return Ok(true);
-    }
-    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        for chain in [CHAIN, STAGES[0]] {
-            if nft.chain(Table { family, name: FILTER }, chain)?.is_some() {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
+    Ok(has_legacy(FILTER) || has_chain(nft, FILTER, &[CHAIN, STAGES[0]])?)
 }
 
 #[cfg(test)]
@@ -548,7 +532,7 @@ COMMIT
             ]
         );
         let lines: Vec<&str> = NATIVE.lines().filter(|line| line.starts_with("-A")).collect();
-        let ours = admission.rules.iter().chain(&isolation.rules).map(|placed| format!("-A {}", placed.rule.line()));
+        let ours = admission.rules.iter().chain(&isolation.rules).map(|(_, rule)| format!("-A {}", rule.line()));
         for line in ours {
             assert!(lines.contains(&line.as_str()), "{line}");
         }

@@ -18,18 +18,16 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
-use netlink_packet_netfilter::NetfilterProtoFamily;
 use postern_types::IptablesVariant;
 
 use super::numbers::{self, Numbers};
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
 use super::rule::{Match, Rule, Target};
 use super::scope::Scope;
-use super::set::{Change, Owner, Place, Placed, RuleSet};
+use super::set::{Change, Owner, Place, RuleSet};
 use super::text::{SavedTable, once};
-use super::{NAT, Tables};
+use super::{NAT, Tables, has_chain};
 use crate::hostport::{About, CHAIN_PREFIX, Condition, Forward, HostPorts, MarkBy, Protocol, Sources};
-use crate::nft::batch::Table;
 use crate::variant::Recorded;
 use crate::{AttachmentKey, FirewallError, Nft};
 
@@ -43,8 +41,14 @@ const MOST_PORTS: usize = 15;
 const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
 
 /// True if table `nat` has a chain.
-fn has_chain(programs: &Programs<'_>, chain: &str) -> Result<bool, FirewallError> {
-    Ok(programs.look(NAT)?.chains.iter().any(|name| name == chain))
+fn shows_chain(programs: &Programs<'_>, chain: &str) -> Result<bool, FirewallError> {
+    Ok(programs.look(&Scope::whole(NAT))?.chains.iter().any(|name| name == chain))
+}
+
+/// Returns both owners that a key can stand for.
+fn owners(key: &AttachmentKey, comment: &str) -> [Owner; 2] {
+    let comment = Some(comment.to_owned());
+    key.hostport_chains().map(|chain| Owner { comment: comment.clone(), chains: vec![chain], home: DNAT })
 }
 
 impl HostPorts {
@@ -60,18 +64,15 @@ impl HostPorts {
     pub(super) fn sets(&self) -> Result<[RuleSet; 2], FirewallError> {
         let comment = self.key.hostport_comment()?;
         let forwards = self.own_forwards();
-        Ok(self.key.hostport_chains().map(|chain| {
+        let own_mark = self.sources != Sources::None && matches!(self.mark, MarkBy::Bit(_));
+        let shared = if own_mark { SHARED.as_slice() } else { &[DNAT] };
+        Ok(owners(&self.key, &comment).map(|owner| {
+            let chain = owner.chains.first().map(String::as_str).unwrap_or_default();
             let mut rules = self.shared_rules();
-            rules.extend(forwards.iter().flat_map(|forward| self.content(&chain, forward)));
+            rules.extend(forwards.iter().flat_map(|forward| self.content(chain, forward)));
             // Last: what leads to very many rules is checked by the kernel with each transaction.
-            rules.extend(self.entries(&chain, &comment, &forwards));
-            let own_mark = self.sources != Sources::None && matches!(self.mark, MarkBy::Bit(_));
-            let shared = if own_mark { vec![DNAT, SETMARK, MASQ] } else { vec![DNAT] };
-            RuleSet {
-                owner: Owner { table: NAT, comment: Some(comment.clone()), chains: vec![chain], home: DNAT },
-                shared: shared.into_iter().map(str::to_owned).collect(),
-                rules: rules.into_iter().map(|(place, rule)| Placed { place, rule }).collect(),
-            }
+            rules.extend(self.entries(chain, &comment, &forwards));
+            RuleSet { shared: shared.iter().map(|chain| (*chain).to_owned()).collect(), rules, owner }
         }))
     }
 
@@ -164,7 +165,7 @@ impl HostPorts {
     /// Returns the error for rules that lead to another program's chain for marks, if there is none.
     fn without_mark_chain(&self, programs: &Programs<'_>) -> Option<FirewallError> {
         let MarkBy::Chain(chain) = &self.mark else { return None };
-        let is_absent = self.sources != Sources::None && !has_chain(programs, chain).ok()?;
+        let is_absent = self.sources != Sources::None && !shows_chain(programs, chain).ok()?;
         is_absent.then(|| {
             FirewallError::new(
                 "find",
@@ -184,7 +185,7 @@ impl HostPorts {
     /// # Errors
     /// The programs are missing, or this process may not read the rules.
     pub fn iptables_has_mark_chain(chain: &str, v6: bool, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
-        has_chain(&Programs::locate(v6, runner)?, chain)
+        shows_chain(&Programs::locate(v6, runner)?, chain)
     }
 
     /// True if all rules are there. With handles from [`HostPorts::iptables_ensure`], no rules of others are read.
@@ -215,19 +216,19 @@ impl HostPorts {
         let Ok(sets) = self.sets() else { return Ok(0) };
         let numbered = known.tables.first().map(|table| (known.handles, *table));
         let owners: Vec<Owner> = sets.iter().map(|set| set.owner.clone()).collect();
-        let scope = Scope::of_owners(&owners).knowing(known.handles);
+        let scope = Scope { known: known.handles, ..Scope::of_owners(NAT, &owners) };
         let plan = |saved: &SavedTable| sets.iter().flat_map(|set| self.removals(set, saved)).collect();
         remove_from_each(known.recorded, self.address.addr().is_ipv6(), NAT, runner, |place| {
             Ok(match numbers::remove(&sets, numbered, place)? {
                 Some(count) => count,
-                None => place.change_around(NAT, &scope, plan)?.0,
+                None => place.change(&scope, plan)?.0,
             })
         })
     }
 
     /// Returns the changes that remove one form of the rules.
     fn removals(&self, set: &RuleSet, saved: &SavedTable) -> Vec<Change> {
-        let own: HashSet<&Rule> = set.rules.iter().map(|placed| &placed.rule).collect();
+        let own: HashSet<&Rule> = set.rules.iter().map(|(_, rule)| rule).collect();
         let inside = |rule: &Rule| set.owner.chains.contains(&rule.chain);
         let others: Vec<&Rule> =
             saved.rules.iter().map(|saved| &saved.rule).filter(|rule| inside(rule) && !own.contains(rule)).collect();
@@ -283,14 +284,7 @@ fn ports(rule: &Rule) -> &[u16] {
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
 pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallError> {
-    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        for chain in key.hostport_chains() {
-            if nft.chain(Table { family, name: NAT }, &chain)?.is_some() {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
+    has_chain(nft, NAT, &key.hostport_chains())
 }
 
 /// True if only programs can read or change the forwards of this container and network. It is false if no program is
@@ -318,30 +312,18 @@ fn is_owned(rule: &Rule, key: &AttachmentKey) -> bool {
 /// As [`HostPorts::iptables_remove`].
 pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let Ok(comment) = key.hostport_comment() else { return Ok(0) };
-    let owners = key.hostport_chains().map(|chain| Owner {
-        table: NAT,
-        comment: Some(comment.clone()),
-        chains: vec![chain],
-        home: DNAT,
-    });
+    let owners = owners(key, &comment);
     let mut changes = 0;
     for v6 in [false, true] {
-        let remove = |place: &Programs<'_>| RuleSet::remove(&owners, place, |rule| is_owned(rule, key));
+        let remove = |place: &Programs<'_>| RuleSet::remove(&owners, &[], place, |rule| is_owned(rule, key));
         changes += remove_from_each(Recorded::No, v6, NAT, runner, remove)?;
     }
     Ok(changes)
 }
 
-/// Returns the owners of the forwards in a table: keys without an interface, each once.
-pub(crate) fn owners_in(table: &SavedTable) -> Vec<AttachmentKey> {
-    let mut keys: Vec<AttachmentKey> = Vec::new();
-    for saved in table.rules.iter().filter(|saved| saved.rule.chain == DNAT) {
-        let (Some(chain), Some(comment)) = (saved.rule.chain_after(), saved.rule.comment()) else { continue };
-        if let Some(key) = AttachmentKey::of_hostport(chain, comment).filter(|key| !keys.contains(key)) {
-            keys.push(key);
-        }
-    }
-    keys
+/// Returns the container and network of the forwards that this rule leads to.
+fn key_of(rule: &Rule) -> Option<AttachmentKey> {
+    (rule.chain == DNAT).then(|| AttachmentKey::of_hostport(rule.chain_after()?, rule.comment()?)).flatten()
 }
 
 /// Removes the forwards of all containers in `network`, in both families, except those with a valid or busy container
@@ -356,25 +338,9 @@ pub fn retain(
     busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
     runner: ProgramRunner<'_>,
 ) -> Result<Vec<String>, FirewallError> {
-    let mut stale: Vec<AttachmentKey> = Vec::new();
-    for programs in Programs::of_all(NAT, runner) {
-        let of_network = owners_in(&programs.look(NAT)?).into_iter().filter(|key| key.network == network);
-        let is_valid = |key: &AttachmentKey| valid.iter().any(|(container_id, _)| *container_id == key.container_id);
-        stale.extend(of_network.filter(|key| !is_valid(key)));
-    }
-    if stale.is_empty() {
-        return Ok(Vec::new());
-    }
-    let busy = busy()?;
-    stale.retain(|key| !busy.iter().any(|(container_id, _)| *container_id == key.container_id));
-    let mut removed = Vec::new();
-    for key in stale {
-        if !removed.contains(&key.container_id) {
-            remove_all(&key, runner)?;
-            removed.push(key.container_id);
-        }
-    }
-    Ok(removed)
+    let stale = Tables::nat(runner)?.stale(network, valid, busy, key_of)?;
+    stale.iter().try_for_each(|key| remove_all(key, runner).map(drop))?;
+    Ok(stale.into_iter().map(|key| key.container_id).collect())
 }
 
 /// A chain of a container's forwards, as it was read.
@@ -413,7 +379,7 @@ impl Seen {
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
     let mut seen = Vec::new();
     for programs in Programs::of_all(NAT, runner) {
-        seen.extend(Seen::all(&programs.look(NAT)?, programs.v6));
+        seen.extend(Seen::all(&programs.look(&Scope::whole(NAT))?, programs.v6));
     }
     Ok(seen)
 }
@@ -426,12 +392,13 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
 pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let mut changes = 0;
     for programs in Programs::of_all(NAT, runner) {
-        changes += programs.change(NAT, |table| {
+        let plan = |table: &SavedTable| {
             let now = Seen::all(table, programs.v6);
-            let owner = |seen: &Seen| Owner { table: NAT, chains: vec![seen.chain.clone()], ..Owner::default() };
+            let owner = |seen: &Seen| Owner { chains: vec![seen.chain.clone()], ..Owner::default() };
             let same = now.iter().filter(|now| seen.contains(now));
             same.flat_map(|seen| owner(seen).removals(table, |rule| rule.chain == DNAT)).collect()
-        })?;
+        };
+        changes += programs.change(&Scope::whole(NAT), plan)?.0;
     }
     Ok(changes)
 }
@@ -463,7 +430,7 @@ mod tests {
     }
 
     fn lines(ports: &HostPorts) -> Vec<String> {
-        ports.sets().unwrap()[0].rules.iter().map(|placed| placed.rule.line()).collect()
+        ports.sets().unwrap()[0].rules.iter().map(|(_, rule)| rule.line()).collect()
     }
 
     /// The lines that `iptables-save` 1.8.9 prints after the native plugin 1.9.1 has made the same forwards.
@@ -488,7 +455,7 @@ mod tests {
         ];
         assert_eq!(lines(&ports("cid1")), saved);
         let wanted: Vec<Rule> = saved.iter().map(|line| Rule::parse(line)).collect();
-        let made: Vec<Rule> = ports("cid1").sets().unwrap()[0].rules.iter().map(|placed| placed.rule.clone()).collect();
+        let made: Vec<Rule> = ports("cid1").sets().unwrap()[0].rules.iter().map(|(_, rule)| rule.clone()).collect();
         assert_eq!(made, wanted);
     }
 
@@ -505,15 +472,13 @@ mod tests {
         let two = ["-s", "192.0.2.0/24", "-s", "198.51.100.0/24"].map(str::to_owned);
         let twice = HostPorts { conditions: Syntax::Iptables.read(&two, false).unwrap(), ..ports.clone() };
         let line =
-            twice.sets().unwrap()[0].rules.iter().map(|placed| placed.rule.line()).find(|line| line.contains("-s 1"));
+            twice.sets().unwrap()[0].rules.iter().map(|(_, rule)| rule.line()).find(|line| line.contains("-s 1"));
         assert!(line.unwrap().contains("--dports 8080 -s 198.51.100.0/24 -j"), "both are passed on");
         let external = HostPorts { mark: MarkBy::Chain("KUBE-MARK-MASQ".to_owned()), ..ports.clone() };
-        assert!(
-            external.sets().unwrap()[0].rules.iter().any(|placed| placed.rule.chain_after() == Some("KUBE-MARK-MASQ"))
-        );
+        assert!(external.sets().unwrap()[0].rules.iter().any(|(_, rule)| rule.chain_after() == Some("KUBE-MARK-MASQ")));
         assert_eq!(external.sets().unwrap()[0].shared, [DNAT]);
         let plain = HostPorts { sources: Sources::None, ..ports };
-        assert!(!plain.sets().unwrap()[0].rules.iter().any(|placed| placed.rule.chain_after() == Some(SETMARK)));
+        assert!(!plain.sets().unwrap()[0].rules.iter().any(|(_, rule)| rule.chain_after() == Some(SETMARK)));
     }
 
     #[test]
@@ -530,11 +495,11 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_read_from_the_table() {
-        let table =
-            SavedTable::parse(&lines(&ports("cid1")).iter().map(|line| format!("-A {line}\n")).collect::<String>());
-        let keys = owners_in(&table);
-        assert_eq!(keys.len(), 1);
+    fn owners_are_read_from_rules() {
+        let rules = ports("cid1").sets().unwrap()[0].rules.clone();
+        let keys: Vec<AttachmentKey> = rules.iter().filter_map(|(_, rule)| key_of(rule)).collect();
+        // Of SCTP there is nothing for this family.
+        assert_eq!(keys.len(), 2);
         assert_eq!((keys[0].network.as_str(), keys[0].container_id.as_str()), ("mynet", "cid1"));
     }
 }

@@ -16,7 +16,6 @@
 //! `1abc` and network `net1` with container `abc` get the same name. The first of them keeps it. The other gets a chain
 //! whose name is hashed with separators.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -25,8 +24,9 @@ use postern_types::IptablesVariant;
 use super::numbers::{self, Numbers};
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
 use super::rule::{Is, Rule, Target};
-use super::set::{Change, Owner, Place, Placed, RuleSet, stale_owners};
-use super::text::SavedRule;
+use super::scope::Scope;
+use super::set::{Change, Owner, Place, RuleSet};
+use super::text::{SavedRule, SavedTable};
 use super::{NAT, SeenTable, Tables};
 use crate::marked::{Marked, gather};
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
@@ -63,10 +63,9 @@ fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], 
         let accept = addrs.iter().map(|address| (Place::Early, to((true, address.trunc()), Target::Accept)));
         let masquerade = to((false, multicast), Target::Masquerade { random_fully: false });
         let jumps = addrs.iter().map(|address| (Place::Last, jump(address.addr().into(), &chain, &comment)));
-        let rules = accept.chain([(Place::Last, masquerade)]).chain(jumps);
-        let rules = rules.map(|(place, rule)| Placed { place, rule }).collect();
+        let rules = accept.chain([(Place::Last, masquerade)]).chain(jumps).collect();
         let (comment, chains) = (Some(comment.clone()), vec![chain.clone()]);
-        RuleSet { owner: Owner { table: NAT, comment, chains, home: POSTROUTING }, shared: Vec::new(), rules }
+        RuleSet { owner: Owner { comment, chains, home: POSTROUTING }, shared: Vec::new(), rules }
     }))
 }
 
@@ -177,7 +176,7 @@ pub fn remove_known(
         changes += remove_from_each(known.recorded, v6, NAT, runner, |place| {
             Ok(match numbers::remove(&sets, known.of(all, v6), place)? {
                 Some(count) => count,
-                None => RuleSet::remove_known(&owners, known.handles, place, goes)?,
+                None => RuleSet::remove(&owners, known.handles, place, goes)?,
             })
         })?;
     }
@@ -207,7 +206,7 @@ pub fn remove_all(
     };
     let mut changes = 0;
     for v6 in [false, true] {
-        changes += remove_from_each(recorded, v6, NAT, runner, |place| RuleSet::remove(&owners, place, goes))?;
+        changes += remove_from_each(recorded, v6, NAT, runner, |place| RuleSet::remove(&owners, &[], place, goes))?;
     }
     Ok(changes)
 }
@@ -224,21 +223,9 @@ pub fn retain(
     busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
     runner: ProgramRunner<'_>,
 ) -> Result<Vec<String>, FirewallError> {
-    let valid: HashSet<&str> = valid.iter().map(|(container_id, _)| container_id.as_str()).collect();
-    let mut removed: Vec<String> = Vec::new();
-    for programs in Programs::of_all(NAT, runner) {
-        let read = |rule: &Rule| container_of(rule, network);
-        let is_valid = |id: &String| valid.contains(id.as_str());
-        let busy = || Ok(busy()?.into_iter().map(|(container_id, _)| container_id).collect());
-        let stale = stale_owners(&programs.look(NAT)?, read, is_valid, busy)?;
-        removed.extend(stale.into_iter().filter(|id| !removed.contains(id)).collect::<Vec<_>>());
-    }
-    for container_id in &removed {
-        let key =
-            AttachmentKey { network: network.to_owned(), container_id: container_id.clone(), ifname: String::new() };
-        remove_all(&key, &[], Recorded::No, runner)?;
-    }
-    Ok(removed)
+    let stale = Tables::nat(runner)?.stale(network, valid, busy, key_of)?;
+    stale.iter().try_for_each(|key| remove_all(key, &[], Recorded::No, runner).map(drop))?;
+    Ok(stale.into_iter().map(|key| key.container_id).collect())
 }
 
 /// The first rule of a container's masquerading, as it was read.
@@ -269,9 +256,7 @@ impl Seen {
 /// # Errors
 /// As [`remove_all`].
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
-    let tables = Tables::nat(runner)?;
-    let rules = tables.0.iter().flat_map(|seen| &seen.saved.rules);
-    Ok(rules.filter_map(|saved| Seen::read(&saved.rule)).collect())
+    Ok(Tables::nat(runner)?.rules().filter_map(|saved| Seen::read(&saved.rule)).collect())
 }
 
 /// Removes these rules, and the chains that no other rule leads to. Returns the number of changes.
@@ -289,12 +274,13 @@ pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, Fi
     let goes = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
     let mut changes = 0;
     for programs in Programs::of_all(NAT, runner) {
-        changes += programs.change(NAT, |table| {
+        let plan = |table: &SavedTable| {
             // A chain that none of these rules leads to is left alone: another process may be about to use it.
             let leads =
                 |owner: &&Owner| table.rules.iter().any(|saved| owner.leads_here(&saved.rule) && goes(&saved.rule));
             owners.iter().filter(leads).flat_map(|owner| owner.removals(table, goes)).collect()
-        })?;
+        };
+        changes += programs.change(&Scope::whole(NAT), plan)?.0;
     }
     Ok(changes)
 }
@@ -353,9 +339,4 @@ fn key_of(rule: &Rule) -> Option<AttachmentKey> {
     let chain = rule.chain_after().filter(|chain| chain.starts_with(CHAIN_PREFIX))?;
     let key = AttachmentKey::of_iptables(chain, rule.comment()?)?;
     (rule.chain == POSTROUTING).then_some(key)
-}
-
-/// Returns the container in `network` of the masquerading that this rule starts.
-fn container_of(rule: &Rule, network: &str) -> Option<String> {
-    key_of(rule).filter(|key| key.network == network).map(|key| key.container_id)
 }

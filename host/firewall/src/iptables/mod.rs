@@ -39,21 +39,44 @@ pub use masquerade::{
     Seen, check, check_known, ensure, ensure_in, list, remove, remove_all, remove_known, remove_seen, retain, validate,
 };
 pub use numbers::{Numbers, nat_tables};
-pub use presence::{any_may_exist, chains, has_legacy_nat, may_exist, needs_program, others_may_exist};
+pub use presence::{any_may_exist, has_legacy_nat, may_exist, needs_program, others_may_exist};
 pub use programs::{ProgramRunner, available, installed, programs, usable};
 
-use crate::FirewallError;
+use std::collections::HashSet;
+
+use crate::nft::batch::Table;
+use crate::{AttachmentKey, FirewallError, Nft};
 use ipnet::IpNet;
+use netlink_packet_netfilter::NetfilterProtoFamily;
 use postern_types::IptablesVariant;
 use presence::has_legacy;
 use programs::Programs;
-use text::SavedTable;
+use rule::Rule;
+use scope::Scope;
+use text::{SavedRule, SavedTable};
 
 /// The table for address translation.
 const NAT: &str = "nat";
 
 /// The table for what is let through.
 const FILTER: &str = "filter";
+
+/// Returns a table as nf_tables has it.
+fn table(v6: bool, name: &'static str) -> Table {
+    Table { family: if v6 { NetfilterProtoFamily::IPv6 } else { NetfilterProtoFamily::IPv4 }, name }
+}
+
+/// True if nf_tables has one of these chains in a table, in either family.
+fn has_chain(nft: &mut Nft, name: &'static str, chains: &[impl AsRef<str>]) -> Result<bool, FirewallError> {
+    for v6 in [false, true] {
+        for chain in chains {
+            if nft.chain(table(v6, name), chain.as_ref())?.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
 
 /// Tells if the masquerading or forwards of these addresses, which a record has, can be read and removed.
 ///
@@ -79,13 +102,14 @@ struct SeenTable {
 }
 
 impl Tables {
-    pub(crate) fn look(table: &str, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
+    pub(crate) fn look(table: &'static str, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
         Self::at(Programs::of_all(table, runner), table)
     }
 
-    fn at(places: Vec<Programs<'_>>, table: &str) -> Result<Self, FirewallError> {
-        let see =
-            |place: Programs<'_>| Ok(SeenTable { v6: place.v6, program: place.name(), saved: place.look(table)? });
+    fn at(places: Vec<Programs<'_>>, table: &'static str) -> Result<Self, FirewallError> {
+        let see = |place: Programs<'_>| {
+            Ok(SeenTable { v6: place.v6, program: place.name(), saved: place.look(&Scope::whole(table))? })
+        };
         places.into_iter().map(see).collect::<Result<_, _>>().map(Self)
     }
 
@@ -107,5 +131,28 @@ impl Tables {
     /// Returns the tables of one family.
     fn of(&self, v6: bool) -> impl Iterator<Item = &SavedTable> {
         self.0.iter().filter(move |seen| seen.v6 == v6).map(|seen| &seen.saved)
+    }
+
+    fn rules(&self) -> impl Iterator<Item = &SavedRule> {
+        self.0.iter().flat_map(|seen| &seen.saved.rules)
+    }
+
+    /// Returns the containers in `network` whose rules are to go: those that are neither valid nor busy. `owner` tells
+    /// whose a rule is. `busy` is called only if there is something to remove.
+    fn stale(
+        &self,
+        network: &str,
+        valid: &[(String, String)],
+        busy: impl FnOnce() -> Result<Vec<(String, String)>, FirewallError>,
+        owner: impl Fn(&Rule) -> Option<AttachmentKey>,
+    ) -> Result<Vec<AttachmentKey>, FirewallError> {
+        let mut seen: HashSet<String> = valid.iter().map(|(container_id, _)| container_id.clone()).collect();
+        let of_network = self.rules().filter_map(|saved| owner(&saved.rule)).filter(|key| key.network == network);
+        let mut stale: Vec<AttachmentKey> = of_network.filter(|key| seen.insert(key.container_id.clone())).collect();
+        if !stale.is_empty() {
+            let busy = busy()?;
+            stale.retain(|key| !busy.iter().any(|(container_id, _)| *container_id == key.container_id));
+        }
+        Ok(stale)
     }
 }

@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{InetHookNumber, NfTablesMessage, RuleAttribute, RuleMessage};
 use postern_netlink::Attributes;
 
@@ -13,6 +12,7 @@ use super::rule::{Match, Rule, Target};
 use super::scope::Scope;
 use super::set::Change;
 use super::text::{SavedRule, SavedTable};
+use super::{NAT, table};
 use crate::nft::batch::{BaseChain, Batch, Table};
 use crate::nft::rule::Rule as NftRule;
 use crate::{FirewallError, Nft};
@@ -58,16 +58,9 @@ struct Raw {
     rule: NftRule,
 }
 
-/// Returns a table of a family; `None` if no rules of the plugins are in a table of this name.
-pub(super) fn table(v6: bool, name: &str) -> Option<Table> {
-    let family = if v6 { NetfilterProtoFamily::IPv6 } else { NetfilterProtoFamily::IPv4 };
-    let name = ["nat", "filter"].into_iter().find(|known| *known == name)?;
-    Some(Table { family, name })
-}
-
 /// Returns the form of a chain that iptables has itself.
 fn base(table: Table, chain: &str) -> Option<BaseChain> {
-    let known = if table.name == "nat" { NAT_CHAINS.as_slice() } else { FILTER_CHAINS.as_slice() };
+    let known = if table.name == NAT { NAT_CHAINS.as_slice() } else { FILTER_CHAINS.as_slice() };
     let (_, hook, priority) = known.iter().find(|(name, ..)| *name == chain)?;
     Some(BaseChain { kind: table.name, hook: *hook, priority: *priority })
 }
@@ -77,14 +70,8 @@ fn unable(what: impl Into<String>) -> Unable {
 }
 
 /// Reads the part of a table that a question is about. If `lenient`, a rule that can't be read is a rule of others.
-pub(super) fn look(
-    nft: &mut Nft,
-    v6: bool,
-    name: &str,
-    scope: &Scope<'_>,
-    lenient: bool,
-) -> Result<SavedTable, Unable> {
-    let table = table(v6, name).ok_or_else(|| unable(format!("it has no rules in table {name}")))?;
+pub(super) fn look(nft: &mut Nft, v6: bool, scope: &Scope<'_>, lenient: bool) -> Result<SavedTable, Unable> {
+    let table = table(v6, scope.table);
     let (chains, rules) = if scope.whole {
         (nft.chain_names(table)?, dump(nft, table, None)?)
     } else {
@@ -117,11 +104,10 @@ pub(super) fn rules_in(nft: &mut Nft, v6: bool, table: Table, chain: &str) -> Re
 }
 
 /// True if all rules in these chains can be read.
-pub(super) fn can_read(nft: &mut Nft, v6: bool, name: &str, chains: &[String]) -> Result<bool, Unable> {
-    let table = table(v6, name).ok_or_else(|| unable(format!("it has no rules in table {name}")))?;
+pub(super) fn can_read(nft: &mut Nft, v6: bool, name: &'static str, chains: &[String]) -> Result<bool, Unable> {
     nft.look(|nft| {
         for chain in chains {
-            let rules = dump(nft, table, Some(chain))?;
+            let rules = dump(nft, table(v6, name), Some(chain))?;
             if !rules.iter().all(|rule| rule.read(v6).is_some()) {
                 return Ok(false);
             }
@@ -343,15 +329,14 @@ fn dump(nft: &mut Nft, table: Table, chain: Option<&str>) -> Result<Vec<Raw>, Fi
 pub(super) fn change(
     nft: &mut Nft,
     v6: bool,
-    name: &str,
     scope: &Scope<'_>,
     lenient: bool,
     plan: &impl Fn(&SavedTable) -> Vec<Change>,
 ) -> Result<(usize, Vec<u64>), Unable> {
-    let of = table(v6, name).ok_or_else(|| unable(format!("it has no rules in table {name}")))?;
+    let of = table(v6, scope.table);
     let mut before: Option<(SavedTable, Batch, usize)> = None;
     let (outcome, made) = nft.change_and_see(|nft, batch| {
-        let saved = match look(nft, v6, name, scope, lenient) {
+        let saved = match look(nft, v6, scope, lenient) {
             Ok(saved) => saved,
             Err(unable) => return Ok(Err(unable)),
         };
@@ -435,7 +420,7 @@ mod tests {
         let (mut nft, other) = (open(), RefCell::new(open()));
         let add = |line: &str| Change::Add { rule: Rule::parse(line), first: false };
         let make = |nft: &mut Nft, chains: &[&str], changes: &[Change]| {
-            change(nft, false, "nat", &Scope::of_chains(chains), false, &|_| changes.to_vec()).unwrap();
+            change(nft, false, &Scope::of_chains(NAT, chains), false, &|_| changes.to_vec()).unwrap();
         };
         let chains = ["CNI-A", "CNI-B"].map(|chain| Change::NewChain(chain.to_owned()));
         make(&mut nft, &[], &[chains.as_slice(), &[add("CNI-B -s 10.1.0.1/32 -j RETURN")]].concat());
@@ -443,9 +428,9 @@ mod tests {
         for (theirs, expected) in [("CNI-B", 1), ("CNI-A", 2)] {
             reads.set(0);
             plans.set(0);
-            let scope = Scope::of_chains(&["CNI-A"]);
+            let scope = Scope::of_chains(NAT, &["CNI-A"]);
             let planned = |nft: &mut Nft| {
-                change(nft, false, "nat", &scope, false, &|_| {
+                change(nft, false, &scope, false, &|_| {
                     plans.set(plans.get() + 1);
                     // Between the look and the transaction.
                     if reads.replace(reads.get() + 1) == 0 {
@@ -458,7 +443,7 @@ mod tests {
             assert_eq!(planned(&mut nft).unwrap().0, 1);
             assert_eq!(plans.get(), expected, "{theirs}");
         }
-        let seen = look(&mut nft, false, "nat", &Scope::whole(), false).unwrap();
+        let seen = look(&mut nft, false, &Scope::whole(NAT), false).unwrap();
         let of = |chain: &str| seen.rules.iter().filter(|saved| saved.rule.chain == chain).count();
         assert_eq!((of("CNI-A"), of("CNI-B")), (3, 2));
     }

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 
 use ipnet::IpNet;
 
-use super::NAT;
 use super::netlink::{self, Unable};
 use super::programs::{ProgramRunner, Programs};
 use super::rule::Rule;
 use super::set::RuleSet;
+use super::{NAT, table};
 use crate::nft::batch::Batch;
 use crate::variant::Recorded;
 use crate::variant::by_family;
@@ -46,10 +46,9 @@ pub fn nat_tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
     tables(NAT, addrs, runner)
 }
 
-pub(super) fn tables(name: &str, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
+pub(super) fn tables(name: &'static str, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
     let handle = |v6: bool| {
-        let table = netlink::table(v6, name)?;
-        let read = |nft: &mut Nft| nft.table(table).map_err(Unable);
+        let read = |nft: &mut Nft| nft.table(table(v6, name)).map_err(Unable);
         Programs::nft(v6, runner).without(read)?.ok()??.handle
     };
     by_family(addrs).map(|(v6, _)| handle(v6)).collect::<Option<_>>().unwrap_or_default()
@@ -83,27 +82,25 @@ fn plan(
     batch: &mut Batch,
     v6: bool,
     sets: &[RuleSet; 2],
-    (handles, table): (&[u64], u64),
+    (handles, number): (&[u64], u64),
 ) -> Result<Option<usize>, FirewallError> {
-    let mut there = None;
+    let (of, mut there) = (table(v6, NAT), None);
+    if nft.table(of)?.and_then(|state| state.handle) != Some(number) {
+        return Ok(None);
+    }
     for set in sets {
-        let ([chain], Some(of)) = (set.owner.chains.as_slice(), netlink::table(v6, set.owner.table)) else {
-            return Ok(None);
-        };
-        if nft.table(of)?.and_then(|state| state.handle) != Some(table) {
-            return Ok(None);
-        }
+        let [chain] = set.owner.chains.as_slice() else { return Ok(None) };
         // Where both forms are there, one of them is another owner's.
         if let Some(state) = nft.chain(of, chain)?
-            && there.replace((set, of, chain, state.uses)).is_some()
+            && there.replace((set, chain, state.uses)).is_some()
         {
             return Ok(None);
         }
     }
-    let Some((set, of, chain, uses)) = there else { return Ok(None) };
+    let Some((set, chain, uses)) = there else { return Ok(None) };
     let is_inside = |rule: &&Rule| rule.chain == *chain;
     let leads = |rule: &&Rule| rule.chain_after() == Some(chain);
-    let rules = || set.rules.iter().map(|placed| &placed.rule);
+    let rules = || set.rules.iter().map(|(_, rule)| rule);
     let own: HashSet<&Rule> = rules().filter(is_inside).collect();
     let inside = netlink::rules_in(nft, v6, of, chain)?;
     let is_own = inside.iter().all(|rule| rule.as_ref().is_some_and(|rule| own.contains(rule)));

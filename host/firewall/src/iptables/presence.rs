@@ -3,15 +3,12 @@
 use std::cell::OnceCell;
 use std::collections::HashSet;
 
-use netlink_packet_netfilter::NetfilterProtoFamily;
-
-use super::NAT;
 use super::hostport::SHARED;
 use super::masquerade::CHAIN_PREFIX;
 use super::netlink;
 use super::programs::{ProgramRunner, Programs, families};
 use super::scope::Scope;
-use crate::nft::batch::Table;
+use super::{NAT, has_chain, table};
 use crate::variant::has_legacy_table;
 use crate::{AttachmentKey, FirewallError, Nft};
 
@@ -23,7 +20,7 @@ use crate::{AttachmentKey, FirewallError, Nft};
 /// # Errors
 /// The kernel refuses to show its nftables, or the deadline passes.
 pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallError> {
-    Ok(has_legacy_nat() || chains(nft, key)?.contains(&true))
+    Ok(has_legacy_nat() || has_chain(nft, NAT, &key.iptables_chains())?)
 }
 
 /// True if only programs can read or change the masquerading of this container and network. With `all`, the rules of all
@@ -34,7 +31,7 @@ pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey, all: bool) 
         return only_programs_read(runner, &key.iptables_chains());
     }
     let needed = |programs: &Programs<'_>| {
-        let read = |nft: &mut Nft| netlink::look(nft, programs.v6, NAT, &Scope::whole(), false).map(drop);
+        let read = |nft: &mut Nft| netlink::look(nft, programs.v6, &Scope::whole(NAT), false).map(drop);
         programs.without(read) != Some(Ok(()))
     };
     families(runner).iter().any(needed) || is_in_legacy(NAT, runner)
@@ -52,21 +49,6 @@ pub(super) fn only_programs_read(runner: ProgramRunner<'_>, chains: &[String]) -
         programs.without(|nft| netlink::can_read(nft, programs.v6, NAT, chains)) == Some(Ok(true))
     };
     !families(runner).iter().all(can_read) || is_in_legacy(NAT, runner)
-}
-
-/// True, for IPv4 and for IPv6, if iptables over nftables has a chain of this container and network.
-///
-/// # Errors
-/// As [`may_exist`].
-pub fn chains(nft: &mut Nft, key: &AttachmentKey) -> Result<[bool; 2], FirewallError> {
-    let chains = key.iptables_chains();
-    let mut seen = [false; 2];
-    for (family, seen) in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6].into_iter().zip(&mut seen) {
-        for chain in &chains {
-            *seen |= nft.chain(Table { family, name: NAT }, chain)?.is_some();
-        }
-    }
-    Ok(seen)
 }
 
 /// As [`may_exist`], for all containers and networks.
@@ -95,8 +77,7 @@ pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]
     if nft.is_without_others(network, generation) {
         return Ok(has_legacy_nat());
     }
-    for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
-        let table = Table { family, name: NAT };
+    for table in [false, true].map(|v6| table(v6, NAT)) {
         let mut chains = nft.chain_names(table)?;
         // What all containers share stays when the last one goes.
         chains.retain(|chain| chain.starts_with(CHAIN_PREFIX) && !SHARED.contains(&chain.as_str()));

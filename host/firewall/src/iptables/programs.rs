@@ -244,30 +244,26 @@ impl<'a> Programs<'a> {
         self.files.is_none() || !self.runner.runner.can_start()
     }
 
-    pub(super) fn look(&self, table: &str) -> Result<SavedTable, FirewallError> {
-        self.look_around(table, &Scope::whole())
+    /// Reads at least the part of a table that a question is about.
+    pub(super) fn look(&self, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
+        self.seen(scope, |nft| netlink::look(nft, self.v6, scope, self.is_lenient()))
     }
 
-    /// Reads at least the part of a table that a question is about.
-    pub(super) fn look_around(&self, table: &str, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
-        self.seen(table, |nft| netlink::look(nft, self.v6, table, scope, self.is_lenient()))
+    /// As [`Programs::look`]. What this run has read of the same rules is not read again.
+    pub(super) fn look_once(&self, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
+        self.seen(scope, |nft| nft.look(|nft| netlink::look(nft, self.v6, scope, self.is_lenient())))
     }
 
     fn seen(
         &self,
-        table: &str,
+        scope: &Scope<'_>,
         look: impl FnOnce(&mut Nft) -> Result<SavedTable, Unable>,
     ) -> Result<SavedTable, FirewallError> {
         match self.without(look) {
             Some(Ok(saved)) => Ok(saved),
             Some(Err(Unable(error))) if error.is_timeout() || self.is_lenient() => Err(error),
-            _ => self.printed(table),
+            _ => self.printed(scope.table),
         }
-    }
-
-    /// As [`Programs::look_around`]. What this run has read of the same rules is not read again.
-    pub(super) fn look_once(&self, table: &str, scope: &Scope<'_>) -> Result<SavedTable, FirewallError> {
-        self.seen(table, |nft| nft.look(|nft| netlink::look(nft, self.v6, table, scope, self.is_lenient())))
     }
 
     fn files(&self) -> Result<&Files, FirewallError> {
@@ -324,25 +320,19 @@ impl<'a> Programs<'a> {
     }
 
     /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is that
-    /// another program has just made or removed the same.
+    /// another program has just made or removed the same. The plan is shown at least the part of the table that a question
+    /// is about.
+    ///
+    /// Returns the number of changes, and the handles of the new rules that lead to the owners' chains; none if a program
+    /// made them.
     pub(super) fn change(
         &self,
-        table: &str,
-        plan: impl Fn(&SavedTable) -> Vec<Change>,
-    ) -> Result<usize, FirewallError> {
-        self.change_around(table, &Scope::whole(), plan).map(|(count, _)| count)
-    }
-
-    /// As [`Programs::change`], for a plan that looks at a part of the table only. It also returns the handles of the new
-    /// rules that lead to the owners' chains; none if a program made them.
-    pub(super) fn change_around(
-        &self,
-        table: &str,
         scope: &Scope<'_>,
         plan: impl Fn(&SavedTable) -> Vec<Change>,
     ) -> Result<(usize, Vec<u64>), FirewallError> {
+        let table = scope.table;
         let lenient = self.is_lenient();
-        match self.without(|nft| netlink::change(nft, self.v6, table, scope, lenient, &plan)) {
+        match self.without(|nft| netlink::change(nft, self.v6, scope, lenient, &plan)) {
             Some(Ok(made)) => return Ok(made),
             Some(Err(Unable(error))) if error.is_timeout() || lenient => return Err(error),
             _ => {}
@@ -383,7 +373,8 @@ pub fn available(runner: ProgramRunner<'_>) -> bool {
     if !programs.is_legacy() {
         return Nft::usable(runner.deadline);
     }
-    variant::legacy_tables(false).is_some_and(|tables| !tables.is_empty()) || programs.look(super::NAT).is_ok()
+    variant::legacy_tables(false).is_some_and(|tables| !tables.is_empty())
+        || programs.look(&Scope::whole(super::NAT)).is_ok()
 }
 
 /// True if iptables can be used here: the programs are installed, and the kernel answers them. Only IPv4 is tested, as

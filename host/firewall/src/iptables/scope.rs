@@ -6,12 +6,13 @@ use super::set::{Owner, RuleSet};
 /// The part of a table that a question is about.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope<'a> {
+    pub(super) table: &'static str,
     /// The owners' chains. All rules that lead to them matter, wherever they are.
     pub(super) own: Vec<&'a str>,
     /// Chains that all owners share.
-    shared: Vec<&'a str>,
+    pub(super) shared: Vec<&'a str>,
     /// The rules that may be there already.
-    wanted: Vec<&'a Rule>,
+    pub(super) wanted: Vec<&'a Rule>,
     /// The chains in which rules that lead to the owners' chains are, or the rules of an owner without chains.
     pub(super) homes: Vec<&'a str>,
     /// Handles of rules in these, as they were when the rules were made. If they lead to all that is asked for, no other
@@ -20,15 +21,15 @@ pub(super) struct Scope<'a> {
     /// Chains of which the rules' order matters.
     pub(super) entire: &'a [&'a str],
     /// True if the owner has made none of its rules yet: those in `homes` are not searched.
-    is_first: bool,
+    pub(super) is_first: bool,
     /// True if each rule counts as often as it is there.
     pub(super) counts: bool,
     /// True if only rules with known handles are asked for.
-    only_known: bool,
+    pub(super) only_known: bool,
     /// True if the question is about all chains and rules.
     pub(super) whole: bool,
     /// True if it is about all rules of the plugins, whoever has them.
-    of_all: bool,
+    pub(super) of_all: bool,
 }
 
 fn once(mut chains: Vec<&str>) -> Vec<&str> {
@@ -38,59 +39,37 @@ fn once(mut chains: Vec<&str>) -> Vec<&str> {
 }
 
 impl<'a> Scope<'a> {
-    /// A question about everything in the table.
-    pub(super) fn whole() -> Self {
-        Self { whole: true, of_all: true, ..Self::default() }
+    /// A question about everything in a table.
+    pub(super) fn whole(table: &'static str) -> Self {
+        Self { table, whole: true, of_all: true, ..Self::default() }
     }
 
     /// A question about all rules of these chains.
-    pub(super) fn of_chains(chains: &'a [&'a str]) -> Self {
-        Self { entire: chains, of_all: true, ..Self::default() }
+    pub(super) fn of_chains(table: &'static str, chains: &'a [&'a str]) -> Self {
+        Self { table, entire: chains, of_all: true, ..Self::default() }
     }
 
     /// The question whether these sets are complete.
-    pub(super) fn of_sets(sets: &'a [RuleSet]) -> Self {
+    pub(super) fn of_sets(table: &'static str, sets: &'a [RuleSet]) -> Self {
         Self {
+            table,
             own: sets.iter().flat_map(|set| &set.owner.chains).map(String::as_str).collect(),
             shared: sets.iter().flat_map(|set| &set.shared).map(String::as_str).collect(),
-            wanted: sets.iter().flat_map(|set| &set.rules).map(|placed| &placed.rule).collect(),
+            wanted: sets.iter().flat_map(|set| &set.rules).map(|(_, rule)| rule).collect(),
             homes: sets.iter().map(|set| set.owner.home).collect(),
             ..Self::default()
         }
     }
 
     /// The question where these rules are, as often as they are there. Their owner has no chains.
-    pub(super) fn of_rules(rules: &'a [Rule], home: &'a str) -> Self {
-        Self { wanted: rules.iter().collect(), homes: vec![home], counts: true, ..Self::default() }
-    }
-
-    /// The same question, where the order of rules in these chains matters.
-    pub(super) fn ordering(self, entire: &'a [&'a str]) -> Self {
-        Self { entire, ..self }
-    }
-
-    /// The same question. With `is_first`, the owner has made none of its rules.
-    pub(super) fn first(self, is_first: bool) -> Self {
-        Self { is_first, ..self }
-    }
-
-    /// The same question, about the rules with known handles.
-    pub(super) fn only_known(self) -> Self {
-        Self { only_known: true, ..self }
-    }
-
-    /// The same question, with the handles of rules in `homes`.
-    pub(super) fn knowing(self, known: &'a [u64]) -> Self {
-        Self { known, ..self }
+    pub(super) fn of_rules(table: &'static str, rules: &'a [Rule], home: &'a str) -> Self {
+        Self { table, wanted: rules.iter().collect(), homes: vec![home], counts: true, ..Self::default() }
     }
 
     /// The question what these owners have.
-    pub(super) fn of_owners(owners: &'a [Owner]) -> Self {
-        // Without a chain of its own, an owner's rules can be anywhere.
-        if owners.iter().any(|owner| owner.chains.is_empty()) {
-            return Self::whole();
-        }
+    pub(super) fn of_owners(table: &'static str, owners: &'a [Owner]) -> Self {
         Self {
+            table,
             own: owners.iter().flat_map(|owner| &owner.chains).map(String::as_str).collect(),
             homes: owners.iter().map(|owner| owner.home).collect(),
             ..Self::default()

@@ -4,8 +4,9 @@
 //! A set has rules in chains that all owners share, and chains of its own. Its own chains are removed when no rule
 //! leads to them. The caller decides the content and the names of the rules.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
+use super::NAT;
 use super::programs::Programs;
 use super::rule::Rule;
 use super::scope::Scope;
@@ -37,17 +38,9 @@ pub(crate) enum Place {
     Last,
 }
 
-/// A rule of a set.
-#[derive(Clone, Debug)]
-pub(crate) struct Placed {
-    pub(crate) place: Place,
-    pub(crate) rule: Rule,
-}
-
 /// An owner of rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owner {
-    pub(crate) table: &'static str,
     /// The comment of its rules, if a comment identifies them.
     pub(crate) comment: Option<String>,
     /// The owner's chains; each may lead to those after it.
@@ -63,7 +56,7 @@ pub(crate) struct RuleSet {
     /// Chains that all owners share and that iptables does not have itself. They are made if missing, and never
     /// removed.
     pub(crate) shared: Vec<String>,
-    pub(crate) rules: Vec<Placed>,
+    pub(crate) rules: Vec<(Place, Rule)>,
 }
 
 impl Owner {
@@ -119,14 +112,16 @@ impl RuleSet {
         let missing = chains.filter(|chain| !saved.chains.contains(chain));
         let mut changes: Vec<Change> = missing.cloned().map(Change::NewChain).collect();
         let mut made = HashSet::new();
-        for Placed { place, rule } in &self.rules {
+        for (place, rule) in &self.rules {
             if present.contains(rule) || !made.insert(rule) {
                 continue;
             }
-            let is_last = |other: &Placed| other.place == Place::Last && other.rule.chain == rule.chain;
+            let is_there = |(its, other): &(Place, Rule)| {
+                *its == Place::Last && other.chain == rule.chain && present.contains(other)
+            };
             let first = match place {
                 Place::First => true,
-                Place::Early => self.rules.iter().any(|other| is_last(other) && present.contains(&other.rule)),
+                Place::Early => self.rules.iter().any(is_there),
                 Place::Last => false,
             };
             changes.push(Change::Add { rule: rule.clone(), first });
@@ -134,20 +129,17 @@ impl RuleSet {
         changes
     }
 
-    /// Completes the one of two sets that the owner uses ([`RuleSet::choose`]). Returns the handles of the new rules that
-    /// lead to the owner's chains, if they are known.
+    /// Completes the one of two sets that the owner uses ([`RuleSet::choose`]), in table `nat`. Returns the handles of the new
+    /// rules that lead to the owner's chains, if they are known.
     pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<Vec<u64>, FirewallError> {
-        let table = sets.first().map_or("", |set| set.owner.table);
-        let made =
-            programs.change_around(table, &Scope::of_sets(sets), |saved| Self::choose(sets, saved).additions(saved));
-        made.map(|(_, handles)| handles)
+        let plan = |saved: &SavedTable| Self::choose(sets, saved).additions(saved);
+        programs.change(&Scope::of_sets(NAT, sets), plan).map(|(_, handles)| handles)
     }
 
-    /// True if the one of two sets that the owner uses is complete. Only the chains that matter are read. `handles` are
-    /// those of [`RuleSet::ensure`].
-    pub(crate) fn check(sets: &[Self; 2], handles: &[u64], programs: &Programs<'_>) -> Result<bool, FirewallError> {
-        let table = sets.first().map_or("", |set| set.owner.table);
-        Ok(Self::is_complete(sets, &programs.look_around(table, &Scope::of_sets(sets).knowing(handles))?))
+    /// True if the one of two sets that the owner uses is complete. Only the chains that matter are read. `known` are the
+    /// handles of [`RuleSet::ensure`].
+    pub(crate) fn check(sets: &[Self; 2], known: &[u64], programs: &Programs<'_>) -> Result<bool, FirewallError> {
+        Ok(Self::is_complete(sets, &programs.look(&Scope { known, ..Scope::of_sets(NAT, sets) })?))
     }
 
     /// As [`RuleSet::check`], in a table that was read.
@@ -155,45 +147,17 @@ impl RuleSet {
         Self::choose(sets, saved).additions(saved).is_empty()
     }
 
-    /// Removes the rules of these owners, as [`Owner::removals`]. Returns the number of changes.
+    /// Removes the rules of these owners from table `nat`, as [`Owner::removals`]. `known` are the handles of
+    /// [`RuleSet::ensure`]. Returns the number of changes.
     pub(crate) fn remove(
         owners: &[Owner],
+        known: &[u64],
         programs: &Programs<'_>,
         goes: impl Fn(&Rule) -> bool,
     ) -> Result<usize, FirewallError> {
-        Self::remove_known(owners, &[], programs, goes)
-    }
-
-    /// As [`RuleSet::remove`], with handles from [`RuleSet::ensure`].
-    pub(crate) fn remove_known(
-        owners: &[Owner],
-        handles: &[u64],
-        programs: &Programs<'_>,
-        goes: impl Fn(&Rule) -> bool,
-    ) -> Result<usize, FirewallError> {
-        let Some(table) = owners.first().map(|owner| owner.table) else { return Ok(0) };
-        let scope = Scope::of_owners(owners).knowing(handles);
         let plan = |saved: &SavedTable| owners.iter().flat_map(|owner| owner.removals(saved, &goes)).collect();
-        programs.change_around(table, &scope, plan).map(|(count, _)| count)
+        programs.change(&Scope { known, ..Scope::of_owners(NAT, owners) }, plan).map(|(count, _)| count)
     }
-}
-
-/// Returns the owners that are to lose all rules; `read` tells the owner of a rule. `is_valid` is true for owners that
-/// stay. `busy` returns the owners at work. It is called only if there is something to remove, and after the rules were
-/// read.
-pub(crate) fn stale_owners<T: Ord>(
-    saved: &SavedTable,
-    read: impl Fn(&Rule) -> Option<T>,
-    is_valid: impl Fn(&T) -> bool,
-    busy: impl FnOnce() -> Result<Vec<T>, FirewallError>,
-) -> Result<Vec<T>, FirewallError> {
-    let all: BTreeSet<T> = saved.rules.iter().filter_map(|saved| read(&saved.rule)).collect();
-    let mut stale: Vec<T> = all.into_iter().filter(|owner| !is_valid(owner)).collect();
-    if !stale.is_empty() {
-        let busy = busy()?;
-        stale.retain(|owner| !busy.contains(owner));
-    }
-    Ok(stale)
 }
 
 #[cfg(test)]
@@ -213,9 +177,9 @@ mod tests {
             (Place::Last, rule(format!("SHARED -m comment --comment \"{container}\" -j {}", own[0]))),
         ];
         RuleSet {
-            owner: Owner { table: "filter", comment: Some(container.to_owned()), chains: own.into(), home: "SHARED" },
+            owner: Owner { comment: Some(container.to_owned()), chains: own.into(), home: "SHARED" },
             shared: vec!["SHARED".to_owned()],
-            rules: rules.into_iter().map(|(place, rule)| Placed { place, rule }).collect(),
+            rules,
         }
     }
 
@@ -277,19 +241,9 @@ mod tests {
     #[test]
     fn rules_without_chains_go_one_by_one() {
         let rule = Rule::parse("SHARED -s 10.1.0.2/32 -j ACCEPT");
-        let owner = Owner { table: "filter", ..Owner::default() };
+        let owner = Owner { ..Owner::default() };
         let table =
             SavedTable::parse("*filter\n:SHARED - [0:0]\n-A SHARED -s 10.1.0.2/32 -j ACCEPT\n-A SHARED -j DROP\n");
         assert_eq!(lines(&owner.removals(&table, |seen| *seen == rule)), ["-D SHARED -s 10.1.0.2/32 -j ACCEPT"]);
-    }
-
-    #[test]
-    fn busy_owners_are_asked_only_if_something_would_be_removed() {
-        let table = SavedTable::parse("-A C -m comment --comment a -j X\n-A C -m comment --comment b -j X\n");
-        let read = |rule: &Rule| rule.comment().map(str::to_owned);
-        let never = || Err(FirewallError::new("ask", "", ""));
-        assert_eq!(stale_owners(&table, read, |_| true, never).unwrap(), Vec::<String>::new());
-        assert!(stale_owners(&table, read, |_| false, never).is_err());
-        assert_eq!(stale_owners(&table, read, |_| false, || Ok(vec!["b".to_owned()])).unwrap(), ["a"]);
     }
 }

@@ -145,13 +145,13 @@ fn input(table: &str, chains: &[String], rules: &[String]) -> String {
     format!("*{table}\n{chains}{rules}COMMIT")
 }
 
-fn change(nft: &mut Nft, v6: bool, table: &str, changes: &[Change]) {
+fn change(nft: &mut Nft, v6: bool, table: &'static str, changes: &[Change]) {
     let plan = |_: &SavedTable| changes.to_vec();
-    assert_eq!(netlink::change(nft, v6, table, &Scope::whole(), false, &plan), Ok((changes.len(), Vec::new())));
+    assert_eq!(netlink::change(nft, v6, &Scope::whole(table), false, &plan), Ok((changes.len(), Vec::new())));
 }
 
 /// Calls a test for each version, family and table.
-fn each(test: impl Fn(&Version, bool, &str, &[String], &[String])) {
+fn each(test: impl Fn(&Version, bool, &'static str, &[String], &[String])) {
     for version in versions() {
         for v6 in [false, true] {
             for (table, text) in [("nat", NAT), ("filter", FILTER)] {
@@ -192,7 +192,7 @@ fn what_every_version_writes_is_read() {
         let mut nft = own_namespace();
         version.run(v6, "-restore --noflush", &input(table, chains, rules));
         let theirs = SavedTable::parse(&version.saved(v6, table));
-        let ours = netlink::look(&mut nft, v6, table, &Scope::whole(), false);
+        let ours = netlink::look(&mut nft, v6, &Scope::whole(table), false);
         let ours = ours.unwrap_or_else(|error| panic!("{}: {error:?}", version.name));
         let lines = |table: &SavedTable| table.rules.iter().map(SavedRule::line).collect::<Vec<_>>();
         let (mut own, mut printed) = (lines(&ours), lines(&theirs));
@@ -221,15 +221,15 @@ fn other_rules_are_left_to_the_program() {
     let mut nft = own_namespace();
     let version = &versions()[0];
     let wanted = additions(&["CNI-1".to_owned()], &["CNI-1 -m limit --limit 1/sec -j ACCEPT".to_owned()]);
-    let refused = netlink::change(&mut nft, false, "filter", &Scope::whole(), false, &|_| wanted.clone());
+    let refused = netlink::change(&mut nft, false, &Scope::whole("filter"), false, &|_| wanted.clone());
     assert!(refused.is_err() && !version.saved(false, "filter").contains("CNI-1"), "{refused:?}");
     // A foreign rule in another form is none of our business, unless a plugin's chain is concerned.
     version.run(false, " -A FORWARD -m limit --limit 1/sec -j ACCEPT", "");
-    let seen = netlink::look(&mut nft, false, "filter", &Scope::whole(), false).unwrap();
+    let seen = netlink::look(&mut nft, false, &Scope::whole("filter"), false).unwrap();
     assert!(seen.rules.is_empty());
     version.run(false, "-restore --noflush", "*filter\n-N CNI-1\n-A CNI-1 -m limit --limit 1/sec -j ACCEPT\nCOMMIT");
-    assert!(netlink::look(&mut nft, false, "filter", &Scope::whole(), false).is_err());
-    let lenient = netlink::look(&mut nft, false, "filter", &Scope::whole(), true).unwrap();
+    assert!(netlink::look(&mut nft, false, &Scope::whole("filter"), false).is_err());
+    let lenient = netlink::look(&mut nft, false, &Scope::whole("filter"), true).unwrap();
     assert_eq!(lenient.rules.len(), 1);
     // Base chains keep their policy.
     version.run(false, " -F CNI-1", "");
