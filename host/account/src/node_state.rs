@@ -7,7 +7,7 @@ use crate::namespaces::Namespaces;
 use crate::places;
 use postern_confine::Direct;
 use postern_firewall::Nft;
-use postern_firewall::account::{self, Forwards, Iptables, Rules};
+use postern_firewall::account::{self, Rules, Tables};
 use postern_firewall::iptables::ProgramRunner;
 use postern_gate::effect::{Port, Veth};
 use postern_gate::places::Places;
@@ -56,8 +56,8 @@ pub struct NodeState {
     pub(crate) busy: BTreeMap<File, Vec<Holder>>,
     nft: RefCell<Option<Nft>>,
     rules: Result<Rules, String>,
-    iptables: Result<Iptables, String>,
-    forwards: OnceCell<Result<Forwards, String>>,
+    iptables: Result<Tables, String>,
+    forwards: OnceCell<Result<Tables, String>>,
     leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
     /// The leases of DHCP services, by socket.
     pub(crate) dhcp: RefCell<BTreeMap<String, DhcpListed>>,
@@ -117,7 +117,7 @@ impl NodeState {
         };
         let runner = ProgramRunner { runner: &Direct, deadline, nft: None };
         let iptables = match &mut nft {
-            Some(nft) => Iptables::look(nft, runner).map_err(|e| e.to_string()),
+            Some(nft) => Tables::nat(nft, runner).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
         };
         let known = || records.iter().flatten();
@@ -143,9 +143,9 @@ impl NodeState {
     }
 
     /// Returns the filter tables of iptables, read once, at the first question.
-    pub(crate) fn forwards(&self) -> Result<&Forwards, &str> {
+    pub(crate) fn forwards(&self) -> Result<&Tables, &str> {
         let look = || match &mut *self.nft.borrow_mut() {
-            Some(nft) => Forwards::look(nft, Self::means()).map_err(|e| e.to_string()),
+            Some(nft) => Tables::filter(nft, Self::means()).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
         };
         self.forwards.get_or_init(look).as_ref().map_err(String::as_str)
@@ -219,7 +219,7 @@ impl NodeState {
     ///
     /// # Errors
     /// The reason why they could not be looked at.
-    pub fn iptables(&self) -> Result<&Iptables, String> {
+    pub fn iptables(&self) -> Result<&Tables, String> {
         self.iptables.as_ref().map_err(Clone::clone)
     }
 }

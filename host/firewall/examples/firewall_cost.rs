@@ -37,7 +37,7 @@ fn netlink(others: usize) -> Outcome {
     let mut nft = open()?;
     for number in 0..others {
         masquerade::nft_ensure(&mut nft, &key(&format!("other{number}")), &addrs)?;
-        macguard::ensure(&mut nft, &format!("other{number}-eth0"), &format!("veth{number}"), MAC)?;
+        macguard::claim(&mut nft, &format!("other{number}-eth0"), &format!("veth{number}"), MAC, |_| false)?;
     }
 
     println!("masquerade, two addresses, own netlink transactions, {others} other attachments");
@@ -52,8 +52,8 @@ fn netlink(others: usize) -> Outcome {
             masquerade::nft_ensure(&mut nft, &ours, &addrs)?;
             Ok(())
         })?);
-        times[2].push(timed(|| check(masquerade::nft_check(&mut nft, &ours, &addrs)?))?);
-        times[3].push(timed(|| check(masquerade::nft_remove(&mut nft, &ours)? == 2))?);
+        times[2].push(timed(|| check(masquerade::nft_check_known(&mut nft, &ours, &addrs, &[])?))?);
+        times[3].push(timed(|| check(masquerade::nft_remove_known(&mut nft, &ours, &[])? == 2))?);
         // The kernel has something to clean up, and closing waits for it. It is closed either at once, or after the
         // time that other work takes, as deleting a link does.
         if round % 2 == 0 {
@@ -72,9 +72,9 @@ fn netlink(others: usize) -> Outcome {
     let mut times = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
         let id = "cid1-eth0";
-        times[0].push(timed(|| Ok(macguard::ensure(&mut nft, id, "veth9999", MAC)?))?);
-        times[1].push(timed(|| check(macguard::check(&mut nft, id, "veth9999", MAC)?))?);
-        times[2].push(timed(|| check(macguard::remove(&mut nft, id)?))?);
+        times[0].push(timed(|| Ok(macguard::claim(&mut nft, id, "veth9999", MAC, |_| false).map(drop)?))?);
+        times[1].push(timed(|| check(macguard::check_known(&mut nft, id, "veth9999", MAC, &[])?))?);
+        times[2].push(timed(|| check(macguard::remove_unless(&mut nft, id, &[], |_| false)?))?);
         reopen(&mut nft)?;
     }
     report(&["ensure", "check", "remove"], times);
@@ -115,7 +115,7 @@ fn programs() -> Outcome {
             let runner = iptables::ProgramRunner { runner: &postern_confine::Direct, deadline, nft: nft_of };
             let mut handles = Vec::new();
             times[0].push(timed(|| {
-                handles = iptables::ensure(&ours, one, runner)?;
+                handles = iptables::ensure_in(None, &ours, one, runner)?;
                 Ok(())
             })?);
             let tables = iptables::nat_tables(one, runner);

@@ -1,18 +1,16 @@
 //! Reading of the rules that bear an attachment's mark, whoever made them. Nothing here changes a rule.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Instant;
 
 use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 
 use crate::hostport::{self, HostPorts};
-use crate::iptables::{self, ProgramRunner};
 use crate::masquerade::{CHECKS, TABLE};
 use crate::nft::rule::{self, Rule};
-use postern_types::IngressPolicy;
 
+pub use crate::iptables::Tables;
 pub use crate::marked::Marked;
 use crate::marked::gather;
 use crate::{AttachmentKey, FirewallError, Nft, macguard, masquerade};
@@ -103,72 +101,6 @@ impl Rules {
 /// Returns the rules of a chain: none if there is no such chain.
 fn of<'a>(chains: &'a HashMap<String, Vec<Rule>>, chain: &str) -> &'a [Rule] {
     chains.get(chain).map(Vec::as_slice).unwrap_or_default()
-}
-
-/// The nat tables of iptables, read once.
-pub struct Iptables(Option<iptables::Tables>);
-
-impl Iptables {
-    /// Reads the tables, if they can hold anything of an attachment. Otherwise it doesn't, because reading legacy
-    /// tables makes the kernel load them.
-    ///
-    /// # Errors
-    /// The kernel refuses to show them, a program is missing or fails, or the deadline passes.
-    pub fn look(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
-        let wanted = iptables::any_may_exist(nft)?;
-        Ok(Self(if wanted { Some(iptables::Tables::nat(runner)?) } else { None }))
-    }
-
-    /// True if all masquerading of these addresses is there.
-    ///
-    /// # Errors
-    /// A name doesn't fit.
-    pub fn has(&self, key: &AttachmentKey, addresses: &[IpNet]) -> Result<bool, FirewallError> {
-        match &self.0 {
-            Some(tables) => tables.has(key, addresses),
-            None => Ok(addresses.is_empty()),
-        }
-    }
-
-    /// True if all these forwards are there.
-    ///
-    /// # Errors
-    /// A name doesn't fit.
-    pub fn has_forwards(&self, forwards: &HostPorts) -> Result<bool, FirewallError> {
-        self.0.as_ref().map_or(Ok(false), |tables| forwards.is_in(tables))
-    }
-
-    /// Returns the chains with a native plugin's name that belong to none of these attachments.
-    #[must_use]
-    pub fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
-        self.0.as_ref().map(|tables| tables.unrecorded(known)).unwrap_or_default()
-    }
-}
-
-/// The filter tables of iptables, read once.
-pub struct Forwards(Option<iptables::Tables>);
-
-impl Forwards {
-    /// As [`Iptables::look`].
-    ///
-    /// # Errors
-    /// As [`Iptables::look`].
-    pub fn look(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
-        let wanted = iptables::forward::may_be_admitted(nft)?;
-        Ok(Self(if wanted { Some(iptables::Tables::filter(runner)?) } else { None }))
-    }
-
-    /// True if a bridge is isolated in these families (true for IPv6).
-    #[must_use]
-    pub fn isolates(&self, bridge: &str, ingress: IngressPolicy, families: &[bool]) -> bool {
-        self.0.as_ref().is_some_and(|tables| tables.isolates(bridge, ingress, families))
-    }
-
-    /// True if the firewall plugin's rules let this address be forwarded.
-    #[must_use]
-    pub fn has(&self, address: IpAddr) -> bool {
-        self.0.as_ref().is_some_and(|tables| tables.forwards(address))
-    }
 }
 
 /// Returns the chains that forwarded packets go through (`ip filter FORWARD`). The flag is true if the chain drops what

@@ -137,19 +137,12 @@ fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<RuleSet<'static>, 
 /// Makes sure that frames from `host_ifname` into the bridge are dropped unless `mac` is their source. It takes one
 /// transaction, and changes nothing if all is there. Rules of the same `id` for another port or MAC are replaced.
 ///
+/// If chains of these names guard another port for which `is_anothers` holds, it changes nothing and returns `None`. Look
+/// and change are one transaction, so the first attachment gets the name. The inner value is the handle of the first rule,
+/// if it was made now. The record keeps it, to find the rule again.
+///
 /// # Errors
 /// A name is too long, the kernel refuses, or the deadline passes.
-pub fn ensure(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<(), FirewallError> {
-    claim(nft, id, host_ifname, mac, |_| false).map(drop)
-}
-
-/// As [`ensure`], unless chains of these names guard another port for which `is_anothers` holds. In that case it
-/// changes nothing and returns `None`. Look and change are one transaction, so the first attachment gets the name.
-///
-/// The inner value is the handle of the first rule, if it was made now. The record keeps it, to find the rule again.
-///
-/// # Errors
-/// As [`ensure`].
 pub fn claim(
     nft: &mut Nft,
     id: &str,
@@ -165,19 +158,11 @@ pub fn claim(
     })
 }
 
-/// True if all that [`ensure`] makes is there and effective: the attachment's own chains hold nothing else. False if no
-/// rules can have the name.
+/// True if all that [`claim`] makes is there and effective: the attachment's own chains hold nothing else. False if no
+/// rules can have the name. With handles from [`claim`] that are still the attachment's, no other rules are read.
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
-pub fn check(nft: &mut Nft, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<bool, FirewallError> {
-    check_known(nft, id, host_ifname, mac, &[])
-}
-
-/// As [`check`], with handles from [`claim`]. If they are still the attachment's, no other rules are read.
-///
-/// # Errors
-/// As [`check`].
 pub fn check_known(
     nft: &mut Nft,
     id: &str,
@@ -191,7 +176,7 @@ pub fn check_known(
     rules(id, host_ifname, mac)?.check(nft, handles)
 }
 
-/// As [`check`]; `rules` returns the rules of a chain.
+/// As [`check_known`]; `rules` returns the rules of a chain.
 pub(crate) fn is_complete<R: AsRef<[Rule]>>(
     id: &str,
     host_ifname: &str,
@@ -204,21 +189,13 @@ pub(crate) fn is_complete<R: AsRef<[Rule]>>(
     rules(id, host_ifname, mac)?.is_complete(of_chain)
 }
 
-/// Removes the rules and chains of `id` in one transaction. Returns true if there was anything.
+/// Removes the rules and chains of `id` in one transaction. Returns true if there was anything. Rules that guard a port for
+/// which `is_anothers` holds stay. Chains that another attachment's rules lead to stay. With handles from [`claim`] that
+/// are still the attachment's, no other rules are read.
 ///
 /// # Errors
 /// A rule that is not of a guard refers to a chain (`EBUSY`), the kernel refuses, or the deadline passes. It is no
 /// error if nothing is there, or if nothing can be there because no rules can have the name.
-pub fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
-    remove_unless(nft, id, &[], |_| false)
-}
-
-/// As [`remove`], with two exceptions. Rules that guard a port for which `is_anothers` holds stay. Chains that another
-/// attachment's rules lead to stay. With handles from [`claim`] that are still the attachment's, no other rules are
-/// read.
-///
-/// # Errors
-/// As [`remove`].
 pub fn remove_unless(
     nft: &mut Nft,
     id: &str,
@@ -250,7 +227,7 @@ impl Port {
     }
 }
 
-/// Returns all guarded ports, whoever guards them. Rules with another form than [`ensure`]'s are left out. Changes
+/// Returns all guarded ports, whoever guards them. Rules with another form than [`claim`]'s are left out. Changes
 /// nothing.
 ///
 /// # Errors
@@ -263,7 +240,7 @@ pub fn list(nft: &mut Nft) -> Result<Vec<Port>, FirewallError> {
 /// is called after the rules were read: an attachment that is being made has its port by then.
 ///
 /// # Errors
-/// As [`remove`].
+/// As [`remove_unless`].
 pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(false) };
     // A rule that can't be read may be about any port.

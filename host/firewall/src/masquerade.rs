@@ -109,15 +109,8 @@ pub fn nft_add(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<Ve
     rules(key, addrs).ensure(nft, Look::None, |_| false).map(Option::unwrap_or_default)
 }
 
-/// True if all that [`nft_ensure`] makes is there: the rules of each address, and the shared rules that lead to them.
-///
-/// # Errors
-/// The kernel refuses to show it, or the deadline passes.
-pub fn nft_check(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
-    nft_check_known(nft, key, addrs, &[])
-}
-
-/// As [`nft_check`], with handles from [`nft_add`]. If they are still the attachment's, no other rules are read.
+/// True if all that [`nft_ensure`] makes is there: the rules of each address, and the shared rules that lead to them. With
+/// handles from [`nft_add`] that are still the attachment's, no other rules are read.
 ///
 /// # Errors
 /// The kernel refuses to show it, or the deadline passes.
@@ -130,7 +123,7 @@ pub fn nft_check_known(
     rules(key, addrs).check(nft, handles)
 }
 
-/// As [`nft_check`]; `rules` returns the rules of a chain.
+/// As [`nft_check_known`]; `rules` returns the rules of a chain.
 pub(crate) fn is_complete<R: AsRef<[Rule]>>(
     key: &AttachmentKey,
     addrs: &[IpNet],
@@ -139,19 +132,12 @@ pub(crate) fn is_complete<R: AsRef<[Rule]>>(
     rules(key, addrs).is_complete(of_chain)
 }
 
-/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules.
+/// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules. Handles from [`nft_add`]
+/// that are still the attachment's are those of all its rules, and no others are read. Each comment is read before its rule
+/// is deleted.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes. It is no error if nothing is there.
-pub fn nft_remove(nft: &mut Nft, key: &AttachmentKey) -> Result<usize, FirewallError> {
-    nft_remove_known(nft, key, &[])
-}
-
-/// As [`nft_remove`], with handles from [`nft_add`]. If they are still the attachment's, they are all its rules, and no
-/// others are read. Each comment is read before its rule is deleted.
-///
-/// # Errors
-/// As [`nft_remove`].
 pub fn nft_remove_known(nft: &mut Nft, key: &AttachmentKey, handles: &[u64]) -> Result<usize, FirewallError> {
     owner(key).remove(nft, handles, |_| true).map(|removed| removed.entries)
 }

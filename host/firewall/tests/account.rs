@@ -4,7 +4,7 @@ mod common;
 
 use common::{addrs, key, nft, own_namespace, ruleset, soon, tool};
 use postern_confine::Direct;
-use postern_firewall::account::{self, Iptables, Rules, forward_chains, unrecorded_guards, unrecorded_masquerades};
+use postern_firewall::account::{self, Rules, Tables, forward_chains, unrecorded_guards, unrecorded_masquerades};
 use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{macguard, masquerade};
 
@@ -25,7 +25,7 @@ fn unrecorded_masquerades_are_found_with_the_commands_that_remove_them() {
     assert_eq!(addresses, ["10.1.0.4", "fd00:1::4"]);
     unrecorded[0].commands.iter().for_each(|command| drop(tool("nftables", command)));
     assert!(unrecorded_masquerades(&mut nft, &[key("known")]).unwrap().is_empty());
-    assert!(masquerade::nft_check(&mut nft, &key("known"), &addrs(&DUAL)).unwrap());
+    assert!(masquerade::nft_check_known(&mut nft, &key("known"), &addrs(&DUAL), &[]).unwrap());
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn unrecorded_guards_are_found_with_the_commands_that_remove_them() {
     let mut nft = nft();
     assert!(unrecorded_guards(&mut nft, &[]).unwrap().is_empty());
     for id in ["known-eth0", "gone-eth0", "odd$(reboot)-eth0"] {
-        macguard::ensure(&mut nft, id, "veth0", [2; 6]).unwrap();
+        macguard::claim(&mut nft, id, "veth0", [2; 6], |_| false).unwrap();
     }
     // Only half of it is there.
     tool("nftables", "nft flush chain bridge nat PREROUTING");
@@ -58,8 +58,8 @@ fn one_look_tells_what_each_check_tells() {
             (rules.masquerade(&key(id), &addrs(&DUAL)).unwrap(), guard)
         });
         let checked = ["one", "two"].map(|id| {
-            let guard = macguard::check(nft, &format!("{id}-eth0"), "veth0", [2; 6]).unwrap();
-            (masquerade::nft_check(nft, &key(id), &addrs(&DUAL)).unwrap(), guard)
+            let guard = macguard::check_known(nft, &format!("{id}-eth0"), "veth0", [2; 6], &[]).unwrap();
+            (masquerade::nft_check_known(nft, &key(id), &addrs(&DUAL), &[]).unwrap(), guard)
         });
         assert_eq!(looked, checked, "{}", ruleset());
         looked
@@ -68,7 +68,7 @@ fn one_look_tells_what_each_check_tells() {
     let make = |nft: &mut postern_firewall::Nft| {
         for id in ["one", "two"] {
             masquerade::nft_ensure(nft, &key(id), &addrs(&DUAL)).unwrap();
-            macguard::ensure(nft, &format!("{id}-eth0"), "veth0", [2; 6]).unwrap();
+            macguard::claim(nft, &format!("{id}-eth0"), "veth0", [2; 6], |_| false).unwrap();
         }
     };
     for (damage, expected) in [
@@ -95,13 +95,13 @@ fn one_look_tells_what_each_check_tells() {
 fn unrecorded_chains_are_found_with_the_commands_that_remove_them() {
     own_namespace();
     let runner = ProgramRunner { runner: &Direct, deadline: soon(), nft: None };
-    let none = Iptables::look(&mut nft(), runner).unwrap();
+    let none = Tables::nat(&mut nft(), runner).unwrap();
     assert!(none.unrecorded(&[]).is_empty() && !none.has(&key("known"), &addrs(&DUAL)).unwrap());
     for id in ["known", "unknown"] {
-        iptables::ensure(&key(id), &addrs(&DUAL), runner).unwrap();
+        iptables::ensure_in(None, &key(id), &addrs(&DUAL), runner).unwrap();
     }
     tool("iptables", "iptables -t nat -N CNI-HOSTPORT-MASQ; iptables -t nat -N CNI-short");
-    let tables = Iptables::look(&mut nft(), runner).unwrap();
+    let tables = Tables::nat(&mut nft(), runner).unwrap();
     assert!(tables.has(&key("known"), &addrs(&DUAL)).unwrap());
     assert!(!tables.has(&key("other"), &addrs(&DUAL)).unwrap());
     let unrecorded = tables.unrecorded(&[key("known")]);
@@ -111,7 +111,7 @@ fn unrecorded_chains_are_found_with_the_commands_that_remove_them() {
         assert_eq!(marked.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), [address]);
         marked.commands.iter().for_each(|command| drop(tool("iptables", command)));
     }
-    let tables = Iptables::look(&mut nft(), runner).unwrap();
+    let tables = Tables::nat(&mut nft(), runner).unwrap();
     assert!(tables.unrecorded(&[key("known")]).is_empty() && tables.has(&key("known"), &addrs(&DUAL)).unwrap());
 }
 

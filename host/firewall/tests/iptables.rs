@@ -11,15 +11,17 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Instant;
 
+use ipnet::IpNet;
+
 use common::{addrs, key, nft, own_namespace, tool};
 use postern_confine::{Direct, NoPrograms, Output, Program, Run};
 use postern_firewall::hostport::{Forward, HostPorts, MarkBy, Protocol, Sources};
 use postern_firewall::iptables::{
-    Numbers, ProgramRunner, check, ensure, list, may_exist, needs_program, remove, remove_all, remove_seen, retain,
-    usable,
+    Numbers, ProgramRunner, check_known, ensure_in, list, may_exist, needs_program, remove_all, remove_known,
+    remove_seen, retain, usable,
 };
 use postern_firewall::iptables::{Recorded, forward, hostport};
-use postern_firewall::{AttachmentKey, Nft, iptables};
+use postern_firewall::{AttachmentKey, FirewallError, Nft, iptables};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
 
@@ -55,6 +57,18 @@ fn soon() -> ProgramRunner<'static> {
     let nft: &'static RefCell<Option<Nft>> = Box::leak(Box::default());
     let nft = (!Path::new(BY_PROGRAM).exists()).then_some(nft);
     ProgramRunner { runner: &Witness, deadline: common::soon(), nft }
+}
+
+fn ensure(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<Vec<u64>, FirewallError> {
+    ensure_in(None, key, addrs, runner)
+}
+
+fn check(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+    check_known(key, addrs, Numbers::default(), runner)
+}
+
+fn remove(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+    remove_known(key, addrs, Numbers::default(), runner)
 }
 
 /// Runs a test three times, each time in its own namespace: with iptables on nf_tables, without and with its programs,
@@ -462,7 +476,7 @@ fn forwards_in_another_form_need_the_program() {
         mark: MarkBy::Bit(13),
         conditions: Vec::new(),
     };
-    ports.iptables_ensure(none).unwrap();
+    ports.iptables_ensure_in(None, none).unwrap();
     assert!(!needs("cid1"));
     // Chains of a valid container, and those that all share, are nothing to collect.
     let other = |known: &[&str]| {
@@ -472,7 +486,7 @@ fn forwards_in_another_form_need_the_program() {
     assert!(other(&[]) && other(&["cid2"]) && !other(&["cid1"]));
     // Nor are those of other networks, whose rules are not even read: here are some that only the program reads.
     let foreign = AttachmentKey { network: "mynet2".to_owned(), ..key("cid2") };
-    HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_ensure(none).unwrap();
+    HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_ensure_in(None, none).unwrap();
     ensure(&foreign, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
     assert!(other(&[]) && !other(&["cid1"]));
     tool(

@@ -4,8 +4,9 @@ mod common;
 
 use common::{nft, own_namespace, ruleset, tool};
 use postern_firewall::macguard::{
-    ID_MAX, Port, check, check_known, claim, ensure, list, own_id, remove, remove_unless, remove_unused, validate,
+    ID_MAX, Port, check_known, claim, list, own_id, remove_unless, remove_unused, validate,
 };
+use postern_firewall::{FirewallError, Nft};
 
 const ID: &str = "cid1-eth0";
 const PORT: &str = "veth5760e373";
@@ -31,6 +32,18 @@ const NATIVE: &str = r#"table bridge nat {
 
 /// The objects that stay when the last attachment goes.
 const BASE: &str = "table bridge nat {\n\tchain PREROUTING {\n\t\ttype filter hook prerouting priority dstnat; policy accept;\n\t}\n}\n";
+
+fn ensure(nft: &mut Nft, id: &str, port: &str, mac: [u8; 6]) -> Result<(), FirewallError> {
+    claim(nft, id, port, mac, |_| false).map(drop)
+}
+
+fn check(nft: &mut Nft, id: &str, port: &str, mac: [u8; 6]) -> Result<bool, FirewallError> {
+    check_known(nft, id, port, mac, &[])
+}
+
+fn remove(nft: &mut Nft, id: &str) -> Result<bool, FirewallError> {
+    remove_unless(nft, id, &[], |_| false)
+}
 
 /// Loads `NATIVE`: in the bridge family nft reads another name for the priority than it prints.
 fn make_native() {

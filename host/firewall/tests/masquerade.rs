@@ -3,11 +3,11 @@
 mod common;
 
 use common::{addrs, key, nft, own_namespace, ruleset, tool};
+use ipnet::IpNet;
 use postern_firewall::masquerade::{
-    nft_add, nft_check, nft_check_known, nft_ensure, nft_list, nft_remove, nft_remove_known, nft_remove_seen,
-    nft_retain,
+    nft_add, nft_check_known, nft_ensure, nft_list, nft_remove_known, nft_remove_seen, nft_retain,
 };
-use postern_firewall::{AttachmentKey, Nft};
+use postern_firewall::{AttachmentKey, FirewallError, Nft};
 
 /// The rules that the native bridge plugin 1.9.1 leaves for network mynet, container cid1, interface eth0.
 const NATIVE: &str = r#"table inet cni_plugins_masquerade {
@@ -42,6 +42,14 @@ fn handles() -> String {
 /// Returns the expressions as the kernel has them: the text that nft prints could hide a difference.
 fn expressions() -> String {
     tool("nftables", "nft --debug=netlink list ruleset")
+}
+
+fn nft_check(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+    nft_check_known(nft, key, addrs, &[])
+}
+
+fn nft_remove(nft: &mut Nft, key: &AttachmentKey) -> Result<usize, FirewallError> {
+    nft_remove_known(nft, key, &[])
 }
 
 #[test]

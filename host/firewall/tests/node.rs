@@ -17,10 +17,10 @@ fn both() -> [&'static SharedTable; 2] {
 fn used_once() {
     let mut nft = nft();
     masquerade::nft_ensure(&mut nft, &key("cid1"), &addrs(&["10.1.0.2/16"])).unwrap();
-    macguard::ensure(&mut nft, "cid1-eth0", "veth0", MAC).unwrap();
+    macguard::claim(&mut nft, "cid1-eth0", "veth0", MAC, |_| false).unwrap();
     assert_eq!(both().map(|table| table.is_unused(&mut nft).unwrap()), [false, false]);
-    masquerade::nft_remove(&mut nft, &key("cid1")).unwrap();
-    macguard::remove(&mut nft, "cid1-eth0").unwrap();
+    masquerade::nft_remove_known(&mut nft, &key("cid1"), &[]).unwrap();
+    macguard::remove_unless(&mut nft, "cid1-eth0", &[], |_| false).unwrap();
 }
 
 #[test]

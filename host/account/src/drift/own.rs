@@ -3,7 +3,7 @@
 use super::{AGAIN, Account, REAPPLY, path};
 use crate::namespaces::Found;
 use crate::node_state::NodeState;
-use postern_firewall::account::Iptables;
+use postern_firewall::account::Tables;
 use postern_firewall::iptables::{forward, in_reach};
 use postern_firewall::{FirewallError, firewalld};
 use postern_gate::effect::port_mappings::localnet_is_on;
@@ -64,7 +64,7 @@ impl NodeState {
         let present = match forwards.backend {
             Backend::Nftables => self.rules().and_then(|seen| seen.forwards(&rules).map_err(|e| e.to_string())),
             Backend::Iptables => {
-                let has = |seen: &Iptables| seen.has_forwards(&rules).map_err(|e| e.to_string());
+                let has = |seen: &Tables| seen.has_forwards(&rules).map_err(|e| e.to_string());
                 let reach = || in_reach(forwards.variant, &[forwards.address], Self::means());
                 self.iptables().and_then(has).and_then(|there| there_or_in_reach(there, reach))
             }
@@ -210,7 +210,7 @@ impl NodeState {
                 ),
                 None => {
                     let reach = || forward::in_reach(made.variant, &[*net], Self::means());
-                    let there = self.forwards().map(|tables| tables.has(address)).map_err(str::to_owned);
+                    let there = self.forwards().map(|tables| tables.forwards(address)).map_err(str::to_owned);
                     ("iptables".to_owned(), there.and_then(|there| there_or_in_reach(there, reach)))
                 }
             };

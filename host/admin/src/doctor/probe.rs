@@ -118,8 +118,9 @@ fn inside(trials: &mut Trials) {
         let mut nft = Nft::open(deadline).map_err(|e| e.to_string())?;
         masquerade::nft_ensure(&mut nft, &key, &[address]).map(drop).map_err(|e| e.to_string())
     }));
-    let guarded = Nft::open(deadline).and_then(|mut nft| macguard::ensure(&mut nft, "probe-eth0", "probe2", [2; 6]));
-    trials.bridge_filter = Some(guarded.map_err(|e| e.to_string()));
+    let guarded =
+        Nft::open(deadline).and_then(|mut nft| macguard::claim(&mut nft, "probe-eth0", "probe2", [2; 6], |_| false));
+    trials.bridge_filter = Some(guarded.map(drop).map_err(|e| e.to_string()));
     // Its lock is a file below /run, but the node's lock file must not be used.
     let none = None::<&str>;
     let private = mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)

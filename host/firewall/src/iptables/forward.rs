@@ -461,19 +461,16 @@ pub fn open(bridge: &str, runner: ProgramRunner<'_>) -> Result<usize, FirewallEr
 }
 
 impl Tables {
-    /// Reads the `filter` tables.
-    pub(crate) fn filter(runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
-        Self::look(FILTER, runner)
-    }
-
-    /// True if all rules that isolate this bridge are there, in their order.
-    pub(crate) fn isolates(&self, bridge: &str, ingress: IngressPolicy, families: &[bool]) -> bool {
+    /// True if all rules that isolate this bridge are there, in their order, in these families (true for IPv6).
+    #[must_use]
+    pub fn isolates(&self, bridge: &str, ingress: IngressPolicy, families: &[bool]) -> bool {
         let set = isolation(bridge, ingress);
-        families.iter().all(|v6| self.of(*v6).any(|saved| changes(&set, saved).is_empty()))
+        !self.0.is_empty() && families.iter().all(|v6| self.of(*v6).any(|saved| changes(&set, saved).is_empty()))
     }
 
     /// True if the rules of this address are there, and the rule that leads to them.
-    pub(crate) fn forwards(&self, address: IpAddr) -> bool {
+    #[must_use]
+    pub fn forwards(&self, address: IpAddr) -> bool {
         let [leading, _] = leading("");
         self.of(address.is_ipv6())
             .any(|saved| saved.has(&leading) && of_address(address).iter().all(|rule| saved.has(rule)))

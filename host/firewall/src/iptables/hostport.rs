@@ -140,19 +140,12 @@ impl HostPorts {
         rules.into_iter().map(|rule| (Place::Last, rule)).collect()
     }
 
-    /// Makes sure that the rules are there. Returns the handles of the new rules that lead to the attachment's chain, where
-    /// no program made them. The record keeps them, to find the rules again.
+    /// Makes sure that the rules are there. `variant` is where they were made before; `None` is where new ones are made.
+    /// Returns the handles of the new rules that lead to the attachment's chain, where no program made them. The record
+    /// keeps them, to find the rules again.
     ///
     /// # Errors
     /// A name doesn't fit, a program is missing or fails, or the deadline passes.
-    pub fn iptables_ensure(&self, runner: ProgramRunner<'_>) -> Result<Vec<u64>, FirewallError> {
-        self.iptables_ensure_in(None, runner)
-    }
-
-    /// As [`HostPorts::iptables_ensure`], in this variant.
-    ///
-    /// # Errors
-    /// As [`HostPorts::iptables_ensure`].
     pub fn iptables_ensure_in(
         &self,
         variant: Option<IptablesVariant>,
@@ -188,26 +181,17 @@ impl HostPorts {
         shows_chain(&Programs::locate(v6, runner)?, chain)
     }
 
-    /// True if all rules are there. With handles from [`HostPorts::iptables_ensure`], no rules of others are read.
+    /// True if all rules are there. With handles from [`HostPorts::iptables_ensure_in`], no rules of others are read.
     ///
     /// # Errors
-    /// As [`HostPorts::iptables_ensure`].
+    /// As [`HostPorts::iptables_ensure_in`].
     pub fn iptables_check(&self, known: Numbers<'_>, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
         let (sets, v6) = (self.sets()?, self.address.addr().is_ipv6());
         in_any(known.recorded, v6, NAT, runner, |place| RuleSet::check(&sets, known.handles, place))
     }
 
-    /// True if all rules are in tables that were read.
-    ///
-    /// # Errors
-    /// A name doesn't fit.
-    pub(crate) fn is_in(&self, tables: &Tables) -> Result<bool, FirewallError> {
-        let sets = self.sets()?;
-        Ok(tables.of(self.address.addr().is_ipv6()).any(|table| RuleSet::is_complete(&sets, table)))
-    }
-
     /// Removes the rules. The chain and the rules that lead to it go too, unless another attachment of the container to
-    /// this network has forwards in it. `known` has handles from [`HostPorts::iptables_ensure`]. With these and that of their
+    /// this network has forwards in it. `known` has handles from [`HostPorts::iptables_ensure_in`]. With these and that of their
     /// table, no rules of others are read.
     ///
     /// # Errors
@@ -251,6 +235,17 @@ impl HostPorts {
             }
         };
         saved.rules.iter().filter(|saved| goes(&saved.rule)).cloned().map(Change::Delete).collect()
+    }
+}
+
+impl Tables {
+    /// True if all these forwards are there.
+    ///
+    /// # Errors
+    /// A name doesn't fit.
+    pub fn has_forwards(&self, forwards: &HostPorts) -> Result<bool, FirewallError> {
+        let (sets, mut tables) = (forwards.sets()?, self.of(forwards.address.addr().is_ipv6()));
+        Ok(tables.any(|table| RuleSet::is_complete(&sets, table)))
     }
 }
 
@@ -338,7 +333,7 @@ pub fn retain(
     busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
     runner: ProgramRunner<'_>,
 ) -> Result<Vec<String>, FirewallError> {
-    let stale = Tables::nat(runner)?.stale(network, valid, busy, key_of)?;
+    let stale = Tables::look(NAT, runner)?.stale(network, valid, busy, key_of)?;
     stale.iter().try_for_each(|key| remove_all(key, runner).map(drop))?;
     Ok(stale.into_iter().map(|key| key.container_id).collect())
 }

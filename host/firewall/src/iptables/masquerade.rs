@@ -83,19 +83,13 @@ fn begins(rule: &Rule, owners: &[Owner], source: IpNet) -> bool {
 }
 
 /// Makes sure that traffic from each address to outside its network is masqueraded. `addrs` are host addresses with
-/// their network's prefix length. Returns the handles of the new rules that lead to the container's chain, where no
-/// program made them. The record keeps them, to find the rules again.
+/// their network's prefix length. `variant` is where the rules were made before; `None` is where new ones are made.
+///
+/// Returns the handles of the new rules that lead to the container's chain, where no program made them. The record keeps
+/// them, to find the rules again.
 ///
 /// # Errors
 /// A name doesn't fit, a program is missing or fails, or the deadline passes.
-pub fn ensure(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<Vec<u64>, FirewallError> {
-    ensure_in(None, key, addrs, runner)
-}
-
-/// As [`ensure`], in this variant.
-///
-/// # Errors
-/// As [`ensure`].
 pub fn ensure_in(
     variant: Option<IptablesVariant>,
     key: &AttachmentKey,
@@ -110,18 +104,11 @@ pub fn ensure_in(
     Ok(handles)
 }
 
-/// True if all that [`ensure`] makes is there.
+/// True if all that [`ensure_in`] makes is there. If the handles of `known` are all that lead to the chain, no other rules
+/// are read.
 ///
 /// # Errors
-/// As [`ensure`].
-pub fn check(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
-    check_known(key, addrs, Numbers::default(), runner)
-}
-
-/// As [`check`], with handles from [`ensure`]. If they are all that lead to the chain, no other rules are read.
-///
-/// # Errors
-/// As [`ensure`].
+/// As [`ensure_in`].
 pub fn check_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
@@ -142,20 +129,12 @@ pub fn check_known(
 }
 
 /// Removes the masquerading of these addresses, wherever it is. The container's chain is removed too, unless another
-/// attachment uses it. Returns the number of changes.
+/// attachment uses it. If the handles of `known` are all that lead to the chain, no other rules are read. With those of
+/// their tables, the rules themselves are not read either. Returns the number of changes.
 ///
 /// # Errors
 /// A name doesn't fit, a program that a record's rules need is missing or fails, or the deadline passes. It is no error if
 /// nothing is there, or if nothing can be there because no rules can have the name.
-pub fn remove(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
-    remove_known(key, addrs, Numbers::default(), runner)
-}
-
-/// As [`remove`]. `known` has handles from [`ensure`]: if they are all that lead to the chain, no other rules are read. With
-/// those of their tables, the rules themselves are not read either.
-///
-/// # Errors
-/// As [`remove`].
 pub fn remove_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
@@ -187,7 +166,7 @@ pub fn remove_known(
 /// `spared` keep theirs. Returns the number of changes.
 ///
 /// # Errors
-/// As [`remove`].
+/// As [`remove_known`].
 pub fn remove_all(
     key: &AttachmentKey,
     spared: &[IpAddr],
@@ -223,7 +202,7 @@ pub fn retain(
     busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
     runner: ProgramRunner<'_>,
 ) -> Result<Vec<String>, FirewallError> {
-    let stale = Tables::nat(runner)?.stale(network, valid, busy, key_of)?;
+    let stale = Tables::look(NAT, runner)?.stale(network, valid, busy, key_of)?;
     stale.iter().try_for_each(|key| remove_all(key, &[], Recorded::No, runner).map(drop))?;
     Ok(stale.into_iter().map(|key| key.container_id).collect())
 }
@@ -256,7 +235,7 @@ impl Seen {
 /// # Errors
 /// As [`remove_all`].
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
-    Ok(Tables::nat(runner)?.rules().filter_map(|saved| Seen::read(&saved.rule)).collect())
+    Ok(Tables::look(NAT, runner)?.rules().filter_map(|saved| Seen::read(&saved.rule)).collect())
 }
 
 /// Removes these rules, and the chains that no other rule leads to. Returns the number of changes.
@@ -286,8 +265,11 @@ pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, Fi
 }
 
 impl Tables {
-    /// As [`check`].
-    pub(crate) fn has(&self, key: &AttachmentKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
+    /// True if all masquerading of these addresses is there.
+    ///
+    /// # Errors
+    /// A name doesn't fit.
+    pub fn has(&self, key: &AttachmentKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
         if validate(key).is_err() {
             return Ok(addrs.is_empty());
         }
@@ -302,7 +284,8 @@ impl Tables {
 
     /// Returns the chains with a native plugin's name that belong to none of these attachments, and the rules that lead
     /// to them.
-    pub(crate) fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
+    #[must_use]
+    pub fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
         let known: Vec<String> = known.iter().flat_map(AttachmentKey::iptables_chains).collect();
         let mut unrecorded = Vec::new();
         for SeenTable { program, saved: table, .. } in &self.0 {

@@ -35,9 +35,7 @@ pub(crate) mod text;
 mod xt;
 
 pub use crate::variant::{Recorded, is_legacy, of_new};
-pub use masquerade::{
-    Seen, check, check_known, ensure, ensure_in, list, remove, remove_all, remove_known, remove_seen, retain, validate,
-};
+pub use masquerade::{Seen, check_known, ensure_in, list, remove_all, remove_known, remove_seen, retain, validate};
 pub use numbers::{Numbers, nat_tables};
 pub use presence::{any_may_exist, has_legacy_nat, may_exist, needs_program, others_may_exist};
 pub use programs::{ProgramRunner, available, installed, programs, usable};
@@ -91,7 +89,7 @@ pub fn in_reach(
 }
 
 /// A table of both families at one moment, in each variant that has it and can be read.
-pub(crate) struct Tables(Vec<SeenTable>);
+pub struct Tables(Vec<SeenTable>);
 
 /// A table of one family and variant.
 struct SeenTable {
@@ -102,7 +100,24 @@ struct SeenTable {
 }
 
 impl Tables {
-    pub(crate) fn look(table: &'static str, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
+    /// Reads the `nat` tables, if they can hold anything of an attachment. Otherwise it doesn't, because reading legacy
+    /// tables makes the kernel load them.
+    ///
+    /// # Errors
+    /// The kernel refuses to show them, a program is missing or fails, or the deadline passes.
+    pub fn nat(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
+        if any_may_exist(nft)? { Self::look(NAT, runner) } else { Ok(Self(Vec::new())) }
+    }
+
+    /// As [`Tables::nat`], for the `filter` tables.
+    ///
+    /// # Errors
+    /// As [`Tables::nat`].
+    pub fn filter(nft: &mut Nft, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
+        if forward::may_be_admitted(nft)? { Self::look(FILTER, runner) } else { Ok(Self(Vec::new())) }
+    }
+
+    fn look(table: &'static str, runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
         Self::at(Programs::of_all(table, runner), table)
     }
 
@@ -111,11 +126,6 @@ impl Tables {
             Ok(SeenTable { v6: place.v6, program: place.name(), saved: place.look(&Scope::whole(table))? })
         };
         places.into_iter().map(see).collect::<Result<_, _>>().map(Self)
-    }
-
-    /// Reads the `nat` tables.
-    pub(crate) fn nat(runner: ProgramRunner<'_>) -> Result<Self, FirewallError> {
-        Self::look(NAT, runner)
     }
 
     /// Reads the `nat` tables of legacy iptables.

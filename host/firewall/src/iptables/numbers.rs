@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::AttachmentKey;
     use crate::hostport::{Forward, HostPorts, MarkBy, Protocol, Sources};
-    use crate::iptables::{ensure, remove_known};
+    use crate::iptables::{ensure_in, remove_known};
 
     fn sh(script: &str) -> String {
         let output = Command::new("sh").args(["-e", "-c", script]).output().unwrap();
@@ -172,13 +172,13 @@ mod tests {
             let others = [ports(key("c1", "eth0"), "10.1.0.1/16", 8001), ports(key("c2", "eth0"), "fd00::2/64", 8002)];
             let of_others = ["10.1.0.1/16", "fd00::2/64"].map(|address| address.parse().unwrap());
             for other in &others {
-                other.iptables_ensure(runner).unwrap();
-                ensure(&other.key, &of_others, runner).unwrap();
+                other.iptables_ensure_in(None, runner).unwrap();
+                ensure_in(None, &other.key, &of_others, runner).unwrap();
             }
             let before = saved();
             for address in ["10.1.0.3/16", "fd00::3/64"] {
                 let own = ports(key("c3", "eth0"), address, 8003);
-                let handles = own.iptables_ensure(runner).unwrap();
+                let handles = own.iptables_ensure_in(None, runner).unwrap();
                 let tables = nat_tables(&[own.address], runner);
                 assert_eq!((handles.len(), tables.len()), (2, 1));
                 let programs = Programs::locate(address.contains(':'), runner).unwrap();
@@ -190,7 +190,7 @@ mod tests {
                 assert_eq!(own.iptables_remove(known, runner).unwrap(), 0);
             }
             let addrs = ["10.1.0.3/16", "10.2.0.3/16", "fd00::3/64"].map(|address| address.parse().unwrap());
-            let handles = ensure(&key("c3", "eth0"), &addrs, runner).unwrap();
+            let handles = ensure_in(None, &key("c3", "eth0"), &addrs, runner).unwrap();
             let tables = nat_tables(&addrs, runner);
             let known = Numbers { handles: &handles, tables: &tables, ..Numbers::default() };
             assert_eq!((handles.len(), tables.len()), (3, 2));
@@ -207,13 +207,13 @@ mod tests {
     #[test]
     fn numbers_that_do_not_tell_all_change_nothing() {
         within(|runner| {
-            ports(key("c1", "eth0"), "10.1.0.1/16", 8001).iptables_ensure(runner).unwrap();
+            ports(key("c1", "eth0"), "10.1.0.1/16", 8001).iptables_ensure_in(None, runner).unwrap();
             let own = ports(key("c3", "eth0"), "10.1.0.3/16", 8003);
             let second = ports(key("c3", "eth1"), "10.1.0.4/16", 8004);
             let (sets, programs) = (own.sets().unwrap(), Programs::locate(false, runner).unwrap());
             let chain = sets[0].owner.chains[0].clone();
             let make = || {
-                let handles = own.iptables_ensure(runner).unwrap();
+                let handles = own.iptables_ensure_in(None, runner).unwrap();
                 (handles, nat_tables(&[own.address], runner)[0])
             };
             let refused = |numbered: (&[u64], u64), why: &str| {
@@ -225,11 +225,11 @@ mod tests {
             refused((&handles[..1], table), "one handle is missing");
             refused((&[], table), "none is known");
             refused((&handles, table + 1), "another table");
-            let of_second = second.iptables_ensure(runner).unwrap();
+            let of_second = second.iptables_ensure_in(None, runner).unwrap();
             refused((&handles, table), "another attachment of the container has rules in the chain");
             second.iptables_remove(Numbers::default(), runner).unwrap();
             let other = ports(key("c2", "eth0"), "10.1.0.2/16", 8002);
-            let of_other = other.iptables_ensure(runner).unwrap();
+            let of_other = other.iptables_ensure_in(None, runner).unwrap();
             refused((&of_other, table), "rules of another container");
             refused((&of_second, table), "rules that are gone");
             for (what, rule) in [

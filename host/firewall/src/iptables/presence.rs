@@ -13,7 +13,7 @@ use crate::variant::has_legacy_table;
 use crate::{AttachmentKey, FirewallError, Nft};
 
 /// True if there may be iptables masquerading for this container and network. The look takes microseconds. If it is
-/// false, [`super::remove`] would start programs for milliseconds and find nothing.
+/// false, [`super::remove_all`] would start programs for milliseconds and find nothing.
 ///
 /// It is true whenever the kernel has a `nat` table of legacy iptables: only its programs can read that table.
 ///

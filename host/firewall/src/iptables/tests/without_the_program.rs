@@ -47,7 +47,7 @@ fn is_what_the_program_leaves() {
     let deadline = Instant::now() + Duration::from_secs(30);
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
     for ports in all() {
-        ports.iptables_ensure(ProgramRunner { runner: &Direct, deadline, nft: None }).unwrap();
+        ports.iptables_ensure_in(None, ProgramRunner { runner: &Direct, deadline, nft: None }).unwrap();
     }
     let theirs = saved();
     unshare(CloneFlags::CLONE_NEWNET).unwrap();
@@ -55,11 +55,11 @@ fn is_what_the_program_leaves() {
     let without = ProgramRunner { runner: &NoPrograms, deadline, nft: Some(&nft) };
     let mut handles = Vec::new();
     for ports in all() {
-        let made = ports.iptables_ensure(without).unwrap();
+        let made = ports.iptables_ensure_in(None, without).unwrap();
         for handles in [&[], made.as_slice()] {
             assert!(ports.iptables_check(Numbers { handles, ..Numbers::default() }, without).unwrap());
         }
-        assert!(ports.iptables_ensure(without).unwrap().is_empty());
+        assert!(ports.iptables_ensure_in(None, without).unwrap().is_empty());
         // Two rules of 15 and 6 TCP ports, and one for each other protocol.
         assert_eq!(made.len(), 4);
         handles.push(made);
