@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use nix::errno::Errno;
 use postern_netlink::{Attributes, Request};
 
-use crate::{FirewallError, Nft};
+use crate::{FirewallError, Nft, octets};
 
 /// `NFNL_SUBSYS_CTNETLINK`, with `IPCTNL_MSG_CT_GET` and `_DELETE` (linux/netfilter/nfnetlink_conntrack.h).
 const GET: u16 = 1 << 8 | 1;
@@ -73,12 +73,7 @@ fn end(tuple: Attributes<'_>, addresses: [u16; 2], port: u16) -> Option<(IpAddr,
     let port = protocol.first(port)?.value.try_into().ok().map(u16::from_be_bytes)?;
     let ip = tuple.first(IP)?.nested();
     let value = addresses.iter().find_map(|kind| ip.first(*kind))?.value;
-    let address = match (<[u8; 4]>::try_from(value), <[u8; 16]>::try_from(value)) {
-        (Ok(octets), _) => IpAddr::from(octets),
-        (_, Ok(octets)) => IpAddr::from(octets),
-        _ => return None,
-    };
-    Some((address, port))
+    Some((octets::address(value)?, port))
 }
 
 /// Returns a netlink attribute, padded.

@@ -6,6 +6,8 @@ use crate::FirewallError;
 
 /// The beginning of the chains of iptables that have an attachment's forwards.
 pub(crate) const HOSTPORT_CHAINS: &str = "CNI-DN-";
+/// The beginning of the comment of rules that lead there.
+const HOSTPORT_COMMENT: &str = "dnat ";
 
 /// nft's limit for a rule comment (`NFTNL_UDATA_COMMENT_MAXLEN`). The native plugins cut their comments to it.
 const COMMENT_MAX: usize = 128;
@@ -55,33 +57,43 @@ impl AttachmentKey {
     }
 
     /// Reads the container's key, without an interface, from an iptables chain and the comment of a rule that jumps to
-    /// it. The chain's name is a hash of both,
-    /// which proves that the comment names the real owner.
+    /// it. The chain's name is a hash of both, which proves that the comment names the real owner.
     pub(crate) fn of_iptables(chain: &str, comment: &str) -> Option<Self> {
+        Self::of_comment(comment).filter(|key| key.iptables_chains().iter().any(|own| own == chain))
+    }
+
+    /// As [`Self::of_iptables`], for a rule that leads to the chain of port mappings.
+    pub(crate) fn of_hostport(chain: &str, comment: &str) -> Option<Self> {
+        let key = Self::of_comment(comment.strip_prefix(HOSTPORT_COMMENT)?);
+        key.filter(|key| key.hostport_chains().iter().any(|own| own == chain))
+    }
+
+    fn of_comment(comment: &str) -> Option<Self> {
         let (network, rest) = comment.strip_prefix("name: \"")?.split_once("\" id: \"")?;
-        let container_id = rest.strip_suffix('"')?;
-        let key = Self { network: network.into(), container_id: container_id.into(), ifname: String::new() };
-        key.iptables_chains().iter().any(|own| own == chain).then_some(key)
+        let container_id = rest.strip_suffix('"')?.to_owned();
+        Some(Self { network: network.to_owned(), container_id, ifname: String::new() })
     }
 
     /// Returns the two possible iptables chains of the container in the network. The first is the native plugins' name.
     /// The second is hashed with separators, for use if the first is taken.
     pub(crate) fn iptables_chains(&self) -> [String; 2] {
-        let parts = joined(&[&self.network, &self.container_id]);
-        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(28, "CNI-", &text))
+        self.names(28, "CNI-", &[&self.network, &self.container_id])
     }
 
     /// Returns the two possible chains of the container's port mappings in the network, as [`Self::iptables_chains`].
     pub(crate) fn hostport_chains(&self) -> [String; 2] {
-        let parts = joined(&[&self.network, &self.container_id]);
-        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(28, HOSTPORT_CHAINS, &text))
+        self.names(28, HOSTPORT_CHAINS, &[&self.network, &self.container_id])
     }
 
     /// Returns the two possible names of the link that shapes what the container sends. The first is the native plugin's,
     /// which the container's attachments to the network share. The second is this attachment's alone.
     pub fn ifb_names(&self) -> [String; 2] {
-        let parts = joined(&[&self.network, &self.container_id, &self.ifname]);
-        [format!("{}{}", self.network, self.container_id), parts].map(|text| hashed(15, IFB_PREFIX, &text))
+        self.names(15, IFB_PREFIX, &[&self.network, &self.container_id, &self.ifname])
+    }
+
+    /// Returns the native plugins' name, and the one that is hashed from these parts.
+    fn names(&self, length: usize, prefix: &str, parts: &[&str]) -> [String; 2] {
+        [format!("{}{}", self.network, self.container_id), joined(parts)].map(|text| hashed(length, prefix, &text))
     }
 
     /// True if a link with this name can be one of [`Self::ifb_names`].
@@ -90,50 +102,38 @@ impl AttachmentKey {
         hash.len() == 15 - IFB_PREFIX.len() && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     }
 
-    /// Returns the comment of rules that lead to the chain of the container's port mappings.
-    ///
-    /// # Errors
-    /// As [`Self::iptables_comment`].
-    pub(crate) fn hostport_comment(&self) -> Result<String, FirewallError> {
-        let comment = format!("dnat {}", self.iptables_comment()?);
-        if comment.len() > 255 {
-            let names = format!("network {:?}, container {:?}", self.network, self.container_id);
-            let way_out = "together they exceed an iptables comment (255 bytes): set \"backend\" to \"nftables\", or give \
-                           the container a shorter ID";
-            return Err(FirewallError::new("name rules after", names, way_out));
-        }
-        Ok(comment)
-    }
-
-    /// As [`Self::of_iptables`], for a rule that leads to the chain of port mappings.
-    pub(crate) fn of_hostport(chain: &str, comment: &str) -> Option<Self> {
-        let (network, rest) = comment.strip_prefix("dnat name: \"")?.split_once("\" id: \"")?;
-        let container_id = rest.strip_suffix('"')?;
-        let key = Self { network: network.into(), container_id: container_id.into(), ifname: String::new() };
-        key.hostport_chains().iter().any(|own| own == chain).then_some(key)
-    }
-
     /// Returns the iptables rule comment.
     ///
     /// # Errors
     /// The name is too long, or iptables' text format can't carry it unchanged. Valid CNI names can always be carried.
     pub(crate) fn iptables_comment(&self) -> Result<String, FirewallError> {
-        let unsafe_text = |text: &str| text.contains(|c: char| c.is_control() || c == '"' || c == '\\');
-        if unsafe_text(&self.network) || unsafe_text(&self.container_id) {
-            return Err(FirewallError::new(
-                "name rules after",
-                format!("network {:?}, container {:?}", self.network, self.container_id),
-                "quotes, backslashes and control characters are not allowed in these names",
-            ));
+        self.comment("", "ipMasqBackend")
+    }
+
+    /// Returns the comment of rules that lead to the chain of the container's port mappings.
+    ///
+    /// # Errors
+    /// As [`Self::iptables_comment`].
+    pub(crate) fn hostport_comment(&self) -> Result<String, FirewallError> {
+        self.comment(HOSTPORT_COMMENT, "backend")
+    }
+
+    /// `backend` is the key of the configuration by which other rules are made.
+    fn comment(&self, beginning: &str, backend: &str) -> Result<String, FirewallError> {
+        let Self { network, container_id, .. } = self;
+        let refused = |why: &str| {
+            let names = format!("network {network:?}, container {container_id:?}");
+            Err(FirewallError::new("name rules after", names, why))
+        };
+        if [network, container_id].iter().any(|text| text.contains(|c: char| c.is_control() || c == '"' || c == '\\')) {
+            return refused("quotes, backslashes and control characters are not allowed in these names");
         }
-        let comment = format!("name: \"{}\" id: \"{}\"", self.network, self.container_id);
+        let comment = format!("{beginning}name: \"{network}\" id: \"{container_id}\"");
         // XT_MAX_COMMENT_LEN, with its final NUL.
         if comment.len() > 255 {
-            return Err(FirewallError::new(
-                "name rules after",
-                format!("network {:?}, container {:?}", self.network, self.container_id),
-                "together they exceed an iptables comment (255 bytes): set \"ipMasqBackend\" to \"nftables\", or give the \
-                 container a shorter ID",
+            return refused(&format!(
+                "together they exceed an iptables comment (255 bytes): set \"{backend}\" to \"nftables\", or give the container \
+                 a shorter ID"
             ));
         }
         Ok(comment)

@@ -42,6 +42,7 @@ pub mod macguard;
 mod marked;
 pub mod masquerade;
 mod nft;
+mod octets;
 mod program;
 mod served;
 mod variant;

@@ -14,7 +14,7 @@ use crate::iptables::forward::CHAIN as FORWARDED;
 use crate::iptables::text::SavedTable;
 use crate::iptables::{self, ProgramRunner};
 use crate::nft::rule::{Expression, Rule, destination_of};
-use crate::{AttachmentKey, FirewallError, Nft, hostport};
+use crate::{AttachmentKey, FirewallError, Nft, hostport, octets};
 
 /// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
 const RULE_TABLE: u16 = 1;
@@ -132,7 +132,7 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, ServingRule)> {
             // NFTA_NAT_TYPE, _REG_ADDR_MIN.
             Some(b"nat\0") if number(1) == Some(DNAT) => {
                 let value = number(3).and_then(|register| registers.get(&register));
-                found.extend(value.and_then(|value| address(value)));
+                found.extend(value.and_then(|value| octets::address(value)));
             }
             // NFTA_TARGET_NAME, _REV, _INFO: the form that iptables uses.
             Some(b"target\0") if data.first(1).map(|name| name.value) == Some(b"DNAT\0") => {
@@ -143,7 +143,7 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, ServingRule)> {
                     ("ip", _) => (4, 4),
                     _ => (4, 16),
                 };
-                found.extend(info.get(at..at + length).and_then(address));
+                found.extend(info.get(at..at + length).and_then(octets::address));
             }
             _ => {}
         }
@@ -156,14 +156,6 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, ServingRule)> {
     }
     let serving = ServingRule::of(family, &name(RULE_TABLE), &name(RULE_CHAIN), whole.comment.as_deref());
     found.into_iter().filter_map(|address| Some((address, serving.clone()?))).collect()
-}
-
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    match (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
-        (Ok(octets), _) => Some(IpAddr::from(octets)),
-        (_, Ok(octets)) => Some(IpAddr::from(octets)),
-        _ => None,
-    }
 }
 
 /// As [`read`], for a table as `iptables-save` prints it.

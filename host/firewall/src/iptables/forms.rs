@@ -3,8 +3,6 @@
 //! It is written in the form of iptables 1.8.7: every later version lists, finds and deletes that form. It is read in the
 //! forms of 1.8.7, 1.8.9 and 1.8.11: they differ in what is an expression, and what a match of iptables.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
@@ -17,6 +15,7 @@ use super::text::once;
 use super::xt::Extension;
 use crate::hostport::Protocol;
 use crate::nft::rule::{Expression, Side, address};
+use crate::octets;
 
 /// `NFT_PAYLOAD_NETWORK_HEADER`, `_TRANSPORT_HEADER` (linux/netfilter/nf_tables.h).
 const NETWORK_HEADER: u32 = 1;
@@ -247,14 +246,7 @@ fn protocol(value: &[u8]) -> Option<Protocol> {
 fn network(length: u32, mask: Option<Vec<u8>>, value: &[u8], v6: bool) -> Option<IpNet> {
     let size = if v6 { 16 } else { 4 };
     let length = usize::try_from(length).ok().filter(|length| *length == value.len() && *length <= size)?;
-    let address = |bytes: &[u8]| -> Option<IpAddr> {
-        let mut octets = bytes.to_vec();
-        octets.resize(size, 0);
-        match v6 {
-            false => <[u8; 4]>::try_from(octets).ok().map(IpAddr::from),
-            true => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
-        }
-    };
+    let address = |bytes: &[u8]| octets::address(&[bytes, &vec![0; size - length]].concat());
     let network = match mask {
         None => IpNet::new(address(value)?, u8::try_from(length * 8).ok()?).ok()?,
         Some(mask) if mask.len() == size && length == size => {

@@ -3,10 +3,9 @@
 //!
 //! Numbers are in host byte order where nothing else is said. Data is padded to 8 bytes.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use super::rule::{Match, Target};
 use crate::hostport::Protocol;
+use crate::octets;
 
 /// `XT_MAX_COMMENT_LEN`.
 const COMMENT: usize = 256;
@@ -191,11 +190,7 @@ impl Target {
             Self::Accept | Self::Drop | Self::Return | Self::Jump(_) | Self::Other(_) => return None,
             Self::SetMark(mark, mask) => Data::default().u32(*mark).u32(*mask).of("MARK", 2),
             Self::Dnat(address, port) => {
-                let octets = match (address, v6) {
-                    (IpAddr::V4(address), false) => address.octets().to_vec(),
-                    (IpAddr::V6(address), true) => address.octets().to_vec(),
-                    _ => return None,
-                };
+                let octets = Some(*address).filter(|address| address.is_ipv6() == v6).map(octets::of)?;
                 let data = Data::default().u32(if port.is_some() { MAP_IPS | PORTS } else { MAP_IPS });
                 let port = port.unwrap_or(0).to_be_bytes();
                 data.bytes(&octets).up_to(20).bytes(&octets).up_to(36).bytes(&port).bytes(&port).up_to(44).of("DNAT", 2)
@@ -218,10 +213,7 @@ impl Target {
         let read = match from.name.as_str() {
             "MARK" => Self::SetMark(u32_at(data, 0)?, u32_at(data, 4)?),
             "DNAT" => {
-                let address = match v6 {
-                    false => Ipv4Addr::from(<[u8; 4]>::try_from(data.get(4..8)?).ok()?).into(),
-                    true => Ipv6Addr::from(<[u8; 16]>::try_from(data.get(4..20)?).ok()?).into(),
-                };
+                let address = octets::address(data.get(4..if v6 { 20 } else { 8 })?)?;
                 let port = u16::from_be_bytes(<[u8; 2]>::try_from(data.get(36..38)?).ok()?);
                 Self::Dnat(address, (u32_at(data, 0)? & PORTS != 0).then_some(port))
             }

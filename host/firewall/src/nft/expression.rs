@@ -194,32 +194,22 @@ fn value_in<'a>(part: &Attribute<'a>) -> Option<&'a [u8]> {
     part.nested().first(DATA_VALUE).map(|data| data.value)
 }
 
+/// Returns the numbers of these kinds. `None` if one is missing, or if there is more than these and register 1.
+fn numbers<const N: usize>(data: Attributes<'_>, kinds: [u16; N]) -> Option<[u32; N]> {
+    let is_known = |part: Attribute<'_>| part.kind == 1 && is_register_1(&part) || kinds.contains(&part.kind);
+    let numbers = kinds.map(|kind| data.first(kind).and_then(|part| part.be32()));
+    let is_whole = data.into_iter().all(is_known) && numbers.iter().all(Option::is_some);
+    is_whole.then(|| numbers.map(Option::unwrap_or_default))
+}
+
 /// Reads `NFTA_META_DREG` and `NFTA_META_KEY`.
 fn read_meta(data: Attributes<'_>) -> Option<Expression> {
-    let mut key = None;
-    for part in data {
-        match part.kind {
-            1 if is_register_1(&part) => {}
-            2 => key = part.be32(),
-            _ => return None,
-        }
-    }
-    key.map(|key| Expression::Meta(key.into()))
+    numbers(data, [2]).map(|[key]| Expression::Meta(key.into()))
 }
 
 /// Reads `NFTA_PAYLOAD_DREG`, `_BASE`, `_OFFSET` and `_LEN`.
 fn read_payload(data: Attributes<'_>) -> Option<Expression> {
-    let (mut base, mut offset, mut length) = (None, None, None);
-    for part in data {
-        match part.kind {
-            1 if is_register_1(&part) => {}
-            2 => base = part.be32(),
-            3 => offset = part.be32(),
-            4 => length = part.be32(),
-            _ => return None,
-        }
-    }
-    Some(Expression::Payload { base: base?, offset: offset?, length: length? })
+    numbers(data, [2, 3, 4]).map(|[base, offset, length]| Expression::Payload { base, offset, length })
 }
 
 /// Reads `NFTA_BITWISE_SREG`, `_DREG`, `_LEN`, `_MASK`, `_XOR` and `_OP`.

@@ -336,22 +336,14 @@ impl Nft {
     ) -> Result<Vec<T>, Errno> {
         let request = Request::new(&message(family, 0, request), 0);
         if !self.memory.is_open {
-            let objects = self.connection.dump(request, self.deadline, Limits::NONE, |answer, all| {
-                all.extend(read(attributes(answer)));
-                Some(())
-            });
-            return objects.map_err(errno_of);
+            return self.dump_raw(request, read);
         }
         let seen = |objects: &[Vec<u8>]| objects.iter().filter_map(|object| read(Attributes(object))).collect();
         let question = question(&request, true);
         if let Some(Ok(objects)) = self.memory.recall(&question) {
             return Ok(seen(objects));
         }
-        let objects = self.connection.dump(request, self.deadline, Limits::NONE, |answer, all| {
-            all.push(attributes(answer).0.to_vec());
-            Some(())
-        });
-        let objects = objects.map_err(errno_of)?;
+        let objects = self.dump_raw(request, |object| Some(object.0.to_vec()))?;
         let all = seen(&objects);
         self.memory.keep(question, Ok(objects));
         Ok(all)

@@ -59,27 +59,23 @@ impl Nft {
     /// Returns the table, if it exists.
     pub(crate) fn table(&mut self, table: Table) -> Result<Option<TableState>, FirewallError> {
         let attributes = vec![TableAttribute::Name(table.name.to_owned())];
-        match self.get(table.family, NfTablesMessage::GetTable(TableMessage { attributes })) {
-            Ok(reply) => Ok(Some(TableState {
-                uses: number(Attributes(&reply), TABLE_USE).unwrap_or(u32::MAX),
-                handle: Attributes(&reply).first(TABLE_HANDLE).and_then(|handle| handle.be64()),
-            })),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(FirewallError::errno("read table", table.to_string(), errno)),
-        }
+        let answer = self.get(table.family, NfTablesMessage::GetTable(TableMessage { attributes }));
+        let read = |table: Attributes<'_>| TableState {
+            uses: number(table, TABLE_USE).unwrap_or(u32::MAX),
+            handle: table.first(TABLE_HANDLE).and_then(|handle| handle.be64()),
+        };
+        found(answer, read).map_err(|errno| FirewallError::errno("read table", table.to_string(), errno))
     }
 
     /// Returns the chain, if it and its table exist.
     pub(crate) fn chain(&mut self, table: Table, name: &str) -> Result<Option<ChainState>, FirewallError> {
         let attributes = vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(name.to_owned())];
-        match self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes })) {
-            Ok(reply) => Ok(Some(ChainState {
-                kind: text(Attributes(&reply), CHAIN_TYPE),
-                uses: number(Attributes(&reply), CHAIN_USE).unwrap_or(u32::MAX),
-            })),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(FirewallError::errno("read chain", format!("{table} {name}"), errno)),
-        }
+        let answer = self.get(table.family, NfTablesMessage::GetChain(ChainMessage { attributes }));
+        let read = |chain: Attributes<'_>| ChainState {
+            kind: text(chain, CHAIN_TYPE),
+            uses: number(chain, CHAIN_USE).unwrap_or(u32::MAX),
+        };
+        found(answer, read).map_err(|errno| FirewallError::errno("read chain", format!("{table} {name}"), errno))
     }
 
     /// Returns the names of all chains of a table: none if there is no such table.
@@ -122,11 +118,9 @@ impl Nft {
             RuleAttribute::Chain(chain.to_owned()),
             RuleAttribute::Handle(handle),
         ];
-        match self.get(table.family, NfTablesMessage::GetRule(RuleMessage { attributes })) {
-            Ok(reply) => Ok(Some(Rule::read(Attributes(&reply)))),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(FirewallError::errno("read rule of", format!("{table} {chain}"), errno)),
-        }
+        let answer = self.get(table.family, NfTablesMessage::GetRule(RuleMessage { attributes }));
+        found(answer, Rule::read)
+            .map_err(|errno| FirewallError::errno("read rule of", format!("{table} {chain}"), errno))
     }
 
     /// Returns the rules of all chains of a table, by chain, in one request: none if there is no such table.
@@ -141,6 +135,14 @@ impl Nft {
             chains.entry(chain).or_default().push(rule);
         }
         Ok(chains)
+    }
+}
+
+/// Reads an object; `None` if there is none.
+fn found<T>(answer: Result<Vec<u8>, Errno>, read: impl Fn(Attributes<'_>) -> T) -> Result<Option<T>, Errno> {
+    match answer {
+        Err(Errno::ENOENT) => Ok(None),
+        answer => answer.map(|object| Some(read(Attributes(&object)))),
     }
 }
 

@@ -8,6 +8,7 @@ use postern_netlink::Attributes;
 
 pub(crate) use super::expression::Expression;
 use super::expression::{NFPROTO_IPV4, NFPROTO_IPV6};
+use crate::octets;
 
 /// `NFTNL_UDATA_RULE_COMMENT`, and the same number for tables and chains (libnftnl's udata.h).
 const UDATA_COMMENT: u8 = 0;
@@ -51,11 +52,7 @@ pub(crate) fn address(side: Side, equal: bool, network: IpNet) -> Vec<Expression
         (IpNet::V6(_), Side::Source) => 8,
         (IpNet::V6(_), Side::Destination) => 24,
     };
-    let octets = |address| match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    };
-    let mut value = octets(network.network());
+    let mut value = octets::of(network.network());
     let prefix = usize::from(network.prefix_len());
     let masked = prefix == 0 || !prefix.is_multiple_of(8);
     if !masked {
@@ -67,7 +64,7 @@ pub(crate) fn address(side: Side, equal: bool, network: IpNet) -> Vec<Expression
         length: u32::from(if masked { network.max_prefix_len() } else { network.prefix_len() }) / 8,
     }];
     if masked {
-        expressions.push(Expression::Mask(octets(network.netmask())));
+        expressions.push(Expression::Mask(octets::of(network.netmask())));
     }
     expressions.push(Expression::Compare { equal, value });
     expressions
@@ -86,12 +83,7 @@ pub(crate) fn family(network: IpNet) -> [Expression; 2] {
 /// the expressions after it.
 pub(crate) fn source_of(expressions: &[Expression]) -> Option<(IpAddr, &[Expression])> {
     let [_, _, _, Expression::Compare { value, .. }, rest @ ..] = expressions else { return None };
-    let octets = value.as_slice();
-    let source = match (<[u8; 4]>::try_from(octets), <[u8; 16]>::try_from(octets)) {
-        (Ok(octets), _) => IpAddr::from(octets),
-        (_, Ok(octets)) => IpAddr::from(octets),
-        _ => return None,
-    };
+    let source = octets::address(value)?;
     let mut wanted = family(source.into()).to_vec();
     wanted.extend(address(Side::Source, true, source.into()));
     expressions.starts_with(&wanted).then_some((source, rest))
@@ -105,11 +97,7 @@ pub(crate) fn destination_of(expressions: &[Expression]) -> Option<IpAddr> {
         else {
             return None;
         };
-        match ((offset, length), value.as_slice()) {
-            ((16, 4), [a, b, c, d]) => Some(IpAddr::from([*a, *b, *c, *d])),
-            ((24, 16), octets) => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
-            _ => None,
-        }
+        octets::address(value).filter(|_| matches!((offset, length, value.len()), (16, 4, 4) | (24, 16, 16)))
     })
 }
 
@@ -183,12 +171,8 @@ pub(crate) fn destination_port(protocol: u8, port: u16) -> [Expression; 4] {
 
 /// Returns the expressions of `dnat to <address>:<port>`.
 pub(crate) fn destination_nat(address: IpAddr, port: u16) -> [Expression; 3] {
-    let value = match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    };
     [
-        Expression::Load { register: 1, value },
+        Expression::Load { register: 1, value: octets::of(address) },
         Expression::Load { register: 2, value: port.to_be_bytes().to_vec() },
         Expression::DestinationNat { v6: address.is_ipv6() },
     ]
@@ -209,11 +193,7 @@ pub(crate) fn forward_of(expressions: &[Expression]) -> Option<(u8, u16, IpAddr,
     else {
         return None;
     };
-    let address = match (<[u8; 4]>::try_from(address.as_slice()), <[u8; 16]>::try_from(address.as_slice())) {
-        (Ok(octets), _) => IpAddr::from(octets),
-        (_, Ok(octets)) => IpAddr::from(octets),
-        _ => return None,
-    };
+    let address = octets::address(address)?;
     let number = |bytes: &[u8]| bytes.try_into().ok().map(u16::from_be_bytes);
     let [protocol] = protocol.as_slice() else { return None };
     let (port, target) = (number(port)?, number(target)?);
