@@ -90,6 +90,11 @@ impl Rule {
         self.matches.iter().find_map(|part| if let Match::Comment(text) = part { Some(text.as_str()) } else { None })
     }
 
+    /// True if the rule has a part that is not understood.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.matches.iter().any(|part| matches!(part, Match::Other(_)))
+    }
+
     /// Returns the network that the source must be in.
     pub(crate) fn from(&self) -> Option<IpNet> {
         self.source.filter(|(is, _)| *is).map(|(_, network)| network)

@@ -120,13 +120,14 @@ impl<'a> Scope<'a> {
         target.is_some_and(|target| self.own.contains(&target))
     }
 
-    /// True if a rule that can't be read could be one that is compared, or leads to an owner's chain. `target` is the
-    /// chain that it leads to. In a question about all owners, the names of the plugins' chains begin with `plugins`.
-    pub(super) fn concerns(&self, chain: &str, target: Option<&str>, plugins: &str) -> bool {
+    /// True if a rule that can't be read could be one that is compared, or leads to an owner's chain. In a question about
+    /// all owners, the names of the plugins' chains begin with `plugins`.
+    pub(super) fn concerns(&self, rule: &Rule, plugins: &str) -> bool {
+        let target = rule.chain_after();
         if self.of_all {
-            return chain.starts_with(plugins) || target.is_some_and(|target| target.starts_with(plugins));
+            return rule.chain.starts_with(plugins) || target.is_some_and(|target| target.starts_with(plugins));
         }
-        let could_be = |rule: &&Rule| rule.chain == chain && rule.chain_after() == target;
+        let could_be = |wanted: &&Rule| wanted.chain == rule.chain && wanted.chain_after() == target;
         self.leads(target) || self.wanted.iter().any(could_be)
     }
 }

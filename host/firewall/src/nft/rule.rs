@@ -254,6 +254,16 @@ fn comment_in(mut data: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
+/// Returns the expressions of a rule one by one: the first one is enough to tell most rules apart.
+fn parts(expressions: Attributes<'_>) -> impl Iterator<Item = Expression> {
+    expressions.into_iter().map(|expression| Expression::read(&expression))
+}
+
+/// Returns the chain that these expressions of a rule lead to.
+pub(crate) fn target(expressions: Attributes<'_>) -> Option<String> {
+    parts(expressions).find_map(|part| if let Expression::Verdict { chain, .. } = part { chain } else { None })
+}
+
 impl Rule {
     /// Reads the attributes of a rule (`NFTA_RULE_*`).
     pub(crate) fn read(attributes: Attributes<'_>) -> Self {
@@ -276,25 +286,17 @@ impl Rule {
 
     /// True if the rule consists of these expressions.
     pub(crate) fn is(&self, expressions: &[Expression]) -> bool {
-        self.parts().eq(expressions.iter().cloned())
+        parts(self.attributes()).eq(expressions.iter().cloned())
     }
 
     /// Returns the rule's expressions.
     pub(crate) fn expressions(&self) -> Vec<Expression> {
-        self.parts().collect()
-    }
-
-    /// Returns the rule's expressions one by one: the first one is enough to tell most rules apart.
-    fn parts(&self) -> impl Iterator<Item = Expression> {
-        self.attributes().into_iter().map(|expression| Expression::read(&expression))
+        parts(self.attributes()).collect()
     }
 
     /// Returns the chain that the rule leads to.
     pub(crate) fn target(&self) -> Option<String> {
-        self.parts().find_map(|part| match part {
-            Expression::Verdict { chain, .. } => chain,
-            _ => None,
-        })
+        target(self.attributes())
     }
 
     /// True if the comment begins with `prefix`.
