@@ -75,10 +75,8 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     let prerouting = SharedChain {
         name: PREROUTING,
         base: Some(BaseChain { kind: "filter", hook: InetHookNumber::PreRouting, priority: -300 }),
-        wrong_kind: None,
-        comment: None,
-        rules: Vec::new(),
         has_entries: true,
+        ..SharedChain::default()
     };
     SharedTable {
         table: TABLE,

@@ -47,24 +47,17 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
         rule.push(rule::verdict(Verdict::Return));
         (Place::First, rule)
     });
-    let checks = SharedChain {
-        name: CHECKS,
-        base: None,
-        wrong_kind: None,
-        comment: Some(CHECKS_COMMENT),
-        rules: Vec::new(),
-        has_entries: true,
-    };
+    let comment = Some(CHECKS_COMMENT);
+    let checks = SharedChain { name: CHECKS, comment, has_entries: true, ..SharedChain::default() };
     let postrouting = SharedChain {
         name: POSTROUTING,
         base: Some(BaseChain { kind: "nat", hook: InetHookNumber::PostRouting, priority: 100 }),
         wrong_kind: Some(
             "it is no nat chain, so nothing would be masqueraded: delete the table, and the next ADD makes it again",
         ),
-        comment: None,
         // Multicast is not masqueraded, everything else goes to the attachments' rules.
         rules: vec![multicast_v4, multicast_v6, (Place::Last, vec![rule::to_chain(Verdict::Goto, CHECKS)])],
-        has_entries: false,
+        ..SharedChain::default()
     };
     SharedTable {
         table: TABLE,

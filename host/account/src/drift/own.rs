@@ -4,7 +4,7 @@ use super::{AGAIN, Account, REAPPLY, path};
 use crate::namespaces::Found;
 use crate::node_state::NodeState;
 use postern_firewall::account::Tables;
-use postern_firewall::iptables::{forward, in_reach};
+use postern_firewall::iptables::in_reach;
 use postern_firewall::{FirewallError, firewalld};
 use postern_gate::effect::port_mappings::localnet_is_on;
 use postern_gate::effect::{
@@ -39,7 +39,7 @@ impl NodeState {
                     self.iptables()
                         .and_then(|tables| tables.has(&key, &[*address]).map_err(|e| e.to_string()))
                         .and_then(|there| {
-                            there_or_in_reach(there, || in_reach(made.variant, &[*address], Self::means()))
+                            there_or_in_reach(there, || in_reach(made.variant, &[*address], false, Self::means()))
                         }),
                 ),
             };
@@ -65,7 +65,7 @@ impl NodeState {
             Backend::Nftables => self.rules().and_then(|seen| seen.forwards(&rules).map_err(|e| e.to_string())),
             Backend::Iptables => {
                 let has = |seen: &Tables| seen.has_forwards(&rules).map_err(|e| e.to_string());
-                let reach = || in_reach(forwards.variant, &[forwards.address], Self::means());
+                let reach = || in_reach(forwards.variant, &[forwards.address], false, Self::means());
                 self.iptables().and_then(has).and_then(|there| there_or_in_reach(there, reach))
             }
         };
@@ -209,7 +209,7 @@ impl NodeState {
                     firewalld::query(zone, address, Self::means()).map_err(|e| e.to_string()),
                 ),
                 None => {
-                    let reach = || forward::in_reach(made.variant, &[*net], Self::means());
+                    let reach = || in_reach(made.variant, &[*net], true, Self::means());
                     let there = self.forwards().map(|tables| tables.forwards(address)).map_err(str::to_owned);
                     ("iptables".to_owned(), there.and_then(|there| there_or_in_reach(there, reach)))
                 }

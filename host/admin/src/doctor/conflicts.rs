@@ -267,8 +267,7 @@ fn out_of_reach(examination: &mut Examination, node: &Node) {
     let means = || ProgramRunner { runner: &Direct, deadline: Instant::now() + WITHIN, nft: None };
     let unreachable = |account: &Account| {
         in_iptables(account).find_map(|(variant, addresses, is_filter)| {
-            let reach = if is_filter { iptables::forward::in_reach } else { iptables::in_reach };
-            reach(variant, &addresses, means()).err()
+            iptables::in_reach(variant, &addresses, is_filter, means()).err()
         })
     };
     let mut found = node.accounts.iter().filter_map(|account| Some((account, unreachable(account)?)));

@@ -44,9 +44,8 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
         wrong_kind: Some(
             "it is no filter chain, so 127.0.0.0/8 would be open: delete the table, and the next ADD makes it again",
         ),
-        comment: None,
         rules: vec![guard(Side::Destination), guard(Side::Source)],
-        has_entries: false,
+        ..SharedChain::default()
     };
     SharedTable { table: TABLE, comment: Some(COMMENT), chains: vec![prerouting], kind: "", is_named_for_plugins: true }
 });

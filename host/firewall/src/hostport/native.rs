@@ -7,13 +7,12 @@
 //!
 //! The rules of older versions that forward packets for other destinations, too (CVE-2025-67499), do not count.
 
-use super::nft::{HOSTIP_HOSTPORTS, HOSTPORTS, HOSTPORTS_ALL, LOCALHOST, MASQUERADING, shared_of};
+use super::nft::{HOSTIP_HOSTPORTS, HOSTPORTS, HOSTPORTS_ALL, LOCALHOST, MASQUERADING, lead, shared_of};
 use super::{HostPorts, Sources};
 use crate::nft::rule::{self, Expression, Rule, Side};
 use crate::nft::set::Entry;
 use crate::{FirewallError, Nft};
 use ipnet::IpNet;
-use netlink_packet_netfilter::nftables::Verdict;
 use std::collections::HashSet;
 
 impl HostPorts {
@@ -48,9 +47,7 @@ impl HostPorts {
         if !bare.entries.iter().zip(&ours).all(is_there) || !self.is_masqueraded(&masquerading) {
             return Ok(false);
         }
-        // Only packets for this node are forwarded (CVE-2025-67499).
-        let mut lead = rule::to_this_node().to_vec();
-        lead.push(rule::to_chain(Verdict::Jump, HOSTPORTS_ALL));
+        let lead = lead();
         for base in ["prerouting", "output"] {
             if !rules(base)?.iter().any(|rule| rule.expressions().ends_with(&lead)) {
                 return Ok(false);

@@ -52,28 +52,17 @@ pub fn shared_of(v6: bool) -> &'static SharedTable {
 }
 
 fn shared(family: NetfilterProtoFamily) -> SharedTable {
-    let regular = |name, has_entries| SharedChain {
-        name,
-        base: None,
-        wrong_kind: None,
-        comment: None,
-        rules: Vec::new(),
-        has_entries,
-    };
+    let regular = |name, has_entries| SharedChain { name, has_entries, ..SharedChain::default() };
     let base = |name, hook, priority| SharedChain {
+        name,
         base: Some(BaseChain { kind: "nat", hook, priority }),
         wrong_kind: Some(
             "it is no nat chain, so nothing would be forwarded: delete the table, and the next ADD makes it again",
         ),
-        ..regular(name, false)
+        ..SharedChain::default()
     };
     let jump = |chain| (Place::Last, vec![rule::to_chain(Verdict::Jump, chain)]);
-    // Only packets for this node are forwarded (CVE-2025-67499).
-    let lead = || {
-        let mut rule = rule::to_this_node().to_vec();
-        rule.push(rule::to_chain(Verdict::Jump, HOSTPORTS_ALL));
-        vec![(Place::Last, rule)]
-    };
+    let lead = || vec![(Place::Last, lead())];
     let chains = vec![
         regular(HOSTPORTS, true),
         regular(HOSTIP_HOSTPORTS, true),
@@ -89,6 +78,11 @@ fn shared(family: NetfilterProtoFamily) -> SharedTable {
         kind: "",
         is_named_for_plugins: true,
     }
+}
+
+/// Returns the rule that leads to the forwards: only packets for this node are forwarded (CVE-2025-67499).
+pub(super) fn lead() -> Vec<Expression> {
+    [rule::to_this_node().as_slice(), &[rule::to_chain(Verdict::Jump, HOSTPORTS_ALL)]].concat()
 }
 
 /// Returns the comment of a container's rules.

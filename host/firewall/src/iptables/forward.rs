@@ -28,7 +28,7 @@ use postern_types::{IngressPolicy, IptablesVariant};
 use super::netlink;
 use super::numbers;
 use super::presence::is_in_legacy;
-use super::programs::{self, ProgramRunner, Programs, families, remove_from_each};
+use super::programs::{ProgramRunner, Programs, families, remove_from_each};
 use super::rule::{ANSWERS, Match, Rule, Target};
 use super::scope::Scope;
 use super::set::{Change, Owner, Place, RuleSet};
@@ -332,18 +332,17 @@ impl Numbers {
         for ((v6, _), noted) in by_family(&self.addresses).zip(&self.tables) {
             let table = table(v6, FILTER);
             let change = |nft: &mut Nft| {
-                let made = nft.change(|nft, batch| {
+                nft.change(|nft, batch| {
                     let is_same = nft.table(table)?.is_some_and(|table| table.handle == Some(*noted));
                     for handle in handles_of(&self.handles, v6, &self.addresses).iter().filter(|_| is_same) {
                         batch.delete_rule(table, CHAIN, *handle);
                     }
                     Ok(is_same)
-                });
-                made.map_err(netlink::Unable)
+                })
             };
             match Programs::nft(v6, runner).without(change) {
                 Some(Ok(true)) => {}
-                Some(Err(netlink::Unable(error))) if error.is_timeout() => return Err(error),
+                Some(Err(error)) if error.is_timeout() => return Err(error),
                 // The rules are looked for by their content.
                 _ => return Ok(false),
             }
@@ -394,18 +393,6 @@ pub fn has(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> bool 
 fn rules_of(addrs: &[IpNet], v6: bool) -> Vec<Rule> {
     let of_family = addrs.iter().filter(|address| address.addr().is_ipv6() == v6);
     of_family.flat_map(|address| of_address(address.addr())).collect()
-}
-
-/// As [`super::in_reach`], for the rules of [`admit`].
-///
-/// # Errors
-/// As [`super::in_reach`].
-pub fn in_reach(
-    variant: Option<IptablesVariant>,
-    addrs: &[IpNet],
-    runner: ProgramRunner<'_>,
-) -> Result<(), FirewallError> {
-    programs::in_reach(variant, addrs, FILTER, runner)
 }
 
 /// Removes the rules of these addresses, wherever they are, each as often as it is there. With handles from [`admit`], it

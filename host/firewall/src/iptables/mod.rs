@@ -38,15 +38,13 @@ pub use crate::variant::{Recorded, is_legacy, of_new};
 pub use masquerade::{Seen, check_known, ensure_in, list, remove_all, remove_known, remove_seen, retain, validate};
 pub use numbers::{Numbers, nat_tables};
 pub use presence::{any_may_exist, has_legacy_nat, may_exist, needs_program, others_may_exist};
-pub use programs::{ProgramRunner, available, installed, programs, usable};
+pub use programs::{ProgramRunner, available, in_reach, installed, programs, usable};
 
 use std::collections::HashSet;
 
 use crate::nft::batch::Table;
 use crate::{AttachmentKey, FirewallError, Nft};
-use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
-use postern_types::IptablesVariant;
 use presence::has_legacy;
 use programs::Programs;
 use rule::Rule;
@@ -76,18 +74,6 @@ fn has_chain(nft: &mut Nft, name: &'static str, chains: &[impl AsRef<str>]) -> R
     Ok(false)
 }
 
-/// Tells if the masquerading or forwards of these addresses, which a record has, can be read and removed.
-///
-/// # Errors
-/// They can be in a table of legacy iptables whose programs are not installed.
-pub fn in_reach(
-    variant: Option<IptablesVariant>,
-    addrs: &[IpNet],
-    runner: ProgramRunner<'_>,
-) -> Result<(), FirewallError> {
-    programs::in_reach(variant, addrs, NAT, runner)
-}
-
 /// A table of both families at one moment, in each variant that has it and can be read.
 pub struct Tables(Vec<SeenTable>);
 
@@ -95,7 +81,7 @@ pub struct Tables(Vec<SeenTable>);
 struct SeenTable {
     v6: bool,
     /// The name of the program that shows it.
-    program: &'static str,
+    program: String,
     saved: SavedTable,
 }
 

@@ -1,7 +1,7 @@
 //! iptables without its program: rules of the nf_tables variant are read and changed over nfnetlink.
 //!
 //! A change is one batch: the kernel makes all of it or nothing, for the rules that were read. What can't be read or
-//! written this way is [`Unable`], and left to the program.
+//! written this way is an error, and left to the program.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,16 +42,6 @@ const NAMED: &str = "name: \"";
 /// The beginning of the names of all chains that the plugins make.
 const PLUGINS: &str = "CNI-";
 
-/// The reason why only the program can do it. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unable(pub(super) FirewallError);
-
-impl From<FirewallError> for Unable {
-    fn from(error: FirewallError) -> Self {
-        Self(error)
-    }
-}
-
 /// Returns the form of a chain that iptables has itself.
 fn base(table: Table, chain: &str) -> Option<BaseChain> {
     let known = if table.name == NAT { NAT_CHAINS.as_slice() } else { FILTER_CHAINS.as_slice() };
@@ -59,12 +49,13 @@ fn base(table: Table, chain: &str) -> Option<BaseChain> {
     Some(BaseChain { kind: table.name, hook: *hook, priority: *priority })
 }
 
-fn unable(what: impl Into<String>) -> Unable {
-    Unable(FirewallError::new("use without its program", "iptables", what))
+/// The reason why only the program can do it. Nothing was changed.
+fn unable(what: impl Into<String>) -> FirewallError {
+    FirewallError::new("use without its program", "iptables", what)
 }
 
 /// Reads the part of a table that a question is about. If `lenient`, a rule that can't be read is a rule of others.
-pub(super) fn look(nft: &mut Nft, v6: bool, scope: &Scope<'_>, lenient: bool) -> Result<SavedTable, Unable> {
+pub(super) fn look(nft: &mut Nft, v6: bool, scope: &Scope<'_>, lenient: bool) -> Result<SavedTable, FirewallError> {
     let table = table(v6, scope.table);
     let (chains, rules) = if scope.whole {
         (nft.chain_names(table)?, dump(nft, table, None, |rule| read(rule, v6))?)
@@ -87,7 +78,7 @@ pub(super) fn rules_in(nft: &mut Nft, v6: bool, table: Table, chain: &str) -> Re
 }
 
 /// True if all rules in these chains can be read.
-pub(super) fn can_read(nft: &mut Nft, v6: bool, name: &'static str, chains: &[String]) -> Result<bool, Unable> {
+pub(super) fn can_read(nft: &mut Nft, v6: bool, name: &'static str, chains: &[String]) -> Result<bool, FirewallError> {
     nft.look(|nft| {
         for chain in chains {
             if rules_in(nft, v6, table(v6, name), chain)?.iter().any(|saved| saved.rule.is_foreign()) {
@@ -317,7 +308,7 @@ pub(super) fn change(
     scope: &Scope<'_>,
     lenient: bool,
     plan: &impl Fn(&SavedTable) -> Vec<Change>,
-) -> Result<(usize, Vec<u64>), Unable> {
+) -> Result<(usize, Vec<u64>), FirewallError> {
     let of = table(v6, scope.table);
     let mut before: Option<(SavedTable, Batch, usize)> = None;
     let (outcome, made) = nft.change_and_see(|nft, batch| {

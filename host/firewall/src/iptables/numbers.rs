@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use ipnet::IpNet;
 
-use super::netlink::{self, Unable};
+use super::netlink;
 use super::programs::{ProgramRunner, Programs};
 use super::rule::Rule;
 use super::set::RuleSet;
@@ -48,7 +48,7 @@ pub fn nat_tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
 
 pub(super) fn tables(name: &'static str, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
     let handle = |v6: bool| {
-        let read = |nft: &mut Nft| nft.table(table(v6, name)).map_err(Unable);
+        let read = |nft: &mut Nft| nft.table(table(v6, name));
         Programs::nft(v6, runner).without(read)?.ok()??.handle
     };
     by_family(addrs).map(|(v6, _)| handle(v6)).collect::<Option<_>>().unwrap_or_default()
@@ -68,9 +68,9 @@ pub(super) fn remove(
     programs: &Programs<'_>,
 ) -> Result<Option<usize>, FirewallError> {
     let Some(numbered) = numbered else { return Ok(None) };
-    let change = |nft: &mut Nft| nft.change(|nft, batch| plan(nft, batch, programs.v6, sets, numbered)).map_err(Unable);
+    let change = |nft: &mut Nft| nft.change(|nft, batch| plan(nft, batch, programs.v6, sets, numbered));
     match programs.without(change) {
-        Some(Err(Unable(error))) if error.is_timeout() => Err(error),
+        Some(Err(error)) if error.is_timeout() => Err(error),
         // The kernel deletes no rule that is gone, and no chain that a rule leads to.
         removed => Ok(removed.and_then(Result::ok).flatten()),
     }

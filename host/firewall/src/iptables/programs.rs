@@ -9,17 +9,18 @@ use ipnet::IpNet;
 use postern_confine::{Allowed, Rules, Run};
 use postern_types::IptablesVariant as Variant;
 
-use super::netlink::{self, Unable};
+use super::netlink;
 use super::scope::Scope;
 use super::set::Change;
 use super::text::SavedTable;
+use super::{FILTER, NAT};
 use crate::program;
 use crate::variant::by_family;
 use crate::variant::{self, Recorded};
 use crate::{FirewallError, Nft, is_absence};
 
 /// The tables that a helper may change for a gate: those in which a capability has rules.
-const TABLES: [&str; 2] = [super::NAT, super::FILTER];
+const TABLES: [&str; 2] = [NAT, FILTER];
 
 /// The number of new plans for a change that failed, because another program changed the rules first.
 const RETRIES: usize = 3;
@@ -101,12 +102,13 @@ impl Files {
     /// The programs of legacy iptables, by whatever name.
     fn of_legacy(v6: bool) -> Result<Self, FirewallError> {
         let named = || Self::named(if v6 { "ip6tables-legacy" } else { "iptables-legacy" });
-        match variant::installed(v6) {
+        let found = match variant::installed(v6) {
             Some(Variant::Legacy) => Self::of_new(v6),
             Some(Variant::Nft) => named(),
             // Programs of an unknown variant can be those of legacy iptables.
             None => named().or_else(|missing| Self::of_new(v6).map_err(|_| missing)),
-        }
+        };
+        found.map_err(|missing| FirewallError { hint: LEGACY.to_owned(), ..missing })
     }
 
     fn named(name: &str) -> Result<Self, FirewallError> {
@@ -119,18 +121,18 @@ impl Files {
 pub(super) struct Programs<'a> {
     pub(super) v6: bool,
     variant: Variant,
-    /// `None` if they are not installed. Rules of nf_tables need none.
-    files: Option<Files>,
+    /// The error if they are not installed. Rules of nf_tables need none.
+    files: Result<Files, FirewallError>,
     runner: ProgramRunner<'a>,
 }
 
 impl<'a> Programs<'a> {
     /// The place of new rules.
     pub(super) fn locate(v6: bool, runner: ProgramRunner<'a>) -> Result<Self, FirewallError> {
-        let files = Files::of_new(v6)?;
+        let files = Ok(Files::of_new(v6)?);
         // Where the programs make the rules is unknown, or legacy iptables: only they make and read them.
         let variant = variant::installed(v6).unwrap_or(Variant::Legacy);
-        Ok(Self { v6, variant, files: Some(files), runner })
+        Ok(Self { v6, variant, files, runner })
     }
 
     /// The place of rules that are made again: where they were made first, by their record.
@@ -142,19 +144,23 @@ impl<'a> Programs<'a> {
         match noted {
             None => Self::locate(v6, runner),
             Some(Variant::Nft) => Ok(Self::nft(v6, runner)),
-            Some(Variant::Legacy) => Self::legacy(v6, runner).usable(),
+            Some(Variant::Legacy) => {
+                let files = Ok(Files::of_legacy(v6)?);
+                Ok(Self { v6, variant: Variant::Legacy, files, runner })
+            }
         }
     }
 
     /// The rules in nf_tables, whatever is installed.
     pub(super) fn nft(v6: bool, runner: ProgramRunner<'a>) -> Self {
-        let files = variant::is_nft(v6).then(|| Files::of_new(v6).ok()).flatten();
+        let others = || Err(FirewallError::new("locate", "iptables", "the programs make other rules"));
+        let files = if variant::is_nft(v6) { Files::of_new(v6) } else { others() };
         Self { v6, variant: Variant::Nft, files, runner }
     }
 
     /// The tables of legacy iptables, whatever is installed.
     fn legacy(v6: bool, runner: ProgramRunner<'a>) -> Self {
-        Self { v6, variant: Variant::Legacy, files: Files::of_legacy(v6).ok(), runner }
+        Self { v6, variant: Variant::Legacy, files: Files::of_legacy(v6), runner }
     }
 
     /// The places where rules of a table can be, of those that their record leaves: nf_tables if the kernel has it, and legacy
@@ -183,16 +189,12 @@ impl<'a> Programs<'a> {
     }
 
     /// The name of the program that shows and changes these rules.
-    pub(super) fn name(&self) -> &'static str {
-        match (self.variant == variant::installed(self.v6).unwrap_or(Variant::Nft), self.v6) {
-            (true, false) => "iptables",
-            (true, true) => "ip6tables",
-            (false, v6) => match (self.variant, v6) {
-                (Variant::Nft, false) => "iptables-nft",
-                (Variant::Nft, true) => "ip6tables-nft",
-                (Variant::Legacy, false) => "iptables-legacy",
-                (Variant::Legacy, true) => "ip6tables-legacy",
-            },
+    pub(super) fn name(&self) -> String {
+        let name = if self.v6 { "ip6tables" } else { "iptables" };
+        match self.variant {
+            variant if variant == variant::installed(self.v6).unwrap_or(Variant::Nft) => name.to_owned(),
+            Variant::Nft => format!("{name}-nft"),
+            Variant::Legacy => format!("{name}-legacy"),
         }
     }
 
@@ -202,46 +204,27 @@ impl<'a> Programs<'a> {
     }
 
     /// True if the programs that these rules need are not installed.
-    pub(super) fn lacks_programs(&self) -> bool {
-        self.is_legacy() && self.files.is_none()
-    }
-
-    fn usable(self) -> Result<Self, FirewallError> {
-        if self.lacks_programs() { Err(self.missing()) } else { Ok(self) }
-    }
-
-    /// The error for rules whose programs are missing.
-    fn missing(&self) -> FirewallError {
-        let found = match self.variant {
-            Variant::Nft => Files::of_new(self.v6),
-            Variant::Legacy => Files::of_legacy(self.v6),
-        };
-        let error = found
-            .err()
-            .unwrap_or_else(|| FirewallError::new("locate", "iptables", "it was not there a moment ago: try again"));
-        match self.variant {
-            Variant::Nft => error,
-            Variant::Legacy => FirewallError { hint: LEGACY.to_owned(), ..error },
-        }
+    fn lacks_programs(&self) -> bool {
+        self.is_legacy() && self.files.is_err()
     }
 
     /// True if the kernel has nf_tables. It is not asked where programs for it are installed.
     fn is_there(&self) -> bool {
-        if self.files.is_some() {
+        if self.files.is_ok() {
             return true;
         }
         let is_there = self.with_nft(|nft| Ok(!nft.is_absent()));
-        !matches!(is_there, Ok(false)) && !is_there.is_err_and(|Unable(error)| error.errno.is_some_and(is_absence))
+        !matches!(is_there, Ok(false)) && !is_there.is_err_and(|error| error.errno.is_some_and(is_absence))
     }
 
     /// True if nf_tables has all rules of this family, and the programs are that variant.
     fn is_alone(&self) -> bool {
-        self.files.is_some() && self.without(|_| Ok(())).is_some()
+        self.files.is_ok() && self.without(|_| Ok(())).is_some()
     }
 
     /// True if rules of others, which can't be read without the program, are to be left out.
     fn is_lenient(&self) -> bool {
-        self.files.is_none() || !self.runner.runner.can_start()
+        self.files.is_err() || !self.runner.runner.can_start()
     }
 
     /// Reads at least the part of a table that a question is about.
@@ -257,17 +240,17 @@ impl<'a> Programs<'a> {
     fn seen(
         &self,
         scope: &Scope<'_>,
-        look: impl FnOnce(&mut Nft) -> Result<SavedTable, Unable>,
+        look: impl FnOnce(&mut Nft) -> Result<SavedTable, FirewallError>,
     ) -> Result<SavedTable, FirewallError> {
         match self.without(look) {
             Some(Ok(saved)) => Ok(saved),
-            Some(Err(Unable(error))) if error.is_timeout() || self.is_lenient() => Err(error),
+            Some(Err(error)) if error.is_timeout() || self.is_lenient() => Err(error),
             _ => self.printed(scope.table),
         }
     }
 
     fn files(&self) -> Result<&Files, FirewallError> {
-        self.files.as_ref().ok_or_else(|| self.missing())
+        self.files.as_ref().map_err(FirewallError::clone)
     }
 
     fn printed(&self, table: &str) -> Result<SavedTable, FirewallError> {
@@ -277,11 +260,14 @@ impl<'a> Programs<'a> {
 
     /// Does something without a program. `None` if these rules are not nf_tables' alone, or the caller has no connection.
     /// Where no program for them is installed, nothing else is left, and it is done in any case.
-    pub(super) fn without<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, Unable>) -> Option<Result<T, Unable>> {
+    pub(super) fn without<T>(
+        &self,
+        act: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
+    ) -> Option<Result<T, FirewallError>> {
         if self.is_legacy() {
             return None;
         }
-        if self.files.is_none() {
+        if self.files.is_err() {
             return Some(self.with_nft(act));
         }
         // The caller may be using the connection.
@@ -303,7 +289,7 @@ impl<'a> Programs<'a> {
     }
 
     /// Does something with the run's connection to nf_tables, or with one of its own.
-    fn with_nft<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, Unable>) -> Result<T, Unable> {
+    fn with_nft<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, FirewallError>) -> Result<T, FirewallError> {
         let deadline = self.runner.deadline;
         let shared = self.runner.nft.and_then(|nft| nft.try_borrow_mut().ok());
         match shared {
@@ -334,7 +320,7 @@ impl<'a> Programs<'a> {
         let lenient = self.is_lenient();
         match self.without(|nft| netlink::change(nft, self.v6, scope, lenient, &plan)) {
             Some(Ok(made)) => return Ok(made),
-            Some(Err(Unable(error))) if error.is_timeout() || lenient => return Err(error),
+            Some(Err(error)) if error.is_timeout() || lenient => return Err(error),
             _ => {}
         }
         let mut attempt = 0;
@@ -367,14 +353,13 @@ impl<'a> Programs<'a> {
 pub fn available(runner: ProgramRunner<'_>) -> bool {
     let Ok(programs) = Programs::locate(false, runner) else { return false };
     // The run's connection may know the variant already.
-    if let Some(answer) = programs.without(|nft| nft.generation().map_err(Unable)) {
+    if let Some(answer) = programs.without(|nft| nft.generation()) {
         return answer.is_ok();
     }
     if !programs.is_legacy() {
         return Nft::usable(runner.deadline);
     }
-    variant::legacy_tables(false).is_some_and(|tables| !tables.is_empty())
-        || programs.look(&Scope::whole(super::NAT)).is_ok()
+    variant::legacy_tables(false).is_some_and(|tables| !tables.is_empty()) || programs.look(&Scope::whole(NAT)).is_ok()
 }
 
 /// True if iptables can be used here: the programs are installed, and the kernel answers them. Only IPv4 is tested, as
@@ -390,23 +375,25 @@ pub fn usable(runner: ProgramRunner<'_>) -> bool {
 /// True if the programs are installed, for IPv4 and for IPv6.
 #[must_use]
 pub fn installed() -> [bool; 2] {
-    ["iptables", "ip6tables"]
-        .map(|name| ["save", "restore"].iter().all(|part| program::locate(&format!("{name}-{part}")).is_ok()))
+    [false, true].map(|v6| Files::of_new(v6).is_ok())
 }
 
-/// Tells if rules of these addresses that a record has can be read and removed.
+/// Tells if rules of these addresses that a record has can be read and removed: those of the firewall plugin
+/// (`is_filter`), or masquerading and forwards.
 ///
 /// # Errors
 /// They can be in a table of legacy iptables whose programs are not installed.
-pub(super) fn in_reach(
+pub fn in_reach(
     variant: Option<Variant>,
     addrs: &[IpNet],
-    table: &str,
+    is_filter: bool,
     runner: ProgramRunner<'_>,
 ) -> Result<(), FirewallError> {
-    let families = by_family(addrs).map(|(v6, _)| v6);
-    let places = families.flat_map(|v6| Programs::places(Recorded::of(variant), v6, table, runner));
-    places.into_iter().find(Programs::lacks_programs).map_or(Ok(()), |place| Err(place.missing()))
+    let table = if is_filter { FILTER } else { NAT };
+    by_family(addrs).try_for_each(|(v6, _)| {
+        let places = Programs::places(Recorded::of(variant), v6, table, runner);
+        places.iter().filter(|place| place.is_legacy()).try_for_each(|place| place.files().map(drop))
+    })
 }
 
 /// Returns the installed programs for new rules. One family may miss them, or both.

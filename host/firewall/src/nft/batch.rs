@@ -9,7 +9,7 @@ use netlink_packet_netfilter::none::ControlMessage;
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
 use postern_netlink::Request;
 
-use super::rule::{Expression, comment_data};
+use super::rule::{Expression, comment_data, written};
 
 /// The bytes of `struct nlmsghdr` (linux/netlink.h).
 const HEADER: usize = 16;
@@ -18,6 +18,8 @@ const HEADER: usize = 16;
 const BATCH_BEGIN: u8 = 16;
 const BATCH_GENID: u16 = 1;
 const NFTABLES: u16 = 10;
+/// The flags of an object that must not be there yet.
+const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
 /// `NF_ACCEPT` (linux/netfilter.h).
 const NF_ACCEPT: u32 = 1;
 
@@ -95,13 +97,7 @@ impl Batch {
     pub(crate) fn add_table(&mut self, table: Table, comment: Option<&str>) {
         let mut attributes = vec![TableAttribute::Name(table.name.to_owned())];
         attributes.extend(comment.map(|text| TableAttribute::UserData(comment_data(text.as_bytes()))));
-        self.push(
-            "add table",
-            table,
-            None,
-            NLM_F_CREATE | NLM_F_EXCL,
-            NfTablesMessage::NewTable(TableMessage { attributes }),
-        );
+        self.push("add table", table, None, NEW, NfTablesMessage::NewTable(TableMessage { attributes }));
     }
 
     pub(crate) fn delete_table(&mut self, table: Table) {
@@ -121,13 +117,7 @@ impl Batch {
             attributes.push(ChainAttribute::Policy(NF_ACCEPT));
         }
         attributes.extend(comment.map(|text| ChainAttribute::UserData(comment_data(text.as_bytes()))));
-        self.push(
-            "add chain",
-            table,
-            Some(name),
-            NLM_F_CREATE | NLM_F_EXCL,
-            NfTablesMessage::NewChain(ChainMessage { attributes }),
-        );
+        self.push("add chain", table, Some(name), NEW, NfTablesMessage::NewChain(ChainMessage { attributes }));
     }
 
     pub(crate) fn delete_chain(&mut self, table: Table, name: &str) {
@@ -137,32 +127,15 @@ impl Batch {
 
     /// Adds a rule at the chain's end.
     pub(crate) fn append_rule(&mut self, table: Table, chain: &str, rule: &[Expression], comment: Option<&[u8]>) {
-        self.new_rule(table, chain, NLM_F_CREATE | NLM_F_APPEND, rule, comment);
+        self.add_rule(table, chain, false, false, written(rule, comment));
     }
 
-    /// As [`Batch::append_rule`]. The kernel returns the new rule with its handle, by which the rule is found again.
-    pub(crate) fn append_seen_rule(&mut self, table: Table, chain: &str, rule: &[Expression], comment: Option<&[u8]>) {
-        self.new_rule(table, chain, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ECHO, rule, comment);
-    }
-
-    /// Adds a rule at the chain's beginning.
-    pub(crate) fn insert_rule(&mut self, table: Table, chain: &str, rule: &[Expression], comment: Option<&[u8]>) {
-        self.new_rule(table, chain, NLM_F_CREATE, rule, comment);
-    }
-
-    /// Adds a rule that another module has written, at the chain's beginning or end. If it is to be `seen`, the kernel
-    /// returns it with its handle.
+    /// Adds a rule at the chain's beginning (`first`) or end. If it is to be `seen`, the kernel returns it with its handle,
+    /// by which it is found again.
     pub(crate) fn add_rule(&mut self, table: Table, chain: &str, first: bool, seen: bool, rule: Vec<RuleAttribute>) {
         let attributes = rule_place(table, chain).into_iter().chain(rule).collect();
         let (place, echo) = (if first { 0 } else { NLM_F_APPEND }, if seen { NLM_F_ECHO } else { 0 });
         let flags = NLM_F_CREATE | place | echo;
-        self.push("add rule to", table, Some(chain), flags, NfTablesMessage::NewRule(RuleMessage { attributes }));
-    }
-
-    fn new_rule(&mut self, table: Table, chain: &str, flags: u16, rule: &[Expression], comment: Option<&[u8]>) {
-        let mut attributes = rule_place(table, chain);
-        attributes.push(RuleAttribute::Expressions(rule.iter().map(Expression::write).collect()));
-        attributes.extend(comment.map(|text| RuleAttribute::UserData(comment_data(text))));
         self.push("add rule to", table, Some(chain), flags, NfTablesMessage::NewRule(RuleMessage { attributes }));
     }
 

@@ -190,7 +190,7 @@ impl Nft {
         self.change_and_see(plan).map(|(value, _)| value)
     }
 
-    /// As [`Nft::change`]. It also returns the rules of [`Batch::append_seen_rule`] as the kernel made them, in their
+    /// As [`Nft::change`]. It also returns the rules of [`Batch::add_rule`] that are seen, as the kernel made them, in their
     /// order.
     pub(crate) fn change_and_see<T>(
         &mut self,

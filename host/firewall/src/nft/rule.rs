@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use netlink_packet_netfilter::nftables::{MetaKey, Verdict};
+use netlink_packet_netfilter::nftables::{MetaKey, RuleAttribute, Verdict};
 use postern_netlink::Attributes;
 
 pub(crate) use super::expression::Expression;
@@ -229,6 +229,12 @@ pub(crate) fn drop_packet() -> Expression {
 /// Returns the expression that jumps or goes to a chain.
 pub(crate) fn to_chain(verdict: Verdict, chain: &str) -> Expression {
     Expression::Verdict { verdict, chain: Some(chain.to_owned()) }
+}
+
+/// Returns the attributes of a rule, without its table and chain.
+pub(crate) fn written(rule: &[Expression], comment: Option<&[u8]>) -> Vec<RuleAttribute> {
+    let comment = comment.map(|text| RuleAttribute::UserData(comment_data(text)));
+    [RuleAttribute::Expressions(rule.iter().map(Expression::write).collect())].into_iter().chain(comment).collect()
 }
 
 /// Returns a comment as the user data of a table, chain or rule: type, length, text with a final NUL.

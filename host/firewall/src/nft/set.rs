@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use super::batch::{Batch, Table, following};
-use super::rule::{Expression, Rule};
+use super::rule::{Expression, Rule, written};
 use super::shared::{Found, SharedTable};
 use crate::{FirewallError, Nft};
 
@@ -181,10 +181,7 @@ impl<'a> RuleSet<'a> {
             // The kernel shows each new rule at once, and a socket has no room for very many.
             let sees = missing.len() <= MOST_SEEN;
             for Entry { chain, rule } in missing {
-                match sees {
-                    true => batch.append_seen_rule(self.table(), chain, rule, Some(&owner.mark.comment)),
-                    false => batch.append_rule(self.table(), chain, rule, Some(&owner.mark.comment)),
-                }
+                batch.add_rule(self.table(), chain, false, sees, written(rule, Some(&owner.mark.comment)));
             }
             nft.note_complete(self.complete(), batch);
             Ok(true)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::batch::{BaseChain, Batch, Table};
-use super::rule::{Expression, Rule};
+use super::rule::{Expression, Rule, written};
 use crate::{FirewallError, Nft};
 
 /// Deletions per transaction. A netlink datagram has room for several times as many.
@@ -17,7 +17,7 @@ pub(crate) enum Place {
 }
 
 /// A chain that all owners share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SharedChain {
     pub(crate) name: &'static str,
     /// The hook of a base chain; `None` for a chain that other chains lead to.
@@ -101,7 +101,7 @@ impl SharedTable {
             };
             // Each rule is put before the one that was added before it.
             for rule in missing(Place::First).into_iter().rev() {
-                batch.insert_rule(self.table, chain.name, rule, None);
+                batch.add_rule(self.table, chain.name, true, false, written(rule, None));
             }
             for rule in missing(Place::Last) {
                 batch.append_rule(self.table, chain.name, rule, None);

@@ -10,7 +10,7 @@ mod without_the_program;
 #[test]
 fn busy_owners_are_asked_only_if_something_would_be_removed() {
     let saved = SavedTable::parse("-A C -m comment --comment a -j X\n-A C -m comment --comment b -j X\n");
-    let tables = Tables(vec![SeenTable { v6: false, program: "", saved }]);
+    let tables = Tables(vec![SeenTable { v6: false, program: String::new(), saved }]);
     let owner = |id: &str| AttachmentKey { network: "n".into(), container_id: id.to_owned(), ifname: String::new() };
     let stale = |network: &str, valid: &[&str], busy: Option<&str>| {
         let named = |id: &str| (id.to_owned(), "eth0".to_owned());
