@@ -70,12 +70,12 @@ impl Rules {
         })
     }
 
-    /// As [`masquerade::nft_check`].
+    /// As [`masquerade::nft_check_known`].
     ///
     /// # Errors
     /// None: the rules are known.
     pub fn masquerade(&self, key: &AttachmentKey, addresses: &[IpNet]) -> Result<bool, FirewallError> {
-        masquerade::is_complete(key, addresses, |chain| Ok(of(&self.masquerades, chain)))
+        masquerade::rules(key, addresses).is_complete(|chain| Ok(of(&self.masquerades, chain)))
     }
 
     /// As [`HostPorts::nft_check`], and as [`HostPorts::nft_check_native`].
@@ -85,16 +85,17 @@ impl Rules {
     pub fn forwards(&self, forwards: &HostPorts) -> Result<bool, FirewallError> {
         let [v4, v6] = &self.forwards;
         let chains = if forwards.address.addr().is_ipv6() { v6 } else { v4 };
-        let own = forwards.is_complete(|chain| Ok(of(chains, chain)))?;
+        let own = forwards.rules().is_complete(|chain| Ok(of(chains, chain)))?;
         Ok(own || forwards.is_native(|chain| Ok(of(chains, chain).to_vec()))?)
     }
 
-    /// As [`macguard::check`].
+    /// As [`macguard::check_known`].
     ///
     /// # Errors
     /// A name is too long.
     pub fn guard(&self, id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<bool, FirewallError> {
-        macguard::is_complete(id, host_ifname, mac, |chain| Ok(of(&self.guards, chain)))
+        Ok(macguard::validate(id).is_ok()
+            && macguard::rules(id, host_ifname, mac)?.is_complete(|chain| Ok(of(&self.guards, chain)))?)
     }
 }
 

@@ -43,12 +43,6 @@ impl FirewallError {
         }
     }
 
-    /// True if a required program is not installed. Nothing was done, and this backend can do nothing.
-    #[must_use]
-    pub fn is_program_missing(&self) -> bool {
-        self.operation == "locate" && self.errno == Some(Errno::ENOENT as i32)
-    }
-
     /// True if the deadline passed before the operation was done.
     #[must_use]
     pub fn is_timeout(&self) -> bool {

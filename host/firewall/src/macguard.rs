@@ -88,7 +88,7 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
 });
 
 /// Returns the owner with the names that an attachment's rules and chains have.
-fn owner(id: &str) -> Result<Owner<'static>, FirewallError> {
+fn owner(id: &str) -> Result<Owner, FirewallError> {
     validate(id)?;
     Ok(Owner {
         shared: &SHARED,
@@ -110,7 +110,7 @@ fn port_of(rule: &Rule) -> Option<String> {
 }
 
 /// Returns the rules of an attachment.
-fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<RuleSet<'static>, FirewallError> {
+pub(crate) fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<RuleSet, FirewallError> {
     let owner = owner(id)?;
     // IFNAMSIZ, with its final NUL.
     if host_ifname.is_empty() || host_ifname.len() > 15 || host_ifname.contains('\0') {
@@ -172,19 +172,6 @@ pub fn check_known(
         return Ok(false);
     }
     rules(id, host_ifname, mac)?.check(nft, handles)
-}
-
-/// As [`check_known`]; `rules` returns the rules of a chain.
-pub(crate) fn is_complete<R: AsRef<[Rule]>>(
-    id: &str,
-    host_ifname: &str,
-    mac: [u8; 6],
-    of_chain: impl FnMut(&str) -> Result<R, FirewallError>,
-) -> Result<bool, FirewallError> {
-    if validate(id).is_err() {
-        return Ok(false);
-    }
-    rules(id, host_ifname, mac)?.is_complete(of_chain)
 }
 
 /// Removes the rules and chains of `id` in one transaction. Returns true if there was anything. Rules that guard a port for

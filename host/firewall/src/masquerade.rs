@@ -68,13 +68,13 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     }
 });
 
-fn owner(key: &AttachmentKey) -> Owner<'static> {
+fn owner(key: &AttachmentKey) -> Owner {
     let mark = Mark { comment: key.nft_comment(), identifying: Some(INSTANCE) };
     Owner { shared: &SHARED, mark, chains: Vec::new(), outer: None }
 }
 
 /// Returns the rules of these addresses in their order, each once.
-fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> RuleSet<'static> {
+pub(crate) fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> RuleSet {
     let mut seen = HashSet::new();
     let each_once = addrs.iter().filter(|address| seen.insert(**address));
     let entries = each_once.map(|address| Entry { chain: CHECKS, rule: masquerade_rule(*address) }).collect();
@@ -114,15 +114,6 @@ pub fn nft_check_known(
     handles: &[u64],
 ) -> Result<bool, FirewallError> {
     rules(key, addrs).check(nft, handles)
-}
-
-/// As [`nft_check_known`]; `rules` returns the rules of a chain.
-pub(crate) fn is_complete<R: AsRef<[Rule]>>(
-    key: &AttachmentKey,
-    addrs: &[IpNet],
-    of_chain: impl FnMut(&str) -> Result<R, FirewallError>,
-) -> Result<bool, FirewallError> {
-    rules(key, addrs).is_complete(of_chain)
 }
 
 /// Removes the attachment's masquerading rules, for all addresses. Returns the number of rules. Handles from [`nft_add`]

@@ -10,7 +10,7 @@ use crate::FirewallError;
 /// Returns the program's path.
 ///
 /// # Errors
-/// It is in none of the fixed directories ([`FirewallError::is_program_missing`]).
+/// It is in none of the fixed directories.
 pub(crate) fn locate(name: &str) -> Result<PathBuf, FirewallError> {
     postern_confine::locate(name).ok_or_else(|| FirewallError::program_missing(name, &PROGRAMS.join(", ")))
 }
@@ -63,6 +63,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_told_apart() {
-        assert!(locate("no-such-program").unwrap_err().is_program_missing());
+        let error = locate("no-such-program").unwrap_err();
+        assert!(error.hint.contains("install iptables") && error.errno == Some(nix::libc::ENOENT), "{error}");
     }
 }

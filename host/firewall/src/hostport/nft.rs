@@ -92,7 +92,7 @@ pub(super) fn comment(container_id: &str) -> Vec<u8> {
     comment
 }
 
-fn owner(container_id: &str, v6: bool) -> Owner<'static> {
+fn owner(container_id: &str, v6: bool) -> Owner {
     let mark = Mark { comment: comment(container_id), identifying: None };
     Owner { shared: shared_of(v6), mark, chains: Vec::new(), outer: None }
 }
@@ -103,7 +103,7 @@ impl HostPorts {
     }
 
     /// Returns the rules for nftables.
-    pub(super) fn rules(&self) -> RuleSet<'static> {
+    pub(crate) fn rules(&self) -> RuleSet {
         let conditions: Vec<Expression> = self.conditions.iter().flat_map(super::Condition::expressions).collect();
         let address = self.address.addr();
         let forwards = self.own_forwards();
@@ -164,14 +164,6 @@ impl HostPorts {
     /// The kernel refuses to show them, or the deadline passes.
     pub fn nft_check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
         self.rules().check(nft, handles)
-    }
-
-    /// As [`HostPorts::nft_check`]; `rules` returns the rules of a chain.
-    pub(crate) fn is_complete<R: AsRef<[Rule]>>(
-        &self,
-        of_chain: impl FnMut(&str) -> Result<R, FirewallError>,
-    ) -> Result<bool, FirewallError> {
-        self.rules().is_complete(of_chain)
     }
 
     /// Returns the kernel's number of the table of the rules; `None` if it is absent. If it is the same before and after

@@ -27,8 +27,8 @@ use postern_types::{IngressPolicy, IptablesVariant};
 
 use super::netlink;
 use super::numbers;
-use super::presence::is_in_legacy;
-use super::programs::{ProgramRunner, Programs, families, remove_from_each};
+use super::presence::only_programs;
+use super::programs::{ProgramRunner, Programs, remove_from_each};
 use super::rule::{ANSWERS, Match, Rule, Target};
 use super::scope::Scope;
 use super::set::{Change, Owner, Place, RuleSet};
@@ -203,16 +203,19 @@ pub fn missing_rule(
     isolated: Option<(&str, IngressPolicy)>,
     runner: ProgramRunner<'_>,
 ) -> Result<Option<String>, FirewallError> {
+    let bridge = isolated.map(|(bridge, _)| bridge);
     for (v6, addrs) in by_family(&numbers.addresses) {
-        let missing = missing_in(numbers, (v6, &addrs), admin, isolated, runner)?;
+        let own: Vec<RuleSet> = admin.into_iter().map(|admin| admission(&addrs, admin)).collect();
+        let of_bridge: Vec<RuleSet> = isolated.into_iter().map(|(bridge, policy)| isolation(bridge, policy)).collect();
+        let both = [own.as_slice(), &of_bridge].concat();
+        let mut missing = missing_in(numbers, v6, &both, bridge, runner)?;
         // The bridge's rules can be in another variant than those of an address: they stay when attachments go.
-        let missing = match (missing, admin, isolated) {
-            (Some(_), Some(_), Some(_)) => match missing_in(numbers, (v6, &addrs), admin, None, runner)? {
-                None => missing_in(&Numbers::default(), (v6, &addrs), None, isolated, runner)?,
-                missing => missing,
-            },
-            (missing, ..) => missing,
-        };
+        if missing.is_some() && both.len() == 2 {
+            missing = missing_in(numbers, v6, &own, None, runner)?;
+            if missing.is_none() {
+                missing = missing_in(&Numbers::default(), v6, &of_bridge, bridge, runner)?;
+            }
+        }
         if missing.is_some() {
             return Ok(missing);
         }
@@ -220,56 +223,37 @@ pub fn missing_rule(
     Ok(None)
 }
 
-/// As [`missing_rule`], for these addresses of one family: `None` if one of the places where the rules can be has them all.
+/// As [`missing_rule`], for sets of one family: `None` if one of the places where the rules can be has them all.
 fn missing_in(
     numbers: &Numbers,
-    (v6, addrs): (bool, &[IpNet]),
-    admin: Option<&str>,
-    isolated: Option<(&str, IngressPolicy)>,
+    v6: bool,
+    sets: &[RuleSet],
+    bridge: Option<&str>,
     runner: ProgramRunner<'_>,
 ) -> Result<Option<String>, FirewallError> {
-    let sets: Vec<RuleSet> = admin
-        .map(|admin| admission(addrs, admin))
-        .into_iter()
-        .chain(isolated.map(|(bridge, ingress)| isolation(bridge, ingress)))
-        .collect();
     let known = handles_of(&numbers.handles, v6, &numbers.addresses);
-    let scope = Scope { entire: &ORDERED, known, ..Scope::of_sets(FILTER, &sets) };
+    let scope = Scope { entire: &ORDERED, known, ..Scope::of_sets(FILTER, sets) };
     let mut first = None;
     for place in Programs::places(numbers.recorded, v6, FILTER, runner) {
-        match missing_of(&place.look_once(&scope)?, addrs, admin, isolated) {
+        match missing_of(&place.look_once(&scope)?, sets, bridge) {
             None => return Ok(None),
             missing => first = first.or(missing),
         }
     }
     // Nothing is where there is no place.
-    Ok(first.or_else(|| missing_of(&SavedTable::default(), addrs, admin, isolated)))
+    Ok(first.or_else(|| missing_of(&SavedTable::default(), sets, bridge)))
 }
 
 /// Returns the first rule that a table lacks.
-fn missing_of(
-    saved: &SavedTable,
-    addrs: &[IpNet],
-    admin: Option<&str>,
-    isolated: Option<(&str, IngressPolicy)>,
-) -> Option<String> {
-    let not_found = |rule: &Rule| format!("expected {} rule [{}] not found", rule.chain, spec(rule));
-    if let Some(admin) = admin {
-        if let Some(rule) = leading(admin).iter().find(|rule| !saved.has(rule)) {
-            return Some(not_found(rule));
-        }
-        let mut own = addrs.iter().flat_map(|address| of_address(address.addr()));
-        if let Some(rule) = own.find(|rule| !saved.has(rule)) {
-            return Some(format!("expected rule [{}] not found", spec(&rule)));
-        }
+fn missing_of(saved: &SavedTable, sets: &[RuleSet], bridge: Option<&str>) -> Option<String> {
+    if let Some((_, rule)) = sets.iter().flat_map(|set| &set.rules).find(|(_, rule)| !saved.has(rule)) {
+        // The rules of an address are named without their chain.
+        let is_of_address = rule.chain == CHAIN && rule.target == Some(Target::Accept);
+        let chain = if is_of_address { String::new() } else { format!("{} ", rule.chain) };
+        return Some(format!("expected {chain}rule [{}] not found", spec(rule)));
     }
-    let (bridge, ingress) = isolated?;
-    let set = isolation(bridge, ingress);
-    if let Some((_, rule)) = set.rules.iter().find(|(_, rule)| !saved.has(rule)) {
-        return Some(not_found(rule));
-    }
-    let is_behind = !changes(&set, saved).is_empty();
-    is_behind.then(|| format!("expected {} before {CHAIN} in {FORWARD}: bridge {bridge} is not isolated", STAGES[0]))
+    let bridge = bridge.filter(|_| sets.iter().any(|set| !changes(set, saved).is_empty()))?;
+    Some(format!("expected {} before {CHAIN} in {FORWARD}: bridge {bridge} is not isolated", STAGES[0]))
 }
 
 /// Returns the rule as the native plugin writes it in its messages: without its chain, and without quotes.
@@ -289,10 +273,7 @@ fn take_away(
     programs.change(&scope, plan).map(|(count, _)| count)
 }
 
-/// The kernel's numbers of the rules of [`admit`], and of the tables that these were made in.
-///
-/// The kernel gives no rule of a table the number of an earlier one, and no table that of an earlier table. So in the same
-/// tables the numbers lead to these rules, or to none.
+/// As [`super::Numbers`], of the rules of [`admit`].
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
     /// The addresses.
@@ -357,22 +338,17 @@ impl Numbers {
 pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[Numbers]>) -> bool {
     // What a program would not be needed to make, it is not needed to remove.
     let unsure: Vec<&Numbers> = noted.into_iter().flatten().filter(|numbers| !numbers.hold(runner)).collect();
-    let needed = |programs: &Programs<'_>| {
-        let read = |nft: &mut Nft| {
-            if noted.is_none() {
-                return netlink::look(nft, programs.v6, &Scope::whole(FILTER), false).map(drop);
-            }
-            for Numbers { addresses, handles, .. } in &unsure {
-                let own = rules_of(addresses, programs.v6);
-                let known = handles_of(handles, programs.v6, addresses);
-                let scope = Scope { known, ..Scope::of_rules(FILTER, &own, CHAIN) };
-                nft.look(|nft| netlink::look(nft, programs.v6, &scope, false))?;
-            }
-            nft.look(|nft| netlink::look(nft, programs.v6, &Scope::of_chains(FILTER, &ORDERED), false)).map(drop)
-        };
-        programs.without(read) != Some(Ok(()))
-    };
-    families(runner).iter().any(needed) || is_in_legacy(FILTER, runner)
+    only_programs(FILTER, runner, |nft, v6| {
+        if noted.is_none() {
+            return netlink::look(nft, v6, &Scope::whole(FILTER), false).map(|_| true);
+        }
+        for Numbers { addresses, handles, .. } in &unsure {
+            let (own, known) = (rules_of(addresses, v6), handles_of(handles, v6, addresses));
+            let scope = Scope { known, ..Scope::of_rules(FILTER, &own, CHAIN) };
+            nft.look(|nft| netlink::look(nft, v6, &scope, false))?;
+        }
+        nft.look(|nft| netlink::look(nft, v6, &Scope::of_chains(FILTER, &ORDERED), false)).map(|_| true)
+    })
 }
 
 /// True if the rules with these handles are there, and are all rules of these addresses that [`admit`] makes. If a program

@@ -21,12 +21,13 @@ use ipnet::IpNet;
 use postern_types::IptablesVariant;
 
 use super::numbers::{self, Numbers};
+use super::presence::only_programs;
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
 use super::rule::{Match, Rule, Target};
 use super::scope::Scope;
 use super::set::{Change, Owner, Place, RuleSet};
 use super::text::{SavedTable, once};
-use super::{NAT, Tables, has_chain};
+use super::{NAT, Tables, has_chain, netlink, table};
 use crate::hostport::{About, CHAIN_PREFIX, Condition, Forward, HostPorts, MarkBy, Protocol, Sources};
 use crate::variant::Recorded;
 use crate::{AttachmentKey, FirewallError, Nft};
@@ -287,7 +288,7 @@ pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallErr
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey) -> bool {
     let chains: Vec<String> = key.hostport_chains().into_iter().chain([SETMARK, MASQ].map(str::to_owned)).collect();
-    super::presence::only_programs_read(runner, &chains)
+    only_programs(NAT, runner, |nft, v6| netlink::can_read(nft, table(v6, NAT), &chains))
 }
 
 /// True if a rule that leads to a chain of this container and network is theirs. Somebody may have renamed the chain that it

@@ -58,9 +58,9 @@ fn unable(what: impl Into<String>) -> FirewallError {
 pub(super) fn look(nft: &mut Nft, v6: bool, scope: &Scope<'_>, lenient: bool) -> Result<SavedTable, FirewallError> {
     let table = table(v6, scope.table);
     let (chains, rules) = if scope.whole {
-        (nft.chain_names(table)?, dump(nft, table, None, |rule| read(rule, v6))?)
+        (nft.chain_names(table)?, rules_in(nft, table, None)?)
     } else {
-        look_around(nft, v6, table, scope)?
+        look_around(nft, table, scope)?
     };
     let is_ours = |saved: &SavedRule| !saved.rule.is_foreign() || scope.concerns(&saved.rule, PLUGINS);
     let rules: Vec<SavedRule> = rules.into_iter().filter(is_ours).collect();
@@ -72,16 +72,16 @@ pub(super) fn look(nft: &mut Nft, v6: bool, scope: &Scope<'_>, lenient: bool) ->
     }
 }
 
-/// Returns the rules of one chain, in their order.
-pub(super) fn rules_in(nft: &mut Nft, v6: bool, table: Table, chain: &str) -> Result<Vec<SavedRule>, FirewallError> {
-    dump(nft, table, Some(chain), |rule| read(rule, v6))
+/// Returns the rules of a table or of one chain, in their order.
+pub(super) fn rules_in(nft: &mut Nft, table: Table, chain: Option<&str>) -> Result<Vec<SavedRule>, FirewallError> {
+    dump(nft, table, chain, |rule| read(rule, table))
 }
 
 /// True if all rules in these chains can be read.
-pub(super) fn can_read(nft: &mut Nft, v6: bool, name: &'static str, chains: &[String]) -> Result<bool, FirewallError> {
+pub(super) fn can_read(nft: &mut Nft, table: Table, chains: &[String]) -> Result<bool, FirewallError> {
     nft.look(|nft| {
         for chain in chains {
-            if rules_in(nft, v6, table(v6, name), chain)?.iter().any(|saved| saved.rule.is_foreign()) {
+            if rules_in(nft, table, Some(chain))?.iter().any(|saved| saved.rule.is_foreign()) {
                 return Ok(false);
             }
         }
@@ -136,7 +136,6 @@ fn names(text: &[u8], own: &str) -> Option<bool> {
 /// Reads the chains that matter, and all rules that lead to the owner's own chains.
 fn look_around<'b>(
     nft: &mut Nft,
-    v6: bool,
     table: Table,
     scope: &Scope<'b>,
 ) -> Result<(Vec<String>, Vec<SavedRule>), FirewallError> {
@@ -147,26 +146,26 @@ fn look_around<'b>(
         }
     }
     let own: Vec<(&str, u32)> = scope.own.iter().filter_map(|chain| Some((*chain, *uses.get(chain)?))).collect();
-    let mut seen = Seen { v6, table, whole: Vec::new(), rules: Vec::new() };
+    let mut seen = Seen { table, whole: Vec::new(), rules: Vec::new() };
     for chain in scope.entire.iter().filter(|chain| uses.contains_key(*chain)) {
         seen.read(nft, chain)?;
     }
     if scope.own.is_empty() {
-        seen.add(known(nft, v6, table, scope)?);
+        seen.add(known(nft, table, scope)?);
     }
     // Nothing leads to a chain that is not there.
     if !own.is_empty() {
         for (chain, _) in &own {
             seen.read(nft, chain)?;
         }
-        seen.add(known(nft, v6, table, scope)?);
+        seen.add(known(nft, table, scope)?);
         let mut homes = scope.homes.iter();
         while !all_found(&own, &seen.rules) {
             match homes.next() {
                 Some(home) => seen.read(nft, home)?,
                 None => {
                     // Another rule leads there, from anywhere.
-                    let mut more = dump(nft, table, None, |rule| read(rule, v6))?;
+                    let mut more = rules_in(nft, table, None)?;
                     more.retain(|saved| scope.leads(saved.rule.chain_after()));
                     seen.add(more);
                     break;
@@ -192,7 +191,7 @@ fn look_around<'b>(
             let found = nft.dump_until(
                 table.family,
                 question,
-                |rule| read(rule, v6),
+                |rule| read(rule, table),
                 |some| {
                     for SavedRule { rule, .. } in some.iter().skip(kept.len()) {
                         if missing.is_empty() {
@@ -220,7 +219,6 @@ fn look_around<'b>(
 
 /// The rules that were read.
 struct Seen<'a> {
-    v6: bool,
     table: Table,
     /// The chains of which all rules were read, in their order.
     whole: Vec<&'a str>,
@@ -233,7 +231,7 @@ impl<'a> Seen<'a> {
         if !self.whole.contains(&chain) {
             self.whole.push(chain);
             self.rules.retain(|saved| saved.rule.chain != chain);
-            self.rules.extend(rules_in(nft, self.v6, self.table, chain)?);
+            self.rules.extend(rules_in(nft, self.table, Some(chain))?);
         }
         Ok(())
     }
@@ -247,7 +245,7 @@ impl<'a> Seen<'a> {
 }
 
 /// Reads the rules with known handles that still lead to the owners' chains or, if there are none, are the owners'.
-fn known(nft: &mut Nft, v6: bool, table: Table, scope: &Scope<'_>) -> Result<Vec<SavedRule>, FirewallError> {
+fn known(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<Vec<SavedRule>, FirewallError> {
     let is_meant = |rule: &Rule| match scope.own.is_empty() {
         true => scope.names(rule),
         false => scope.leads(rule.chain_after()),
@@ -256,7 +254,7 @@ fn known(nft: &mut Nft, v6: bool, table: Table, scope: &Scope<'_>) -> Result<Vec
     for handle in scope.known {
         for home in scope.homes.iter().filter(|home| !scope.entire.contains(home)) {
             let rule = nft.rule(table, home, *handle)?.filter(|rule| rule.handle == *handle);
-            let rule = rule.map(|rule| Rule::read(home, rule.attributes(), v6)).filter(is_meant);
+            let rule = rule.map(|rule| Rule::read(home, rule.attributes(), table.is_v6())).filter(is_meant);
             if let Some(rule) = rule {
                 found.push(SavedRule::of_kernel(rule, *handle));
                 break;
@@ -276,10 +274,10 @@ fn all_found(chains: &[(&str, u32)], rules: &[SavedRule]) -> bool {
 }
 
 /// Reads a rule of the kernel's answer.
-fn read(rule: Attributes<'_>, v6: bool) -> Option<SavedRule> {
+fn read(rule: Attributes<'_>, table: Table) -> Option<SavedRule> {
     let chain = rule.first(RULE_CHAIN)?.text_lossy();
     let rule = NftRule::read(rule);
-    Some(SavedRule::of_kernel(Rule::read(&chain, rule.attributes(), v6), rule.handle))
+    Some(SavedRule::of_kernel(Rule::read(&chain, rule.attributes(), table.is_v6()), rule.handle))
 }
 
 /// Returns the question for all rules of a table, or of one chain.

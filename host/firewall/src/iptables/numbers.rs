@@ -102,7 +102,7 @@ fn plan(
     let leads = |rule: &&Rule| rule.chain_after() == Some(chain);
     let rules = || set.rules.iter().map(|(_, rule)| rule);
     let own: HashSet<&Rule> = rules().filter(is_inside).collect();
-    let inside = netlink::rules_in(nft, v6, of, chain)?;
+    let inside = netlink::rules_in(nft, of, Some(chain))?;
     let is_own = inside.iter().all(|saved| own.contains(&saved.rule));
     let is_all = usize::try_from(uses).is_ok_and(|uses| uses == inside.len() + handles.len());
     if handles.is_empty() || handles.len() != rules().filter(leads).count() || !is_own || !is_all {

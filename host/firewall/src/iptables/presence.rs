@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::hostport::SHARED;
 use super::masquerade::CHAIN_PREFIX;
 use super::netlink;
-use super::programs::{ProgramRunner, Programs, families};
+use super::programs::{ProgramRunner, Programs};
 use super::scope::Scope;
 use super::{NAT, has_chain, table};
 use crate::variant::has_legacy_table;
@@ -27,28 +27,23 @@ pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallErr
 /// plugins are meant. It is false if no such program is installed.
 #[must_use]
 pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey, all: bool) -> bool {
-    if !all {
-        return only_programs_read(runner, &key.iptables_chains());
+    if all {
+        return only_programs(NAT, runner, |nft, v6| netlink::look(nft, v6, &Scope::whole(NAT), false).map(|_| true));
     }
-    let needed = |programs: &Programs<'_>| {
-        let read = |nft: &mut Nft| netlink::look(nft, programs.v6, &Scope::whole(NAT), false).map(drop);
-        programs.without(read) != Some(Ok(()))
-    };
-    families(runner).iter().any(needed) || is_in_legacy(NAT, runner)
+    let chains = key.iptables_chains();
+    only_programs(NAT, runner, |nft, v6| netlink::can_read(nft, table(v6, NAT), &chains))
 }
 
-/// True if the kernel has this table of legacy iptables, and its programs are installed.
-pub(super) fn is_in_legacy(table: &str, runner: ProgramRunner<'_>) -> bool {
-    Programs::of_all(table, runner).iter().any(Programs::is_legacy)
-}
-
-/// True if one of these chains of table `nat` has rules that only programs can read, or if rules can't be read without
-/// them at all. It is false if no such program is installed.
-pub(super) fn only_programs_read(runner: ProgramRunner<'_>, chains: &[String]) -> bool {
-    let can_read = |programs: &Programs<'_>| {
-        programs.without(|nft| netlink::can_read(nft, programs.v6, NAT, chains)) == Some(Ok(true))
-    };
-    !families(runner).iter().all(can_read) || is_in_legacy(NAT, runner)
+/// True if `can_read` fails in a family whose programs are installed, or if the kernel has this table of legacy iptables,
+/// and its programs are installed.
+pub(super) fn only_programs(
+    table: &'static str,
+    runner: ProgramRunner<'_>,
+    can_read: impl Fn(&mut Nft, bool) -> Result<bool, FirewallError>,
+) -> bool {
+    let needed = |place: Programs<'_>| place.without(|nft| can_read(nft, place.v6)) != Some(Ok(true));
+    [false, true].into_iter().filter_map(|v6| Programs::locate(v6, runner).ok()).any(needed)
+        || Programs::of_all(table, runner).iter().any(Programs::is_legacy)
 }
 
 /// As [`may_exist`], for all containers and networks.

@@ -396,11 +396,6 @@ pub fn in_reach(
     })
 }
 
-/// Returns the installed programs for new rules. One family may miss them, or both.
-pub(super) fn families(runner: ProgramRunner<'_>) -> Vec<Programs<'_>> {
-    [false, true].into_iter().filter_map(|v6| Programs::locate(v6, runner).ok()).collect()
-}
-
 /// True if one of the places where rules can be has them all, by what their record says.
 pub(super) fn in_any(
     recorded: Recorded,

@@ -30,6 +30,12 @@ pub(crate) struct Table {
     pub(crate) name: &'static str,
 }
 
+impl Table {
+    pub(crate) fn is_v6(self) -> bool {
+        self.family == NetfilterProtoFamily::IPv6
+    }
+}
+
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let family = match self.family {

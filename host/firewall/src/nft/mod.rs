@@ -21,7 +21,7 @@ use crate::error::errno_of;
 use crate::variant;
 use batch::{Batch, Part, following, message};
 use rule::Rule;
-use set::{CompleteSet, Owner};
+use set::{Owner, RuleSet};
 
 /// The number of further tries for a state that may not pass: a foreign reference, or a name that is taken.
 const RETRIES: u32 = 3;
@@ -42,7 +42,7 @@ pub struct Nft {
     connection: Connection,
     deadline: Instant,
     /// The sets that this connection has completed, and the generation of the rules since then.
-    complete: (Vec<CompleteSet>, u32),
+    complete: (Vec<RuleSet>, u32),
     /// Connections with an answer that was not read to its end. They are closed with this one: closing one may wait.
     #[allow(dead_code, reason = "they are kept until this is dropped")]
     retired: Vec<Connection>,
@@ -250,7 +250,7 @@ impl Nft {
     }
 
     /// Notes the set that the planned change completes.
-    pub(crate) fn note_complete(&mut self, made: CompleteSet, batch: &Batch) {
+    pub(crate) fn note_complete(&mut self, made: RuleSet, batch: &Batch) {
         let (complete, generation) = &mut self.complete;
         if *generation != batch.generation() {
             complete.clear();
@@ -260,12 +260,12 @@ impl Nft {
     }
 
     /// Forgets the sets of an owner: they are being removed or made again.
-    pub(crate) fn forget(&mut self, owner: &Owner<'_>) {
-        self.complete.0.retain(|complete| !complete.is_of(owner));
+    pub(crate) fn forget(&mut self, owner: &Owner) {
+        self.complete.0.retain(|set| set.owner != *owner);
     }
 
     /// True if that set was complete, and no other connection has changed a rule of the namespace since.
-    pub(crate) fn is_still_complete(&mut self, set: &CompleteSet) -> Result<bool, FirewallError> {
+    pub(crate) fn is_still_complete(&mut self, set: &RuleSet) -> Result<bool, FirewallError> {
         let (complete, generation) = &self.complete;
         let generation = *generation;
         Ok(complete.contains(set) && self.generation()? == generation)

@@ -38,9 +38,9 @@ impl Mark {
 }
 
 /// An owner, and the places where its rules can be.
-#[derive(Clone)]
-pub(crate) struct Owner<'a> {
-    pub(crate) shared: &'a SharedTable,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) shared: &'static SharedTable,
     pub(crate) mark: Mark,
     /// The owner's chains; each leads to the ones after it.
     pub(crate) chains: Vec<String>,
@@ -56,26 +56,12 @@ pub(crate) struct Entry {
 }
 
 /// All rules that an owner should have.
-pub(crate) struct RuleSet<'a> {
-    pub(crate) owner: Owner<'a>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RuleSet {
+    pub(crate) owner: Owner,
     pub(crate) entries: Vec<Entry>,
     /// The rules of its own chains, in their order.
     pub(crate) contents: Vec<Vec<Vec<Expression>>>,
-}
-
-/// A set that was complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CompleteSet {
-    table: Table,
-    mark: Mark,
-    entries: Vec<Entry>,
-    contents: Vec<Vec<Vec<Expression>>>,
-}
-
-impl CompleteSet {
-    pub(crate) fn is_of(&self, owner: &Owner<'_>) -> bool {
-        (self.table, &self.mark) == (owner.shared.table, &owner.mark)
-    }
 }
 
 /// The entries to look at before a set is made.
@@ -88,18 +74,9 @@ pub(crate) enum Look {
     Beside,
 }
 
-impl<'a> RuleSet<'a> {
+impl RuleSet {
     fn table(&self) -> Table {
         self.owner.shared.table
-    }
-
-    fn complete(&self) -> CompleteSet {
-        CompleteSet {
-            table: self.table(),
-            mark: self.owner.mark.clone(),
-            entries: self.entries.clone(),
-            contents: self.contents.clone(),
-        }
     }
 
     /// Returns the chains of the entries. The handles of [`RuleSet::ensure`] have the same order.
@@ -183,7 +160,7 @@ impl<'a> RuleSet<'a> {
             for Entry { chain, rule } in missing {
                 batch.add_rule(self.table(), chain, false, sees, written(rule, Some(&owner.mark.comment)));
             }
-            nft.note_complete(self.complete(), batch);
+            nft.note_complete(self.clone(), batch);
             Ok(true)
         })?;
         Ok(is_ours.then(|| made.iter().map(|rule| rule.handle).collect()))
@@ -236,7 +213,7 @@ impl<'a> RuleSet<'a> {
         }
         // This connection made the set, and no other program has changed a rule since. To ask for the generation costs
         // microseconds; to ask for the rules costs more with each attachment.
-        Ok(nft.is_still_complete(&self.complete())? || self.is_complete(|chain| nft.rules(table, chain))?)
+        Ok(nft.is_still_complete(self)? || self.is_complete(|chain| nft.rules(table, chain))?)
     }
 
     /// As [`RuleSet::check`]; `rules` returns the rules of a chain.
@@ -262,7 +239,7 @@ impl<'a> RuleSet<'a> {
     }
 }
 
-impl Owner<'_> {
+impl Owner {
     /// Returns those of its chains that exist.
     fn chains_there(&self, nft: &mut Nft) -> Result<Vec<&str>, FirewallError> {
         let mut chains = Vec::new();

@@ -50,6 +50,14 @@ pub(crate) struct Found {
     pub(crate) rule: Rule,
 }
 
+impl PartialEq for SharedTable {
+    fn eq(&self, other: &Self) -> bool {
+        self.table == other.table
+    }
+}
+
+impl Eq for SharedTable {}
+
 impl std::fmt::Display for SharedTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "table {}", self.table)

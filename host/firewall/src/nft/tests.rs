@@ -77,7 +77,7 @@ fn errors_name_the_change_that_failed() {
 }
 
 /// Returns shared chains of a table, with a rule that leads to the owners' chains.
-fn shared() -> SharedTable {
+fn shared() -> &'static SharedTable {
     let chain = |name, has_entries, rules| SharedChain {
         name,
         base: None,
@@ -89,10 +89,10 @@ fn shared() -> SharedTable {
     let lead = (shared::Place::Last, vec![rule::to_chain(Verdict::Jump, "ours")]);
     let chains =
         vec![chain("ours", true, Vec::new()), chain("theirs", true, Vec::new()), chain("top", false, vec![lead])];
-    SharedTable { table: TABLE, comment: None, chains, kind: "kind-", is_named_for_plugins: true }
+    Box::leak(Box::new(SharedTable { table: TABLE, comment: None, chains, kind: "kind-", is_named_for_plugins: true }))
 }
 
-fn set<'a>(shared: &'a SharedTable, owner: &str, chains: &[&str]) -> RuleSet<'a> {
+fn set(shared: &'static SharedTable, owner: &str, chains: &[&str]) -> RuleSet {
     let entry = |chain, target: Option<&&str>| {
         let verdict = match target {
             Some(target) => rule::to_chain(Verdict::Jump, target),
@@ -125,7 +125,7 @@ fn a_set_may_lie_in_any_chains() {
     let mut nft = open();
     let shared = shared();
     for (chains, others) in [(&["own"][..], &["other"][..]), (&[], &[])] {
-        let (mine, other) = (set(&shared, "mine", chains), set(&shared, "other", others));
+        let (mine, other) = (set(shared, "mine", chains), set(shared, "other", others));
         let handles = mine.ensure(&mut nft, Look::All, |_| false).unwrap().unwrap();
         assert_eq!(handles.len(), 2);
         assert!(mine.check(&mut nft, &[]).unwrap() && !other.check(&mut nft, &[]).unwrap());
@@ -223,7 +223,7 @@ fn a_refused_change_completes_nothing() {
     private();
     let mut nft = open();
     let shared = shared();
-    let mine = set(&shared, "mine", &[]);
+    let mine = set(shared, "mine", &[]);
     mine.ensure(&mut nft, Look::All, |_| false).unwrap();
     let complete = nft.complete.0.first().cloned().unwrap();
     assert!(nft.is_still_complete(&complete).unwrap());
