@@ -140,6 +140,12 @@ impl AttachmentKey {
     }
 }
 
+/// True if iptables' chain of a container's masquerading can have this name: `CNI-`, and 24 hexadecimal digits.
+pub(crate) fn is_masquerading(chain: &str) -> bool {
+    let digits = chain.strip_prefix("CNI-").unwrap_or_default();
+    digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 /// Returns the text that begins the nft comments of a network's attachments.
 pub(crate) fn network_hash(network: &str) -> String {
     hashed(16, "", network)

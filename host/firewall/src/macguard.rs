@@ -189,7 +189,7 @@ pub fn remove_unless(
 ) -> Result<bool, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(false) };
     let goes = |rule: &Rule| !port_of(rule).is_some_and(|port| is_anothers(&port));
-    owner.remove(nft, handles, goes).map(|removed| removed.entries + removed.chains > 0)
+    owner.remove(nft, handles, &[], goes).map(|removed| removed.entries + removed.chains > 0)
 }
 
 /// A guarded bridge port, as its rule says.
@@ -230,8 +230,7 @@ pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> 
     let Ok(owner) = owner(id) else { return Ok(false) };
     // A rule that can't be read may be about any port.
     let unused = |rule: &Rule| Port::read(rule).is_some_and(|port| !exists(&port.ifname));
-    let removed = owner.remove_if(nft, |own| !own.is_empty() && own.iter().all(unused))?;
-    Ok(removed.is_some())
+    owner.remove_if(nft, |own| !own.is_empty() && own.iter().all(unused))
 }
 
 /// Returns the IDs of all attachments that have rules or chains here, each once.

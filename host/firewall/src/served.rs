@@ -13,6 +13,7 @@ use postern_netlink::Attributes;
 use crate::iptables::forward::CHAIN as FORWARDED;
 use crate::iptables::text::SavedTable;
 use crate::iptables::{self, ProgramRunner};
+use crate::key::is_masquerading;
 use crate::nft::rule::{Expression, Rule, destination_of};
 use crate::{AttachmentKey, FirewallError, Nft, hostport, octets};
 
@@ -101,8 +102,7 @@ impl ServingRule {
     /// `None` for the rules of `ipMasq`, which concern traffic that leaves a container, and of the firewall plugin, which
     /// let traffic pass that finds its way without them.
     fn of(family: &str, table: &str, chain: &str, comment: Option<&[u8]>) -> Option<Self> {
-        let digits = chain.strip_prefix("CNI-").unwrap_or_default();
-        if chain == FORWARDED || digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        if chain == FORWARDED || is_masquerading(chain) {
             return None;
         }
         // An administrator's chain may have any other name.

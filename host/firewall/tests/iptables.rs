@@ -15,13 +15,14 @@ use ipnet::IpNet;
 
 use common::{addrs, key, nft, own_namespace, tool};
 use postern_confine::{Direct, NoPrograms, Output, Program, Run};
-use postern_firewall::hostport::{Forward, HostPorts, MarkBy, Protocol, Sources};
+use postern_firewall::hostport::{Forward, HostPorts, MarkBy};
 use postern_firewall::iptables::{
     Numbers, ProgramRunner, check_known, ensure_in, list, may_exist, needs_program, remove_all, remove_known,
     remove_seen, retain, usable,
 };
 use postern_firewall::iptables::{Recorded, forward, hostport};
 use postern_firewall::{AttachmentKey, FirewallError, Nft, iptables};
+use postern_types::{NatSources, Transport};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
 
@@ -467,12 +468,12 @@ fn forwards_in_another_form_need_the_program() {
     own_namespace();
     let none = ProgramRunner { runner: &NoPrograms, ..soon() };
     let needs = |of: &str| hostport::needs_program(none, &key(of));
-    let forward = Forward { protocol: Protocol::Tcp, host_ip: None, host_port: 8080, container_port: 80 };
+    let forward = Forward { protocol: Transport::Tcp, host_ip: None, host_port: 8080, container_port: 80 };
     let ports = HostPorts {
         key: key("cid1"),
         address: "10.1.0.3/16".parse().unwrap(),
         forwards: vec![forward],
-        sources: Sources::Own,
+        sources: NatSources::Own,
         mark: MarkBy::Bit(13),
         conditions: Vec::new(),
     };

@@ -29,6 +29,15 @@ impl Transport {
         }
     }
 
+    /// Its number in IP headers (IANA).
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
+        }
+    }
+
     /// The one of this name, in any case.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.name().eq_ignore_ascii_case(name))

@@ -4,10 +4,11 @@ use super::Recorded;
 use super::cache::Cache;
 use super::judge::{Cached, Claim, Names, YOUNG};
 use ipnet::IpNet;
-use postern_firewall::hostport::{self, Protocol};
+use postern_firewall::hostport;
 use postern_firewall::{iptables, masquerade};
 use postern_gate::upkeep::guard_ids;
 use postern_state::{Header, Held, Owner};
+use postern_types::Transport;
 use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
@@ -228,7 +229,7 @@ impl fmt::Display for LeftoverObject {
             Self::Iptables(seen) => write!(f, "masquerading of {} (iptables)", seen.source),
             Self::ForwardNftables(hostport::nft::Seen { port: Some((protocol, port)), target, .. }) => {
                 let name =
-                    Protocol::ALL.iter().find(|known| known.number() == *protocol).map_or("?", |known| known.name());
+                    Transport::ALL.iter().find(|known| known.number() == *protocol).map_or("?", |known| known.name());
                 write!(f, "forward of {name} port {port} to {target} (nftables)")
             }
             Self::ForwardNftables(seen) => write!(f, "masquerading of forwards to {} (nftables)", seen.target),

@@ -17,6 +17,7 @@ pub use condition::{About, Condition, NotACondition, Syntax};
 
 use crate::{AttachmentKey, FirewallError, masquerade};
 use ipnet::IpNet;
+use postern_types::{NatSources, Transport};
 use std::net::IpAddr;
 
 pub(crate) use crate::key::HOSTPORT_CHAINS as CHAIN_PREFIX;
@@ -36,64 +37,17 @@ pub(crate) fn owner_names(key: &AttachmentKey) -> Vec<Vec<u8>> {
     [nft::comment(&key.container_id)].into_iter().chain(chains).collect()
 }
 
-/// A transport protocol with ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
-impl Protocol {
-    /// All of them, in the order of their names: the native plugin's order in iptables.
-    pub const ALL: [Self; 3] = [Self::Sctp, Self::Tcp, Self::Udp];
-
-    /// Returns the name, as iptables and nft write it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-        }
-    }
-
-    /// Returns the number in IP headers (IANA).
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        match self {
-            Self::Tcp => 6,
-            Self::Udp => 17,
-            Self::Sctp => 132,
-        }
-    }
-}
-
 /// One port of the node that leads to one port of the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Forward {
     /// The protocol.
-    pub protocol: Protocol,
+    pub protocol: Transport,
     /// The node's address; `None` for all of them.
     pub host_ip: Option<IpAddr>,
     /// The node's port, 1 to 65535.
     pub host_port: u16,
     /// The container's port, 1 to 65535.
     pub container_port: u16,
-}
-
-/// The senders that see the node as the sender of what is forwarded to the container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sources {
-    /// None: the container sees every sender.
-    None,
-    /// The container's own network, and the node itself by 127.0.0.1: their answers would not come back otherwise.
-    Own,
-    /// All.
-    All,
 }
 
 /// The way in which iptables marks packets to be masqueraded.
@@ -115,7 +69,7 @@ pub struct HostPorts {
     /// The forwards. Those for a node's address of another family are left out.
     pub forwards: Vec<Forward>,
     /// The masqueraded senders.
-    pub sources: Sources,
+    pub sources: NatSources,
     /// For iptables: the mark of packets to be masqueraded.
     pub mark: MarkBy,
     /// The network's conditions for this family.

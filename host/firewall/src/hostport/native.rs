@@ -7,12 +7,13 @@
 //!
 //! The rules of older versions that forward packets for other destinations, too (CVE-2025-67499), do not count.
 
+use super::HostPorts;
 use super::nft::{HOSTIP_HOSTPORTS, HOSTPORTS, HOSTPORTS_ALL, LOCALHOST, MASQUERADING, lead, shared_of};
-use super::{HostPorts, Sources};
 use crate::nft::rule::{self, Expression, Rule, Side};
 use crate::nft::set::Entry;
 use crate::{FirewallError, Nft};
 use ipnet::IpNet;
+use postern_types::NatSources;
 use std::collections::HashSet;
 
 impl HostPorts {
@@ -29,7 +30,7 @@ impl HostPorts {
         &self,
         mut rules: impl FnMut(&str) -> Result<Vec<Rule>, FirewallError>,
     ) -> Result<bool, FirewallError> {
-        let bare = Self { conditions: Vec::new(), sources: Sources::None, ..self.clone() }.rules();
+        let bare = Self { conditions: Vec::new(), sources: NatSources::None, ..self.clone() }.rules();
         if bare.entries.is_empty() {
             return Ok(true);
         }
@@ -71,9 +72,9 @@ impl HostPorts {
         let has_all = || has(None) || has(everything);
         let has_own = || has(Some(address.into())) || has(Some(self.address.trunc()));
         match self.sources {
-            Sources::None => true,
-            Sources::All => has_all() || has_own(),
-            Sources::Own => has_all() || has_own() && (address.is_ipv6() || has(Some(LOCALHOST))),
+            NatSources::None => true,
+            NatSources::All => has_all() || has_own(),
+            NatSources::Own => has_all() || has_own() && (address.is_ipv6() || has(Some(LOCALHOST))),
         }
     }
 }

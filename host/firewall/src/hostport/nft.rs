@@ -24,12 +24,13 @@ use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
-use super::{HostPorts, Sources};
+use super::HostPorts;
 use crate::nft::batch::{BaseChain, Table};
 use crate::nft::rule::{self, Expression, Rule, Side};
 use crate::nft::set::{Entry, Look, Mark, Owner, RuleSet};
 use crate::nft::shared::{Place, SharedChain, SharedTable};
 use crate::{FirewallError, Nft};
+use postern_types::NatSources;
 
 pub(crate) const NAME: &str = "cni_hostport";
 const COMMENT: &str = "CNI portmap plugin";
@@ -130,9 +131,9 @@ impl HostPorts {
         };
         match self.sources {
             _ if forwards.is_empty() => {}
-            Sources::None => {}
-            Sources::All => masquerade(None),
-            Sources::Own => {
+            NatSources::None => {}
+            NatSources::All => masquerade(None),
+            NatSources::Own => {
                 masquerade(Some(self.address.trunc()));
                 if !self.is_v6() {
                     masquerade(Some(LOCALHOST));
@@ -263,7 +264,7 @@ pub fn remove_all(
             Some(seen) => is_own(&seen.target) && !spared.contains(&seen.target),
             None => !is_cut(container_id),
         };
-        removed += owner(container_id, v6).remove(nft, &[], goes)?.entries;
+        removed += owner(container_id, v6).remove(nft, &[], &[], goes)?.entries;
     }
     Ok(removed)
 }

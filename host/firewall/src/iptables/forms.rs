@@ -13,9 +13,9 @@ use postern_netlink::{Attribute, Attributes};
 use super::rule::{Is, Match, Rule, Target};
 use super::text::once;
 use super::xt::Extension;
-use crate::hostport::Protocol;
 use crate::nft::rule::{Expression, Side, address, target};
 use crate::octets;
+use postern_types::Transport;
 
 /// `NFT_PAYLOAD_NETWORK_HEADER`, `_TRANSPORT_HEADER` (linux/netfilter/nf_tables.h).
 const NETWORK_HEADER: u32 = 1;
@@ -248,8 +248,8 @@ fn link(value: &[u8]) -> Option<String> {
     (is_rest_empty && checked(&name).is_some()).then_some(name)
 }
 
-fn protocol(value: &[u8]) -> Option<Protocol> {
-    Protocol::ALL.into_iter().find(|protocol| [protocol.number()] == value)
+fn protocol(value: &[u8]) -> Option<Transport> {
+    Transport::ALL.into_iter().find(|protocol| [protocol.number()] == value)
 }
 
 /// Reads a network: its first bytes, or all of it with a mask.

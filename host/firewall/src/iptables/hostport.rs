@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
-use postern_types::IptablesVariant;
+use postern_types::{IptablesVariant, NatSources, Transport};
 
 use super::numbers::{self, Numbers};
 use super::presence::only_programs;
@@ -28,7 +28,7 @@ use super::scope::Scope;
 use super::set::{Change, Owner, Place, RuleSet};
 use super::text::{SavedTable, once};
 use super::{NAT, Tables, has_chain, netlink, table};
-use crate::hostport::{About, CHAIN_PREFIX, Condition, Forward, HostPorts, MarkBy, Protocol, Sources};
+use crate::hostport::{About, CHAIN_PREFIX, Condition, Forward, HostPorts, MarkBy};
 use crate::variant::Recorded;
 use crate::{AttachmentKey, FirewallError, Nft};
 
@@ -65,7 +65,7 @@ impl HostPorts {
     pub(super) fn sets(&self) -> Result<[RuleSet; 2], FirewallError> {
         let comment = self.key.hostport_comment()?;
         let forwards = self.own_forwards();
-        let own_mark = self.sources != Sources::None && matches!(self.mark, MarkBy::Bit(_));
+        let own_mark = self.sources != NatSources::None && matches!(self.mark, MarkBy::Bit(_));
         let shared = if own_mark { SHARED.as_slice() } else { &[DNAT] };
         Ok(owners(&self.key, &comment).map(|owner| {
             let chain = owner.chains.first().map(String::as_str).unwrap_or_default();
@@ -80,7 +80,7 @@ impl HostPorts {
     /// Returns the rules that all attachments share.
     fn shared_rules(&self) -> Vec<(Place, Rule)> {
         let mut rules = Vec::new();
-        if let (MarkBy::Bit(bit @ ..32), false) = (&self.mark, self.sources == Sources::None) {
+        if let (MarkBy::Bit(bit @ ..32), false) = (&self.mark, self.sources == NatSources::None) {
             let bit = 1 << bit;
             let mark = Rule::new(SETMARK, Target::SetMark(bit, bit)).commented("CNI portfwd masquerade mark");
             let is_marked = vec![Match::Mark((true, (bit, bit)))];
@@ -100,7 +100,8 @@ impl HostPorts {
     /// Returns the rules that lead to the attachment's chain.
     fn entries(&self, chain: &str, comment: &str, forwards: &[Forward]) -> Vec<(Place, Rule)> {
         let mut rules = Vec::new();
-        for protocol in Protocol::ALL {
+        // The native plugin's order is that of the names.
+        for protocol in [Transport::Sctp, Transport::Tcp, Transport::Udp] {
             let mut seen = HashSet::new();
             let of_protocol = forwards.iter().filter(|forward| forward.protocol == protocol);
             let ports: Vec<u16> =
@@ -132,10 +133,10 @@ impl HostPorts {
         });
         let address = self.address.addr();
         let mut rules = match self.sources {
-            Sources::None => Vec::new(),
-            Sources::All => vec![to(mark, None)],
-            Sources::Own if address.is_ipv6() => vec![to(mark, Some(self.address.trunc()))],
-            Sources::Own => vec![to(mark.clone(), Some(self.address.trunc())), to(mark, Some(LOCALHOST))],
+            NatSources::None => Vec::new(),
+            NatSources::All => vec![to(mark, None)],
+            NatSources::Own if address.is_ipv6() => vec![to(mark, Some(self.address.trunc()))],
+            NatSources::Own => vec![to(mark.clone(), Some(self.address.trunc())), to(mark, Some(LOCALHOST))],
         };
         rules.push(to(Target::Dnat(address, Some(forward.container_port)), None));
         rules.into_iter().map(|rule| (Place::Last, rule)).collect()
@@ -159,7 +160,7 @@ impl HostPorts {
     /// Returns the error for rules that lead to another program's chain for marks, if there is none.
     fn without_mark_chain(&self, programs: &Programs<'_>) -> Option<FirewallError> {
         let MarkBy::Chain(chain) = &self.mark else { return None };
-        let is_absent = self.sources != Sources::None && !shows_chain(programs, chain).ok()?;
+        let is_absent = self.sources != NatSources::None && !shows_chain(programs, chain).ok()?;
         is_absent.then(|| {
             FirewallError::new(
                 "find",
@@ -415,11 +416,11 @@ mod tests {
             key: AttachmentKey { network: "mynet".into(), container_id: container.into(), ifname: "eth0".into() },
             address: "10.1.0.2/16".parse().unwrap(),
             forwards: vec![
-                forward(Protocol::Tcp, None, 8080, 80),
-                forward(Protocol::Udp, Some("127.0.0.1"), 8081, 81),
-                forward(Protocol::Sctp, Some("::1"), 8082, 82),
+                forward(Transport::Tcp, None, 8080, 80),
+                forward(Transport::Udp, Some("127.0.0.1"), 8081, 81),
+                forward(Transport::Sctp, Some("::1"), 8082, 82),
             ],
-            sources: Sources::Own,
+            sources: NatSources::Own,
             mark: MarkBy::Bit(13),
             conditions: Vec::new(),
         }
@@ -459,7 +460,7 @@ mod tests {
     fn conditions_and_marks() {
         let words = ["!", "-d", "192.0.2.0/24", "-i", "eth9", "!", "-s", "198.51.100.0/24"].map(str::to_owned);
         let conditions: Vec<Condition> = Syntax::Iptables.read(&words, false).unwrap();
-        let ports = HostPorts { sources: Sources::All, mark: MarkBy::Bit(5), conditions, ..ports("cid1") };
+        let ports = HostPorts { sources: NatSources::All, mark: MarkBy::Bit(5), conditions, ..ports("cid1") };
         let lines = lines(&ports);
         assert!(lines[0].ends_with("--set-xmark 0x20/0x20"), "{lines:?}");
         let saved = r#"CNI-HOSTPORT-DNAT ! -s 198.51.100.0/24 ! -d 192.0.2.0/24 -i eth9 -p tcp -m comment --comment "dnat name: \"mynet\" id: \"cid1\"" -m multiport --dports 8080 -j CNI-DN-a631aa8e1549a3b129110"#;
@@ -473,14 +474,14 @@ mod tests {
         let external = HostPorts { mark: MarkBy::Chain("KUBE-MARK-MASQ".to_owned()), ..ports.clone() };
         assert!(external.sets().unwrap()[0].rules.iter().any(|(_, rule)| rule.chain_after() == Some("KUBE-MARK-MASQ")));
         assert_eq!(external.sets().unwrap()[0].shared, [DNAT]);
-        let plain = HostPorts { sources: Sources::None, ..ports };
+        let plain = HostPorts { sources: NatSources::None, ..ports };
         assert!(!plain.sets().unwrap()[0].rules.iter().any(|(_, rule)| rule.chain_after() == Some(SETMARK)));
     }
 
     #[test]
     fn at_most_fifteen_ports_in_a_rule() {
         let forwards = (1..=31).map(|port| Forward {
-            protocol: Protocol::Tcp,
+            protocol: Transport::Tcp,
             host_ip: None,
             host_port: port,
             container_port: port,

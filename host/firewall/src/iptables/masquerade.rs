@@ -28,6 +28,7 @@ use super::scope::Scope;
 use super::set::{Change, Owner, Place, RuleSet};
 use super::text::{SavedRule, SavedTable};
 use super::{NAT, SeenTable, Tables};
+use crate::key::is_masquerading;
 use crate::marked::{Marked, gather};
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
 use crate::variant::Recorded;
@@ -115,13 +116,22 @@ pub fn check_known(
     known: Numbers<'_>,
     runner: ProgramRunner<'_>,
 ) -> Result<bool, FirewallError> {
+    is_each(key, addrs, |v6, sets| {
+        in_any(known.recorded, v6, NAT, runner, |place| RuleSet::check(sets, known.handles, place))
+    })
+}
+
+/// True if `check` holds for the rules of each family of these addresses.
+fn is_each(
+    key: &AttachmentKey,
+    addrs: &[IpNet],
+    check: impl Fn(bool, &[RuleSet; 2]) -> Result<bool, FirewallError>,
+) -> Result<bool, FirewallError> {
     if validate(key).is_err() {
         return Ok(addrs.is_empty());
     }
     for (v6, addrs) in by_family(addrs) {
-        let sets = sets(key, &addrs, v6)?;
-        let check = |place: &Programs<'_>| RuleSet::check(&sets, known.handles, place);
-        if !in_any(known.recorded, v6, NAT, runner, check)? {
+        if !check(v6, &sets(key, &addrs, v6)?)? {
             return Ok(false);
         }
     }
@@ -270,16 +280,7 @@ impl Tables {
     /// # Errors
     /// A name doesn't fit.
     pub fn has(&self, key: &AttachmentKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
-        if validate(key).is_err() {
-            return Ok(addrs.is_empty());
-        }
-        for (v6, addrs) in by_family(addrs) {
-            let sets = sets(key, &addrs, v6)?;
-            if !self.of(v6).any(|table| RuleSet::is_complete(&sets, table)) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        is_each(key, addrs, |v6, sets| Ok(self.of(v6).any(|table| RuleSet::is_complete(sets, table))))
     }
 
     /// Returns the chains with a native plugin's name that belong to none of these attachments, and the rules that lead
@@ -289,11 +290,8 @@ impl Tables {
         let known: Vec<String> = known.iter().flat_map(AttachmentKey::iptables_chains).collect();
         let mut unrecorded = Vec::new();
         for SeenTable { program, saved: table, .. } in &self.0 {
-            // `CNI-` and 24 hexadecimal digits. Chains of other plugins (`CNI-HOSTPORT-…`) are not ours to judge.
-            let is_ours = |chain: &&String| {
-                let digits = chain.strip_prefix(CHAIN_PREFIX).unwrap_or_default();
-                digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && !known.contains(chain)
-            };
+            // Chains of other plugins (`CNI-HOSTPORT-…`) are not ours to judge.
+            let is_ours = |chain: &&String| is_masquerading(chain) && !known.contains(chain);
             for chain in table.chains.iter().filter(is_ours) {
                 let place = format!("{program} nat {chain}");
                 let leads = |saved: &&&SavedRule| saved.rule.chain_after() == Some(chain);

@@ -127,8 +127,9 @@ mod tests {
 
     use super::*;
     use crate::AttachmentKey;
-    use crate::hostport::{Forward, HostPorts, MarkBy, Protocol, Sources};
+    use crate::hostport::{Forward, HostPorts, MarkBy};
     use crate::iptables::{ensure_in, remove_known};
+    use postern_types::{NatSources, Transport};
 
     fn sh(script: &str) -> String {
         let output = Command::new("sh").args(["-e", "-c", script]).output().unwrap();
@@ -150,8 +151,8 @@ mod tests {
         HostPorts {
             key,
             address: address.parse().unwrap(),
-            forwards: vec![forward(Protocol::Tcp), forward(Protocol::Udp)],
-            sources: Sources::Own,
+            forwards: vec![forward(Transport::Tcp), forward(Transport::Udp)],
+            sources: NatSources::Own,
             mark: MarkBy::Bit(13),
             conditions: Vec::new(),
         }

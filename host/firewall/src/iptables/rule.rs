@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::hostport::Protocol;
+use postern_types::Transport;
 
 /// The connection states that can be matched, in the order in which iptables prints them, with their bits
 /// (linux/netfilter/xt_conntrack.h).
@@ -26,7 +26,7 @@ pub(crate) struct Rule {
     /// The name of the link, or its beginning and `+`.
     pub(crate) input: Option<Is<String>>,
     pub(crate) output: Option<Is<String>>,
-    pub(crate) protocol: Option<Is<Protocol>>,
+    pub(crate) protocol: Option<Is<Transport>>,
     /// In their order.
     pub(crate) matches: Vec<Match>,
     pub(crate) target: Option<Target>,
@@ -38,7 +38,7 @@ pub(crate) enum Match {
     Comment(String),
     /// Ports of the rule's protocol.
     Ports {
-        protocol: Protocol,
+        protocol: Transport,
         source: Option<Is<u16>>,
         destination: Option<Is<u16>>,
     },

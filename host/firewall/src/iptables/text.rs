@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::rule::{Is, Match, Rule, STATES, Target};
 use super::set::Change;
-use crate::hostport::Protocol;
+use postern_types::Transport;
 
 /// A rule of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,8 +264,8 @@ fn network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-fn protocol(name: &str) -> Option<Protocol> {
-    Protocol::ALL.into_iter().find(|protocol| protocol.name() == name)
+fn protocol(name: &str) -> Option<Transport> {
+    Transport::ALL.into_iter().find(|protocol| protocol.name() == name)
 }
 
 /// Reads `VALUE/MASK`, or a value with all bits.

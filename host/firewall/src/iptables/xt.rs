@@ -4,8 +4,8 @@
 //! Numbers are in host byte order where nothing else is said. Data is padded to 8 bytes.
 
 use super::rule::{Match, Target};
-use crate::hostport::Protocol;
 use crate::octets;
+use postern_types::Transport;
 
 /// `XT_MAX_COMMENT_LEN`.
 const COMMENT: usize = 256;
@@ -83,7 +83,7 @@ impl Match {
                 let range = |part: &Option<(bool, u16)>, all: u16| part.map_or((0, all), |(_, port)| (port, port));
                 let inverted = |part: &Option<(bool, u16)>| part.is_some_and(|(is, _)| !is);
                 let flags = [source, destination].map(inverted);
-                if *protocol == Protocol::Sctp {
+                if *protocol == Transport::Sctp {
                     let (source_range, destination_range) = (range(source, 0), range(destination, 0));
                     let bits = |of: [bool; 2]| (u32::from(of[0]) * SCTP_SOURCE) | (u32::from(of[1]) * SCTP_DESTINATION);
                     // No chunk types: -1 in each of the four.
@@ -105,7 +105,7 @@ impl Match {
                 let data = Data::default().u16(source.0).u16(source.1).u16(destination.0).u16(destination.1);
                 let inverted = u8::from(flags[0]) | u8::from(flags[1]) << 1;
                 // TCP has an option, and a mask and value of flags, before it.
-                let data = if *protocol == Protocol::Tcp { data.u8(0).u8(0).u8(0) } else { data };
+                let data = if *protocol == Transport::Tcp { data.u8(0).u8(0).u8(0) } else { data };
                 data.u8(inverted).of(protocol.name(), 0)
             }
             Self::DestinationPorts((is, ports)) => {
@@ -140,7 +140,7 @@ impl Match {
                 Self::Comment(std::str::from_utf8(data.get(..end)?).ok()?.to_owned())
             }
             "tcp" | "udp" => {
-                let (protocol, at) = if from.name == "tcp" { (Protocol::Tcp, 11) } else { (Protocol::Udp, 8) };
+                let (protocol, at) = if from.name == "tcp" { (Transport::Tcp, 11) } else { (Transport::Udp, 8) };
                 let inverted = *data.get(at)?;
                 let port = |at: usize, bit: u8| match (u16_at(data, at)?, u16_at(data, at + 2)?) {
                     (0, u16::MAX) => Some(None),
@@ -155,7 +155,7 @@ impl Match {
                     Some((flags & bit != 0).then_some((inverted & bit == 0, port)))
                 };
                 let (source, destination) = (port(4, SCTP_SOURCE)?, port(0, SCTP_DESTINATION)?);
-                Self::Ports { protocol: Protocol::Sctp, source, destination }
+                Self::Ports { protocol: Transport::Sctp, source, destination }
             }
             "multiport" => {
                 let count = usize::from(*data.get(1).filter(|count| **count > 0)?);

@@ -92,7 +92,7 @@ impl RuleSet {
         goes: impl Fn(&Rule) -> bool,
     ) -> Result<Removed, FirewallError> {
         let handles = if handles.len() == self.entries.len() { handles } else { &[] };
-        self.owner.remove_placed(nft, handles, &self.places(), goes)
+        self.owner.remove(nft, handles, &self.places(), goes)
     }
 
     /// Removes the entries with these handles without reading them: all entries of the set, in their order, made in the
@@ -291,20 +291,11 @@ impl Owner {
     /// Removes the owner's entries for which `goes` holds. It also removes the owner's chains that no other owner's
     /// rule leads to. All is one transaction, except for owners with very many entries.
     ///
-    /// `handles` are the handles of all its entries. If they are still the owner's, no entries of others are read. Each
-    /// comment is read before its rule is deleted.
+    /// `handles` are the handles of all its entries, and `places` their chains, if these are known. If they are still the
+    /// owner's, no entries of others are read. Each comment is read before its rule is deleted.
     ///
     /// A foreign rule that leads to a chain is an error (`EBUSY`). It is no error if nothing is there.
     pub(crate) fn remove(
-        &self,
-        nft: &mut Nft,
-        handles: &[u64],
-        goes: impl Fn(&Rule) -> bool,
-    ) -> Result<Removed, FirewallError> {
-        self.remove_placed(nft, handles, &[], goes)
-    }
-
-    fn remove_placed(
         &self,
         nft: &mut Nft,
         handles: &[u64],
@@ -341,22 +332,17 @@ impl Owner {
         }
     }
 
-    /// As [`Owner::remove`], for all entries, if `may` holds for them.
-    pub(crate) fn remove_if(
-        &self,
-        nft: &mut Nft,
-        may: impl Fn(&[Rule]) -> bool,
-    ) -> Result<Option<Removed>, FirewallError> {
+    /// As [`Owner::remove`], for all entries, if `may` holds for them. Returns true if it does.
+    pub(crate) fn remove_if(&self, nft: &mut Nft, may: impl Fn(&[Rule]) -> bool) -> Result<bool, FirewallError> {
         nft.forget(self);
         nft.change(|nft, batch| {
             let own = self.shared.entries(nft)?.into_iter().map(|found| found.rule);
             let own: Vec<Rule> = own.filter(|rule| self.mark.is_on(rule)).collect();
-            if !may(&own) {
-                return Ok(None);
+            let may = may(&own);
+            if may {
+                self.removal(nft, |_| true)?.put_into(batch);
             }
-            let removal = self.removal(nft, |_| true)?;
-            removal.put_into(batch);
-            Ok(Some(Removed { entries: removal.entries.len(), chains: removal.chains.len() }))
+            Ok(may)
         })
     }
 

@@ -134,13 +134,13 @@ fn a_set_may_lie_in_any_chains() {
         assert_eq!(mine.ensure(&mut nft, Look::All, |_| false).unwrap(), Some(Vec::new()), "all there");
         assert_eq!(shared.list(&mut nft, |rule| rule.comment.clone()).unwrap().len(), 4);
         assert!(!shared.is_unused(&mut nft).unwrap());
-        let removed = mine.owner.remove(&mut nft, &handles, |_| true).unwrap();
+        let removed = mine.owner.remove(&mut nft, &handles, &[], |_| true).unwrap();
         assert_eq!((removed.entries, removed.chains), (2, chains.len()));
         assert!(!mine.check(&mut nft, &[]).unwrap() && other.check(&mut nft, &[]).unwrap());
         let gone = shared.retain(&mut nft, |rule| rule.commented(b"kind-other"), |_| Ok(())).unwrap();
         assert_eq!(gone.len(), 2);
         assert_eq!(shared.is_unused(&mut nft).unwrap(), others.is_empty(), "a chain that nothing leads to");
-        other.owner.remove(&mut nft, &[], |_| true).unwrap();
+        other.owner.remove(&mut nft, &[], &[], |_| true).unwrap();
         assert!(shared.is_unused(&mut nft).unwrap());
         nft.change(|_, batch| {
             batch.delete_table(TABLE);
@@ -227,7 +227,7 @@ fn a_refused_change_completes_nothing() {
     mine.ensure(&mut nft, Look::All, |_| false).unwrap();
     let complete = nft.complete.0.first().cloned().unwrap();
     assert!(nft.is_still_complete(&complete).unwrap());
-    mine.owner.remove(&mut nft, &[], |_| true).unwrap();
+    mine.owner.remove(&mut nft, &[], &[], |_| true).unwrap();
     assert!(!nft.is_still_complete(&complete).unwrap());
     let refused = nft.change(|nft, batch| {
         nft.note_complete(complete.clone(), batch);

@@ -7,7 +7,7 @@ use crate::need::Need;
 use crate::session::Session;
 use ipnet::IpNet;
 use postern_firewall::conntrack::forget_udp;
-use postern_firewall::hostport::{self, HostPorts, MarkBy, Protocol, Sources, Syntax, localnet};
+use postern_firewall::hostport::{self, HostPorts, MarkBy, Syntax, localnet};
 use postern_firewall::iptables::{self, Numbers};
 use postern_firewall::{AttachmentKey, FirewallError};
 use postern_kernel::{KernelError, Link, Netlink, Sysctl, sysctl};
@@ -54,11 +54,7 @@ impl PortMappings {
             key,
             address: self.address,
             forwards: self.forwards.iter().flat_map(|forward| singles(*forward, v6)).collect(),
-            sources: match self.masquerade {
-                NatSources::None => Sources::None,
-                NatSources::Own => Sources::Own,
-                NatSources::All => Sources::All,
-            },
+            sources: self.masquerade,
             mark: match &self.chain {
                 Some(chain) => MarkBy::Chain(chain.clone()),
                 None => MarkBy::Bit(self.bit.unwrap_or(DEFAULT_BIT)),
@@ -238,14 +234,9 @@ pub fn localnet_is_on(link: &str) -> Result<bool, KernelError> {
 /// Returns a forward port by port, as one family has it.
 fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::Forward> {
     let concerns = forward.host_address.is_none_or(|address| address.is_ipv6() == v6);
-    let protocol = match forward.transport {
-        Transport::Tcp => Protocol::Tcp,
-        Transport::Udp => Protocol::Udp,
-        Transport::Sctp => Protocol::Sctp,
-    };
     let ports = concerns.then(|| forward.ports()).into_iter().flatten();
     ports.map(move |(host_port, container_port)| hostport::Forward {
-        protocol,
+        protocol: forward.transport,
         host_ip: forward.host_address.filter(|address| !address.is_unspecified()),
         host_port,
         container_port,

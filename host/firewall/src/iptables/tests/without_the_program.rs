@@ -8,8 +8,9 @@ use nix::sched::{CloneFlags, unshare};
 use postern_confine::{Direct, NoPrograms};
 
 use crate::AttachmentKey;
-use crate::hostport::{Forward, HostPorts, MarkBy, Protocol, Sources};
+use crate::hostport::{Forward, HostPorts, MarkBy};
 use crate::iptables::{Numbers, ProgramRunner};
+use postern_types::{NatSources, Transport};
 
 fn saved() -> Vec<String> {
     let text = Command::new("sh").args(["-c", "iptables-save -t nat; ip6tables-save -t nat"]).output().unwrap();
@@ -20,14 +21,14 @@ fn saved() -> Vec<String> {
 fn all() -> Vec<HostPorts> {
     let mut all = Vec::new();
     for address in ["10.1.0.2/16", "fd00::2/64"] {
-        for (number, sources) in [Sources::None, Sources::All, Sources::Own].into_iter().enumerate() {
+        for (number, sources) in [NatSources::None, NatSources::All, NatSources::Own].into_iter().enumerate() {
             let forward = |protocol, host_port| Forward { protocol, host_ip: None, host_port, container_port: 80 };
-            let mut forwards: Vec<Forward> = (8000..8020).map(|port| forward(Protocol::Tcp, port)).collect();
-            forwards.extend([forward(Protocol::Udp, 53), forward(Protocol::Sctp, 77)]);
+            let mut forwards: Vec<Forward> = (8000..8020).map(|port| forward(Transport::Tcp, port)).collect();
+            forwards.extend([forward(Transport::Udp, 53), forward(Transport::Sctp, 77)]);
             let of = address.starts_with("10");
             forwards.push(Forward {
                 host_ip: Some(if of { "10.9.9.9" } else { "fd00::9" }.parse().unwrap()),
-                ..forward(Protocol::Tcp, 9000)
+                ..forward(Transport::Tcp, 9000)
             });
             all.push(HostPorts {
                 key: AttachmentKey { network: "n".into(), container_id: format!("c{number}"), ifname: "eth0".into() },
