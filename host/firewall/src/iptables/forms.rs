@@ -5,10 +5,8 @@
 
 use ipnet::IpNet;
 use netlink_packet_core::DefaultNla;
-use netlink_packet_netfilter::nftables::{
-    ExpressionAttribute, Expressions, ListAttribute, MetaKey, RuleAttribute, Verdict,
-};
-use postern_netlink::{Attribute, Attributes};
+use netlink_packet_netfilter::nftables::{Expressions, MetaKey, RuleAttribute, Verdict};
+use postern_netlink::Attributes;
 
 use super::rule::{Is, Match, Rule, Target};
 use super::text::once;
@@ -28,56 +26,43 @@ const COMPAT_PROTOCOL: u16 = 1;
 const COMPAT_FLAGS: u16 = 2;
 const COMPAT_INVERTED: u32 = 2;
 
-/// One expression of a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
-    Plain(Expression),
-    Counter,
-    Match(Extension),
-    Target(Extension),
-}
-
 impl Rule {
     /// Returns the attributes of the rule, without its table and chain. `None` if a part has no form of 1.8.7.
     pub(super) fn write(&self, v6: bool) -> Option<Vec<RuleAttribute>> {
-        let mut steps = Vec::new();
-        let plain = |expressions: Vec<Expression>| expressions.into_iter().map(Step::Plain);
+        let mut elements = Vec::new();
+        let mut compare = |parts: &[Expression]| elements.extend(parts.iter().map(Expression::write));
         for (key, part) in [(MetaKey::Iifname, &self.input), (MetaKey::Oifname, &self.output)] {
-            if let Some((is, name)) = part {
+            if let Some((equal, name)) = part {
                 let value = match checked(name)?.strip_suffix('+') {
                     Some(beginning) => beginning.as_bytes().to_vec(),
                     None => [name.as_bytes(), &[0]].concat(),
                 };
-                steps.extend(plain(vec![Expression::Meta(key), Expression::Compare { equal: *is, value }]));
+                compare(&[Expression::Meta(key), Expression::Compare { equal: *equal, value }]);
             }
         }
-        if let Some((is, protocol)) = self.protocol {
+        if let Some((equal, protocol)) = self.protocol {
             let value = vec![protocol.number()];
-            steps.extend(plain(vec![Expression::Meta(MetaKey::L4Proto), Expression::Compare { equal: is, value }]));
+            compare(&[Expression::Meta(MetaKey::L4Proto), Expression::Compare { equal, value }]);
         }
         for (side, part) in [(Side::Source, &self.source), (Side::Destination, &self.destination)] {
-            if let Some((is, network)) = part {
-                if network.addr().is_ipv6() != v6 {
-                    return None;
-                }
-                steps.extend(plain(address(side, *is, *network)));
+            if let Some((equal, network)) = part {
+                compare(&address(side, *equal, Some(*network).filter(|network| network.addr().is_ipv6() == v6)?));
             }
         }
         for part in &self.matches {
-            steps.push(Step::Match(part.write()?));
+            elements.push(part.write()?.element("match"));
         }
-        steps.push(Step::Counter);
-        let verdict =
-            |verdict, chain: Option<&String>| Step::Plain(Expression::Verdict { verdict, chain: chain.cloned() });
-        steps.extend(match &self.target {
+        elements.push(Expressions::Other { expression_type: "counter".to_owned(), attributes: Vec::new() }.into());
+        let verdict = |verdict, chain: Option<&String>| Expression::Verdict { verdict, chain: chain.cloned() }.write();
+        elements.extend(match &self.target {
             None => None,
             Some(Target::Accept) => Some(verdict(Verdict::Other(ACCEPT), None)),
             Some(Target::Drop) => Some(verdict(Verdict::Other(DROP), None)),
             Some(Target::Return) => Some(verdict(Verdict::Return, None)),
             Some(Target::Jump(chain)) => Some(verdict(Verdict::Jump, Some(chain))),
-            Some(target) => Some(Step::Target(target.write(v6)?)),
+            Some(target) => Some(target.write(v6)?.element("target")),
         });
-        let mut attributes = vec![RuleAttribute::Expressions(steps.into_iter().map(Step::write).collect())];
+        let mut attributes = vec![RuleAttribute::Expressions(elements)];
         if let Some((is, protocol)) = self.protocol {
             let number = |kind, value: u32| DefaultNla::new(kind, value.to_be_bytes().to_vec());
             let flags = if is { 0 } else { COMPAT_INVERTED };
@@ -104,29 +89,31 @@ impl Rule {
         let mut reader = Reader { rule: Self::default(), v6 };
         let mut loaded: Option<(Expression, Option<Vec<u8>>)> = None;
         for element in expressions {
-            match Step::read(&element)? {
-                Step::Plain(Expression::Mask(mask)) => match &mut loaded {
+            let parts = element.nested();
+            let extension = || Extension::read(parts.first(2)?.nested());
+            match (parts.first(1)?.value, Expression::read(&element)) {
+                (b"counter\0", _) => {}
+                (b"match\0", _) => reader.rule.matches.push(Match::read(&extension()?)?),
+                (b"target\0", _) => reader.target(Target::read(&extension()?, v6)?)?,
+                (_, Expression::Mask(mask)) => match &mut loaded {
                     Some((_, masked @ None)) => *masked = Some(mask),
                     _ => return None,
                 },
-                Step::Plain(Expression::Compare { equal, value }) => {
+                (_, Expression::Compare { equal, value }) => {
                     let (from, mask) = loaded.take()?;
                     reader.compare(from, mask, (equal, value))?;
                 }
-                Step::Plain(load @ (Expression::Meta(_) | Expression::Payload { .. })) if loaded.is_none() => {
+                (_, load @ (Expression::Meta(_) | Expression::Payload { .. })) if loaded.is_none() => {
                     loaded = Some((load, None));
                 }
-                Step::Plain(Expression::Verdict { verdict, chain }) => reader.target(match (verdict, chain) {
+                (_, Expression::Verdict { verdict, chain }) => reader.target(match (verdict, chain) {
                     (Verdict::Jump, Some(chain)) => Target::Jump(chain),
                     (Verdict::Return, None) => Target::Return,
                     (Verdict::Other(ACCEPT), None) => Target::Accept,
                     (Verdict::Other(DROP), None) => Target::Drop,
                     _ => return None,
                 })?,
-                Step::Plain(_) => return None,
-                Step::Counter => {}
-                Step::Match(part) => reader.rule.matches.push(Match::read(&part)?),
-                Step::Target(target) => reader.target(Target::read(&target, v6)?)?,
+                _ => return None,
             }
         }
         loaded.is_none().then_some(reader.rule)
@@ -189,47 +176,6 @@ impl Reader {
             (0, Match::Ports { source, .. }) => once(source, port),
             (2, Match::Ports { destination, .. }) => once(destination, port),
             _ => None,
-        }
-    }
-}
-
-impl Step {
-    fn write(self) -> ListAttribute<ExpressionAttribute> {
-        let named = |expression_type: &str, attributes| {
-            Expressions::Other { expression_type: expression_type.to_owned(), attributes }.into()
-        };
-        // NFTA_MATCH_NAME, _REV, _INFO; the same numbers for targets.
-        let extension = |extension: Extension| {
-            vec![
-                DefaultNla::new(1, [extension.name.as_bytes(), &[0]].concat()),
-                DefaultNla::new(2, extension.revision.to_be_bytes().to_vec()),
-                DefaultNla::new(3, extension.data),
-            ]
-        };
-        match self {
-            Self::Plain(expression) => expression.write(),
-            Self::Counter => named("counter", Vec::new()),
-            Self::Match(of) => named("match", extension(of)),
-            Self::Target(of) => named("target", extension(of)),
-        }
-    }
-
-    fn read(element: &Attribute<'_>) -> Option<Self> {
-        let parts = element.nested();
-        let extension = || {
-            let data = parts.first(2)?.nested();
-            let name = data.first(1)?.value;
-            Some(Extension {
-                name: std::str::from_utf8(name.strip_suffix(&[0]).unwrap_or(name)).ok()?.to_owned(),
-                revision: data.first(2)?.be32()?,
-                data: data.first(3)?.value.to_vec(),
-            })
-        };
-        match parts.first(1)?.value {
-            b"counter\0" => Some(Self::Counter),
-            b"match\0" => extension().map(Self::Match),
-            b"target\0" => extension().map(Self::Target),
-            _ => Some(Self::Plain(Expression::read(element))),
         }
     }
 }

@@ -3,9 +3,13 @@
 //!
 //! Numbers are in host byte order where nothing else is said. Data is padded to 8 bytes.
 
-use super::rule::{Match, Target};
-use crate::octets;
+use netlink_packet_core::DefaultNla;
+use netlink_packet_netfilter::nftables::{ExpressionAttribute, Expressions, ListAttribute};
+use postern_netlink::Attributes;
 use postern_types::Transport;
+
+use super::rule::{Is, Match, Target};
+use crate::octets;
 
 /// `XT_MAX_COMMENT_LEN`.
 const COMMENT: usize = 256;
@@ -23,9 +27,6 @@ const STATE_MASK: usize = 150;
 const MAP_IPS: u32 = 1;
 const PORTS: u32 = 2;
 const RANDOM_FULLY: u32 = 0x10;
-/// `XT_SCTP_SRC_PORTS`, `_DEST_PORTS`.
-const SCTP_SOURCE: u32 = 1;
-const SCTP_DESTINATION: u32 = 2;
 
 /// A match or a target in the kernel's form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,28 @@ pub(super) struct Extension {
     pub(super) name: String,
     pub(super) revision: u32,
     pub(super) data: Vec<u8>,
+}
+
+impl Extension {
+    /// Returns it as an expression of nf_tables: `match` or `target`.
+    pub(super) fn element(self, kind: &str) -> ListAttribute<ExpressionAttribute> {
+        // NFTA_MATCH_NAME, _REV, _INFO; the same numbers for targets.
+        let attributes = vec![
+            DefaultNla::new(1, [self.name.as_bytes(), &[0]].concat()),
+            DefaultNla::new(2, self.revision.to_be_bytes().to_vec()),
+            DefaultNla::new(3, self.data),
+        ];
+        Expressions::Other { expression_type: kind.to_owned(), attributes }.into()
+    }
+
+    pub(super) fn read(data: Attributes<'_>) -> Option<Self> {
+        let name = data.first(1)?.value;
+        Some(Self {
+            name: std::str::from_utf8(name.strip_suffix(&[0]).unwrap_or(name)).ok()?.to_owned(),
+            revision: data.first(2)?.be32()?,
+            data: data.first(3)?.value.to_vec(),
+        })
+    }
 }
 
 /// Data that is written number by number.
@@ -69,6 +92,11 @@ impl Data {
     }
 }
 
+/// Returns the bits of a source and of a destination, as all of the structures have them.
+fn both(source: bool, destination: bool) -> u8 {
+    u8::from(source) | u8::from(destination) << 1
+}
+
 impl Match {
     /// Returns the form that iptables 1.8.7 gives it. `None` if it has none.
     pub(super) fn write(&self) -> Option<Extension> {
@@ -80,33 +108,24 @@ impl Match {
                 return fits.then(|| Data(text.clone().into_bytes()).up_to(COMMENT).of("comment", 0));
             }
             Self::Ports { protocol, source, destination } => {
-                let range = |part: &Option<(bool, u16)>, all: u16| part.map_or((0, all), |(_, port)| (port, port));
-                let inverted = |part: &Option<(bool, u16)>| part.is_some_and(|(is, _)| !is);
-                let flags = [source, destination].map(inverted);
-                if *protocol == Transport::Sctp {
-                    let (source_range, destination_range) = (range(source, 0), range(destination, 0));
-                    let bits = |of: [bool; 2]| (u32::from(of[0]) * SCTP_SOURCE) | (u32::from(of[1]) * SCTP_DESTINATION);
+                let all = if *protocol == Transport::Sctp { 0 } else { u16::MAX };
+                let range = |part: &&Option<Is<u16>>| part.map_or([0, all], |(_, port)| [port, port]);
+                let data = |parts: [&Option<Is<u16>>; 2]| parts.iter().flat_map(range).fold(Data::default(), Data::u16);
+                let is_not = |part: &Option<Is<u16>>| part.is_some_and(|(is, _)| !is);
+                let inverted = both(is_not(source), is_not(destination));
+                match protocol {
+                    // An option, and a mask and value of flags, come before it.
+                    Transport::Tcp => data([source, destination]).up_to(11).u8(inverted),
+                    Transport::Udp => data([source, destination]).u8(inverted),
                     // No chunk types: -1 in each of the four.
-                    return Some(
-                        Data::default()
-                            .u16(destination_range.0)
-                            .u16(destination_range.1)
-                            .u16(source_range.0)
-                            .u16(source_range.1)
-                            .up_to(268)
-                            .bytes(&[u8::MAX, 0, 0].repeat(4))
-                            .u32(0)
-                            .u32(bits([source.is_some(), destination.is_some()]))
-                            .u32(bits(flags))
-                            .of("sctp", 0),
-                    );
+                    Transport::Sctp => data([destination, source])
+                        .up_to(268)
+                        .bytes(&[u8::MAX, 0, 0].repeat(4))
+                        .up_to(284)
+                        .u32(both(source.is_some(), destination.is_some()).into())
+                        .u32(inverted.into()),
                 }
-                let (source, destination) = (range(source, u16::MAX), range(destination, u16::MAX));
-                let data = Data::default().u16(source.0).u16(source.1).u16(destination.0).u16(destination.1);
-                let inverted = u8::from(flags[0]) | u8::from(flags[1]) << 1;
-                // TCP has an option, and a mask and value of flags, before it.
-                let data = if *protocol == Transport::Tcp { data.u8(0).u8(0).u8(0) } else { data };
-                data.u8(inverted).of(protocol.name(), 0)
+                .of(protocol.name(), 0)
             }
             Self::DestinationPorts((is, ports)) => {
                 let count = u8::try_from(ports.len()).ok().filter(|count| *count <= 15)?;
@@ -116,8 +135,8 @@ impl Match {
             Self::Mark((is, (mark, mask))) => Data::default().u32(*mark).u32(*mask).u8(flag(is)).of("mark", 1),
             Self::LocalAddress { source, destination } => {
                 let part = |part: &Option<bool>| if part.is_some() { LOCAL } else { 0 };
-                let inverted = u32::from(*source == Some(false)) | u32::from(*destination == Some(false)) << 1;
-                Data::default().u16(part(source)).u16(part(destination)).u32(inverted).of("addrtype", 1)
+                let inverted = both(*source == Some(false), *destination == Some(false));
+                Data::default().u16(part(source)).u16(part(destination)).u32(inverted.into()).of("addrtype", 1)
             }
             Self::State((is, mask)) => Data::default()
                 .up_to(MATCH_FLAGS)
@@ -139,23 +158,20 @@ impl Match {
                 let end = data.iter().position(|byte| *byte == 0)?;
                 Self::Comment(std::str::from_utf8(data.get(..end)?).ok()?.to_owned())
             }
-            "tcp" | "udp" => {
-                let (protocol, at) = if from.name == "tcp" { (Transport::Tcp, 11) } else { (Transport::Udp, 8) };
-                let inverted = *data.get(at)?;
-                let port = |at: usize, bit: u8| match (u16_at(data, at)?, u16_at(data, at + 2)?) {
-                    (0, u16::MAX) => Some(None),
-                    (first, last) => (first == last).then_some(Some((inverted & bit == 0, first))),
+            "tcp" | "udp" | "sctp" => {
+                let protocol = Transport::parse(&from.name)?;
+                let (named, inverted) = match protocol {
+                    Transport::Tcp => (u32::MAX, u32::from(*data.get(11)?)),
+                    Transport::Udp => (u32::MAX, u32::from(*data.get(8)?)),
+                    Transport::Sctp => (u32_at(data, 284)?, u32_at(data, 288)?),
                 };
-                Self::Ports { protocol, source: port(0, 1)?, destination: port(4, 2)? }
-            }
-            "sctp" => {
-                let (flags, inverted) = (u32_at(data, 284)?, u32_at(data, 288)?);
                 let port = |at: usize, bit: u32| {
-                    let port = u16_at(data, at)?;
-                    Some((flags & bit != 0).then_some((inverted & bit == 0, port)))
+                    let (first, last) = (u16_at(data, at)?, u16_at(data, at + 2)?);
+                    let is_any = named & bit == 0 || (first, last) == (0, u16::MAX);
+                    Some((!is_any).then_some((inverted & bit == 0, first)))
                 };
-                let (source, destination) = (port(4, SCTP_SOURCE)?, port(0, SCTP_DESTINATION)?);
-                Self::Ports { protocol: Transport::Sctp, source, destination }
+                let (source, destination) = if protocol == Transport::Sctp { (4, 0) } else { (0, 4) };
+                Self::Ports { protocol, source: port(source, 1)?, destination: port(destination, 2)? }
             }
             "multiport" => {
                 let count = usize::from(*data.get(1).filter(|count| **count > 0)?);
