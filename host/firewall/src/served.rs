@@ -164,7 +164,7 @@ fn of_saved(table: &SavedTable, family: &str) -> Vec<(IpAddr, ServingRule)> {
     for saved in &table.rules {
         let Some(serving) = ServingRule::of(family, "nat", &saved.rule.chain, None) else { continue };
         let destination = saved.rule.destination.filter(|(is, net)| *is && net.prefix_len() == net.max_prefix_len());
-        let addresses = destination.map(|(_, net)| net.addr()).into_iter().chain(saved.rule.new_destination());
+        let addresses = destination.map(|(_, net)| net.addr()).into_iter().chain(saved.rule.dnat_address());
         found.extend(addresses.map(|address| (address, serving.clone())));
     }
     found

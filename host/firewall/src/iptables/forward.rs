@@ -32,7 +32,7 @@ use super::programs::{ProgramRunner, Programs, remove_from_each};
 use super::rule::{ANSWERS, Match, Rule, Target};
 use super::scope::Scope;
 use super::set::{Change, Owner, Place, RuleSet};
-use super::text::SavedTable;
+use super::text::{SavedRule, SavedTable};
 use super::{FILTER, Tables, has_chain, has_legacy, table};
 use crate::variant::Recorded;
 use crate::variant::by_family;
@@ -396,13 +396,10 @@ pub fn withdraw(
 /// As [`withdraw`].
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<IpAddr>, FirewallError> {
     let mut addresses = Vec::new();
-    for programs in Programs::of_all(FILTER, runner) {
-        for saved in programs.look(&Scope::whole(FILTER))?.rules.iter().filter(|saved| saved.rule.chain == CHAIN) {
-            let net = saved.rule.source.or(saved.rule.destination).map(|(_, net)| net);
-            let address = net.filter(|net| net.prefix_len() == net.max_prefix_len()).map(|net| net.addr());
-            let is_of = |address: &IpAddr| of_address(*address).contains(&saved.rule) && !addresses.contains(address);
-            addresses.extend(address.filter(is_of));
-        }
+    for SavedRule { rule, .. } in Tables::look(FILTER, runner)?.rules() {
+        let address = rule.source.or(rule.destination).map(|(_, net)| net.addr());
+        let is_of = |address: &IpAddr| of_address(*address).contains(rule) && !addresses.contains(address);
+        addresses.extend(address.filter(is_of));
     }
     Ok(addresses)
 }

@@ -320,7 +320,7 @@ pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usiz
 
 /// Returns the container and network of the forwards that this rule leads to.
 fn key_of(rule: &Rule) -> Option<AttachmentKey> {
-    (rule.chain == DNAT).then(|| AttachmentKey::of_hostport(rule.chain_after()?, rule.comment()?)).flatten()
+    (rule.chain == DNAT).then(|| AttachmentKey::of_hostport(rule.target_chain()?, rule.comment()?)).flatten()
 }
 
 /// Removes the forwards of all containers in `network`, in both families, except those with a valid or busy container
@@ -358,9 +358,9 @@ impl Seen {
         let of_chain = |chain: &String| {
             let mut targets: Vec<IpAddr> = Vec::new();
             for saved in table.rules.iter().filter(|saved| saved.rule.chain == *chain) {
-                targets.extend(saved.rule.new_destination().filter(|target| !targets.contains(target)));
+                targets.extend(saved.rule.dnat_address().filter(|target| !targets.contains(target)));
             }
-            let leads = table.rules.iter().filter(|saved| saved.rule.chain_after() == Some(chain));
+            let leads = table.rules.iter().filter(|saved| saved.rule.target_chain() == Some(chain));
             let comments = leads.filter_map(|saved| saved.rule.comment());
             let key = comments.filter_map(|comment| AttachmentKey::of_hostport(chain, comment)).next();
             Self { chain: chain.clone(), v6, key, targets }
@@ -374,11 +374,7 @@ impl Seen {
 /// # Errors
 /// As [`remove_all`].
 pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
-    let mut seen = Vec::new();
-    for programs in Programs::of_all(NAT, runner) {
-        seen.extend(Seen::all(&programs.look(&Scope::whole(NAT))?, programs.v6));
-    }
-    Ok(seen)
+    Ok(Tables::look(NAT, runner)?.0.iter().flat_map(|seen| Seen::all(&seen.saved, seen.v6)).collect())
 }
 
 /// Removes these chains, and the rules of the plugins that lead to them, if they are as they were read. Returns the
@@ -472,10 +468,12 @@ mod tests {
             twice.sets().unwrap()[0].rules.iter().map(|(_, rule)| rule.line()).find(|line| line.contains("-s 1"));
         assert!(line.unwrap().contains("--dports 8080 -s 198.51.100.0/24 -j"), "both are passed on");
         let external = HostPorts { mark: MarkBy::Chain("KUBE-MARK-MASQ".to_owned()), ..ports.clone() };
-        assert!(external.sets().unwrap()[0].rules.iter().any(|(_, rule)| rule.chain_after() == Some("KUBE-MARK-MASQ")));
+        assert!(
+            external.sets().unwrap()[0].rules.iter().any(|(_, rule)| rule.target_chain() == Some("KUBE-MARK-MASQ"))
+        );
         assert_eq!(external.sets().unwrap()[0].shared, [DNAT]);
         let plain = HostPorts { sources: NatSources::None, ..ports };
-        assert!(!plain.sets().unwrap()[0].rules.iter().any(|(_, rule)| rule.chain_after() == Some(SETMARK)));
+        assert!(!plain.sets().unwrap()[0].rules.iter().any(|(_, rule)| rule.target_chain() == Some(SETMARK)));
     }
 
     #[test]

@@ -191,7 +191,7 @@ pub fn remove_all(
     let goes = |rule: &Rule| {
         rule.chain == POSTROUTING
             && owners.iter().any(|owner| rule.comment() == owner.comment.as_deref())
-            && !rule.from().is_some_and(|source| spared.contains(&source.addr()))
+            && !rule.source_network().is_some_and(|source| spared.contains(&source.addr()))
     };
     let mut changes = 0;
     for v6 in [false, true] {
@@ -229,7 +229,7 @@ pub struct Seen {
 impl Seen {
     fn read(rule: &Rule) -> Option<Self> {
         let key = key_of(rule)?;
-        let seen = Self { source: rule.from()?, key };
+        let seen = Self { source: rule.source_network()?, key };
         begins(rule, &owners(&seen.key), seen.source).then_some(seen)
     }
 
@@ -294,7 +294,7 @@ impl Tables {
             let is_ours = |chain: &&String| is_masquerading(chain) && !known.contains(chain);
             for chain in table.chains.iter().filter(is_ours) {
                 let place = format!("{program} nat {chain}");
-                let leads = |saved: &&&SavedRule| saved.rule.chain_after() == Some(chain);
+                let leads = |saved: &&&SavedRule| saved.rule.target_chain() == Some(chain);
                 let of_chain = |saved: &&SavedRule| saved.rule.chain == *chain || leads(&saved);
                 let rules: Vec<&SavedRule> = table.rules.iter().filter(of_chain).collect();
                 let mark = rules.iter().find_map(|saved| saved.rule.comment()).unwrap_or_default().to_owned();
@@ -307,7 +307,7 @@ impl Tables {
                     commands.clear();
                 }
                 let addresses =
-                    rules.iter().filter_map(|saved| saved.rule.from()).map(|source| source.addr()).collect();
+                    rules.iter().filter_map(|saved| saved.rule.source_network()).map(|source| source.addr()).collect();
                 gather(&mut unrecorded, Marked { place, mark, addresses, commands });
             }
         }
@@ -317,7 +317,7 @@ impl Tables {
 
 /// Returns the container and network of the masquerading that this rule starts.
 fn key_of(rule: &Rule) -> Option<AttachmentKey> {
-    let chain = rule.chain_after().filter(|chain| chain.starts_with(CHAIN_PREFIX))?;
+    let chain = rule.target_chain().filter(|chain| chain.starts_with(CHAIN_PREFIX))?;
     let key = AttachmentKey::of_iptables(chain, rule.comment()?)?;
     (rule.chain == POSTROUTING).then_some(key)
 }

@@ -26,7 +26,7 @@ mod netlink;
 mod numbers;
 mod presence;
 mod programs;
-pub(crate) mod rule;
+mod rule;
 mod scope;
 mod set;
 #[cfg(test)]

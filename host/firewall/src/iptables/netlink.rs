@@ -166,7 +166,7 @@ fn look_around<'b>(
                 None => {
                     // Another rule leads there, from anywhere.
                     let mut more = rules_in(nft, table, None)?;
-                    more.retain(|saved| scope.leads(saved.rule.chain_after()));
+                    more.retain(|saved| scope.leads(saved.rule.target_chain()));
                     seen.add(more);
                     break;
                 }
@@ -248,7 +248,7 @@ impl<'a> Seen<'a> {
 fn known(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<Vec<SavedRule>, FirewallError> {
     let is_meant = |rule: &Rule| match scope.own.is_empty() {
         true => scope.names(rule),
-        false => scope.leads(rule.chain_after()),
+        false => scope.leads(rule.target_chain()),
     };
     let mut found = Vec::new();
     for handle in scope.known {
@@ -268,7 +268,7 @@ fn known(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<Vec<SavedRule
 /// a chain with them.
 fn all_found(chains: &[(&str, u32)], rules: &[SavedRule]) -> bool {
     chains.iter().all(|(chain, uses)| {
-        let of_chain = |saved: &&SavedRule| saved.rule.chain == *chain || saved.rule.chain_after() == Some(chain);
+        let of_chain = |saved: &&SavedRule| saved.rule.chain == *chain || saved.rule.target_chain() == Some(chain);
         usize::try_from(*uses).is_ok_and(|uses| uses == rules.iter().filter(of_chain).count())
     })
 }
@@ -348,7 +348,7 @@ fn write(
     scope: &Scope<'_>,
 ) -> Result<(), FirewallError> {
     let mut made: Vec<&str> = Vec::new();
-    let is_noted = |rule: &Rule| scope.notes(&rule.chain, rule.chain_after());
+    let is_noted = |rule: &Rule| scope.notes(&rule.chain, rule.target_chain());
     let noted = changes.iter().filter(|change| matches!(change, Change::Add { rule, .. } if is_noted(rule)));
     let notes = noted.count() <= MOST_NOTED;
     let adds = changes.iter().any(|change| matches!(change, Change::NewChain(_) | Change::Add { .. }));

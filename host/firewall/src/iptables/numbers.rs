@@ -99,7 +99,7 @@ fn plan(
     }
     let Some((set, chain, uses)) = there else { return Ok(None) };
     let is_inside = |rule: &&Rule| rule.chain == *chain;
-    let leads = |rule: &&Rule| rule.chain_after() == Some(chain);
+    let leads = |rule: &&Rule| rule.target_chain() == Some(chain);
     let rules = || set.rules.iter().map(|(_, rule)| rule);
     let own: HashSet<&Rule> = rules().filter(is_inside).collect();
     let inside = netlink::rules_in(nft, of, Some(chain))?;

@@ -96,12 +96,12 @@ impl Rule {
     }
 
     /// Returns the network that the source must be in.
-    pub(crate) fn from(&self) -> Option<IpNet> {
+    pub(crate) fn source_network(&self) -> Option<IpNet> {
         self.source.filter(|(is, _)| *is).map(|(_, network)| network)
     }
 
     /// Returns the name of the chain that the rule leads to.
-    pub(crate) fn chain_after(&self) -> Option<&str> {
+    pub(crate) fn target_chain(&self) -> Option<&str> {
         match self.target.as_ref()? {
             Target::Jump(chain) => Some(chain),
             Target::Other(words) => words.get(1).map(String::as_str),
@@ -110,7 +110,7 @@ impl Rule {
     }
 
     /// Returns the address that the rule sends packets to.
-    pub(crate) fn new_destination(&self) -> Option<IpAddr> {
+    pub(crate) fn dnat_address(&self) -> Option<IpAddr> {
         match self.target.as_ref()? {
             Target::Dnat(address, _) => Some(*address),
             // The address can have a range of ports: `10.1.0.2:80-90`, `[fd00::2]:80-90`.

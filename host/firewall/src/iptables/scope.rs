@@ -86,7 +86,7 @@ impl<'a> Scope<'a> {
     /// Returns the rules that have to be found, by their chains. Rules that lead to the owners' chains are found by
     /// these.
     pub(super) fn compared(&self) -> Vec<(&'a str, Vec<&'a Rule>)> {
-        let is_searched = |rule: &&Rule| !self.only_known && !self.leads(rule.chain_after()) && !self.is_new(rule);
+        let is_searched = |rule: &&Rule| !self.only_known && !self.leads(rule.target_chain()) && !self.is_new(rule);
         let searched: Vec<&Rule> = self.wanted.iter().copied().filter(is_searched).collect();
         let chains = once(searched.iter().map(|rule| rule.chain.as_str()).collect());
         let of = |chain: &str| searched.iter().copied().filter(|rule| rule.chain == chain).collect();
@@ -98,7 +98,7 @@ impl<'a> Scope<'a> {
         self.is_first
             && self.own.is_empty()
             && self.homes.contains(&rule.chain.as_str())
-            && !rule.chain_after().is_some_and(|chain| self.shared.contains(&chain))
+            && !rule.target_chain().is_some_and(|chain| self.shared.contains(&chain))
             && self.names(rule)
     }
 
@@ -123,11 +123,11 @@ impl<'a> Scope<'a> {
     /// True if a rule that can't be read could be one that is compared, or leads to an owner's chain. In a question about
     /// all owners, the names of the plugins' chains begin with `plugins`.
     pub(super) fn concerns(&self, rule: &Rule, plugins: &str) -> bool {
-        let target = rule.chain_after();
+        let target = rule.target_chain();
         if self.of_all {
             return rule.chain.starts_with(plugins) || target.is_some_and(|target| target.starts_with(plugins));
         }
-        let could_be = |wanted: &&Rule| wanted.chain == rule.chain && wanted.chain_after() == target;
+        let could_be = |wanted: &&Rule| wanted.chain == rule.chain && wanted.target_chain() == target;
         self.leads(target) || self.wanted.iter().any(could_be)
     }
 }

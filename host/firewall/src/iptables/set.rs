@@ -61,7 +61,7 @@ pub(crate) struct RuleSet {
 
 impl Owner {
     pub(super) fn leads_here(&self, rule: &Rule) -> bool {
-        rule.chain_after().is_some_and(|target| self.chains.iter().any(|chain| chain == target))
+        rule.target_chain().is_some_and(|target| self.chains.iter().any(|chain| chain == target))
     }
 
     /// Returns the changes that remove the rules for which `goes` holds, and the chains that no other rule leads to.
@@ -78,7 +78,7 @@ impl Owner {
             if goes(&saved.rule) {
                 changes.push(Change::Delete(saved.clone()));
             } else {
-                targets.extend(saved.rule.chain_after());
+                targets.extend(saved.rule.target_chain());
             }
         }
         // A chain that stays keeps the chains that it leads to.

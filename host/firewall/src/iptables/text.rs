@@ -346,7 +346,7 @@ COMMIT
         let [first, foreign, last] = table.rules.as_slice() else { panic!("{table:?}") };
         assert_eq!((&first.rule, &last.rule), (&jump.commented(comment), &masquerade.commented(comment)));
         // A rule that our rules don't look like still shows that it refers to the chain.
-        assert_eq!((foreign.rule.chain_after(), foreign.rule.comment()), (Some(chain), Some("-j")));
+        assert_eq!((foreign.rule.target_chain(), foreign.rule.comment()), (Some(chain), Some("-j")));
         let parts = ["-p icmp", "-m icmp --icmp-type 8"]
             .map(|words| Match::Other(words.split(' ').map(str::to_owned).collect()));
         assert!(foreign.rule.matches.starts_with(&parts), "{foreign:?}");
@@ -409,7 +409,7 @@ COMMIT
     }
 
     #[test]
-    fn new_destinations() {
+    fn dnat_addresses() {
         for (to, address) in [
             ("10.1.0.2", "10.1.0.2"),
             ("10.1.0.2:80", "10.1.0.2"),
@@ -419,8 +419,8 @@ COMMIT
             ("[fd00::2]:80-90", "fd00::2"),
         ] {
             let rule = Rule::parse(&format!("C -p tcp -j DNAT --to-destination {to}"));
-            assert_eq!(rule.new_destination(), Some(address.parse().unwrap()), "{to}");
+            assert_eq!(rule.dnat_address(), Some(address.parse().unwrap()), "{to}");
         }
-        assert_eq!(Rule::parse("C -j D").new_destination(), None);
+        assert_eq!(Rule::parse("C -j D").dnat_address(), None);
     }
 }
