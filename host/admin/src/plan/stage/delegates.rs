@@ -6,7 +6,7 @@ use crate::lists;
 use postern_cni::{CniResult, Error, Verb};
 use postern_gate::capability::{delegate, ipam};
 use postern_gate::delegation::{self, Delegation};
-use postern_gate::rehearsal;
+use postern_gate::rehearsal::{self, Request};
 use postern_kernel::Netlink;
 use postern_types::{ErrorCode, OpError, SubnetFile, host};
 
