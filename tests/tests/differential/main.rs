@@ -148,7 +148,16 @@ fn test() -> Result<()> {
         for _ in 0..options.jobs {
             scope.spawn(|| {
                 while let Some(case) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
-                    let outcome = run(&case, &native, &ours, &differences, observed.as_ref());
+                    let compared = || run(&case, &native, &ours, &differences, observed.as_ref());
+                    let mut outcome = compared();
+                    if outcome.as_ref().is_ok_and(Outcome::is_slow_kernel) {
+                        println!(
+                            "again {}: an address can't be used yet after our ADD: {:?}",
+                            case.name,
+                            start.elapsed()
+                        );
+                        outcome = compared();
+                    }
                     report(&case.name, &outcome, options.all);
                     if let Ok(mut outcomes) = outcomes.lock() {
                         outcomes.push(outcome);
@@ -210,6 +219,14 @@ struct Outcome {
     known: bool,
     intended: usize,
     unintended: Vec<Mismatch>,
+}
+
+impl Outcome {
+    /// True if the one difference is that an address can't be used yet. Native plugins and ours wait 5 seconds for it,
+    /// and accept a link that does not run by then. Seen once in thousands of runs, on a busy machine: the case is run again.
+    fn is_slow_kernel(&self) -> bool {
+        !self.unintended.is_empty() && self.unintended.iter().all(|mismatch| mismatch.path.ends_with("/tentative"))
+    }
 }
 
 fn run(
