@@ -17,7 +17,10 @@ pub struct OpenCall<'o> {
 
 /// Decides on an operation. Returns the delegate that has to run before the operation is answered, if there is one. [`end`] has
 /// to follow.
-pub fn begin<'o>(gate: &mut Gate<'_>, operation: &'o Operation) -> (OpenCall<'o>, Result<Option<DelegateRun>, OpError>) {
+pub fn begin<'o>(
+    gate: &mut Gate<'_>,
+    operation: &'o Operation,
+) -> (OpenCall<'o>, Result<Option<DelegateRun>, OpError>) {
     let start = Instant::now();
     let (rule, delegate) = match admit(gate, operation) {
         Ok(rule) => (Some(rule), prepare(gate, operation)),
