@@ -34,6 +34,7 @@ pub struct Call<'a> {
 }
 
 /// Who carries out a run.
+#[expect(clippy::large_enum_variant, reason = "a run has one of these, and most have the large one")]
 pub enum Called {
     /// The plugin that the runtime called.
     Plugin(Prepared),

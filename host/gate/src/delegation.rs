@@ -16,6 +16,7 @@ use postern_state::{Backups, StateError};
 use postern_types::{ErrorCode, OpError, SubnetFile};
 use std::io::Read;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The greatest size of a subnet file, in bytes. flanneld writes about 150.
@@ -29,7 +30,7 @@ pub struct Delegation {
     /// Its configuration, in the native plugin's form.
     pub text: Arc<String>,
     /// The same, as the delegate's request has it.
-    conf: Arc<NetConf>,
+    conf: Rc<NetConf>,
     /// The contents of the subnet file, where that was needed.
     pub subnet: Option<Subnet>,
     /// True if it is by the native plugin's file, and by no record.
@@ -39,7 +40,7 @@ pub struct Delegation {
 impl Delegation {
     fn new(plugin: String, json: Json, subnet: Option<Subnet>) -> Result<Self, OpError> {
         let text = Arc::new(print::compact(&json));
-        let conf = Arc::new(NetConf::parse(json).map_err(|error| invalid(&plugin, &error.to_string()))?);
+        let conf = Rc::new(NetConf::parse(json).map_err(|error| invalid(&plugin, &error.to_string()))?);
         Ok(Self { plugin, text, conf, subnet, of_native: false })
     }
 
@@ -88,7 +89,7 @@ impl Delegation {
 
     /// Returns the delegate's request, for a run of its caller.
     pub fn request(&self, caller: &Request, verb: Verb) -> Request {
-        let (conf, stdin) = (Arc::clone(&self.conf), Arc::clone(&self.text));
+        let (conf, stdin) = (Rc::clone(&self.conf), Arc::clone(&self.text));
         Request { verb, conf, stdin, is_made_by_host: true, ..caller.clone() }
     }
 

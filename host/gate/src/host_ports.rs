@@ -102,7 +102,7 @@ pub fn taken(session: &Session, forwards: &[Forward]) -> Result<Vec<Taken>, OpEr
     if all {
         claims.read_all(session)?;
     }
-    let taken = claims.conflicts(session, &forwards).filter_map(|(own, theirs, other)| {
+    let taken = claims.conflicts(session, forwards).filter_map(|(own, theirs, other)| {
         Some(Taken { key: other.key?, has: words(own, theirs, other), is_noted: false })
     });
     let taken: Vec<Taken> = taken.collect();

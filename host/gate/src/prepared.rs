@@ -11,7 +11,7 @@ use postern_cni::{Error, NetConf, Verb, Version, check_version, code};
 use postern_policy::{Granted, Policy, PolicyError};
 use std::borrow::Cow;
 use std::cell::{RefCell, RefMut};
-use std::sync::Arc;
+use std::rc::Rc;
 
 /// A plugin whose code is verified and pinned.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Prepared {
     pub digest: String,
     /// The policy for the configuration `conf`, or the reason why a value is ambiguous.
     granted: Result<Granted, PolicyError>,
-    conf: Arc<NetConf>,
+    conf: Rc<NetConf>,
     versions: Option<Vec<String>>,
     process: RefCell<Process>,
 }
@@ -61,7 +61,7 @@ impl Prepared {
             granted: resolve(&policy, request),
             policy,
             digest,
-            conf: Arc::clone(&request.conf),
+            conf: Rc::clone(&request.conf),
             versions,
             process: RefCell::new(sandbox.map_or(Process::Host, Process::Sandbox)),
         }
@@ -79,7 +79,7 @@ impl Prepared {
     /// # Errors
     /// The configuration makes a value of the policy ambiguous.
     pub fn granted_for(&self, request: &Request) -> Result<Cow<'_, Granted>, PolicyError> {
-        match Arc::ptr_eq(&self.conf, &request.conf) {
+        match Rc::ptr_eq(&self.conf, &request.conf) {
             true => self.granted.as_ref().map(Cow::Borrowed).map_err(Clone::clone),
             false => resolve(&self.policy, request).map(Cow::Owned),
         }
@@ -156,7 +156,7 @@ mod tests {
             ifname: "eth0".to_owned(),
             path: String::new(),
             env: Vec::new(),
-            stdin: Arc::default(),
+            stdin: std::sync::Arc::default(),
             conf: NetConf::parse_or_unread(raw, Lists::default()).into(),
             is_made_by_host: false,
             version: Version::LATEST,

@@ -4,6 +4,7 @@ use crate::named::OF_RUNTIME;
 use postern_cni::{Env, Error, Json, Lists, NetConf, Verb, Version, print, unicode};
 use postern_state::Owner;
 use sha2::{Digest, Sha256};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The request that the protocol reads from environment and standard input, or that of a delegate.
@@ -27,7 +28,7 @@ pub struct Request {
     /// Standard input, unchanged.
     pub stdin: Arc<String>,
     /// The configuration from standard input.
-    pub conf: Arc<NetConf>,
+    pub conf: Rc<NetConf>,
     /// True if the host made this configuration, for the delegate of a network of flannel.
     pub is_made_by_host: bool,
     /// The version in which results are printed.
@@ -69,7 +70,7 @@ impl Request {
             path: env.path.clone(),
             env: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).clone())).collect(),
             stdin: Arc::new(unicode::json(stdin).into_owned()),
-            conf: Arc::new(conf),
+            conf: Rc::new(conf),
             is_made_by_host: false,
             version,
         })

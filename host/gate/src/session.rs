@@ -206,7 +206,7 @@ impl OwnedSession {
             path: String::new(),
             env: Vec::new(),
             stdin: Arc::default(),
-            conf: Arc::new(conf),
+            conf: Rc::new(conf),
             is_made_by_host: false,
             version: Version::LATEST,
         };

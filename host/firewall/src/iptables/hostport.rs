@@ -267,12 +267,12 @@ fn narrow(rule: &mut Rule, condition: &Condition) {
 
 /// Returns the destination ports that a rule names.
 fn ports(rule: &Rule) -> &[u16] {
-    let of = |part| match part {
-        &Match::Ports { destination: Some((_, ref port)), .. } => Some(std::slice::from_ref(port)),
-        &Match::DestinationPorts((_, ref ports)) => Some(ports.as_slice()),
+    let found = rule.matches.iter().find_map(|part| match part {
+        Match::Ports { destination: Some((_, port)), .. } => Some(std::slice::from_ref(port)),
+        Match::DestinationPorts((_, ports)) => Some(ports.as_slice()),
         _ => None,
-    };
-    rule.matches.iter().find_map(of).unwrap_or_default()
+    });
+    found.unwrap_or_default()
 }
 
 /// True if there may be forwards of this container and network. The look takes microseconds, and programs that find
