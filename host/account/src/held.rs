@@ -1,8 +1,8 @@
 //! What is held of this node ([`postern_gate::effect::held`]): devices that may not be clean, and VLANs in use.
 
 use postern_gate::effect::Device;
-use postern_gate::effect::device::home::Home;
-use postern_gate::effect::held::{self, Held, Notes, Object};
+use postern_gate::capability::device::effect::home::Home;
+use postern_gate::capability::device::held::{self, Held, Notes, Object};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
 use postern_kernel::tcx::Sight;

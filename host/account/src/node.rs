@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use postern_confine::Direct;
 use postern_firewall::iptables::{ProgramRunner, forward};
 use postern_firewall::{Nft, Served, SharedTable, hostport, macguard, masquerade};
-use postern_gate::effect::port_mappings::localnet_is_on;
+use postern_gate::capability::port_mappings::effect::localnet_is_on;
 use postern_gate::effect::{Effect, Isolation, PortMappings, Veth};
 use postern_gate::node::{BRIDGE, FORWARDING, INDEX, ISOLATION, LOCALNET, VLAN_GATEWAY};
 use postern_gate::places::Places;

@@ -8,7 +8,7 @@ use postern_account::drift::{Account, Deviation, Fact, State};
 use postern_account::node_state;
 use postern_account::utc;
 use postern_gate::catalog::Manifest;
-use postern_gate::effect::held::Held;
+use postern_gate::capability::device::held::Held;
 use postern_gate::places::Places;
 use postern_gate::{places, policies};
 use postern_state::{Header, Stage};

@@ -12,7 +12,7 @@ use postern_account::{
     all_namespaces, held,
 };
 use postern_gate::Header;
-use postern_gate::effect::held::Held;
+use postern_gate::capability::device::held::Held;
 use postern_gate::places::Places;
 use postern_state::plugin_of;
 use serde_json::{Value, json};

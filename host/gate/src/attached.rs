@@ -5,11 +5,12 @@
 //! carries the traffic.
 
 use crate::capability::firewall;
+use crate::capability::link_settings::effect::guarded as guarded_address;
+use crate::capability::mac_guard::effect::is_whole;
+use crate::context::Context;
 use crate::effect::MacGuard;
-use crate::effect::link_change::guarded as guarded_address;
-use crate::effect::mac_guard::is_whole;
 use crate::errors::kernel_error;
-use crate::session::Session;
+use crate::others;
 use postern_policy::{Granted, port};
 use postern_types::{OpError, VlanId};
 
@@ -52,40 +53,37 @@ impl UnmetDemand {
 }
 
 /// Reads the port and compares it with policy. Nothing is read if policy demands nothing.
-///
-/// # Errors
-/// The kernel refuses to show it.
-pub fn unmet_demand(session: &Session, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
+pub fn unmet_demand(run: &Context, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
     if let Some(ingress) = granted.required_ingress()
-        && !firewall::is_isolated(session, ingress)?
+        && !firewall::is_isolated(run, ingress)?
     {
         return Ok(Some(UnmetDemand::of_isolation()));
     }
     if !granted.requires_mac_guard() && !granted.bridge().is_some_and(port::demands) {
         return Ok(None);
     }
-    Ok(compare(granted, look(session, granted)?.as_ref()))
+    Ok(compare(granted, look(run, granted)?.as_ref()))
 }
 
-fn look(session: &Session, granted: &Granted) -> Result<Option<Port>, OpError> {
-    let Some(link) = session.end()? else { return Ok(None) };
+fn look(run: &Context, granted: &Granted) -> Result<Option<Port>, OpError> {
+    let Some(link) = others::end(run)? else { return Ok(None) };
     // A kernel without VLANs can't list any.
     let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
     let vlans = match in_vlans {
-        true => session.host()?.port_vlans(link.index).map_err(kernel_error)?,
+        true => run.system.host()?.port_vlans(link.index).map_err(kernel_error)?,
         false => Vec::new(),
     };
-    let recorded = session.record().map(|record| record.effects(None)).unwrap_or_default();
+    let recorded = run.journal.effects();
     let guards = recorded.iter().filter_map(|noted| MacGuard::of(&noted.effect));
     let guard = guards
         .filter(|guard| guard.host.as_deref().is_some_and(|host| link.name == host))
-        .find_map(|guard| guarded_address(session, guard));
+        .find_map(|guard| guarded_address(run.journal, guard));
     let guarded = match guard.filter(|_| granted.requires_mac_guard()) {
-        Some(mac) => is_whole(session, &link.name.to_string(), mac)?,
+        Some(mac) => is_whole(run, &link.name.to_string(), mac)?,
         None => false,
     };
     // A plugin that attached nothing itself sees the port that another plugin of the list attached.
-    let is_joined = link.master.is_some() && session.joined.is_none_or(|bridge| link.master == Some(bridge));
+    let is_joined = link.master.is_some() && run.own.joined.is_none_or(|bridge| link.master == Some(bridge));
     Ok(Some(Port { name: link.name.to_string(), is_joined, isolated: link.isolated, vlans, guarded }))
 }
 

@@ -106,7 +106,7 @@ impl Audit {
         Self { file, attachment, lines: Vec::new(), unchanging: 0, hidden: 0, hidden_verb: "", lost: 0, failure: None }
     }
 
-    /// Makes another log of the same attachment, for code that only has the session to read.
+    /// Makes another log of the same attachment, for code that only reads the run.
     pub fn beside(&self) -> Self {
         Self::new(self.file.directory(), self.attachment.clone())
     }

@@ -1,16 +1,17 @@
 //! The steps of a run before its guest: plugin, policy, version, record, the container's namespace, confinement.
 
 use crate::confinement::{self, MadeDirectories};
+use crate::context::{Fixed, RunParts, System, View};
+use crate::deadline::Deadline;
 use crate::delegation::{self, Delegation};
 use crate::errors::{internal, obstacle};
-use crate::holders;
 use crate::launcher::Launcher;
 use crate::places::Places;
 use crate::prepared::{Prepared, spoken, unavailable};
 use crate::request::Request;
-use crate::session::{Inside, NoContainerAsked, OwnedSession, Session};
-use crate::status;
+use crate::system::{Inside, NoContainerAsked};
 use crate::unrecorded::Part;
+use crate::{holders, others, status};
 use nix::errno::Errno;
 use postern_cni::{Env, Error, Flannel, Json, Lists, NetConf, Verb, Version, config_version, flannel};
 use postern_kernel::{Namespace, OpenError};
@@ -55,8 +56,8 @@ impl Called {
 
 /// A run that has come as far as its guest.
 pub struct PreparedRun {
-    /// The request, and what its plugins share.
-    pub owned: OwnedSession,
+    /// The parts of the run.
+    pub parts: RunParts,
     /// Who carries it out.
     pub called: Called,
     /// See [`crate::gate::Delegates::delegation`].
@@ -88,45 +89,43 @@ pub fn begin(
     let (request, called, part) = admit(call, raw, launcher, &places, refused)?;
     let plugin = called.plugin();
     let limits = plugin.map_or_else(Limits::default, |plugin| plugin.policy.limits().clone());
-    let mut owned = OwnedSession::new(request, call.started + limits.time(), places);
-    let mut session = owned.session();
-    session.keep_for_cleanup(limits.cleanup());
-    session.digest = plugin.map(|plugin| plugin.digest.clone()).unwrap_or_default();
-    session.makes_links = part.makes_link();
-    session.owns_link = part.makes_link();
-    let is_needed = plugin.is_none_or(|plugin| acts_in_container(session.request, &plugin.policy));
-    let namespace = container(&session, is_needed, env.allows_own_netns());
+    let deadline = Deadline::new(call.started + limits.time(), limits.cleanup());
+    let digest = plugin.map(|plugin| plugin.digest.clone()).unwrap_or_default();
+    let mut parts = RunParts::new(request, Fixed::new(deadline, places, digest, part.makes_link()));
+    let is_needed = plugin.is_none_or(|plugin| acts_in_container(&parts.request, &plugin.policy));
+    let namespace = container(&parts.request, &parts.system, is_needed, env.allows_own_netns());
+    let mut run = parts.context();
     if verb.has_attachment() {
-        session.open_record().map_err(internal)?;
-        session.look_for_link().map_err(internal)?;
+        run.journal.open_record(run.view()).map_err(internal)?;
+        others::look_for_link(&mut run).map_err(internal)?;
     }
     let granted = plugin.and_then(Prepared::granted);
     let delegation = match granted.filter(|granted| granted.knows(Capability::Delegate)) {
-        Some(granted) => delegation::prepare(&session, granted),
+        Some(granted) => delegation::prepare(&run, granted),
         None => Ok(None),
     };
     let namespace = match namespace {
         Ok(namespace) => namespace,
         // An attachment with a record can be removed without its namespace, wherever the path leads by now.
-        Err(missing) if verb != Verb::Add && session.record().is_some() => {
-            missing.accept(&mut session);
+        Err(missing) if verb != Verb::Add && parts.journal.record().is_some() => {
+            missing.accept(&mut parts.system);
             None
         }
         Err(missing) if verb == Verb::Del => return Err(missing.into_error()),
         // A plugin that refuses its configuration says so first, as natively. It can do nothing else.
         Err(missing) => {
-            session.no_container = Some(NoContainerAsked { error: missing.into_error(), is_asked: false });
+            parts.system.no_container = Some(NoContainerAsked { error: missing.into_error(), is_asked: false.into() });
             None
         }
     };
     let made = match plugin {
-        Some(plugin) => ready(&mut session, launcher, plugin, &delegation, is_needed, namespace)?,
+        Some(plugin) => ready(&mut parts, launcher, plugin, &delegation, is_needed, namespace)?,
         None => {
-            enter(&mut session, namespace)?;
+            enter(&mut parts, namespace)?;
             MadeDirectories::default()
         }
     };
-    Ok(PreparedRun { owned, called, delegation, made, part })
+    Ok(PreparedRun { parts, called, delegation, made, part })
 }
 
 /// Prepares the delegates, does what an unconfined process has to do, and confines this process.
@@ -134,43 +133,45 @@ pub fn begin(
 /// # Errors
 /// The error for the runtime.
 fn ready(
-    session: &mut Session,
+    parts: &mut RunParts,
     launcher: &mut Launcher,
     called: &Prepared,
     delegation: &Result<Option<Delegation>, OpError>,
     is_needed: bool,
     namespace: Option<Namespace>,
 ) -> Result<MadeDirectories, Error> {
+    let run = parts.context();
     // Only an earlier result has addresses to take over.
-    let has_previous = matches!(session.request.conf.previous_result(), Ok(Some(_)));
+    let has_previous = matches!(run.request.conf.previous_result(), Ok(Some(_)));
     let of_previous = called.granted().filter(|_| has_previous);
-    let enters = |namespace: &Namespace| is_needed || session.asks_container(of_previous, namespace);
+    let enters = |namespace: &Namespace| is_needed || others::asks_container(&run, of_previous, namespace);
     let enters = namespace.as_ref().is_some_and(enters);
     let main = delegation.as_ref().ok().and_then(Option::as_ref);
-    let of_delegates = main.map(|main| main.request(session.request, session.request.verb));
-    let of_delegates = of_delegates.as_ref().unwrap_or(session.request);
-    launcher.prepare_delegates(&session.state, of_delegates);
-    if session.request.verb == Verb::Status {
+    let of_delegates = main.map(|main| main.request(run.request, run.request.verb));
+    launcher.prepare_delegates(&run.fixed.places.state, of_delegates.as_ref().unwrap_or(run.request));
+    if run.request.verb == Verb::Status {
         // The gate is not yet confined here, because this looks at disks and programs. No guest has run yet.
-        status::able(session, launcher, called)?;
+        status::able(run.view(), launcher, called)?;
         if let Some(main) = main.and_then(|main| launcher.delegate(&main.plugin).ok()) {
-            status::able(&session.part(of_delegates), launcher, main)?;
+            let request = of_delegates.as_ref().unwrap_or(run.request);
+            status::able(View { request, ..run.view() }, launcher, main)?;
         }
     }
     if let Some(namespace) = &namespace
         && called.policy.knows(Capability::Dhcp)
     {
-        let kept = session.dhcp.keep(namespace);
-        kept.map_err(|error| Error::internal(format!("netns \"{}\": {error}", session.request.netns)))?;
+        let kept = run.system.dhcp.keep(namespace);
+        kept.map_err(|error| Error::internal(format!("netns \"{}\": {error}", run.request.netns)))?;
     }
-    let holders = holders::find(session, called, of_previous);
+    let holders = holders::find(&run, called, of_previous);
     if !holders.is_empty() {
-        holders::make_way(session, holders).inspect_err(|_| session.close_record())?;
+        let known = holders::make_way(&mut parts.context(), holders);
+        parts.system.known.holders = known.inspect_err(|_| parts.journal.close_record())?;
     }
     let namespace = namespace.filter(|_| enters);
-    confinement::confine(session, launcher, called, of_delegates, namespace).inspect_err(|_| {
-        session.undone();
-        session.close_record();
+    confinement::confine(parts, launcher, called, of_delegates.as_ref(), namespace).inspect_err(|_| {
+        parts.journal.undone();
+        parts.journal.close_record();
     })
 }
 
@@ -178,10 +179,12 @@ fn ready(
 ///
 /// # Errors
 /// The kernel refuses a thread in there, and there is no record, which would be enough.
-fn enter(session: &mut Session, namespace: Option<Namespace>) -> Result<(), Error> {
+fn enter(parts: &mut RunParts, namespace: Option<Namespace>) -> Result<(), Error> {
     let Some(namespace) = namespace else { return Ok(()) };
-    match session.enter(namespace, Inside::Thread, || Ok(())) {
-        Err(error) if session.record().is_some() => NoContainer::Hidden(internal(error)).accept(session),
+    match parts.system.enter(namespace, Inside::Thread, || Ok(())) {
+        Err(error) if parts.journal.record().is_some() => {
+            NoContainer::Hidden(internal(error)).accept(&mut parts.system);
+        }
         entered => entered.map_err(internal)?,
     }
     Ok(())
@@ -261,12 +264,12 @@ impl NoContainer {
     }
 
     /// Goes on without the namespace. What may be left in a living one is not given up.
-    fn accept(self, session: &mut Session) {
+    fn accept(self, system: &mut System) {
         match self {
             Self::Gone(error) => crate::say!("postern: taking the container for gone: {error}"),
             Self::Hidden(error) => {
                 crate::say!("postern: the container's namespace is not looked at: {error}");
-                session.hide_container(error.to_string());
+                system.hide_container(error.to_string());
             }
         }
     }
@@ -283,14 +286,18 @@ fn acts_in_container(request: &Request, policy: &Policy) -> bool {
 }
 
 /// Opens the container's namespace of a request, and refuses the host's own. One that is not `needed` may be absent.
-fn container(session: &Session, needed: bool, allows_own: bool) -> Result<Option<Namespace>, NoContainer> {
-    let request = session.request;
+fn container(
+    request: &Request,
+    system: &System,
+    needed: bool,
+    allows_own: bool,
+) -> Result<Option<Namespace>, NoContainer> {
     if !request.verb.has_attachment() || request.netns.is_empty() {
         return Ok(None);
     }
     match Namespace::open(&request.netns) {
         Ok(namespace) => {
-            if allows_own || request.verb == Verb::Check || !is_own(session, &namespace).map_err(NoContainer::Hidden)? {
+            if allows_own || request.verb == Verb::Check || !is_own(system, &namespace).map_err(NoContainer::Hidden)? {
                 return Ok(Some(namespace));
             }
             match request.verb {
@@ -333,7 +340,7 @@ fn taken_for_gone(why: &dyn std::fmt::Display) -> Option<Namespace> {
     None
 }
 
-fn is_own(session: &Session, namespace: &Namespace) -> Result<bool, Error> {
-    let own = session.home().map_err(internal)?;
+fn is_own(system: &System, namespace: &Namespace) -> Result<bool, Error> {
+    let own = system.home().map_err(internal)?;
     namespace.same_as(own).map_err(|error| Error::internal(format!("cannot compare network namespaces: {error}")))
 }

@@ -43,17 +43,17 @@ pub fn end(gate: &mut Gate<'_>, call: OpenCall<'_>, outcome: Result<Reply, OpErr
     });
     // The refusal is the fault neither of the plugin nor of the attachment. A DEL continues without the operation.
     let by_policy = |error: &OpError| match error.code {
-        ErrorCode::Denied => allows(operation.lasting(), gate.session.request.verb),
+        ErrorCode::Denied => allows(operation.lasting(), gate.run.request.verb),
         code => code == ErrorCode::Exhausted,
     };
     if outcome.as_ref().is_err_and(by_policy) {
-        gate.session.hindered = true;
+        gate.hindered = true;
     }
     if let Err(error) = &outcome {
-        gate.session.common.note(error);
+        gate.common.note(error);
     }
-    let verb = gate.session.request.verb;
-    gate.session.audit.note(&Entry {
+    let verb = gate.run.request.verb;
+    gate.run.audit.note(&Entry {
         verb,
         plugin: gate.front.plugin,
         digest: gate.digest,
@@ -67,25 +67,25 @@ pub fn end(gate: &mut Gate<'_>, call: OpenCall<'_>, outcome: Result<Reply, OpErr
 }
 
 fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
-    gate.session.in_time()?;
-    let request = gate.session.request;
-    gate.front.count(&mut gate.session.common, &request.plugin)?;
-    if let Some(missing) = &mut gate.session.no_container {
+    gate.run.fixed.deadline.in_time()?;
+    let request = gate.run.request;
+    gate.front.count(gate.common, &request.plugin)?;
+    if let Some(missing) = &gate.run.system.no_container {
         missing.refuse(&request.netns)?;
     }
     // A path can lead to a namespace of another kind. That shows when it is entered: before anything is done.
     if gate.front.is_first()
-        && let Some(container) = gate.session.container()
+        && let Some(container) = gate.run.system.container()
     {
         container.netlink().map_err(kernel_error)?;
     }
-    gate.front.decide(request, gate.session.owns_link, operation)
+    gate.front.decide(request, gate.run.journal.owns_link(), operation)
 }
 
 /// Prepares an admitted operation: the record gets a note that this plugin changes things.
 fn prepare(gate: &mut Gate<'_>, operation: &Operation) -> Result<Option<DelegateRun>, OpError> {
     if operation.lasting().is_recorded() {
-        gate.session.begin()?;
+        gate.run.journal.begin(gate.run.view())?;
     }
     capability::delegate_of(gate, operation)
 }

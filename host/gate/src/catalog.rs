@@ -133,9 +133,6 @@ impl Unverified {
     }
 
     /// As [`Unverified::verify`], for a caller without a state directory: all bytes are read, and no note is left.
-    ///
-    /// # Errors
-    /// As [`Unverified::verify`].
     pub fn verify_by_reading(self) -> Result<Installed, PluginError> {
         self.prove()?;
         Ok(self.proven())

@@ -70,23 +70,11 @@ pub fn operations(policy: &Policy, request: &Request) -> Vec<Operation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_cni::{NetConf, Verb, Version};
+    use postern_cni::Verb;
 
     fn names(policy: &str, conf: &str) -> Vec<&'static str> {
         let policy = Policy::parse(policy, "x.toml").unwrap();
-        let request = Request {
-            plugin: "x".to_owned(),
-            verb: Verb::Gc,
-            container_id: String::new(),
-            netns: String::new(),
-            ifname: String::new(),
-            path: String::new(),
-            env: Vec::new(),
-            stdin: std::sync::Arc::default(),
-            conf: NetConf::parse(postern_cni::Json::parse(conf.as_bytes(), 4096).unwrap()).unwrap().into(),
-            is_made_by_host: false,
-            version: Version::LATEST,
-        };
+        let request = Request::of_test("x", Verb::Gc, conf);
         operations(&policy, &request).iter().map(Operation::name).collect()
     }
 

@@ -11,11 +11,12 @@ mod calls;
 mod made_directories;
 mod needs;
 
+use crate::collectable;
+use crate::context::{Fixed, RunParts};
 use crate::errors::internal;
 use crate::launcher::Launcher;
 use crate::prepared::Prepared;
 use crate::request::Request;
-use crate::session::Session;
 use calls::{GATE, WITH_LOOK, WITH_TAP};
 pub use made_directories::MadeDirectories;
 use needs::Needs;
@@ -35,7 +36,8 @@ use std::sync::Arc;
 /// The file in the state directory that notes that a missing Landlock was said.
 const SAID: &str = "no-landlock";
 
-/// Confines this process, and the thread that enters the container's namespace. `of_delegates` is the request of delegates.
+/// Confines this process, and the thread that enters the container's namespace. `of_delegates` is the request of delegates, if it is
+/// another one than the runtime's.
 ///
 /// A rule needs an existing directory. So a directory for leases that an ADD may make is made before. [`MadeDirectories`] removes
 /// it again if nothing was put in it.
@@ -43,20 +45,20 @@ const SAID: &str = "no-landlock";
 /// # Errors
 /// Code 999: the kernel refuses a step, and no guest may run.
 pub fn confine(
-    session: &mut Session,
+    parts: &mut RunParts,
     launcher: &Launcher,
     called: &Prepared,
-    of_delegates: &Request,
+    of_delegates: Option<&Request>,
     namespace: Option<Namespace>,
 ) -> Result<MadeDirectories, Error> {
-    let needs = Needs::of(session, launcher, called, of_delegates);
+    let needs = Needs::of(&mut parts.context(), launcher, called, of_delegates);
     let mut needs = needs.map_err(|error| Error::internal(error.to_string()))?;
-    needs.writable(session)?;
-    let made = MadeDirectories::of(session, &mut needs).map_err(|error| {
+    needs.writable(&parts.request)?;
+    let made = MadeDirectories::of(&parts.context(), &mut needs).map_err(|error| {
         Error::internal(format!("the host can start no process, and runs no plugin without it: {error}"))
     })?;
     let pids: Vec<Pid> = launcher.with(called).filter_map(Prepared::pid).collect();
-    match give_up(session, &pids, namespace, &needs) {
+    match give_up(parts, &pids, namespace, &needs) {
         Ok(()) => Ok(made),
         Err(error) => {
             made.tidy();
@@ -65,46 +67,48 @@ pub fn confine(
     }
 }
 
-fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, needs: &Needs) -> Result<(), Error> {
+fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, needs: &Needs) -> Result<(), Error> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
     };
     // The boot ID is read while /proc can be reached. The answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
     let bus = if needs.bus { Bus::locate(needs.zones.clone()) } else { None };
-    session.runner = if needs.programs.is_empty() && bus.is_none() {
+    parts.system.runner = if needs.programs.is_empty() && bus.is_none() {
         Rc::new(NoPrograms)
     } else {
         // The helper's programs hold the record's lock. If this process is killed, the removal waits until they have
         // ended.
-        session.begin_for(namespace.as_ref()).map_err(internal)?;
-        let lock = session.record().map(Record::lock);
+        let run = parts.context();
+        run.journal.begin_for(run.view(), namespace.as_ref()).map_err(internal)?;
+        let lock = run.journal.record().map(Record::lock);
         // The helper starts before there is a second thread and before any right is given up: programs need the rights
         // from the runtime.
         Rc::new(Helper::start_with(needs.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
     };
     if !needs.dhcp.is_empty() {
-        session.connect_dhcp(&needs.dhcp);
+        parts.system.dhcp.open_for(parts.request.verb, &parts.fixed.deadline, &needs.dhcp);
     }
     // A confined process has no way to its own namespace: new links are made in it, records are named by its number, and
     // devices of the node are moved back there.
-    session.home().map_err(|error| failed(&error))?;
+    parts.system.home().map_err(|error| failed(&error))?;
     // Everything that is started for other work is there by now. Without a sandbox there is nobody to meet, and nothing
     // would end it: a GC by the host can take long.
     if !pids.is_empty() {
         processor::meet();
     }
     forget_environment();
+    let fixed = &parts.fixed;
     let confined = |filter, files: &[PathBuf]| {
-        needs.confinement(session, filter, files).map(Arc::new).map_err(|error| failed(&error))
+        needs.confinement(fixed, filter, files).map(Arc::new).map_err(|error| failed(&error))
     };
     let sandboxes = calls::sandboxes(pids).map_err(|error| failed(&error))?;
     let confinement = confined(GATE.with(sandboxes), &[])?;
     let own = match needs.device {
         // Only this thread, in the node's namespace, looks for programs on a device that came home, and at its files.
         true => {
-            session.sight();
-            let files = session.link_files();
+            parts.system.sight();
+            let files = parts.system.link_files();
             let path = |directory: &String| files.and_then(|files| files.path(directory));
             let files: Vec<PathBuf> = needs.device_files.iter().filter_map(path).collect();
             confined(WITH_LOOK.with(sandboxes), &files)?
@@ -116,14 +120,14 @@ fn give_up(session: &mut Session, pids: &[Pid], namespace: Option<Namespace>, ne
         // Only the thread that makes the tap has the requests for that.
         let inside = tap.unwrap_or_else(|| Arc::clone(&confinement));
         let confine = move || inside.apply().map_err(|error| error.to_string());
-        session.enter(namespace, needs.inside(), confine).map_err(|error| failed(&error))?;
+        parts.system.enter(namespace, needs.inside(), confine).map_err(|error| failed(&error))?;
     }
-    if session.request.verb == Verb::Gc {
+    if parts.request.verb == Verb::Gc {
         let confine = || {
             let confinement = Arc::clone(&confinement);
             move || confinement.apply().map_err(|error| error.to_string())
         };
-        session.enter_collectable_containers(confine).map_err(|error| failed(&error))?;
+        collectable::enter_containers(parts, confine).map_err(|error| failed(&error))?;
     }
     // The memory of this process must not be written to a core file.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| failed(&error))?;
@@ -151,14 +155,15 @@ impl Needs {
     /// `device_files` are directories of links below a sysfs.
     fn confinement(
         &self,
-        session: &Session,
+        fixed: &Fixed,
         filter: ReadyFilter,
         device_files: &[PathBuf],
     ) -> Result<Confinement, ConfineError> {
         // Records, notes on node objects, and the audit log.
-        let mut paths: Vec<(&Path, Access)> = vec![(&session.state, Access::Own), (&session.logs, Access::Own)];
+        let mut paths: Vec<(&Path, Access)> =
+            vec![(&fixed.places.state, Access::Own), (&fixed.places.logs, Access::Own)];
         if !self.leases.is_empty() {
-            paths.push((&session.library, Access::Own));
+            paths.push((&fixed.places.library, Access::Own));
         }
         // Where another user can make and rename files, the path can become a link at any time. Without a rule, the leases
         // are refused when they are opened.
@@ -176,7 +181,7 @@ impl Needs {
         }
         let files = Files::with(paths, networks.map(|network| (network, Access::Own)))?;
         if !files.enforced() {
-            tell_of_missing_landlock(&session.state);
+            tell_of_missing_landlock(&fixed.places.state);
         }
         Ok(Confinement { capabilities: self.capabilities(), files, filter })
     }

@@ -4,11 +4,10 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+use crate::context::Context;
 use crate::effect::Delegated;
-use crate::effect::delegated::FILE_LIMIT;
 use crate::places;
 use crate::request::Request;
-use crate::session::Session;
 use postern_cni::{Flannel, Json, NetConf, Subnet, Verb, flannel, print, unicode};
 use postern_policy::Granted;
 use postern_policy::capability::delegate::named;
@@ -21,6 +20,9 @@ use std::sync::Arc;
 
 /// The greatest size of a subnet file, in bytes. flanneld writes about 150.
 const LIMIT: u64 = 64 << 10;
+
+/// The greatest size of a native plugin's file, in bytes: as that of its standard input.
+pub(crate) const FILE_LIMIT: u64 = 4 << 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -122,8 +124,8 @@ impl Delegation {
 ///
 /// # Errors
 /// The reason why there can be none.
-pub fn prepare(session: &Session, granted: &Granted) -> Result<Option<Delegation>, OpError> {
-    let request = session.request;
+pub fn prepare(run: &Context, granted: &Granted) -> Result<Option<Delegation>, OpError> {
+    let request = run.request;
     let make = || {
         let [_, file, _] = named(&request.conf);
         // The decision on the operation has the words for people.
@@ -136,8 +138,8 @@ pub fn prepare(session: &Session, granted: &Granted) -> Result<Option<Delegation
     match request.verb {
         Verb::Add => make().map(Some),
         Verb::Status | Verb::Gc => make()?.with_call(request).map(Some),
-        Verb::Del => Ok(written(session, granted)),
-        Verb::Check => match written(session, granted) {
+        Verb::Del => Ok(written(run, granted)),
+        Verb::Check => match written(run, granted) {
             Some(written) => written,
             None => make()?,
         }
@@ -148,17 +150,17 @@ pub fn prepare(session: &Session, granted: &Granted) -> Result<Option<Delegation
 }
 
 /// Returns the delegation of this attachment's ADD: by the record, else by the native plugin's file.
-fn written(session: &Session, granted: &Granted) -> Option<Delegation> {
-    let network = &session.request.conf.name;
-    if let Some(recorded) = Delegated::recorded(session) {
+fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
+    let network = &run.request.conf.name;
+    if let Some(recorded) = Delegated::recorded(run) {
         return Delegation::read(network, &recorded.config);
     }
-    let [_, _, directory] = named(&session.request.conf);
+    let [_, _, directory] = named(&run.request.conf);
     if !granted.allows_delegations_in(&directory) || !Path::new(&directory).is_absolute() {
         return None;
     }
     let read = || match Backups::open(Path::new(&directory))? {
-        Some(files) => files.read(&session.request.container_id, FILE_LIMIT),
+        Some(files) => files.read(&run.request.container_id, FILE_LIMIT),
         None => Ok(None),
     };
     // Once more after a passing error: without the file nothing counts as delegated, and a DEL would leave all of it.

@@ -2,11 +2,12 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
+use crate::budget::Common;
+use crate::context::Context;
 use crate::delegation::Delegation;
 use crate::front::{Front, Object};
 use crate::launcher::Launcher;
 use crate::request::Request;
-use crate::session::Session;
 use postern_cni::{CniResult, Error};
 use postern_kernel::Link;
 use postern_types::{Handle, LinkInfo, Mac, OpError};
@@ -23,7 +24,8 @@ pub struct DelegateRun {
 pub struct Ran {
     /// Its result, or its error.
     pub outcome: Result<Option<CniResult>, Error>,
-    /// See [`Session::hindered`].
+    /// True if this plugin could not be run or was stopped, or if policy or a limit refused one of its operations. The host
+    /// must then complete its DEL.
     pub hindered: bool,
 }
 
@@ -46,8 +48,12 @@ pub struct Delegates<'a> {
 
 /// One guest's access to the node, for one run.
 pub struct Gate<'a> {
-    /// The run.
-    pub session: &'a mut Session<'a>,
+    /// The plugin's part of the run.
+    pub run: &'a mut Context<'a>,
+    /// What the guests of the run share.
+    pub common: &'a mut Common,
+    /// See [`Ran::hindered`].
+    pub hindered: bool,
     /// Its delegates.
     pub delegates: Delegates<'a>,
     /// The outcome of the delegate that has run for the operation that is being answered.
@@ -60,8 +66,14 @@ pub struct Gate<'a> {
 
 impl<'a> Gate<'a> {
     /// Makes a gate for one guest.
-    pub fn new(session: &'a mut Session<'a>, delegates: Delegates<'a>, digest: &'a str, front: Front<'a>) -> Self {
-        Self { session, delegates, ran: None, digest, front }
+    pub fn new(
+        run: &'a mut Context<'a>,
+        common: &'a mut Common,
+        delegates: Delegates<'a>,
+        digest: &'a str,
+        front: Front<'a>,
+    ) -> Self {
+        Self { run, common, hindered: false, delegates, ran: None, digest, front }
     }
 
     /// Gives out a handle.
@@ -69,7 +81,7 @@ impl<'a> Gate<'a> {
     /// # Errors
     /// [`ErrorCode::Exhausted`].
     pub fn grant(&mut self, object: Object) -> Result<Handle, OpError> {
-        self.front.grant(&mut self.session.common, object)
+        self.front.grant(self.common, object)
     }
 
     /// Makes the answer that shows a link.

@@ -16,46 +16,51 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use crate::capability::port_mappings;
+use crate::context::{Context, Fixed, System, View};
 use crate::effect::{Effect, Lease, Veth};
 use crate::errors::{internal, kernel_error, state_error};
-use crate::host_ports;
+use crate::known::HolderState;
+use crate::others::Holder;
 use crate::prepared::Prepared;
 use crate::search::Living;
-use crate::session::{Holder, HolderState, Session, can_be_path};
 use crate::upkeep::Removal;
+use crate::view::can_be_path;
+use crate::{host_ports, others};
 use nix::sys::stat::lstat;
 use postern_cni::{Error, Verb};
 use postern_policy::Granted;
 use postern_policy::capability::leases::DEFAULT_DIRECTORY;
-use postern_state::{Header, LeaseStore, Leases, Owner, Record, StateError};
+use postern_state::{Header, LeaseStore, Leases, Owner, Record, RecordKey, StateError};
 use postern_types::{Capability, ErrorCode, OpError};
 use serde_json::json;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
 
 /// Returns the attachments that have what this ADD wants, as far as the indexes tell. Nothing is locked: a run that the
 /// indexes don't tell of is met when the operation itself asks.
-pub fn find(session: &Session, called: &Prepared, granted: Option<&Granted>) -> Vec<Holder> {
-    if session.request.verb != Verb::Add {
+pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<Holder> {
+    if run.request.verb != Verb::Add {
         return Vec::new();
     }
     let grants = |capabilities: &[Capability]| capabilities.iter().any(|one| called.policy.grants(*one));
     let mut found = Vec::new();
     if grants(&[Capability::PortMappings]) {
         // What can't be read is told by the operation.
-        found.extend(host_ports::taken(session, &port_mappings::asked(session.request)).unwrap_or_default());
+        found.extend(host_ports::taken(run.view(), &port_mappings::asked(run.request)).unwrap_or_default());
     }
-    if granted.is_some_and(Granted::may_take_over_in_container) && session.names_unrecorded_address() {
-        found.extend(session.holders_of_previous().unwrap_or_default());
+    if granted.is_some_and(Granted::may_take_over_in_container) && others::names_unrecorded_address(run) {
+        found.extend(others::holders_of_previous(run.view()).unwrap_or_default());
     }
     if grants(&[Capability::Leases, Capability::Ipam]) {
-        found.extend(session.holders_of_asked().unwrap_or_default());
+        found.extend(others::holders_of_asked(run.view()).unwrap_or_default());
     }
     // What these want is known later: from a server, from the kernel, or from a store. An ADD before has left a note then.
     let asks_later = [Capability::Dhcp, Capability::Device, Capability::Ipvlan, Capability::Leases, Capability::Ipam];
     if grants(&asks_later) {
-        let own = session.key().ok();
-        let noted = session.network_key().map(|network| postern_state::doubts::list(&session.state, network));
+        let own = run.view().key().ok();
+        let noted =
+            run.view().network_key().map(|network| postern_state::doubts::list(&run.fixed.places.state, network));
         let noted = noted.ok().and_then(Result::ok).unwrap_or_default();
         // This run has its own record, and clears what an earlier run of the attachment left.
         let others = noted.into_iter().filter(|key| Some(*key) != own);
@@ -65,21 +70,21 @@ pub fn find(session: &Session, called: &Prepared, granted: Option<&Granted>) -> 
     found
 }
 
-/// Removes what the attachments left that are provably gone, and notes what is known of the others.
+/// Removes what the attachments left that are provably gone, and returns what is known of the others.
 ///
 /// # Errors
 /// Code 11: a run for one of them is under way.
-pub fn make_way(session: &mut Session, holders: Vec<Holder>) -> Result<(), Error> {
+pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<RecordKey, HolderState>, Error> {
     let mut locked: Vec<(Holder, Record<Effect>)> = Vec::new();
     for holder in holders {
         if locked.iter().any(|(known, _)| known.key == holder.key) {
             continue;
         }
-        match Record::open_existing(&session.state, &holder.key, Instant::now()) {
+        match Record::open_existing(&run.fixed.places.state, &holder.key, Instant::now()) {
             Ok(Some(record)) => locked.push((holder, record)),
             // A run for it is under way, and ends what is in doubt. If this ADD wants what it has, the operation says so.
             Err(StateError::Locked { .. }) if holder.is_noted => {
-                let _ = postern_state::doubts::settle(&session.state, &holder.key);
+                let _ = postern_state::doubts::settle(&run.fixed.places.state, &holder.key);
             }
             Err(StateError::Locked { .. }) => {
                 let message = format!("{}, and a run for that attachment is under way", holder.has);
@@ -87,46 +92,46 @@ pub fn make_way(session: &mut Session, holders: Vec<Holder>) -> Result<(), Error
             }
             // It has gone meanwhile, or can't be read: the operation says so.
             Ok(None) | Err(_) => {
-                let _ = postern_state::doubts::settle(&session.state, &holder.key);
+                let _ = postern_state::doubts::settle(&run.fixed.places.state, &holder.key);
             }
         }
     }
     let boot = postern_state::boot_id().map_err(state_error).map_err(internal)?;
-    let mut living = None;
+    let (mut living, mut known) = (None, HashMap::new());
     for (holder, record) in locked {
         // The look comes next. If the note stays, so does the question.
-        let _ = postern_state::doubts::settle(&session.state, &holder.key);
-        let state = match proof(session, &record, &boot, &mut living) {
-            Ok(proof) => remove(session, &holder, record, proof).err().map(HolderState::Stuck),
+        let _ = postern_state::doubts::settle(&run.fixed.places.state, &holder.key);
+        let state = match proof(run.view(), &record, &boot, &mut living) {
+            Ok(proof) => remove(run, &holder, record, proof).err().map(HolderState::Stuck),
             Err(state) => Some(state),
         };
         if let Some(state) = state {
-            session.known_holders.insert(holder.key, state);
+            known.insert(holder.key, state);
         }
     }
-    Ok(())
+    Ok(known)
 }
 
 /// Returns the proof that an attachment is gone, in words; or what is known of it without one.
 fn proof(
-    session: &Session,
+    view: View<'_>,
     record: &Record<Effect>,
     boot: &str,
     living: &mut Option<Living>,
 ) -> Result<&'static str, HolderState> {
     let header = record.header();
     if header.boot_id != boot {
-        return match is_made_again(session, record) {
+        return match is_made_again(view.fixed, record) {
             Ok(false) => Ok("it was made before the machine was last started"),
             Ok(true) => Err(HolderState::Unknown("it was made again since".to_owned())),
             Err(error) => Err(HolderState::Unknown(error.to_string())),
         };
     }
-    if session.home_cookie().ok() != Some(header.host_netns_cookie) {
+    if view.system.home_cookie().ok() != Some(header.host_netns_cookie) {
         return Err(HolderState::Unknown("it is of another host namespace".to_owned()));
     }
     // The host end of a pair has another end, and that is in a namespace.
-    match has_pair(session, record) {
+    match has_pair(view.system, record) {
         Ok(false) => {}
         Ok(true) => return Err(HolderState::Alive),
         Err(error) => return Err(HolderState::Unknown(error.to_string())),
@@ -134,9 +139,9 @@ fn proof(
     let Some(cookie) = header.netns_cookie else {
         return Err(HolderState::Unknown("its record does not name its namespace".to_owned()));
     };
-    let living = living.get_or_insert_with(|| Living::search(session.deadline));
+    let living = living.get_or_insert_with(|| Living::search(view.fixed.deadline.at()));
     match living.has(cookie) {
-        Ok(false) => match is_made_again(session, record) {
+        Ok(false) => match is_made_again(view.fixed, record) {
             Ok(false) => Ok("nothing keeps its network namespace alive"),
             Ok(true) => Err(HolderState::Unknown("a program that writes no records may have made it again".to_owned())),
             Err(error) => Err(HolderState::Unknown(error.to_string())),
@@ -148,10 +153,10 @@ fn proof(
 
 /// True if an attachment of the same names may have been made since: rules and leases with these names are its own. Then
 /// the container has another record, or a lease that is younger than this one.
-fn is_made_again(session: &Session, record: &Record<Effect>) -> Result<bool, OpError> {
+fn is_made_again(fixed: &Fixed, record: &Record<Effect>) -> Result<bool, OpError> {
     let header = record.header();
     let names = |header: &Header| (header.network.clone(), header.container_id.clone(), header.ifname.clone());
-    let others = postern_state::list_known(&session.state).map_err(state_error)?;
+    let others = postern_state::list_known(&fixed.places.state).map_err(state_error)?;
     let mut others = others.iter().filter_map(|summary| summary.header.as_ref()).filter(|other| *other != header);
     if others.any(|other| names(other) == names(header)) {
         return Ok(true);
@@ -163,12 +168,12 @@ fn is_made_again(session: &Session, record: &Record<Effect>) -> Result<bool, OpE
         let store = LeaseStore {
             data_dir: directory.into(),
             network: header.network.clone(),
-            index_root: session.library.join("leases"),
+            index_root: fixed.places.library.join("leases"),
             boot_id: postern_state::boot_id().map_err(state_error)?,
         };
         let Some(leases) = Leases::open_existing(&store).map_err(state_error)? else { continue };
         let owner = Owner::new(&header.container_id, &header.ifname);
-        for address in leases.held(&owner, session.deadline).map_err(state_error)? {
+        for address in leases.held(&owner, fixed.deadline.at()).map_err(state_error)? {
             let file = store.data_dir.join(&store.network).join(address.to_string());
             let is_young = |taken: i64| u64::try_from(taken).unwrap_or_default().saturating_mul(1000) > last + SLACK;
             if lstat(&file).is_ok_and(|file| is_young(file.st_mtime)) {
@@ -183,14 +188,14 @@ fn is_made_again(session: &Session, record: &Record<Effect>) -> Result<bool, OpE
 const SLACK: u64 = 2000;
 
 /// True if the host has an end of one of the record's pairs, under any name.
-fn has_pair(session: &Session, record: &Record<Effect>) -> Result<bool, OpError> {
+fn has_pair(system: &System, record: &Record<Effect>) -> Result<bool, OpError> {
     let effects = record.effects(None);
     let pairs: Vec<[u8; 6]> =
         effects.iter().filter_map(|noted| Veth::of(&noted.effect)).map(|pair| pair.mac.0).collect();
     if pairs.is_empty() {
         return Ok(false);
     }
-    let links = session.host()?.links().map_err(kernel_error)?;
+    let links = system.host()?.links().map_err(kernel_error)?;
     Ok(links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))))
 }
 
@@ -198,18 +203,18 @@ fn has_pair(session: &Session, record: &Record<Effect>) -> Result<bool, OpError>
 ///
 /// # Errors
 /// What stays, in words.
-fn remove(session: &mut Session, holder: &Holder, record: Record<Effect>, proof: &str) -> Result<(), String> {
+fn remove(run: &mut Context, holder: &Holder, record: Record<Effect>, proof: &str) -> Result<(), String> {
     let start = Instant::now();
     let Header { network, container_id, ifname, .. } = record.header();
     let object = json!({"attachment": format!("{network}/{container_id}/{ifname}"), "has": holder.has, "proof": proof});
-    let mut removal = Removal::of(record, session.deadline, &session.places(), &session.shared_nft());
+    let mut removal = Removal::of(record, run.fixed.deadline.at(), &run.fixed.places, run.system.shared_nft());
     // An address that rules of others still serve is not given back.
-    removal.set_retention(&Rc::clone(&session.served), None);
+    removal.set_retention(&Rc::clone(&run.system.served), None);
     let outcome = removal.remove(None).map_err(|error| error.to_string()).and_then(|is_whole| match is_whole {
         true => Ok(()),
         false => Err("rules of the node still lead to its addresses".to_owned()),
     });
-    let verb = session.request.verb.as_str();
-    session.audit.note_own(verb, "holder.remove", &object, "gone", &outcome, start.elapsed());
+    let verb = run.request.verb.as_str();
+    run.audit.note_own(verb, "holder.remove", &object, "gone", &outcome, start.elapsed());
     outcome
 }

@@ -1,8 +1,9 @@
 //! The host's part of CHECK: a comparison of the host with the attachment's record. A plugin can't check these objects,
 //! because it has no handle for them. An attachment without a record has only its plugin's CHECK.
 
+use crate::context::{Context, System};
 use crate::effect::Port;
-use crate::session::Session;
+use crate::others;
 use crate::shell::quoted;
 use ipnet::IpNet;
 use postern_kernel::{KernelError, Link, Netlink};
@@ -82,18 +83,18 @@ pub enum Damage {
 ///
 /// # Errors
 /// The first difference.
-pub fn check(session: &Session) -> Result<(), Damage> {
-    let sections = session.record().map(|record| record.sections()).unwrap_or_default();
-    let Some(section) = sections.iter().find(|section| section.name == session.section()) else { return Ok(()) };
+pub fn check(run: &Context) -> Result<(), Damage> {
+    let sections = run.journal.sections();
+    let Some(section) = sections.iter().find(|section| section.name == run.journal.section()) else { return Ok(()) };
     let path = &section.path;
-    session.ports().iter().try_for_each(|port| joined(session, port))?;
+    run.journal.ports().iter().try_for_each(|port| joined(run.system, port))?;
     if path.gateways.is_empty() && !path.routed {
         return Ok(());
     }
-    let host = session.host().map_err(Damage::Unseen)?;
+    let host = run.system.host().map_err(Damage::Unseen)?;
     gateways(host, path)?;
     let addresses = section.addresses.iter().filter_map(|text| text.parse::<IpNet>().ok());
-    match session.living_pair().map_err(Damage::Unseen)?.filter(|_| path.routed) {
+    match others::living_pair(run).map_err(Damage::Unseen)?.filter(|_| path.routed) {
         Some(end) => addresses.into_iter().try_for_each(|address| is_routed(host, &end, address)),
         // The plugin itself reports that the pair is gone.
         None => Ok(()),
@@ -101,8 +102,8 @@ pub fn check(session: &Session) -> Result<(), Damage> {
 }
 
 /// Checks that the link of another plugin is a port of the bridge that it joined.
-fn joined(session: &Session, port: &Port) -> Result<(), Damage> {
-    let link = port.link(session.host().map_err(Damage::Unseen)?).map_err(Damage::Unseen)?;
+fn joined(system: &System, port: &Port) -> Result<(), Damage> {
+    let link = port.link(system.host().map_err(Damage::Unseen)?).map_err(Damage::Unseen)?;
     let (name, bridge) = (port.name.clone(), port.bridge.clone());
     match link {
         None => Err(Damage::PortGone { name, bridge }),

@@ -2,10 +2,13 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
-use crate::effect::{Effect, PortMappings};
+use crate::context::{Fixed, View};
+use crate::effect::{PortMappings, in_record};
 use crate::errors::state_error;
-use crate::session::{Holder as Taken, Session};
-use postern_state::{Holder, HostPorts, RecordKey, Summary};
+use crate::others;
+use crate::others::Holder as Taken;
+use crate::request::Request;
+use postern_state::{Header, Holder, HostPorts, RecordKey, Summary};
 use postern_types::{ErrorCode, Forward, OpError, Transport};
 use std::collections::HashMap;
 
@@ -19,17 +22,15 @@ struct Claim {
 
 impl Claim {
     /// Reads a record. One of another boot claims nothing: its rules are gone.
-    fn of(summary: Summary, boot: &str, cookie: u64) -> Option<Self> {
-        let header = summary.header.filter(|header| header.boot_id == boot && header.host_netns_cookie == cookie)?;
-        let effects =
-            summary.effects.into_iter().filter_map(|noted| serde_json::from_value::<Effect>(noted.effect).ok());
-        let forwards: Vec<Forward> =
-            effects.filter_map(|effect| PortMappings::of(&effect).map(|own| own.forwards.clone())).flatten().collect();
+    fn of(summary: &Summary, boot: &str, cookie: u64) -> Option<Self> {
+        let is_here = |header: &&Header| header.boot_id == boot && header.host_netns_cookie == cookie;
+        let header = summary.header.as_ref().filter(is_here)?;
+        let forwards: Vec<Forward> = in_record::<PortMappings>(summary).flat_map(|own| own.forwards).collect();
         let is_some = !forwards.is_empty();
         is_some.then_some(Self {
             key: summary.key,
-            network: header.network,
-            container_id: header.container_id,
+            network: header.network.clone(),
+            container_id: header.container_id.clone(),
             forwards,
         })
     }
@@ -48,30 +49,30 @@ pub struct Claims {
 ///
 /// # Errors
 /// [`ErrorCode::Exists`]: another container has one of them. [`ErrorCode::Io`]: the index can't be read.
-pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError> {
-    let cookie = session.home_cookie()?;
-    let index = match session.ports.take() {
-        Some(index) => index.lock(session.answer_by()),
-        None => HostPorts::open(&session.state, cookie, session.answer_by()),
+pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<Claims, OpError> {
+    let cookie = view.system.home_cookie()?;
+    let index = match view.system.known.ports.take() {
+        Some(index) => index.lock(view.fixed.deadline.answer_by()),
+        None => HostPorts::open(&view.fixed.places.state, cookie, view.fixed.deadline.answer_by()),
     };
     let index = index.map_err(state_error)?;
     let boot = postern_state::boot_id().map_err(state_error)?;
-    let mut claims = Claims { index, own: session.key()?, boot, cookie, known: HashMap::new() };
+    let mut claims = Claims { index, own: view.key()?, boot, cookie, known: HashMap::new() };
     let mut all = claims.index.is_new().map_err(state_error)?;
     for forward in forwards {
         for holder in claims.holders(forward)? {
             match holder {
                 Holder::Nobody => {}
                 Holder::Several => all = true,
-                Holder::One(key) => claims.read(session, key)?,
+                Holder::One(key) => claims.read(view.fixed, key)?,
             }
         }
     }
     if all {
-        claims.read_all(session)?;
+        claims.read_all(view.fixed)?;
     }
     let conflicting =
-        claims.conflicts(session, forwards).next().map(|(own, theirs, other)| conflict(session, own, theirs, other));
+        claims.conflicts(view.request, forwards).next().map(|(own, theirs, other)| conflict(view, own, theirs, other));
     conflicting.map_or(Ok(claims), Err)
 }
 
@@ -80,33 +81,37 @@ pub fn claim(session: &Session, forwards: &[Forward]) -> Result<Claims, OpError>
 ///
 /// # Errors
 /// Index or records can't be read.
-pub fn taken(session: &Session, forwards: &[Forward]) -> Result<Vec<Taken>, OpError> {
+pub fn taken(view: View<'_>, forwards: &[Forward]) -> Result<Vec<Taken>, OpError> {
     if forwards.is_empty() {
         return Ok(Vec::new());
     }
-    let cookie = session.home_cookie()?;
-    let Some(index) = HostPorts::unlocked(&session.state, cookie).map_err(state_error)? else { return Ok(Vec::new()) };
+    let cookie = view.system.home_cookie()?;
+    let Some(index) = HostPorts::unlocked(&view.fixed.places.state, cookie).map_err(state_error)? else {
+        return Ok(Vec::new());
+    };
     let boot = postern_state::boot_id().map_err(state_error)?;
-    let mut claims = Claims { index, own: session.key()?, boot, cookie, known: HashMap::new() };
+    let mut claims = Claims { index, own: view.key()?, boot, cookie, known: HashMap::new() };
     let mut all = false;
     for forward in forwards {
         for holder in claims.holders(forward)? {
             match holder {
                 Holder::Nobody => {}
                 Holder::Several => all = true,
-                Holder::One(key) if postern_state::is_there(&session.state, &key) => claims.read(session, key)?,
+                Holder::One(key) if postern_state::is_there(&view.fixed.places.state, &key) => {
+                    claims.read(view.fixed, key)?
+                }
                 Holder::One(_) => {}
             }
         }
     }
     if all {
-        claims.read_all(session)?;
+        claims.read_all(view.fixed)?;
     }
-    let taken = claims.conflicts(session, forwards).filter_map(|(own, theirs, other)| {
+    let taken = claims.conflicts(view.request, forwards).filter_map(|(own, theirs, other)| {
         Some(Taken { key: other.key?, has: words(own, theirs, other), is_noted: false })
     });
     let taken: Vec<Taken> = taken.collect();
-    session.ports.set(Some(claims.index));
+    view.system.known.ports.set(Some(claims.index));
     Ok(taken)
 }
 
@@ -121,10 +126,10 @@ fn words(own: &Forward, theirs: &Forward, other: &Claim) -> String {
     )
 }
 
-fn conflict(session: &Session, own: &Forward, theirs: &Forward, other: &Claim) -> OpError {
+fn conflict(view: View<'_>, own: &Forward, theirs: &Forward, other: &Claim) -> OpError {
     let message = words(own, theirs, other);
     let object = format!("{} {}", own.transport.name(), own.host_port.max(theirs.host_port));
-    let known = session.words_on_holder(other.key.as_ref());
+    let known = others::words_on_holder(view, other.key.as_ref());
     OpError::new(ErrorCode::Exists, object, message)
         .hint(format!("{known}; or give this container another hostPort or hostIP (`postern ls` shows both)"))
 }
@@ -137,10 +142,10 @@ impl Claims {
     /// Returns the forwards of other containers that overlap with these.
     fn conflicts<'a>(
         &'a self,
-        session: &'a Session,
+        request: &'a Request,
         forwards: &'a [Forward],
     ) -> impl Iterator<Item = (&'a Forward, &'a Forward, &'a Claim)> {
-        let container_id = &session.request.container_id;
+        let container_id = &request.container_id;
         let others = self.known.values().flatten().filter(move |claim| claim.container_id != *container_id);
         others.flat_map(move |other| {
             other.forwards.iter().filter_map(move |theirs| {
@@ -150,19 +155,19 @@ impl Claims {
         })
     }
 
-    fn read(&mut self, session: &Session, key: RecordKey) -> Result<(), OpError> {
+    fn read(&mut self, fixed: &Fixed, key: RecordKey) -> Result<(), OpError> {
         if key != self.own && !self.known.contains_key(&key) {
-            let found = postern_state::find(&session.state, &key).map_err(state_error)?;
-            let claim = found.and_then(|summary| Claim::of(summary, &self.boot, self.cookie));
+            let found = postern_state::find(&fixed.places.state, &key).map_err(state_error)?;
+            let claim = found.and_then(|summary| Claim::of(&summary, &self.boot, self.cookie));
             self.known.insert(key, claim);
         }
         Ok(())
     }
 
-    fn read_all(&mut self, session: &Session) -> Result<(), OpError> {
-        for summary in postern_state::list_known(&session.state).map_err(state_error)? {
+    fn read_all(&mut self, fixed: &Fixed) -> Result<(), OpError> {
+        for summary in postern_state::list_known(&fixed.places.state).map_err(state_error)? {
             let Some(key) = summary.key.filter(|key| *key != self.own) else { continue };
-            let claim = Claim::of(summary, &self.boot, self.cookie);
+            let claim = Claim::of(&summary, &self.boot, self.cookie);
             self.known.insert(key, claim);
         }
         Ok(())

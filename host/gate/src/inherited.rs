@@ -118,9 +118,6 @@ pub fn limits() -> Result<(), LimitError> {
 }
 
 /// Checks the limits that the engine needs in the process of a guest, and no other process.
-///
-/// # Errors
-/// As [`limits`].
 pub fn engine_limits() -> Result<(), LimitError> {
     ADDRESSES.raise()
 }

@@ -165,9 +165,6 @@ impl Launcher {
     }
 
     /// As [`Launcher::open`], for a caller without a state directory: nothing is written.
-    ///
-    /// # Errors
-    /// As [`Launcher::open`].
     pub fn open_unnoted(&self, plugin: &str) -> Result<Plugin, PluginError> {
         make_ready(plugin, self.start(plugin)?, None)
     }

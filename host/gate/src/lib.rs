@@ -6,8 +6,8 @@
 //! - [`launcher`] finds the plugin in the [`catalog`] and forks its sandbox. [`begin`] makes it ready ([`prepared`]) with all
 //!   else that comes before a guest.
 //! - [`plugin`] answers the guest's calls through [`gate`], and runs the delegates that a call wants.
-//! - [`gate`] asks [`policy`] and writes the intent into the attachment's record ([`session`], [`effect`]). One file of
-//!   [`capability`] does the work, and [`audit`] logs it.
+//! - [`gate`] asks [`policy`] and writes the intent into the attachment's record ([`journal`], [`effect`]). One file of
+//!   [`capability`] does the work with the parts of the run ([`context`]), and [`audit`] logs it.
 //! - [`outcome`] checks the guest's output, and [`attached`] checks the objects that it made.
 //! - [`collect`] removes the effects of a failed ADD, a DEL or a garbage collection.
 //!
@@ -24,20 +24,29 @@ mod call;
 pub mod capability;
 pub mod catalog;
 mod cause;
+mod claims;
 mod clock;
 pub mod collect;
+mod collectable;
 mod collector;
 mod confinement;
+mod context;
+mod deadline;
 pub mod delegation;
 mod disk;
 pub mod effect;
 mod errors;
+mod fixed;
 mod front;
 mod gate;
 mod holders;
 mod host_check;
 mod host_ports;
+mod in_container;
 mod inherited;
+mod journal;
+mod kept;
+mod known;
 mod launcher;
 #[cfg(test)]
 #[path = "../../confine/tests/machine/mod.rs"]
@@ -47,7 +56,9 @@ mod named;
 mod native;
 mod need;
 pub mod node;
+mod others;
 mod outcome;
+mod own;
 pub mod packet_filter;
 pub mod places;
 mod plugin;
@@ -62,16 +73,17 @@ pub mod rehearsal;
 mod request;
 mod retention;
 mod search;
-mod session;
 mod settings;
 pub mod shell;
 mod status;
 pub mod streams;
 pub mod sysfs;
+mod system;
 pub mod tap;
 mod unrecorded;
 pub mod upkeep;
 mod versions;
+mod view;
 
 pub use audit::LOG;
 pub use effect::Effect;

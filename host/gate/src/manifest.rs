@@ -114,9 +114,6 @@ impl Manifest {
 
 impl Facts {
     /// As [`Manifest::read`], for a run.
-    ///
-    /// # Errors
-    /// As [`Manifest::read`].
     pub(crate) fn of(catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let directory = TrustedDir::open(catalog)?.ok_or_else(|| Manifest::absent(catalog, plugin))?;
         read_from(&directory, catalog, plugin)

@@ -4,10 +4,9 @@
     reason = "the runtime's directories of programs, each of which is judged by its path"
 )]
 
+use crate::context::Context;
 use crate::errors::{obstacle, of_program};
-use crate::places;
-use crate::plugin_file;
-use crate::session::Session;
+use crate::{places, plugin_file};
 use nix::errno::Errno;
 use postern_cni::{CniResult, Error, IpConfig, Json, Verb, code};
 use postern_confine::{Allowed, Environment, Output, Program, Rules};
@@ -88,19 +87,16 @@ pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>)
 ///
 /// # Errors
 /// The delegate's own error object; code 0 if it failed without one; code 999 if it can't be understood.
-pub fn run(plugin: &str, path: &Path, session: &Session, verb: Verb) -> Result<Option<CniResult>, Error> {
-    let result = run_with(path, session, verb, session.request.stdin.to_string())?;
+pub fn run(plugin: &str, path: &Path, run: &Context, verb: Verb) -> Result<Option<CniResult>, Error> {
+    let result = run_with(path, run, verb, run.request.stdin.to_string())?;
     one_family(plugin, result.iter().flat_map(|result| &result.ips))?;
     Ok(result)
 }
 
 /// As [`run`], with this standard input.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_with(path: &Path, session: &Session, verb: Verb, input: String) -> Result<Option<CniResult>, Error> {
+pub fn run_with(path: &Path, run: &Context, verb: Verb, input: String) -> Result<Option<CniResult>, Error> {
     // These values equal the environment's, except for garbage collection, which acts for other attachments.
-    let request = session.request;
+    let request = run.request;
     let variables = [
         ("CNI_COMMAND", verb.as_str()),
         ("CNI_CONTAINERID", &request.container_id),
@@ -116,7 +112,8 @@ pub fn run_with(path: &Path, session: &Session, verb: Verb, input: String) -> Re
         ),
         input,
     };
-    let output = session.runner.run(&program, session.answer_by()).map_err(|error| unrunnable(path, &error))?;
+    let output =
+        run.system.runner.run(&program, run.fixed.deadline.answer_by()).map_err(|error| unrunnable(path, &error))?;
     if output.status != Some(0) {
         return Err(of_program(failure(&output)));
     }

@@ -2,10 +2,12 @@
 
 use crate::DENIED;
 use crate::attached::{self, UnmetDemand};
+use crate::budget::Common;
+use crate::context::Context;
 use crate::errors::kernel_error;
 use crate::native;
+use crate::own::OwnAddress;
 use crate::request::Request;
-use crate::session::{OwnAddress, Session};
 use crate::sysfs::pci_of;
 use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb, code};
@@ -29,16 +31,10 @@ pub trait RunFacts {
     fn has_shown(&self, link: &str) -> bool;
     /// Returns the current state of the link that a result names. It is in the container if it has a sandbox, and
     /// otherwise on the host.
-    ///
-    /// # Errors
-    /// The kernel refuses to show it.
     fn seen(&self, interface: &Interface) -> Result<Option<LinkAttributes>, OpError>;
     /// Returns the gate's refusals by policy in this run, the latest first.
     fn refusals(&self) -> &VecDeque<Error>;
     /// Returns the demand of policy that the attachment's port does not meet.
-    ///
-    /// # Errors
-    /// The kernel refuses to show it.
     fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError>;
 }
 
@@ -51,23 +47,23 @@ pub struct LinkAttributes {
     pub pci: Option<String>,
 }
 
-impl RunFacts for Session<'_> {
+impl RunFacts for (&Context<'_>, &Common) {
     fn request(&self) -> &Request {
-        self.request
+        self.0.request
     }
 
     fn own(&self) -> &[OwnAddress] {
-        &self.own
+        &self.0.own.addresses
     }
 
     fn has_shown(&self, link: &str) -> bool {
-        self.common.shown.contains(link)
+        self.1.shown.contains(link)
     }
 
     fn seen(&self, interface: &Interface) -> Result<Option<LinkAttributes>, OpError> {
         let netlink = match interface.sandbox.is_empty() {
-            true => self.host()?,
-            false => self.container_required()?.netlink().map_err(kernel_error)?,
+            true => self.0.system.host()?,
+            false => self.0.system.container_netlink()?,
         };
         let link = netlink.link_by_name(&interface.name).map_err(kernel_error)?;
         // An alternative name finds it too, but results name links by their own name.
@@ -76,11 +72,11 @@ impl RunFacts for Session<'_> {
     }
 
     fn refusals(&self) -> &VecDeque<Error> {
-        &self.common.refusals
+        &self.1.refusals
     }
 
     fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
-        attached::unmet_demand(self, granted)
+        attached::unmet_demand(self.0, granted)
     }
 }
 
@@ -151,7 +147,7 @@ fn believe(
     result: &CniResult,
 ) -> Result<(), Error> {
     let request = run.request();
-    let previous = request.conf.previous_result().ok().flatten().unwrap_or_default();
+    let previous = request.previous();
     for interface in &result.interfaces {
         let before = previous
             .interfaces
@@ -268,7 +264,7 @@ fn believe_address(run: &impl RunFacts, granted: &Granted, plugin: &str, ip: &Ip
     let owned = run.own().iter().any(|own| own.net == address);
     let agrees = run.own().iter().any(|own| own.net == address && own.agrees_with(ip.gateway));
     if run.request().conf.ipam_type != plugin {
-        let previous = run.request().conf.previous_result().ok().flatten().unwrap_or_default();
+        let previous = run.request().previous();
         if previous.ips.iter().any(|known| (known.address, known.gateway) == (ip.address, ip.gateway)) {
             return Ok(());
         }
@@ -324,48 +320,30 @@ fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::places::Places;
-    use crate::request::Request;
-    use crate::session::{OwnAddress, OwnedSession};
-    use postern_cni::{NetConf, Version};
+    use crate::context::RunParts;
+    use crate::others;
+    use crate::own::OwnAddress;
+    use postern_cni::Version;
     use postern_policy::Policy;
-    use std::path::PathBuf;
-    use std::time::Instant;
 
-    fn owned(conf: &[u8], verb: Verb) -> OwnedSession {
-        let conf = Json::parse(conf, 4096).unwrap();
-        let request = Request {
-            plugin: String::new(),
-            verb,
-            container_id: "c".to_owned(),
-            netns: "/run/netns/c".to_owned(),
-            ifname: "eth0".to_owned(),
-            path: String::new(),
-            env: Vec::new(),
-            stdin: std::sync::Arc::default(),
-            conf: NetConf::parse(conf).unwrap().into(),
-            is_made_by_host: false,
-            version: Version::LATEST,
-        };
-        let nowhere = PathBuf::from("/nonexistent");
-        let places = Places { state: nowhere.clone(), library: nowhere.clone(), logs: nowhere };
-        OwnedSession::new(request, Instant::now(), places)
+    fn parts(conf: &str, verb: Verb) -> RunParts {
+        RunParts::of_test(Request::of_test("", verb, conf), Path::new("/nonexistent"))
     }
 
     /// Returns the refusal of this result of `plugin`, in a network with addresses from `ipam`. The attachment has
     /// 10.9.0.2/24 with the gateway 10.9.0.254, and 10.8.0.2/24 without one.
     fn message(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
-        let mut owned = owned(br#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, Verb::Add);
-        let mut session = owned.session();
+        let mut parts = parts(r#"{"cniVersion":"1.0.0","name":"n","ipam":{"type":"ipam"}}"#, Verb::Add);
+        let run = parts.context();
         let own = |net: &str, gateway: Option<&str>| OwnAddress {
             net: net.parse().unwrap(),
             gateway: gateway.map(|gateway| gateway.parse().unwrap()),
         };
-        session.own = vec![own("10.9.0.2/24", Some("10.9.0.254")), own("10.8.0.2/24", None)];
+        run.own.addresses = vec![own("10.9.0.2/24", Some("10.9.0.254")), own("10.8.0.2/24", None)];
         let granted = Policy::parse(policy, &format!("{plugin}.toml")).unwrap().resolve(&Json::Null, "").unwrap();
         let gateway = if gateway.is_empty() { String::new() } else { format!(r#","gateway":"{gateway}""#) };
         let stdout = format!(r#"{{"cniVersion":"1.0.0","ips":[{{"address":"{address}"{gateway}}}]}}"#);
-        match read(&session, &granted, plugin, Verb::Add, &stdout, 0, false) {
+        match read(&(&run, &Common::default()), &granted, plugin, Verb::Add, &stdout, 0, false) {
             Ok(_) => String::new(),
             Err(error) => {
                 assert_eq!(error.code, 999);
@@ -375,7 +353,7 @@ mod tests {
     }
 
     /// A run with these links.
-    struct Shown<'a>(Session<'a>, Option<LinkAttributes>);
+    struct Shown<'a>(Context<'a>, Option<LinkAttributes>, Common);
 
     impl RunFacts for Shown<'_> {
         fn request(&self) -> &Request {
@@ -383,7 +361,7 @@ mod tests {
         }
 
         fn own(&self) -> &[OwnAddress] {
-            &self.0.own
+            &self.0.own.addresses
         }
 
         fn has_shown(&self, _: &str) -> bool {
@@ -395,7 +373,7 @@ mod tests {
         }
 
         fn refusals(&self) -> &VecDeque<Error> {
-            &self.0.common.refusals
+            &self.2.refusals
         }
 
         fn unmet_demand(&self, _: &Granted) -> Result<Option<UnmetDemand>, OpError> {
@@ -415,8 +393,8 @@ mod tests {
             let conf = format!(
                 r#"{{"cniVersion":"1.1.0","name":"n","prevResult":{{"cniVersion":"1.1.0","interfaces":[{previous}]}}}}"#
             );
-            let mut owned = owned(conf.as_bytes(), Verb::Add);
-            let run = Shown(owned.session(), seen);
+            let mut parts = parts(&conf, Verb::Add);
+            let run = Shown(parts.context(), seen, Common::default());
             let policy = format!("[result]\nsockets = [\"{place}/*.sock\"]");
             let granted = Policy::parse(&policy, "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
             let stdout =
@@ -455,24 +433,24 @@ mod tests {
     /// Code 110 is the gate's: a guest has it for a refusal of this run, with that refusal's way out.
     #[test]
     fn a_refusal_is_the_gates() {
-        let mut owned = owned(br#"{"cniVersion":"1.0.0","name":"n"}"#, Verb::Add);
-        let mut session = owned.session();
+        let mut parts = parts(r#"{"cniVersion":"1.0.0","name":"n"}"#, Verb::Add);
+        let (run, mut common) = (parts.context(), Common::default());
         let granted = Policy::parse("", "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
-        let says = |session: &Session, msg: &str| {
+        let says = |common: &Common, msg: &str| {
             let stdout =
                 format!(r#"{{"cniVersion":"1.0.0","code":110,"msg":"{msg}","details":"[grant.bridge] names = *"}}"#);
-            read(session, &granted, "x", Verb::Add, &stdout, 1, false).unwrap_err()
+            read(&(&run, common), &granted, "x", Verb::Add, &stdout, 1, false).unwrap_err()
         };
-        let own = says(&session, "policy does not allow x to have bridge cni0");
+        let own = says(&common, "policy does not allow x to have bridge cni0");
         assert_eq!((own.code, own.details.as_str()), (999, ""));
         assert!(own.msg.starts_with("plugin \"x\" failed with code 110, which is the gate's alone"), "{}", own.msg);
         for words in ["no", "other"] {
-            session.common.note(&OpError::new(postern_types::ErrorCode::Denied, "br0", words).hint("the gate's"));
+            common.note(&OpError::new(postern_types::ErrorCode::Denied, "br0", words).hint("the gate's"));
         }
-        session.common.note(&OpError::new(postern_types::ErrorCode::Exists, "br0", "there already"));
-        let refused = says(&session, "cmdAdd failed: other");
+        common.note(&OpError::new(postern_types::ErrorCode::Exists, "br0", "there already"));
+        let refused = says(&common, "cmdAdd failed: other");
         assert_eq!((refused.code, refused.details.as_str()), (110, "br0; the gate's"));
-        assert_eq!(says(&session, "there already").code, 999);
+        assert_eq!(says(&common, "there already").code, 999);
         assert_eq!(crate::errors::of_program(Error::new(110, "m")), Error::internal("m"));
         assert_eq!(crate::errors::of_program(Error::new(111, "m")), Error::new(111, "m"));
     }
@@ -480,18 +458,18 @@ mod tests {
     /// What an earlier plugin wrote passes through, and the attachment's interface may get another address.
     #[test]
     fn what_only_passes_through_is_the_earlier_plugins() {
-        let conf = br#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","interfaces":[null,
+        let conf = r#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","interfaces":[null,
             {"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"0af3"},{"name":"veth1","mac":"02:00:00:00:00:02"}],"ips":[
             {"address":"10.9.0.2/24","gateway":"fd00::1","interface":-1},{"address":"10.8.0.2/24","interface":9}]}}"#;
-        let mut owned = owned(conf, Verb::Add);
-        let session = owned.session();
+        let mut parts = parts(conf, Verb::Add);
+        let run = parts.context();
         let granted = Policy::parse("", "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
-        let same = session.request.conf.previous_result().unwrap().unwrap();
+        let same = run.request.conf.previous_result().unwrap().unwrap();
         let passes = |change: &dyn Fn(&mut CniResult)| {
             let mut result = same.clone();
             change(&mut result);
             let stdout = result.to_json(Version::V1_0_0).unwrap();
-            read(&session, &granted, "x", Verb::Add, &stdout, 0, false).is_ok()
+            read(&(&run, &Common::default()), &granted, "x", Verb::Add, &stdout, 0, false).is_ok()
         };
         assert!(passes(&|_| {}));
         assert!(passes(&|result| "02:00:00:00:00:09".clone_into(&mut result.interfaces[1].mac)));
@@ -512,7 +490,7 @@ mod tests {
     /// The parts of this `prevResult` that count without a record.
     #[test]
     fn an_earlier_result_counts_by_record_or_policy() {
-        let conf = br#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","ips":[
+        let conf = r#"{"cniVersion":"1.0.0","name":"n","prevResult":{"cniVersion":"1.0.0","ips":[
             {"address":"10.9.0.2/24","gateway":"10.9.0.7"},{"address":"10.8.0.2/24"}]}}"#;
         for (verb, policy, expected) in [
             (Verb::Add, "", &[][..]),
@@ -520,18 +498,18 @@ mod tests {
             (Verb::Add, "[previous]\naddresses = [\"${config.x | 10.8.0.2/24}\"]", &["10.8.0.2/24"]),
             (Verb::Check, "", &["10.9.0.2/24", "10.8.0.2/24"]),
         ] {
-            let mut owned = owned(conf, verb);
-            let mut session = owned.session();
-            let previous = session.request.conf.previous_result().unwrap().unwrap();
+            let mut parts = parts(conf, verb);
+            let mut run = parts.context();
+            let previous = run.request.conf.previous_result().unwrap().unwrap();
             let granted = Policy::parse(policy, "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
-            session.adopt(&previous, Some(&granted)).unwrap();
-            let own: Vec<String> = session.own.iter().map(|own| own.net.to_string()).collect();
+            others::take_over(&mut run, &previous, Some(&granted)).unwrap();
+            let own: Vec<String> = run.own.addresses.iter().map(|own| own.net.to_string()).collect();
             assert_eq!(own, expected, "{policy}");
             // The result may be passed on unchanged, whichever parts count.
             let same = r#"{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24","gateway":"10.9.0.7"}]}"#;
-            assert!(read(&session, &granted, "x", Verb::Add, same, 0, false).is_ok());
+            assert!(read(&(&run, &Common::default()), &granted, "x", Verb::Add, same, 0, false).is_ok());
             let other = same.replace("10.9.0.7", "10.9.0.8");
-            assert!(read(&session, &granted, "x", Verb::Add, &other, 0, false).is_err());
+            assert!(read(&(&run, &Common::default()), &granted, "x", Verb::Add, &other, 0, false).is_err());
         }
     }
 

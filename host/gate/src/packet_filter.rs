@@ -3,9 +3,8 @@
 //! It is the native plugins' choice: iptables, unless only nftables can be used. An operator who prefers one of them
 //! says so in one line of the node's settings ([`postern_policy::NODE_FILE`]).
 
+use crate::context::View;
 use crate::policies;
-use crate::session::Session;
-use crate::settings;
 use postern_firewall::Nft;
 use postern_firewall::iptables::{self, ProgramRunner};
 use postern_types::{Backend, ErrorCode, OpError};
@@ -14,19 +13,19 @@ use postern_types::{Backend, ErrorCode, OpError};
 ///
 /// # Errors
 /// The node's settings can't be read or understood.
-pub fn default(session: &Session, allows: impl Fn(Backend) -> bool) -> Result<Backend, OpError> {
+pub fn default(view: View<'_>, allows: impl Fn(Backend) -> bool) -> Result<Backend, OpError> {
     match Backend::ALL.map(allows) {
         [true, false] => Ok(Backend::Nftables),
         [false, true] => Ok(Backend::Iptables),
         _ => {
             let unread = |reason: &String| OpError::new(ErrorCode::Unsupported, "the packet filter", reason.clone());
-            let settings = settings::of_node(session).as_ref().map_err(unread)?;
-            Ok(settings.packet_filter.unwrap_or_else(|| native(session.program_runner())))
+            let settings = view.fixed.settings().as_ref().map_err(unread)?;
+            Ok(settings.packet_filter.unwrap_or_else(|| native(view.system.program_runner())))
         }
     }
 }
 
-/// As [`default`], for a caller without a session.
+/// As [`default`], for a caller without a view.
 ///
 /// # Errors
 /// The node's settings can't be read or understood.

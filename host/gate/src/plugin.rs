@@ -1,12 +1,13 @@
 //! One plugin's run: from its name to its result. It is the same for the plugin that the runtime called and for a
 //! delegate.
 
+use crate::budget::Common;
+use crate::context::Context;
 use crate::front::Front;
 use crate::gate::{DelegateRun, Delegates, Gate, Ran};
 use crate::prepared::{Prepared, Process, unavailable};
 use crate::process::{ExchangeError, Sandbox};
 use crate::request::Request;
-use crate::session::Session;
 use crate::{call, collect, collector, outcome, settings};
 use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, code, config_version};
@@ -23,19 +24,19 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Runs a plugin. A failed ADD leaves none of its effects.
 ///
 /// The outcome's error is the plugin's own error object, or has code 999 with the plugin's name and the reason.
-pub fn run(session: &mut Session, delegates: Delegates<'_>, plugin: &Prepared, depth: u32) -> Ran {
-    let (before, own) = (session.undo.len(), session.own.len());
-    let ran = run_once(session, delegates, plugin, depth);
-    if session.request.verb == Verb::Add && ran.outcome.is_err() {
-        collect::undo(session, before);
+pub fn run(run: &mut Context, common: &mut Common, delegates: Delegates<'_>, plugin: &Prepared, depth: u32) -> Ran {
+    let (before, own) = (run.journal.made_so_far(), run.own.addresses.len());
+    let ran = run_once(run, common, delegates, plugin, depth);
+    if run.request.verb == Verb::Add && ran.outcome.is_err() {
+        collect::undo(run, before);
         // An address that was given back may belong to another attachment by now.
-        session.own.truncate(own);
+        run.own.addresses.truncate(own);
     }
     ran
 }
 
-fn run_once(session: &mut Session, delegates: Delegates<'_>, plugin: &Prepared, depth: u32) -> Ran {
-    let request = session.request;
+fn run_once(run: &mut Context, common: &mut Common, delegates: Delegates<'_>, plugin: &Prepared, depth: u32) -> Ran {
+    let request = run.request;
     let mut process = match plugin.process() {
         Ok(process) => process,
         Err(reason) => return Ran::hindered(unavailable(request.verb, &reason)),
@@ -50,20 +51,20 @@ fn run_once(session: &mut Session, delegates: Delegates<'_>, plugin: &Prepared, 
     {
         return Ran { outcome: Err(error), hindered: false };
     }
-    let mut session = session.part(request);
-    let front = Front::new(&plugin.name, depth, &granted, &mut session.common);
-    let mut gate = Gate::new(&mut session, delegates, &plugin.digest, front);
+    let mut run = run.with(request);
+    let front = Front::new(&plugin.name, depth, &granted, common);
+    let mut gate = Gate::new(&mut run, common, delegates, &plugin.digest, front);
     let outcome = serve_with(&mut gate, plugin, &mut process);
-    Ran { outcome, hindered: gate.session.hindered }
+    Ran { outcome, hindered: gate.hindered }
 }
 
 /// Has a plugin do its work, and reads what comes of it.
 fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> Result<Option<CniResult>, Error> {
-    let (request, depth) = (gate.session.request, gate.front.depth);
+    let (request, depth) = (gate.run.request, gate.front.depth);
     let (verb, name) = (request.verb, plugin.name.as_str());
     let (stdout, status) = match process {
         Process::Sandbox(sandbox) => {
-            let (start, deadline) = (start(request, verb, gate.front.granted()), gate.session.deadline);
+            let (start, deadline) = (start(request, verb, gate.front.granted()), gate.run.fixed.deadline.at());
             // Only the processes of delegates are used again.
             let first: fn(Start) -> ToSandbox = if depth == 0 { ToSandbox::StartLast } else { ToSandbox::Start };
             let ended = serve_from(first, name, sandbox, start, deadline, |operation| {
@@ -79,7 +80,7 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
                 gate.delegates.launcher.dismiss();
             }
             ended.map_err(|end| {
-                gate.session.hindered = true;
+                gate.hindered = true;
                 end.of(name)
             })?
         }
@@ -90,12 +91,10 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
         },
     };
     let loopback = plugin.policy.grants(Capability::Loopback);
-    match outcome::read(&*gate.session, gate.front.granted(), name, verb, &stdout, status, loopback) {
+    match outcome::read(&(&*gate.run, &*gate.common), gate.front.granted(), name, verb, &stdout, status, loopback) {
         // A fault of the node is no error of STATUS, unless the operator wants it.
         Err(error)
-            if verb == Verb::Status
-                && gate.session.common.is_fault(&error)
-                && settings::is_said(gate.session, &error) =>
+            if verb == Verb::Status && gate.common.is_fault(&error) && settings::is_said(gate.run.view(), &error) =>
         {
             Ok(None)
         }
@@ -108,7 +107,7 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
 /// # Errors
 /// The first failure.
 fn collect_by_host(gate: &mut Gate<'_>, plugin: &Prepared) -> Result<(), Error> {
-    let operations = collector::operations(&plugin.policy, gate.session.request);
+    let operations = collector::operations(&plugin.policy, gate.run.request);
     let answers = operations.iter().map(|operation| answer(gate, operation).map(drop));
     // Each has its turn, whatever became of the one before.
     let failed = answers.fold(Ok(()), Result::and);
@@ -132,7 +131,7 @@ fn run_delegate(gate: &mut Gate<'_>, wanted: &DelegateRun) -> Ran {
         Ok(plugin) => plugin,
         Err(reason) => return Ran::hindered(unavailable(request.verb, &reason)),
     };
-    run(&mut gate.session.part(request), gate.delegates, plugin, gate.front.depth + 1)
+    run(&mut gate.run.with(request), gate.common, gate.delegates, plugin, gate.front.depth + 1)
 }
 
 /// Returns the data that a guest begins with.

@@ -20,9 +20,6 @@ pub fn load_with(form: Option<Form>, catalog: &Path, plugin: &str) -> Result<Pol
 }
 
 /// Reads the CNI versions of the same files, and no more of them than that takes.
-///
-/// # Errors
-/// As [`load_with`].
 pub fn versions_with(form: Option<Form>, catalog: &Path, plugin: &str) -> Result<Option<Vec<String>>, PluginError> {
     Policy::versions_of_both(shipped(catalog, plugin)?, form, || operators_of(plugin))
 }
@@ -40,9 +37,6 @@ fn operators_of(plugin: &str) -> Result<Option<Text>, PluginError> {
 }
 
 /// As [`load_with`], without a manifest.
-///
-/// # Errors
-/// As [`load_with`].
 pub fn load(catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
     load_with(None, catalog, plugin)
 }

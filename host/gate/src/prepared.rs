@@ -86,9 +86,6 @@ impl Prepared {
     }
 
     /// Checks that the plugin supports a version. See [`spoken`].
-    ///
-    /// # Errors
-    /// As [`spoken`].
     pub fn speaks(&self, verb: Verb, version: &str) -> Result<Version, Error> {
         spoken(&self.policy, self.versions.as_deref(), verb, version)
     }
@@ -144,23 +141,9 @@ pub fn unavailable(verb: Verb, reason: &PluginError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_cni::{Json, Lists};
 
     fn request(config: &str) -> Request {
-        let raw = Json::parse(config.as_bytes(), 4096).unwrap();
-        Request {
-            plugin: "bridge".to_owned(),
-            verb: Verb::Add,
-            container_id: "c1".to_owned(),
-            netns: String::new(),
-            ifname: "eth0".to_owned(),
-            path: String::new(),
-            env: Vec::new(),
-            stdin: std::sync::Arc::default(),
-            conf: NetConf::parse_or_unread(raw, Lists::default()).into(),
-            is_made_by_host: false,
-            version: Version::LATEST,
-        }
+        Request::of_test("bridge", Verb::Add, config)
     }
 
     fn prepared(request: &Request) -> Prepared {

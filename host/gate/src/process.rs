@@ -5,9 +5,8 @@
 //! (docs/decisions.md). `postern-sandbox` confines the child, before it reads a byte of the guest.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
-use crate::inherited;
 use crate::plugin_error::PluginError;
-use crate::program;
+use crate::{inherited, program};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};

@@ -7,22 +7,17 @@
 
 use crate::audit::Refusal;
 use crate::begin::{Call, Called, PreparedRun, begin};
-use crate::collect;
+use crate::budget::Common;
+use crate::context::Context;
 use crate::errors::{internal, obstacle};
 use crate::gate::{Delegates, Ran};
-use crate::host_check;
-use crate::inherited;
 use crate::launcher::Launcher;
-use crate::plugin;
-use crate::plugin_file;
 use crate::prepared::Prepared;
 use crate::process::{self, Engine};
 use crate::request::Request;
-use crate::session::Session;
-use crate::status;
-use crate::streams;
 use crate::unrecorded::{self, Part};
 use crate::versions::supported;
+use crate::{collect, host_check, inherited, others, plugin, plugin_file, status, streams};
 use postern_cni::{
     Env, Error, Json, Lists, NetConf, NumericVersion, Verb, about, code, config_version, read_conf, validate_conf,
     version_output,
@@ -135,35 +130,35 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
             refused(error);
         }
     });
-    let mut run = prepared?;
-    let missing = run.owned.shared.no_container.as_ref().map(|missing| missing.error.clone());
-    let outcome = act(&mut run, launcher);
-    let mut session = run.owned.session();
+    let mut prepared = prepared?;
+    let outcome = act(&mut prepared, launcher);
+    let PreparedRun { mut parts, called, made, .. } = prepared;
+    let missing = parts.system.no_container.as_ref().map(|missing| &missing.error);
     if let Err(error) = &outcome
-        && (missing.as_ref() == Some(error) || run.called.plugin().is_none())
+        && (missing == Some(error) || called.plugin().is_none())
     {
         refused(error);
     }
     let outcome = if verb == Verb::Status { outcome.map_err(status::as_unavailable) } else { outcome };
     let outcome = outcome.and_then(|output| {
         // If the runtime can't read the result, it does not know of the attachment.
-        print(output.as_bytes(), session.deadline).inspect_err(|_| collect::undo(&mut session, 0))
+        print(output.as_bytes(), parts.fixed.deadline.at()).inspect_err(|_| collect::undo(&mut parts.context(), 0))
     });
-    session.audit.flush();
-    run.made.tidy();
+    parts.audit.flush();
+    made.tidy();
     if outcome.is_ok() && verb == Verb::Add {
-        session.runner = Rc::new(NoPrograms);
-        session.leave();
+        parts.system.runner = Rc::new(NoPrograms);
+        parts.system.leave();
         launcher.dismiss();
         // A runtime accepts the answer only when this process has ended. So slow work is done before the last output.
         process::reap();
-        session.given();
+        parts.journal.given();
     } else {
-        session.undone();
+        parts.journal.undone();
     }
     // A failed ADD has been undone by now. Its record is removed too, unless it still lists something.
-    session.close_record();
-    if let Called::Plugin(plugin) = run.called {
+    parts.journal.close_record();
+    if let Called::Plugin(plugin) = called {
         // It is not freed: this process ends soon.
         std::mem::forget(plugin.policy);
     }
@@ -177,60 +172,66 @@ fn lacks_verb(verb: Verb, conf: &Json) -> bool {
     version.is_ok_and(|version| version < verb.since())
 }
 
-fn act(run: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error> {
-    let PreparedRun { owned, called, delegation, part, .. } = run;
-    let session = &mut owned.session();
-    let verb = session.request.verb;
-    if verb == Verb::Add && session.no_container.is_none() {
-        collect::recover(session).map_err(internal)?;
+fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error> {
+    let PreparedRun { parts, called, delegation, part, .. } = prepared;
+    let run = &mut parts.context();
+    let verb = run.request.verb;
+    if verb == Verb::Add && run.system.no_container.is_none() {
+        collect::recover(run).map_err(internal)?;
     }
     // The plugin that made the link is the last of its chain: nothing of the attachment outlives it. Of a chained plugin only
     // its own section is removed: the attachment's other plugins are called after it.
-    let section = (!session.owns_link).then(|| session.section());
+    let section = (!run.journal.owns_link()).then(|| run.journal.section().to_owned());
     match verb {
         Verb::Add | Verb::Check => {
             if verb == Verb::Check {
-                session.compare_with_kernel().map_err(internal)?;
-                if session.is_replaced() {
+                others::compare_with_kernel(run).map_err(internal)?;
+                if run.journal.is_replaced() {
                     crate::say!(
                         "postern: what the record of this attachment lists is gone: it is checked as one without"
                     );
-                    session.set_record_aside();
+                    run.journal.set_record_aside();
                 }
             }
-            if let Ok(Some(previous)) = session.request.conf.previous_result() {
-                session.adopt(&previous, called.plugin().and_then(Prepared::granted)).map_err(internal)?;
+            if let Ok(Some(previous)) = run.request.conf.previous_result() {
+                others::take_over(run, &previous, called.plugin().and_then(Prepared::granted)).map_err(internal)?;
             }
         }
         Verb::Del => {
-            session.compare_with_kernel().map_err(internal)?;
-            session.forget_foreign_container().map_err(internal)?;
-            session.ending(section.as_deref());
+            others::compare_with_kernel(run).map_err(internal)?;
+            if others::is_foreign_container(run).map_err(internal)? {
+                parts.system.leave();
+            }
+            parts.journal.ending(section.as_deref());
         }
         Verb::Gc | Verb::Status | Verb::Version => {}
     }
-    let recorded = session.record().is_some_and(|record| !record.is_empty()) && !session.is_replaced();
+    let run = &mut parts.context();
+    let recorded = run.journal.record().is_some_and(|record| !record.is_empty()) && !run.journal.is_replaced();
     let ran = match called {
-        Called::Plugin(plugin) => plugin::run(session, Delegates { launcher, delegation }, plugin, 0),
+        Called::Plugin(plugin) => {
+            plugin::run(run, &mut Common::default(), Delegates { launcher, delegation }, plugin, 0)
+        }
         Called::Nobody(reason) => Ran::hindered(obstacle(reason)),
     };
-    if let Some(missing) = session.no_container.take() {
+    if let Some(missing) = &run.system.no_container {
         return match ran.outcome {
-            Err(own) if !missing.is_asked => Err(own),
-            _ => Err(missing.error),
+            Err(own) if !missing.is_asked.get() => Err(own),
+            _ => Err(missing.error.clone()),
         };
     }
     if verb == Verb::Del {
-        let main = delegation.as_ref().ok().and_then(Option::as_ref).map(|main| main.request(session.request, verb));
-        return complete(session, called, main.as_ref(), *part, section.as_deref(), recorded, ran);
+        let main = delegation.as_ref().ok().and_then(Option::as_ref).map(|main| main.request(run.request, verb));
+        return complete(run, called, main.as_ref(), *part, section.as_deref(), recorded, ran);
     }
     match ran.outcome? {
-        None if verb == Verb::Check => host_check::check(session).map(|()| String::new()).map_err(obstacle),
-        Some(result) => session
-            .made(&result)
+        None if verb == Verb::Check => host_check::check(run).map(|()| String::new()).map_err(obstacle),
+        Some(result) => run
+            .journal
+            .made(run.view(), run.own, &result)
             .map_err(internal)
-            .and_then(|()| result.to_json(session.request.version))
-            .inspect_err(|_| collect::undo(session, 0)),
+            .and_then(|()| result.to_json(run.request.version))
+            .inspect_err(|_| collect::undo(run, 0)),
         None => Ok(String::new()),
     }
 }
@@ -241,7 +242,7 @@ fn act(run: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error> {
 /// # Errors
 /// The plugin's own; or the effects that could not be removed, and the reason why the plugin can't be run.
 fn complete(
-    session: &mut Session,
+    run: &mut Context,
     called: &Called,
     main: Option<&Request>,
     part: Part,
@@ -255,10 +256,10 @@ fn complete(
         Called::Plugin(_) => (hindered && !is_whole, section),
         Called::Nobody(_) => (!recorded, section.filter(|_| recorded)),
     };
-    let request = main.unwrap_or(session.request);
-    let removed = if by_names { unrecorded::remove(&mut session.part(request), part) } else { Ok(()) };
-    let removed = removed.and_then(|()| collect::by_record(session, of_record)).map_err(internal);
-    let name = &session.request.plugin;
+    let request = main.unwrap_or(run.request);
+    let removed = if by_names { unrecorded::remove(&mut run.with(request), part) } else { Ok(()) };
+    let removed = removed.and_then(|()| collect::by_record(run, of_record)).map_err(internal);
+    let name = &run.request.plugin;
     match (called, outcome) {
         (Called::Nobody(reason), _) => {
             removed.map_err(|error| {

@@ -1,7 +1,8 @@
 //! The request that one plugin carries out.
 
 use crate::named::OF_RUNTIME;
-use postern_cni::{Env, Error, Json, Lists, NetConf, Verb, Version, print, unicode};
+use postern_cni::{CniResult, Env, Error, Json, Lists, NetConf, Verb, Version, print, unicode};
+use postern_firewall::AttachmentKey;
 use postern_state::Owner;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
@@ -86,6 +87,15 @@ impl Request {
         Owner { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
     }
 
+    /// Returns the key that identifies the attachment's masquerading rules.
+    pub fn masquerade_key(&self) -> AttachmentKey {
+        AttachmentKey {
+            network: self.conf.name.clone(),
+            container_id: self.container_id.clone(),
+            ifname: self.ifname.clone(),
+        }
+    }
+
     /// Returns a hash that distinguishes this configuration from another one of the same plugin in the list. Values
     /// that the runtime adds for each container are left out.
     pub fn identity(&self) -> String {
@@ -97,8 +107,34 @@ impl Request {
         hex
     }
 
+    /// Returns the result of the plugin before; an empty one if there is none that can be read.
+    pub fn previous(&self) -> CniResult {
+        self.conf.previous_result().ok().flatten().unwrap_or_default()
+    }
+
     /// Returns `CNI_ARGS`; empty if there are none.
     pub fn args(&self) -> &str {
         self.env.iter().find(|(name, _)| name == "CNI_ARGS").map_or("", |(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+impl Request {
+    /// Makes the request of a test, for `eth0` of container `c`.
+    pub fn of_test(plugin: &str, verb: Verb, conf: &str) -> Self {
+        let conf = NetConf::parse_or_unread(Json::parse(conf.as_bytes(), 4096).unwrap(), Lists::default());
+        Self {
+            plugin: plugin.to_owned(),
+            verb,
+            container_id: "c".to_owned(),
+            netns: "/run/netns/c".to_owned(),
+            ifname: "eth0".to_owned(),
+            path: String::new(),
+            env: Vec::new(),
+            stdin: Arc::default(),
+            conf: conf.into(),
+            is_made_by_host: false,
+            version: Version::LATEST,
+        }
     }
 }

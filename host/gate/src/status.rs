@@ -10,13 +10,11 @@
 
 use crate::capability::facts::Needed;
 use crate::capability::{self, facts, leases};
-use crate::disk;
+use crate::context::View;
 use crate::errors::kernel_error;
 use crate::launcher::Launcher;
-use crate::packet_filter;
 use crate::prepared::Prepared;
-use crate::session::Session;
-use crate::settings;
+use crate::{disk, packet_filter, settings};
 use postern_cni::{Error, PortMap, Verb, code};
 use postern_firewall::{firewalld, iptables};
 use postern_policy::capability::firewall::Named;
@@ -29,15 +27,15 @@ use std::path::Path;
 /// # Errors
 /// Code 7 if the configuration does not fit the policy, and code 50 if policy refuses. Where the node's settings want it,
 /// code 50 with the missing part and the way out; code 51 if the network's containers are cut off too.
-pub fn able(session: &Session, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
-    let delegate = launcher.shipped_policy(&session.request.conf.ipam_type);
+pub fn able(view: View<'_>, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
+    let delegate = launcher.shipped_policy(&view.request.conf.ipam_type);
     let keeps_leases = std::iter::once(&plugin.policy).chain(&delegate).any(|policy| policy.knows(Capability::Leases));
-    let granted = plugin.granted_for(session.request);
+    let granted = plugin.granted_for(view.request);
     let granted = granted.map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
     // They can't be read once the process is confined. The guest may find a fault then.
-    let _ = settings::of_node(session);
-    match could_add(session, &plugin.policy, &granted, keeps_leases) {
-        Err(Fault::Node(error)) if settings::is_said(session, &error) => Ok(()),
+    let _ = view.fixed.settings();
+    match could_add(view, &plugin.policy, &granted, keeps_leases) {
+        Err(Fault::Node(error)) if settings::is_said(view, &error) => Ok(()),
         Err(Fault::Policy(error) | Fault::Node(error)) => Err(error),
         Ok(()) => Ok(()),
     }
@@ -51,8 +49,8 @@ enum Fault {
     Node(Error),
 }
 
-fn could_add(session: &Session, policy: &Policy, granted: &Granted, keeps_leases: bool) -> Result<(), Fault> {
-    let has_addresses = !session.request.conf.ipam_type.is_empty();
+fn could_add(view: View<'_>, policy: &Policy, granted: &Granted, keeps_leases: bool) -> Result<(), Fault> {
+    let has_addresses = !view.request.conf.ipam_type.is_empty();
     let is_needed = |missing: &Capability| match facts(*missing).needed {
         Needed::Always => true,
         Needed::WithAddresses => has_addresses,
@@ -63,20 +61,20 @@ fn could_add(session: &Session, policy: &Policy, granted: &Granted, keeps_leases
         let error = Error::new(code::PLUGIN_NOT_AVAILABLE, message);
         return Err(Fault::Policy(error.with_details(granted.withdrawn_hint(missing))));
     }
-    masquerading(session, policy, granted)?;
-    forwarded(session, policy)?;
-    if is_on(session, "macspoofchk") && policy.knows(Capability::MacGuard) {
-        has_nftables(session, "spoofing protection")?;
+    masquerading(view, policy, granted)?;
+    forwarded(view, policy)?;
+    if is_on(view, "macspoofchk") && policy.knows(Capability::MacGuard) {
+        has_nftables(view, "spoofing protection")?;
     }
-    forwards(session, policy)?;
-    bridge(session, granted)?;
+    forwards(view, policy)?;
+    bridge(view, granted)?;
     tap(granted)?;
     let written = |directory: &Path| {
         disk::writable(directory).map_err(|error| Fault::Node(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }))
     };
-    written(&session.state)?;
+    written(&view.fixed.places.state)?;
     if keeps_leases {
-        written(&Path::new(&leases::directory(&session.request.conf)).join(&session.request.conf.name))?;
+        written(&Path::new(&leases::directory(&view.request.conf)).join(&view.request.conf.name))?;
     }
     Ok(())
 }
@@ -99,23 +97,22 @@ fn refused(error: OpError) -> Fault {
 }
 
 /// Returns a switch of the configuration. The plugin refuses a value of another type.
-fn is_on(session: &Session, key: &str) -> bool {
-    session.request.conf.fields().bool(key).ok().flatten() == Some(true)
+fn is_on(view: View<'_>, key: &str) -> bool {
+    view.request.conf.fields().bool(key).ok().flatten() == Some(true)
 }
 
 /// Checks that policy lets an ADD do this. No handle has been given out at this point.
-fn asked(session: &Session, granted: &Granted, operation: &Operation) -> Result<Rule, OpError> {
-    let question =
-        Question { operation, verb: Verb::Add, conf: &session.request.conf, owns_link: true, kind: &|_| None };
+fn asked(view: View<'_>, granted: &Granted, operation: &Operation) -> Result<Rule, OpError> {
+    let question = Question { operation, verb: Verb::Add, conf: &view.request.conf, owns_link: true, kind: &|_| None };
     rule(granted, question)
 }
 
 /// Checks that the packet filter is there that the firewall plugin would use.
-fn forwarded(session: &Session, policy: &Policy) -> Result<(), Fault> {
+fn forwarded(view: View<'_>, policy: &Policy) -> Result<(), Fault> {
     if !policy.knows(Capability::Firewall) {
         return Ok(());
     }
-    let named = Named::of(&session.request.conf);
+    let named = Named::of(&view.request.conf);
     let by_firewalld = match named.backend {
         Some(FirewallBackend::Firewalld) if !firewalld::installed() => {
             return Err(unavailable("the network wants firewalld, which is not installed on this node".to_owned()));
@@ -130,50 +127,50 @@ fn forwarded(session: &Session, policy: &Policy) -> Result<(), Fault> {
     Ok(())
 }
 
-fn masquerading(session: &Session, policy: &Policy, granted: &Granted) -> Result<(), Fault> {
-    if !is_on(session, "ipMasq") || !policy.knows(Capability::Masquerade) || session.request.conf.ipam_type.is_empty() {
+fn masquerading(view: View<'_>, policy: &Policy, granted: &Granted) -> Result<(), Fault> {
+    if !is_on(view, "ipMasq") || !policy.knows(Capability::Masquerade) || view.request.conf.ipam_type.is_empty() {
         return Ok(());
     }
-    let backend = match session.request.conf.fields().str("ipMasqBackend").ok().flatten() {
+    let backend = match view.request.conf.fields().str("ipMasqBackend").ok().flatten() {
         None => None,
         Some("nftables") => Some(Backend::Nftables),
         Some("iptables") => Some(Backend::Iptables),
         // The plugin reports that with its own words.
         Some(_) => return Ok(()),
     };
-    asked(session, granted, &ops::Masquerade::Ensure { backend }.into()).map_err(refused)?;
-    let by_default = || packet_filter::default(session, |backend| granted.allows_backend(backend));
+    asked(view, granted, &ops::Masquerade::Ensure { backend }.into()).map_err(refused)?;
+    let by_default = || packet_filter::default(view, |backend| granted.allows_backend(backend));
     match backend.map_or_else(by_default, Ok).map_err(refused)? {
         Backend::Iptables if iptables::installed() == [false, false] => Err(unavailable(
             "the network wants masquerading by iptables, which is not installed: install it, or use the nftables backend"
                 .to_owned(),
         )),
         Backend::Iptables => Ok(()),
-        Backend::Nftables => has_nftables(session, "masquerading"),
+        Backend::Nftables => has_nftables(view, "masquerading"),
     }
 }
 
 /// Checks that the packet filter that a network names for its forwards can be used.
-fn forwards(session: &Session, policy: &Policy) -> Result<(), Fault> {
+fn forwards(view: View<'_>, policy: &Policy) -> Result<(), Fault> {
     if !policy.knows(Capability::PortMappings) {
         return Ok(());
     }
     // The plugin reports what makes no sense, in its own words.
-    let named = PortMap::read(&session.request.conf).and_then(|map| map.backend()).ok().flatten();
+    let named = PortMap::read(&view.request.conf).and_then(|map| map.backend()).ok().flatten();
     match named.and_then(Backend::parse) {
         Some(Backend::Iptables) if iptables::installed() == [false, false] => Err(unavailable(
             "the network wants forwards by iptables, which is not installed: install it, or use the nftables backend"
                 .to_owned(),
         )),
-        Some(Backend::Nftables) => has_nftables(session, "forwards"),
+        Some(Backend::Nftables) => has_nftables(view, "forwards"),
         Some(Backend::Iptables) | None => Ok(()),
     }
 }
 
-fn has_nftables(session: &Session, what: &str) -> Result<(), Fault> {
+fn has_nftables(view: View<'_>, what: &str) -> Result<(), Fault> {
     let missing =
         |reason: String| unavailable(format!("the network wants {what}, and nftables can't be used: {reason}"));
-    let mut nft = session.nft().map_err(|error| missing(error.to_string()))?;
+    let mut nft = view.system.nft().map_err(|error| missing(error.to_string()))?;
     match nft.is_absent() {
         true => Err(missing("the kernel has no nf_tables".to_owned())),
         false => Ok(()),
@@ -194,20 +191,20 @@ const BRIDGE: &str = "cni0";
 
 /// Checks the bridge. It may be missing, as an ADD makes it. But no other object may have its name, and if the network
 /// has VLANs it must separate them.
-fn bridge(session: &Session, granted: &Granted) -> Result<(), Fault> {
+fn bridge(view: View<'_>, granted: &Granted) -> Result<(), Fault> {
     if !granted.has(Capability::Bridge) {
         return Ok(());
     }
     // The plugin refuses a value of another type.
-    let Ok(name) = session.request.conf.fields().str("bridge") else { return Ok(()) };
+    let Ok(name) = view.request.conf.fields().str("bridge") else { return Ok(()) };
     let named = name.filter(|name| !name.is_empty());
     let name = named.unwrap_or(BRIDGE);
-    match asked(session, granted, &ops::Bridge::Find { name: name.to_owned() }.into()) {
+    match asked(view, granted, &ops::Bridge::Find { name: name.to_owned() }.into()) {
         // Another plugin may have another default bridge.
         Err(_) if named.is_none() => return Ok(()),
         decision => decision.map_err(refused)?,
     };
-    match session.host().and_then(|host| host.link_by_name(name).map_err(kernel_error)).map_err(refused)? {
+    match view.system.host().and_then(|host| host.link_by_name(name).map_err(kernel_error)).map_err(refused)? {
         Some(link) if link.kind != "bridge" => Err(Fault::Node(Error::new(
             code::LIMITED_CONNECTIVITY,
             format!("\"{name}\" exists and is no bridge: containers of this network have none, and can't be attached"),

@@ -5,11 +5,10 @@
 //! always remove its own objects, and runtimes call DEL until it succeeds.
 
 use crate::capability::{bandwidth, device, firewall, leases, link, masquerade, port_mappings};
-use crate::collect;
+use crate::context::Context;
 use crate::effect::{Effect, InnerKind, Lease, MacGuard};
-use crate::errors::kernel_error;
 use crate::request::Request;
-use crate::session::Session;
+use crate::{collect, others};
 use postern_kernel::Link;
 use postern_policy::Policy;
 use postern_types::{Capability, LinkName, Mac, OpError};
@@ -80,28 +79,28 @@ impl Part {
 ///
 /// # Errors
 /// The first object that could not be removed; the removal of all was tried.
-pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
-    session.allow_cleanup();
+pub fn remove(run: &mut Context, part: Part) -> Result<(), OpError> {
+    run.fixed.deadline.allow_cleanup();
     let mut failed = None;
     if part.rules {
-        step(session, &mut failed, json!({"effect": "masquerade"}), masquerade::remove_own);
+        step(run, &mut failed, json!({"effect": "masquerade"}), masquerade::remove_own);
     }
     if part.ports {
-        step(session, &mut failed, json!({"effect": "port-mappings"}), port_mappings::remove_own);
+        step(run, &mut failed, json!({"effect": "port-mappings"}), port_mappings::remove_own);
     }
     if part.forwarded {
-        step(session, &mut failed, json!({"effect": "firewall"}), firewall::remove_own);
+        step(run, &mut failed, json!({"effect": "firewall"}), firewall::remove_own);
     }
     if part.limits {
-        step(session, &mut failed, json!({"effect": "bandwidth"}), bandwidth::remove_own);
+        step(run, &mut failed, json!({"effect": "bandwidth"}), bandwidth::remove_own);
     }
     let mut pair_stays = false;
     // An attachment that joined with another plugin's link leaves the container's link to that plugin.
-    if part.link && !session.has_joined() {
-        match own_pair(session) {
+    if part.link && !run.journal.has_joined() {
+        match own_pair(run) {
             Ok(Some(pair)) => {
                 let object = json!({"effect": "veth", "host": pair.name, "mac": pair.mac.map(Mac)});
-                step(session, &mut failed, object, |session| link::delete_own(session));
+                step(run, &mut failed, object, |run| link::delete_own(run.view()));
             }
             Ok(None) => {}
             Err(error) => failed = failed.or(Some(error)),
@@ -110,21 +109,21 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
     }
     if part.device {
         // No policy is asked. The device comes home if it is a driver's, or if its alias is the network's name for it.
-        let named = session.request.conf.fields().string("device").ok().flatten().unwrap_or_default();
+        let named = run.request.conf.fields().string("device").ok().flatten().unwrap_or_default();
         let is_named = |own: &Link, alias: &LinkName| *alias == named || own.device.is_some();
-        step(session, &mut failed, json!({"effect": "device"}), |session| device::give_back(session, is_named));
+        step(run, &mut failed, json!({"effect": "device"}), |run| device::give_back(run, is_named));
         pair_stays |= failed.is_some();
     }
     if part.rules {
-        step(session, &mut failed, json!({"effect": "mac-guard"}), |session| MacGuard::default().revert(session));
+        step(run, &mut failed, json!({"effect": "mac-guard"}), |run| MacGuard::default().revert(run));
     }
     if part.leases && !pair_stays {
-        let directory = leases::directory(&session.request.conf);
+        let directory = leases::directory(&run.request.conf);
         let object = json!({"effect": "lease", "directory": directory});
         // Another plugin of the chain may have made objects that use them: its record lists them.
-        step(session, &mut failed, object, |session| {
-            collect::remove_users(session)?;
-            Effect::from(Lease { directory }).remove(session, None)
+        step(run, &mut failed, object, |run| {
+            collect::remove_users(run)?;
+            Effect::from(Lease { directory }).remove(run, None)
         });
     }
     failed.map_or(Ok(()), Err)
@@ -132,23 +131,22 @@ pub fn remove(session: &mut Session, part: Part) -> Result<(), OpError> {
 
 /// Carries out one step, with its line in the audit log.
 fn step(
-    session: &mut Session,
+    run: &mut Context,
     failed: &mut Option<OpError>,
     object: Value,
-    act: impl FnOnce(&mut Session) -> Result<(), OpError>,
+    act: impl FnOnce(&mut Context) -> Result<(), OpError>,
 ) {
     let start = Instant::now();
-    let outcome = act(session);
-    session.audit.note_own_removal(&object, &outcome, start.elapsed());
+    let outcome = act(run);
+    run.audit.note_own_removal(&object, &outcome, start.elapsed());
     if let Err(error) = outcome {
         failed.get_or_insert(error);
     }
 }
 
 /// Returns the container's end of the attachment's pair, if it is a pair that belongs to no other attachment.
-fn own_pair(session: &Session) -> Result<Option<Link>, OpError> {
-    let Some(container) = session.container() else { return Ok(None) };
-    let own = container.netlink().map_err(kernel_error)?.link_by_name(&session.request.ifname).map_err(kernel_error)?;
+fn own_pair(run: &Context) -> Result<Option<Link>, OpError> {
+    let own = run.system.link_inside(&run.request.ifname)?;
     let Some(own) = own.filter(|own| own.kind == "veth" || InnerKind::has(own)) else { return Ok(None) };
-    Ok(if session.spares(&own)? || session.is_claimed(&own)? { None } else { Some(own) })
+    Ok(if others::spares(run, &own)? || others::is_claimed(run, &own)? { None } else { Some(own) })
 }

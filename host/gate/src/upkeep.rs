@@ -2,31 +2,32 @@
 //! put back the rules that it lists. Each writes its line of the audit log.
 
 pub use crate::audit::{Audit, openable};
+pub use crate::capability::leaves::Reapplied;
+pub use crate::capability::mac_guard::effect::ids as guard_ids;
 pub use crate::clock::now;
-pub use crate::effect::Reapplied;
-pub use crate::effect::mac_guard::ids as guard_ids;
+pub use crate::others::is_link_of_index;
 pub use crate::retention::LazyServed as Rules;
-pub use crate::session::{SharedNft, is_link_of_index};
+pub use crate::system::SharedNft;
 
-use crate::collect;
+use crate::context::RunParts;
 use crate::effect::Effect;
 use crate::places::Places;
 use crate::retention::Retention;
-use crate::session::OwnedSession;
+use crate::{collect, collectable};
 use postern_state::Record;
 use postern_types::{ErrorCode, OpError};
 use std::rc::Rc;
 use std::time::Instant;
 
 /// A record that an operator wants removed, with its effects. It knows no native programs.
-pub struct Removal(OwnedSession);
+pub struct Removal(RunParts);
 
 impl Removal {
     /// Makes the removal. The record's lock is held until it ends.
     pub fn of(record: Record<Effect>, deadline: Instant, places: &Places, nft: &SharedNft) -> Self {
-        let mut owned = OwnedSession::of_record(record, deadline, places.clone());
-        owned.session().share(nft);
-        Self(owned)
+        let mut parts = RunParts::of_record(record, deadline, places.clone());
+        parts.system.share(nft);
+        Self(parts)
     }
 
     /// Lets native IPAM programs run: they are found in `path`, as in `CNI_PATH`, and get `config`.
@@ -37,7 +38,7 @@ impl Removal {
 
     /// Keeps addresses that one of these rules serves, or all addresses if there is a reason.
     pub fn set_retention(&mut self, rules: &Rules, reason: Option<String>) {
-        self.0.session().set_retention(Retention::of_people(Rc::clone(rules), reason));
+        self.0.journal.set_retention(Retention::of_people(Rc::clone(rules), reason));
     }
 
     /// Removes the effects that the record lists, or those of one section. Returns true if none is left: addresses may
@@ -46,24 +47,22 @@ impl Removal {
     /// # Errors
     /// The effects that could not be removed; they stay in the record.
     pub fn remove(mut self, section: Option<&str>) -> Result<bool, OpError> {
-        let mut session = self.0.session();
-        session.look_for_container();
-        let removed = collect::by_record(&mut session, section);
-        let is_whole = session.record().is_none_or(|record| record.effects(section).is_empty());
+        collectable::look_for_container(&mut self.0);
+        let removed = collect::by_record(&mut self.0.context(), section);
+        let is_whole = self.0.journal.record().is_none_or(|record| record.effects(section).is_empty());
         self.close();
         removed.map(|_| is_whole)
     }
 
     /// Removes the record alone: its objects belong to another attachment by now.
     pub fn forget(mut self) {
-        self.0.session().forget();
+        self.0.journal.forget();
         self.close();
     }
 
     fn close(mut self) {
-        let mut session = self.0.session();
-        session.close_record();
-        session.audit.flush();
+        self.0.journal.close_record();
+        self.0.audit.flush();
     }
 }
 
@@ -71,14 +70,14 @@ impl Removal {
 pub type Outcome = (Effect, Result<Reapplied, OpError>);
 
 /// The record of a living attachment whose rules an operator wants back.
-pub struct Reapplication(OwnedSession);
+pub struct Reapplication(RunParts);
 
 impl Reapplication {
     /// Makes the reapplication. The record's lock is held until it ends.
     pub fn of(record: Record<Effect>, deadline: Instant, places: &Places, nft: &SharedNft) -> Self {
-        let mut owned = OwnedSession::of_record(record, deadline, places.clone());
-        owned.session().share(nft);
-        Self(owned)
+        let mut parts = RunParts::of_record(record, deadline, places.clone());
+        parts.system.share(nft);
+        Self(parts)
     }
 
     /// Puts back the rules of all effects. Returns the effects that have rules, each with its outcome.
@@ -86,12 +85,11 @@ impl Reapplication {
     /// # Errors
     /// The attachment's link is gone: rules would serve another owner of its addresses.
     pub fn run(mut self) -> Result<Vec<Outcome>, OpError> {
-        let mut session = self.0.session();
-        session.look_for_container();
-        let listed: Vec<Effect> =
-            session.record().iter().flat_map(|record| record.effects(None)).map(|noted| noted.effect).collect();
+        collectable::look_for_container(&mut self.0);
+        let mut run = self.0.context();
+        let listed: Vec<Effect> = run.journal.effects().into_iter().map(|noted| noted.effect).collect();
         for link in listed.iter().filter(|effect| effect.is_link()) {
-            if !link.is_living_link(&session)? {
+            if !link.is_living_link(&run)? {
                 let message = format!("{} is gone: rules would serve another owner of its addresses", link.words());
                 return Err(OpError::new(ErrorCode::InvalidHandle, link.words(), message));
             }
@@ -99,17 +97,17 @@ impl Reapplication {
         let mut outcomes = Vec::new();
         for effect in listed {
             let start = Instant::now();
-            let outcome = effect.reapply(&mut session);
+            let outcome = effect.reapply(&mut run);
             if !matches!(outcome, Ok(Reapplied::NoRules | Reapplied::Complete)) {
                 let noted = outcome.as_ref().map(|_| ());
-                session.audit.note_own("REAPPLY", "record.reapply", &effect, "record", &noted, start.elapsed());
+                run.audit.note_own("REAPPLY", "record.reapply", &effect, "record", &noted, start.elapsed());
             }
             if !matches!(outcome, Ok(Reapplied::NoRules)) {
                 outcomes.push((effect, outcome));
             }
         }
-        session.close_record();
-        session.audit.flush();
+        run.journal.close_record();
+        run.audit.flush();
         Ok(outcomes)
     }
 }

@@ -10,7 +10,7 @@ use postern_account::namespaces::Found;
 use postern_account::node_state::NodeState;
 use postern_gate::capability::leases::collecting;
 use postern_gate::effect::Veth;
-use postern_gate::effect::held;
+use postern_gate::capability::device::held;
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
 use postern_gate::shell::quoted;
 use postern_kernel::Link;

@@ -1,10 +1,11 @@
 //! `addresses`: the addresses on the attachment's own link.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::cause;
-use crate::effect::{LinkState, link_state};
+use crate::capability::shared::link_state;
+use crate::effect::LinkState;
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
+use crate::{cause, others};
 use ipnet::IpNet;
 use postern_types::{Address, ErrorCode, Handle, OpError, host};
 use std::collections::HashSet;
@@ -19,29 +20,28 @@ const MOST_LISTED: usize = 4096;
 /// The most addresses or routes that one call asks about.
 const MOST_ASKED: usize = 1024;
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 impl host::Addresses for Gate<'_> {
     /// `addresses.add`.
     fn add(&mut self, handle: Handle, addresses: &[IpNet]) -> Result<(), OpError> {
         let (index, name) = self.front.own(handle)?;
-        self.session.common.add_addresses(&name, addresses.len())?;
-        if let Some(foreign) = addresses.iter().find(|address| !self.session.owns(address)) {
+        self.common.add_addresses(&name, addresses.len())?;
+        if let Some(foreign) = addresses.iter().find(|address| !self.run.own.owns(address)) {
             return Err(foreign_error(self, foreign));
         }
-        if let Some(link) = link_state::of_another(self.session, index)? {
-            let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        if let Some(link) = link_state::of_another(self.run, index)? {
+            let netlink = self.run.system.container_netlink()?;
             let there = netlink.addresses(link.index).map_err(kernel_error)?;
             let is_new = |address: &IpNet| !there.iter().any(|have| have.net == *address);
             let addresses: Vec<IpNet> = addresses.iter().copied().filter(is_new).collect();
             if !addresses.is_empty() {
-                self.session.intend(LinkState { index, addresses, ..LinkState::default() })?;
+                self.run.journal.intend(self.run.view(), LinkState { index, addresses, ..LinkState::default() })?;
             }
         }
-        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let container = self.run.system.container_netlink()?;
         for address in addresses {
-            self.session.in_time()?;
+            self.run.fixed.deadline.in_time()?;
             container.add_address(index, *address).map_err(|error| {
                 let error = native_error(error, &name, format_args!("failed to add IP addr {address} to \"{name}\""));
                 // Only a failed run asks for the link.
@@ -55,7 +55,7 @@ impl host::Addresses for Gate<'_> {
     /// `addresses.list`.
     fn list(&mut self, handle: Handle) -> Result<Vec<Address>, OpError> {
         let (index, name) = self.front.own(handle)?;
-        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let container = self.run.system.container_netlink()?;
         let addresses = container.addresses(index).map_err(kernel_error)?;
         is_listable(&name, addresses.len(), "addresses")?;
         Ok(addresses.into_iter().map(show).collect())
@@ -65,7 +65,7 @@ impl host::Addresses for Gate<'_> {
     fn has(&mut self, handle: Handle, wanted: &[IpNet]) -> Result<Vec<bool>, OpError> {
         let (index, name) = self.front.own(handle)?;
         is_askable(&name, wanted.len(), "addresses")?;
-        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let container = self.run.system.container_netlink()?;
         let there: HashSet<IpNet> =
             container.addresses(index).map_err(kernel_error)?.into_iter().map(|have| have.net).collect();
         Ok(wanted.iter().map(|address| there.contains(address)).collect())
@@ -74,8 +74,8 @@ impl host::Addresses for Gate<'_> {
     /// `addresses.settle`.
     fn settle(&mut self, handle: Handle) -> Result<(), OpError> {
         let (index, name) = self.front.own(handle)?;
-        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
-        let until = (Instant::now() + SETTLED_WITHIN).min(self.session.deadline);
+        let container = self.run.system.container_netlink()?;
+        let until = (Instant::now() + SETTLED_WITHIN).min(self.run.fixed.deadline.at());
         let mut pause = Duration::from_millis(1);
         loop {
             let addresses = container.addresses(index).map_err(kernel_error)?;
@@ -117,11 +117,11 @@ pub fn not_own(address: &str) -> OpError {
 
 /// As [`not_own`]. It says why an address does not count that `prevResult` names.
 pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
-    let previous = gate.session.request.conf.previous_result().ok().flatten().unwrap_or_default();
+    let previous = gate.run.request.previous();
     if !previous.ips.iter().any(|ip| ip.address == *address) {
         return not_own(&address.to_string());
     }
-    let (why, hint) = gate.session.not_counting(address, gate.front.granted());
+    let (why, hint) = others::not_counting(gate.run.view(), address, gate.front.granted());
     let message = format!(
         "{address} is not an address of this attachment: prevResult names it, and no record tells that an earlier plugin \
          gave it{why}"

@@ -7,8 +7,7 @@ use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, random_mac};
 use postern_types::{LinkInfo, Mac, OpError, host};
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Dummy for Gate<'_> {
     fn create(&mut self) -> Result<LinkInfo, OpError> {

@@ -1,8 +1,8 @@
 //! The facts about a capability that the host needs beside its operations.
 
+use crate::context::View;
 use crate::need::Need;
 use crate::request::Request;
-use crate::session::Session;
 use postern_policy::Granted;
 use postern_types::OpError;
 
@@ -19,7 +19,7 @@ pub enum Needed {
 
 /// Removes unrecorded objects of one capability that belong to other attachments than these (container ID and interface
 /// name). Either a native plugin made them, or their record was lost. Returns the number of objects.
-pub type Unrecorded = fn(&Session, &[(String, String)]) -> Result<usize, OpError>;
+pub type Unrecorded = fn(View<'_>, &[(String, String)]) -> Result<usize, OpError>;
 
 /// See the module.
 pub struct Facts {

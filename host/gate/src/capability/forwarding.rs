@@ -7,13 +7,12 @@ use crate::node;
 use postern_kernel::{Sysctl, sysctl};
 use postern_types::{ErrorCode, OpError, host};
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 impl host::Forwarding for Gate<'_> {
     /// `forwarding.enable`.
     fn enable(&mut self) -> Result<(), OpError> {
-        let own = &self.session.own;
+        let own = &self.run.own.addresses;
         let v4 = own.iter().any(|own| own.net.addr().is_ipv4());
         let v6 = own.iter().any(|own| own.net.addr().is_ipv6());
         for (wanted, key, name) in [(v4, Sysctl::Ipv4Forward, "ipv4"), (v6, Sysctl::Ipv6Forwarding, "ipv6")] {
@@ -27,7 +26,7 @@ impl host::Forwarding for Gate<'_> {
                 converted
             };
             if sysctl::get(&key).map_err(failed)?.as_deref() != Some("1") {
-                let (state, host) = (&self.session.state, self.session.host()?);
+                let (state, host) = (&self.run.fixed.places.state, self.run.system.host()?);
                 node::noted(state, host, node::FORWARDING, name, || sysctl::set(&key, "1")).map_err(failed)?;
             }
         }

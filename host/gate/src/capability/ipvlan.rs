@@ -6,15 +6,15 @@
 
 use super::inner::{self, Parent, Wanted};
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::{Effect, InnerKind, InnerLink};
+use crate::effect::{InnerKind, InnerLink, in_record};
 use crate::errors::state_error;
 use crate::gate::Gate;
+use crate::{claims, others};
 use postern_kernel::InnerLinkKind;
 use postern_state::{Claim, RecordKey, Summary};
 use postern_types::{ErrorCode, Handle, IpvlanInfo, IpvlanMode, LinkInfo, LinkName, OpError, host};
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Ipvlan for Gate<'_> {
     fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
@@ -35,7 +35,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
     // On an ipvlan the kernel makes a sibling of it, also where that one is a container's and the lowest link is the host's.
     let (lowest, shown) = match below.ipvlan_mode {
         Some(other) => {
-            let is_here = !parent.in_container || gate.session.leads_here(&below)?;
+            let is_here = !parent.in_container || others::leads_here(gate.run.system, &below)?;
             (below.peer_index.filter(|_| is_here), Some((below.name.to_string(), other)))
         }
         None => ((!parent.in_container).then_some(parent.index), sibling(gate, &parent, mode)?),
@@ -55,7 +55,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
     let others = |gate: &Gate<'_>| {
         let other = lowest.map(|index| of_others(gate, index, mode)).transpose()?.flatten();
         other.map_or(Ok(()), |(who, other, key)| {
-            let known = gate.session.words_on_holder(key.as_ref());
+            let known = others::words_on_holder(gate.run.view(), key.as_ref());
             Err(refused(&below.name, mode, other, &who).hint(format!("{ONE_MODE}; {known}")))
         })
     };
@@ -74,16 +74,15 @@ fn of_others(
     parent: u32,
     mode: IpvlanMode,
 ) -> Result<Option<(String, IpvlanMode, Option<RecordKey>)>, OpError> {
-    let (own, boot) = (gate.session.key()?, postern_state::boot_id().map_err(state_error)?);
-    let home = gate.session.home_cookie()?;
+    let (own, boot) = (gate.run.view().key()?, postern_state::boot_id().map_err(state_error)?);
+    let home = gate.run.system.home_cookie()?;
     let others = IpvlanMode::ALL.into_iter().filter(|other| *other != mode);
     let claims: Vec<Claim> = others.map(|other| Claim::mode(parent, other.name())).collect();
-    let records = gate.session.claimants(&claims)?;
+    let records = claims::claimants(gate.run.view(), &claims)?;
     let other_mode = |summary: &Summary| {
         let header = summary.header.as_ref()?;
         let is_here = header.boot_id == boot && header.host_netns_cookie == home;
-        let effects = summary.effects.iter().map(|noted| serde_json::from_value::<Effect>(noted.effect.clone()));
-        let shared = effects.flatten().filter_map(|effect| InnerLink::of(&effect)?.shares);
+        let shared = in_record::<InnerLink>(summary).filter_map(|link| link.shares);
         let mut others = shared.filter(|(index, other)| is_here && *index == parent && *other != mode);
         let who =
             format!("{} of container {} has it, in network {}", header.ifname, header.container_id, header.network);

@@ -1,14 +1,16 @@
 //! `link`: the attachment's own link.
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::inner::effect as inner_link;
+use crate::capability::shared::link_state;
 use crate::capability::veth;
 use crate::cause::because;
-use crate::collect;
-use crate::effect::{Effect, LinkState, Veth, inner_link, link_state};
+use crate::context::{Context, View};
+use crate::effect::{Effect, LinkState, Veth};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::front::Object;
 use crate::gate::Gate;
-use crate::session::Session;
+use crate::{collect, others};
 use nix::errno::Errno;
 use postern_cni::Verb;
 use postern_kernel::KernelError;
@@ -19,26 +21,25 @@ use std::time::{Duration, Instant};
 /// The time that the kernel may take to end the links of a namespace that has ended.
 const DEAD_WITHIN: Duration = Duration::from_secs(2);
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Link for Gate<'_> {
     /// `link.attributes`, also for a host end or a bridge.
     fn attributes(&mut self, handle: Handle) -> Result<LinkInfo, OpError> {
         let (index, name, link) = match self.front.object(handle)? {
             Object::Own { index, name } => {
-                let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+                let netlink = self.run.system.container_netlink()?;
                 (*index, name, netlink.link_by_index(*index))
             }
             Object::Parent { index, name, in_container: true, .. } => {
-                let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+                let netlink = self.run.system.container_netlink()?;
                 (*index, name, netlink.link_by_index(*index))
             }
             Object::HostEnd { index, name, .. }
             | Object::Port { index, name }
             | Object::Bridge { index, name, .. }
             | Object::Parent { index, name, in_container: false, .. } => {
-                (*index, name, self.session.host()?.link_by_index(*index))
+                (*index, name, self.run.system.host()?.link_by_index(*index))
             }
         };
         match link.map_err(kernel_error)? {
@@ -50,17 +51,17 @@ impl host::Link for Gate<'_> {
     /// `link.up`.
     fn up(&mut self, handle: Handle) -> Result<(), OpError> {
         let (index, name) = self.front.own(handle)?;
-        if link_state::of_another(self.session, index)?.is_some_and(|link| !link.up) {
-            self.session.intend(LinkState { index, up: true, ..LinkState::default() })?;
+        if link_state::of_another(self.run, index)?.is_some_and(|link| !link.up) {
+            self.run.journal.intend(self.run.view(), LinkState { index, up: true, ..LinkState::default() })?;
         }
-        let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
-        let until = (Instant::now() + DEAD_WITHIN).min(self.session.deadline);
+        let netlink = self.run.system.container_netlink()?;
+        let until = (Instant::now() + DEAD_WITHIN).min(self.run.fixed.deadline.at());
         let mut set_up = netlink.set_up(index);
         // The kernel takes the links of a namespace that has ended down a little later: until then a macvlan of the same parent
         // and address is in use.
         let is_in_use =
             |set_up: &Result<(), KernelError>| set_up.as_ref().is_err_and(|error| error.is(Errno::EADDRINUSE));
-        let waits = is_in_use(&set_up) && !is_address_of_host(self.session)?;
+        let waits = is_in_use(&set_up) && !is_address_of_host(self.run)?;
         while waits && is_in_use(&set_up) && Instant::now() < until {
             sleep(Duration::from_millis(20));
             set_up = netlink.set_up(index);
@@ -68,13 +69,13 @@ impl host::Link for Gate<'_> {
         set_up.map_err(|error| {
             let is_taken = error.is(Errno::EADDRINUSE);
             let error = native_error(error, &name, format_args!("failed to set \"{name}\" UP"));
-            match self.session.container_mac.filter(|_| is_taken) {
+            match self.run.own.container_mac.filter(|_| is_taken) {
                 Some(mac) => because(error, &format!("its master, or another link of that, has {mac}"))
                     .hint("each link of a master needs an address of its own: leave `mac` out, or name another one"),
                 None => error,
             }
         })?;
-        self.session.path.up = true;
+        self.run.own.path.up = true;
         Ok(())
     }
 
@@ -86,51 +87,51 @@ impl host::Link for Gate<'_> {
             let message = format!("\"{name}\" is a device of the node: it is given back, and not deleted");
             return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
         }
-        let is_add = self.session.request.verb == Verb::Add;
-        if self.session.has_joined() {
+        let is_add = self.run.request.verb == Verb::Add;
+        if self.run.journal.has_joined() {
             let message = format!("\"{name}\" is another plugin's, whose link on the host this one has joined with");
             return Err(
                 OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it on its DEL")
             );
         }
         if is_add {
-            self.session.only_of_this_run(|effect| Veth::of(effect).is_some(), "pair")?;
-            self.session.only_of_this_run(Effect::is_link, "link")?;
+            self.run.journal.only_of_this_run(self.run.request, |effect| Veth::of(effect).is_some(), "pair")?;
+            self.run.journal.only_of_this_run(self.run.request, Effect::is_link, "link")?;
             // A failed ADD could not bring back what another program made.
-            if !self.session.has_made_link() {
+            if !self.run.journal.has_made_link() {
                 let message = format!("\"{name}\" is not a link that this ADD made");
                 return Err(OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it"));
             }
         }
-        if self.session.request.verb == Verb::Del {
-            if !self.session.knows_container() {
-                let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        if self.run.request.verb == Verb::Del {
+            if !others::knows_container(self.run.journal) {
+                let container = self.run.system.container_netlink()?;
                 let link = container.link_by_index(index).map_err(kernel_error)?;
-                if link.map_or(Ok(false), |link| self.session.spares(&link))? {
+                if link.map_or(Ok(false), |link| others::spares(self.run, &link))? {
                     return Ok(());
                 }
             }
-            collect::before_deletion(self.session)?;
+            collect::before_deletion(self.run)?;
         }
-        self.session.container_required()?.netlink().map_err(kernel_error)?.delete_link(index).map_err(about(&name))?;
-        self.session.deleted.push(index);
+        self.run.system.container_netlink()?.delete_link(index).map_err(about(&name))?;
+        self.run.own.deleted.push(index);
         // The record keeps the pair until its host end is gone: the container may have put another link in its place. DEL
         // checks that after it has processed the record.
         if is_add {
-            veth::retire(self.session)?;
-            inner_link::retire(self.session)?;
+            veth::retire(self.run)?;
+            inner_link::retire(self.run)?;
         }
         Ok(())
     }
 
     /// `link.own`.
     fn own(&mut self) -> Result<Option<LinkInfo>, OpError> {
-        let Some(container) = self.session.container() else { return Ok(None) };
+        let Some(container) = self.run.system.container() else { return Ok(None) };
         // An attachment that joined with another plugin's link has none to remove.
-        if self.session.request.verb == Verb::Del && self.session.has_joined() {
+        if self.run.request.verb == Verb::Del && self.run.journal.has_joined() {
             return Ok(None);
         }
-        let name = self.session.request.ifname.clone();
+        let name = self.run.request.ifname.clone();
         let Some(link) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
             return Ok(None);
         };
@@ -140,18 +141,15 @@ impl host::Link for Gate<'_> {
 }
 
 /// True if a link of the host has the address of the attachment's link: no wait makes that free.
-fn is_address_of_host(session: &Session) -> Result<bool, OpError> {
-    let own = session.container_mac.map(|mac| mac.0);
-    Ok(session.host()?.links().map_err(kernel_error)?.iter().any(|link| link.mac == own))
+fn is_address_of_host(run: &Context) -> Result<bool, OpError> {
+    let own = run.own.container_mac.map(|mac| mac.0);
+    Ok(run.system.host()?.links().map_err(kernel_error)?.iter().any(|link| link.mac == own))
 }
 
 /// Deletes the attachment's link in the container by its name, if it is there.
-///
-/// # Errors
-/// The kernel refuses.
-pub fn delete_own(session: &Session) -> Result<(), OpError> {
-    let Some(container) = session.container() else { return Ok(()) };
-    let (netlink, name) = (container.netlink().map_err(kernel_error)?, &session.request.ifname);
+pub fn delete_own(view: View<'_>) -> Result<(), OpError> {
+    let Some(container) = view.system.container() else { return Ok(()) };
+    let (netlink, name) = (container.netlink().map_err(kernel_error)?, &view.request.ifname);
     match netlink.link_by_name(name).map_err(kernel_error)? {
         Some(own) => netlink.delete_link(own.index).map(drop).map_err(about(name)),
         None => Ok(()),

@@ -1,12 +1,11 @@
 //! `link-sysctl`: known keys of the attachment's own link.
 
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::link_state::{LinkKey, write_setting};
+use crate::capability::shared::link_state::{LinkKey, write_setting};
 use crate::gate::Gate;
 use postern_types::{Handle, LinkSysctl, OpError, host};
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
 impl host::LinkSysctl for Gate<'_> {
     /// `link-sysctl.set-*`.
@@ -22,8 +21,8 @@ impl host::LinkSysctl for Gate<'_> {
             LinkSysctl::DisableIpv6 => LinkKey::V6("disable_ipv6"),
         };
         if key == LinkSysctl::DisableIpv6 && !on {
-            write_setting(self.session, index, "lo", target, value)?;
+            write_setting(self.run, index, "lo", target, value)?;
         }
-        write_setting(self.session, index, &name, target, value)
+        write_setting(self.run, index, &name, target, value)
     }
 }

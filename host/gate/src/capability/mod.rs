@@ -1,4 +1,4 @@
-//! The execution of operations: one file per WIT interface.
+//! The execution of operations: one file per WIT interface, or one folder if its operations leave effects of their own.
 //!
 //! A function here may assume that policy allows the operation on the object that it names. It checks the rules that
 //! hold for every plugin: handles, and that addresses are the attachment's own.
@@ -7,7 +7,9 @@
 
 pub mod facts;
 mod in_the_way;
-mod inner;
+pub mod inner;
+pub mod leaves;
+pub mod shared;
 
 // each capability: pub mod {file};
 pub mod addresses;

@@ -4,18 +4,18 @@ use crate::capability::facts::{Facts, Needed};
 use crate::errors::kernel_error;
 use crate::front::Object;
 use crate::gate::Gate;
+use crate::others;
 use postern_kernel::Netlink;
 use postern_types::{ErrorCode, LinkInfo, OpError, host};
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Parent for Gate<'_> {
     /// `parent.find`.
     fn find(&mut self, name: &str, in_container: bool) -> Result<LinkInfo, OpError> {
         let netlink = match in_container {
-            true => self.session.container_required()?.netlink().map_err(kernel_error)?,
-            false => self.session.host()?,
+            true => self.run.system.container_netlink()?,
+            false => self.run.system.host()?,
         };
         let link = match name {
             "" => match default_link(netlink)? {
@@ -30,7 +30,7 @@ impl host::Parent for Gate<'_> {
         // The records are read only for what looks like one: a container has the other end, or it is a port.
         if !in_container
             && (link.peer_netnsid.is_some() || link.master.is_some())
-            && self.session.is_link_of_others(&link)?
+            && others::is_link_of_others(self.run.view(), &link)?
         {
             let message = format!("\"{}\" is the host end of another attachment: nothing is stacked on it", link.name);
             return Err(OpError::new(ErrorCode::Denied, &link.name, message)

@@ -11,16 +11,15 @@ use postern_types::{ErrorCode, Handle, OpError, Route, host};
 /// `RT_SCOPE_HOST` of `linux/rtnetlink.h`: the scope of the native ptp plugin's routes.
 const SCOPE_HOST: u8 = 254;
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 impl host::PointToPoint for Gate<'_> {
     /// `point-to-point.ensure`.
     fn ensure(&mut self, host: Handle) -> Result<(), OpError> {
         let (index, name) = self.front.host_end(host)?;
-        let netlink = self.session.host()?;
+        let netlink = self.run.system.host()?;
         let mut gateways = Vec::new();
-        for own in &self.session.own {
+        for own in &self.run.own.addresses {
             let address = own.net;
             let gateway = own.gateway.ok_or_else(|| {
                 OpError::new(
@@ -75,7 +74,7 @@ impl host::PointToPoint for Gate<'_> {
             }
         }
         gateways.dedup();
-        (self.session.path.gateways, self.session.path.routed) = (gateways, true);
+        (self.run.own.path.gateways, self.run.own.path.routed) = (gateways, true);
         Ok(())
     }
 }

@@ -15,8 +15,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 /// The greatest size of a resolver configuration, in bytes. A larger file is something else.
 const LIMIT: u64 = 64 << 10;
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts {
+pub(crate) const FACTS: Facts = Facts {
     needed: Needed::Never,
     keeps: |request, granted| {
         let file = file(&request.conf);
@@ -27,7 +26,7 @@ pub const FACTS: Facts = Facts {
 
 impl host::ResolvConf for Gate<'_> {
     fn read(&mut self) -> Result<Dns, OpError> {
-        load(&file(&self.session.request.conf))
+        load(&file(&self.run.request.conf))
     }
 }
 

@@ -2,10 +2,12 @@
 
 use crate::capability::addresses::{is_askable, is_listable, not_own};
 use crate::capability::facts::{Facts, Needed};
-use crate::cause;
-use crate::effect::{LinkState, in_container, link_state, source_routes};
+use crate::capability::shared::link_state;
+use crate::capability::source_routes::effect as source_routes;
+use crate::effect::LinkState;
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
+use crate::{cause, in_container};
 use ipnet::IpNet;
 use postern_kernel::MAIN_TABLE;
 use postern_types::{Handle, KeptRoute, OpError, Route, host};
@@ -15,32 +17,31 @@ use std::collections::HashMap;
 const BY_KERNEL: u8 = 2;
 const BY_PROGRAM: u8 = 3;
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 impl host::Routes for Gate<'_> {
     /// `routes.add`.
     fn add(&mut self, handle: Handle, routes: &[Route]) -> Result<(), OpError> {
         let (index, name) = self.front.own(handle)?;
-        self.session.common.add_routes(&name, routes.len())?;
+        self.common.add_routes(&name, routes.len())?;
         for source in routes.iter().filter_map(|route| route.source) {
-            if !self.session.own.iter().any(|own| own.net.addr() == source) {
+            if !self.run.own.addresses.iter().any(|own| own.net.addr() == source) {
                 return Err(not_own(&source.to_string()));
             }
         }
-        if link_state::of_another(self.session, index)?.is_some() {
-            let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        if link_state::of_another(self.run, index)?.is_some() {
+            let netlink = self.run.system.container_netlink()?;
             let there = in_container::routes_of(netlink, index).map_err(kernel_error)?;
             let new = routes.iter().filter(|route| !there.iter().any(|have| is_same(&have.route, route)));
             let routes: Vec<KeptRoute> =
                 new.map(|route| KeptRoute { route: route.clone(), protocol: BY_PROGRAM }).collect();
             if !routes.is_empty() {
-                self.session.intend(LinkState { index, routes, ..LinkState::default() })?;
+                self.run.journal.intend(self.run.view(), LinkState { index, routes, ..LinkState::default() })?;
             }
         }
-        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let container = self.run.system.container_netlink()?;
         for route in routes {
-            self.session.in_time()?;
+            self.run.fixed.deadline.in_time()?;
             container.add_route(index, route).map_err(|error| {
                 let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
                 let metric = route.priority.map(|metric| format!(" metric {metric}")).unwrap_or_default();
@@ -57,8 +58,8 @@ impl host::Routes for Gate<'_> {
     /// `routes.remove-connected`.
     fn remove_connected(&mut self, handle: Handle, networks: &[IpNet]) -> Result<(), OpError> {
         let (index, name) = self.front.own(handle)?;
-        if link_state::of_another(self.session, index)?.is_some() {
-            let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        if link_state::of_another(self.run, index)?.is_some() {
+            let netlink = self.run.system.container_netlink()?;
             let is_meant = |kept: &KeptRoute| {
                 let route = &kept.route;
                 kept.protocol == BY_KERNEL
@@ -68,12 +69,12 @@ impl host::Routes for Gate<'_> {
             let lost_routes: Vec<KeptRoute> =
                 in_container::routes_of(netlink, index).map_err(kernel_error)?.into_iter().filter(is_meant).collect();
             if !lost_routes.is_empty() {
-                self.session.intend(LinkState { index, lost_routes, ..LinkState::default() })?;
+                self.run.journal.intend(self.run.view(), LinkState { index, lost_routes, ..LinkState::default() })?;
             }
         }
-        let container = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let container = self.run.system.container_netlink()?;
         for network in networks {
-            self.session.in_time()?;
+            self.run.fixed.deadline.in_time()?;
             container.delete_connected(index, *network).map_err(|error| {
                 let words = format!("{network} dev {name}");
                 native_error(error, &words, format_args!("failed to delete route '{words}'"))
@@ -100,7 +101,7 @@ impl host::Routes for Gate<'_> {
         }
         let mut present = Vec::with_capacity(wanted.len());
         for route in wanted {
-            self.session.in_time()?;
+            self.run.fixed.deadline.in_time()?;
             let there = by_destination.get(&route.dst.trunc());
             present.push(there.is_some_and(|there| there.iter().any(|have| route.is_met_by(have))));
         }
@@ -124,9 +125,9 @@ fn is_same(have: &Route, new: &Route) -> bool {
 /// Returns the main table's routes through a link. A later plugin may have moved routes into another table: by the record
 /// these are among them.
 fn seen(gate: &Gate<'_>, index: u32) -> Result<Vec<Route>, OpError> {
-    let netlink = gate.session.container_required()?.netlink().map_err(kernel_error)?;
+    let netlink = gate.run.system.container_netlink()?;
     let mut routes = netlink.routes(index).map_err(kernel_error)?;
-    let tables = source_routes::tables(gate.session, index);
+    let tables = source_routes::tables(gate.run, index);
     if !tables.is_empty() {
         let all = netlink.all_routes().map_err(kernel_error)?;
         let is_moved = |table: Option<u32>| table.is_some_and(|table| tables.contains(&table));

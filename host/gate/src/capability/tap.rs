@@ -16,8 +16,7 @@ use postern_policy::Granted;
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, TapSettings, host};
 use std::borrow::Cow;
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts {
+pub(crate) const FACTS: Facts = Facts {
     needed: Needed::Always,
     keeps: |_, granted| Some(Need::Tap(granted.and_then(Granted::tap_context).map(Cow::Owned))),
     unrecorded: None,
@@ -30,9 +29,9 @@ impl host::Tap for Gate<'_> {
         let mac = settings.mac.unwrap_or_else(|| Mac(random_mac()));
         let effect =
             InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None, vlan: None }.recorded();
-        self.session.intend(effect.clone())?;
+        self.run.journal.intend(self.run.view(), effect.clone())?;
         let spec = TapSpec {
-            name: self.session.request.ifname.clone(),
+            name: self.run.request.ifname.clone(),
             mac: mac.0,
             owner: settings.owner,
             group: settings.group,
@@ -40,14 +39,14 @@ impl host::Tap for Gate<'_> {
             packet_information: settings.packet_information,
             vnet_header: settings.vnet_header,
         };
-        let container = self.session.container_required()?;
+        let container = self.run.system.container_required()?;
         container.make_tap(&spec).map_err(|error| refused(error, &spec))?;
         let netlink = container.netlink().map_err(kernel_error)?;
         // Root in the container may have renamed it meanwhile. What has its name now is not taken for it.
         let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(|link| is_own(link, mac));
         let made = made.ok_or_else(|| link_gone(&spec.name))?;
-        self.session.known_link(&effect, made.index)?;
-        let container = self.session.container_required()?;
+        self.run.journal.known_link(&effect, made.index)?;
+        let container = self.run.system.container_required()?;
         let netlink = container.netlink().map_err(kernel_error)?;
         if let Some(mtu) = settings.mtu {
             let set = netlink.set_mtu(made.index, mtu);
@@ -57,7 +56,7 @@ impl host::Tap for Gate<'_> {
             })?;
         }
         container.keep_tap().map_err(kernel_error)?;
-        self.session.container_mac = Some(mac);
+        self.run.own.container_mac = Some(mac);
         let mtu = settings.mtu.unwrap_or(made.mtu);
         inner::show(self, Link { mtu, ..made })
     }
@@ -70,7 +69,7 @@ impl host::Tap for Gate<'_> {
             let message = format!("\"{name}\" is no tap that this attachment made");
             return Err(OpError::new(ErrorCode::InvalidHandle, name, message));
         }
-        let netlink = self.session.container_required()?.netlink().map_err(kernel_error)?;
+        let netlink = self.run.system.container_netlink()?;
         let Some(found) = netlink.link_by_name(bridge).map_err(kernel_error)? else {
             let message = format!("failed to get bridge {bridge}: Link not found");
             return Err(OpError::new(ErrorCode::NotFound, bridge, message)

@@ -2,14 +2,14 @@
 //! kernel sees to that.
 
 use super::inner::{self, Parent, Wanted};
+use crate::capability::device::held;
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::{InnerKind, held};
+use crate::effect::InnerKind;
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, Link};
 use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, VlanId, VlanInfo, host};
 
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// The highest VLAN (IEEE 802.1Q).
 const LAST: VlanId = 4094;
@@ -66,10 +66,10 @@ fn holder(gate: &Gate<'_>, parent: &Parent, id: VlanId) -> Result<Option<Link>, 
 
 /// Tells who has a VLAN that no link here shows.
 fn holder_elsewhere(gate: &Gate<'_>, parent: u32, id: VlanId) -> String {
-    let session = &*gate.session;
+    let run = &*gate.run;
     let notes = || {
-        let (objects, _) = postern_state::node::list(&session.state).ok()?;
-        let (here, boot) = (session.home_cookie().ok()?, postern_state::boot_id().ok()?);
+        let (objects, _) = postern_state::node::list(&run.fixed.places.state).ok()?;
+        let (here, boot) = (run.system.home_cookie().ok()?, postern_state::boot_id().ok()?);
         objects.iter().filter_map(|object| held::of(object, here, &boot)).find(
             |held| matches!(held.object, held::Object::Vlan { index, id: other, .. } if (index, other) == (parent, id)),
         )

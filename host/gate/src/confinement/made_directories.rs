@@ -1,8 +1,8 @@
 //! Directories that a run makes before it gives up its rights: a rule of Landlock needs an existing one.
 
 use super::needs::Needs;
+use crate::context::Context;
 use crate::places;
-use crate::session::Session;
 use postern_cni::Verb;
 use postern_confine::DirectoryRemover;
 use postern_state::{Dir, is_trusted_way};
@@ -16,9 +16,9 @@ pub struct MadeDirectories(Option<DirectoryRemover>);
 impl MadeDirectories {
     /// Makes them before any right is given up, and starts the process that can remove them afterwards.
     #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
-    pub fn of(session: &Session, needs: &mut Needs) -> std::io::Result<Self> {
+    pub fn of(run: &Context, needs: &mut Needs) -> std::io::Result<Self> {
         let mut made = Vec::new();
-        if session.request.verb == Verb::Add {
+        if run.request.verb == Verb::Add {
             let leases = needs.leases.iter().map(|(_, directory)| (directory, 0o755));
             let backups = needs.backups.iter().map(|directory| (directory, 0o700));
             for (directory, mode) in leases.chain(backups) {

@@ -2,16 +2,15 @@
 //! leases, and what it changes in the network.
 
 use crate::capability::{device, facts, firewall, leases, namespace_sysctl};
-use crate::disk;
-use crate::effect::Effect;
+use crate::context::{Context, View};
+use crate::effect::{Effect, in_record};
 use crate::launcher::Launcher;
-use crate::native;
 use crate::need::Need;
-use crate::places;
 use crate::prepared::Prepared;
 use crate::request::Request;
-use crate::session::{Inside, Session, can_be_path};
-use crate::settings;
+use crate::system::Inside;
+use crate::view::can_be_path;
+use crate::{collectable, disk, native, places};
 use postern_cni::{Error, Verb};
 use postern_confine::Allowed;
 use postern_firewall::iptables;
@@ -64,21 +63,21 @@ const MOST_SOCKETS: usize = 16;
 
 impl Needs {
     pub fn of(
-        session: &mut Session,
+        run: &mut Context,
         launcher: &Launcher,
         called: &Prepared,
-        of_delegates: &Request,
+        of_delegates: Option<&Request>,
     ) -> Result<Self, OpError> {
-        let listed = recorded(session)?;
+        let listed = recorded(run)?;
         let mut needs = Self::default();
-        needs.add_plugin(session, launcher, called);
-        needs.add_others(&session.part(of_delegates), launcher, called, &listed);
+        needs.add_plugin(run, launcher, called);
+        needs.add_others(&run.with(of_delegates.unwrap_or(run.request)), launcher, called, &listed);
         Ok(needs)
     }
 
     /// Checks that an ADD can write its leases.
-    pub fn writable(&self, session: &Session) -> Result<(), Error> {
-        match session.request.verb {
+    pub fn writable(&self, request: &Request) -> Result<(), Error> {
+        match request.verb {
             Verb::Add => self.leases.iter().try_for_each(|(_, network)| disk::writable(network)),
             Verb::Check | Verb::Del | Verb::Gc | Verb::Status | Verb::Version => Ok(()),
         }
@@ -94,17 +93,17 @@ impl Needs {
     }
 
     /// Adds the needs of the delegates, and of the records.
-    fn add_others(&mut self, session: &Session, launcher: &Launcher, called: &Prepared, listed: &[Effect]) {
+    fn add_others(&mut self, run: &Context, launcher: &Launcher, called: &Prepared, listed: &[Effect]) {
         let needs = self;
         for delegate in launcher.delegates() {
-            needs.add_plugin(session, launcher, delegate);
+            needs.add_plugin(run, launcher, delegate);
         }
-        let verb = session.request.verb;
+        let verb = run.request.verb;
         for effect in listed {
-            needs.add(session, effect.needs());
+            needs.add(run, effect.needs());
         }
         // An attachment without a record may be a native plugin's, with rules of either backend.
-        let is_whole = session.record_is_whole() && !session.has_lost_link();
+        let is_whole = run.journal.record_is_whole() && !run.journal.has_lost_link();
         let looks_at_rules = match verb {
             Verb::Gc => true,
             Verb::Del | Verb::Check => !is_whole,
@@ -132,44 +131,44 @@ impl Needs {
             let may_run = verb != Verb::Gc || launcher.with(called).any(asks) || iptables::has_legacy_nat();
             if looks && may_run {
                 for is_of_ports in [false, true] {
-                    needs.add_iptables(session, is_of_ports);
+                    needs.add_iptables(run.view(), is_of_ports);
                 }
             }
         }
         // The host itself gives leases back if the delegate can't be asked.
-        let ipam = &session.request.conf.ipam_type;
+        let ipam = &run.request.conf.ipam_type;
         let is_ready = launcher.with(called).any(|plugin| plugin.name == *ipam);
-        if verb == Verb::Del && !ipam.is_empty() && !is_ready && !is_native(session, launcher, ipam) {
-            needs.add_leases(session, &leases::directory(&session.request.conf));
+        if verb == Verb::Del && !ipam.is_empty() && !is_ready && !is_native(run.request, launcher, ipam) {
+            needs.add_leases(run.request, &leases::directory(&run.request.conf));
         }
     }
 
-    fn add_plugin(&mut self, session: &Session, launcher: &Launcher, plugin: &Prepared) {
+    fn add_plugin(&mut self, run: &Context, launcher: &Launcher, plugin: &Prepared) {
         // If the policy can't be resolved with the configuration, the plugin's start is refused.
         let (policy, resolved) = (&plugin.policy, plugin.granted());
-        let gives_up = session.request.verb == Verb::Del;
+        let gives_up = run.request.verb == Verb::Del;
         let may = |capability: &Capability| policy.grants(*capability) || gives_up && policy.knows(*capability);
         let granted: Vec<Capability> = Capability::ALL.iter().copied().filter(may).collect();
         self.network |= granted.iter().any(|capability| capability.acts_in_kernel());
         if granted.contains(&Capability::NamespaceSysctl) {
             self.settings = true;
-            self.thread |= namespace_sysctl::take_thread(&session.request.conf, &session.request.ifname);
+            self.thread |= namespace_sysctl::take_thread(&run.request.conf, &run.request.ifname);
         }
-        if session.request.verb == Verb::Add && granted.contains(&Capability::Device) {
+        if run.request.verb == Verb::Add && granted.contains(&Capability::Device) {
             // Those that are at home: an ADD reads their files, and writes them if it is undone.
-            let files = resolved.and_then(|resolved| device::files(session, resolved).ok());
+            let files = resolved.and_then(|resolved| device::files(run.view(), resolved).ok());
             self.device_files.extend(files.into_iter().flatten());
         }
-        let keeps = |capability: Capability| (facts(capability).keeps)(session.request, resolved);
+        let keeps = |capability: Capability| (facts(capability).keeps)(run.request, resolved);
         for need in granted.into_iter().filter_map(keeps) {
             // A delegate of the catalog is not a program.
             if !matches!(&need, Need::Program(name) if launcher.has(name)) {
-                self.add(session, need);
+                self.add(run, need);
             }
         }
     }
 
-    fn add(&mut self, session: &Session, need: Need<'_>) {
+    fn add(&mut self, run: &Context, need: Need<'_>) {
         match need {
             Need::Network | Need::Container => self.network = true,
             // An ADD is undone.
@@ -178,29 +177,29 @@ impl Needs {
                 // The device is away, and comes back beside the others there.
                 let beside = sysfs.as_deref().and_then(|directory| directory.rsplit_once('/')).map(|(above, _)| above);
                 self.device_files.extend(beside.map(str::to_owned));
-                self.device |= match session.request.verb {
+                self.device |= match run.request.verb {
                     Verb::Add | Verb::Del | Verb::Gc => true,
                     Verb::Check | Verb::Status | Verb::Version => false,
                 };
             }
             // Only an ADD makes one.
             Need::Tap(context) => {
-                let makes = session.request.verb == Verb::Add;
+                let makes = run.request.verb == Verb::Add;
                 (self.network, self.tap) = (true, makes.then(|| context.map(Cow::into_owned)));
             }
             Need::Iptables | Need::HostPorts => {
                 self.network = true;
                 // Its error is reported if the rules of this run depend on it.
-                let _ = settings::of_node(session);
-                self.add_iptables(session, need == Need::HostPorts);
+                let _ = run.fixed.settings();
+                self.add_iptables(run.view(), need == Need::HostPorts);
             }
             Need::Zone(zone) => self.add_zone(&zone),
-            Need::Forwarding => self.add_forwarding(session),
+            Need::Forwarding => self.add_forwarding(run),
             Need::Filters(zone) => {
-                self.add_forwarding(session);
+                self.add_forwarding(run);
                 self.add_zone(&zone);
             }
-            Need::Leases(directory) => self.add_leases(session, &directory),
+            Need::Leases(directory) => self.add_leases(run.request, &directory),
             Need::Backups(directory) => {
                 self.network = true;
                 self.add_backups(&directory);
@@ -210,7 +209,7 @@ impl Needs {
                     self.add_backups(&directory);
                 }
                 if let Some(program) = program {
-                    self.add(session, Need::Program(program));
+                    self.add(run, Need::Program(program));
                 }
             }
             Need::Dhcp(socket) => {
@@ -222,16 +221,14 @@ impl Needs {
             // A rule on a directory would allow everything in it.
             Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
             Need::Program(plugin) => {
-                self.add_programs(
-                    native::find(&plugin, &session.request.path).into_iter().map(native::allowed).collect(),
-                );
+                self.add_programs(native::find(&plugin, &run.request.path).into_iter().map(native::allowed).collect());
             }
         }
     }
 
     /// Adds this network's own directory, and nothing else of the data directory. It adds none that other users could
     /// redirect: opening its leases then fails with the reason.
-    fn add_leases(&mut self, session: &Session, directory: &str) {
+    fn add_leases(&mut self, request: &Request, directory: &str) {
         if !can_be_path(directory) {
             return;
         }
@@ -240,7 +237,7 @@ impl Needs {
         if self.leases.iter().any(|(have, _)| *have == directory) {
             return;
         }
-        if let Ok(network) = postern_state::lease_place(&directory, &session.request.conf.name) {
+        if let Ok(network) = postern_state::lease_place(&directory, &request.conf.name) {
             self.leases.push((directory, network));
         }
     }
@@ -255,13 +252,13 @@ impl Needs {
     }
 
     /// As `add_iptables`, for the rules of the firewall plugin.
-    fn add_forwarding(&mut self, session: &Session) {
+    fn add_forwarding(&mut self, run: &Context) {
         (self.network, self.legacy) = (true, true);
         // Its effects and its policy ask for the same.
         if std::mem::replace(&mut self.forwarding, true) {
             return;
         }
-        if iptables::forward::needs_program(session.program_runner(), firewall::noted(session).as_deref()) {
+        if iptables::forward::needs_program(run.system.program_runner(), firewall::noted(run).as_deref()) {
             self.add_programs(iptables::programs());
         }
     }
@@ -276,16 +273,16 @@ impl Needs {
 
     /// Adds the programs of iptables, where its rules can't be read and written without them: those of forwards from the
     /// node's ports, or those of masquerading. A collection meets the rules of all plugins.
-    fn add_iptables(&mut self, session: &Session, is_of_ports: bool) {
+    fn add_iptables(&mut self, view: View<'_>, is_of_ports: bool) {
         self.legacy = true;
-        let all = session.request.verb == Verb::Gc;
+        let all = view.request.verb == Verb::Gc;
         let (kind, runner, key) =
-            (usize::from(is_of_ports && !all), session.program_runner(), session.masquerade_key());
+            (usize::from(is_of_ports && !all), view.system.program_runner(), view.request.masquerade_key());
         // Each effect and each policy asks.
         if self.iptables.get_mut(kind).is_none_or(|looked| std::mem::replace(looked, true)) {
             return;
         }
-        if all && !has_others(session) {
+        if all && !has_others(view) {
             return;
         }
         let needs = match kind {
@@ -307,31 +304,30 @@ impl Needs {
 }
 
 /// True if iptables may have chains of other attachments than the valid ones: something for a collection to look at.
-fn has_others(session: &Session) -> bool {
-    let conf = &session.request.conf;
+fn has_others(view: View<'_>) -> bool {
+    let conf = &view.request.conf;
     let valid = conf.valid_attachments.iter().flatten();
     let valid: Vec<(String, String)> = valid.map(|valid| (valid.container_id.clone(), valid.ifname.clone())).collect();
     iptables::has_legacy_nat()
-        || session.unless_absent(|nft| iptables::others_may_exist(nft, &conf.name, &valid)).unwrap_or(true)
+        || view.system.unless_absent(|nft| iptables::others_may_exist(nft, &conf.name, &valid)).unwrap_or(true)
 }
 
 /// True if a delegate is a native program, and not an incompletely installed plugin of the catalog.
-fn is_native(session: &Session, launcher: &Launcher, name: &str) -> bool {
-    !launcher.has(name) && native::find(name, &session.request.path).is_ok()
+fn is_native(request: &Request, launcher: &Launcher, name: &str) -> bool {
+    !launcher.has(name) && native::find(name, &request.path).is_ok()
 }
 
 /// Returns the effects in records that this run may have to remove.
-fn recorded(session: &Session) -> Result<Vec<Effect>, OpError> {
-    let own = session.record().map(|record| record.effects(None)).unwrap_or_default();
+fn recorded(run: &Context) -> Result<Vec<Effect>, OpError> {
+    let own = run.journal.effects();
     let mut effects: Vec<Effect> = own.into_iter().map(|noted| noted.effect).collect();
-    if session.request.verb == Verb::Gc {
-        let network = &session.request.conf.name;
+    if run.request.verb == Verb::Gc {
+        let network = &run.request.conf.name;
         // The records of valid attachments stay, and are not even opened.
-        for summary in session.collectable_records()? {
+        for summary in collectable::records(run.view())? {
             if summary.header.as_ref().is_some_and(|header| header.network == *network) {
                 // The removal reports an effect that can't be read.
-                let read = summary.effects.iter().filter_map(|noted| serde_json::from_value(noted.effect.clone()).ok());
-                effects.extend(read);
+                effects.extend(in_record::<Effect>(summary));
             }
         }
     }

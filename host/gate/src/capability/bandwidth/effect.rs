@@ -1,0 +1,293 @@
+//! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes what the container sends.
+
+use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::context::{Context, Journal};
+use crate::effect::in_record;
+use crate::errors::{about, kernel_error, link_gone};
+use crate::need::Need;
+use crate::others;
+use postern_kernel::{Link, Netlink, Qdisc, TokenBucket};
+use postern_types::{ErrorCode, LinkName, OpError, RateLimit};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// The kernel's name for the links that shape.
+pub const IFB: &str = "ifb";
+
+/// The most milliseconds that a packet waits in a token bucket, as with the native plugin.
+const LATENCY: u64 = 25;
+
+/// The bytes of the longest packet.
+const PACKET: u64 = 64 << 10;
+
+/// Limits of the rate of an attachment's traffic. The record notes the interface index of the ifb beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bandwidth {
+    /// The host end's name.
+    #[serde(rename = "port")]
+    pub host: String,
+    /// The host end's interface index. A later link of its name is another attachment's, which may have equal limits.
+    pub index: u32,
+    /// The limit towards the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ingress: Option<RateLimit>,
+    /// The limit from the container, and the name of the ifb that keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<(RateLimit, String)>,
+}
+
+/// Returns the token bucket of a limit.
+///
+/// The kernel takes the size of a bucket as the time to fill it, in ticks of 64 ns. More than 274 s do not fit: the bucket
+/// is smaller than asked for then. containerd asks for the largest possible burst. The native plugin cuts such numbers to
+/// their lowest 32 bits, and its CHECK expects that. It is so here, unless too little is left for one packet.
+pub fn bucket(limit: &RateLimit) -> TokenBucket {
+    let (largest, cut) = (largest(limit), cut(limit));
+    let holds = u128::from(cut.buffer) * 64 * u128::from(cut.rate) / 1_000_000_000;
+    TokenBucket {
+        rate: cut.rate,
+        limit: if u64::from(cut.limit) < PACKET { largest.limit } else { cut.limit },
+        buffer: if holds < u128::from(PACKET) { largest.buffer } else { cut.buffer },
+    }
+}
+
+/// Returns the bucket whose numbers are as large as fits.
+fn largest(limit: &RateLimit) -> TokenBucket {
+    let (rate, burst, ticks) = parts(limit);
+    TokenBucket { rate, limit: least(waiting(rate) + burst), buffer: least(ticks) }
+}
+
+/// Returns the bucket whose numbers are cut to their lowest 32 bits.
+fn cut(limit: &RateLimit) -> TokenBucket {
+    let (rate, burst, ticks) = parts(limit);
+    let lowest = |number: u64| least(number & u64::from(u32::MAX));
+    TokenBucket { rate, limit: lowest(waiting(rate) + burst), buffer: lowest(ticks) }
+}
+
+/// True if a qdisc is the bucket of a limit: ours, that of an earlier version of ours, or the native plugin's.
+pub fn keeps(qdisc: &Qdisc, limit: &RateLimit) -> bool {
+    [bucket(limit), largest(limit), cut(limit)].iter().any(|bucket| qdisc.is_bucket(bucket))
+}
+
+/// Returns rate and burst in bytes, and the time to fill a bucket of the burst in ticks.
+fn parts(limit: &RateLimit) -> (u64, u64, u64) {
+    let (rate, burst) = ((limit.rate / 8).max(1), (limit.burst / 8).min(u64::from(u32::MAX)));
+    let microseconds = burst * 1_000_000 / rate;
+    // 15.625 ticks are a microsecond.
+    (rate, burst, microseconds.min(u64::from(u32::MAX)) * 125 / 8)
+}
+
+/// The bytes that may wait, beside the burst.
+fn waiting(rate: u64) -> u64 {
+    (rate / 1000).saturating_mul(LATENCY).saturating_add(rate % 1000 * LATENCY / 1000).min(u64::from(u32::MAX))
+}
+
+fn least(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+impl Bandwidth {
+    /// Returns the host end, if it is there.
+    fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
+        let found = host.link_by_name(&self.host).map_err(kernel_error)?;
+        Ok(found.filter(|link| link.index == self.index))
+    }
+
+    /// Describes the limits for people.
+    pub fn words(&self) -> String {
+        match &self.egress {
+            Some((_, ifb)) => format!("limits of the rate on {} and {ifb}", self.host),
+            None => format!("limit of the rate on {}", self.host),
+        }
+    }
+
+    /// Makes what is missing of the limits, on links that are there. Returns true if something was. `index` is that of the
+    /// ifb, if it is known: a later link of its name is another attachment's.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Exists`]: somebody else has a qdisc or filter there. [`ErrorCode::NotFound`]: a link is gone.
+    pub(crate) fn make(&self, host: &Netlink, index: Option<u32>) -> Result<bool, OpError> {
+        let end = self.end(host)?.ok_or_else(|| link_gone(&self.host))?;
+        let mut changed = false;
+        if let Some(limit) = &self.ingress {
+            changed |= limit_rate(host, &end, limit)?;
+        }
+        if let Some((limit, name)) = &self.egress {
+            let ifb = find(host, name)?.filter(|ifb| index.is_none_or(|index| index == ifb.index));
+            let ifb = ifb.ok_or_else(|| link_gone(name))?;
+            changed |= limit_rate(host, &ifb, limit)?;
+            changed |= redirect(host, &end, &ifb)?;
+        }
+        Ok(changed)
+    }
+
+    /// Removes the limits from the host end, and the ifb. The host end may stay, or be limited anew.
+    pub(crate) fn revert(&self, run: &Context) -> Result<(), OpError> {
+        let host = run.system.host()?;
+        if let Some(end) = self.end(host)? {
+            if let Some(limit) = &self.ingress
+                && host.root_qdisc(end.index).map_err(about(&end.name))?.is_some_and(|qdisc| keeps(&qdisc, limit))
+            {
+                host.delete_root_qdisc(end.index).map_err(about(&end.name))?;
+            }
+            if let Some((_, name)) = &self.egress {
+                self.stop_redirecting(host, &end, name)?;
+            }
+        }
+        match &self.egress {
+            Some((_, name)) => self.remove_ifb(run, name),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the ingress qdisc, unless a filter in it leads elsewhere. A filter whose link is gone names link 0.
+    fn stop_redirecting(&self, host: &Netlink, end: &Link, name: &str) -> Result<(), OpError> {
+        let ifb = find(host, name)?.map_or(0, |ifb| ifb.index);
+        let filters = host.redirects(end.index).map_err(about(&end.name))?;
+        if filters.iter().all(|to| to.is_some_and(|to| to == 0 || to == ifb)) {
+            host.delete_ingress_qdisc(end.index).map_err(about(&end.name))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the ifb: by the recorded index or, where an ADD was killed before it noted that, by the name that no other
+    /// attachment's record has.
+    fn remove_ifb(&self, run: &Context, name: &str) -> Result<(), OpError> {
+        let host = run.system.host()?;
+        let Some(ifb) = find(host, name)? else { return Ok(()) };
+        let is_own = match self.ifb_index(run.journal) {
+            Some(index) => index == ifb.index,
+            None => !is_claimed(run, name)?,
+        };
+        if is_own { host.delete_link(ifb.index).map(drop).map_err(about(name)) } else { Ok(()) }
+    }
+
+    /// Returns the index of the ifb, if the record has it.
+    fn ifb_index(&self, journal: &Journal) -> Option<u32> {
+        journal.indices(|effect| Self::of(effect) == Some(self)).into_iter().next()
+    }
+
+    /// True if all of it is there.
+    pub fn is_whole(&self, host: &Netlink) -> Result<bool, OpError> {
+        let Some(end) = self.end(host)? else { return Ok(false) };
+        let is_limited = |link: &Link, limit: &RateLimit| {
+            let qdisc = host.root_qdisc(link.index).map_err(about(&link.name))?;
+            Ok::<bool, OpError>(qdisc.is_some_and(|qdisc| keeps(&qdisc, limit)))
+        };
+        if let Some(limit) = &self.ingress
+            && !is_limited(&end, limit)?
+        {
+            return Ok(false);
+        }
+        let Some((limit, name)) = &self.egress else { return Ok(true) };
+        let Some(ifb) = find(host, name)? else { return Ok(false) };
+        let redirects = host.redirects(end.index).map_err(about(&end.name))?;
+        Ok(redirects.contains(&Some(ifb.index)) && is_limited(&ifb, limit)?)
+    }
+}
+
+/// Returns the ifb of this name.
+pub fn find(host: &Netlink, name: &str) -> Result<Option<Link>, OpError> {
+    Ok(host.link_by_name(name).map_err(kernel_error)?.filter(|link| link.kind == IFB && link.name == name))
+}
+
+/// True if the record of another attachment has this ifb.
+pub fn is_claimed(run: &Context, name: &str) -> Result<bool, OpError> {
+    others::is_claimed_by(run.view(), |summary| {
+        in_record::<Bandwidth>(summary).any(|of| of.egress.is_some_and(|(_, ifb)| ifb == name))
+    })
+}
+
+/// Gives a link its token bucket, unless it has it. Returns true if it had none.
+fn limit_rate(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, OpError> {
+    match host.root_qdisc(link.index).map_err(about(&link.name))? {
+        Some(qdisc) if keeps(&qdisc, limit) => Ok(false),
+        Some(qdisc) if !qdisc.is_default() => Err(occupied(&link.name, &format!("a root qdisc ({})", qdisc.kind))),
+        _ => host.limit_rate(link.index, &bucket(limit)).map(|()| true).map_err(about(&link.name)),
+    }
+}
+
+/// Redirects what the host end receives to the ifb, unless that is so. Returns true if it was not.
+fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
+    match host.ingress_qdisc(end.index).map_err(about(&end.name))? {
+        Some(qdisc) if !qdisc.is_default() => {
+            let filters = host.redirects(end.index).map_err(about(&end.name))?;
+            if qdisc.kind == "ingress" && filters == [Some(ifb.index)] {
+                return Ok(false);
+            }
+            Err(occupied(&end.name, &format!("an ingress qdisc ({})", qdisc.kind)))
+        }
+        _ => host.redirect_ingress(end.index, ifb.index).map(|()| true).map_err(about(&end.name)),
+    }
+}
+
+fn occupied(link: &LinkName, what: &str) -> OpError {
+    let message = format!("\"{link}\" has {what} that was set by somebody else");
+    OpError::new(ErrorCode::Exists, link, message)
+        .hint(format!("`tc qdisc show dev {link}` shows it; leave the limits to either that program or this plugin"))
+}
+
+impl Leaves for Bandwidth {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.revert(run)
+    }
+
+    fn words(&self) -> String {
+        self.words()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
+
+impl Reapply for Bandwidth {
+    fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
+        let host = run.system.host()?;
+        if self.is_whole(host)? {
+            return Ok(Reapplied::Complete);
+        }
+        self.make(host, self.ifb_index(run.journal))?;
+        Ok(Reapplied::Restored)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_have_the_native_plugins_numbers() {
+        for (rate, burst, expected) in [
+            // 1 Mbit/s and a burst of 100,000 bits.
+            (1_000_000, 100_000, (125_000, 15_625, 1_562_500)),
+            (8, 8, (1, 1, 15_625_000)),
+            (16_000_000, 33_554_432, (2_000_000, 4_244_304, 32_768_000)),
+            // A rate that does not fit 32 bits, and one that is as high as can be.
+            (80_000_000_000, 80_000, (10_000_000_000, 250_010_000, 15)),
+            (u64::MAX, 8, (u64::MAX / 8, u32::MAX, 0)),
+            // The burst that containerd asks for.
+            (10_000_000, 4_294_967_295, (1_250_000, 536_902_161, 2_415_919_079)),
+            // Of the waiting bytes, 32 bits hold more than the burst alone.
+            (1_000_000_000, 34_359_738_344, (125_000_000, 3_124_997, 536_870_906)),
+            // 2^32 ticks and 1454: a bucket of those holds no packet.
+            (8_000, 2_199_024, (1_000, 274_903, u32::MAX)),
+        ] {
+            let TokenBucket { rate, limit, buffer } = bucket(&RateLimit { rate, burst });
+            assert_eq!((rate, limit, buffer), expected);
+        }
+    }
+
+    #[test]
+    fn a_bucket_whose_time_was_cut_is_the_native_plugins() {
+        let limit = RateLimit { rate: 10_000_000, burst: 4_294_967_295 };
+        let qdisc = |buffer| {
+            let bucket = TokenBucket { buffer, ..bucket(&limit) };
+            Qdisc { kind: "tbf".to_owned(), handle: 0x1_0000, bucket: Some(bucket) }
+        };
+        // 429,496,728 µs are 6,710,886,375 ticks.
+        assert!(keeps(&qdisc(2_415_919_079), &limit) && keeps(&qdisc(u32::MAX), &limit));
+        assert!(!keeps(&qdisc(2_415_919_078), &limit));
+        assert!(!keeps(&Qdisc { handle: 0x7_0000, ..qdisc(u32::MAX) }, &limit));
+    }
+}

@@ -1,0 +1,262 @@
+//! `bandwidth`: limits of the rate of the attachment's own traffic.
+//!
+//! The guest repeats the rates of the run's configuration, and names nothing else. The links are the attachment's: its
+//! host end by the record or the kernel, and an ifb of its own.
+
+pub mod effect;
+
+use crate::capability::bandwidth::effect::{IFB, bucket, find, is_claimed, keeps};
+use crate::capability::facts::{Facts, Needed};
+use crate::context::Context;
+use crate::effect::Bandwidth;
+use crate::errors::{about, kernel_error, link_gone};
+use crate::gate::Gate;
+use crate::others;
+use crate::others::NativeEnd;
+use crate::request::Request;
+use postern_cni::{Bandwidth as Configured, Verb};
+use postern_kernel::{Link, Qdisc, TokenBucket};
+use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, RateLimit, host};
+
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+/// The limits of both directions.
+type Limits = (Option<RateLimit>, Option<RateLimit>);
+
+impl host::Bandwidth for Gate<'_> {
+    fn limit(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<Option<LinkInfo>, OpError> {
+        limit(self, (ingress, egress))
+    }
+
+    fn check(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<(), OpError> {
+        check(self, (ingress, egress))
+    }
+
+    /// `bandwidth.remove`.
+    fn remove(&mut self) -> Result<(), OpError> {
+        if self.run.request.verb == Verb::Add {
+            self.run.journal.only_of_this_run(
+                self.run.request,
+                |effect| Bandwidth::of(effect).is_some(),
+                "limits of the rate",
+            )?;
+        }
+        remove_own(self.run)?;
+        Ok(())
+    }
+}
+
+/// Checks that the configuration of this call has these limits.
+fn configured(request: &Request, asked: Limits) -> Result<(), OpError> {
+    let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, "bandwidth", message);
+    let read = Configured::read(&request.conf).map_err(|error| invalid(error.msg))?;
+    let limit = |limit: postern_cni::RateLimit| RateLimit { rate: limit.rate, burst: limit.burst };
+    if (read.ingress.map(limit), read.egress.map(limit)) == asked && !read.is_unlimited() {
+        return Ok(());
+    }
+    Err(invalid("the configuration of this call has other limits".to_owned())
+        .hint("a plugin can set only the rates that the runtime asks for in this call"))
+}
+
+/// The attachment's host end.
+enum HostEnd {
+    /// The record lists it.
+    Recorded(Link),
+    /// A native plugin made it: `prevResult` names it, and the kernel shows that it leads to the container's interface.
+    Native(Link),
+}
+
+/// Returns the attachment's host end. A container can choose an interface index, so both ends must name each other.
+fn host_end(run: &Context) -> Result<HostEnd, OpError> {
+    if let Some(end) = others::end(run)? {
+        return Ok(HostEnd::Recorded(end));
+    }
+    // The record lists a pair that the kernel has no more: a link of that name is somebody else's.
+    if let Some(pair) = run.journal.pairs().first() {
+        return Err(link_gone(&pair.host));
+    }
+    let ifname = &run.request.ifname;
+    match others::native_end(run.view())? {
+        NativeEnd::Own(end) => Ok(HostEnd::Native(end)),
+        NativeEnd::None => {
+            let message = format!("container interface {ifname} has no veth peer in the host's namespace");
+            Err(OpError::new(ErrorCode::NotFound, ifname, message)
+                .hint("rates are limited at the host end of a veth: let this plugin follow bridge or ptp"))
+        }
+        NativeEnd::Unnamed(end) => {
+            let message = "no veth peer of container interface found in host ns";
+            Err(OpError::new(ErrorCode::NotFound, &end.name, message)
+                .hint(format!("prevResult does not name the host end \"{}\"", end.name)))
+        }
+        NativeEnd::OfOthers(end) => {
+            let message = format!("the host end \"{}\" belongs to another attachment", end.name);
+            Err(OpError::new(ErrorCode::Denied, &end.name, message)
+                .hint("`postern ls` shows whose it is: let this plugin follow the one that made the pair"))
+        }
+    }
+}
+
+/// Returns the host end that limits may be put on: a recorded one, or a native plugin's if policy lets it be taken over.
+fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
+    let run = &*gate.run;
+    let end = match host_end(run)? {
+        HostEnd::Recorded(end) => return Ok(end),
+        HostEnd::Native(end) => end,
+    };
+    let granted = gate.front.granted();
+    if others::may_take_over_link(run, &end.name.to_string(), granted) {
+        return Ok(end);
+    }
+    let message = format!("no record tells that a plugin before made \"{}\" for this attachment", end.name);
+    Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.previous_hint("names", &end.name.to_string())))
+}
+
+/// `bandwidth.limit`.
+fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Option<LinkInfo>, OpError> {
+    configured(gate.run.request, (ingress, egress))?;
+    let end = host_end_to_limit(gate)?;
+    free(gate.run, &end, ingress.as_ref(), egress.is_some())?;
+    let effect = Bandwidth { host: end.name.to_string(), index: end.index, ingress, egress: None };
+    let (effect, made) = match egress {
+        Some(limit) => {
+            let (effect, made) = with_ifb(gate.run, effect, limit, end.mtu)?;
+            (effect, Some(made))
+        }
+        None => {
+            gate.run.journal.intend(gate.run.view(), effect.clone())?;
+            (effect, None)
+        }
+    };
+    effect.make(gate.run.system.host()?, made.as_ref().map(|link| link.index))?;
+    gate.common.shown.extend(made.iter().map(|link| link.name.to_string()));
+    Ok(made.map(|link| Gate::show(Handle::MAX, link)))
+}
+
+/// Fails if somebody else limits the host end, before anything is written to the record.
+fn free(run: &Context, end: &Link, ingress: Option<&RateLimit>, redirects: bool) -> Result<(), OpError> {
+    let host = run.system.host()?;
+    let is_own = run.journal.record().is_some_and(|record| {
+        record.effects(None).iter().any(|noted| Bandwidth::of(&noted.effect).is_some_and(|of| of.host == end.name))
+    });
+    if is_own {
+        return Ok(());
+    }
+    let is_set = |qdisc: &Qdisc| !qdisc.is_default();
+    let root = host.root_qdisc(end.index).map_err(about(&end.name))?.filter(is_set);
+    let arriving = host.ingress_qdisc(end.index).map_err(about(&end.name))?.filter(is_set);
+    let taken = root.filter(|_| ingress.is_some()).or(arriving.filter(|_| redirects));
+    let Some(qdisc) = taken else { return Ok(()) };
+    let name = &end.name;
+    let message = format!("\"{name}\" has a qdisc already ({}): its rate can't be limited", qdisc.kind);
+    Err(OpError::new(ErrorCode::Exists, name, message)
+        .hint(format!("`tc qdisc show dev {name}` shows it; `tc qdisc del dev {name} root` or `ingress` removes it")))
+}
+
+/// Makes the ifb, unless an earlier run did, and notes its index in the record. Its name is the native plugin's or, if
+/// another attachment of the container has a link of that name, one of this attachment alone.
+///
+/// A name that only another record has is free: that record's link is gone, and its index tells it from this one.
+fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> Result<(Bandwidth, Link), OpError> {
+    let names = run.request.masquerade_key().ifb_names();
+    for name in &names {
+        let effect = Bandwidth { egress: Some((limit, name.clone())), ..plain.clone() };
+        let is_own =
+            run.journal.recorded::<Bandwidth>().iter().filter_map(|of| of.egress.as_ref()).any(|(_, ifb)| ifb == name);
+        let there = run.system.host()?.link_by_name(name).map_err(kernel_error)?;
+        if !is_own && there.is_some() {
+            continue;
+        }
+        let was_there = run.journal.has(&effect.clone().into());
+        run.journal.intend(run.view(), effect.clone())?;
+        if let Some(link) = there.filter(|link| was_there && link.kind == IFB) {
+            return Ok((effect, link));
+        }
+        let host = run.system.host()?;
+        if host.create_ifb(name, mtu).map_err(about(name))? {
+            let link = find(host, name)?.ok_or_else(|| link_gone(name))?;
+            run.journal.known_by(&effect.clone().into(), &[u64::from(link.index)]);
+            return Ok((effect, link));
+        }
+        // Another run was faster, and the link is that one's.
+        run.journal.gone(|of| Bandwidth::of(of) == Some(&effect));
+    }
+    let [native, _] = names;
+    Err(name_is_taken(&native))
+}
+
+fn name_is_taken(name: &str) -> OpError {
+    OpError::new(ErrorCode::Exists, name, format!("a link named \"{name}\" is there already"))
+        .hint(format!("if its container is gone, `ip link delete {name}` removes it"))
+}
+
+/// `bandwidth.check`, with the native plugin's words.
+fn check(gate: &Gate<'_>, (ingress, egress): Limits) -> Result<(), OpError> {
+    let run = &*gate.run;
+    configured(run.request, (ingress, egress))?;
+    let (HostEnd::Recorded(end) | HostEnd::Native(end)) = host_end(run)?;
+    let host = run.system.host()?;
+    if let Some(limit) = &ingress {
+        compare(&end.name, limit, host.root_qdisc(end.index).map_err(about(&end.name))?)?;
+    }
+    let Some(limit) = &egress else { return Ok(()) };
+    let mut names: Vec<String> =
+        run.journal.recorded::<Bandwidth>().into_iter().filter_map(|of| of.egress).map(|(_, ifb)| ifb).collect();
+    names.extend(run.request.masquerade_key().ifb_names());
+    let redirects = host.redirects(end.index).map_err(about(&end.name))?;
+    let mut there = Vec::new();
+    for name in &names {
+        there.extend(find(host, name)?);
+    }
+    let mismatch = |message: String| OpError::new(ErrorCode::Mismatch, &end.name, message);
+    if there.is_empty() {
+        return Err(mismatch("get ifb device: Link not found".to_owned()));
+    }
+    let Some(ifb) = there.into_iter().find(|ifb| redirects.contains(&Some(ifb.index))) else {
+        return Err(mismatch(format!("what \"{}\" receives is not redirected to an ifb of this attachment", end.name)));
+    };
+    compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)?;
+    Ok(())
+}
+
+/// Compares the qdisc of a link with a limit.
+fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(), OpError> {
+    let mismatch = |message: &str| Err(OpError::new(ErrorCode::Mismatch, link, message));
+    let Some(qdisc) = qdisc else { return mismatch("Failed to find qdisc") };
+    if keeps(&qdisc, limit) {
+        return Ok(());
+    }
+    let expected = bucket(limit);
+    match qdisc.bucket {
+        None => mismatch("Failed to find qdisc"),
+        Some(TokenBucket { rate, .. }) if rate != expected.rate => mismatch("Rate doesn't match"),
+        Some(TokenBucket { limit, .. }) if limit != expected.limit => mismatch("Limit doesn't match"),
+        Some(_) => mismatch("Buffer doesn't match"),
+    }
+}
+
+/// Removes the attachment's limits: by its record or, if this plugin has no part in that, by the native plugin's name.
+///
+/// # Errors
+/// What could not be removed.
+pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
+    let is_add = run.request.verb == Verb::Add;
+    let made = run.journal.recorded::<Bandwidth>();
+    for limits in &made {
+        limits.revert(run)?;
+    }
+    if !is_add && (made.is_empty() || run.journal.is_replaced()) {
+        remove_unrecorded(run)?;
+    }
+    run.journal.gone(|effect| Bandwidth::of(effect).is_some());
+    Ok(())
+}
+
+/// Removes the ifb of a native plugin. The limits on the pair go with the pair.
+fn remove_unrecorded(run: &Context) -> Result<(), OpError> {
+    let [name, _] = run.request.masquerade_key().ifb_names();
+    let host = run.system.host()?;
+    match find(host, &name)? {
+        Some(ifb) if !is_claimed(run, &name)? => host.delete_link(ifb.index).map(drop).map_err(about(&name)),
+        _ => Ok(()),
+    }
+}

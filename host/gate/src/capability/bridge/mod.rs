@@ -1,0 +1,420 @@
+//! `bridge`: the granted bridge, and this attachment's port on it.
+
+pub mod effect;
+
+use crate::capability::dhcp;
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::veth::{ask_for_no_address, ignore_router_advertisements};
+use crate::context::Context;
+use crate::effect::Port;
+use crate::errors::{about, kernel_error, link_gone, native_error};
+use crate::front::Object;
+use crate::gate::Gate;
+use crate::own::OwnAddress;
+use crate::{cause, node, others};
+use ipnet::IpNet;
+use nix::errno::Errno;
+use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
+use postern_types::{BridgeInfo, ErrorCode, Handle, Kind, LinkInfo, Mac, OpError, PortSpec, VlanId, host};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+impl host::Bridge for Gate<'_> {
+    /// `bridge.attach`.
+    fn attach(&mut self, bridge: Handle, host: Handle, port: &PortSpec) -> Result<(), OpError> {
+        let (bridge_index, bridge_name, ..) = self.front.bridge(bridge)?;
+        let (index, name) = self.front.port(host)?;
+        if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
+            return Err(OpError::new(
+                ErrorCode::InvalidArgument,
+                bad.to_string(),
+                format!("VLAN id {bad} is not 1 to 4094"),
+            ));
+        }
+        let is_down = match self.front.object(host)?.kind() {
+            Kind::Port => take(self, index, &name, (bridge_index, &bridge_name))?,
+            Kind::Own | Kind::HostEnd | Kind::Bridge | Kind::Parent => false,
+        };
+        let netlink = self.run.system.host()?;
+        let tagged = port.vlan.is_some() || !port.trunk.is_empty();
+        if tagged {
+            let bridge =
+                netlink.link_by_index(bridge_index).map_err(kernel_error)?.ok_or_else(|| link_gone(&bridge_name))?;
+            if !bridge.vlan_filtering {
+                return Err(unfiltered(&bridge_name));
+            }
+            // A new port is in the default VLAN. The container must not send there at any moment.
+            netlink.set_down(index).map_err(about(&name))?;
+        }
+        netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
+            let full = error.is(Errno::EXFULL);
+            let refusal =
+                native_error(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}"));
+            if full {
+                refusal.hint("a bridge takes 1023 ports; give the network's pods a second bridge")
+            } else {
+                refusal
+            }
+        })?;
+        set_vlans(netlink, index, &name, port)?;
+        if tagged || is_down {
+            netlink.set_up(index).map_err(about(&name))?;
+        }
+        self.run.own.joined = Some(bridge_index);
+        self.run.own.path.bridge = Some(bridge_name);
+        self.run.own.path.port_settings = tagged || port.hairpin || port.isolated;
+        self.front.join(port);
+        Ok(())
+    }
+
+    /// `bridge.ensure-gateways`.
+    fn ensure_gateways(&mut self, bridge: Handle, port: &PortSpec, force: bool) -> Result<Option<LinkInfo>, OpError> {
+        self.front.has_joined(port)?;
+        let (index, name, mac, mtu, is_asking) = self.front.bridge(bridge)?;
+        // All gateways are checked before anything is made: an address that is put on a bridge stays there.
+        let gateways: Vec<IpNet> =
+            self.run.own.addresses.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
+        let netlink = self.run.system.host()?;
+        let (target, shown) = match port.vlan {
+            None => (Target { index, name, mac, mtu, asks: is_asking }, None),
+            Some(vlan) => {
+                let joins = PortSpec {
+                    vlan: port.vlan,
+                    preserve_default_vlan: port.preserve_default_vlan,
+                    ..PortSpec::default()
+                };
+                let link = vlan_gateway(self, netlink, (index, &name, mtu), vlan, &joins)?;
+                let (index, name, mac, mtu) = (link.index, link.name.to_string(), link.mac.map(Mac), link.mtu);
+                (Target { index, name, mac, mtu, asks: asks(&link) }, Some(link))
+            }
+        };
+        spares_node(self.run, netlink, &target)?;
+        // Root in a container could say that it has the link-local address of a bridge that Postern did not make. With
+        // `accept_dad=2` the bridge would lose all its IPv6 addresses, and get no other.
+        if target.asks && gateways.iter().any(|gateway| gateway.addr().is_ipv6()) {
+            ask_for_no_address(self.run.system, &target.name)?;
+        }
+        let mut pinned = false;
+        let mut noted: Vec<String> = gateways.iter().map(|gateway| format!("{} {gateway}", target.name)).collect();
+        noted.dedup();
+        for gateway in gateways {
+            // The hardware address is set at once. A later gateway may fail, and this one must not stay on a bridge whose
+            // hardware address changes.
+            if ensure_address(netlink, &target, gateway, force)? && !pinned {
+                pin_hardware_address(netlink, &target)?;
+                pinned = true;
+            }
+        }
+        // No handle is given out for a VLAN gateway: no operation of a guest acts on it.
+        self.run.own.path.gateways = noted;
+        self.common.shown.extend(shown.iter().map(|link| link.name.to_string()));
+        Ok(shown.map(|link| Gate::show(Handle::MAX, link)))
+    }
+
+    fn ensure(
+        &mut self,
+        name: &str,
+        mtu: Option<u32>,
+        vlan_filtering: bool,
+        promisc: bool,
+    ) -> Result<BridgeInfo, OpError> {
+        ensure(self, name, mtu, vlan_filtering, promisc)
+    }
+
+    fn find(&mut self, name: &str) -> Result<Option<BridgeInfo>, OpError> {
+        find(self, name)
+    }
+
+    fn previous_link(&mut self) -> Result<Option<LinkInfo>, OpError> {
+        let Some((link, mac)) = others::previous_link(self.run, self.front.granted())? else {
+            return Ok(None);
+        };
+        self.run.own.container_mac = mac;
+        let handle = self.grant(Object::Port { index: link.index, name: link.name.to_string() })?;
+        Ok(Some(Gate::show(handle, link)))
+    }
+}
+
+/// `bridge.ensure`.
+fn ensure(
+    gate: &mut Gate<'_>,
+    name: &str,
+    mtu: Option<u32>,
+    vlan_filtering: bool,
+    promisc: bool,
+) -> Result<BridgeInfo, OpError> {
+    check_name(name)?;
+    let host = gate.run.system.host()?;
+    let bridge = match host.link_by_name(name).map_err(kernel_error)? {
+        Some(link) => link,
+        None => {
+            gate.front.room(1)?;
+            // Two runs may both find that it is missing. The kernel lets one of them create it, and the other finds it.
+            let create = || host.create_bridge(name, mtu, vlan_filtering);
+            node::noted(&gate.run.fixed.places.state, host, node::BRIDGE, name, create)
+                .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))
+                .map_err(|error| cause::Asked { mac: None, mtu, largest: cause::LARGEST_MTU }.explain(error))?;
+            // Of a bridge that was there, this is switched off where it is set up, or has an IPv6 gateway.
+            ask_for_no_address(gate.run.system, name)?;
+            host.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?
+        }
+    };
+    must_be_bridge(&bridge)?;
+    // The check comes before a pair is made that could not be attached.
+    if gate.front.granted().has_vlans() && !bridge.vlan_filtering {
+        return Err(unfiltered(name));
+    }
+    if promisc && !bridge.promisc {
+        host.set_promisc(bridge.index, true).map_err(about(name))?;
+    }
+    ignore_router_advertisements(gate.run.system, name)?;
+    if !bridge.up {
+        // The kernel asks for the link-local address as soon as the bridge is up.
+        if asks(&bridge) {
+            ask_for_no_address(gate.run.system, name)?;
+        }
+        host.set_up(bridge.index).map_err(about(name))?;
+    }
+    let promisc = promisc || bridge.promisc;
+    hand_out(gate, bridge, promisc)
+}
+
+/// `bridge.find`.
+fn find(gate: &mut Gate<'_>, name: &str) -> Result<Option<BridgeInfo>, OpError> {
+    check_name(name)?;
+    let Some(bridge) = gate.run.system.host()?.link_by_name(name).map_err(kernel_error)? else {
+        return Ok(None);
+    };
+    must_be_bridge(&bridge)?;
+    let promisc = bridge.promisc;
+    Ok(Some(hand_out(gate, bridge, promisc)?))
+}
+
+fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {
+    let (index, name, mac, mtu, asks) = (link.index, link.name.to_string(), link.mac.map(Mac), link.mtu, asks(&link));
+    let object = Object::Bridge { index, name, mac, mtu, asks };
+    let handle = gate.grant(object)?;
+    Ok(BridgeInfo { link: Gate::show(handle, link), promisc })
+}
+
+/// True if the kernel asks whether somebody else has the IPv6 addresses of this link. It asks if IPv6 comes to the link later.
+fn asks(link: &Link) -> bool {
+    link.accept_dad != Some(0)
+}
+
+/// Checks the name, which comes from the operator's configuration. A name that the kernel would refuse is reported
+/// before anything is done.
+fn check_name(name: &str) -> Result<(), OpError> {
+    postern_cni::validate_interface_name(name)
+        .map_err(|error| OpError::new(ErrorCode::InvalidArgument, name, format!("could not add \"{name}\": {error}")))
+}
+
+fn must_be_bridge(link: &Link) -> Result<(), OpError> {
+    if link.kind == "bridge" {
+        return Ok(());
+    }
+    Err(OpError::new(ErrorCode::Exists, &link.name, format!("\"{}\" already exists but is not a bridge", link.name))
+        .hint("give the network another bridge name, or remove that link"))
+}
+
+/// The error for a bridge on which VLANs separate nothing.
+pub fn unfiltered(name: &str) -> OpError {
+    let message = format!("bridge \"{name}\" does not filter VLANs: ports of different VLANs would reach each other");
+    OpError::new(ErrorCode::Unsupported, name, message).hint(format!(
+        "`ip link set {name} type bridge vlan_filtering 1` switches it on for all ports; or give the network a bridge of its own"
+    ))
+}
+
+/// Writes down that another plugin's link is about to join this bridge. Returns true if it is still down.
+fn take(gate: &mut Gate<'_>, index: u32, name: &str, bridge: (u32, &str)) -> Result<bool, OpError> {
+    let find = |gate: &Gate<'_>| {
+        gate.run.system.host()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
+    };
+    let link = find(gate)?;
+    let (master, bridge) = (bridge.0, bridge.1.to_owned());
+    if let Some(port) = gate.run.journal.ports().first() {
+        if (port.index, port.master) == (index, master) {
+            return Ok(false);
+        }
+        let message = format!("this attachment has joined \"{}\" with \"{}\" already", port.bridge, port.name);
+        return Err(OpError::new(ErrorCode::Exists, name, message).hint("run DEL first"));
+    }
+    gate.run.journal.join(gate.run.view())?;
+    gate.run.journal.intend(gate.run.view(), Port { name: name.to_owned(), index, bridge, master, up: link.up })?;
+    others::must_be_free(gate.run, &find(gate)?)?;
+    Ok(!link.up)
+}
+
+fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Result<(), OpError> {
+    let failed = |error| native_error(error, name, format_args!("failed to setup vlan tag on interface \"{name}\""));
+    let tagged = port.vlan.is_some() || !port.trunk.is_empty();
+    if tagged && !port.preserve_default_vlan {
+        for id in netlink.vlans(index).map_err(failed)? {
+            netlink.delete_vlan(index, id).map_err(failed)?;
+        }
+    }
+    if let Some(id) = port.vlan {
+        netlink.add_vlan(index, id, true, true).map_err(failed)?;
+    }
+    if let Some(id) = port.vlan.filter(|id| port.trunk.contains(id)) {
+        crate::say!(
+            "postern: VLAN {id} is both `vlan` and in `vlanTrunk`: as with the native plugin, the port \"{name}\" has it with tags \
+             alone, and drops the container's frames without a tag; take it out of one of the two"
+        );
+    }
+    // Each VLAN once, even if it is listed twice.
+    for id in BTreeSet::from_iter(&port.trunk) {
+        netlink.add_vlan(index, *id, false, false).map_err(failed)?;
+    }
+    if port.vlan.is_none() && tagged {
+        netlink.add_vlan(index, 1, true, true).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Checks that no DHCP server chooses an address of the node, and with it a route. It is a stranger on the network. A gateway
+/// of a lease must be on the bridge already.
+fn spares_node(run: &Context, netlink: &Netlink, target: &Target) -> Result<(), OpError> {
+    let (leased, bridge) = (dhcp::leased(run.journal), &target.name);
+    if leased.is_empty() {
+        return Ok(());
+    }
+    let there = netlink.addresses(target.index).map_err(about(bridge))?;
+    for own in run.own.addresses.iter().filter(|own| leased.contains(&own.net)) {
+        let gateway = own.gateway_on_bridge()?;
+        if there.iter().any(|have| have.net == gateway) {
+            continue;
+        }
+        let message = format!(
+            "failed to set bridge addr: \"{bridge}\" does not get {gateway}, because a DHCP server chose it, and the node \
+             would take its address and route"
+        );
+        let hint = format!(
+            "leave isGateway and isDefaultGateway out where a router of the network has the address; or `ip address add \
+             {gateway} dev {bridge}` before"
+        );
+        return Err(OpError::new(ErrorCode::Unsupported, bridge, message).hint(hint));
+    }
+    Ok(())
+}
+
+struct Target {
+    index: u32,
+    name: String,
+    mac: Option<Mac>,
+    mtu: u32,
+    asks: bool,
+}
+
+/// Sets the hardware address of a bridge to its address before the first port came.
+///
+/// A bridge takes the lowest address of its ports, but an address that was set stays. Pods have the gateway's address
+/// in their neighbour tables. A bridge whose last port has left had no such address: it gets a random one, as a new
+/// bridge does.
+fn pin_hardware_address(netlink: &Netlink, target: &Target) -> Result<(), OpError> {
+    let Some(Mac(mac)) = target.mac else { return Ok(()) };
+    let mac = if mac == [0; 6] { random_mac() } else { mac };
+    netlink
+        .set_mac(target.index, mac)
+        .map_err(|error| native_error(error, &target.name, "failed to set bridge addr: could not set bridge's mac"))
+}
+
+/// Puts an address on the bridge, unless it is there. Returns true if it was added.
+///
+/// The kernel does not ask the bridge whether somebody else has it: root in any container there could say yes, and the
+/// address would be no good for as long as it is there. One that has failed so is put there anew.
+fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: bool) -> Result<bool, OpError> {
+    for address in netlink.addresses(target.index).map_err(about(&target.name))? {
+        let (have, want) = (address.net, gateway);
+        if have == want {
+            if address.dad_failed {
+                let mended =
+                    |error| native_error(error, &target.name, format_args!("failed to set bridge addr {have}"));
+                netlink.delete_address(target.index, have).map_err(mended)?;
+                netlink.add_known_address(target.index, have).map_err(mended)?;
+            }
+            return Ok(false);
+        }
+        let conflict = match (have.addr(), want.addr()) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => true,
+            (IpAddr::V6(_), IpAddr::V6(_)) => have.contains(&want.network()) || want.contains(&have.network()),
+            _ => false,
+        };
+        if conflict && force {
+            netlink.delete_address(target.index, have).map_err(|error| {
+                native_error(
+                    error,
+                    &target.name,
+                    format_args!("failed to set bridge addr: could not remove {have} from \"{}\"", target.name),
+                )
+            })?;
+        } else if conflict {
+            return Err(OpError::new(
+                ErrorCode::Exists,
+                &target.name,
+                format!(
+                    "failed to set bridge addr: \"{}\" already has an IP address different from {gateway}",
+                    target.name
+                ),
+            )
+            .hint("set \"forceAddress\": true in the network to replace it"));
+        }
+    }
+    match netlink.add_known_address(target.index, gateway) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is(Errno::EEXIST) => Ok(false),
+        Err(error) => {
+            let what = format!("failed to set bridge addr: could not add IP address {gateway} to \"{}\"", target.name);
+            Err(cause::of_ip(native_error(error, &target.name, what), gateway.addr(), &target.name, Some(target.mtu)))
+        }
+    }
+}
+
+/// Makes `<bridge>.<vlan>`: one end of a pair inside the host. Its other end is an access port of the bridge.
+fn vlan_gateway(
+    gate: &Gate<'_>,
+    netlink: &Netlink,
+    (bridge, bridge_name, mtu): (u32, &str, u32),
+    vlan: VlanId,
+    joins: &PortSpec,
+) -> Result<Link, OpError> {
+    let name = format!("{bridge_name}.{vlan}");
+    check_name(&name)?;
+    let found = netlink.link_by_name(&name).map_err(kernel_error)?;
+    let link = match found {
+        Some(link) => link,
+        None => {
+            let (peer_name, peer_mac) = (random_veth_name(), random_mac());
+            let (peer_name, peer_ns) = (peer_name.as_str(), gate.run.system.home()?.fd());
+            let spec = VethSpec { name: &name, mtu: Some(mtu), mac: None, peer_name, peer_mac, peer_ns };
+            let create = || match netlink.create_veth(&spec) {
+                // Another run has made it first.
+                Err(error) if error.is(Errno::EEXIST) => Ok(false),
+                other => other.map(|()| true),
+            };
+            node::noted(&gate.run.fixed.places.state, netlink, node::VLAN_GATEWAY, &name, create)
+                .map_err(|error| native_error(error, &name, format_args!("failed to make VLAN gateway {name}")))?;
+            netlink.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?
+        }
+    };
+    // A link that an operator gave this name is not changed. A link of ours is completed, in case the run that began it
+    // was killed.
+    if link.up || link.kind != "veth" {
+        return Ok(link);
+    }
+    let peer = match link.peer_index {
+        Some(index) => netlink.link_by_index(index).map_err(kernel_error)?,
+        None => None,
+    };
+    if let Some(port) = peer.filter(|peer| peer.peer_index == Some(link.index)) {
+        netlink.attach_port(port.index, bridge, false, false).map_err(about(&port.name))?;
+        set_vlans(netlink, port.index, &port.name.to_string(), joins)?;
+        netlink.set_up(port.index).map_err(about(&port.name))?;
+    }
+    ignore_router_advertisements(gate.run.system, &name)?;
+    ask_for_no_address(gate.run.system, &name)?;
+    netlink.set_up(link.index).map_err(about(&name))?;
+    Ok(link)
+}

@@ -1,0 +1,141 @@
+//! The run of another main plugin, with a configuration that the host made.
+
+use crate::capability::leaves::{ByContents, Leaves};
+use crate::context::{Context, View};
+use crate::delegation::FILE_LIMIT;
+use crate::effect::{Addresses, in_record};
+use crate::errors::state_error;
+use crate::native;
+use crate::need::Need;
+use postern_cni::{Error, Json, NetConf, Verb};
+use postern_state::{Backups, StateError};
+use postern_types::{ErrorCode, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Another main plugin was run. The effects of a component are in the record by themselves; a native program must be run
+/// again to remove its effects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegated {
+    /// Its name.
+    pub plugin: String,
+    /// True for a native program of `CNI_PATH`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub native: bool,
+    /// Its configuration.
+    pub config: String,
+    /// The directory with the native plugin's file of this content, if it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+}
+
+impl Delegated {
+    /// Returns the effect that this attachment's record lists.
+    pub fn recorded(run: &Context) -> Option<Self> {
+        run.journal.recorded().pop()
+    }
+
+    fn del(&self, run: &Context) -> Result<(), Error> {
+        let program = native::find(&self.plugin, &run.request.path)?;
+        native::run_with(&program, run, Verb::Del, self.config.clone()).map(drop)
+    }
+}
+
+impl Leaves for Delegated {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        if self.native && native::check_name(&self.plugin).is_ok() {
+            let failed = |error: Error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string());
+            self.del(run).map_err(failed)?;
+        }
+        let directory = self.directory.as_deref();
+        directory.map_or(Ok(()), |directory| remove(run, directory, &self.config))
+    }
+
+    fn words(&self) -> String {
+        match self.native {
+            true => format!("what native {} did", self.plugin),
+            false => format!("the delegation to {}", self.plugin),
+        }
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Delegate {
+            program: self.native.then(|| self.plugin.as_str().into()),
+            directory: self.directory.as_deref().map(Into::into),
+        }
+    }
+}
+
+impl ByContents for Delegated {
+    fn addresses(&self) -> Addresses<'_> {
+        if self.native { Addresses::GivenBy(&self.plugin) } else { Addresses::Unconcerned }
+    }
+}
+
+/// Writes the native plugin's file. It is left alone if it is another attachment's; then `None` is returned.
+///
+/// # Errors
+/// The directory is not trusted, or can't be read.
+pub fn place(view: View<'_>, directory: &str) -> Result<Option<String>, OpError> {
+    let id = &view.request.container_id;
+    if !Path::new(directory).is_absolute() {
+        let message = format!("dataDir {directory} is no absolute path");
+        return Err(OpError::new(ErrorCode::InvalidArgument, directory, message));
+    }
+    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else {
+        let message = format!("the directory {directory} is not there, and can't be made");
+        return Err(OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one"));
+    };
+    let Some(content) = files.read(id, FILE_LIMIT).map_err(state_error)? else {
+        return Ok(Some(directory.to_owned()));
+    };
+    let content = String::from_utf8_lossy(&content);
+    let name = NetConf::parse(Json::parse(content.as_bytes(), content.len()).unwrap_or(Json::Null));
+    let of_other_network = name.is_ok_and(|conf| !conf.name.is_empty() && conf.name != view.request.conf.name);
+    let key = view.key()?;
+    let others = postern_state::list_with(&view.fixed.places.state, id).map_err(state_error)?;
+    let is_others = others
+        .iter()
+        .filter(|other| other.key.as_ref() != Some(&key))
+        .any(|other| in_record::<Delegated>(other).any(|delegated| delegated.config == content));
+    if of_other_network || is_others {
+        crate::say!("postern: {directory}/{id} stays: it is about another attachment of this container");
+        return Ok(None);
+    }
+    Ok(Some(directory.to_owned()))
+}
+
+/// Writes the native plugin's file with this content.
+///
+/// # Errors
+/// It can't be written.
+pub fn write(view: View<'_>, directory: &str, content: &str) -> Result<(), OpError> {
+    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else { return Ok(()) };
+    files.write(&view.request.container_id, &view.key()?, content.as_bytes()).map_err(state_error)
+}
+
+/// Removes the native plugin's file, if it has this content. What others could have put there stays.
+///
+/// # Errors
+/// It can't be read or removed.
+pub fn remove(run: &Context, directory: &str, content: &str) -> Result<(), OpError> {
+    let id = &run.request.container_id;
+    let key = run.view().key()?;
+    let found = Backups::open(Path::new(directory)).and_then(|files| {
+        let Some(files) = files else { return Ok(None) };
+        files.remove_unfinished(id, &key)?;
+        Ok(files.read(id, FILE_LIMIT)?.map(|found| (files, found)))
+    });
+    match found {
+        Ok(Some((files, found))) if found == content.as_bytes() => {
+            files.remove(id, &key).map(drop).map_err(state_error)
+        }
+        Ok(_) => Ok(()),
+        Err(error @ StateError::Untrusted { .. }) => {
+            crate::say!("postern: {directory}/{id} stays: {error}");
+            Ok(())
+        }
+        Err(error) => Err(state_error(error)),
+    }
+}

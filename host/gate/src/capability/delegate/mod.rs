@@ -1,0 +1,269 @@
+//! `delegate`: the main plugin of a network of flannel.
+
+pub mod effect;
+
+use crate::budget::Common;
+use crate::capability::delegate::effect as delegated;
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::parent;
+use crate::context::Context;
+use crate::delegation::{self, Delegation};
+use crate::effect::Delegated;
+use crate::errors::kernel_error;
+use crate::gate::{DelegateRun, Gate, Ran};
+use crate::need::Need;
+use crate::own::adopt;
+use crate::{collect, native};
+use ipnet::IpNet;
+use postern_cni::{CniResult, Error, Subnet, Verb, Version, code};
+use postern_kernel::Netlink;
+use postern_policy::capability::delegate::named;
+use postern_types::{DelegateError, ErrorCode, OpError, SubnetFile, host, ops};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub(crate) const FACTS: Facts = Facts {
+    needed: Needed::Always,
+    keeps: |request, granted| {
+        let [plugin, _, directory] = named(&request.conf);
+        let granted = granted?;
+        let writes = match request.verb {
+            Verb::Add | Verb::Del => true,
+            Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
+        };
+        Some(Need::Delegate {
+            program: granted.allows_native_delegate(&plugin).then(|| plugin.into()),
+            directory: (writes && granted.allows_delegations_in(&directory)).then(|| directory.into()),
+        })
+    },
+    unrecorded: None,
+};
+
+impl host::Delegate for Gate<'_> {
+    fn subnet_file(&mut self) -> Result<SubnetFile, OpError> {
+        let subnet = made(self)?.and_then(|delegation| delegation.subnet.as_ref());
+        subnet.map(delegation::shown).ok_or_else(|| {
+            let verb = self.run.request.verb.as_str();
+            OpError::new(ErrorCode::NotFound, verb, format!("{verb} has no use for the subnet file"))
+        })
+    }
+
+    fn add(&mut self, _config: &str) -> Result<String, OpError> {
+        answer_of(self, Verb::Add)?.ok_or_else(no_result)
+    }
+
+    fn del(&mut self) -> Result<(), OpError> {
+        let Some(Delegation { plugin, .. }) = made(self)? else { return Ok(()) };
+        if self.ran.is_none() && !self.front.granted().allows_native_delegate(plugin) {
+            // A policy must not prevent a DEL. The record undoes what it lists.
+            if Delegated::recorded(self.run).is_none() {
+                crate::say!(
+                    "postern: policy does not allow native \"{plugin}\", so it is not run for this DEL; what it made is still there"
+                );
+            }
+            return Ok(());
+        }
+        answer_of(self, Verb::Del).map(drop)
+    }
+
+    fn check(&mut self) -> Result<(), OpError> {
+        answer_of(self, Verb::Check).map(drop)
+    }
+
+    fn status(&mut self) -> Result<(), OpError> {
+        answer_of(self, Verb::Status).map(drop)
+    }
+
+    fn gc(&mut self) -> Result<(), OpError> {
+        answer_of(self, Verb::Gc).map(drop)
+    }
+}
+
+/// Returns the delegation that was prepared for this run; `None` if nothing was delegated.
+fn made<'a>(gate: &Gate<'a>) -> Result<Option<&'a Delegation>, OpError> {
+    gate.delegates.delegation.as_ref().map(Option::as_ref).map_err(Clone::clone)
+}
+
+fn no_result() -> OpError {
+    OpError::new(ErrorCode::Delegate, "", "the delegate has given no result")
+}
+
+/// Returns the delegate's run, if it is a component. Before an ADD the record has the delegation.
+///
+/// # Errors
+/// Nothing may be delegated, or the delegation can't be written down.
+pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Delegate) -> Result<Option<DelegateRun>, OpError> {
+    let verb = match operation {
+        ops::Delegate::SubnetFile => return Ok(None),
+        ops::Delegate::Add { config } => {
+            note(gate, config)?;
+            Verb::Add
+        }
+        ops::Delegate::Del => Verb::Del,
+        ops::Delegate::Check => Verb::Check,
+        ops::Delegate::Status => Verb::Status,
+        ops::Delegate::Gc => Verb::Gc,
+    };
+    let Some(delegation) = made(gate)? else { return Ok(None) };
+    if !gate.delegates.launcher.has(&delegation.plugin) {
+        return Ok(None);
+    }
+    gate.front.delegate_main(&delegation.plugin)?;
+    let request = delegation.request(gate.run.request, verb);
+    Ok(Some(DelegateRun { plugin: delegation.plugin.clone(), request }))
+}
+
+/// Checks a delegation, and writes it down.
+fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
+    let delegation = made(gate)?.ok_or_else(no_result)?;
+    let (plugin, text) = (delegation.plugin.clone(), delegation.text.clone());
+    gate.front.delegate_main(&plugin)?;
+    delegation.compare(config)?;
+    if let Some(subnet) = &delegation.subnet {
+        spares_node(gate.run.system.host()?, subnet)?;
+    }
+    let native = !gate.delegates.launcher.has(&plugin);
+    if native {
+        native::find(&plugin, &gate.run.request.path).map_err(|error| failed(&plugin, error))?;
+        may_be_native(gate, &plugin)?;
+    }
+    let is_of_run = gate.run.journal.has_made(|undo| Delegated::of(&undo.effect).is_some());
+    if is_of_run || Delegated::recorded(gate.run).is_some() && !gate.run.journal.has_lost_link() {
+        let message = "the attachment has been delegated already";
+        return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
+    }
+    // What another program has removed is written down anew.
+    gate.run.journal.gone(|effect| Delegated::of(effect).is_some());
+    let [_, _, directory] = named(&gate.run.request.conf);
+    let directory = delegated::place(gate.run.view(), &directory)?;
+    gate.run.journal.intend(
+        gate.run.view(),
+        Delegated { plugin, native, config: text.to_string(), directory: directory.clone() },
+    )?;
+    if let Some(directory) = directory {
+        delegated::write(gate.run.view(), &directory, &text)?;
+    }
+    Ok(())
+}
+
+/// Makes the answer of the delegate that has run, or else of a native program. Returns the result of an ADD.
+fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
+    let Some(delegation) = made(gate)? else { return Ok(None) };
+    let plugin = &delegation.plugin;
+    let ran = match gate.ran.take() {
+        Some(ran) => ran,
+        None => {
+            gate.front.delegate_main(plugin)?;
+            if verb != Verb::Del {
+                may_be_native(gate, plugin)?;
+            }
+            let request = delegation.request(gate.run.request, verb);
+            Ran { outcome: run_native(&mut gate.run.with(&request), gate.common, plugin), hindered: false }
+        }
+    };
+    gate.hindered |= ran.hindered;
+    let (text, result) = shown(plugin, verb, ran.outcome)?;
+    result.iter().for_each(|result| adopt(&mut gate.run.own.addresses, result));
+    match verb {
+        // A native delegate knows no records.
+        Verb::Gc => collect::stale_sections(gate.run.view()).map(drop)?,
+        Verb::Del if delegation.of_native => {
+            let [_, _, directory] = named(&gate.run.request.conf);
+            delegated::remove(gate.run, &directory, &delegation.text)?;
+        }
+        Verb::Add | Verb::Check | Verb::Del | Verb::Status | Verb::Version => {}
+    }
+    Ok(text)
+}
+
+/// Checks that policy lets this plugin be a native program.
+fn may_be_native(gate: &Gate<'_>, plugin: &str) -> Result<(), OpError> {
+    if gate.front.granted().allows_native_delegate(plugin) {
+        return Ok(());
+    }
+    let message = format!(
+        "policy does not allow \"{}\" to run \"{plugin}\" as a native program with all of the host's privileges",
+        gate.front.plugin
+    );
+    Err(OpError::new(ErrorCode::Denied, plugin, message).hint(gate.front.granted().native_delegate_hint(plugin)))
+}
+
+fn run_native(run: &mut Context, common: &mut Common, plugin: &str) -> Result<Option<CniResult>, Error> {
+    let verb = run.request.verb;
+    let program = native::find(plugin, &run.request.path);
+    let program = match program {
+        // No ADD could succeed.
+        Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
+        found => found?,
+    };
+    run.audit.flush();
+    let result = native::run(plugin, &program, run, verb)?;
+    if let Some(result) = &result {
+        let links = result.interfaces.iter().filter(|link| link.sandbox.is_empty());
+        common.shown.extend(links.map(|link| link.name.clone()));
+    }
+    Ok(result)
+}
+
+/// Returns the outcome of a delegate as an answer, with its result.
+///
+/// # Errors
+/// The delegate's error.
+pub fn shown(
+    plugin: &str,
+    verb: Verb,
+    outcome: Result<Option<CniResult>, Error>,
+) -> Result<(Option<String>, Option<CniResult>), OpError> {
+    match (verb, outcome.map_err(|error| failed(plugin, error))?) {
+        (Verb::Add, Some(result)) => {
+            let text = result.to_json(Version::LATEST).map_err(|error| failed(plugin, error))?;
+            Ok((Some(text), Some(result)))
+        }
+        _ => Ok((None, None)),
+    }
+}
+
+/// Converts a delegate's error to the form that its caller gets.
+pub fn failed(plugin: &str, error: Error) -> OpError {
+    let mut converted = OpError::new(ErrorCode::Delegate, plugin, format!("delegate \"{plugin}\" failed: {error}"));
+    converted.delegate = Some(DelegateError { code: error.code, msg: error.msg, details: error.details });
+    converted
+}
+
+/// Refuses a subnet that covers an address of loopback, or of a link of a default route: the node would lose what it
+/// reaches there. Addresses of other links are normal: `flannel.1` has the subnet's first one, and the bridge its gateway.
+///
+/// # Errors
+/// [`ErrorCode::InvalidArgument`] for such a subnet; or the kernel refuses to list addresses or routes.
+pub fn spares_node(netlink: &Netlink, subnet: &Subnet) -> Result<(), OpError> {
+    let covers = |subnet: &IpNet, address: IpAddr, link: &str| {
+        let message = format!("subnet {subnet} covers {address}, an address of {link}");
+        OpError::new(ErrorCode::InvalidArgument, subnet.to_string(), message)
+            .hint("the networks of flannel must not overlap with the node's own")
+    };
+    for subnet in &subnet.subnets {
+        // All of 127.0.0.0/8 is loopback's, with or without an address there.
+        let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
+        if subnet.network().is_loopback() || subnet.contains(&v4) || subnet.contains(&v6) {
+            let address = if subnet.addr().is_ipv4() { v4 } else { v6 };
+            return Err(covers(subnet, address, "loopback"));
+        }
+    }
+    let lo = netlink.link_by_name("lo").map_err(kernel_error)?.map(|link| link.index);
+    let own = netlink.all_addresses().map_err(kernel_error)?;
+    let covered = |net: &IpNet| subnet.subnets.iter().find(|subnet| subnet.contains(&net.addr())).copied();
+    let mut defaults = None;
+    for (index, address) in own {
+        let Some(subnet) = covered(&address.net) else { continue };
+        let known = match defaults.take() {
+            Some(known) => known,
+            None => parent::default_links(netlink)?,
+        };
+        let is_default = known.contains(&index);
+        defaults = Some(known);
+        if is_default || lo == Some(index) {
+            let link = if is_default { "the default route's link" } else { "loopback" };
+            return Err(covers(&subnet, address.net.addr(), link));
+        }
+    }
+    Ok(())
+}

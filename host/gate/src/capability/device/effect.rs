@@ -1,0 +1,524 @@
+//! A link of the node that was moved into the container. It stays the node's, and comes home.
+//!
+//! Its place is looked up each time: in the container, or at home already. When the container's namespace ends, the
+//! kernel moves a driver's device to the machine's first namespace, under its name in the container. A virtual link
+//! ends with the namespace.
+
+pub mod home;
+
+use crate::capability::device::held::{self, Object};
+use crate::capability::leaves::{AttachmentLink, Leaves};
+use crate::context::{Context, Journal};
+use crate::errors::kernel_error;
+use crate::in_container::{as_far_as_possible, list_or_reason};
+use crate::need::Need;
+use crate::sysfs::pci_of_device;
+use postern_cni::CniResult;
+use postern_kernel::{FileSettings, KernelError, Link, Netlink, Settings};
+use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The time that the kernel may take to bring a device home from a namespace that has ended.
+const HOME_WITHIN: Duration = Duration::from_secs(3);
+
+/// A moved link, as it was on the host. The record notes its index in the container beside it.
+///
+/// Its names are written as texts. Earlier versions wrote these as they were: `50%ff` was a name. Where a text is now one that
+/// shows a name of other bytes, `escaped` says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub struct Device {
+    /// True if the names are texts that show names: in the written form alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub escaped: bool,
+    /// Its name.
+    #[serde(deserialize_with = "as_written")]
+    pub name: LinkName,
+    /// Its index.
+    pub index: u32,
+    /// The kind of link; empty for a driver's device.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The driver's device: bus and name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<(String, String)>,
+    /// The address that its driver gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permanent: Option<Mac>,
+    /// Its address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// True if it was up.
+    pub up: bool,
+    /// True if it was in promiscuous mode.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub promisc: bool,
+    /// True if it took all multicast frames.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allmulti: bool,
+    /// The length of its queue, in packets. Earlier versions did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_queue_length: Option<u32>,
+    /// Its alias.
+    #[serde(default, skip_serializing_if = "LinkName::is_empty", deserialize_with = "as_written")]
+    pub alias: LinkName,
+    /// Its alternative names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "all_as_written")]
+    pub other_names: Vec<LinkName>,
+    /// Index of the bridge (or bond, …) of which it was a port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub master: Option<u32>,
+    /// Index of its other end, or of the link that it is stacked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<u32>,
+    /// The namespace of that link, as numbered in the node's; none if it is the node's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_netnsid: Option<i32>,
+    /// All other settings that rtnetlink shows: attributes, and their values as hexadecimal digits. Earlier versions did not
+    /// write them down.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// The directory of its files below a sysfs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sysfs: Option<String>,
+    /// The settings in these files.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: FileSettings,
+}
+
+impl Serialize for Device {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut names = self.other_names.iter().chain([&self.name, &self.alias]);
+        match names.any(|name| name.text().is_none()) {
+            true => Self::serialize(&Self { escaped: true, ..self.clone() }, serializer),
+            false => Self::serialize(self, serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut device = Self::deserialize(deserializer)?;
+        if std::mem::take(&mut device.escaped) {
+            let Self { name, alias, other_names, .. } = &mut device;
+            for written in other_names.iter_mut().chain([name, alias]) {
+                *written = LinkName::from_shown(&String::from_utf8_lossy(written.bytes()));
+            }
+        }
+        Ok(device)
+    }
+}
+
+fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LinkName, D::Error> {
+    String::deserialize(deserializer).map(LinkName::from)
+}
+
+fn all_as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<LinkName>, D::Error> {
+    Vec::<String>::deserialize(deserializer).map(|names| names.into_iter().map(LinkName::from).collect())
+}
+
+impl Device {
+    /// Returns the data of a link of the host, before it is moved.
+    pub fn of_link(link: &Link) -> Self {
+        Self {
+            escaped: false,
+            name: link.name.clone(),
+            index: link.index,
+            kind: link.kind.clone(),
+            device: link.device.as_ref().map(|device| (device.bus.clone(), device.name.clone())),
+            permanent: link.permanent.map(Mac),
+            mac: link.mac.map(Mac),
+            mtu: link.mtu,
+            up: link.up,
+            promisc: link.promisc,
+            allmulti: link.allmulti,
+            tx_queue_length: Some(link.tx_queue_length),
+            alias: link.alias.clone().unwrap_or_default(),
+            other_names: link.other_names.clone(),
+            master: link.master,
+            peer: link.peer_index,
+            peer_netnsid: link.peer_netnsid,
+            settings: BTreeMap::new(),
+            sysfs: None,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// As [`Device::of_link`], with all other settings of the link, and all of it as it is now. `link` is how it was when it
+    /// was judged: a DEL may have given it its settings since.
+    ///
+    /// # Errors
+    /// The kernel refuses to show them. [`ErrorCode::TryAgain`]: it is another link by now, or has other names or another
+    /// address.
+    pub fn of_whole_link(run: &Context, link: &Link) -> Result<Self, OpError> {
+        let now = run.system.host()?.link_with_settings(link.index).map_err(kernel_error)?;
+        let names = |link: &Link| (link.name.clone(), link.other_names.clone(), link.mac, link.permanent);
+        let is_as_judged = |now: &Link| Self::of_link(link).is_claim(now) && names(now) == names(link);
+        let Some((now, settings)) = now.filter(|(now, _)| is_as_judged(now)) else {
+            let message = format!("failed to move link: \"{}\" has changed while it was looked at", link.name);
+            return Err(OpError::new(ErrorCode::TryAgain, &link.name, message).hint("run ADD again"));
+        };
+        let link = &now;
+        let settings = settings.into_iter().map(|(attribute, value)| (attribute.to_string(), hex(&value))).collect();
+        let (mut sysfs, mut files) = (None, BTreeMap::new());
+        if let Some(all) = run.system.link_files()
+            && let Some(directory) = all.directory(&link.name.to_string()).map_err(kernel_error)?
+        {
+            match all.read(&directory) {
+                Ok(read) => (files, sysfs) = (read, Some(directory)),
+                Err(error) => {
+                    crate::say!(
+                        "postern: {}: settings below /sys won't be put back after this attachment: {error}",
+                        link.name
+                    );
+                }
+            }
+        }
+        Ok(Self { settings, sysfs, files, ..Self::of_link(link) })
+    }
+
+    /// The recorded settings. What can't be read is left out, and then differs.
+    fn snapshot(&self) -> Settings {
+        let value = |text: &String| base16ct::lower::decode_vec(text).ok();
+        self.settings.iter().filter_map(|(attribute, text)| Some((attribute.parse().ok()?, value(text)?))).collect()
+    }
+
+    /// True if this is the link, by the link's own data. A driver's device is identified by its bus, name and permanent
+    /// address, which cannot be forged. A virtual link is identified by its kind and the link that it leads to.
+    pub fn is_same(&self, link: &Link) -> bool {
+        let device = link.device.as_ref().map(|device| (device.bus.clone(), device.name.clone()));
+        match (&self.device, device) {
+            (Some(own), Some(device)) => *own == device && self.permanent == link.permanent.map(Mac),
+            (None, None) => self.kind == link.kind && self.peer == link.peer_index,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    /// True if this link of the host is the device. A virtual link must also have its index, which the kernel seldom gives to
+    /// another link. Its name can be another one: its own may be taken.
+    pub fn is_claim(&self, link: &Link) -> bool {
+        self.is_same(link) && (self.device.is_some() || self.index == link.index)
+    }
+
+    /// True if a network that names a device in this way means this one.
+    pub fn has_key(&self, by: DeviceKey, value: &str) -> bool {
+        let is_address = |mac: &Mac| value.parse() == Ok(*mac);
+        match by {
+            DeviceKey::Name => self.name == value || self.other_names.iter().any(|name| name == value),
+            DeviceKey::Address => self.permanent.iter().chain(&self.mac).any(is_address),
+            DeviceKey::Pci | DeviceKey::Id => self
+                .device
+                .as_ref()
+                .is_some_and(|(bus, device)| device == value || pci_of_device(bus, device).as_deref() == Some(value)),
+            DeviceKey::Path => false,
+        }
+    }
+
+    /// Returns the indices that the record notes for it, in the container.
+    fn noted_indices(&self, journal: &Journal) -> Vec<u32> {
+        journal.indices(|effect| Self::of(effect) == Some(self))
+    }
+
+    /// Returns the link in the container's namespace. Without it: the reason why it may be there all the same, if there is one.
+    fn find(&self, run: &Context, container: &Netlink) -> Result<(Option<Link>, Option<KernelError>), OpError> {
+        let indices = self.noted_indices(run.journal);
+        // A driver's device is identified by its own data. For other links the index is noted after the move. A run
+        // that was killed before that left the link under one of the two names.
+        let ifname = &run.request.ifname;
+        let is_own = |link: &Link| match (self.device.is_some(), indices.is_empty()) {
+            (true, _) => true,
+            (false, false) => indices.contains(&link.index),
+            (false, true) => self.name == link.name || *ifname == link.name,
+        };
+        // Root in there can make so many links that a list takes long. The noted index seldom changes.
+        for index in &indices {
+            let noted = as_far_as_possible(|| container.link_by_index(*index))?;
+            if let Some(own) = noted.filter(|link| self.is_same(link)) {
+                return Ok((Some(own), None));
+            }
+        }
+        let is_wanted = |link: &Link| self.is_same(link) && is_own(link);
+        let found = match (&self.device, indices.is_empty()) {
+            // Under another index it is another link.
+            (None, false) => Vec::new(),
+            (None, true) => {
+                let named = [&self.name, &LinkName::from(ifname.as_str())];
+                let named = named.map(|name| as_far_as_possible(|| container.link_named(name)));
+                let named = named.into_iter().collect::<Result<Vec<_>, _>>()?;
+                named.into_iter().flatten().filter(is_wanted).collect()
+            }
+            (Some(_), _) => match list_or_reason(|| container.links_with(is_wanted))? {
+                Ok(found) => found,
+                Err(error) => return Ok((None, Some(error))),
+            },
+        };
+        Ok((found.into_iter().next(), None))
+    }
+
+    /// Returns the link on the host. It may have any name there. A virtual link has the index that it had before, or the one
+    /// that it had in the container (`noted`): a move keeps it where it is free. Another link under its name is not it.
+    fn find_on_host(&self, host: &Netlink, noted: &[u32]) -> Result<Option<Link>, OpError> {
+        if self.device.is_some() {
+            return Ok(host.links_with(|link| self.is_same(link)).map_err(kernel_error)?.into_iter().next());
+        }
+        for index in std::iter::once(&self.index).chain(noted.iter().filter(|index| **index != self.index)) {
+            let found = host.link_by_index(*index).map_err(kernel_error)?;
+            if let Some(own) = found.filter(|link| self.is_back(link)) {
+                return Ok(Some(own));
+            }
+        }
+        let named = host.link_named(&self.name).map_err(kernel_error)?;
+        Ok(named.filter(|link| self.is_same(link) && self.is_pair(link)))
+    }
+
+    /// True if a link of the host that has one of its indices is this virtual link. Another one can have got the index since. A
+    /// pair is known by its other end. Another kind must also have the address or a name that it would have.
+    fn is_back(&self, link: &Link) -> bool {
+        let has_address = self.mac.is_some_and(|mac| link.mac == Some(mac.0));
+        self.is_same(link) && (self.is_pair(link) || has_address || link.name == self.name || is_ordinary(&link.name))
+    }
+
+    /// True for an end of a pair that is known by its other end here: no second link has that. In another namespace, another
+    /// pair can have an end with that index.
+    fn is_pair(&self, link: &Link) -> bool {
+        let is_here = self.peer_netnsid.is_none() && link.peer_netnsid.is_none();
+        self.kind == "veth" && self.peer.is_some() && is_here
+    }
+
+    /// Returns the reason to believe that a device which is neither in its container nor on the host is alive elsewhere: root
+    /// in the container can move it to a namespace of its own. `None` if it is gone.
+    fn is_away(&self, host: &Netlink) -> Result<Option<String>, OpError> {
+        let away = "it is in a namespace that nobody names: root in its container has moved it there";
+        match &self.device {
+            // A device that was pulled out is on no bus.
+            Some((bus, device)) => Ok(is_on_bus(bus, device).then(|| away.to_owned())),
+            None if self.kind == "veth" && self.peer_netnsid.is_none() => {
+                let end = self.peer.map(|peer| host.link_by_index(peer).map_err(kernel_error)).transpose()?.flatten();
+                let living = end.filter(|end| end.kind == "veth" && end.peer_index.is_some());
+                Ok(living.map(|end| format!("{away}; its other end, \"{}\", is here", end.name)))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Brings it home from a living namespace. If it was not seen there: false, and the reason why it may be there all the same.
+    fn leave_container(&self, run: &Context, container: &Netlink) -> Result<(bool, Option<KernelError>), OpError> {
+        match self.find(run, container)? {
+            (Some(away), _) => self.bring_home(run, container, &away).map(|()| (true, None)),
+            (None, unlisted) => Ok((false, unlisted)),
+        }
+    }
+
+    /// Brings it home from wherever it is, if it is anywhere.
+    fn come_home(&self, run: &Context) -> Result<(), OpError> {
+        // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it.
+        let container = run.system.container().filter(|_| !run.journal.has_foreign_record(run.system));
+        let mut unlisted = None;
+        if let Some(container) = container {
+            let netlink = container.netlink().map_err(kernel_error)?;
+            let (is_home, reason) = self.leave_container(run, netlink)?;
+            if is_home {
+                return Ok(());
+            }
+            unlisted = reason;
+        }
+        let (host, noted) = (run.system.host()?, self.noted_indices(run.journal));
+        let until = (Instant::now() + HOME_WITHIN).min(run.fixed.deadline.at());
+        loop {
+            if let Some(link) = self.find_on_host(host, &noted)? {
+                return self.restore_name(run, link);
+            }
+            if let Some(why) = run.system.hidden() {
+                let message = format!("its namespace may be alive, and \"{}\" of this node in it: {why}", self.name);
+                return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
+                    .hint("run DEL, or `postern gc` once the container is gone"));
+            }
+            // A namespace ends in its own time. A device that is missing in a living namespace was moved away from there.
+            if container.is_some() || Instant::now() >= until {
+                break;
+            }
+            // A virtual link ends with its namespace.
+            if self.device.is_none() && self.is_away(host)?.is_none() {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20));
+        }
+        let unlisted =
+            unlisted.map(|error| format!("it may be in its container, whose links can't be listed: {error}"));
+        let away = self.is_away(host)?.map(|why| unlisted.unwrap_or(why));
+        match (away, &self.device) {
+            (Some(why), _) => return held::hold(run, Object::Device(Box::new(self.clone())), &[why]),
+            (None, Some((bus, device))) => crate::say!(
+                "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: it is on no bus any more",
+                self.name
+            ),
+            // Nothing tells a link that was deleted from one that was moved.
+            (None, None) if container.is_some() => crate::say!(
+                "postern: \"{}\" is neither in the container nor on this host: root in the container has deleted it, or moved it \
+                 to a namespace of its own, where it is until that ends",
+                self.name
+            ),
+            (None, None) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Leaves for Device {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.come_home(run)?;
+        held::names_again(run);
+        Ok(())
+    }
+
+    fn words(&self) -> String {
+        format!("device {}", self.name)
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        Some(self)
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Device(self.sysfs.as_deref().map(Into::into))
+    }
+}
+
+impl AttachmentLink for Device {
+    fn is_there(&self, run: &Context) -> Result<bool, OpError> {
+        let Some(container) = run.system.container().filter(|_| !run.journal.has_foreign_record(run.system)) else {
+            return Ok(false);
+        };
+        self.find(run, container.netlink().map_err(kernel_error)?).map(|(link, _)| link.is_some())
+    }
+
+    fn is_named(&self, result: &CniResult) -> bool {
+        let is_own = |address: &str| self.mac.is_none_or(|mac| address.parse() == Ok(mac));
+        result.interfaces.iter().any(|link| !link.sandbox.is_empty() && is_own(&link.mac))
+    }
+
+    fn is_among(&self, _: &[Link], container: Option<&[Link]>) -> Option<bool> {
+        container.map(|links| links.iter().any(|link| self.is_same(link)))
+    }
+}
+
+/// True if the driver's device is there.
+#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys, and nothing is opened")]
+fn is_on_bus(bus: &str, device: &str) -> bool {
+    let is_plain = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
+    // Where it can't be told, it may be there.
+    !is_plain(bus)
+        || !is_plain(device)
+        || Path::new("/sys/bus").symlink_metadata().is_err()
+        || Path::new("/sys/bus").join(bus).join("devices").join(device).symlink_metadata().is_ok()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    base16ct::lower::encode_string(bytes)
+}
+
+/// Returns a name for a device of which only root in the container has told one, and one that is no text.
+///
+/// # Errors
+/// The kernel refuses to look for a free name.
+pub fn ordinary_name(host: &Netlink, index: u32) -> Result<LinkName, OpError> {
+    for number in index..=u32::MAX {
+        let name = LinkName::from(format!("dev{number}"));
+        if host.link_named(&name).map_err(kernel_error)?.is_none() {
+            return Ok(name);
+        }
+    }
+    Err(OpError::new(ErrorCode::Exists, "", "each ordinary name of a device is taken on the host"))
+}
+
+/// True for a name of the kind that [`ordinary_name`] returns.
+fn is_ordinary(name: &LinkName) -> bool {
+    name.text().and_then(|name| name.strip_prefix("dev")).is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_known_by_what_nobody_can_make() {
+        let link = |kind: &str, device: Option<&str>, peer: Option<u32>| {
+            let mut link = plain();
+            kind.clone_into(&mut link.kind);
+            link.device = device.map(|name| postern_kernel::Device { bus: "pci".to_owned(), name: name.to_owned() });
+            link.permanent = device.map(|_| [2, 0, 0, 0, 0, 1]);
+            link.peer_index = peer;
+            link
+        };
+        let own = Device::of_link(&link("", Some("0000:3b:00.1"), None));
+        assert!(own.is_same(&Link { name: "eth0".into(), mac: None, mtu: 9, ..link("", Some("0000:3b:00.1"), None) }));
+        for other in [link("", Some("0000:3b:00.2"), None), link("dummy", None, None), link("veth", None, Some(4))] {
+            assert!(!own.is_same(&other), "{other:?}");
+        }
+        assert!(!own.is_same(&Link { permanent: Some([2; 6]), ..link("", Some("0000:3b:00.1"), None) }));
+        let pair = Device::of_link(&link("veth", None, Some(4)));
+        assert!(pair.is_same(&link("veth", None, Some(4))));
+        assert!(!pair.is_same(&link("veth", None, Some(5))) && !pair.is_same(&link("macvlan", None, Some(4))));
+    }
+
+    /// Names of records of earlier versions are read as they are, and those that are no texts come back from new ones.
+    #[test]
+    fn names_in_records_are_those_that_were_written() {
+        let earlier = r#"{"name":"a%41","index":3,"mtu":1500,"up":true,"alias":"50%ff","other_names":["%25","%zz"]}"#;
+        let read: Device = serde_json::from_str(earlier).unwrap();
+        let is = |name: &LinkName, bytes: &[u8]| name.bytes() == bytes;
+        assert!(is(&read.name, b"a%41") && is(&read.alias, b"50%ff"));
+        assert!(is(&read.other_names[0], b"%25") && is(&read.other_names[1], b"%zz"));
+        for alias in [&b"50%ff"[..], b"\xff", b"%", b"plain", b"a\n", "k\u{e4}se".as_bytes()] {
+            let device = Device { alias: LinkName::new(alias), ..read.clone() };
+            let text = serde_json::to_string(&device).unwrap();
+            assert_eq!(serde_json::from_str::<Device>(&text).unwrap(), device, "{text}");
+            // An earlier version skips the new key, and reads the names as texts.
+            let plain = Device { name: "a".into(), other_names: Vec::new(), ..device };
+            let text = serde_json::to_string(&plain).unwrap();
+            assert_eq!(text.contains("escaped"), plain.alias.text().is_none(), "{text}");
+        }
+    }
+
+    pub fn plain() -> Link {
+        Link {
+            index: 3,
+            name: "eth1".into(),
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            hardware: 1,
+            kind: String::new(),
+            up: false,
+            promisc: false,
+            allmulti: false,
+            tx_queue_length: 1000,
+            running: false,
+            operstate: "down",
+            master: None,
+            peer_index: None,
+            peer_netnsid: None,
+            isolated: false,
+            vlan_filtering: false,
+            macvlan_mode: None,
+            ipvlan_mode: None,
+            vlan_id: None,
+            is_provider_vlan: false,
+            disabled_queues: None,
+            vrf_table: None,
+            alias: None,
+            permanent: None,
+            other_names: Vec::new(),
+            accept_dad: None,
+            disable_ipv6: false,
+            has_xdp: false,
+            device: None,
+        }
+    }
+}

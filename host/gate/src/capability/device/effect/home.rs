@@ -1,0 +1,487 @@
+//! The way home of a device: it is moved, cleaned of what the container left, and set up again if it is certainly clean.
+
+use super::{Device, is_ordinary, ordinary_name};
+use crate::capability::device::held::{self, Notes, Object};
+use crate::context::{Context, Journal, System};
+use crate::errors::{kernel_error, native_error};
+use crate::others;
+use nix::errno::Errno;
+use postern_kernel::tcx::Sight;
+use postern_kernel::{Link, LinkFiles, Netlink, Settings, Treatment, Use};
+use postern_types::{ErrorCode, LinkName, OpError};
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+
+/// The number of attempts to move a device home while root in the container gives it names that are taken there.
+const MOST_MOVES: usize = 32;
+
+/// The node, as a device meets it.
+#[derive(Clone, Copy)]
+pub struct Home<'a> {
+    /// A socket in the node's namespace.
+    pub host: &'a Netlink,
+    /// What a look for programs can tell.
+    pub sight: Sight,
+    /// The files of its links, if they can be looked at.
+    pub files: Option<&'a LinkFiles>,
+}
+
+impl<'a> Home<'a> {
+    /// The node of a run.
+    pub fn of(run: &'a Context) -> Result<Self, OpError> {
+        Ok(Self { host: run.system.host()?, sight: run.system.sight(), files: run.system.link_files() })
+    }
+}
+
+impl Device {
+    /// Moves it home, and restores its settings. A device that may not be clean is held.
+    pub fn bring_home(&self, run: &Context, container: &Netlink, away: &Link) -> Result<(), OpError> {
+        let home = Home::of(run)?;
+        let (name, taken) = self.name_there(home.host, None, || Notes::of(run))?;
+        let doubt = self.doubt(run.system, away);
+        // Under another name, a run that ends before its hold would leave a link that nobody knows.
+        let noted = taken.as_ref().map(|why| held::note_before_move(run, self, away.index, &name, why)).transpose()?;
+        if let Err(error) = self.move_to(container, run.system.home()?.fd(), away, &name) {
+            noted.flatten().map_or(Ok(()), |noted| held::forget(run.view(), &noted))?;
+            return Err(error);
+        }
+        let moved = home.host.link_named(&name).map_err(kernel_error)?;
+        let Some(link) = moved.filter(|link| self.is_same(link)) else {
+            return Err(OpError::new(ErrorCode::Kernel, &self.name, "the link was moved and is not there"));
+        };
+        let stacked = self.delete_stacked(run.system, container, &link);
+        self.arrive(run, home, &link, [stacked, doubt, taken].into_iter().flatten().collect())
+    }
+
+    /// Returns a name for the device on the host. It is its own, or a free one and the reason: another link has its own. Root
+    /// in another container can have chosen that for a device which came home before, held or not. `own` is the link, if it is
+    /// there.
+    fn name_there(
+        &self,
+        host: &Netlink,
+        own: Option<&Link>,
+        notes: impl FnOnce() -> Notes,
+    ) -> Result<(LinkName, Option<String>), OpError> {
+        let owner = || host.link_named(&self.name).map_err(kernel_error);
+        let Some(other) = owner()? else { return Ok((self.name.clone(), None)) };
+        if let Some(own) = own.filter(|own| own.index == other.index) {
+            // Root in the container gave the device its own name as an alternative one.
+            host.change_other_names(own.index, std::slice::from_ref(&self.name), false).map_err(kernel_error)?;
+        } else if !notes().make_way(host, &self.name, &other)? {
+            return self.without_its_name(host, own, &other);
+        }
+        match owner()? {
+            None => Ok((self.name.clone(), None)),
+            Some(other) => self.without_its_name(host, own, &other),
+        }
+    }
+
+    fn without_its_name(
+        &self,
+        host: &Netlink,
+        own: Option<&Link>,
+        other: &Link,
+    ) -> Result<(LinkName, Option<String>), OpError> {
+        // One that it has got for this reason is kept.
+        let name = match own.filter(|link| is_ordinary(&link.name)) {
+            Some(own) => own.name.clone(),
+            None => ordinary_name(host, own.map_or(self.index, |own| own.index))?,
+        };
+        let why =
+            format!("link {} of the host is called \"{}\" too: give that link another name", other.index, self.name);
+        Ok((name, Some(why)))
+    }
+
+    /// Returns the reason to doubt that a link of the container is this device. Records of earlier versions do not tell the
+    /// settings and the other end, by which that is known at home.
+    fn doubt(&self, system: &System, away: &Link) -> Option<String> {
+        if self.device.is_some() || !self.settings.is_empty() {
+            return None;
+        }
+        // A failure can be a passing one (ENOBUFS), and would keep the device down.
+        match others::leads_here(system, away).or_else(|_| others::leads_here(system, away)) {
+            Ok(true) => None,
+            Ok(false) => Some("the container may have put another link in its place".to_owned()),
+            Err(error) => Some(format!("where its other end is can't be told: {error}")),
+        }
+    }
+
+    /// Settles a device that is at home, and holds it if it may not be clean.
+    fn arrive(&self, run: &Context, home: Home<'_>, link: &Link, doubts: Vec<String>) -> Result<(), OpError> {
+        let why = self.settle(home, link, doubts);
+        match why.is_empty() {
+            true => Ok(()),
+            // A link can have another index at home.
+            false => {
+                let device = Self { index: link.index, ..self.clone() };
+                held::hold(run, Object::Device(Box::new(device)), &why)
+            }
+        }
+    }
+
+    /// Deletes the links that the container stacked on the device: they stayed behind, and would keep its wire. The
+    /// container can add none, since the device is at home. Returns what prevents it.
+    fn delete_stacked(&self, system: &System, container: &Netlink, link: &Link) -> Option<String> {
+        let delete = || -> Result<(), OpError> {
+            let Some(home) = container.namespace_number(system.home()?.fd()).map_err(kernel_error)? else {
+                return Ok(());
+            };
+            let is_upper = |upper: &Link| {
+                upper.is_stacked() && upper.peer_index == Some(link.index) && upper.peer_netnsid == Some(home)
+            };
+            for upper in container.links_with(is_upper).map_err(kernel_error)? {
+                container.delete_link(upper.index).map_err(kernel_error)?;
+                crate::say!(
+                    "postern: {}: the link {:?}, which the container stacked on it, is deleted",
+                    self.name,
+                    upper.name
+                );
+            }
+            Ok(())
+        };
+        // A failure can be a passing one (ENOBUFS), and would keep the device down.
+        let failed = delete().or_else(|_| delete()).err()?;
+        Some(format!("links of the container may be stacked on it: {failed}"))
+    }
+
+    /// Moves it by one message. Alternative names that were added in the container are removed first: they could be
+    /// taken at home.
+    fn move_to(&self, container: &Netlink, home: BorrowedFd<'_>, away: &Link, name: &LinkName) -> Result<(), OpError> {
+        let mut away = away.clone();
+        let mut names = self.foreign_names(&away);
+        for _ in 0..MOST_MOVES {
+            match container.change_other_names(away.index, &names, false) {
+                // Root in the container may have removed one meanwhile.
+                Err(error) if error.is(Errno::ENOENT) => {}
+                changed => changed.map_err(kernel_error)?,
+            }
+            match container.hand_over(away.index, home, name, &self.alias) {
+                // Root in the container may have added a name meanwhile. Or another link has an own one of the device.
+                Err(error) if error.is(Errno::EEXIST) => {}
+                moved => {
+                    return moved.map_err(|error| native_error(error, &self.name, "failed to move the device home"));
+                }
+            }
+            match container.link_by_index(away.index).map_err(kernel_error)? {
+                // At home it gets its own names again, where these are free.
+                Some(link) => (names, away) = (link.other_names.clone(), link),
+                None => return Ok(()),
+            }
+        }
+        let message = format!("failed to move the device home: one of its names is taken there: {}", self.name);
+        Err(OpError::new(ErrorCode::TryAgain, &self.name, message))
+    }
+
+    /// Returns the alternative names that it did not have on the node.
+    fn foreign_names(&self, link: &Link) -> Vec<LinkName> {
+        link.other_names.iter().filter(|name| !self.other_names.contains(name)).cloned().collect()
+    }
+
+    /// Restores the settings of a device that is at home, and reports each of them. The device is set up if it was up before
+    /// and is certainly clean. Returns the reasons why it is not: then it is down.
+    fn settle(&self, home: Home<'_>, link: &Link, doubts: Vec<String>) -> Vec<String> {
+        let mut failed = self.put_right(home, link);
+        // A failure can be a passing one (ENOBUFS): whatever is not yet right is tried once more.
+        if !failed.is_empty()
+            && let Ok(Some(link)) = home.host.link_by_index(link.index)
+        {
+            failed = self.put_right(home, &link);
+        }
+        failed.extend(doubts);
+        if failed.is_empty() {
+            failed = self.uses(home, link.index);
+        }
+        if !failed.is_empty() {
+            return failed;
+        }
+        // A failure can be a passing one (ENOBUFS).
+        let release = || self.release(home, link.index);
+        release().or_else(|_| release()).err().into_iter().map(|error| error.to_string()).collect()
+    }
+
+    /// Makes a clean device what it was: a port, and up.
+    fn release(&self, home: Home<'_>, index: u32) -> postern_kernel::Result<()> {
+        let Some(link) = home.host.link_by_index(index)? else { return Ok(()) };
+        if let Some(master) = self.master.filter(|_| link.master.is_none()) {
+            home.host.set_master(index, Some(master))?;
+            crate::say!("postern: {}: it is a port again", self.name);
+        }
+        if self.up && !link.up { home.host.set_up(index) } else { Ok(()) }
+    }
+
+    /// Restores each setting that differs, and returns the failures.
+    fn put_right(&self, home: Home<'_>, link: &Link) -> Vec<String> {
+        let host = home.host;
+        let mut failed = Vec::new();
+        let mut put_back = |what: &str, done: postern_kernel::Result<()>| match done {
+            Ok(()) => crate::say!("postern: {}: {what}", self.name),
+            Err(error) => failed.push(format!("not so: {what}: {error}")),
+        };
+        if link.up {
+            put_back("it is down until it is clean", host.set_down(link.index));
+        }
+        let foreign = self.foreign_names(link);
+        if !foreign.is_empty() {
+            put_back(
+                "the names that it got in the container are taken away",
+                host.change_other_names(link.index, &foreign, false),
+            );
+        }
+        let lost: Vec<LinkName> =
+            self.other_names.iter().filter(|name| !link.other_names.contains(name)).cloned().collect();
+        if !lost.is_empty() {
+            put_back("it has its other names again", host.change_other_names(link.index, &lost, true));
+        }
+        if link.has_xdp {
+            put_back("the XDP program of the container is taken off", host.remove_xdp(link.index));
+        }
+        if link.promisc != self.promisc {
+            put_back("promiscuous mode is as it was", host.set_promisc(link.index, self.promisc));
+        }
+        if link.allmulti != self.allmulti {
+            put_back("reception of all multicast frames is as it was", host.set_allmulti(link.index, self.allmulti));
+        }
+        if let Some(length) = self.tx_queue_length.filter(|length| link.tx_queue_length != *length) {
+            put_back(
+                &format!("its queue length was {}, and is {length} again", link.tx_queue_length),
+                host.set_tx_queue_length(link.index, length),
+            );
+        }
+        if link.mtu != self.mtu {
+            put_back(
+                &format!("its MTU was {}, and is {} again", link.mtu, self.mtu),
+                host.set_mtu(link.index, self.mtu),
+            );
+        }
+        if let Some(mac) = self.mac.filter(|mac| link.mac != Some(mac.0)) {
+            put_back(&format!("its address is {mac} again"), host.set_mac(link.index, mac.0));
+        }
+        if link.alias.clone().unwrap_or_default() != self.alias {
+            put_back("its alias is as it was", host.set_alias(link.index, &self.alias));
+        }
+        failed.extend(self.put_settings_back(host, link.index));
+        failed.extend(self.put_files_back(home.files, &link.name));
+        failed
+    }
+
+    /// Restores the settings that only files below `/sys` have, and returns those that stay different. `name` is its name now.
+    fn put_files_back(&self, files: Option<&LinkFiles>, name: &LinkName) -> Vec<String> {
+        if self.files.is_empty() {
+            return Vec::new();
+        }
+        let put_back = |files: &LinkFiles| -> postern_kernel::Result<Vec<String>> {
+            let Some(directory) = files.directory(&name.to_string())? else {
+                return Ok(vec!["it is gone".to_owned()]);
+            };
+            let before = files.read(&directory)?;
+            // All are written: one of them also stands for settings that it does not show (netdev genl).
+            files.put_back(&directory, &self.files);
+            let now = files.read(&directory)?;
+            for name in self.files.keys().filter(|name| before.get(*name) != now.get(*name)) {
+                crate::say!("postern: {}: {name} below /sys: as before", self.name);
+            }
+            let names: BTreeSet<&String> = self.files.keys().chain(now.keys()).collect();
+            let differs = |name: &&&String| self.files.get(**name) != now.get(**name);
+            Ok(names
+                .iter()
+                .filter(differs)
+                .map(|name| format!("{name} below /sys: changed, and can't be set back"))
+                .collect())
+        };
+        let Some(files) = files else {
+            return vec!["its settings below /sys can't be looked at".to_owned()];
+        };
+        put_back(files).unwrap_or_else(|error| vec![error.to_string()])
+    }
+
+    /// Restores the other settings that rtnetlink shows, by the attribute that shows them. Returns those that stay different.
+    fn put_settings_back(&self, host: &Netlink, index: u32) -> Vec<String> {
+        let before = self.snapshot();
+        if before.is_empty() {
+            return Vec::new();
+        }
+        let now = match host.link_settings(index) {
+            Ok(Some(now)) => now,
+            Ok(None) => return vec!["it is gone".to_owned()],
+            Err(error) => return vec![error.to_string()],
+        };
+        let mut failed = Vec::new();
+        for attribute in differences(&before, &now) {
+            match (Treatment::of(attribute), before.get(&attribute)) {
+                (Treatment::NoSetting, _) => {}
+                (Treatment::PutBack(what), Some(value)) => match host.put_back(index, attribute, value) {
+                    Ok(()) => crate::say!("postern: {}: {what}: as before", self.name),
+                    Err(error) => failed.push(format!("not so: {what}: as before: {error}")),
+                },
+                (Treatment::PutBack(what) | Treatment::Lasting(what), _) => {
+                    failed.push(format!("{what}: changed, and can't be set back"));
+                }
+                (Treatment::Unknown, _) => failed.push(format!(
+                    "its attribute {attribute} (IFLA_* of linux/if_link.h) is not as before, and postern does not know it"
+                )),
+            }
+        }
+        failed
+    }
+
+    /// True if one of its settings is not as it was before it was given away, or if that can't be told. Nothing is set.
+    fn is_changed(&self, home: Home<'_>, link: &Link) -> bool {
+        let differs_in_settings = || {
+            let before = self.snapshot();
+            if before.is_empty() {
+                return Some(false);
+            }
+            let now = home.host.link_settings(link.index).ok()??;
+            Some(!differences(&before, &now).is_empty())
+        };
+        let differs_in_files = || {
+            if self.files.is_empty() {
+                return Some(false);
+            }
+            let files = home.files?;
+            let directory = files.directory(&link.name.to_string()).ok()??;
+            Some(files.read(&directory).ok()? != self.files)
+        };
+        link.promisc != self.promisc
+            || link.allmulti != self.allmulti
+            || link.mtu != self.mtu
+            || self.tx_queue_length.is_some_and(|length| link.tx_queue_length != length)
+            || self.mac.is_some_and(|mac| link.mac != Some(mac.0))
+            || link.alias.clone().unwrap_or_default() != self.alias
+            || !self.foreign_names(link).is_empty()
+            || self.other_names.iter().any(|name| !link.other_names.contains(name))
+            || differs_in_settings().unwrap_or(true)
+            || differs_in_files().unwrap_or(true)
+    }
+
+    /// Returns the uses of a device that would make the node's traffic another's: programs, stacked links, readers, another
+    /// other end.
+    fn uses(&self, home: Home<'_>, index: u32) -> Vec<String> {
+        // A failure can be a passing one (ENOBUFS), and keeps the device down. An answer that was lost may wait in the socket.
+        let again = |_| Netlink::open().and_then(|host| self.look_for_uses(Home { host: &host, ..home }, index));
+        self.look_for_uses(home, index)
+            .or_else(again)
+            .unwrap_or_else(|error| vec![format!("nothing proves that it is clean: {error}")])
+    }
+
+    fn look_for_uses(&self, home: Home<'_>, index: u32) -> postern_kernel::Result<Vec<String>> {
+        let links = home.host.links()?;
+        let Some(link) = links.iter().find(|link| link.index == index) else {
+            return Ok(vec!["it is gone".to_owned()]);
+        };
+        let mut uses = Vec::new();
+        // Netlink neither shows nor removes programs by tcx.
+        if link.has_xdp {
+            uses.push("a program of the container reads its packets".to_owned());
+        }
+        match home.sight.has_program(index) {
+            Ok(false) => {}
+            Ok(true) => uses.push("a program of the container reads its packets".to_owned()),
+            Err(error) => uses.push(format!(
+                "a program of the container may read its packets: look with `bpftool net show dev {}`: {error}",
+                self.name
+            )),
+        }
+        if !self.settings.is_empty() && (self.peer, self.peer_netnsid) != (link.peer_index, link.peer_netnsid) {
+            uses.push("its other end is not where it was".to_owned());
+        }
+        let is_on =
+            |other: &&Link| other.is_stacked() && other.peer_index == Some(index) && other.peer_netnsid.is_none();
+        let own: Vec<Link> = links.iter().filter(is_on).cloned().collect();
+        // A bridge or bond of the node takes the frames of its port itself, and tolerates nobody beside it.
+        let takes_all = |other: &Link| matches!(other.kind.as_str(), "bridge" | "bond");
+        let is_port = links.iter().any(|other| link.master == Some(other.index) && takes_all(other));
+        let mut others = home.host.uses_from_elsewhere(link, &own)?;
+        others.retain(|other| !is_port || *other != Use::Receiver);
+        uses.extend(Use::words(&others));
+        uses.dedup();
+        Ok(uses)
+    }
+
+    /// Gives a device its own name again, after the kernel or a run that did not end brought it home.
+    pub(super) fn restore_name(&self, run: &Context, link: Link) -> Result<(), OpError> {
+        let home = Home::of(run)?;
+        let (link, taken) = self.rename(home.host, link, || Notes::of(run))?;
+        let has_our_alias = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
+        if link.up && !has_our_alias {
+            // If it was never away, a user of the node has configured it since. Otherwise the alias proves nothing: root in the
+            // container can take it off. Then the device must be as it was.
+            let is_as_it_was = || !self.is_changed(home, &link) && self.uses(home, link.index).is_empty();
+            if !self.is_noted(run.journal) || is_as_it_was() {
+                return Ok(());
+            }
+        }
+        let container = run.system.container().filter(|_| self.has_left(run));
+        let stacked = match container {
+            Some(container) => self.delete_stacked(run.system, container.netlink().map_err(kernel_error)?, &link),
+            None => None,
+        };
+        self.arrive(run, home, &link, stacked.into_iter().chain(taken).collect())
+    }
+
+    /// Looks at a held device again, and settles it if it is here. Returns the reasons why it stays held.
+    pub(crate) fn look_again(&self, home: Home<'_>, notes: &Notes) -> Result<Vec<String>, OpError> {
+        match self.held_on_host(home.host)? {
+            // An operator has put it to use. What it has now is the operator's.
+            Some(link) if link.up => Ok(self.uses(home, link.index)),
+            Some(link) => {
+                let (link, taken) = self.rename(home.host, link, || notes.beside())?;
+                Ok(self.settle(home, &link, taken.into_iter().collect()))
+            }
+            None => Ok(self.is_away(home.host)?.into_iter().collect()),
+        }
+    }
+
+    /// Returns the link of the host that this held device is.
+    pub(in crate::capability::device) fn held_on_host(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
+        let found = match self.device {
+            Some(_) => self.find_on_host(host, &[])?,
+            None => host.link_by_index(self.index).map_err(kernel_error)?,
+        };
+        Ok(found.filter(|link| self.is_claim(link)))
+    }
+
+    /// Gives a link of the host its own name again, if it has another one. If its own is taken, it gets a free one, and the
+    /// reason is returned.
+    fn rename(
+        &self,
+        host: &Netlink,
+        link: Link,
+        notes: impl FnOnce() -> Notes,
+    ) -> Result<(Link, Option<String>), OpError> {
+        if link.name == self.name {
+            return Ok((link, None));
+        }
+        let (name, taken) = self.name_there(host, Some(&link), notes)?;
+        if link.name == name {
+            return Ok((link, taken));
+        }
+        host.set_down(link.index).map_err(kernel_error)?;
+        host.rename(link.index, &name)
+            .map_err(|error| native_error(error, &self.name, "failed to give the device a name of the node"))?;
+        // Its alternative names may be others by now.
+        let link = host.link_by_index(link.index).map_err(kernel_error)?.unwrap_or(Link { name, up: false, ..link });
+        Ok((link, taken))
+    }
+
+    /// True if it has been in the container that the runtime names. A device that was down, and that no run has noted there,
+    /// may never have left: what the container has stacked on it since is not ours.
+    fn has_left(&self, run: &Context) -> bool {
+        !run.journal.has_foreign_record(run.system) && (self.up || self.is_noted(run.journal))
+    }
+
+    /// True if the record notes that it was in the container.
+    fn is_noted(&self, journal: &Journal) -> bool {
+        !journal.numbers(|effect| Self::of(effect) == Some(self)).0.is_empty()
+    }
+}
+
+/// Returns the attributes that differ, but for those that are no settings.
+fn differences(before: &Settings, now: &Settings) -> Vec<u16> {
+    let attributes = before.keys().chain(now.keys().filter(|attribute| !before.contains_key(attribute)));
+    attributes
+        .filter(|attribute| before.get(attribute) != now.get(attribute))
+        .filter(|attribute| Treatment::of(**attribute) != Treatment::NoSetting)
+        .copied()
+        .collect()
+}

@@ -1,0 +1,500 @@
+//! What a container keeps of the node after its DEL: a device that may not be clean or is where nobody sees it, and a VLAN of
+//! the node's link.
+//!
+//! It is no attachment's any more: the container's address is free. It is a node object: a note tells why it is held. A held
+//! device stays down until a look finds it clean, by the next ADD of it or by `postern gc`. An earlier postern refuses it as a
+//! link of "other networks of this node".
+
+use crate::audit::Audit;
+use crate::capability::device::effect::home::Home;
+use crate::capability::device::effect::ordinary_name;
+use crate::clock::now;
+use crate::context::{Context, View};
+use crate::effect::{Device, in_record};
+use crate::errors::{kernel_error, state_error};
+use postern_kernel::{KernelError, Link, Netlink};
+use postern_state::Header;
+use postern_state::node::{self, NodeObject};
+use postern_types::{ErrorCode, LinkName, OpError, VlanId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Kind of the note.
+pub const HELD: &str = "held";
+
+/// The end of each message about a held device.
+const WAY_OUT: &str = "`postern gc` looks at it again";
+
+/// The object that is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Object {
+    /// The device, as it was before it was given away.
+    Device(Box<Device>),
+    /// A VLAN of a link of the node.
+    Vlan {
+        /// The link's name.
+        parent: String,
+        /// Its index.
+        index: u32,
+        /// The VLAN.
+        id: VlanId,
+    },
+}
+
+impl Object {
+    /// Its name in notes. A device has its own: by that an earlier postern knows it.
+    fn name(&self) -> String {
+        match self {
+            Self::Device(device) => device.name.to_string(),
+            Self::Vlan { parent, id, .. } => format!("{parent} VLAN {id}"),
+        }
+    }
+
+    /// The names that a note on it may have: its own, and one for the case that the note on another object has that.
+    fn note_names(&self) -> [String; 2] {
+        let name = self.name();
+        let other = match self {
+            Self::Device(device) => match &device.device {
+                Some((bus, address)) => format!("{name} {bus} {address}"),
+                None => format!("{name} index {}", device.index),
+            },
+            Self::Vlan { index, .. } => format!("{name} index {index}"),
+        };
+        [name, other]
+    }
+
+    /// True if this is the same object. Two devices can have one name: one of them was made later.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Device(one), Self::Device(other)) => match (&one.device, &other.device) {
+                (Some(own), Some(device)) => own == device && one.permanent == other.permanent,
+                (None, None) => {
+                    (&one.name, one.index, &one.kind, one.peer) == (&other.name, other.index, &other.kind, other.peer)
+                }
+                (Some(_), None) | (None, Some(_)) => false,
+            },
+            (Self::Vlan { index, id, .. }, Self::Vlan { index: other, id: number, .. }) => {
+                (index, id) == (other, number)
+            }
+            (Self::Device(_), Self::Vlan { .. }) | (Self::Vlan { .. }, Self::Device(_)) => false,
+        }
+    }
+}
+
+impl Display for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Device(device) => write!(f, "device {}", device.name),
+            Self::Vlan { parent, id, .. } => write!(f, "VLAN {id} of {parent}"),
+        }
+    }
+}
+
+/// A note on a held object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The object.
+    pub object: Object,
+    /// The network of the attachment that had it.
+    pub network: String,
+    /// The container of that attachment.
+    pub container_id: String,
+    /// The interface of that attachment.
+    pub ifname: String,
+    /// The reasons.
+    pub why: Vec<String>,
+    /// The name that a device of the host has now, if another link has its own: it waits for that. Earlier versions did not write
+    /// it down, or only for virtual devices: such a device gets its name with the next ADD of it, or by `postern gc`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_now: Option<String>,
+}
+
+impl Display for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name_now {
+            Some(name) => write!(f, "{} (\"{name}\" now)", self.object),
+            None => write!(f, "{}", self.object),
+        }
+    }
+}
+
+/// A device of another attachment.
+struct Owned {
+    device: Device,
+    /// The note on it, if it is held. Otherwise a record lists it.
+    held: Option<Held>,
+}
+
+/// The notes on held objects, and the log of what is done with these objects.
+pub struct Notes {
+    state: PathBuf,
+    audit: Audit,
+    verb: &'static str,
+}
+
+impl Notes {
+    /// The notes in the directory `state`; `audit` is the log of acts for `verb`.
+    pub fn new(state: &Path, audit: Audit, verb: &'static str) -> Self {
+        Self { state: state.to_owned(), audit, verb }
+    }
+
+    /// The notes of a run.
+    pub(crate) fn of(run: &Context) -> Self {
+        Self::new(&run.fixed.places.state, run.audit.beside(), run.request.verb.as_str())
+    }
+
+    /// The same notes, and another log for the same verb.
+    pub(crate) fn beside(&self) -> Self {
+        Self::new(&self.state, self.audit.beside(), self.verb)
+    }
+
+    /// Writes an act into the log. `rule` is the reason why it may be done.
+    pub fn log(
+        &mut self,
+        operation: &str,
+        object: &Value,
+        rule: &str,
+        outcome: &Result<(), impl Display>,
+        start: Instant,
+    ) {
+        self.audit.note_own(self.verb, operation, object, rule, outcome, start.elapsed());
+    }
+
+    /// Makes way on the host for a device that comes home: its name, as main or as alternative name, is that of a device of
+    /// another attachment, held or not, which has another one of its own. Root in a container had chosen it. A device that is up
+    /// under the name is somebody's by now, and keeps it. Returns true if the name may be free now.
+    pub(crate) fn make_way(&mut self, host: &Netlink, name: &LinkName, other: &Link) -> Result<bool, OpError> {
+        let is_main = other.name == *name;
+        if is_main && other.up {
+            return Ok(false);
+        }
+        let Some(Owned { device, held }) = self.owner(host, other)? else { return Ok(false) };
+        if device.name == *name || device.other_names.contains(name) {
+            return Ok(false);
+        }
+        let free = if is_main { ordinary_name(host, other.index)? } else { other.name.clone() };
+        let rule = if held.is_some() { "note" } else { "record" };
+        let (object, start) =
+            (json!({"object": format!("device {}", device.name), "name": name.to_string()}), Instant::now());
+        // Another attachment's device is changed: this is in the log whatever happens to the run.
+        self.log("held.rename", &object, rule, &Ok::<(), KernelError>(()), start);
+        let done = match is_main {
+            true => host.rename(other.index, &free),
+            false => host.change_other_names(other.index, std::slice::from_ref(name), false),
+        };
+        match &done {
+            Ok(()) => {
+                let words = if held.is_some() { "held " } else { "" };
+                crate::say!(
+                    "postern: the {words}device {} gives the name \"{name}\" up, and is \"{free}\"",
+                    device.name
+                );
+                // The way out names it as it is called now: the earlier name is another device's.
+                if let Some(Err(error)) = held.map(|held| held.note_again(&self.state, host)) {
+                    crate::say!("postern: the note on the device {} has its earlier name: {error}", device.name);
+                }
+            }
+            Err(_) => self.log("held.rename", &object, rule, &done, start),
+        }
+        Ok(done.is_ok())
+    }
+
+    fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<Home<'a>>) {
+        let Ok((objects, _)) = node::list(&self.state) else { return };
+        if !objects.iter().any(|object| object.kind == HELD) {
+            return;
+        }
+        let Some(home) = home() else { return };
+        let (Ok(here), Ok(boot)) = (home.host.cookie(), postern_state::boot_id()) else { return };
+        for held in objects.iter().filter_map(|object| of(object, here, &boot)).filter(|held| held.name_now.is_some()) {
+            let Object::Device(device) = &held.object else { continue };
+            // A run that noted it before its move may have ended. Then it can have its name already.
+            let is_own = |link: Option<Link>| link.is_none_or(|link| device.is_claim(&link));
+            if home.host.link_named(&device.name).is_ok_and(is_own) {
+                let _ = held.look_and_log(home, self);
+            }
+        }
+    }
+
+    /// Returns the device that this link of the host is, if it is held or a record lists it: root in a container can bring its
+    /// device here before its DEL.
+    fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<Owned>, OpError> {
+        let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
+        let holds = |held: &Held| matches!(&held.object, Object::Device(device) if device.is_claim(other));
+        let held = noted(&self.state, here, &boot, holds)?.and_then(|note| of(&note, here, &boot));
+        if let Some(Held { object: Object::Device(device), .. }) = &held {
+            return Ok(Some(Owned { device: (**device).clone(), held }));
+        }
+        let is_here = |header: &Header| header.host_netns_cookie == here && header.boot_id == boot;
+        // Without the records it is nobody's: whoever comes home gets another name.
+        let Ok(records) = postern_state::list_known(&self.state) else { return Ok(None) };
+        let records = records.iter().filter(|summary| summary.header.as_ref().is_some_and(is_here));
+        let owner = records.flat_map(in_record::<Device>).find(|own| own.is_claim(other));
+        Ok(owner.map(|device| Owned { device, held: None }))
+    }
+}
+
+/// Notes that an object is held, and says so. The run succeeds.
+///
+/// # Errors
+/// The note can't be written: the attachment then keeps the object on its record.
+pub(crate) fn hold(run: &Context, object: Object, why: &[String]) -> Result<(), OpError> {
+    let name_now = name_now(run.system.host()?, &object);
+    let held = Held { name_now, ..of_run(run, object, why) };
+    let start = Instant::now();
+    let outcome = run.system.home_cookie().and_then(|here| write(&run.fixed.places.state, here, &held));
+    let object = json!({"object": held.object.to_string(), "why": why, "name_now": held.name_now});
+    // The removal of the attachment's own effect is the reason.
+    Notes::of(run).log("held.hold", &object, "record", &outcome, start);
+    outcome?;
+    let stays = if matches!(held.object, Object::Device(_)) { "it stays down; " } else { "" };
+    crate::say!("postern: {held} is held: {}; {stays}{WAY_OUT}", why.join("; "));
+    Ok(())
+}
+
+fn of_run(run: &Context, object: Object, why: &[String]) -> Held {
+    let request = run.request;
+    Held {
+        object,
+        network: request.conf.name.clone(),
+        container_id: request.container_id.clone(),
+        ifname: request.ifname.clone(),
+        why: why.to_vec(),
+        name_now: None,
+    }
+}
+
+/// Returns the name of a device on the host, if it is here under another one than its own.
+fn name_now(host: &Netlink, object: &Object) -> Option<String> {
+    let Object::Device(device) = object else { return None };
+    let link = device.held_on_host(host).ok().flatten()?;
+    (link.name != device.name).then(|| link.name.to_string())
+}
+
+/// Notes that a device is held before it comes home as `name`, which is not its own. `index` is the one that it has in the
+/// container: it keeps that at home, if it is free there. If it is not, nothing can be noted before.
+///
+/// # Errors
+/// The note can't be written: then the device must not be moved.
+pub(crate) fn note_before_move(
+    run: &Context,
+    device: &Device,
+    index: u32,
+    name: &LinkName,
+    why: &str,
+) -> Result<Option<Object>, OpError> {
+    if run.system.host()?.link_by_index(index).map_err(kernel_error)?.is_some() {
+        return Ok(None);
+    }
+    let object = Object::Device(Box::new(Device { index, ..device.clone() }));
+    let held = Held { name_now: Some(name.to_string()), ..of_run(run, object.clone(), &[why.to_owned()]) };
+    write(&run.fixed.places.state, run.system.home_cookie()?, &held)?;
+    Ok(Some(object))
+}
+
+/// Removes the note on a device that was not moved.
+///
+/// # Errors
+/// The state directory can't be written.
+pub(crate) fn forget(view: View<'_>, object: &Object) -> Result<(), OpError> {
+    let (here, boot) = (view.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
+    match noted(&view.fixed.places.state, here, &boot, |held| held.object.is_same(object))? {
+        Some(note) => node::remove(&view.fixed.places.state, HELD, &note.name, here).map(drop).map_err(state_error),
+        None => Ok(()),
+    }
+}
+
+/// Gives held devices their names again that are free by now: a device that has come home may have had one of them. What fails
+/// stays held.
+pub(crate) fn names_again(run: &Context) {
+    Notes::of(run).names_again(|| Home::of(run).ok());
+}
+
+fn write(state: &Path, here: u64, held: &Held) -> Result<(), OpError> {
+    let boot = postern_state::boot_id().map_err(state_error)?;
+    // The first note on it has the time when it began.
+    if let Ok(Some(noted)) = noted(state, here, &boot, |other| other.object.is_same(&held.object)) {
+        return node::update(state, &NodeObject { detail: json!(held), ..noted }).map_err(state_error);
+    }
+    let [own, other] = held.object.note_names();
+    let note = |name: String| NodeObject {
+        kind: HELD.to_owned(),
+        name,
+        boot_id: boot.clone(),
+        host_netns_cookie: here,
+        created: now(),
+        detail: json!(held),
+    };
+    if node::note(state, &note(own)).map_err(state_error)? {
+        return Ok(());
+    }
+    // What had the bus address or the index before is no longer there.
+    node::update(state, &note(other)).map_err(state_error)
+}
+
+/// Returns the note of this kind on a held object.
+fn noted(state: &Path, here: u64, boot: &str, wanted: impl Fn(&Held) -> bool) -> Result<Option<NodeObject>, OpError> {
+    let (objects, _) = node::list(state).map_err(state_error)?;
+    Ok(objects.into_iter().find(|object| of(object, here, boot).is_some_and(|held| wanted(&held))))
+}
+
+/// Returns what a note of this namespace and boot tells, if it is one about a held object.
+pub fn of(object: &NodeObject, here: u64, boot: &str) -> Option<Held> {
+    let is_here = object.kind == HELD && object.host_netns_cookie == here && object.boot_id == boot;
+    serde_json::from_value(object.detail.clone()).ok().filter(|_| is_here)
+}
+
+impl Held {
+    /// Looks at the object again. A device that is clean gets its settings and is no longer held. Otherwise it is returned as it
+    /// is held now.
+    ///
+    /// # Errors
+    /// Kernel or state directory can't be asked.
+    pub fn mend(&self, home: Home<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
+        let outcome = self.look_and_log(home, notes);
+        if outcome.as_ref().is_ok_and(Option::is_none) {
+            notes.names_again(|| Some(home));
+        }
+        outcome
+    }
+
+    fn look_and_log(&self, home: Home<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
+        let start = Instant::now();
+        let outcome = self.look(home, notes);
+        let told = match &outcome {
+            Ok(None) => Ok(()),
+            Ok(Some(held)) => Err(held.why.join("; ")),
+            Err(error) => Err(error.to_string()),
+        };
+        notes.log("held.mend", &json!({"object": self.object.to_string()}), "note", &told, start);
+        outcome
+    }
+
+    fn look(&self, home: Home<'_>, notes: &Notes) -> Result<Option<Self>, OpError> {
+        let why = match &self.object {
+            Object::Device(device) => device.look_again(home, notes)?,
+            Object::Vlan { index, id, .. } => vlan_in_use(home.host, *index, *id)?.into_iter().collect(),
+        };
+        if !why.is_empty() {
+            return Self { why, ..self.clone() }.note_again(&notes.state, home.host).map(Some);
+        }
+        if let Some(note) = self.own_note(&notes.state, home.host)? {
+            node::remove(&notes.state, HELD, &note.name, note.host_netns_cookie).map_err(state_error)?;
+            crate::say!("postern: {} is no longer held", self.object);
+        }
+        Ok(None)
+    }
+
+    /// Writes its reasons into its note, and the name that it has now.
+    fn note_again(self, state: &Path, host: &Netlink) -> Result<Self, OpError> {
+        let held = Self { name_now: name_now(host, &self.object), ..self };
+        let detail = json!(held);
+        if let Some(note) = held.own_note(state, host)?.filter(|note| note.detail != detail) {
+            node::update(state, &NodeObject { detail, ..note }).map_err(state_error)?;
+        }
+        Ok(held)
+    }
+
+    /// Returns its note. Meanwhile another run may have mended it, and another container may have had it: then there is none.
+    fn own_note(&self, state: &Path, host: &Netlink) -> Result<Option<NodeObject>, OpError> {
+        let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
+        noted(state, here, &boot, |other| self.is_noted_by(other))
+    }
+
+    /// True if another note is about the same object and attachment.
+    fn is_noted_by(&self, other: &Self) -> bool {
+        let attachment = |held: &Self| (held.network.clone(), held.container_id.clone(), held.ifname.clone());
+        self.object.is_same(&other.object) && attachment(self) == attachment(other)
+    }
+
+    /// Mends it for an ADD.
+    ///
+    /// # Errors
+    /// As [`Held::mend`], and [`ErrorCode::TryAgain`] if it is still held.
+    pub(crate) fn mend_for(&self, run: &Context) -> Result<(), OpError> {
+        let Some(held) = self.mend(Home::of(run)?, &mut Notes::of(run))? else { return Ok(()) };
+        let name = held.object.name();
+        let message = format!(
+            "\"{name}\" is held since {} of container {} had it, in network {}: {}",
+            held.ifname,
+            held.container_id,
+            held.network,
+            held.why.join("; ")
+        );
+        Err(OpError::new(ErrorCode::TryAgain, name, message).hint(held.remedy()))
+    }
+
+    /// Returns what a user can do.
+    pub fn remedy(&self) -> String {
+        let Object::Device(device) = &self.object else {
+            return "end the namespaces that its last container made, or make the node's link anew; then run `postern gc`"
+                .to_owned();
+        };
+        let name = &device.name;
+        match &device.device {
+            Some((bus, device)) => format!(
+                "end what keeps {bus} {device}: the namespaces that its last container made; then run `postern gc`. `postern gc \
+                 --unbind` takes the device from its driver and gives it back, which ends all that others have on it"
+            ),
+            None => format!(
+                "end what keeps it: the namespaces that its last container made, or delete \"{}\" and make \"{name}\" anew; then \
+                 run `postern gc`",
+                self.name_now.as_deref().unwrap_or(&name.to_string())
+            ),
+        }
+    }
+}
+
+/// Returns the reason why a VLAN of a link of the host is held: somebody has it.
+pub(crate) fn vlan_in_use(host: &Netlink, parent: u32, id: VlanId) -> Result<Option<String>, OpError> {
+    let Some(link) = host.link_by_index(parent).map_err(kernel_error)? else { return Ok(None) };
+    let is_used = host.has_vlan(&link, id).map_err(kernel_error)?;
+    Ok(is_used.then(|| {
+        "it is in use in a namespace that nobody names: root in its container has moved its link there".to_owned()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::device::effect::tests::plain;
+    use postern_kernel::Link;
+
+    fn held(link: &Link, container: &str) -> Held {
+        Held {
+            object: Object::Device(Box::new(Device::of_link(link))),
+            network: "net".to_owned(),
+            container_id: container.to_owned(),
+            ifname: "eth0".to_owned(),
+            why: vec![container.to_owned()],
+            name_now: None,
+        }
+    }
+
+    #[test]
+    fn two_devices_of_one_name_have_two_notes() {
+        let root = std::env::temp_dir().join(format!("postern-held-{}", std::process::id()));
+        let first = Link { kind: "dummy".to_owned(), ..plain() };
+        let second = Link { kind: "veth".to_owned(), index: 9, peer_index: Some(8), ..plain() };
+        write(&root, 1, &held(&first, "c1")).unwrap();
+        write(&root, 1, &held(&second, "c2")).unwrap();
+        // A new reason replaces the reasons of its own device only.
+        write(&root, 1, &held(&first, "c3")).unwrap();
+        let (objects, _) = node::list(&root).unwrap();
+        let mut found: Vec<(String, String)> = objects
+            .iter()
+            .filter_map(|object| Some((object.name.clone(), of(object, 1, &object.boot_id)?.container_id)))
+            .collect();
+        found.sort();
+        let expected = [("eth1", "c3"), ("eth1 index 9", "c2")];
+        assert_eq!(found, expected.map(|(name, container)| (name.to_owned(), container.to_owned())));
+        assert!(held(&first, "c1").is_noted_by(&held(&first, "c1")));
+        assert!(!held(&first, "c1").is_noted_by(&held(&first, "c3")));
+        assert!(!held(&first, "c1").is_noted_by(&held(&second, "c1")));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}

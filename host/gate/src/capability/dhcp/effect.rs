@@ -1,0 +1,49 @@
+//! A lease that the node's DHCP service keeps.
+
+use crate::capability::leaves::{ByContents, Leaves};
+use crate::context::Context;
+use crate::effect::Addresses;
+use crate::need::Need;
+use ipnet::IpNet;
+use postern_types::OpError;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// A lease that the service at a socket keeps for this attachment. The service knows it by container, network and interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dhcp {
+    /// The socket of the service.
+    pub socket: String,
+    /// The addresses of the lease. There are none before the service was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpNet>,
+}
+
+impl Leaves for Dhcp {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        run.system.dhcp.release(run.request, &run.fixed.deadline, &self.socket)
+    }
+
+    fn words(&self) -> String {
+        let addresses: Vec<String> = self.addresses.iter().map(IpNet::to_string).collect();
+        match addresses.as_slice() {
+            [] => "DHCP lease".to_owned(),
+            some => format!("DHCP lease of {}", some.join(" and ")),
+        }
+    }
+
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(IpNet::addr).collect()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Dhcp(Cow::from(&self.socket))
+    }
+}
+
+impl ByContents for Dhcp {
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::LentBy(&self.socket)
+    }
+}

@@ -1,0 +1,178 @@
+//! Rules that let the attachment's addresses be forwarded.
+
+use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::shared::numbers::recorded;
+use crate::context::Context;
+use crate::effect::in_record;
+use crate::errors::firewall_error;
+use crate::need::Need;
+use crate::others;
+use ipnet::IpNet;
+use postern_firewall::iptables::forward::Numbers;
+use postern_firewall::{firewalld, iptables};
+use postern_types::{FirewallBackend, IptablesVariant, OpError};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// Rules that let the attachment's addresses be forwarded. The native form names no owner, so the record is the owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firewall {
+    /// The packet filter of the rules.
+    pub backend: FirewallBackend,
+    /// Where they are, for iptables, if that was known. Records of Postern 0.1 do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<IptablesVariant>,
+    /// The chain of the administrator's rules, with iptables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_chain: Option<String>,
+    /// The zone of firewalld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The addresses.
+    pub addresses: Vec<IpNet>,
+}
+
+impl Firewall {
+    /// Returns this effect with the place of its rules: the one that the record has or, if it does not list it, the place of
+    /// new rules.
+    pub(crate) fn placed(self, run: &Context) -> Self {
+        let mut made = run.journal.recorded::<Self>().into_iter();
+        if let Some(made) = made.find(|made| Self { variant: None, ..made.clone() } == self) {
+            return made;
+        }
+        let by_iptables = self.backend == FirewallBackend::Iptables;
+        Self { variant: iptables::of_new(&self.addresses).filter(|_| by_iptables), ..self }
+    }
+
+    /// Returns the handles of rules and tables of this effect that the attachment's record lists.
+    pub(crate) fn numbers(&self, run: &Context) -> Numbers {
+        let (handles, tables) = run.journal.numbers(|effect| Self::of(effect) == Some(self));
+        let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
+        Numbers { addresses: self.addresses.clone(), handles, tables, recorded }
+    }
+
+    /// Makes the rules, as far as they are missing. With `is_first`, the attachment has none: no rules of others are
+    /// searched, and each attachment has rules of its own.
+    pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
+        match (self.backend, &self.zone) {
+            (FirewallBackend::Iptables, _) => {
+                let admin_chain = self.admin_chain.as_deref().unwrap_or_default();
+                let tables = iptables::forward::tables(&self.addresses, run.system.program_runner());
+                let runner = run.system.program_runner();
+                let handles = iptables::forward::admit(&self.addresses, admin_chain, is_first, self.variant, runner)
+                    .map_err(firewall_error)?;
+                let same = iptables::forward::tables(&self.addresses, run.system.program_runner()) == tables;
+                run.journal.known_in(&self.clone().into(), &handles, if same { &tables } else { &[] });
+                Ok(())
+            }
+            (FirewallBackend::Firewalld, zone) => self.addresses.iter().try_for_each(|address| {
+                let (zone, address) = (zone.as_deref().unwrap_or_default(), address.addr());
+                firewalld::add(zone, address, run.system.program_runner()).map_err(|error| {
+                    // The native plugin's words.
+                    let source = firewalld::source(address);
+                    let message = format!("failed to add the address {source} to {zone} zone: {}", error.hint);
+                    OpError { message, hint: String::new(), ..firewall_error(error) }
+                })
+            }),
+        }
+    }
+
+    /// True if all rules are there.
+    fn is_complete(&self, run: &Context) -> Result<bool, OpError> {
+        let runner = run.system.program_runner();
+        match (self.backend, &self.zone) {
+            (FirewallBackend::Iptables, _) => {
+                let admin_chain = self.admin_chain.as_deref();
+                iptables::forward::missing_rule(&self.numbers(run), admin_chain, None, runner)
+                    .map(|missing| missing.is_none())
+                    .map_err(firewall_error)
+            }
+            (FirewallBackend::Firewalld, zone) => {
+                for address in &self.addresses {
+                    let zone = zone.as_deref().unwrap_or_default();
+                    if !firewalld::query(zone, address.addr(), runner).map_err(firewall_error)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Removes the rules. If the record has their handles, they are this attachment's alone. Otherwise an address that the
+    /// record of another attachment admits in the same way keeps them.
+    pub(crate) fn revert(&self, run: &Context) -> Result<(), OpError> {
+        // To ask the kernel is cheaper than to start programs that find nothing, or to read all records.
+        if self.backend == FirewallBackend::Iptables && !run.system.unless_absent(iptables::forward::may_be_admitted)? {
+            return Ok(());
+        }
+        let numbers = self.numbers(run);
+        if numbers.withdraw(run.system.program_runner()).map_err(firewall_error)? {
+            return Ok(());
+        }
+        let Numbers { handles, recorded, .. } = numbers;
+        if !handles.is_empty() && iptables::forward::has(&self.addresses, &handles, run.system.program_runner()) {
+            return iptables::forward::withdraw(&self.addresses, &handles, recorded, run.system.program_runner())
+                .map(drop)
+                .map_err(firewall_error);
+        }
+        let mut own = Vec::new();
+        for address in &self.addresses {
+            let admits = |other: &Self| {
+                (other.backend, &other.zone) == (self.backend, &self.zone)
+                    && other.addresses.iter().any(|of_other| of_other.addr() == address.addr())
+            };
+            if !others::is_claimed_by(run.view(), |summary| in_record::<Self>(summary).any(|made| admits(&made)))? {
+                own.push(*address);
+            }
+        }
+        match self.backend {
+            FirewallBackend::Iptables => iptables::forward::withdraw(&own, &[], recorded, run.system.program_runner())
+                .map(drop)
+                .map_err(firewall_error),
+            // The part that firewalld had has ended with firewalld.
+            FirewallBackend::Firewalld if !firewalld::runs(run.system.program_runner()).map_err(firewall_error)? => {
+                Ok(())
+            }
+            FirewallBackend::Firewalld => own.iter().try_for_each(|address| {
+                let zone = self.zone.as_deref().unwrap_or_default();
+                firewalld::remove(zone, address.addr(), run.system.program_runner()).map_err(firewall_error)
+            }),
+        }
+    }
+}
+
+impl Leaves for Firewall {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.revert(run)
+    }
+
+    fn words(&self) -> String {
+        match &self.zone {
+            Some(zone) => format!("sources in zone {zone} of firewalld"),
+            None => "rules that let its addresses be forwarded".to_owned(),
+        }
+    }
+
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(IpNet::addr).collect()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        match (self.backend, &self.zone) {
+            (FirewallBackend::Firewalld, Some(zone)) => Need::Zone(Cow::Borrowed(zone)),
+            (FirewallBackend::Firewalld | FirewallBackend::Iptables, _) => Need::Forwarding,
+        }
+    }
+}
+
+impl Reapply for Firewall {
+    fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
+        if self.is_complete(run)? {
+            return Ok(Reapplied::Complete);
+        }
+        self.make(run, false)?;
+        Ok(Reapplied::Restored)
+    }
+}

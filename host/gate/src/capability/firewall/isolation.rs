@@ -1,0 +1,60 @@
+//! The isolation of the attachment's bridge. The rules are the bridge's: all its attachments share them.
+//!
+//! They stay when an attachment goes, as its bridge does, and as the native plugin leaves them. To open a bridge while
+//! containers are on it, of this plugin or of a native one, would be the greater harm. `postern gc --node` removes them.
+
+use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::context::Context;
+use crate::errors::firewall_error;
+use crate::need::Need;
+use crate::node;
+use postern_firewall::iptables::forward;
+use postern_types::{IngressPolicy, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// The isolation of the attachment's bridge: the record lists who wants it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    /// The bridge's name.
+    pub bridge: String,
+    /// The policy.
+    pub ingress: IngressPolicy,
+    /// True if the attachment has IPv4 addresses.
+    pub v4: bool,
+    /// True if it has IPv6 addresses.
+    pub v6: bool,
+}
+
+impl Isolation {
+    /// Makes the rules, as far as they are missing. Returns true if some were.
+    pub(crate) fn make(&self, run: &Context) -> Result<bool, OpError> {
+        let families: Vec<bool> =
+            [(self.v4, false), (self.v6, true)].into_iter().filter(|of| of.0).map(|of| of.1).collect();
+        let make = || forward::isolate(&self.bridge, self.ingress, &families, run.system.program_runner());
+        node::noted(&run.fixed.places.state, run.system.host()?, node::ISOLATION, &self.bridge, || {
+            make().map(|changes| changes > 0)
+        })
+        .map_err(firewall_error)
+    }
+}
+
+impl Leaves for Isolation {
+    fn remove(&self, _: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        Ok(())
+    }
+
+    fn words(&self) -> String {
+        format!("wish to have bridge {} isolated ({}), whose rules stay", self.bridge, self.ingress.name())
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
+
+impl Reapply for Isolation {
+    fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
+        Ok(if self.make(run)? { Reapplied::Restored } else { Reapplied::Complete })
+    }
+}

@@ -1,0 +1,271 @@
+//! `firewall`: the attachment's addresses that the node forwards, and the isolation of its bridge.
+//!
+//! Backend, admin chain, zone and ingress policy come from the operator's configuration, and never from the guest.
+
+pub mod effect;
+pub mod isolation;
+
+use crate::capability::facts::{Facts, Needed};
+use crate::context::Context;
+use crate::effect::{Firewall, Isolation};
+use crate::errors::{self, kernel_error};
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::others;
+use crate::request::Request;
+use ipnet::IpNet;
+use postern_cni::Verb;
+use postern_firewall::iptables::forward::Numbers;
+use postern_firewall::{firewalld, iptables};
+use postern_kernel::Link;
+use postern_policy::Granted;
+use postern_policy::capability::firewall::{Named, is_zone};
+use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, host};
+use std::borrow::Cow;
+
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: None };
+
+fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> {
+    // A collection removes what records list, and their effects ask for what they need.
+    if request.verb == Verb::Gc {
+        return None;
+    }
+    let named = Named::of(&request.conf);
+    // A removal needs no grant: the zone is the one that the network names.
+    let zone = match request.verb {
+        Verb::Del => Some(named.zone.clone()),
+        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => {
+            granted.and_then(|granted| granted.zone(&named))
+        }
+    };
+    let is_possible = named.backend != Some(FirewallBackend::Iptables) && firewalld::installed();
+    Some(match is_possible {
+        true => Need::Filters(Cow::Owned(zone.unwrap_or_default())),
+        false => Need::Forwarding,
+    })
+}
+
+impl host::Firewall for Gate<'_> {
+    /// `firewall.admit`.
+    fn admit(&mut self, addresses: &[IpNet]) -> Result<(), OpError> {
+        must_own(self, addresses)?;
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        let named = Named::of(&self.run.request.conf);
+        let backend = backend(self.run, &named)?;
+        self.front.granted().allows_filter(backend, &named)?;
+        let (admin_chain, zone) = match backend {
+            FirewallBackend::Iptables => (Some(named.admin_chain), None),
+            FirewallBackend::Firewalld => (None, Some(named.zone)),
+        };
+        let effect = Firewall { backend, variant: None, admin_chain, zone, addresses: addresses.to_vec() };
+        let effect = effect.placed(self.run);
+        // The question comes before the intent is written.
+        let is_first = is_first(self.run);
+        self.run.journal.intend(self.run.view(), effect.clone())?;
+        effect.make(self.run, is_first)?;
+        Ok(())
+    }
+
+    /// `firewall.isolate`.
+    fn isolate(&mut self, ingress: IngressPolicy) -> Result<(), OpError> {
+        let bridge = bridge(self.run)?.name.to_string();
+        let addresses: Vec<IpNet> = self.run.own.addresses.iter().map(|own| own.net).collect();
+        let isolation = Isolation { bridge, ingress, v4: has(&addresses, false), v6: has(&addresses, true) };
+        self.run.journal.intend(self.run.view(), isolation.clone())?;
+        isolation.make(self.run)?;
+        Ok(())
+    }
+
+    /// `firewall.check`.
+    fn check(&mut self, addresses: &[IpNet]) -> Result<(), OpError> {
+        must_own(self, addresses)?;
+        let (run, named) = (&*self.run, Named::of(&self.run.request.conf));
+        let recorded = run.journal.recorded::<Firewall>().into_iter().next();
+        let backend = recorded.as_ref().map_or_else(|| backend(run, &named), |made| Ok(made.backend))?;
+        let noted = recorded.as_ref().map(|made| made.numbers(run)).unwrap_or_default();
+        let zone = recorded.and_then(|made| made.zone).unwrap_or_else(|| named.zone.clone());
+        if backend == FirewallBackend::Firewalld {
+            for address in addresses.iter().map(IpNet::addr) {
+                if !firewalld::query(&zone, address, run.system.program_runner()).map_err(errors::firewall_error)? {
+                    let message = format!("failed to find the address {} in {zone} zone", firewalld::source(address));
+                    return Err(OpError::new(ErrorCode::Mismatch, address.to_string(), message));
+                }
+            }
+        }
+        let admin = (backend == FirewallBackend::Iptables).then_some(named.admin_chain.as_str());
+        let bridge = named_bridge(run.request);
+        let isolated = IngressPolicy::parse(&named.ingress).map(|ingress| (bridge.as_str(), ingress));
+        if admin.is_none() && isolated.is_none() {
+            return Ok(());
+        }
+        let numbers = Numbers { addresses: addresses.to_vec(), ..noted };
+        match iptables::forward::missing_rule(&numbers, admin, isolated, run.system.program_runner())
+            .map_err(errors::firewall_error)?
+        {
+            None => Ok(()),
+            Some(missing) => Err(OpError::new(ErrorCode::Mismatch, "", missing)),
+        }
+    }
+
+    /// `firewall.remove`.
+    fn remove(&mut self) -> Result<(), OpError> {
+        if self.run.request.verb == Verb::Add {
+            self.run.journal.only_of_this_run(
+                self.run.request,
+                |effect| Firewall::of(effect).is_some(),
+                "forwarding rules",
+            )?;
+        }
+        remove_own(self.run)?;
+        Ok(())
+    }
+}
+
+/// Checks that addresses are the attachment's own.
+fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
+    let Some(foreign) = addresses.iter().find(|address| !gate.run.own.owns(address)) else { return Ok(()) };
+    let (why, hint) = others::not_counting(gate.run.view(), foreign, gate.front.granted());
+    let message = format!("no record tells that a plugin before gave {foreign} to this attachment{why}");
+    Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message).hint(hint))
+}
+
+/// Returns the packet filter: the one that the network names, or else firewalld where it runs, and iptables elsewhere.
+fn backend(run: &Context, named: &Named) -> Result<FirewallBackend, OpError> {
+    match named.backend {
+        Some(FirewallBackend::Firewalld)
+            if !firewalld::runs(run.system.program_runner()).map_err(errors::firewall_error)? =>
+        {
+            let message = "the network wants firewalld, which does not run on this node";
+            Err(OpError::new(ErrorCode::Unsupported, "firewalld", message)
+                .hint("start firewalld, or set \"backend\" to \"iptables\""))
+        }
+        Some(backend) => Ok(backend),
+        None if firewalld::runs(run.system.program_runner()).map_err(errors::firewall_error)? => {
+            Ok(FirewallBackend::Firewalld)
+        }
+        None => Ok(FirewallBackend::Iptables),
+    }
+}
+
+/// True if the attachment has no such rules yet: its record is whole, and lists none. Behind a native plugin the list may
+/// have had a native firewall before.
+fn is_first(run: &Context) -> bool {
+    !others::is_behind_native(run.journal)
+        && run.journal.record().is_some_and(|record| record.warnings().is_empty())
+        && run.journal.recorded::<Firewall>().is_empty()
+}
+
+/// Returns the numbers of the rules that a run finds by its record alone; `None` if it has to search.
+pub(crate) fn noted(run: &Context) -> Option<Vec<Numbers>> {
+    let recorded = run.journal.recorded::<Firewall>();
+    let is_known = match run.request.verb {
+        Verb::Add | Verb::Status | Verb::Version => true,
+        Verb::Check | Verb::Del => run.journal.record_is_whole() && !run.journal.is_replaced() && !recorded.is_empty(),
+        Verb::Gc => false,
+    };
+    let by_iptables = recorded.into_iter().filter(|made| made.backend == FirewallBackend::Iptables);
+    let noted: Vec<Numbers> = by_iptables.map(|made| made.numbers(run)).collect();
+    (is_known && noted.iter().all(|numbers| !numbers.handles.is_empty())).then_some(noted)
+}
+
+/// True if one of the addresses is of that IP version.
+fn has(addresses: &[IpNet], v6: bool) -> bool {
+    addresses.iter().any(|address| address.addr().is_ipv6() == v6)
+}
+
+/// Returns the name of the bridge in `prevResult`, by the native plugin's convention.
+fn named_bridge(request: &Request) -> String {
+    let previous = request.previous();
+    previous.interfaces.into_iter().next().map(|first| first.name).unwrap_or_default()
+}
+
+/// Returns the link that the attachment's host end is a port of, by the kernel.
+fn master(run: &Context) -> Result<Option<Link>, OpError> {
+    let end = match others::end(run)? {
+        None => others::end_behind_native(run.view())?,
+        end => end,
+    };
+    let master = end.as_ref().and_then(|end| end.master);
+    master.map_or(Ok(None), |master| run.system.host()?.link_by_index(master).map_err(kernel_error))
+}
+
+/// True if the bridge of the attachment's host end is isolated so now, in the IP versions of its addresses.
+///
+/// # Errors
+/// Kernel, records or rules can't be read.
+pub fn is_isolated(run: &Context, ingress: IngressPolicy) -> Result<bool, OpError> {
+    let addresses: Vec<IpNet> = run.own.addresses.iter().map(|own| own.net).collect();
+    if addresses.is_empty() {
+        return Ok(true);
+    }
+    let Some(bridge) = master(run)?.filter(|link| link.kind == "bridge") else { return Ok(false) };
+    let name = bridge.name.to_string();
+    let isolated = Some((name.as_str(), ingress));
+    let numbers = Numbers { addresses, ..Numbers::default() };
+    iptables::forward::missing_rule(&numbers, None, isolated, run.system.program_runner())
+        .map(|missing| missing.is_none())
+        .map_err(errors::firewall_error)
+}
+
+/// Returns the bridge that the attachment's host end is a port of. The kernel tells which one that is, whatever
+/// `prevResult` says: it could name a link of the node, and the node would forward nothing from there any more.
+fn bridge(run: &Context) -> Result<Link, OpError> {
+    let named = named_bridge(run.request);
+    let is = match master(run)? {
+        Some(link) if link.kind == "bridge" && link.name == named => return Ok(link),
+        Some(link) if link.kind == "bridge" => format!("a port of \"{}\"", link.name),
+        _ => "no port of a bridge".to_owned(),
+    };
+    let message = format!("prevResult names \"{named}\" as the bridge, and this attachment's host end is {is}");
+    Err(OpError::new(ErrorCode::InvalidArgument, named, message)
+        .hint("\"ingressPolicy\" is for lists that begin with a bridge plugin"))
+}
+
+/// Removes what admits the attachment's addresses: by its record or, if this plugin has no part in that, by `prevResult`.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
+    for made in run.journal.recorded::<Firewall>() {
+        made.revert(run)?;
+    }
+    let plugin = &run.request.plugin;
+    let has_part = run.journal.record().is_some_and(|record| record.sections().iter().any(|of| of.plugin() == plugin));
+    if run.request.verb != Verb::Add && (!has_part || run.journal.is_replaced()) {
+        revert_unrecorded(run)?;
+    }
+    run.journal.gone(|effect| Firewall::of(effect).is_some());
+    Ok(())
+}
+
+/// Removes what a native plugin made for the addresses of `prevResult`. Where the record lists addresses, only those count: in a
+/// mixed list a native plugin may have given them, and then it lists none. Addresses of other attachments' records never do.
+fn revert_unrecorded(run: &Context) -> Result<(), OpError> {
+    let previous = run.request.previous();
+    let sections = run.journal.record().filter(|_| !run.journal.is_replaced()).map(postern_state::Record::sections);
+    let own: Vec<&String> = sections.unwrap_or_default().iter().flat_map(|section| &section.addresses).collect();
+    let knows = |address: &IpNet| own.is_empty() || own.contains(&&address.to_string());
+    let mut addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).filter(knows).collect();
+    let mut foreign = Vec::new();
+    for address in &addresses {
+        if others::is_held(run.view(), address.addr())? {
+            foreign.push(*address);
+        }
+    }
+    addresses.retain(|address| !foreign.contains(address));
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let named = Named::of(&run.request.conf);
+    // Nothing is in a zone that can't exist.
+    if named.backend != Some(FirewallBackend::Iptables) && firewalld::installed() && is_zone(&named.zone) {
+        let zone = Some(named.zone);
+        let backend = FirewallBackend::Firewalld;
+        let addresses = addresses.clone();
+        Firewall { backend, variant: None, admin_chain: None, zone, addresses }.revert(run)?;
+    }
+    let backend = FirewallBackend::Iptables;
+    Firewall { backend, variant: None, admin_chain: None, zone: None, addresses }.revert(run)
+}

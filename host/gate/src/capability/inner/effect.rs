@@ -1,0 +1,239 @@
+//! A link in the container's namespace that has no end on the host: a macvlan, a VLAN, an ipvlan, a dummy, a tap. It dies with
+//! that namespace.
+
+use crate::capability::device::held::{self, Object};
+use crate::capability::leaves::{AttachmentLink, Leaves};
+use crate::context::{Context, Journal, View};
+use crate::effect::{Effect, Macvlan, in_record};
+use crate::errors::kernel_error;
+use crate::need::Need;
+use crate::others;
+use postern_cni::CniResult;
+use postern_kernel::{Link, Netlink};
+use postern_types::{IpvlanMode, Mac, OpError, VlanId};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The time that the kernel may take to end the links of a namespace that has ended.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
+
+/// The kinds of such links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InnerKind {
+    /// A macvlan. Its records have the form of [`Macvlan`].
+    Macvlan,
+    /// A VLAN of another link.
+    Vlan,
+    /// An ipvlan.
+    Ipvlan,
+    /// A dummy.
+    Dummy,
+    /// A tap.
+    Tap,
+}
+
+impl InnerKind {
+    /// All kinds.
+    const ALL: [Self; 5] = [Self::Macvlan, Self::Vlan, Self::Ipvlan, Self::Dummy, Self::Tap];
+
+    /// True if a link is of one of these kinds.
+    pub fn has(link: &Link) -> bool {
+        Self::ALL.iter().any(|kind| kind.in_kernel() == link.kind)
+    }
+
+    /// The name, for people and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Macvlan => "macvlan",
+            Self::Vlan => "vlan",
+            Self::Ipvlan => "ipvlan",
+            Self::Dummy => "dummy",
+            Self::Tap => "tap",
+        }
+    }
+
+    /// The kernel's name for such links.
+    pub const fn in_kernel(self) -> &'static str {
+        match self {
+            Self::Tap => "tun",
+            Self::Macvlan | Self::Vlan | Self::Ipvlan | Self::Dummy => self.name(),
+        }
+    }
+}
+
+/// The link. The record notes its interface index beside it, which root in the container can't change. Before that, its
+/// first name and its address identify it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InnerLink {
+    /// Its kind.
+    pub kind: InnerKind,
+    /// The address that the host gave it; none where it has its parent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// The name that the host chose, before it gets the attachment's. None where it is born with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<String>,
+    /// For an ipvlan on a link of the host: that link's index, and the mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<(u32, IpvlanMode)>,
+    /// For a VLAN of a link of the host: that link's index, and the VLAN. Earlier versions did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<(u32, VlanId)>,
+}
+
+impl InnerLink {
+    /// Returns the link that an effect is, of any kind.
+    pub fn seen(effect: &Effect) -> Option<Self> {
+        Macvlan::of(effect).map(Macvlan::as_inner).or_else(|| Self::of(effect).cloned())
+    }
+
+    /// The link as an effect, in its kind's form.
+    pub fn recorded(self) -> Effect {
+        match self.kind {
+            InnerKind::Macvlan => Macvlan { mac: self.mac, born: self.born }.into(),
+            InnerKind::Vlan | InnerKind::Ipvlan | InnerKind::Dummy | InnerKind::Tap => self.into(),
+        }
+    }
+
+    /// Returns the indices that the record notes for it.
+    fn indices(&self, journal: &Journal) -> Vec<u32> {
+        journal.indices(|effect| Self::seen(effect).as_ref() == Some(self))
+    }
+
+    /// The link, in the namespace that it was made in.
+    pub fn find(&self, run: &Context, container: &Netlink) -> Result<Option<Link>, OpError> {
+        if let Some(index) = self.indices(run.journal).into_iter().next() {
+            let link = container.link_by_index(index).map_err(kernel_error)?;
+            return Ok(link.filter(|link| link.kind == self.kind.in_kernel()));
+        }
+        for name in self.born.iter().chain([&run.request.ifname]) {
+            let link = container.link_by_name(name).map_err(kernel_error)?;
+            if let Some(own) = link.filter(|link| self.is_like(link)) {
+                return Ok(Some(own));
+            }
+        }
+        Ok(None)
+    }
+
+    /// True if a link has the kind and the address that this one was made with.
+    fn is_like(&self, link: &Link) -> bool {
+        link.kind == self.kind.in_kernel() && self.mac.is_none_or(|mac| link.mac == Some(mac.0))
+    }
+
+    fn delete(&self, run: &Context, container: &Netlink) -> Result<(), OpError> {
+        if let Some(link) = self.find(run, container)? {
+            return container.delete_link(link.index).map(drop).map_err(kernel_error);
+        }
+        let is_deleted = self.indices(run.journal).iter().any(|index| run.own.deleted.contains(index));
+        // Nothing tells a link that others deleted from one that was moved.
+        if !is_deleted && matches!(self.kind, InnerKind::Macvlan | InnerKind::Ipvlan) {
+            crate::say!(
+                "postern: its {} link is not in the container: root in there has deleted it, or moved it to a namespace of its own. \
+                 There it is on the wire of its master until that namespace ends",
+                self.kind.name()
+            );
+        }
+        Ok(())
+    }
+
+    /// Holds the VLAN if somebody has it still: the link was moved to another namespace. A namespace ends in its own time.
+    fn look_for_vlan(&self, run: &Context, until: Instant) -> Result<(), OpError> {
+        let Some((parent, id)) = self.vlan else { return Ok(()) };
+        let host = run.system.host()?;
+        let mut is_first = true;
+        loop {
+            let Some(why) = held::vlan_in_use(host, parent, id)? else { return Ok(()) };
+            let is_late = Instant::now() >= until;
+            // Once it was free, another attachment or the node may have it.
+            if (is_late || is_first) && self.has_other_owner(run.view())? {
+                return Ok(());
+            }
+            is_first = false;
+            if is_late {
+                let name = host
+                    .link_by_index(parent)
+                    .map_err(kernel_error)?
+                    .map(|link| link.name)
+                    .unwrap_or_default()
+                    .to_string();
+                return held::hold(run, Object::Vlan { parent: name, index: parent, id }, &[why]);
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// True if a link of the host or a record of another attachment has the VLAN.
+    fn has_other_owner(&self, view: View<'_>) -> Result<bool, OpError> {
+        let is_own = |link: &Link| {
+            let is_like = !link.is_provider_vlan && self.vlan == link.peer_index.zip(link.vlan_id);
+            is_like && link.peer_netnsid.is_none()
+        };
+        if view.system.host()?.links().map_err(kernel_error)?.iter().any(is_own) {
+            return Ok(true);
+        }
+        others::is_claimed_by(view, |summary| in_record::<Self>(summary).any(|other| other.vlan == self.vlan))
+    }
+}
+
+impl Leaves for InnerLink {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If it is gone, the
+        // link is gone too.
+        match run.journal.container_with(run.system, &format!("{} link", self.kind.name()))? {
+            Some(container) => {
+                self.delete(run, container.netlink().map_err(kernel_error)?)?;
+                self.look_for_vlan(run, Instant::now())
+            }
+            None => self.look_for_vlan(run, (Instant::now() + ENDS_WITHIN).min(run.fixed.deadline.at())),
+        }
+    }
+
+    fn words(&self) -> String {
+        let kind = self.kind.name();
+        self.mac.map_or_else(|| kind.to_owned(), |mac| format!("{kind} {mac}"))
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        Some(self)
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Container
+    }
+}
+
+impl AttachmentLink for InnerLink {
+    fn is_there(&self, run: &Context) -> Result<bool, OpError> {
+        match run.system.container().filter(|_| !run.journal.has_foreign_record(run.system)) {
+            Some(container) => Ok(self.find(run, container.netlink().map_err(kernel_error)?)?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    fn is_named(&self, result: &CniResult) -> bool {
+        let is_own = |address: &str| self.mac.is_none_or(|mac| address.eq_ignore_ascii_case(&mac.to_string()));
+        result.interfaces.iter().any(|link| !link.sandbox.is_empty() && is_own(&link.mac))
+    }
+
+    fn is_among(&self, _: &[Link], container: Option<&[Link]>) -> Option<bool> {
+        // Root in there may give it another address.
+        container.map(|links| links.iter().any(|link| link.kind == self.kind.in_kernel()))
+    }
+}
+
+/// Takes such links that are gone off the record. Returns one that is there.
+pub fn retire(run: &mut Context) -> Result<Option<(InnerKind, Link)>, OpError> {
+    let mut living = None;
+    let effects = run.journal.effects();
+    for made in effects.iter().filter_map(|noted| InnerLink::seen(&noted.effect)) {
+        let Some(container) = run.system.container() else { continue };
+        match made.find(run, container.netlink().map_err(kernel_error)?)? {
+            Some(link) => living = Some((made.kind, link)),
+            None => run.journal.gone(|effect: &Effect| InnerLink::seen(effect).as_ref() == Some(&made)),
+        }
+    }
+    Ok(living)
+}

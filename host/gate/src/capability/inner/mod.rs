@@ -1,0 +1,183 @@
+//! The common part of `macvlan`, `vlan`, `ipvlan`, `dummy` and `tap`: the attachment's own link, which has no end on the host. An
+//! attachment has one that lives, by its record.
+
+pub mod effect;
+
+use crate::capability::in_the_way;
+use crate::capability::inner::effect as inner_link;
+use crate::effect::{InnerKind, InnerLink};
+use crate::errors::{about, kernel_error, link_gone, native_error};
+use crate::front::Object;
+use crate::gate::Gate;
+use postern_kernel::{InnerLinkKind, InnerSpec, Link, Netlink, random_veth_name};
+use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError, VlanId};
+
+/// A parent, as the front keeps it.
+#[derive(Clone, Copy, Debug)]
+pub struct Parent {
+    /// Its interface index.
+    pub index: u32,
+    /// True if it is in the container.
+    pub in_container: bool,
+    /// Its MTU in bytes, as it was found.
+    mtu: u32,
+}
+
+impl Parent {
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`].
+    pub fn of(gate: &Gate<'_>, handle: Handle) -> Result<Self, OpError> {
+        let (index, in_container, mtu) = gate.front.parent(handle)?;
+        Ok(Self { index, in_container, mtu })
+    }
+
+    /// Fails for an MTU beyond the parent's.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidArgument`].
+    pub fn can_carry(&self, mtu: Option<u32>) -> Result<(), OpError> {
+        let Some(mtu) = mtu.filter(|mtu| *mtu > self.mtu) else { return Ok(()) };
+        let message = format!("invalid MTU {mtu}, must be [0, master MTU({})]", self.mtu);
+        Err(OpError::new(ErrorCode::InvalidArgument, mtu.to_string(), message))
+    }
+
+    /// The link itself.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidHandle`] if it is gone.
+    pub fn link(&self, gate: &Gate<'_>) -> Result<Link, OpError> {
+        self.namespace(gate)?.link_by_index(self.index).map_err(kernel_error)?.ok_or_else(|| link_gone("parent"))
+    }
+
+    /// The links on it that its own namespace shows.
+    pub fn stacked<'g>(&self, gate: &'g Gate<'_>) -> Result<impl Iterator<Item = Link> + use<'g>, OpError> {
+        let index = self.index;
+        let links = self.namespace(gate)?.links().map_err(kernel_error)?;
+        Ok(links.into_iter().filter(move |link| link.peer_index == Some(index) && link.peer_netnsid.is_none()))
+    }
+
+    /// The namespace that it is in.
+    fn namespace<'g>(&self, gate: &'g Gate<'_>) -> Result<&'g Netlink, OpError> {
+        match self.in_container {
+            true => gate.run.system.container_required()?.netlink().map_err(kernel_error),
+            false => gate.run.system.host(),
+        }
+    }
+}
+
+/// The link as it is to be made.
+pub struct Wanted {
+    /// The kind for people, messages and the record.
+    pub kind: InnerKind,
+    /// The kind for the kernel.
+    pub spec: InnerLinkKind,
+    /// In bytes.
+    pub mtu: Option<u32>,
+    /// Its own link-layer address. None for a link that has its parent's.
+    pub mac: Option<Mac>,
+    /// True if it is made from the host's namespace, where its parent is.
+    pub from_host: bool,
+    /// For an ipvlan on a link of the host: the lowest link, whose mode is that of all, and the mode.
+    pub shares: Option<(u32, IpvlanMode)>,
+    /// For a VLAN of a link of the host: that link, and the VLAN.
+    pub vlan: Option<(u32, VlanId)>,
+}
+
+/// Makes the link under `CNI_IFNAME`, down. `ask` is asked once the intent is in the record, so that of two ADDs at once
+/// each sees the other.
+///
+/// # Errors
+/// [`ErrorCode::Exists`] if the name is taken, or if the attachment has such a link.
+pub fn create(
+    gate: &mut Gate<'_>,
+    wanted: &Wanted,
+    ask: impl FnOnce(&Gate<'_>) -> Result<(), OpError>,
+) -> Result<LinkInfo, OpError> {
+    is_free(gate, wanted.kind)?;
+    let name = gate.run.request.ifname.clone();
+    let kind = wanted.kind.name();
+    // The kernel holds the name against the host's links too: it gets its own where it lives.
+    let born = wanted.from_host.then(random_veth_name);
+    let link =
+        InnerLink { kind: wanted.kind, mac: wanted.mac, born: born.clone(), shares: wanted.shares, vlan: wanted.vlan };
+    let effect = link.recorded();
+    gate.run.journal.intend(gate.run.view(), effect.clone())?;
+    ask(gate)?;
+    let container = gate.run.system.container_netlink()?;
+    let spec = InnerSpec {
+        name: born.as_deref().unwrap_or(&name),
+        kind: wanted.spec,
+        mtu: wanted.mtu,
+        mac: wanted.mac.map(|mac| mac.0),
+        namespace: if wanted.from_host { Some(gate.run.system.namespace()?.fd()) } else { None },
+    };
+    let netlink = if wanted.from_host { gate.run.system.host()? } else { container };
+    if let Err(error) = netlink.create_inner(&spec) {
+        let asked = in_the_way::Wanted { kind: wanted.kind, spec: wanted.spec, mtu: wanted.mtu, mac: wanted.mac };
+        let error = asked.explain(native_error(error, &name, format_args!("failed to create {kind}")), netlink);
+        // There is nothing to undo: a link that is not there was not moved away either.
+        if matches!(container.link_by_name(spec.name), Ok(None)) {
+            gate.run.journal.gone(|made| *made == effect);
+        }
+        return Err(error);
+    }
+    let made = container.link_by_name(spec.name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
+    gate.run.journal.known_link(&effect, made.index)?;
+    if wanted.from_host {
+        let container = gate.run.system.container_netlink()?;
+        let renamed = container.rename(made.index, &name.as_str().into());
+        renamed.map_err(|error| native_error(error, &name, format_args!("failed to rename {kind} to \"{name}\"")))?;
+    }
+    gate.run.own.container_mac = made.mac.map(Mac);
+    show(gate, Link { name: name.into(), ..made })
+}
+
+/// Checks that the name is free, that the attachment has no such link, and that there is room for a handle. This is before
+/// anything is recorded: undoing a failed ADD must not take away what an earlier one made.
+///
+/// # Errors
+/// [`ErrorCode::Exists`], [`ErrorCode::Exhausted`].
+pub fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpError> {
+    let name = &gate.run.request.ifname;
+    let container = gate.run.system.container_netlink()?;
+    if container.link_by_name(name).map_err(kernel_error)?.is_some() {
+        let message = format!("failed to create {}: the container has \"{name}\" already", kind.name());
+        return Err(OpError::new(ErrorCode::Exists, name, message).hint("the attachment exists already: run DEL first"));
+    }
+    if let Some((other, living)) = inner_link::retire(gate.run)? {
+        let other = other.name();
+        let message = format!("this attachment has a {other} link already, which is called \"{}\"", living.name);
+        return Err(OpError::new(ErrorCode::Exists, &living.name, message).hint("run DEL first"));
+    }
+    gate.front.room(1)
+}
+
+/// True if the record lists a link of this kind, and it is the one of this index.
+pub fn is_recorded(gate: &Gate<'_>, kind: InnerKind, index: u32) -> Result<bool, OpError> {
+    let container = gate.run.system.container_netlink()?;
+    let effects = gate.run.journal.effects();
+    for made in effects.iter().filter_map(|noted| InnerLink::seen(&noted.effect)).filter(|made| made.kind == kind) {
+        if made.find(gate.run, container)?.is_some_and(|link| link.index == index) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns the attachment's link, if it has this kind.
+pub fn find(gate: &Gate<'_>, kind: InnerKind) -> Result<Option<Link>, OpError> {
+    let Some(container) = gate.run.system.container() else { return Ok(None) };
+    let netlink = container.netlink().map_err(kernel_error)?;
+    let name = &gate.run.request.ifname;
+    let found = netlink.link_by_name(name).map_err(about(name))?;
+    Ok(found.filter(|link| link.kind == kind.in_kernel()))
+}
+
+/// Gives the guest a handle for the link.
+///
+/// # Errors
+/// [`ErrorCode::Exhausted`].
+pub fn show(gate: &mut Gate<'_>, own: Link) -> Result<LinkInfo, OpError> {
+    let handle = gate.grant(Object::Own { index: own.index, name: own.name.to_string() })?;
+    Ok(Gate::show(handle, own))
+}

@@ -1,0 +1,60 @@
+//! The effect of a native IPAM program.
+
+use crate::capability::leaves::{ByContents, Leaves};
+use crate::context::Context;
+use crate::effect::Addresses;
+use crate::native;
+use crate::need::Need;
+use postern_cni::{Error, Verb};
+use postern_types::{ErrorCode, OpError};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// A native IPAM program was run. It must be run again to remove its effects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Native {
+    /// Its name in `CNI_PATH`.
+    pub plugin: String,
+    /// Its configuration, where that was not the called plugin's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+}
+
+impl Native {
+    /// Returns the effect of a program that is run now.
+    pub fn of_run(plugin: &str, run: &Context) -> Self {
+        let config = run.request.is_made_by_host.then(|| run.request.stdin.to_string());
+        Self { plugin: plugin.to_owned(), config }
+    }
+
+    fn del(&self, run: &Context) -> Result<(), Error> {
+        let program = native::find(&self.plugin, &run.request.path)?;
+        let config = self.config.clone().unwrap_or_else(|| run.request.stdin.to_string());
+        native::run_with(&program, run, Verb::Del, config).map(drop)
+    }
+}
+
+impl Leaves for Native {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        // No program with such a name was ever run.
+        if native::check_name(&self.plugin).is_err() {
+            return Ok(());
+        }
+        self.del(run).map_err(|error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string()))
+    }
+
+    fn words(&self) -> String {
+        format!("what native {} did", self.plugin)
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Program(Cow::from(&self.plugin))
+    }
+}
+
+impl ByContents for Native {
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses::GivenBy(&self.plugin)
+    }
+}

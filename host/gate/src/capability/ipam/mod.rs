@@ -1,0 +1,209 @@
+//! `ipam`: delegation to the operator's address management plugin.
+
+pub mod effect;
+
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::leases;
+use crate::effect::Native;
+use crate::gate::{DelegateRun, Gate, Ran};
+use crate::need::Need;
+use crate::own::OwnAddress;
+use crate::own::adopt;
+use crate::{collect, native, others};
+use postern_cni::{CniResult, Error, Verb, Version, code};
+use postern_types::{Capability, DelegateError, ErrorCode, OpError, host, ops};
+use std::net::IpAddr;
+
+/// The plugin with leases that the host can find by itself.
+const HOST_LOCAL: &str = "host-local";
+
+pub(crate) const FACTS: Facts = Facts {
+    needed: Needed::WithAddresses,
+    keeps: |request, granted| {
+        let name = &request.conf.ipam_type;
+        granted.is_some_and(|granted| granted.allows_native(name)).then(|| Need::Program(name.clone().into()))
+    },
+    unrecorded: None,
+};
+
+impl host::Ipam for Gate<'_> {
+    fn add(&mut self) -> Result<String, OpError> {
+        let result = answer_of(self, Verb::Add)?;
+        result.ok_or_else(|| OpError::new(ErrorCode::Delegate, "", "the IPAM plugin has given no result"))
+    }
+
+    fn del(&mut self) -> Result<(), OpError> {
+        answer_of(self, Verb::Del).map(drop)
+    }
+
+    fn check(&mut self) -> Result<(), OpError> {
+        answer_of(self, Verb::Check).map(drop)
+    }
+
+    fn status(&mut self) -> Result<(), OpError> {
+        answer_of(self, Verb::Status).map(drop)
+    }
+
+    fn gc(&mut self) -> Result<(), OpError> {
+        answer_of(self, Verb::Gc).map(drop)
+    }
+}
+
+/// Returns the run of the IPAM plugin, if it is a component.
+///
+/// # Errors
+/// As [`crate::front::Front::delegate`]; or what leads to the addresses of a DEL can't be removed.
+pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Option<DelegateRun>, OpError> {
+    let verb = match operation {
+        ops::Ipam::Add => Verb::Add,
+        ops::Ipam::Del => Verb::Del,
+        ops::Ipam::Check => Verb::Check,
+        ops::Ipam::Status => Verb::Status,
+        ops::Ipam::Gc => Verb::Gc,
+    };
+    let plugin = gate.front.delegate(gate.run.request)?;
+    if verb == Verb::Del {
+        collect::before_release(gate.run)?;
+    }
+    let is_component = gate.delegates.launcher.has(&plugin);
+    Ok(is_component.then(|| DelegateRun { plugin, request: gate.run.request.of_delegate(verb) }))
+}
+
+/// Makes the answer of the IPAM plugin that has run, or else of a native program. Returns the result of an ADD.
+fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
+    let name = &gate.front.delegate(gate.run.request)?;
+    let Ran { mut outcome, hindered } = match gate.ran.take() {
+        Some(ran) => ran,
+        None => {
+            let mut hindered = false;
+            Ran { outcome: run_native(gate, name, verb, &mut hindered), hindered }
+        }
+    };
+    if let (Verb::Add, Ok(Some(result))) = (verb, &outcome) {
+        nothing_leads_to(gate, name, result)?;
+    }
+    if verb == Verb::Del
+        && hindered
+        && let Err(error) = &outcome
+    {
+        // Its leases belong to the attachment and are given back, even if the delegate can't be asked.
+        let error = error.to_string();
+        outcome = leases::release_own(gate.run).map(|()| None).map_err(|failed| Error::internal(failed.to_string()));
+        if outcome.is_ok() {
+            crate::say!("postern: leases are given back without \"{name}\": {error}");
+        }
+    }
+    answer(name, verb, outcome, &mut gate.run.own.addresses)
+}
+
+/// The capabilities that give the attachment an end on the host, which the node's own frames get to.
+const HOST_ENDS: [Capability; 3] = [Capability::Bridge, Capability::Veth, Capability::PointToPoint];
+
+/// Fails if forwards of another attachment lead to an address of the result: its container would be reached at the ports
+/// of the other one. Without an end on the host they don't get there, and the address may be of a network of its own. The
+/// store of leases has asked already for the addresses that it gave.
+fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Result<(), OpError> {
+    let run = &mut *gate.run;
+    let is_lease = |address: &IpAddr| run.journal.has_made(|undo| undo.leases.contains(address));
+    let given = result.ips.iter().map(|ip| ip.address.addr());
+    let given: Vec<IpAddr> = given.filter(|address| !is_lease(address)).collect();
+    if given.is_empty() {
+        return Ok(());
+    }
+    let led = others::led_to(run, &given)?;
+    let Some(led) = led.first() else { return Ok(()) };
+    if !HOST_ENDS.iter().any(|capability| gate.front.granted().has(*capability)) {
+        crate::say!(
+            "postern: IPAM plugin \"{name}\" gave {}: {}; if this node reaches the network of \"{}\", they lead to this container",
+            led.address,
+            led.words(),
+            run.request.conf.name
+        );
+        return Ok(());
+    }
+    let message = format!("IPAM plugin \"{name}\" gave {}, and rules of this node lead to it", led.address);
+    Err(OpError::new(ErrorCode::Exists, led.address.to_string(), message).hint(leases::kept(run.view(), led)))
+}
+
+/// Runs a native program. `hindered`: see [`Ran::hindered`].
+fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) -> Result<Option<CniResult>, Error> {
+    // A delegate of the catalog, with its code missing. No native program stands in for it unless policy says so.
+    if !gate.front.granted().allows_native(name) && gate.delegates.launcher.lists(name) {
+        *hindered = true;
+        let code = if verb == Verb::Status { code::PLUGIN_NOT_AVAILABLE } else { code::INTERNAL };
+        return Err(Error::new(code, format!("plugin \"{name}\" is installed, but its code is gone from the catalog"))
+            .with_details("install it again: `make install`, or `postern add FILE.wasm --policy FILE`"));
+    }
+    let program = native::find(name, &gate.run.request.path).inspect_err(|_| {
+        *hindered = name == HOST_LOCAL || gate.delegates.launcher.lists(name);
+    });
+    let program = match program {
+        // No ADD could succeed.
+        Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
+        found => found?,
+    };
+    if !gate.front.granted().allows_native(name) {
+        let listed = Native::of_run(name, gate.run).into();
+        if verb == Verb::Del {
+            // A policy must not prevent a DEL. The record undoes what it lists.
+            if !gate.run.journal.has(&listed) {
+                crate::say!(
+                    "postern: policy does not allow native \"{name}\", so it is not run for this DEL; if it gave the container \
+                     addresses, it still has them"
+                );
+            }
+            return Ok(None);
+        }
+        return Err(Error::new(
+            crate::DENIED,
+            format!(
+                "policy does not allow \"{}\" to run \"{name}\" as a native program with all of the host's privileges",
+                gate.front.plugin
+            ),
+        )
+        .with_details(format!(
+            "{} is no sandboxed plugin; {}",
+            program.display(),
+            gate.front.granted().native_hint(name)
+        )));
+    }
+    if verb == Verb::Add {
+        // Undo runs the program again: only the program knows its effects.
+        let effect = Native::of_run(name, gate.run);
+        gate.run.journal.intend(gate.run.view(), effect).map_err(|error| Error::internal(error.to_string()))?;
+    }
+    gate.run.audit.flush();
+    let result = native::run(name, &program, gate.run, verb)?;
+    if verb == Verb::Del {
+        gate.run.journal.gone(|effect| Native::of(effect).is_some_and(|native| native.plugin == name));
+    }
+    Ok(result)
+}
+
+/// Returns the outcome of a delegate as its caller gets it. The addresses of a result belong to the attachment from
+/// then on.
+///
+/// # Errors
+/// The delegate's error.
+pub fn answer(
+    name: &str,
+    verb: Verb,
+    outcome: Result<Option<CniResult>, Error>,
+    own: &mut Vec<OwnAddress>,
+) -> Result<Option<String>, OpError> {
+    match (verb, outcome.map_err(|error| delegate(name, error))?) {
+        (Verb::Add, Some(result)) => {
+            let text = result.to_json(Version::LATEST).map_err(|error| delegate(name, error))?;
+            adopt(own, &result);
+            Ok(Some(text))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Converts a delegate's error to the form that its caller gets.
+pub fn delegate(name: &str, error: Error) -> OpError {
+    let mut converted = OpError::new(ErrorCode::Delegate, name, format!("IPAM plugin \"{name}\" failed: {error}"));
+    converted.delegate = Some(DelegateError { code: error.code, msg: error.msg, details: error.details });
+    converted
+}

@@ -1,0 +1,280 @@
+//! `leases`: host-local's address store.
+
+pub mod effect;
+
+use crate::capability::facts::{Facts, Needed};
+pub use crate::capability::leases::effect::collecting;
+use crate::context::{Context, View};
+use crate::effect::{Effect, Lease};
+use crate::errors::state_error;
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::others::LedTo;
+use crate::others::Lessee;
+use crate::others::OTHERWISE;
+use crate::others::looks_gone;
+use crate::own::OwnAddress;
+use crate::request::Request;
+use crate::view::is_relative;
+use crate::{collect, kept, others, settings};
+use ipnet::IpNet;
+use postern_cni::Verb;
+pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
+use postern_state::{Lease as Taken, Leases, Owner, StateError};
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, canonicalize, host};
+use std::net::IpAddr;
+use std::time::Instant;
+
+/// The most ranges in one request, because each is compared with every other.
+const MOST_RANGES: usize = 256;
+
+/// Returns the owner of the leases of this request.
+pub fn owner(request: &Request) -> Owner {
+    request.owner()
+}
+
+fn opened(leases: Option<Leases>) -> Result<Leases, OpError> {
+    leases.ok_or_else(|| OpError::new(ErrorCode::Io, "leases", "the lease directory vanished while it was opened"))
+}
+
+/// Checks ranges as host-local does, and fills in missing values.
+///
+/// # Errors
+/// [`ErrorCode::InvalidArgument`], with the native plugin's words.
+pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
+    let ranges: usize = sets.iter().map(Vec::len).sum();
+    if sets.len() > MOST_RANGES || ranges > MOST_RANGES {
+        let message = format!("{} sets with {ranges} ranges are more than {MOST_RANGES}", sets.len());
+        return Err(
+            OpError::new(ErrorCode::InvalidArgument, "ranges", message).hint("join ranges that lie side by side")
+        );
+    }
+    let input = |range: &LeaseRange| RangeInput {
+        subnet: range.subnet,
+        start: range.start,
+        end: range.end,
+        gateway: range.gateway,
+    };
+    let sets = sets.iter().map(|set| set.iter().map(input).collect()).collect();
+    canonicalize(sets).map_err(|message| OpError::new(ErrorCode::InvalidArgument, "ranges", message))
+}
+
+pub(crate) const FACTS: Facts = Facts {
+    needed: Needed::Always,
+    keeps: |request, granted| {
+        let directory = directory(&request.conf);
+        let is_allowed = granted.is_some_and(|granted| granted.allows_leases_in(&directory));
+        (request.verb == Verb::Del || is_allowed).then(|| Need::Leases(directory.into()))
+    },
+    unrecorded: None,
+};
+
+impl host::Leases for Gate<'_> {
+    /// `leases.reserve`.
+    fn reserve(&mut self, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, OpError> {
+        if self.run.journal.has_made(|undo| !undo.leases.is_empty()) {
+            return Err(taken_already());
+        }
+        let sets = range_sets(sets)?;
+        let directory = directory(&self.run.request.conf);
+        let leases = opened(self.run.view().leases(&directory, true)?)?;
+        self.run.journal.intend(self.run.view(), Lease { directory })?;
+        let taken = take(self.run, &leases, &sets, requested)?;
+        Ok(taken_by(&mut self.run.own.addresses, taken))
+    }
+
+    fn held(&mut self) -> Result<Vec<LeaseGrant>, OpError> {
+        let Some(leases) = self.run.view().leases(&directory(&self.run.request.conf), false)? else {
+            return Ok(Vec::new());
+        };
+        let held = leases.held(&owner(self.run.request), self.run.fixed.deadline.answer_by()).map_err(state_error)?;
+        Ok(held_by(held))
+    }
+
+    /// `leases.release`.
+    fn release(&mut self) -> Result<(), OpError> {
+        collect::before_release(self.run)?;
+        release_own(self.run)?;
+        Ok(())
+    }
+
+    fn retain(&mut self) -> Result<u32, OpError> {
+        let Some(valid) = self.run.request.conf.still_valid() else { return Ok(0) };
+        let owners: Vec<(&str, &str)> =
+            valid.iter().map(|valid| (valid.container_id.as_str(), valid.ifname.as_str())).collect();
+        // Rules go first, of all plugins.
+        collect::stale_sections(self.run.view())?;
+        let mut freed = 0;
+        let directory = directory(&self.run.request.conf);
+        if !is_relative(&directory)
+            && let Some(leases) = self.run.view().leases(&directory, false)?
+        {
+            let view = self.run.view();
+            let spared = |owner: &Owner, address: IpAddr| {
+                let name = || format!("{}/{}/{}", view.request.conf.name, owner.container_id, owner.ifname);
+                let served = kept::is_served(view.system, &view.system.served, address);
+                if let Some(why) = &served {
+                    crate::say!("postern: {}: its addresses are kept: {why}", name());
+                }
+                served.is_some() || collect::is_busy(view, &owner.container_id, &owner.ifname)
+            };
+            freed = leases.retain(&owners, spared, self.run.fixed.deadline.answer_by()).map_err(state_error)?.len();
+        }
+        Ok(u32::try_from(freed).unwrap_or(u32::MAX))
+    }
+
+    /// `leases.available`.
+    fn available(&mut self, sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
+        let sets = range_sets(sets)?;
+        let Some(leases) = self.run.view().leases(&directory(&self.run.request.conf), false)? else {
+            return Ok(true);
+        };
+        let full = leases.exhausted(&sets, self.run.fixed.deadline.answer_by()).map_err(state_error)?;
+        let Some(set) = full.and_then(|number| sets.get(number)) else { return Ok(true) };
+        let fault = format!("no IP addresses available in range set: {set}");
+        Ok(settings::is_said(self.run.view(), &fault))
+    }
+}
+
+/// Takes addresses that no rule of ours leads to. One that is free while another record has forwards to it was given back
+/// without that attachment's DEL: by hand, by another program, or with its directory.
+fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Taken>, OpError> {
+    let owner = owner(run.request);
+    let mut avoided: Vec<LedTo> = Vec::new();
+    loop {
+        let addresses: Vec<IpAddr> = avoided.iter().map(|led| led.address).collect();
+        let taken = leases.reserve_others(&owner, sets, requested, &addresses, run.fixed.deadline.answer_by());
+        let taken = match taken {
+            // All that keep addresses are looked at by the next ADD, as far as there is room for notes.
+            Err(error @ (StateError::Exhausted(_) | StateError::Refused(_))) if !avoided.is_empty() => {
+                let words: Vec<String> = avoided.iter().map(|led| kept(run.view(), led)).collect();
+                return Err(state_error(error).hint(words.last().cloned().unwrap_or_default()));
+            }
+            taken => taken.map_err(|error| refused(run, leases, sets, requested, error))?,
+        };
+        let addresses: Vec<IpAddr> = taken.iter().map(|lease| lease.address.addr()).collect();
+        // If the question fails, the addresses are given back.
+        run.journal.note_leases(&addresses);
+        let led = others::led_to(run, &addresses)?;
+        if led.is_empty() {
+            return Ok(taken);
+        }
+        leases.release_addresses(&owner, &addresses, run.fixed.deadline.answer_by()).map_err(state_error)?;
+        run.journal.note_leases(&[]);
+        if let Some(led) = led.iter().find(|led| requested.contains(&led.address)) {
+            let message = format!("requested IP address {} is not available: rules lead to it", led.address);
+            return Err(OpError::new(ErrorCode::Exists, led.address.to_string(), message).hint(kept(run.view(), led)));
+        }
+        avoided.extend(led);
+    }
+}
+
+/// Says who keeps an address, and the way out.
+pub fn kept(view: View<'_>, led: &LedTo) -> String {
+    format!("{}; {}", led.words(), others::words_on_lessee(view, &led.key))
+}
+
+/// Converts the error of a reservation, and names who has the address that was asked for, or the last ones of a range.
+fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr], error: StateError) -> OpError {
+    let is_held = |address: &IpAddr| leases.owner_of(*address).is_some();
+    let held: Vec<IpAddr> = match &error {
+        StateError::Locked { .. }
+        | StateError::LongSearch { .. }
+        | StateError::Untrusted { .. }
+        | StateError::Relative { .. }
+        | StateError::OtherVersion { .. }
+        | StateError::UnknownEffect { .. }
+        | StateError::Corrupt { .. }
+        | StateError::Io { .. } => Vec::new(),
+        StateError::Refused(_) => requested.iter().copied().filter(is_held).collect(),
+        StateError::Exhausted(_) => {
+            let full = sets.iter().find_map(|set| {
+                let taken = leases.taken_of(set).ok()?;
+                postern_state::full_set(std::slice::from_ref(set), &taken).map(|_| taken)
+            });
+            full.unwrap_or_default()
+        }
+    };
+    let is_exhausted = matches!(error, StateError::Exhausted(_));
+    let error = state_error(error);
+    let directory = directory(&run.request.conf);
+    // A lock or a slow disk may have taken the time already: then the error goes without the owners.
+    let by = run.fixed.deadline.answer_by();
+    let asked = held.iter().take(MOST_ASKED).take_while(|_| Instant::now() < by);
+    let owners = asked.filter_map(|address| Some((*address, leases.owner_of(*address)?)));
+    let lessees = owners.map(|(address, owner)| {
+        let lessee = others::lessee(run.view(), &directory, &owner).unwrap_or(Lessee::Elsewhere);
+        (address, owner, lessee)
+    });
+    let lessees: Vec<(IpAddr, Owner, Lessee)> = lessees.collect();
+    let is_gone = |lessee: &Lessee| match lessee {
+        Lessee::Recorded(_, summary) => {
+            summary.header.as_ref().is_some_and(|header| header.netns_path.is_empty() || looks_gone(&header.netns_path))
+        }
+        Lessee::Elsewhere | Lessee::Unrecorded => false,
+    };
+    // Of many, those are looked at by the next ADD that seem to be gone.
+    let gone: Vec<&(IpAddr, Owner, Lessee)> = lessees.iter().filter(|(.., lessee)| is_gone(lessee)).collect();
+    let Some((address, owner, lessee)) = gone.first().copied().or(lessees.first()) else { return error };
+    let known = match lessee {
+        Lessee::Recorded(..) if is_exhausted && gone.is_empty() => OTHERWISE.to_owned(),
+        Lessee::Recorded(key, _) => {
+            // There may be no room for notes on all: the one that is named comes first.
+            let known = others::words_on_lessee(run.view(), key);
+            for (.., other) in gone.iter().skip(1) {
+                if let Lessee::Recorded(key, _) = other {
+                    others::words_on_lessee(run.view(), key);
+                }
+            }
+            known
+        }
+        Lessee::Elsewhere => {
+            format!(
+                "another program gave it, and its record does not list it: if its container is gone, run `postern gc`, and then \
+                 `{}`",
+                collecting(&directory)
+            )
+        }
+        Lessee::Unrecorded => {
+            format!("no record tells of it: if it is gone, `{}` gives the address back", collecting(&directory))
+        }
+    };
+    let more = match held.len() {
+        0 | 1 => String::new(),
+        many => format!(", and others have {} more", many - 1),
+    };
+    let Owner { container_id, ifname } = owner;
+    error.hint(format!("container {container_id} has {address} ({ifname}){more}; {known}"))
+}
+
+/// The most leases whose owners are looked for after a refusal.
+const MOST_ASKED: usize = 1024;
+
+/// Makes the answer that shows new leases. Their addresses belong to the attachment from then on.
+pub fn taken_by(own: &mut Vec<OwnAddress>, taken: Vec<Taken>) -> Vec<LeaseGrant> {
+    own.extend(taken.iter().map(|lease| OwnAddress { net: lease.address, gateway: lease.gateway }));
+    taken.into_iter().map(|lease| LeaseGrant { address: lease.address, gateway: lease.gateway }).collect()
+}
+
+/// Makes the answer that shows the addresses that the attachment holds.
+pub fn held_by(held: Vec<IpAddr>) -> Vec<LeaseGrant> {
+    held.into_iter().map(|ip| LeaseGrant { address: IpNet::from(ip), gateway: None }).collect()
+}
+
+/// The error for a second reservation. Policy has checked the number of addresses for one call; a second call would
+/// take as many again.
+pub fn taken_already() -> OpError {
+    OpError::new(ErrorCode::Exists, "leases", "this run has taken its addresses already")
+        .hint("one call takes one address from each set of ranges")
+}
+
+/// Gives back the attachment's leases in the directory that its configuration names.
+///
+/// # Errors
+/// The leases can't be read or changed.
+pub fn release_own(run: &mut Context) -> Result<(), OpError> {
+    let directory = directory(&run.request.conf);
+    Effect::from(Lease { directory: directory.clone() }).remove(run, None)?;
+    run.journal.gone(|effect| Lease::of(effect).is_some_and(|lease| lease.directory == directory));
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! What an effect has to answer that an operation leaves, and its way back. The rest of [`Effect`] is data.
+
+use crate::context::Context;
+use crate::effect::{Addresses, Effect};
+use crate::need::Need;
+use postern_cni::CniResult;
+use postern_kernel::Link;
+use postern_types::OpError;
+use std::net::IpAddr;
+
+/// The questions that every effect answers.
+pub trait Leaves {
+    /// Removes the effect. It is success if nothing is there. `taken` is this run's part of it when a failed ADD is
+    /// undone: an earlier run's part stays.
+    fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
+
+    /// Describes the effect for people.
+    fn words(&self) -> String;
+
+    /// Returns the attachment's own addresses that the effect names: each was checked as the attachment's before it was
+    /// noted. What was read from the container's kernel is not among them, because root in there makes it. Nor are
+    /// destinations and gateways.
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
+    /// Returns the attachment's link, if the effect is that. The plugin that made it is the last of its chain that DEL
+    /// calls, and nothing of the attachment outlives it.
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        None
+    }
+
+    /// Returns the rights that a confined gate needs to remove it.
+    fn needs(&self) -> Need<'_>;
+}
+
+/// The further question to an effect with rules of a packet filter.
+pub trait Reapply {
+    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+    fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError>;
+}
+
+/// The further question to an effect whose contents tell how it is related to the attachment's addresses.
+pub trait ByContents {
+    /// Tells how the effect is related to the attachment's addresses.
+    fn addresses(&self) -> Addresses<'_>;
+}
+
+/// The further questions to an effect that is the attachment's link.
+pub trait AttachmentLink {
+    /// True if the link is there, identified by the record's data.
+    fn is_there(&self, run: &Context) -> Result<bool, OpError>;
+
+    /// True if the runtime's result is about this link, as far as it can be told.
+    fn is_named(&self, result: &CniResult) -> bool;
+
+    /// True if the link is among those of the host or of the container, if these were seen; `None` if that does not
+    /// tell.
+    fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool>;
+}
+
+/// The outcome of [`Effect::reapply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reapplied {
+    /// The effect has no rules.
+    NoRules,
+    /// All its rules are there.
+    Complete,
+    /// Some of its rules were missing, and are there again.
+    Restored,
+}
+
+impl Effect {
+    /// Removes the effect. It is success if nothing is there. `taken` is this run's part of it when a failed ADD is
+    /// undone.
+    ///
+    /// # Errors
+    /// The effect is still there.
+    pub(crate) fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.leaves().remove(run, taken)
+    }
+
+    /// True if it is the attachment's link, and the link is there.
+    pub(crate) fn is_living_link(&self, run: &Context) -> Result<bool, OpError> {
+        self.leaves().as_link().map_or(Ok(false), |link| link.is_there(run))
+    }
+
+    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
+    ///
+    /// # Errors
+    /// The rules can't be looked at or made.
+    pub(crate) fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
+        self.rules().map_or(Ok(Reapplied::NoRules), |effect| effect.reapply(run))
+    }
+}

@@ -1,0 +1,310 @@
+//! The effect of attributes of the attachment's link that were changed. Their values before come back.
+//!
+//! The record decides. Beside it lies a file of the native plugin's form, for a native plugin that may have to undo the
+//! change. It is only written and removed here, and never believed.
+
+use crate::capability::leaves::{ByContents, Leaves};
+use crate::capability::mac_guard::effect::{MacGuard, follow};
+use crate::context::{Context, Journal};
+use crate::effect::Addresses;
+use crate::errors::{kernel_error, native_error, state_error};
+use crate::in_container::{Losable, as_far_as_possible, give_back, losable, unless_lasting};
+use crate::need::Need;
+use crate::places;
+use ipnet::IpNet;
+use postern_cni::unicode;
+use postern_kernel::{KernelError, Link, Netlink};
+use postern_state::{Backups, Stage};
+use postern_types::{ErrorCode, KeptRoute, LinkSettings, Mac, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Changed attributes of the attachment's link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkChange {
+    /// The link's index in the container's namespace. Root in the container cannot change it.
+    pub index: u32,
+    /// The changed attributes, as they were before.
+    pub before: LinkSettings,
+    /// The same attributes afterwards.
+    pub after: LinkSettings,
+    /// The directory with the native plugin's file.
+    pub directory: String,
+    /// The port whose spoofing protection followed to the new address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
+    /// IPv6 addresses that the link loses by the change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_addresses: Vec<IpNet>,
+    /// The same for its IPv6 routes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_routes: Vec<KeptRoute>,
+}
+
+/// The least MTU of a link with IPv6 (RFC 8200, section 5). Below it, the kernel takes IPv6 from the link.
+const LEAST_WITH_IPV6: u32 = 1280;
+
+/// Returns what the link loses by the change: IPv6 addresses and routes.
+pub(crate) fn lost(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Result<Losable, KernelError> {
+    match settings.mtu.is_some_and(|mtu| mtu < LEAST_WITH_IPV6) && link.mtu >= LEAST_WITH_IPV6 {
+        true => losable(netlink, link.index),
+        false => Ok(Losable::default()),
+    }
+}
+
+impl LinkChange {
+    /// Lets the port send with the address that its protection had before, and no other. The link may have had another
+    /// one: root in the container can change that at any time.
+    fn follow_back(&self, run: &Context) -> Result<(), OpError> {
+        let Some(port) = &self.port else { return Ok(()) };
+        let mut others = run.journal.recorded::<LinkChange>();
+        if let Some(at) = others.iter().rposition(|change| change == self) {
+            others.remove(at);
+        }
+        if let Some(guard) = guard(run, port)?
+            && let Some(mac) = led_to(&others, &guard)
+        {
+            follow(run, &guard, port, mac)?;
+        }
+        Ok(())
+    }
+}
+
+/// True if all sections of the attachment are being removed, and with them the link and its protection.
+fn is_whole_attachment(journal: &Journal) -> bool {
+    let sections = journal.sections();
+    sections.iter().all(|section| section.stage == Stage::Ending)
+}
+
+impl Leaves for LinkChange {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        let container = run.system.container().filter(|_| !run.journal.has_foreign_record(run.system));
+        // Without the link, its protection must not change either: it goes with the attachment.
+        if let (None, Some(why), false) = (container, run.system.hidden(), is_whole_attachment(run.journal)) {
+            let message = format!("its namespace may be alive, and its link changed in there: {why}");
+            return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
+                .hint("run DEL, or `postern gc` once the container is gone"));
+        }
+        if let Some(container) = container {
+            let netlink = container.netlink().map_err(kernel_error)?;
+            // First the link, then its protection: a kill between them leaves a link that sends nothing, and the next
+            // removal does both again.
+            if let Some(link) = as_far_as_possible(|| netlink.link_by_index(self.index))? {
+                put_back(netlink, &link, &self.before)?;
+                give_back(run, netlink, link.index, (&self.lost_addresses, &self.lost_routes))?;
+            }
+            self.follow_back(run)?;
+        }
+        // The link is as it was. What is no file, or lies where others can change it, is no reason to keep the attachment.
+        let directory = Path::new(&self.directory);
+        let file = directory.join(Backups::name(&run.request.container_id, &run.request.ifname));
+        match write_file(run, &self.directory, Some(self)) {
+            Err(error) if !postern_state::is_trusted_way(directory) || !places::is_file(&file) => {
+                crate::say!("postern: the native plugin's file about {} stays: {error}", run.request.ifname);
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn words(&self) -> String {
+        format!("{} instead of {}", self.after, self.before)
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Backups(self.directory.as_str().into())
+    }
+}
+
+impl ByContents for LinkChange {
+    fn addresses(&self) -> Addresses<'_> {
+        // What was lost does not come back after the address was given back.
+        if self.lost_addresses.is_empty() { Addresses::Unconcerned } else { Addresses::Used }
+    }
+}
+
+/// Returns the recorded spoofing protection of a port that is there. Of several the last one is in use.
+///
+/// # Errors
+/// The kernel refuses to show the port.
+pub(crate) fn guard(run: &Context, port: &str) -> Result<Option<MacGuard>, OpError> {
+    if run.system.host()?.link_by_name(port).map_err(kernel_error)?.is_none() {
+        return Ok(None);
+    }
+    let effects = run.journal.effects();
+    let guards = effects.iter().rev().filter_map(|noted| MacGuard::of(&noted.effect));
+    Ok({ guards }.find(|guard| guard.host.as_deref() == Some(port)).cloned())
+}
+
+/// Returns the attributes of a link that these settings concern.
+pub(crate) fn of(link: &Link, settings: &LinkSettings) -> LinkSettings {
+    LinkSettings {
+        mac: settings.mac.and(link.mac).map(Mac),
+        mtu: settings.mtu.map(|_| link.mtu),
+        promisc: settings.promisc.map(|_| link.promisc),
+        allmulti: settings.allmulti.map(|_| link.allmulti),
+        tx_queue_length: settings.tx_queue_length.map(|_| link.tx_queue_length),
+    }
+}
+
+/// Gives a link these attributes, where it has others. All are tried; the first failure is returned.
+///
+/// # Errors
+/// The kernel refuses one.
+pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Result<(), OpError> {
+    for (what, done) in change(netlink, link, settings) {
+        done.map_err(|error| {
+            native_error(error, &link.name, format_args!("failed to set the {what} of \"{}\"", link.name))
+        })?;
+    }
+    Ok(())
+}
+
+/// Gives a link the attributes that it had before. What root in the container has made impossible stays.
+///
+/// # Errors
+/// A passing one.
+pub(crate) fn put_back(netlink: &Netlink, link: &Link, before: &LinkSettings) -> Result<(), OpError> {
+    let mut done = change(netlink, link, before);
+    if done.iter().any(|(_, done)| done.is_err()) {
+        done = change(netlink, link, before);
+    }
+    done.into_iter().try_for_each(|(_, done)| unless_lasting(done))
+}
+
+/// Tries all of these attributes, where the link has others. Returns the outcomes.
+fn change(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Vec<(&'static str, Result<(), KernelError>)> {
+    let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
+    let index = link.index;
+    let mac = mac.filter(|mac| link.mac != Some(mac.0)).map(|mac| netlink.set_mac(index, mac.0));
+    let promisc = promisc.filter(|on| link.promisc != *on).map(|on| netlink.set_promisc(index, on));
+    let mtu = mtu.filter(|mtu| link.mtu != *mtu).map(|mtu| netlink.set_mtu(index, mtu));
+    let allmulti = allmulti.filter(|on| link.allmulti != *on).map(|on| netlink.set_allmulti(index, on));
+    let length = tx_queue_length.filter(|length| link.tx_queue_length != *length);
+    let length = length.map(|length| netlink.set_tx_queue_length(index, length));
+    let tried = [
+        ("address", mac),
+        ("promiscuous mode", promisc),
+        ("MTU", mtu),
+        ("reception of all multicast frames", allmulti),
+        ("queue length", length),
+    ];
+    tried.into_iter().filter_map(|(what, done)| Some((what, done?))).collect()
+}
+
+/// Writes the native plugin's file: of each attribute the value before its first change by the record. It is removed if
+/// the record lists no change. `without` is a change that is being undone.
+///
+/// # Errors
+/// The directory is not trusted, or the file can't be written.
+pub(crate) fn write_file(run: &Context, directory: &str, without: Option<&LinkChange>) -> Result<(), OpError> {
+    let mut changes = run.journal.recorded::<LinkChange>();
+    changes.retain(|change| change.directory == directory);
+    if let Some(at) = without.and_then(|without| changes.iter().rposition(|change| change == without)) {
+        changes.remove(at);
+    }
+    let name = Backups::name(&run.request.container_id, &run.request.ifname);
+    let Some(backups) = Backups::open(Path::new(directory)).map_err(state_error)? else {
+        return match changes.is_empty() {
+            true => Ok(()),
+            false => {
+                let message = format!("the directory {directory} is not there, and can't be made");
+                Err(OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one"))
+            }
+        };
+    };
+    if changes.is_empty() {
+        return backups.remove(&name, &run.view().key()?).map(drop).map_err(state_error);
+    }
+    let mut first = LinkSettings::default();
+    for LinkChange { before, .. } in changes {
+        first.mac = first.mac.or(before.mac);
+        first.mtu = first.mtu.or(before.mtu);
+        first.promisc = first.promisc.or(before.promisc);
+        first.allmulti = first.allmulti.or(before.allmulti);
+        first.tx_queue_length = first.tx_queue_length.or(before.tx_queue_length);
+    }
+    backups.write(&name, &run.view().key()?, text(&first).as_bytes()).map_err(state_error)
+}
+
+/// Returns the native plugin's form: an indent of one blank, and no newline at the end.
+fn text(settings: &LinkSettings) -> String {
+    let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
+    let lines = [
+        mac.map(|mac| format!("\"mac\": \"{mac}\"")),
+        promisc.map(|on| format!("\"promisc\": {on}")),
+        mtu.map(|mtu| format!("\"mtu\": {mtu}")),
+        allmulti.map(|on| format!("\"allmulti\": {on}")),
+        tx_queue_length.map(|length| format!("\"txQLen\": {length}")),
+    ];
+    let lines: Vec<String> = lines.into_iter().flatten().map(|line| format!(" {line}")).collect();
+    if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n}}", lines.join(",\n")) }
+}
+
+/// Reads a native plugin's file. Only attributes that a link can have are taken; `None` if it is no such file.
+pub(crate) fn parse(content: &[u8]) -> Option<LinkSettings> {
+    let file: serde_json::Value = serde_json::from_str(&unicode::json(content)).ok()?;
+    let file = file.as_object()?;
+    let number = |key: &str| file.get(key).and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    let flag = |key: &str| file.get(key).and_then(serde_json::Value::as_bool);
+    let mac = file.get("mac").and_then(serde_json::Value::as_str).and_then(|text| text.parse().ok());
+    Some(LinkSettings {
+        mac: mac.filter(|mac: &Mac| mac.is_unicast()),
+        mtu: number("mtu").filter(|mtu| (68..=65535).contains(mtu)),
+        promisc: flag("promisc"),
+        allmulti: flag("allmulti"),
+        tx_queue_length: number("txQLen"),
+    })
+}
+
+/// Returns the address that a port's spoofing protection lets pass: the one it was made with, or the one that a recorded
+/// change led it to.
+pub(crate) fn guarded(journal: &Journal, guard: &MacGuard) -> Option<Mac> {
+    led_to(&journal.recorded::<LinkChange>(), guard)
+}
+
+/// Returns the address that the protection was made with, or that the last one of these changes led it to.
+fn led_to(changes: &[LinkChange], guard: &MacGuard) -> Option<Mac> {
+    let followed = changes.iter().rev().find(|change| change.port.is_some() && change.port == guard.host);
+    followed.and_then(|change| change.after.mac).or(guard.mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_has_the_native_form() {
+        let all = LinkSettings {
+            mac: "02:00:00:00:00:09".parse().ok(),
+            mtu: Some(1500),
+            promisc: Some(false),
+            allmulti: Some(false),
+            tx_queue_length: Some(1000),
+        };
+        let expected = "{\n \"mac\": \"02:00:00:00:00:09\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"allmulti\": false,\n \"txQLen\": 1000\n}";
+        assert_eq!(text(&all), expected);
+        assert_eq!(parse(expected.as_bytes()), Some(all));
+        assert_eq!((text(&LinkSettings::default()).as_str(), parse(b"{}")), ("{}", Some(LinkSettings::default())));
+    }
+
+    #[test]
+    fn only_attributes_that_a_link_can_have_are_taken() {
+        for content in [
+            r#"{"mac":"01:00:00:00:00:01"}"#,
+            r#"{"mac":"00:00:00:00:00:00"}"#,
+            r#"{"mac":"02:00:00:00:00:00:00:01"}"#,
+            r#"{"mac":7,"mtu":"1500","promisc":1,"allmulti":"true","txQLen":1.5}"#,
+            r#"{"mtu":67}"#,
+            r#"{"mtu":65536}"#,
+            r#"{"mtu":-1,"txQLen":-1}"#,
+            r#"{"txQLen":4294967296}"#,
+        ] {
+            assert_eq!(parse(content.as_bytes()), Some(LinkSettings::default()), "{content}");
+        }
+        for content in ["", "[]", "7", "{", "{}x"] {
+            assert_eq!(parse(content.as_bytes()), None, "{content}");
+        }
+    }
+}

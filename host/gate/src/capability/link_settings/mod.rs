@@ -1,0 +1,213 @@
+//! `link-settings`: attributes of the attachment's own link, which come back.
+
+pub mod effect;
+
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::link_settings::effect::{apply, guard, lost, of, parse, put_back, write_file};
+use crate::capability::mac_guard::effect::follow;
+use crate::cause::{LARGEST_MTU, no_address, no_mtu};
+use crate::context::{Context, System};
+use crate::effect::LinkChange;
+use crate::errors::{kernel_error, link_gone, state_error};
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::request::Request;
+use crate::{collect, others};
+use postern_cni::{Fields, Verb};
+use postern_kernel::Link;
+pub use postern_policy::capability::link_settings::DEFAULT_DIRECTORY;
+use postern_policy::capability::link_settings::directory;
+use postern_state::Backups;
+use postern_types::{Capability, ErrorCode, Handle, LinkSettings, Mac, OpError, host};
+use std::path::Path;
+
+/// The longest file of a native plugin that is read, in bytes. It writes about a hundred.
+const LIMIT: u64 = 4096;
+
+pub(crate) const FACTS: Facts = Facts {
+    needed: Needed::Never,
+    keeps: |request, granted| {
+        let directory = directory(&request.conf);
+        let is_needed = match request.verb {
+            Verb::Del => true,
+            Verb::Add => granted.is_some_and(|granted| granted.may_change_link(&directory)),
+            Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
+        };
+        is_needed.then(|| Need::Backups(directory.into()))
+    },
+    unrecorded: None,
+};
+
+impl host::LinkSettings for Gate<'_> {
+    /// `link-settings.change`.
+    fn change(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        possible(settings)?;
+        let directory = directory(&self.run.request.conf);
+        if !Path::new(&directory).is_absolute() {
+            let message = format!("dataDir {directory} is relative, and would be another directory for each caller");
+            return Err(OpError::new(ErrorCode::InvalidArgument, directory, message).hint("give an absolute path"));
+        }
+        let link = own_link(self.run.system, index, &name)?;
+        if settings.is_empty() {
+            return Ok(());
+        }
+        let port = guarded_port(self, settings)?;
+        let netlink = self.run.system.container_netlink()?;
+        let (lost_addresses, lost_routes) = lost(netlink, &link, settings).map_err(kernel_error)?;
+        let (before, after) = (of(&link, settings), settings.clone());
+        let change = LinkChange { index, before, after, directory, port, lost_addresses, lost_routes };
+        self.run.journal.intend(self.run.view(), change.clone())?;
+        write_file(self.run, &change.directory, None)?;
+        let netlink = self.run.system.container_netlink()?;
+        apply(netlink, &link, settings)?;
+        if let (Some(port), Some(mac)) = (&change.port, settings.mac)
+            && let Some(guard) = guard(self.run, port)?
+        {
+            let handles = follow(self.run, &guard, port, mac)?;
+            self.run.journal.known_by(&guard.into(), &handles);
+        }
+        if settings.mac.is_some() {
+            self.run.own.container_mac = settings.mac;
+        }
+        Ok(())
+    }
+
+    /// `link-settings.check`.
+    fn check(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        let have = of(&own_link(self.run.system, index, &name)?, settings);
+        let differs = |what: &str, wanted: String, found: String| {
+            let message = format!("Error: Tuning configured {what} of {name} is {wanted}, current value is {found}");
+            Err(OpError::new(ErrorCode::Mismatch, &name, message))
+        };
+        let number = |number: Option<u32>| number.unwrap_or_default().to_string();
+        let flag = |flag: Option<bool>| flag.unwrap_or_default().to_string();
+        if have.mac != settings.mac {
+            let text = |mac: Option<Mac>| mac.map(|mac| mac.to_string()).unwrap_or_default();
+            return differs("Ethernet", text(settings.mac), text(have.mac));
+        }
+        if have.promisc != settings.promisc {
+            let (wanted, found) = (flag(settings.promisc), u8::from(have.promisc.unwrap_or_default()));
+            let message = format!("Error: Tuning link {name} configured promisc is {wanted}, current value is {found}");
+            return Err(OpError::new(ErrorCode::Mismatch, &name, message));
+        }
+        if have.mtu != settings.mtu {
+            return differs("MTU", number(settings.mtu), number(have.mtu));
+        }
+        if have.allmulti != settings.allmulti {
+            return differs("all-multicast mode", flag(settings.allmulti), flag(have.allmulti));
+        }
+        if have.tx_queue_length != settings.tx_queue_length {
+            return differs("Transmit Queue Length", number(settings.tx_queue_length), number(have.tx_queue_length));
+        }
+        Ok(())
+    }
+
+    /// `link-settings.restore`.
+    fn restore(&mut self) -> Result<(), OpError> {
+        let run = &mut *self.run;
+        if run.request.verb == Verb::Add {
+            run.journal.only_of_this_run(run.request, |effect| LinkChange::of(effect).is_some(), "changed link")?;
+        }
+        collect::take_back(run, |effect| LinkChange::of(effect).is_some())?;
+        let is_known = self.front.granted().knows(Capability::LinkSettings);
+        if is_known
+            && run.request.verb == Verb::Del
+            && run.journal.has_no_section(&run.request.plugin)
+            && run.journal.recorded::<LinkChange>().is_empty()
+        {
+            restore_native(run)?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses attributes that no link can have, before anything is written down.
+fn possible(settings: &LinkSettings) -> Result<(), OpError> {
+    if let Some((mac, (why, way_out))) = settings.mac.and_then(|mac| Some((mac, no_address(mac)?))) {
+        let message = format!("cannot assign requested address: {why}");
+        return Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message).hint(way_out));
+    }
+    if let Some((mtu, (why, way_out))) = settings.mtu.and_then(|mtu| Some((mtu, no_mtu(mtu, LARGEST_MTU)?))) {
+        let message = format!("invalid argument: {why}");
+        return Err(OpError::new(ErrorCode::InvalidArgument, mtu.to_string(), message).hint(way_out));
+    }
+    Ok(())
+}
+
+/// Returns the port with spoofing protection of this attachment, if the address is to be changed. The rules follow to an
+/// address that the operator or the runtime names, and to no other: policy alone may name more. A third party's plugin has
+/// a key of its own for it: the grant says which.
+fn guarded_port(gate: &Gate<'_>, settings: &LinkSettings) -> Result<Option<String>, OpError> {
+    let run = &*gate.run;
+    let Some(mac) = settings.mac else { return Ok(None) };
+    let Some(end) = others::end(run)? else { return Ok(None) };
+    if guard(run, &end.name.to_string())?.is_none() {
+        return Ok(None);
+    }
+    if gate.front.granted().takes_address(mac) || named_addresses(run.request).contains(&mac) {
+        return Ok(Some(end.name.to_string()));
+    }
+    let message = format!(
+        "{mac} is named by neither configuration nor CNI_ARGS: the spoofing protection of \"{}\" does not follow to it",
+        end.name
+    );
+    Err(OpError::new(ErrorCode::InvalidArgument, mac.to_string(), message)
+        .hint("name it as `mac`, `args.cni.mac` or `runtimeConfig.mac`, as MAC in CNI_ARGS, or where [grant.link-settings] `macs` takes it from"))
+}
+
+/// Returns the addresses that configuration, `args`, `CNI_ARGS` and `runtimeConfig` name for the link.
+fn named_addresses(request: &Request) -> Vec<Mac> {
+    let fields = request.conf.fields();
+    let text = |fields: &Fields<'_>| fields.string("mac").ok().flatten();
+    let runtime = fields.object("runtimeConfig").ok().flatten();
+    let args = fields.object("args").ok().flatten();
+    let cni = args.as_ref().and_then(|args| args.object("cni").ok().flatten());
+    let variable = request.args().split(';').rev().find_map(|pair| pair.strip_prefix("MAC=")).map(str::to_owned);
+    let named = [text(&fields), runtime.as_ref().and_then(text), cni.as_ref().and_then(text), variable];
+    named.into_iter().flatten().filter_map(|text| text.parse().ok()).collect()
+}
+
+/// Returns the attachment's link as it is now.
+fn own_link(system: &System, index: u32, name: &str) -> Result<Link, OpError> {
+    let netlink = system.container_netlink()?;
+    netlink.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
+}
+
+/// Puts back what a native plugin's file says, and removes the file. No record lists the change.
+fn restore_native(run: &Context) -> Result<(), OpError> {
+    let (place, request) = (directory(&run.request.conf), run.request);
+    if !Path::new(&place).is_absolute() {
+        return Ok(());
+    }
+    let name = Backups::name(&request.container_id, &request.ifname);
+    let found = Backups::open(Path::new(&place)).and_then(|backups| match backups {
+        Some(backups) => backups.read(&name, LIMIT).map(|content| content.map(|content| (backups, content))),
+        None => Ok(None),
+    });
+    let (backups, content) = match found {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(()),
+        // It may be anybody's: nothing in it is used, and no DEL waits for it.
+        Err(error) => {
+            crate::say!("postern: the native plugin's file about {} is not used: {error}", request.ifname);
+            return Ok(());
+        }
+    };
+    if let Some(why) = run.system.hidden() {
+        crate::say!("postern: {} is not put back as it was: {why}", request.ifname);
+        return Ok(());
+    }
+    if let Some(container) = run.system.container() {
+        let netlink = container.netlink().map_err(kernel_error)?;
+        let link = netlink.link_by_name(&request.ifname).map_err(kernel_error)?;
+        match (link, parse(&content)) {
+            (Some(link), _) if others::spares(run, &link)? => {}
+            (Some(link), Some(before)) => put_back(netlink, &link, &before)?,
+            (Some(_), None) => crate::say!("postern: {place}/{name} is no file of the native plugin: it is not used"),
+            (None, _) => {}
+        }
+    }
+    backups.remove(&name, &run.view().key()?).map(drop).map_err(state_error)
+}

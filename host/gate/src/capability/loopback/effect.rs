@@ -1,0 +1,35 @@
+//! The effect of `lo` that was set up.
+
+use crate::capability::leaves::Leaves;
+use crate::context::Context;
+use crate::errors::{kernel_error, link_gone};
+use crate::need::Need;
+use postern_kernel::{Link, Netlink};
+use postern_types::OpError;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// The fact that `lo` was down before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopbackUp {}
+
+impl Leaves for LoopbackUp {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        let Some(container) = run.system.container() else { return Ok(()) };
+        let netlink = container.netlink().map_err(kernel_error)?;
+        netlink.set_down(lo(netlink)?.index).map_err(kernel_error)
+    }
+
+    fn words(&self) -> String {
+        "lo being up".to_owned()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
+
+/// Returns `lo` of a namespace.
+pub(crate) fn lo(netlink: &Netlink) -> Result<Link, OpError> {
+    netlink.link_by_name("lo").map_err(kernel_error)?.ok_or_else(|| link_gone("lo"))
+}

@@ -1,0 +1,107 @@
+//! `loopback`: `lo` of the container's namespace.
+
+pub mod effect;
+
+use crate::capability::addresses::show;
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::loopback::effect::lo;
+use crate::effect::{Effect, LoopbackUp};
+use crate::errors::kernel_error;
+use crate::gate::Gate;
+use postern_kernel::Address;
+use postern_types::{LoopbackState, OpError, host};
+
+/// The most addresses of one family that a guest sees.
+const MOST_OF_FAMILY: usize = 128;
+
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+impl host::Loopback for Gate<'_> {
+    /// `loopback.up`.
+    fn up(&mut self) -> Result<(), OpError> {
+        let netlink = self.run.system.container_netlink()?;
+        let lo = lo(netlink)?;
+        if !lo.up {
+            self.run.journal.intend(self.run.view(), LoopbackUp {})?;
+            self.run.system.container_netlink()?.set_up(lo.index).map_err(kernel_error)?;
+        }
+        Ok(())
+    }
+
+    /// `loopback.down`.
+    ///
+    /// No record tells whose `lo` it is, and a path can lead to another container by now: the number of a process is given
+    /// again. So `lo` stays up where a process shows the way, and where another link is up: it ends with its namespace.
+    fn down(&mut self) -> Result<(), OpError> {
+        let Some(container) = self.run.system.container() else { return Ok(()) };
+        let netlink = container.netlink().map_err(kernel_error)?;
+        // Links that can't be listed, asked twice, may be in use.
+        let links = || netlink.links().or_else(|_| netlink.links());
+        let is_used = || links().map_or(true, |links| links.iter().any(|link| link.up && link.name != "lo"));
+        if is_of_process(&self.run.request.netns) || is_used() {
+            return Ok(());
+        }
+        Effect::from(LoopbackUp {}).remove(self.run, None)?;
+        Ok(())
+    }
+
+    /// `loopback.state`.
+    fn addresses(&mut self) -> Result<LoopbackState, OpError> {
+        let netlink = self.run.system.container_netlink()?;
+        let lo = lo(netlink)?;
+        let addresses = netlink.addresses(lo.index).map_err(kernel_error)?;
+        Ok(LoopbackState { up: lo.up, addresses: of_interest(addresses).into_iter().map(show).collect() })
+    }
+}
+
+/// True if a path to a namespace is that of a process, or of a thread: no mount keeps it.
+fn is_of_process(path: &str) -> bool {
+    let mut parts = path.rsplit('/').skip(1);
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    parts.next() == Some("ns") && parts.next().is_some_and(|of| is_number(of) || ["self", "thread-self"].contains(&of))
+}
+
+/// Root in the container can give `lo` any number of addresses. Keeps the first of each family, and before them those that are
+/// no loopback addresses: one of these is reason enough to refuse `lo`.
+fn of_interest(mut addresses: Vec<Address>) -> Vec<Address> {
+    addresses.sort_by_key(|address| address.net.addr().is_loopback());
+    let mut room = [MOST_OF_FAMILY; 2];
+    addresses.retain(|address| {
+        let [v4, v6] = &mut room;
+        let left = if address.net.addr().is_ipv4() { v4 } else { v6 };
+        let has_room = *left > 0;
+        *left = left.saturating_sub(1);
+        has_room
+    });
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_loopback_address_is_seen_among_any_number() {
+        let address = |net: String| Address {
+            net: net.parse().unwrap(),
+            scope: 254,
+            tentative: false,
+            permanent: true,
+            dad_failed: false,
+        };
+        let mut many: Vec<Address> = (0..9000).map(|n| address(format!("127.1.{}.{}/32", n / 250, n % 250))).collect();
+        many.extend([address("10.0.0.1/8".to_owned()), address("::1/128".to_owned())]);
+        let seen: Vec<String> = of_interest(many).iter().map(|address| address.net.to_string()).collect();
+        assert_eq!((seen.len(), &*seen[0], &*seen[1], &*seen[128]), (129, "10.0.0.1/8", "127.1.0.0/32", "::1/128"));
+    }
+
+    #[test]
+    fn a_path_of_a_process_is_known() {
+        for path in ["/proc/7/ns/net", "/host/proc/7/ns/net", "/proc/7/task/9/ns/net", "/proc/self/ns/net"] {
+            assert!(is_of_process(path), "{path}");
+        }
+        for path in ["/run/netns/7", "/run/ns/net", "/var/run/netns/cni-7", "/run/docker/netns/7", "", "ns/net"] {
+            assert!(!is_of_process(path), "{path}");
+        }
+    }
+}

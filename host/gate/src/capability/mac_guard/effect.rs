@@ -1,0 +1,218 @@
+//! Spoofing protection.
+
+use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::link_settings::effect::guarded;
+use crate::context::{Context, View};
+use crate::effect::{Effect, in_record};
+use crate::errors::{about, firewall_error, kernel_error};
+use crate::need::Need;
+use crate::others;
+use crate::request::Request;
+use postern_firewall::macguard::{self, native_id, own_id};
+use postern_kernel::Link;
+use postern_state::Header;
+use postern_types::{ErrorCode, Mac, OpError};
+use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Spoofing protection. An earlier version recorded no fields: then it has the native name and protects the record's
+/// pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MacGuard {
+    /// The name in its rules and chains; `None` for the native plugins' name of the attachment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The host end that it protects.
+    #[serde(default, rename = "port", skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The only address that may send there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+}
+
+impl MacGuard {
+    /// Removes the rules, except those of other attachments, which can have the same names. A name that is not possible
+    /// for rules has none.
+    ///
+    /// Before that, the protected port is set down: no frame of the container passes it without protection.
+    pub(crate) fn revert(&self, run: &Context) -> Result<(), OpError> {
+        let host = self.host.as_deref();
+        let noted = recorded(run).into_iter().find(|(guard, _)| (&guard.id, &guard.host) == (&self.id, &self.host));
+        let handles = noted.map(|(_, handles)| handles).unwrap_or_default();
+        let id = self.id.clone().unwrap_or_else(|| native(run.request));
+        take_down(run, &id, host)?;
+        let ends = run.journal.pairs().into_iter().map(|pair| pair.host);
+        let ends = ends.chain(run.journal.ports().into_iter().map(|port| port.name));
+        let own: Vec<String> = host.map(str::to_owned).into_iter().chain(ends).collect();
+        let netlink = run.system.host()?;
+        let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
+        // Without its own pair this is a native plugin's attachment, or its record is lost. Its rules are found by
+        // their names, except those that another record claims.
+        let claimed = OnceCell::new();
+        let is_claimed = |port: &str| match claimed.get_or_init(|| host_ends_of_others(run.view())) {
+            Some(ports) => ports.iter().any(|claimed| claimed == port),
+            None => true,
+        };
+        // The same holds if a native plugin has made the attachment again: no record lists that.
+        let is_anothers = |port: &str| match own.is_empty() || run.journal.is_replaced() {
+            true => is_there(port) && is_claimed(port),
+            false => !own.iter().any(|own| own == port) && is_there(port),
+        };
+        run.system.unless_absent(|nft| macguard::remove_unless(nft, &id, &handles, is_anothers)).map(drop)
+    }
+}
+
+impl Leaves for MacGuard {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.revert(run)
+    }
+
+    fn words(&self) -> String {
+        "spoofing protection".to_owned()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
+
+impl Reapply for MacGuard {
+    fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
+        // Earlier versions did not write the port and the address down. Then only an ADD knows them.
+        let (Some(host), Some(mac)) = (&self.host, guarded(run.journal, self)) else { return Ok(Reapplied::NoRules) };
+        if is_whole(run, host, mac)? {
+            return Ok(Reapplied::Complete);
+        }
+        let id = self.id.clone().unwrap_or_else(|| native(run.request));
+        match claim(run, &id, host, mac)? {
+            Some(handles) => run.journal.known_by(&self.clone().into(), &handles),
+            None => return Err(name_is_taken(&id, host)),
+        }
+        Ok(Reapplied::Restored)
+    }
+}
+
+/// Returns the possible names in the rules of an attachment.
+pub fn ids(header: &Header) -> [String; 2] {
+    let Header { network, container_id, ifname, .. } = header;
+    [native_id(container_id, ifname), own_id(network, container_id, ifname)]
+}
+
+/// Returns the native plugins' name.
+pub(crate) fn native(request: &Request) -> String {
+    native_id(&request.container_id, &request.ifname)
+}
+
+/// Returns the guards that the record lists, each with the rule handles from the kernel.
+pub(crate) fn recorded(run: &Context) -> Vec<(MacGuard, Vec<u64>)> {
+    let effects = run.journal.effects();
+    effects.into_iter().filter_map(|noted| Some((MacGuard::of(&noted.effect)?.clone(), noted.handles))).collect()
+}
+
+/// True if all rules are there that let this host end send only with this address. The record has their name.
+pub(crate) fn is_whole(run: &Context, host: &str, mac: Mac) -> Result<bool, OpError> {
+    // An earlier one can be listed still: a guard whose name was taken, if the note failed that it is gone.
+    let guard = recorded(run).into_iter().rev().find(|(guard, _)| guard.host.as_deref() == Some(host));
+    let (guard, handles) = guard.unwrap_or_default();
+    let id = guard.id.unwrap_or_else(|| native(run.request));
+    macguard::check_known(&mut *run.system.nft()?, &id, host, mac.0, &handles).map_err(firewall_error)
+}
+
+/// Makes the rules, unless rules for another existing port have their name. Returns the handles of the new rules.
+pub(crate) fn claim(run: &Context, id: &str, host: &str, mac: Mac) -> Result<Option<Vec<u64>>, OpError> {
+    let netlink = run.system.host()?;
+    // A port whose state can't be read counts as existing.
+    let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
+    macguard::claim(&mut *run.system.nft()?, id, host, mac.0, is_there).map_err(firewall_error)
+}
+
+/// Lets the port send with this address only, instead of the one before. Returns the handles of the new rules.
+///
+/// # Errors
+/// The kernel refuses, or another port has the name of the rules.
+pub(crate) fn follow(run: &Context, guard: &MacGuard, host: &str, mac: Mac) -> Result<Vec<u64>, OpError> {
+    let id = guard.id.clone().unwrap_or_else(|| native(run.request));
+    claim(run, &id, host, mac)?.ok_or_else(|| name_is_taken(&id, host))
+}
+
+/// Returns the error for an ID that the rules of another port have.
+pub(crate) fn name_is_taken(id: &str, host: &str) -> OpError {
+    let message = format!("the rules named {id} guard a port that is not \"{host}\"");
+    OpError::new(ErrorCode::Exists, id, message).hint("`postern doctor` shows whose they are")
+}
+
+/// Sets the protected port down, if it is up and in a bridge. The port is `host`, or else all ports that the record
+/// lists, or else the port that the rules name. The link of another plugin leaves its bridge instead.
+fn take_down(run: &Context, id: &str, host: Option<&str>) -> Result<(), OpError> {
+    let netlink = run.system.host()?;
+    let (pairs, joined) = (run.journal.pairs(), run.journal.ports());
+    // Another plugin's link leaves its bridge, and is not set down.
+    for port in joined.iter().filter(|port| host.is_none_or(|host| host == port.name)) {
+        port.leave(netlink)?;
+    }
+    let mut ports = Vec::new();
+    for pair in pairs.iter().filter(|pair| host.is_none_or(|host| host == pair.host)) {
+        ports.extend(pair.end(netlink)?);
+    }
+    if pairs.is_empty() && joined.is_empty() {
+        ports.extend(unrecorded(run.view(), id)?);
+    }
+    for port in ports.iter().filter(|port| port.up && port.master.is_some()) {
+        netlink.set_down(port.index).map_err(about(&port.name))?;
+    }
+    Ok(())
+}
+
+/// Returns the ports that the rules of an attachment without a recorded pair name. Their other end must be in the
+/// container's namespace, and no other attachment's record may list them.
+fn unrecorded(view: View<'_>, id: &str) -> Result<Vec<Link>, OpError> {
+    // Without its namespace the pair is gone.
+    let Ok(namespace) = view.system.namespace() else { return Ok(Vec::new()) };
+    let netlink = view.system.host()?;
+    let Some(number) = netlink.namespace_number(namespace.fd()).map_err(kernel_error)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for port in view.system.unless_absent(macguard::list)?.iter().filter(|port| port.id == id) {
+        let link = netlink.link_by_name(&port.ifname).map_err(kernel_error)?;
+        let link = link.filter(|link| link.kind == "veth" && link.peer_netnsid == Some(number));
+        let is_anothers =
+            |link: &Link| host_ends_of_others(view).is_none_or(|ends| ends.iter().any(|end| link.name == *end));
+        found.extend(link.filter(|link| !is_anothers(link)));
+    }
+    Ok(found)
+}
+
+/// Returns the host ends that the records of other attachments list; `None` if they can't be read.
+fn host_ends_of_others(view: View<'_>) -> Option<Vec<String>> {
+    let own = view.key().ok()?;
+    let summaries = others::records_here(view).ok()?;
+    // An unreadable record that was set aside still belongs to this attachment, whatever its content.
+    let is_own = |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| own.is_named(name));
+    let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
+    let effects = others.flat_map(|summary| in_record(&summary).collect::<Vec<_>>());
+    let end = |effect: Effect| match effect {
+        Effect::Veth(pair) => Some(pair.host),
+        Effect::Port(port) => Some(port.name),
+        Effect::Macvlan(_)
+        | Effect::InnerLink(_)
+        | Effect::Device(_)
+        | Effect::Firewall(_)
+        | Effect::Isolation(_)
+        | Effect::Bandwidth(_)
+        | Effect::Masquerade(_)
+        | Effect::MacGuard(_)
+        | Effect::Lease(_)
+        | Effect::Native(_)
+        | Effect::PortMappings(_)
+        | Effect::LinkChange(_)
+        | Effect::LinkState(_)
+        | Effect::Delegated(_)
+        | Effect::SourceRoutes(_)
+        | Effect::Vrf(_)
+        | Effect::Dhcp(_)
+        | Effect::NamespaceSetting(_)
+        | Effect::LoopbackUp(_) => None,
+    };
+    Some(effects.filter_map(end).collect())
+}

@@ -1,0 +1,62 @@
+//! A macvlan link in the container's namespace. It is an [`InnerLink`], in the form that records have had before the other
+//! kinds.
+
+use crate::capability::inner::effect::{InnerKind, InnerLink};
+use crate::capability::leaves::{AttachmentLink, Leaves};
+use crate::context::Context;
+use crate::need::Need;
+use postern_cni::CniResult;
+use postern_kernel::Link;
+use postern_types::{Mac, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// A macvlan link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Macvlan {
+    /// The address that the host gave it; none in mode "passthru", where it has its parent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// The name that the host chose, before it gets the attachment's. None where it is born with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<String>,
+}
+
+impl Macvlan {
+    /// The same, as one of all kinds.
+    pub fn as_inner(&self) -> InnerLink {
+        InnerLink { kind: InnerKind::Macvlan, mac: self.mac, born: self.born.clone(), shares: None, vlan: None }
+    }
+}
+
+impl Leaves for Macvlan {
+    fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.as_inner().remove(run, taken)
+    }
+
+    fn words(&self) -> String {
+        self.as_inner().words()
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        Some(self)
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Container
+    }
+}
+
+impl AttachmentLink for Macvlan {
+    fn is_there(&self, run: &Context) -> Result<bool, OpError> {
+        self.as_inner().is_there(run)
+    }
+
+    fn is_named(&self, result: &CniResult) -> bool {
+        self.as_inner().is_named(result)
+    }
+
+    fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool> {
+        self.as_inner().is_among(host, container)
+    }
+}

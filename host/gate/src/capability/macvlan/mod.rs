@@ -1,0 +1,44 @@
+//! `macvlan`: the attachment's own link, stacked on a granted one.
+
+pub mod effect;
+
+use super::inner::{self, Parent, Wanted};
+use crate::capability::facts::{Facts, Needed};
+use crate::effect::InnerKind;
+use crate::gate::Gate;
+use postern_kernel::{InnerLinkKind, random_mac};
+use postern_types::{Handle, Mac, MacvlanInfo, MacvlanMode, OpError, host};
+
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+impl host::Macvlan for Gate<'_> {
+    fn create(
+        &mut self,
+        parent: Handle,
+        mode: MacvlanMode,
+        mtu: Option<u32>,
+        mac: Option<Mac>,
+        queue: Option<u32>,
+    ) -> Result<MacvlanInfo, OpError> {
+        let parent = Parent::of(self, parent)?;
+        parent.can_carry(mtu)?;
+        let wanted = Wanted {
+            kind: InnerKind::Macvlan,
+            spec: InnerLinkKind::Macvlan { parent: parent.index, mode, queue },
+            mtu,
+            // In mode "passthru" it has its parent's.
+            mac: (mode != MacvlanMode::Passthru).then(|| mac.unwrap_or_else(|| Mac(random_mac()))),
+            from_host: !parent.in_container,
+            shares: None,
+            vlan: None,
+        };
+        let link = inner::create(self, &wanted, |_| Ok(()))?;
+        Ok(MacvlanInfo { link, mode: Some(mode) })
+    }
+
+    fn find(&mut self) -> Result<Option<MacvlanInfo>, OpError> {
+        let Some(own) = inner::find(self, InnerKind::Macvlan)? else { return Ok(None) };
+        let mode = own.macvlan_mode;
+        Ok(Some(MacvlanInfo { link: inner::show(self, own)?, mode }))
+    }
+}

@@ -1,0 +1,185 @@
+//! Masquerading rules.
+
+use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::shared::numbers::{made_by_iptables, recorded};
+use crate::context::{Context, View};
+use crate::effect::in_record;
+use crate::errors::firewall_error;
+use crate::need::Need;
+use crate::others;
+use ipnet::IpNet;
+use postern_firewall::iptables::{Numbers, Recorded};
+use postern_firewall::{FirewallError, iptables, masquerade};
+use postern_state::Header;
+use postern_types::{Backend, IptablesVariant, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Masquerading rules. nftables identifies them by the attachment; iptables by its addresses, because attachments of
+/// one container share a chain there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Masquerade {
+    /// The packet filter of the rules.
+    pub backend: Backend,
+    /// Where they are, for iptables, if that was known. Records of Postern 0.1 do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<IptablesVariant>,
+    /// The addresses with masqueraded traffic.
+    #[serde(default)]
+    pub addresses: Vec<IpNet>,
+}
+
+impl Masquerade {
+    /// Returns the effect that the record has of these addresses; if it has none, the one that an ADD makes.
+    pub(crate) fn of_run(run: &Context, backend: Backend, addresses: &[IpNet]) -> Self {
+        let mut made = run.journal.recorded::<Self>().into_iter();
+        let is_same = |made: &Self| made.backend == backend && made.addresses == addresses;
+        made.find(is_same).unwrap_or_else(|| Self {
+            backend,
+            variant: if backend == Backend::Iptables { iptables::of_new(addresses) } else { None },
+            addresses: addresses.to_vec(),
+        })
+    }
+
+    /// Returns the rule handles of this attachment that its record lists.
+    pub(crate) fn handles(&self, run: &Context) -> Vec<u64> {
+        self.numbers(run).0
+    }
+
+    /// Returns the handles of its rules that the record lists, and the numbers of their tables.
+    fn numbers(&self, run: &Context) -> (Vec<u64>, Vec<u64>) {
+        run.journal.numbers(|effect| Self::of(effect) == Some(self))
+    }
+
+    /// Makes the rules in iptables, and notes their numbers.
+    ///
+    /// # Errors
+    /// A program is missing or fails, or the deadline passes.
+    pub(crate) fn make_by_iptables(&self, run: &mut Context) -> Result<(), OpError> {
+        let (key, addresses) = (run.request.masquerade_key(), self.addresses.as_slice());
+        made_by_iptables(run, &self.clone().into(), addresses, |runner| {
+            iptables::ensure_in(self.variant, &key, addresses, runner)
+        })
+    }
+
+    /// True if all rules are there, where iptables has them.
+    ///
+    /// # Errors
+    /// A program is missing or fails, or the deadline passes.
+    pub(crate) fn is_in_iptables(&self, run: &Context) -> Result<bool, FirewallError> {
+        let (handles, tables) = self.numbers(run);
+        let known = Numbers { handles: &handles, tables: &tables, recorded: self.recorded(run, &handles) };
+        iptables::check_known(&run.request.masquerade_key(), &self.addresses, known, run.system.program_runner())
+    }
+
+    fn recorded(&self, run: &Context, handles: &[u64]) -> Recorded {
+        // The programs of one family can make rules elsewhere than those of the other. Only all handles tell of all rules.
+        let handles = if handles.len() == self.addresses.len() { handles } else { &[] };
+        recorded(run, &self.clone().into(), self.variant, handles)
+    }
+
+    /// Removes the rules of one backend.
+    ///
+    /// If no addresses are known, it removes the iptables rules of all attachments of the container to the network,
+    /// except those that another record claims. A native attachment may lose its masquerading too; otherwise rules
+    /// would stay for ever.
+    pub(crate) fn revert(&self, run: &Context) -> Result<(), OpError> {
+        let key = run.request.masquerade_key();
+        match self.backend {
+            Backend::Nftables => {
+                let handles = self.handles(run);
+                run.system.unless_absent(|nft| masquerade::nft_remove_known(nft, &key, &handles))?;
+            }
+            Backend::Iptables => {
+                // To ask the kernel is cheaper than to start programs that find nothing.
+                if iptables::has_legacy_nat() || run.system.unless_absent(|nft| iptables::may_exist(nft, &key))? {
+                    let (handles, tables) = self.numbers(run);
+                    let recorded = self.recorded(run, &handles);
+                    match self.addresses.as_slice() {
+                        [] => {
+                            let others = addresses_of_others(run.view())?;
+                            iptables::remove_all(&key, &others, recorded, run.system.program_runner())
+                        }
+                        some => {
+                            let known = Numbers { handles: &handles, tables: &tables, recorded };
+                            iptables::remove_known(&key, some, known, run.system.program_runner())
+                        }
+                    }
+                    .map_err(firewall_error)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Leaves for Masquerade {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        self.revert(run)
+    }
+
+    fn words(&self) -> String {
+        "masquerading rules".to_owned()
+    }
+
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(IpNet::addr).collect()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        match self.backend {
+            Backend::Nftables => Need::Network,
+            Backend::Iptables => Need::Iptables,
+        }
+    }
+}
+
+impl Reapply for Masquerade {
+    fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
+        // Earlier versions did not write the addresses down. Then only an ADD knows them.
+        if self.addresses.is_empty() {
+            return Ok(Reapplied::NoRules);
+        }
+        let (key, addresses) = (run.request.masquerade_key(), self.addresses.as_slice());
+        match self.backend {
+            Backend::Nftables => {
+                let handles = self.handles(run);
+                if masquerade::nft_check_known(&mut *run.system.nft()?, &key, addresses, &handles)
+                    .map_err(firewall_error)?
+                {
+                    return Ok(Reapplied::Complete);
+                }
+                let handles =
+                    masquerade::nft_ensure(&mut *run.system.nft()?, &key, addresses).map_err(firewall_error)?;
+                // The noted handles must be all of the attachment's. The next look searches otherwise.
+                if handles.len() == addresses.len() {
+                    run.journal.known_by(&self.clone().into(), &handles);
+                }
+            }
+            Backend::Iptables => {
+                if self.is_in_iptables(run).map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                self.make_by_iptables(run)?;
+            }
+        }
+        Ok(Reapplied::Restored)
+    }
+}
+
+/// Returns the addresses of the container's other attachments to the network that iptables masquerades, by their
+/// records.
+fn addresses_of_others(view: View<'_>) -> Result<Vec<IpAddr>, OpError> {
+    let (own, request) = (view.key()?, view.request);
+    let mut addresses = Vec::new();
+    for summary in others::records_here(view)? {
+        let is_of_container = |header: &Header| {
+            header.network == request.conf.name && header.container_id == request.container_id && header.key() != own
+        };
+        if summary.header.as_ref().is_some_and(is_of_container) {
+            let by_iptables = in_record::<Masquerade>(&summary).filter(|made| made.backend == Backend::Iptables);
+            addresses.extend(by_iptables.flat_map(|made| made.addresses).map(|net| net.addr()));
+        }
+    }
+    Ok(addresses)
+}

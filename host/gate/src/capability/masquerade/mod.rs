@@ -1,0 +1,162 @@
+//! `masquerade`: source NAT for the attachment's own addresses.
+
+pub mod effect;
+
+use crate::capability::facts::{Facts, Needed};
+use crate::context::{AttachmentState, Context, Journal, View};
+use crate::effect::{Effect, Masquerade};
+use crate::errors::firewall_error;
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::own::OwnAddress;
+use crate::{collect, packet_filter};
+use ipnet::IpNet;
+use postern_cni::Verb;
+use postern_firewall::{FirewallError, iptables, masquerade};
+use postern_types::{Backend, ErrorCode, OpError, host};
+
+fn own(own: &AttachmentState) -> Vec<IpNet> {
+    own.addresses.iter().map(|OwnAddress { net, .. }| *net).collect()
+}
+
+pub(crate) const FACTS: Facts = Facts {
+    needed: Needed::WithAddresses,
+    keeps: |_, granted| {
+        granted.is_some_and(|granted| granted.allows_backend(Backend::Iptables)).then_some(Need::Iptables)
+    },
+    unrecorded: Some(collect),
+};
+
+impl host::Masquerade for Gate<'_> {
+    /// `masquerade.ensure`.
+    fn ensure(&mut self, backend: Option<Backend>) -> Result<(), OpError> {
+        let (key, own) = (self.run.request.masquerade_key(), own(self.run.own));
+        if own.is_empty() {
+            return Ok(());
+        }
+        let allows = |backend| self.front.granted().allows_backend(backend);
+        let backend = backend.map_or_else(|| packet_filter::default(self.run.view(), allows), Ok)?;
+        if backend == Backend::Iptables {
+            // An effect that can't be made must not be recorded: it could never be removed.
+            iptables::validate(&key).map_err(firewall_error)?;
+        }
+        let made = Masquerade::of_run(self.run, backend, &own);
+        let effect = Effect::from(made.clone());
+        // The question comes before the intent is written: an intent that is written twice has one line.
+        let is_first = is_first(self.run);
+        self.run.journal.intend(self.run.view(), effect.clone())?;
+        match backend {
+            Backend::Nftables if is_first => {
+                let handles = masquerade::nft_add(&mut *self.run.system.nft()?, &key, &own).map_err(firewall_error)?;
+                self.run.journal.known_by(&effect, &handles);
+            }
+            Backend::Nftables => {
+                masquerade::nft_ensure(&mut *self.run.system.nft()?, &key, &own).map_err(firewall_error)?;
+            }
+            Backend::Iptables => made.make_by_iptables(self.run)?,
+        }
+        Ok(())
+    }
+
+    /// `masquerade.check`.
+    fn check(&mut self, backend: Option<Backend>) -> Result<(), OpError> {
+        let (key, own) = (self.run.request.masquerade_key(), own(self.run.own));
+        if own.is_empty() {
+            return Ok(());
+        }
+        let mut whole = false;
+        for backend in backends(self.run.journal, backend) {
+            let made = Masquerade::of_run(self.run, backend, &own);
+            whole = whole
+                || match backend {
+                    Backend::Nftables => {
+                        masquerade::nft_check_known(&mut *self.run.system.nft()?, &key, &own, &made.handles(self.run))
+                    }
+                    Backend::Iptables => made.is_in_iptables(self.run),
+                }
+                .map_err(firewall_error)?;
+        }
+        if whole {
+            return Ok(());
+        }
+        Err(OpError::new(
+            ErrorCode::Mismatch,
+            key.network,
+            "the masquerading rules of this attachment are not all there",
+        ))
+    }
+
+    /// `masquerade.remove`.
+    fn remove(&mut self) -> Result<(), OpError> {
+        if self.run.request.verb == Verb::Add {
+            self.run.journal.only_of_this_run(
+                self.run.request,
+                |effect| Masquerade::of(effect).is_some(),
+                "masquerading",
+            )?;
+        }
+        remove_own(self.run)?;
+        Ok(())
+    }
+}
+
+/// True if the rules that this run is about to make are the attachment's first: its record is whole, and lists none.
+/// Then the rules of other attachments need not be searched.
+fn is_first(run: &Context) -> bool {
+    let Some(record) = run.journal.record() else { return false };
+    let is_masquerade = |effect: &Effect| Masquerade::of(effect).is_some();
+    record.warnings().is_empty() && !record.effects(None).iter().any(|noted| is_masquerade(&noted.effect))
+}
+
+/// Returns the packet filters of which one has the rules: the named one, or those that the record lists. A native plugin
+/// may have made the rules with either.
+fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
+    if let Some(named) = named {
+        return vec![named];
+    }
+    let recorded: Vec<Backend> = journal.recorded::<Masquerade>().iter().map(|made| made.backend).collect();
+    match recorded.is_empty() {
+        true => Backend::ALL.to_vec(),
+        false => recorded,
+    }
+}
+
+/// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those of both
+/// backends.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
+    let is_add = run.request.verb == Verb::Add;
+    let made: Vec<Masquerade> = run.journal.recorded();
+    for made in &made {
+        made.revert(run)?;
+    }
+    if run.journal.is_replaced() || made.is_empty() && !is_add && !run.journal.record_is_whole() {
+        // This is a native plugin's attachment, or its record is lost. The configuration may have changed since then,
+        // so both backends are searched.
+        let previous = run.request.previous();
+        let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();
+        Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses.clone() }.revert(run)?;
+        Masquerade { backend: Backend::Iptables, variant: None, addresses }.revert(run)?;
+    }
+    run.journal.gone(|effect| Masquerade::of(effect).is_some());
+    Ok(())
+}
+
+/// Removes the rules of attachments of this network that are not valid, of both backends: each rule has the network in
+/// its comment. Attachments that are being made are spared.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
+    let network = &run.request.conf.name;
+    let busy = || collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
+    let mut removed = run.system.unless_absent(|nft| masquerade::nft_retain(nft, network, valid, busy))?.len();
+    // A program is started only if there are rules of other attachments than the valid ones.
+    let in_nftables = run.system.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
+    if in_nftables || iptables::has_legacy_nat() {
+        removed += iptables::retain(network, valid, busy, run.system.program_runner()).map_err(firewall_error)?.len();
+    }
+    Ok(removed)
+}

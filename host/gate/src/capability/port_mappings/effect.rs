@@ -1,0 +1,339 @@
+//! Forwards from the node's ports to one address of the attachment.
+
+use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::shared::numbers::{made_by_iptables, recorded};
+use crate::context::{Context, System, View};
+use crate::effect::in_record;
+use crate::errors::{firewall_error, kernel_error};
+use crate::need::Need;
+use crate::others;
+use ipnet::IpNet;
+use postern_firewall::conntrack::forget_udp;
+use postern_firewall::hostport::{self, HostPorts, MarkBy, Syntax, localnet};
+use postern_firewall::iptables::{self, Numbers};
+use postern_firewall::{AttachmentKey, FirewallError};
+use postern_kernel::{KernelError, Link, Netlink, Sysctl, sysctl};
+use postern_types::{Backend, Forward, IptablesVariant, NatSources, OpError, Transport};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// Forwards to one address. The record has all that the rules were made of, so that they can be compared and removed
+/// without the network's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortMappings {
+    /// The packet filter of the rules.
+    pub backend: Backend,
+    /// Where they are, for iptables, if that was known. Records of Postern 0.1 do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<IptablesVariant>,
+    /// The container's address.
+    pub address: IpNet,
+    /// The ports.
+    pub forwards: Vec<Forward>,
+    /// The masqueraded senders.
+    pub masquerade: NatSources,
+    /// The bit of the mark, for iptables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bit: Option<u8>,
+    /// The chain that marks packets, for iptables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
+    /// The network's conditions, in the words of iptables.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub conditions: String,
+}
+
+/// The native plugin's bit of the mark.
+pub const DEFAULT_BIT: u8 = 13;
+
+impl PortMappings {
+    /// Returns the rules for the packet filter.
+    pub fn rules(&self, key: AttachmentKey) -> HostPorts {
+        let v6 = self.address.addr().is_ipv6();
+        let words: Vec<String> = self.conditions.split_whitespace().map(str::to_owned).collect();
+        HostPorts {
+            key,
+            address: self.address,
+            forwards: self.forwards.iter().flat_map(|forward| singles(*forward, v6)).collect(),
+            sources: self.masquerade,
+            mark: match &self.chain {
+                Some(chain) => MarkBy::Chain(chain.clone()),
+                None => MarkBy::Bit(self.bit.unwrap_or(DEFAULT_BIT)),
+            },
+            // They were written from conditions.
+            conditions: Syntax::Iptables.read(&words, v6).unwrap_or_default(),
+        }
+    }
+
+    /// Returns these forwards with the place of their rules: the one that the record has or, if it does not list them, the
+    /// place of new rules.
+    pub(crate) fn placed(self, run: &Context) -> Self {
+        let mut made = run.journal.recorded::<Self>().into_iter();
+        if let Some(made) = made.find(|made| Self { variant: None, ..made.clone() } == self) {
+            return made;
+        }
+        let by_iptables = self.backend == Backend::Iptables;
+        Self { variant: iptables::of_new(&[self.address]).filter(|_| by_iptables), ..self }
+    }
+
+    /// Returns the rule handles of this effect that the attachment's record lists.
+    pub(crate) fn handles(&self, run: &Context) -> Vec<u64> {
+        self.numbers(run).0
+    }
+
+    /// Returns the handles of its rules that the attachment's record lists, and the number of their table, if the record
+    /// has it.
+    fn numbers(&self, run: &Context) -> (Vec<u64>, Vec<u64>) {
+        run.journal.numbers(|effect| Self::of(effect) == Some(self))
+    }
+
+    /// Makes the rules in iptables, and notes their numbers.
+    ///
+    /// # Errors
+    /// A program is missing or fails, or the deadline passes.
+    pub(crate) fn make_by_iptables(&self, run: &mut Context) -> Result<(), OpError> {
+        let rules = self.rules(run.request.masquerade_key());
+        made_by_iptables(run, &self.clone().into(), &[self.address], |runner| {
+            rules.iptables_ensure_in(self.variant, runner)
+        })
+    }
+
+    /// True if all rules are there, where iptables has them.
+    ///
+    /// # Errors
+    /// A program is missing or fails, or the deadline passes.
+    pub(crate) fn is_in_iptables(&self, run: &Context) -> Result<bool, FirewallError> {
+        let (handles, tables) = self.numbers(run);
+        let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
+        let known = Numbers { handles: &handles, tables: &tables, recorded };
+        self.rules(run.request.masquerade_key()).iptables_check(known, run.system.program_runner())
+    }
+
+    /// Makes the rules in nftables, and notes their numbers. With `is_first`, the attachment has none: no rules of others
+    /// are searched. The noted handles must be all of the attachment's; the next look searches otherwise.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the deadline passes.
+    pub(crate) fn make_by_nftables(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
+        let rules = self.rules(run.request.masquerade_key());
+        let mut nft = run.system.nft()?;
+        let before = rules.nft_table(&mut nft).map_err(firewall_error)?;
+        let handles = rules.nft_ensure(&mut nft, is_first).map_err(firewall_error)?;
+        let after = rules.nft_table(&mut nft).map_err(firewall_error)?;
+        drop(nft);
+        if handles.len() == rules.nft_count() {
+            let tables: Vec<u64> = after.into_iter().filter(|_| before == after).collect();
+            run.journal.known_in(&self.clone().into(), &handles, &tables);
+        }
+        Ok(())
+    }
+
+    /// Forgets the tracked UDP connections to its ports that were led to the container. With `all`, it forgets those
+    /// that began before it, too.
+    ///
+    /// # Errors
+    /// The kernel refuses. It is no error if it tracks nothing.
+    pub(crate) fn forget_connections(&self, system: &System, all: bool) -> Result<(), OpError> {
+        let address = self.address.addr();
+        let is_udp = |forward: &&Forward| forward.transport == Transport::Udp;
+        let forwards: Vec<hostport::Forward> =
+            self.forwards.iter().filter(is_udp).flat_map(|forward| singles(*forward, address.is_ipv6())).collect();
+        if forwards.is_empty() {
+            return Ok(());
+        }
+        let ports: Vec<u16> =
+            forwards.iter().map(|forward| forward.host_port).collect::<HashSet<_>>().into_iter().collect();
+        let host = system.host()?;
+        system
+            .unless_absent(|nft| {
+                forget_udp(nft, address.is_ipv6(), &ports, |flow| {
+                    let (destination, port) = flow.destination;
+                    forwards.iter().any(|forward| {
+                        let is_meant = forward.host_port == port
+                            && match forward.host_ip {
+                                Some(host_ip) => host_ip == destination,
+                                // Connections of others to the same port of another node stay.
+                                None => {
+                                    let look = || host.is_local(destination);
+                                    look().or_else(|_| look()).unwrap_or(false)
+                                }
+                            };
+                        is_meant && (all || flow.answerer == (address, forward.container_port))
+                    })
+                })
+            })
+            .map(drop)
+    }
+}
+
+impl PortMappings {
+    /// Returns the link towards the container, if connections from the node's 127.0.0.1 to it need `route_localnet`.
+    ///
+    /// # Errors
+    /// The kernel refuses to tell.
+    pub fn localnet_link(&self, host: &Netlink) -> Result<Option<Link>, KernelError> {
+        let address = self.address.addr();
+        if self.masquerade == NatSources::None || address.is_ipv6() {
+            return Ok(None);
+        }
+        host.link_towards(address)?.map_or(Ok(None), |index| host.link_by_index(index))
+    }
+
+    /// Puts back the guard of 127.0.0.0/8, if it is missing while the link towards the container delivers packets for
+    /// that.
+    fn restore_guard(&self, system: &System) -> Result<Reapplied, OpError> {
+        let Some(link) = self.localnet_link(system.host()?).map_err(kernel_error)? else {
+            return Ok(Reapplied::Complete);
+        };
+        let is_open = localnet_is_on(&link.name.to_string()).map_err(kernel_error)?;
+        if !is_open || system.nft()?.is_absent() || localnet::check(&mut *system.nft()?).map_err(firewall_error)? {
+            return Ok(Reapplied::Complete);
+        }
+        localnet::ensure(&mut *system.nft()?).map_err(firewall_error)?;
+        Ok(Reapplied::Restored)
+    }
+
+    /// Puts back what is missing of the attachment's own rules.
+    fn reapply_rules(&self, run: &mut Context) -> Result<Reapplied, OpError> {
+        let rules = self.rules(run.request.masquerade_key());
+        match self.backend {
+            Backend::Nftables => {
+                let handles = self.handles(run);
+                let mut nft = run.system.nft()?;
+                let is_there = match rules.nft_check(&mut nft, &handles) {
+                    // A native plugin may have made them again, in its own form.
+                    Ok(false) => rules.nft_check_native(&mut nft),
+                    checked => checked,
+                };
+                drop(nft);
+                if is_there.map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                self.make_by_nftables(run, false)?;
+            }
+            Backend::Iptables => {
+                if self.is_in_iptables(run).map_err(firewall_error)? {
+                    return Ok(Reapplied::Complete);
+                }
+                self.make_by_iptables(run)?;
+            }
+        }
+        Ok(Reapplied::Restored)
+    }
+}
+
+/// True if a link delivers packets for 127.0.0.0/8.
+///
+/// # Errors
+/// The kernel refuses to tell.
+pub fn localnet_is_on(link: &str) -> Result<bool, KernelError> {
+    let key = Sysctl::Ipv4Conf { link: link.to_owned(), key: "route_localnet" };
+    Ok(sysctl::get(&key)?.as_deref() == Some("1"))
+}
+
+/// Returns a forward port by port, as one family has it.
+fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::Forward> {
+    let concerns = forward.host_address.is_none_or(|address| address.is_ipv6() == v6);
+    let ports = concerns.then(|| forward.ports()).into_iter().flatten();
+    ports.map(move |(host_port, container_port)| hostport::Forward {
+        protocol: forward.transport,
+        host_ip: forward.host_address.filter(|address| !address.is_unspecified()),
+        host_port,
+        container_port,
+    })
+}
+
+impl Leaves for PortMappings {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        let rules = self.rules(run.request.masquerade_key());
+        let (handles, tables) = self.numbers(run);
+        match self.backend {
+            Backend::Nftables => {
+                run.system.unless_absent(|nft| rules.nft_remove(nft, &handles, tables.first().copied()))?;
+            }
+            Backend::Iptables => {
+                let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
+                let known = Numbers { handles: &handles, tables: &tables, recorded };
+                rules.iptables_remove(known, run.system.program_runner()).map_err(firewall_error)?;
+            }
+        }
+        // The rules are gone, which is what matters. Only the kernel's memory of connections is left. After a passing error
+        // it is tried once more: the next container may have this address.
+        let forget = || self.forget_connections(run.system, false);
+        if let Err(error) = forget().or_else(|_| forget()) {
+            crate::say!("postern: tracked connections to {} stay: {error}", self.address.addr());
+        }
+        Ok(())
+    }
+
+    fn words(&self) -> String {
+        format!("forwards to {}", self.address.addr())
+    }
+
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        vec![self.address.addr()]
+    }
+
+    fn needs(&self) -> Need<'_> {
+        match self.backend {
+            Backend::Nftables => Need::Network,
+            Backend::Iptables => Need::HostPorts,
+        }
+    }
+}
+
+impl Reapply for PortMappings {
+    fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
+        // First: as long as it is missing, containers reach the node's 127.0.0.0/8.
+        let guard = self.restore_guard(run.system)?;
+        let rules = self.reapply_rules(run)?;
+        Ok(if guard == Reapplied::Restored { guard } else { rules })
+    }
+}
+
+/// Returns the forwards of this container's other attachments, to any network, by their records. Containers whose rules
+/// have the same comment count as well.
+pub(crate) fn of_others(view: View<'_>) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
+    let (own, request) = (view.key()?, view.request);
+    let mut found = Vec::new();
+    for summary in others::records_here(view)? {
+        let Some(header) = &summary.header else { continue };
+        if !hostport::nft::have_one_comment(&header.container_id, &request.container_id) || header.key() == own {
+            continue;
+        }
+        let postern_state::Header { network, container_id, ifname, .. } = header.clone();
+        let key = AttachmentKey { network, container_id, ifname };
+        found.extend(in_record::<PortMappings>(&summary).map(|mappings| (key.clone(), mappings)));
+    }
+    Ok(found)
+}
+
+/// Removes the forwards of an attachment without a record: those of the container, of both packet filters, except those
+/// that another record lists.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub(crate) fn remove_unrecorded(run: &Context) -> Result<(), OpError> {
+    let key = run.request.masquerade_key();
+    let others = of_others(run.view())?;
+    let spared: Vec<IpAddr> = others.iter().map(|(_, own)| own.address.addr()).collect();
+    let previous = run.request.previous();
+    let own: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
+    if hostport::nft::is_cut(&key.container_id) {
+        crate::say!(
+            "postern: the rules of this container name only the beginning of its ID: of those by nftables, only forwards to \
+             addresses of prevResult are removed; `postern gc --native` finds the others"
+        );
+    }
+    run.system.unless_absent(|nft| hostport::nft::remove_all(nft, &key.container_id, &own, &spared))?;
+    let is_same = |other: &AttachmentKey| (&other.network, &other.container_id) == (&key.network, &key.container_id);
+    let shares = others.iter().any(|(other, own)| is_same(other) && own.backend == Backend::Iptables);
+    // To ask the kernel is cheaper than to start programs that find nothing.
+    if !shares
+        && (iptables::has_legacy_nat() || run.system.unless_absent(|nft| iptables::hostport::may_exist(nft, &key))?)
+    {
+        iptables::hostport::remove_all(&key, run.system.program_runner()).map_err(firewall_error)?;
+    }
+    Ok(())
+}

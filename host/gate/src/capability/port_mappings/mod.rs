@@ -1,0 +1,339 @@
+//! `port-mappings`: ports of the node that lead to the attachment's own addresses.
+//!
+//! The guest says what it wants; everything that could reach beyond the attachment comes from elsewhere. Which ports
+//! there are says the run's configuration, which addresses count the record and policy. Packet filter, mark and
+//! conditions come from the operator's configuration.
+
+pub mod effect;
+
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::port_mappings::effect::{localnet_is_on, remove_unrecorded};
+use crate::context::{Context, View};
+use crate::effect::{Effect, PortMappings};
+use crate::errors::{firewall_error, kernel_error};
+use crate::gate::Gate;
+use crate::need::Need;
+use crate::request::Request;
+use crate::{collect, host_ports, node, others, packet_filter};
+use ipnet::IpNet;
+use postern_cni::{PortMap, PortMapping, Verb, parse_ip};
+use postern_firewall::hostport::{self, Syntax, localnet};
+use postern_firewall::{FirewallError, iptables};
+use postern_kernel::{Sysctl, sysctl};
+use postern_policy::Granted;
+use postern_policy::capability::firewall::is_taken;
+use postern_types::{Backend, ErrorCode, Forward, NatSources, OpError, Transport, host};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// The most ports of one attachment. Podman makes a mapping of each port of a range.
+pub const MOST_PORTS: usize = 16_384;
+
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: Some(collect) };
+
+/// The programs of iptables, if this run may make rules with them.
+fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> {
+    let map = PortMap::read(&request.conf).ok()?;
+    let is_wanted = match request.verb {
+        Verb::Add | Verb::Check => !map.mappings.is_empty(),
+        Verb::Del | Verb::Gc | Verb::Status | Verb::Version => false,
+    };
+    let by_iptables = is_wanted && named(&map).is_ok_and(|backend| backend != Some(Backend::Nftables));
+    (by_iptables && granted.is_some_and(|granted| granted.allows_forwards_by(Backend::Iptables)))
+        .then_some(Need::HostPorts)
+}
+
+impl host::PortMappings for Gate<'_> {
+    fn ensure(&mut self, addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), OpError> {
+        ensure(self, addresses, forwards, masquerade)
+    }
+
+    /// `port-mappings.check`.
+    fn check(&mut self, addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), OpError> {
+        for effect in effects(self, addresses, forwards, masquerade)? {
+            let rules = effect.rules(self.run.request.masquerade_key());
+            let whole = match effect.backend {
+                Backend::Nftables => {
+                    let mut nft = self.run.system.nft()?;
+                    match rules.nft_check(&mut nft, &effect.handles(self.run)) {
+                        // A native plugin may have made them, also where a record says otherwise.
+                        Ok(false) => rules.nft_check_native(&mut nft),
+                        checked => checked,
+                    }
+                }
+                Backend::Iptables => effect.is_in_iptables(self.run),
+            }
+            .map_err(firewall_error)?;
+            if !whole {
+                let message = format!("the forwards to {} are not all there", effect.address.addr());
+                return Err(OpError::new(ErrorCode::Mismatch, &self.run.request.conf.name, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Result<(), OpError> {
+        if self.run.request.verb == Verb::Add {
+            self.run.journal.only_of_this_run(
+                self.run.request,
+                |effect| PortMappings::of(effect).is_some(),
+                "port mappings",
+            )?;
+        }
+        remove_own(self.run)?;
+        Ok(())
+    }
+}
+
+/// Returns the packet filter that a network names or implies.
+fn named(map: &PortMap) -> Result<Option<Backend>, OpError> {
+    Ok(map.backend().map_err(|error| invalid("backend", error.msg))?.and_then(Backend::parse))
+}
+
+/// Returns the packet filter of a network: the named one, or else the one of the record, or else the node's.
+fn backend(gate: &Gate<'_>, map: &PortMap) -> Result<Backend, OpError> {
+    if let Some(named) = named(map)? {
+        return Ok(named);
+    }
+    let effects = gate.run.journal.effects();
+    match effects.iter().find_map(|noted| PortMappings::of(&noted.effect)) {
+        Some(made) => Ok(made.backend),
+        None => packet_filter::default(gate.run.view(), |backend| gate.front.granted().allows_forwards_by(backend)),
+    }
+}
+
+fn invalid(object: impl Into<String>, message: impl Into<String>) -> OpError {
+    OpError::new(ErrorCode::InvalidArgument, object, message)
+}
+
+/// Returns the effects that a guest asks for, one for each address, if the configuration and the record agree.
+fn effects(
+    gate: &Gate<'_>,
+    addresses: &[IpAddr],
+    forwards: &[Forward],
+    masquerade: NatSources,
+) -> Result<Vec<PortMappings>, OpError> {
+    let run = &*gate.run;
+    let map = PortMap::read(&run.request.conf).map_err(|error| invalid("portMappings", error.msg))?;
+    listed(&map, forwards)?;
+    let most = match (map.snat, map.masq_all) {
+        (false, _) => NatSources::None,
+        (true, false) => NatSources::Own,
+        (true, true) => NatSources::All,
+    };
+    if masquerade > most {
+        return Err(invalid("masquerade", "the network's `snat` and `masqAll` ask for less masquerading"));
+    }
+    let backend = backend(gate, &map)?;
+    if let Some(chain) = &map.set_mark_chain {
+        hostport::validate_chain(chain).map_err(|error| invalid(chain, error.to_string()))?;
+        if is_taken(chain) {
+            let message = format!("externalSetMarkChain \"{chain}\" is no chain of another program that marks packets");
+            return Err(invalid(chain, message).hint("name one that does, for instance KUBE-MARK-MASQ"));
+        }
+    }
+    let mut effects: Vec<PortMappings> = Vec::new();
+    for address in addresses {
+        let net = own(gate, *address)?;
+        let v6 = address.is_ipv6();
+        if effects.iter().any(|effect| effect.address.addr().is_ipv6() == v6) {
+            return Err(invalid(address.to_string(), "forwards lead to one address of each IP version"));
+        }
+        let concerns = |forward: &&Forward| forward.host_address.is_none_or(|host| host.is_ipv6() == v6);
+        let forwards: Vec<Forward> = forwards.iter().filter(concerns).copied().collect();
+        if forwards.is_empty() {
+            continue;
+        }
+        let by_iptables = backend == Backend::Iptables;
+        let made = PortMappings {
+            backend,
+            variant: None,
+            address: net,
+            forwards,
+            masquerade,
+            bit: map.mark_bit.filter(|_| by_iptables),
+            chain: map.set_mark_chain.clone().filter(|_| by_iptables),
+            conditions: conditions(&map, v6)?,
+        };
+        effects.push(made.placed(run));
+    }
+    Ok(effects)
+}
+
+/// Checks that the configuration of this call has these forwards.
+fn listed(map: &PortMap, forwards: &[Forward]) -> Result<(), OpError> {
+    let asked: usize = forwards.iter().map(|forward| usize::from(forward.count)).sum();
+    if asked > MOST_PORTS || map.mappings.len() > MOST_PORTS {
+        let ports = asked.max(map.mappings.len());
+        let message = format!("{ports} port mappings are more than {MOST_PORTS}, the most of one attachment");
+        return Err(OpError::new(ErrorCode::Exhausted, "portMappings", message)
+            .hint("publish fewer ports, or give the container an address that can be reached directly"));
+    }
+    let known: HashSet<Forward> = map.mappings.iter().map(forward).collect::<Result<_, _>>()?;
+    for asked in forwards {
+        if !asked.is_possible() {
+            return Err(invalid(asked.to_string(), format!("{asked} has ports that do not exist: 1 to 65535 do")));
+        }
+        for (host_port, container_port) in asked.ports() {
+            let single = Forward { host_port, container_port, count: 1, ..*asked };
+            if !known.contains(&single) {
+                let message = format!("runtimeConfig.portMappings of this call does not list {single}");
+                return Err(invalid(single.to_string(), message)
+                    .hint("a plugin can forward only what the runtime asks for in this call"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the forwards that a request asks for; none if the request can't be understood.
+pub fn asked(request: &Request) -> Vec<Forward> {
+    let map = PortMap::read(&request.conf).map(|map| map.mappings).unwrap_or_default();
+    // More are refused.
+    let few = map.iter().take(MOST_PORTS);
+    few.map(forward).collect::<Result<_, _>>().unwrap_or_default()
+}
+
+/// Returns one mapping of the configuration.
+fn forward(mapping: &PortMapping) -> Result<Forward, OpError> {
+    let port = |port: i64| u16::try_from(port).ok().filter(|port| *port > 0);
+    let out_of_range =
+        |what: &str, port: i64| invalid("portMappings", format!("{what} {port} is not between 1 and 65535"));
+    let host_port = port(mapping.host_port).ok_or_else(|| out_of_range("host port", mapping.host_port))?;
+    let container_port =
+        port(mapping.container_port).ok_or_else(|| out_of_range("container port", mapping.container_port))?;
+    let transport = Transport::parse(&mapping.protocol).ok_or_else(|| {
+        invalid("portMappings", format!("protocol \"{}\" has no ports: tcp, udp and sctp have", mapping.protocol))
+    })?;
+    let host_address = match mapping.host_ip.as_str() {
+        "" => None,
+        text => Some(parse_ip(text).map_err(|error| invalid("portMappings", error.msg))?),
+    };
+    Ok(Forward { transport, host_address, host_port, container_port, count: 1 })
+}
+
+/// Returns the network's conditions for one family, in one language for both packet filters.
+fn conditions(map: &PortMap, v6: bool) -> Result<String, OpError> {
+    let [words_v4, words_v6] = &map.conditions;
+    let (words, key) = if v6 { (words_v6, "conditionsV6") } else { (words_v4, "conditionsV4") };
+    let words = words.as_deref().unwrap_or_default();
+    let Some(syntax) = Syntax::of(words) else { return Ok(String::new()) };
+    let conditions = syntax.read(words, v6).map_err(|error| invalid(key, format!("{key}: {error}")))?;
+    Ok(conditions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+}
+
+/// Returns one of the attachment's addresses, with its prefix length.
+fn own(gate: &Gate<'_>, address: IpAddr) -> Result<IpNet, OpError> {
+    if let Some(own) = gate.run.own.addresses.iter().find(|own| own.net.addr() == address) {
+        return Ok(own.net);
+    }
+    let previous = gate.run.request.previous();
+    let Some(named) = previous.ips.iter().find(|ip| ip.address.addr() == address) else {
+        return Err(invalid(address.to_string(), format!("{address} is no address of this attachment")));
+    };
+    let (why, hint) = others::not_counting(gate.run.view(), &named.address, gate.front.granted());
+    let message = format!("prevResult names {address}, and no record tells that an earlier plugin gave it{why}");
+    Err(OpError::new(ErrorCode::Denied, address.to_string(), message).hint(hint))
+}
+
+/// `port-mappings.ensure`.
+fn ensure(
+    gate: &mut Gate<'_>,
+    addresses: &[IpAddr],
+    forwards: &[Forward],
+    masquerade: NatSources,
+) -> Result<(), OpError> {
+    let effects = effects(gate, addresses, forwards, masquerade)?;
+    let Some(first) = effects.first() else { return Ok(()) };
+    let backend = first.backend;
+    if !gate.front.granted().allows_forwards_by(backend) {
+        let message = format!("policy does not allow forwards by {}", backend.name());
+        let hint = gate.front.granted().forwards_hint(backend);
+        return Err(OpError::new(ErrorCode::Denied, backend.name(), message).hint(hint));
+    }
+    if backend == Backend::Iptables {
+        // An effect that can't be made must not be recorded: it could never be removed.
+        first.rules(gate.run.request.masquerade_key()).iptables_validate().map_err(firewall_error)?;
+    }
+    let wanted: Vec<Forward> = effects.iter().flat_map(|effect| effect.forwards.clone()).collect();
+    let claims = host_ports::claim(gate.run.view(), &wanted)?;
+    let is_first =
+        effects.iter().map(|effect| !gate.run.journal.has(&Effect::from(effect.clone()))).collect::<Vec<_>>();
+    for effect in &effects {
+        gate.run.journal.intend(gate.run.view(), effect.clone())?;
+    }
+    claims.note(&wanted)?;
+    for (effect, is_first) in effects.iter().zip(is_first) {
+        match backend {
+            Backend::Nftables => effect.make_by_nftables(gate.run, is_first)?,
+            Backend::Iptables => effect.make_by_iptables(gate.run)?,
+        }
+        // After the rules, so that the next packet meets them. The forward works without it, for new connections.
+        if let Err(error) = effect.forget_connections(gate.run.system, true) {
+            crate::say!("postern: failed to delete stale UDP conntrack entries for {}: {error}", effect.address.addr());
+        }
+        open_to_localhost(gate.run.view(), effect)?;
+    }
+    Ok(())
+}
+
+/// Lets the node's own 127.0.0.1 reach the container's address, and keeps 127.0.0.0/8 closed to everything else behind
+/// that link. Without nftables there is no such guard, and the node reaches the forward by its other addresses only.
+fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpError> {
+    let (host, address) = (view.system.host()?, effect.address.addr());
+    let Some(link) = effect.localnet_link(host).map_err(kernel_error)? else { return Ok(()) };
+    if localnet_is_on(&link.name.to_string()).map_err(kernel_error)? && view.system.unless_absent(localnet::check)? {
+        return Ok(());
+    }
+    if view.system.nft()?.is_absent() {
+        crate::say!("postern: 127.0.0.1 of the node does not reach {address}: the kernel has no nf_tables to guard it");
+        return Ok(());
+    }
+    localnet::ensure(&mut *view.system.nft()?).map_err(firewall_error)?;
+    let key = Sysctl::Ipv4Conf { link: link.name.to_string(), key: "route_localnet" };
+    node::noted(&view.fixed.places.state, host, node::LOCALNET, &link.name.to_string(), || sysctl::set(&key, "1"))
+        .map_err(|error| {
+            let mut converted = kernel_error(error);
+            converted.code = ErrorCode::Io;
+            converted
+        })?;
+    Ok(())
+}
+
+/// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those with the names
+/// of its container.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
+    let is_add = run.request.verb == Verb::Add;
+    let recorded = run.journal.effects();
+    let made: Vec<Effect> =
+        recorded.into_iter().map(|noted| noted.effect).filter(|effect| PortMappings::of(effect).is_some()).collect();
+    for made in &made {
+        made.remove(run, None)?;
+    }
+    if run.journal.is_replaced() || made.is_empty() && !is_add && !run.journal.record_is_whole() {
+        // This is a native plugin's attachment, or its record is lost.
+        remove_unrecorded(run)?;
+    }
+    run.journal.gone(|effect| PortMappings::of(effect).is_some());
+    Ok(())
+}
+
+/// Removes the forwards of containers of this network that are not valid. Only iptables' rules name their network; a
+/// comment in nftables names the container alone, which may have other networks.
+///
+/// # Errors
+/// The rules that could not be removed.
+pub fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
+    let network = &run.request.conf.name;
+    let busy = || collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
+    let may_be = run.system.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
+    if !may_be && !iptables::has_legacy_nat() {
+        return Ok(0);
+    }
+    iptables::hostport::retain(network, valid, busy, run.system.program_runner())
+        .map(|removed| removed.len())
+        .map_err(firewall_error)
+}

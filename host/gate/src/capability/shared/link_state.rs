@@ -1,0 +1,355 @@
+//! The effect of what a plugin did to the attachment's link in the container, where this run did not make the link.
+//!
+//! A link that this run made takes all of it along, and needs no such effect. Root in the container can change everything
+//! here. So each part is found by the link's index, and a part that is gone is no error.
+
+use crate::capability::leaves::{ByContents, Leaves};
+use crate::claims;
+use crate::context::{Context, View};
+use crate::effect::{Addresses, in_record};
+use crate::errors::kernel_error;
+use crate::in_container::{as_far_as_possible, give_addresses, give_back, listed_as_far_as_possible, losable};
+use crate::journal::Undo;
+use crate::need::Need;
+use ipnet::IpNet;
+use nix::errno::Errno;
+use postern_kernel::sysctl::Setting;
+use postern_kernel::{KernelError, Link, Sysctl, Worker};
+use postern_state::{Claim, Stage, Summary};
+use postern_types::{ErrorCode, KeptRoute, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// What one operation changed of the attachment's link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkState {
+    /// The link's index in the container's namespace. Root in the container cannot change it.
+    pub index: u32,
+    /// True if the link was down, and was set up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub up: bool,
+    /// A setting of the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<SettingBefore>,
+    /// Addresses that the link got.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpNet>,
+    /// Routes that the link got.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<KeptRoute>,
+    /// Addresses that the link loses by the change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_addresses: Vec<IpNet>,
+    /// The same for its routes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_routes: Vec<KeptRoute>,
+}
+
+/// A setting and its value before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingBefore {
+    /// Protocol and key, with a slash between them: `ipv6/accept_dad`.
+    pub key: String,
+    /// The value.
+    pub value: String,
+    /// True if it is that of `lo`, and not of the attachment's link.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_lo: bool,
+}
+
+impl LinkState {
+    /// Describes it for people.
+    pub fn words(&self) -> String {
+        let mut parts = Vec::new();
+        if self.up {
+            parts.push("being up".to_owned());
+        }
+        if let Some(SettingBefore { key, value, of_lo }) = &self.setting {
+            let of = if *of_lo { " of lo" } else { "" };
+            parts.push(format!("another value than {value} for {key}{of}"));
+        }
+        let addresses = self.addresses.iter().map(|address| format!("address {address}"));
+        let routes = self.routes.iter().map(|kept| format!("route to {}", kept.route.dst));
+        parts.extend(addresses.chain(routes));
+        if parts.is_empty() {
+            parts.extend(self.lost_routes.iter().map(|kept| format!("no route to {}", kept.route.dst)));
+        }
+        format!("changed state of the link: {}", parts.join(", "))
+    }
+
+    fn take_back(&self, run: &Context, container: &Worker) -> Result<(), OpError> {
+        let netlink = container.netlink().map_err(kernel_error)?;
+        let link = as_far_as_possible(|| netlink.link_by_index(self.index))?;
+        // Without the link, nothing of it is left but a setting of `lo`.
+        let Some(link) = link else {
+            return match self.setting.as_ref().filter(|before| before.of_lo) {
+                Some(before) => before.restore(run.view(), container, self.index, ""),
+                None => Ok(()),
+            };
+        };
+        for kept in self.routes.iter().rev() {
+            run.fixed.deadline.in_time()?;
+            as_far_as_possible(|| netlink.delete_kept_route(link.index, kept))?;
+        }
+        for address in self.addresses.iter().rev() {
+            run.fixed.deadline.in_time()?;
+            as_far_as_possible(|| is_gone(netlink.delete_address(link.index, *address)))?;
+        }
+        if let Some(before) = &self.setting {
+            before.restore(run.view(), container, link.index, &link.name.to_string())?;
+        }
+        if self.up && link.up {
+            let (addresses, _) = listed_as_far_as_possible(|| losable(netlink, link.index))?;
+            as_far_as_possible(|| netlink.set_down(link.index))?;
+            // Without the link being up there are no routes.
+            give_addresses(run.fixed, netlink, link.index, &addresses)?;
+        }
+        give_back(run, netlink, link.index, (&self.lost_addresses, &self.lost_routes))
+    }
+
+    /// Returns what is claimed by a note on a setting, in the container's namespace with this cookie.
+    pub fn claim(&self, container: u64) -> Option<Claim> {
+        let SettingBefore { key, of_lo, .. } = self.setting.as_ref()?;
+        Some(claim_on(container, self.index, key, *of_lo))
+    }
+
+    /// True if this is a note on that setting of a link.
+    fn is_of(&self, index: u32, key: &str, of_lo: bool) -> bool {
+        let is_setting = |before: &SettingBefore| before.key == key && before.of_lo == of_lo;
+        self.setting.as_ref().is_some_and(is_setting) && (of_lo || self.index == index)
+    }
+}
+
+impl SettingBefore {
+    /// Writes the value before, unless another attachment still needs the present one. Link or kernel may have no such setting
+    /// any more. Root in the container can give the link a name that no setting can have.
+    fn restore(&self, view: View<'_>, container: &Worker, index: u32, link: &str) -> Result<(), OpError> {
+        let name = if self.of_lo { "lo" } else { link };
+        let parts = self.key.split_once('/').map(|(protocol, key)| [protocol, "conf", name, key]);
+        let Some(setting) = parts.and_then(Setting::new) else { return Ok(()) };
+        let mut others = others_with(view, container, index, &self.key, self.of_lo)?;
+        // Of two DELs at once each has noted that it ends before it looks: neither leaves the setting to the other.
+        others.retain_mut(|other| still_uses(other, index, &self.key, self.of_lo));
+        // Whoever claims `lo` uses it. Of the other links, those do that have a note on the setting.
+        if self.of_lo && !others.is_empty() || before_others(&others, index, &self.key, self.of_lo).is_some() {
+            return Ok(());
+        }
+        as_far_as_possible(|| match container.setting_write(&setting, &self.value) {
+            Err(error) if error.is(Errno::ENOENT) => Ok(()),
+            written => written,
+        })
+    }
+}
+
+/// Returns the claim on a setting. All attachments that need `lo` claim it, whether they have a note or not.
+fn claim_on(container: u64, index: u32, key: &str, of_lo: bool) -> Claim {
+    if of_lo { Claim::loopback(container) } else { Claim::setting(container, index, key) }
+}
+
+/// Returns the records of other attachments of this container that may use a setting.
+fn others_with(
+    view: View<'_>,
+    container: &Worker,
+    index: u32,
+    key: &str,
+    of_lo: bool,
+) -> Result<Vec<Summary>, OpError> {
+    let (cookie, own) = (container.cookie().map_err(kernel_error)?, view.key()?);
+    let mut records = claims::claimants(view, &[claim_on(cookie, index, key, of_lo)])?;
+    records.retain(|summary| {
+        let is_here = summary.header.as_ref().is_some_and(|header| header.netns_cookie == Some(cookie));
+        is_here && summary.key.as_ref().is_some_and(|key| *key != own)
+    });
+    Ok(records)
+}
+
+/// Leaves the effects of sections out that are being removed. Returns false if nothing is left that uses the setting: all of the
+/// attachment ends, or all that has a note on the setting.
+fn still_uses(other: &mut Summary, index: u32, key: &str, of_lo: bool) -> bool {
+    let is_noted = |other: &Summary| before_others(std::slice::from_ref(other), index, key, of_lo).is_some();
+    let was_noted = is_noted(other);
+    let Summary { effects, sections, .. } = other;
+    let is_ending = |name: &str| sections.iter().any(|own| own.name == name && own.stage == Stage::Ending);
+    effects.retain(|noted| !is_ending(&noted.section));
+    let ends = !sections.is_empty() && sections.iter().all(|section| section.stage == Stage::Ending);
+    !ends && (is_noted(other) || !was_noted)
+}
+
+/// Returns the value that a setting had before other attachments changed it, by their records.
+fn before_others(others: &[Summary], index: u32, key: &str, of_lo: bool) -> Option<String> {
+    let mut states = others.iter().flat_map(in_record::<LinkState>).filter(|state| state.is_of(index, key, of_lo));
+    states.find_map(|state| Some(state.setting?.value))
+}
+
+/// A key of the settings that each link has, below `net/PROTOCOL/conf/LINK`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LinkKey {
+    /// Of IPv4.
+    V4(&'static str),
+    /// Of IPv6.
+    V6(&'static str),
+}
+
+impl LinkKey {
+    fn of(self, link: &str) -> Sysctl {
+        let link = link.to_owned();
+        match self {
+            Self::V4(key) => Sysctl::Ipv4Conf { link, key },
+            Self::V6(key) => Sysctl::Ipv6Conf { link, key },
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::V4(key) => format!("ipv4/{key}"),
+            Self::V6(key) => format!("ipv6/{key}"),
+        }
+    }
+}
+
+/// Writes a setting of the attachment's link, or of `lo` for its sake. On a link that this run did not make, the value before
+/// is noted first, once. Where other attachments of the container have changed it before, it is the value before them: the
+/// last one puts that back.
+///
+/// # Errors
+/// The kernel has no such setting, or refuses the value. The record can't be written.
+pub(crate) fn write_setting(run: &mut Context, own: u32, link: &str, key: LinkKey, value: &str) -> Result<(), OpError> {
+    let sysctl = key.of(link);
+    if of_another(run, own)?.is_some() {
+        let (text, of_lo) = (key.text(), link == "lo");
+        let is_noted = |undo: &Undo| LinkState::of(&undo.effect).is_some_and(|state| state.is_of(own, &text, of_lo));
+        let is_known = run.journal.has_made(is_noted);
+        let container = run.system.container_required()?;
+        let now = container.sysctl_get(&sysctl).map_err(setting_error)?;
+        let of_others = match is_known || now.is_none() {
+            true => None,
+            false => before_others(&others_with(run.view(), container, own, &text, of_lo)?, own, &text, of_lo),
+        };
+        let before = of_others.or(now).filter(|before| before != value && !is_known);
+        if let Some(before) = before {
+            let is_off = matches!(key, LinkKey::V6("disable_ipv6")) && value == "1";
+            let (lost_addresses, lost_routes) = match is_off {
+                true => losable(container.netlink().map_err(kernel_error)?, own).map_err(kernel_error)?,
+                false => Default::default(),
+            };
+            let setting = Some(SettingBefore { key: text, value: before, of_lo });
+            run.journal.intend(
+                run.view(),
+                LinkState { index: own, setting, lost_addresses, lost_routes, ..LinkState::default() },
+            )?;
+        }
+    }
+    let container = run.system.container_required()?;
+    let cookie = container.cookie().map_err(kernel_error)?;
+    container.sysctl_set(&sysctl, value).map(drop).map_err(setting_error)?;
+    if link == "lo" { run.journal.index(run.view(), &[Claim::loopback(cookie)]).map(drop) } else { Ok(()) }
+}
+
+/// Converts the kernel's refusal: the guest is told of a key that is not there, and of a file that failed.
+fn setting_error(error: KernelError) -> OpError {
+    let mut converted = kernel_error(error);
+    if converted.code != ErrorCode::NotFound {
+        converted.code = ErrorCode::Io;
+    }
+    converted
+}
+
+/// What is gone already needs no removal.
+fn is_gone(removed: Result<(), KernelError>) -> Result<(), KernelError> {
+    removed.or_else(|error| {
+        let gone = [Errno::EADDRNOTAVAIL, Errno::ENODEV].iter().any(|errno| error.is(*errno));
+        if gone { Ok(()) } else { Err(error) }
+    })
+}
+
+impl Leaves for LinkState {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        match run.journal.container_with(run.system, "link")? {
+            Some(container) => self.take_back(run, container),
+            None => Ok(()),
+        }
+    }
+
+    fn words(&self) -> String {
+        self.words()
+    }
+
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(IpNet::addr).collect()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Container
+    }
+}
+
+impl ByContents for LinkState {
+    fn addresses(&self) -> Addresses<'_> {
+        // What was lost comes back too, and not after the address was given back.
+        let has_none = self.addresses.is_empty() && self.lost_addresses.is_empty();
+        if has_none { Addresses::Unconcerned } else { Addresses::Used }
+    }
+}
+
+/// Returns the attachment's link of this index, if this run did not make it: what changes it then has to be recorded.
+pub(crate) fn of_another(run: &Context, index: u32) -> Result<Option<Link>, OpError> {
+    if run.journal.has_made_link() {
+        return Ok(None);
+    }
+    run.system.container_netlink()?.link_by_index(index).map_err(kernel_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::Effect;
+    use postern_state::{DataPath, Section};
+
+    /// Of two DELs at once, the one that looks last sees that the other one ends. A section that stays keeps the setting.
+    #[test]
+    fn what_is_being_removed_needs_no_setting() {
+        let section = |name: &str, stage: Stage| Section {
+            name: name.to_owned(),
+            digest: String::new(),
+            config: None,
+            made_link: false,
+            joined: false,
+            begun: 0,
+            stage,
+            since: 0,
+            addresses: Vec::new(),
+            path: DataPath::default(),
+        };
+        let setting = Some(SettingBefore { key: "ipv6/disable_ipv6".to_owned(), value: "0".to_owned(), of_lo: true });
+        let effect = Effect::from(LinkState { index: 2, setting, ..LinkState::default() });
+        let noted = postern_state::Effect {
+            seq: 1,
+            section: "tuning".to_owned(),
+            effect: serde_json::to_value(effect).unwrap(),
+            handles: Vec::new(),
+            tables: Vec::new(),
+        };
+        for (bridge, tuning, is_noted, uses) in [
+            (Stage::Given, Stage::Given, true, true),
+            (Stage::Given, Stage::Ending, true, false),
+            (Stage::Ending, Stage::Given, true, true),
+            (Stage::Ending, Stage::Ending, true, false),
+            // `lo` is used without a note too, by a plugin that made the link.
+            (Stage::Given, Stage::Ending, false, true),
+            (Stage::Ending, Stage::Ending, false, false),
+        ] {
+            let mut other = Summary {
+                path: "/record".into(),
+                key: None,
+                header: None,
+                effects: if is_noted { vec![noted.clone()] } else { Vec::new() },
+                sections: vec![section("bridge", bridge), section("tuning", tuning)],
+                problems: Vec::new(),
+                is_of_other_version: false,
+                unread: None,
+            };
+            let found = still_uses(&mut other, 2, "ipv6/disable_ipv6", true);
+            assert_eq!(found, uses, "{bridge:?} {tuning:?} {is_noted}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The kernel's numbers of rules, as the record has them. By these, rules are found again without a search.
+
+use crate::context::Context;
+use crate::effect::Effect;
+use crate::errors::firewall_error;
+use ipnet::IpNet;
+use postern_firewall::FirewallError;
+use postern_firewall::iptables::{ProgramRunner, Recorded, nat_tables};
+use postern_types::{IptablesVariant, OpError};
+
+/// Tells where an effect's rules are. Only rules of nf_tables have handles; a record without a variant says no more.
+pub(crate) fn recorded(run: &Context, effect: &Effect, variant: Option<IptablesVariant>, handles: &[u64]) -> Recorded {
+    match variant {
+        Some(variant) => Recorded::In(variant),
+        None if !handles.is_empty() => Recorded::In(IptablesVariant::Nft),
+        None if run.journal.has(effect) => Recorded::Somewhere,
+        None => Recorded::No,
+    }
+}
+
+/// Makes an effect's rules of these addresses in table `nat` of iptables, and notes their numbers. If a table was made with
+/// them, its number is not noted: it could be another's by now.
+///
+/// # Errors
+/// The error of `make`.
+pub(crate) fn made_by_iptables(
+    run: &mut Context,
+    effect: &Effect,
+    addresses: &[IpNet],
+    make: impl FnOnce(ProgramRunner<'_>) -> Result<Vec<u64>, FirewallError>,
+) -> Result<(), OpError> {
+    let before = nat_tables(addresses, run.system.program_runner());
+    let handles = make(run.system.program_runner()).map_err(firewall_error)?;
+    let after = nat_tables(addresses, run.system.program_runner());
+    run.journal.known_in(effect, &handles, if before == after { &after } else { &[] });
+    Ok(())
+}

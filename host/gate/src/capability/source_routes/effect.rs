@@ -1,0 +1,158 @@
+//! The effect of source routing: rules and tables for the attachment's own addresses, and the routes that left the main
+//! table for them.
+//!
+//! All of it is in the container's namespace, where root can change it. It is therefore found by the record: a rule by
+//! sender and table, a route by table, link, destination and gateway. What is not there any more is no error.
+
+use crate::capability::leaves::Leaves;
+use crate::capability::shared::multipath;
+use crate::capability::vrf::effect as vrf;
+use crate::context::{Context, Journal, View};
+use crate::errors::{kernel_error, state_error};
+use crate::in_container::{as_far_as_possible, give_routes};
+use crate::need::Need;
+use postern_kernel::{Netlink, Rule};
+use postern_state::RoutingLock;
+use postern_types::{KeptRoute, OpError, WholeRoute};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Source routing of one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRoutes {
+    /// The link's index in the container's namespace. Root in the container cannot change it.
+    pub index: u32,
+    /// The rules.
+    pub rules: Vec<SourceRule>,
+    /// The routes in the tables of these rules, in the order in which they can be made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<KeptRoute>,
+    /// The link's routes in the main table, before. With hints some of them stay there, and are replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<KeptRoute>,
+    /// Of these, the IPv4 routes that have next hops of other links too, with these. An earlier build knows only `moved`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub multipath: Vec<WholeRoute>,
+    /// The routes to the link's own networks that were put into the main table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<KeptRoute>,
+}
+
+/// A rule: what this sender sends is routed by this table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRule {
+    /// The sender, an address of the attachment.
+    pub source: IpAddr,
+    /// The table.
+    pub table: u32,
+}
+
+impl SourceRoutes {
+    /// Returns the rules alone.
+    #[must_use]
+    pub fn without_routes(self) -> Self {
+        Self { routes: Vec::new(), ..self }
+    }
+
+    /// Returns what is missing of it, in words.
+    pub fn missing(&self, rules: &[Rule], routes: &[(u32, KeptRoute)]) -> Option<String> {
+        let stands = |own: &SourceRule| {
+            rules.iter().any(|rule| rule.table == own.table && rule.source == ipnet::IpNet::from(own.source))
+        };
+        if let Some(rule) = self.rules.iter().find(|rule| !stands(rule)) {
+            return Some(format!("the rule is gone that sends packets from {} to table {}", rule.source, rule.table));
+        }
+        self.missing_route(routes.iter().map(|(link, kept)| (*link, &kept.route)))
+    }
+
+    /// Returns what is missing of its routes, in words.
+    pub fn missing_route<'r>(
+        &self,
+        routes: impl Iterator<Item = (u32, &'r postern_types::Route)> + Clone,
+    ) -> Option<String> {
+        let gone = self.routes.iter().map(|kept| &kept.route).find(|own| {
+            !routes.clone().any(|(link, route)| {
+                let is_there = route.dst == own.dst.trunc() && route.gateway == own.gateway;
+                link == self.index && route.table == own.table && is_there
+            })
+        })?;
+        let via = gone.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+        Some(format!("the route to {}{via} is gone from table {}", gone.dst, gone.table.unwrap_or_default()))
+    }
+
+    fn take_back(&self, run: &Context, netlink: &Netlink) -> Result<(), OpError> {
+        for rule in &self.rules {
+            run.fixed.deadline.in_time()?;
+            as_far_as_possible(|| netlink.delete_source_rule(rule.source, rule.table))?;
+        }
+        for kept in self.routes.iter().rev().chain(&self.hints) {
+            run.fixed.deadline.in_time()?;
+            as_far_as_possible(|| netlink.delete_route(self.index, &kept.route))?;
+        }
+        // Without its link a route cannot be.
+        if as_far_as_possible(|| netlink.link_by_index(self.index))?.is_some_and(|link| link.up) {
+            let moved = |is_wanted: &dyn Fn(&KeptRoute) -> bool| {
+                give_routes(run.fixed, netlink, self.index, self.moved.iter().rev().filter(|kept| is_wanted(kept)))
+            };
+            // Their gateways are reached by the others.
+            moved(&|kept| !multipath::has(&self.multipath, kept))?;
+            for whole in &self.multipath {
+                run.fixed.deadline.in_time()?;
+                if !multipath::put_back(netlink, self.index, whole) {
+                    moved(&|kept| whole.is_of(kept))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Leaves for SourceRoutes {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        let Some(container) = run.journal.container_with(run.system, "source routing")? else {
+            return Ok(());
+        };
+        let _lock = lock(run.view())?;
+        self.take_back(run, container.netlink().map_err(kernel_error)?)
+    }
+
+    fn words(&self) -> String {
+        let rules: Vec<String> =
+            self.rules.iter().map(|rule| format!("from {} by table {}", rule.source, rule.table)).collect();
+        format!("source routing {}", rules.join(", "))
+    }
+
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        self.rules.iter().map(|rule| rule.source).collect()
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Container
+    }
+}
+
+/// Waits for the lock of the routing tables of the container.
+///
+/// # Errors
+/// Another run holds it past the deadline.
+pub(crate) fn lock(view: View<'_>) -> Result<RoutingLock, OpError> {
+    let cookie = view.system.container_required()?.cookie().map_err(kernel_error)?;
+    RoutingLock::take(&view.fixed.places.state, cookie, view.fixed.deadline.answer_by()).map_err(state_error)
+}
+
+/// Returns the same of the called plugin's own section.
+pub(crate) fn of_section(journal: &Journal) -> Vec<SourceRoutes> {
+    let section = journal.section();
+    let effects = journal.record().map(|record| record.effects(Some(&section))).unwrap_or_default();
+    effects.iter().filter_map(|noted| SourceRoutes::of(&noted.effect)).cloned().collect()
+}
+
+/// Returns the tables into which a plugin of this attachment moved the routes of this link, by the record.
+pub(crate) fn tables(run: &Context, index: u32) -> Vec<u32> {
+    let own = run
+        .journal
+        .recorded::<SourceRoutes>()
+        .into_iter()
+        .filter(|effect| effect.index == index && !effect.routes.is_empty());
+    own.flat_map(|effect| effect.rules).map(|rule| rule.table).chain(vrf::tables(run, index)).collect()
+}

@@ -1,0 +1,299 @@
+//! `source-routes`: rules and tables for the attachment's own addresses, in the container's namespace.
+//!
+//! The guest names addresses, which must be the attachment's, and their gateways. All else is derived here: which table is
+//! free, which routes the link has. Forms and order are the native plugin's.
+
+pub mod effect;
+
+use crate::capability::addresses::foreign_error;
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::shared::multipath::{self, is_multipath};
+use crate::capability::source_routes::effect::{SourceRule, lock, of_section};
+use crate::capability::vrf::effect as vrf;
+use crate::context::{AttachmentState, Context, Journal, View};
+use crate::effect::SourceRoutes;
+use crate::errors::{kernel_error, native_error};
+use crate::gate::Gate;
+use crate::in_container::{as_far_as_possible, listed_as_far_as_possible};
+use crate::{collect, others};
+use ipnet::IpNet;
+use postern_cni::Verb;
+use postern_kernel::{MAIN_TABLE, Netlink, Rule};
+use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Route, RouteSource, WholeRoute, host};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The first table that the host chooses: the native plugin's.
+const FIRST_TABLE: u32 = 100;
+
+/// The origin of a route that a program made, `RTPROT_BOOT`.
+const OF_PROGRAM: u8 = 3;
+
+/// The scope of a route to a network of the link itself, `RT_SCOPE_LINK`.
+const ON_LINK: u8 = 253;
+
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+impl host::SourceRoutes for Gate<'_> {
+    /// `source-routes.apply`.
+    fn apply(
+        &mut self,
+        handle: Handle,
+        sources: &[RouteSource],
+        table: Option<u32>,
+        hints: bool,
+    ) -> Result<(), OpError> {
+        let (index, name) = self.front.own(handle)?;
+        self.common.add_addresses(&name, sources.len())?;
+        for source in sources {
+            is_own(self, source)?;
+        }
+        if let Some(table) = table.filter(|table| is_reserved(*table)) {
+            let message = format!("table {table} is the kernel's own, and not for the senders of one attachment");
+            return Err(OpError::new(ErrorCode::InvalidArgument, table.to_string(), message)
+                .hint("name a table from 1 to 252, or of 256 and more"));
+        }
+        let run = &mut *self.run;
+        let _lock = lock(run.view())?;
+        let netlink = run.system.container_netlink()?;
+        let rules = netlink.rules().map_err(kernel_error)?;
+        let whole = netlink.whole_routes().map_err(kernel_error)?;
+        let routes: Vec<(u32, KeptRoute)> = whole.iter().flat_map(WholeRoute::each).collect();
+        let mut effect = match table {
+            Some(table) => in_table(run.own, index, sources, table, &rules, &routes)?,
+            None => in_free_tables(run.journal, index, sources, hints, &rules, &routes)?,
+        };
+        let is_shared =
+            |whole: &WholeRoute| is_multipath(whole, index) && whole.hops.iter().any(|hop| hop.link != index);
+        let is_left = |whole: &WholeRoute| effect.moved.iter().any(|kept| whole.is_of(kept));
+        effect.multipath = whole.into_iter().filter(|whole| is_shared(whole) && is_left(whole)).collect();
+        let recorded = effect.routes.len() + effect.hints.len() + effect.moved.len();
+        self.common.add_routes(&name, recorded).map_err(|error| {
+            let has = effect.moved.len();
+            let message = format!("\"{name}\" has {has} routes in the container: with their copies {}", error.message);
+            OpError::new(error.code, &name, message)
+                .hint("remove routes of the link in the container, or name a `table`: then no route moves")
+        })?;
+        run.journal.intend(run.view(), effect.clone())?;
+        carry_out(run.view(), &effect)?;
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), OpError> {
+        check(self.run)
+    }
+
+    fn remove(&mut self) -> Result<(), OpError> {
+        remove(self.run)
+    }
+}
+
+/// Checks that a source is the attachment's address, and that its gateway can be reached through the link.
+fn is_own(gate: &Gate<'_>, source: &RouteSource) -> Result<(), OpError> {
+    let Some(own) = gate.run.own.addresses.iter().find(|own| own.net == source.address) else {
+        return Err(foreign_error(gate, &source.address));
+    };
+    let Some(gateway) = source.gateway else { return Ok(()) };
+    let is_link_local = matches!(gateway, IpAddr::V6(gateway) if gateway.is_unicast_link_local());
+    let is_near = own.net.contains(&gateway) || is_link_local || own.gateway == Some(gateway);
+    if is_near && gateway.is_ipv4() == own.net.addr().is_ipv4() && gateway != own.net.addr() {
+        return Ok(());
+    }
+    let message = format!("gateway {gateway} does not lie in the network of {}, and not on its link", own.net);
+    Err(OpError::new(ErrorCode::InvalidArgument, gateway.to_string(), message)
+        .hint("name a gateway in the network of the address"))
+}
+
+/// True for `unspec`, `default`, `main` and `local`: every sender uses them (linux/rtnetlink.h).
+pub(crate) fn is_reserved(table: u32) -> bool {
+    table == 0 || (253..=255).contains(&table)
+}
+
+/// Plans rules to a table that the network names. It must not be another attachment's.
+fn in_table(
+    own: &AttachmentState,
+    index: u32,
+    sources: &[RouteSource],
+    table: u32,
+    rules: &[Rule],
+    routes: &[(u32, KeptRoute)],
+) -> Result<SourceRoutes, OpError> {
+    let is_own = |source: &IpNet| own.addresses.iter().any(|own| IpNet::from(own.net.addr()) == *source);
+    let of_others = rules.iter().find(|rule| rule.table == table && !is_own(&rule.source));
+    let through_others = routes.iter().find(|(link, kept)| kept.route.table == Some(table) && *link != index);
+    let why = match (of_others, through_others) {
+        (Some(rule), _) => format!("serves senders in {}", rule.source),
+        (None, Some((_, kept))) => format!("has a route to {} through another link", kept.route.dst),
+        (None, None) => {
+            let rules = sources.iter().map(|source| SourceRule { source: source.address.addr(), table }).collect();
+            return Ok(SourceRoutes { index, rules, ..SourceRoutes::default() });
+        }
+    };
+    let message = format!("table {table} is in use in this container: it {why}");
+    Err(OpError::new(ErrorCode::Exists, table.to_string(), message)
+        .hint("name another table, or leave `table` out: then the host chooses one"))
+}
+
+/// Plans rules to tables that nothing uses, and what these tables have.
+fn in_free_tables(
+    journal: &Journal,
+    index: u32,
+    sources: &[RouteSource],
+    hints: bool,
+    rules: &[Rule],
+    routes: &[(u32, KeptRoute)],
+) -> Result<SourceRoutes, OpError> {
+    let mut used: BTreeSet<u32> = rules.iter().map(|rule| rule.table).collect();
+    used.extend(routes.iter().filter_map(|(_, kept)| kept.route.table));
+    let of_link = routes.iter().filter(|(link, kept)| *link == index && kept.route.table == Some(MAIN_TABLE));
+    let moved: Vec<KeptRoute> = of_link.map(|(_, kept)| kept.clone()).collect();
+    // An earlier call for this attachment has moved the link's routes already.
+    let mut known = moved.clone();
+    for earlier in journal.recorded::<SourceRoutes>().into_iter().filter(|earlier| earlier.index == index) {
+        known.extend(earlier.moved.into_iter().filter(|kept| !moved.contains(kept)));
+    }
+    // The networks of the link come before what lies behind its gateways.
+    known.sort_by_key(|kept| kept.route.gateway.is_some());
+    let mut effect = SourceRoutes { index, ..SourceRoutes::default() };
+    for source in sources {
+        let net = source.address;
+        let table = free_table(&mut used)?;
+        effect.rules.push(SourceRule { source: net.addr(), table });
+        let to_table = |route: &Route| Route { table: Some(table), ..route.clone() };
+        let is_its = |route: &Route| {
+            let named = [route.source, route.gateway];
+            named == [None, None] || named.iter().flatten().any(|address| net.contains(address))
+        };
+        // The chosen gateway counts for what goes beyond the network.
+        let is_other =
+            |route: &Route| route.dst.prefix_len() == 0 && source.gateway.is_some() && route.gateway != source.gateway;
+        let copies = known.iter().filter(|kept| is_its(&kept.route) && !is_other(&kept.route));
+        let copies: Vec<KeptRoute> =
+            copies.map(|kept| KeptRoute { route: to_table(&kept.route), protocol: kept.protocol }).collect();
+        effect.routes.extend(copies.iter().filter(|kept| kept.route.gateway.is_none()).cloned());
+        effect.routes.extend(source.gateway.map(|gateway| default_route(gateway, table)));
+        effect.routes.extend(copies.into_iter().filter(|kept| kept.route.gateway.is_some()));
+        if hints {
+            let route = Route { source: Some(net.addr()), scope: Some(ON_LINK), ..to(net.trunc(), MAIN_TABLE) };
+            effect.hints.push(KeptRoute { route, protocol: OF_PROGRAM });
+        }
+    }
+    effect.moved = moved;
+    Ok(effect)
+}
+
+/// Takes the first table from 100 that is not used.
+fn free_table(used: &mut BTreeSet<u32>) -> Result<u32, OpError> {
+    let free = (FIRST_TABLE..u32::MAX).find(|table| !used.contains(table) && !is_reserved(*table));
+    let free = free.ok_or_else(|| OpError::new(ErrorCode::Exhausted, "tables", "no routing table is free"))?;
+    used.insert(free);
+    Ok(free)
+}
+
+fn default_route(gateway: IpAddr, table: u32) -> KeptRoute {
+    let any: IpAddr = if gateway.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let dst = IpNet::new_assert(any, 0);
+    KeptRoute { route: Route { gateway: Some(gateway), ..to(dst, table) }, protocol: OF_PROGRAM }
+}
+
+fn to(dst: IpNet, table: u32) -> Route {
+    let table = Some(table);
+    Route { dst, gateway: None, source: None, mtu: None, advmss: None, priority: None, table, scope: None }
+}
+
+fn carry_out(view: View<'_>, effect: &SourceRoutes) -> Result<(), OpError> {
+    let netlink = view.system.container_netlink()?;
+    for SourceRule { source, table } in &effect.rules {
+        view.fixed.deadline.in_time()?;
+        let added = netlink.add_source_rule(*source, *table);
+        added.map_err(|error| native_error(error, &source.to_string(), "failed to add rule"))?;
+    }
+    for kept in &effect.routes {
+        view.fixed.deadline.in_time()?;
+        put(netlink, effect.index, kept)?;
+    }
+    // With hints the main table keeps what is on the link, as the hint replaces it. IPv6 has no scopes.
+    let leaves = |kept: &&KeptRoute| effect.hints.is_empty() || kept.route.scope != Some(ON_LINK);
+    let refused = |error, kept: &KeptRoute| native_error(error, &kept.route.dst.to_string(), "failed to delete route");
+    for kept in effect.moved.iter().filter(leaves).filter(|kept| !multipath::has(&effect.multipath, kept)) {
+        view.fixed.deadline.in_time()?;
+        netlink.delete_route(effect.index, &kept.route).map_err(|error| refused(error, kept))?;
+    }
+    for whole in &effect.multipath {
+        multipath::take_out(netlink, effect.index, whole).map_err(|error| refused(error, &whole.kept))?;
+    }
+    for kept in &effect.hints {
+        view.fixed.deadline.in_time()?;
+        // Another link may have a route to the same network: only the own one is replaced.
+        let refused = |error| native_error(error, &kept.route.dst.to_string(), "failed to add route");
+        netlink.delete_route(effect.index, &kept.route).map_err(refused)?;
+        netlink.restore_route(effect.index, kept).map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn put(netlink: &Netlink, index: u32, kept: &KeptRoute) -> Result<(), OpError> {
+    netlink.replace_route(index, kept).map_err(|error| match kept.route.gateway {
+        Some(gateway) if kept.route.dst.prefix_len() == 0 => {
+            let what = format!("Failed to add default route to {gateway}");
+            native_error(error, &gateway.to_string(), what)
+        }
+        _ => native_error(error, &kept.route.dst.to_string(), "failed to add route"),
+    })
+}
+
+/// `source-routes.check`.
+fn check(run: &Context) -> Result<(), OpError> {
+    let effects = of_section(run.journal);
+    if effects.is_empty() {
+        return Ok(());
+    }
+    let netlink = run.system.container_netlink()?;
+    let rules = netlink.rules().map_err(kernel_error)?;
+    let routes = netlink.kept_routes().map_err(kernel_error)?;
+    for effect in effects {
+        // The kernel has flushed the tables of a link that a later plugin put into a VRF.
+        let seen = if vrf::tables(run, effect.index).next().is_some() { effect.without_routes() } else { effect };
+        if let Some(what) = seen.missing(&rules, &routes) {
+            return Err(OpError::new(ErrorCode::Mismatch, &run.request.ifname, what));
+        }
+    }
+    Ok(())
+}
+
+/// `source-routes.remove`.
+fn remove(run: &mut Context) -> Result<(), OpError> {
+    if run.request.verb == Verb::Add {
+        run.journal.only_of_this_run(run.request, |effect| SourceRoutes::of(effect).is_some(), "source routing")?;
+    }
+    collect::take_back(run, |effect| SourceRoutes::of(effect).is_some())?;
+    if run.request.verb == Verb::Del
+        && run.journal.has_no_section(&run.request.plugin)
+        && run.journal.recorded::<SourceRoutes>().is_empty()
+    {
+        remove_native(run)?;
+    }
+    Ok(())
+}
+
+/// Removes the rules for the addresses of the own link, in the network's table if it names one. That is all that a native
+/// plugin's DEL removes. The tables go with the link.
+fn remove_native(run: &Context) -> Result<(), OpError> {
+    let Some(container) = run.system.container() else { return Ok(()) };
+    let _lock = lock(run.view())?;
+    let netlink = container.netlink().map_err(kernel_error)?;
+    let Some(link) = as_far_as_possible(|| netlink.link_by_name(&run.request.ifname))? else { return Ok(()) };
+    if others::spares(run, &link)? {
+        return Ok(());
+    }
+    let table = run.request.conf.fields().int("table").ok().flatten();
+    let addresses = listed_as_far_as_possible(|| netlink.addresses(link.index))?;
+    for rule in listed_as_far_as_possible(|| netlink.rules())? {
+        run.fixed.deadline.in_time()?;
+        let is_ours = addresses.iter().any(|have| IpNet::from(have.net.addr()) == rule.source);
+        if is_ours && table.is_none_or(|table| table == i64::from(rule.table)) {
+            as_far_as_possible(|| netlink.delete_source_rule(rule.source.addr(), rule.table))?;
+        }
+    }
+    Ok(())
+}

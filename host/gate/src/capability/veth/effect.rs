@@ -1,0 +1,68 @@
+//! The effect of a pair.
+
+use crate::capability::leaves::{AttachmentLink, Leaves};
+use crate::context::Context;
+use crate::errors::kernel_error;
+use crate::need::Need;
+use postern_cni::CniResult;
+use postern_kernel::{Link, Netlink};
+use postern_types::{Mac, OpError};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// A pair, identified by the name and the address that the host chose for its own end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Veth {
+    /// The host end's name.
+    pub host: String,
+    /// The host end's address. A link with the same name and another address is foreign.
+    pub mac: Mac,
+}
+
+impl Veth {
+    /// True if this link of the host, found by the name, is the pair's end.
+    pub fn is_end(&self, link: &Link) -> bool {
+        link.kind == "veth" && link.mac == Some(self.mac.0)
+    }
+
+    /// Returns the host end, if it is there.
+    pub fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
+        Ok(host.link_by_name(&self.host).map_err(kernel_error)?.filter(|link| self.is_end(link)))
+    }
+}
+
+impl Leaves for Veth {
+    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+        let host = run.system.host()?;
+        match self.end(host)? {
+            Some(link) => host.delete_link(link.index).map(drop).map_err(kernel_error),
+            None => Ok(()),
+        }
+    }
+
+    fn words(&self) -> String {
+        format!("veth {}", self.host)
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        Some(self)
+    }
+
+    fn needs(&self) -> Need<'_> {
+        Need::Network
+    }
+}
+
+impl AttachmentLink for Veth {
+    fn is_there(&self, run: &Context) -> Result<bool, OpError> {
+        self.end(run.system.host()?).map(|end| end.is_some())
+    }
+
+    fn is_named(&self, result: &CniResult) -> bool {
+        result.interfaces.iter().any(|link| link.name == self.host)
+    }
+
+    fn is_among(&self, host: &[Link], _: Option<&[Link]>) -> Option<bool> {
+        Some(host.iter().any(|link| link.name == self.host))
+    }
+}

@@ -1,0 +1,216 @@
+//! `veth`: the pair between container and host. An attachment has one living pair, which the record and the kernel
+//! identify. The name of the container's end proves nothing: root in the container can change it.
+
+pub mod effect;
+
+use crate::capability::facts::{Facts, Needed};
+use crate::context::{Context, System};
+use crate::effect::{Effect, MacGuard, Veth};
+use crate::errors::{about, kernel_error, link_gone, native_error};
+use crate::front::Object;
+use crate::gate::Gate;
+use crate::{cause, others};
+use nix::errno::Errno;
+use postern_cni::Verb;
+use postern_kernel::{Link, Sysctl, VethSpec, random_mac, random_veth_name, sysctl};
+use postern_state::DataPath;
+use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, VethPair, host};
+use std::time::{Duration, Instant};
+
+/// The longest time until a host end is operational. The native plugins allow 2.55 seconds.
+const RUNNING_WITHIN: Duration = Duration::from_millis(2550);
+
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+impl host::Veth for Gate<'_> {
+    /// `veth.wait-running`.
+    fn wait_running(&mut self, handle: Handle) -> Result<LinkInfo, OpError> {
+        let (index, name) = self.front.port(handle)?;
+        let host = self.run.system.host()?;
+        let until = (Instant::now() + RUNNING_WITHIN).min(self.run.fixed.deadline.at());
+        let mut pause = Duration::from_micros(100);
+        loop {
+            let link = host.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
+            if link.running {
+                return Ok(Gate::show(handle, link));
+            }
+            if Instant::now() >= until {
+                return Err(OpError::new(
+                    ErrorCode::Kernel,
+                    &name,
+                    format!("bridge port \"{name}\" did not become operational: its state is \"{}\"", link.operstate),
+                ));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+
+    /// `veth.create`.
+    fn create(&mut self, mtu: Option<u32>, mac: Option<Mac>) -> Result<VethPair, OpError> {
+        let name = self.run.request.ifname.clone();
+        let peer_name = random_veth_name();
+        let peer_mac = random_mac();
+        let exists = |peer: &str| {
+            OpError::new(
+                ErrorCode::Exists,
+                &name,
+                format!("container veth name (\"{name}\") peer provided (\"{peer}\") already exists"),
+            )
+            .hint("the attachment exists already: run DEL first")
+        };
+        let container = self.run.system.container_netlink()?;
+        // The check comes before the record is written: undoing a failed ADD must not remove an earlier run's link.
+        if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
+            return Err(exists(&peer_name));
+        }
+        if let Some(port) = self.run.journal.ports().first() {
+            let message = format!("this attachment has joined \"{}\" with \"{}\" already", port.bridge, port.name);
+            return Err(OpError::new(ErrorCode::Exists, &port.name, message).hint("run DEL first"));
+        }
+        if let Some(living) = retire(self.run)? {
+            let message = format!("this attachment has a pair already, whose host end is \"{living}\"");
+            return Err(OpError::new(ErrorCode::Exists, living, message).hint("run DEL first"));
+        }
+        self.front.room(2)?;
+        // The address is chosen here. Root in the container may change the link's address before it is read later.
+        let mac = mac.unwrap_or_else(|| Mac(random_mac()));
+        self.run.journal.intend(self.run.view(), Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
+        let container = self.run.system.container_netlink()?;
+        let spec = VethSpec {
+            name: &name,
+            mtu,
+            mac: Some(mac.0),
+            peer_name: &peer_name,
+            peer_mac,
+            peer_ns: self.run.system.home()?.fd(),
+        };
+        if let Err(error) = container.create_veth(&spec) {
+            return Err(if error.is(Errno::EEXIST) {
+                exists(&peer_name)
+            } else {
+                cause::Asked { mac: Some(mac), mtu, largest: cause::LARGEST_MTU }.explain(native_error(
+                    error,
+                    &name,
+                    "failed to make veth pair",
+                ))
+            });
+        }
+        let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
+        self.run.own.container_mac = Some(mac);
+        // The settings of an earlier pair of this run are gone with it.
+        self.run.own.path = DataPath::default();
+        let host = self.run.system.host()?;
+        let end = host.link_by_name(&peer_name).map_err(kernel_error)?.ok_or_else(|| link_gone(&peer_name))?;
+        ignore_router_advertisements(self.run.system, &peer_name)?;
+        host.set_up(end.index).map_err(about(&peer_name))?;
+        pair(self, own, Link { up: true, ..end }, true, None)
+    }
+
+    /// `veth.find`.
+    fn find(&mut self) -> Result<Option<VethPair>, OpError> {
+        let none = Ok(None);
+        let Some(container) = self.run.system.container() else { return none };
+        let name = self.run.request.ifname.clone();
+        let Some(own) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
+            return none;
+        };
+        if own.kind != "veth" {
+            return none;
+        }
+        let host = self.run.system.host()?;
+        // The record identifies the host end. Root in the container can choose interface indices, so that its link seems to
+        // belong to another container's pair.
+        let mut end = None;
+        for pair in self.run.journal.pairs() {
+            end = pair.end(host)?.filter(|link| link.peer_index == Some(own.index)).or(end);
+        }
+        // A pair of an earlier ADD is not changed here, only shown.
+        let is_this_runs = |end: &Link| {
+            let of_end = |effect: &Effect| Veth::of(effect).is_some_and(|pair| pair.host == end.name);
+            self.run.journal.has_made(|undo| of_end(&undo.effect))
+        };
+        let ours = end.as_ref().is_some_and(|end| self.run.request.verb != Verb::Add || is_this_runs(end));
+        if end.is_none() {
+            // A native plugin's pair can be looked at, and nothing else.
+            end = others::mutual_end_of(self.run.system, &own)?;
+        }
+        let Some(end) = end else { return none };
+        let bridge = match end.master {
+            Some(master) => host.link_by_index(master).map_err(kernel_error)?.filter(|link| link.kind == "bridge"),
+            None => None,
+        };
+        pair(self, own, end, ours, bridge.map(|bridge| bridge.name.to_string())).map(Some)
+    }
+}
+
+/// Checks that a handle's link is the attachment's end on the host: that of its living pair, or the link that it joined
+/// with.
+///
+/// # Errors
+/// [`ErrorCode::InvalidHandle`]: it is not.
+pub fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpError> {
+    match others::end(run)? {
+        Some(link) if link.index == index && link.name == name => Ok(()),
+        _ => Err(link_gone(name)),
+    }
+}
+
+/// Removes the pairs that are gone from the record. Their spoofing protection is removed from node and record: it
+/// protects nothing any more, and must not be mistaken for the next pair's. Returns the host end of a living pair.
+pub fn retire(run: &mut Context) -> Result<Option<String>, OpError> {
+    let living = others::living_pair(run)?.map(|link| link.name.to_string());
+    let is_gone = |host: &String| living.as_ref() != Some(host);
+    let effects = run.journal.effects();
+    for noted in effects {
+        if let Some(guard) = MacGuard::of(&noted.effect)
+            && guard.host.as_ref().map_or(living.is_none(), is_gone)
+        {
+            guard.revert(run)?;
+            run.journal.gone(|effect| *effect == noted.effect);
+        }
+    }
+    run.journal.gone(|effect| Veth::of(effect).is_some_and(|pair| is_gone(&pair.host)));
+    Ok(living)
+}
+
+/// Turns off IPv6 autoconfiguration for a link of the host. A kernel without IPv6 has nothing to turn off. Where
+/// `/proc/sys` may not be written, it stays on, as with the native plugins, and that is said.
+///
+/// # Errors
+/// The kernel refuses for another reason. A container could then give the node addresses and routes.
+pub fn ignore_router_advertisements(system: &System, link: &str) -> Result<(), OpError> {
+    switch_off(system, link, "accept_ra", "takes router advertisements of its container")
+}
+
+/// Switches duplicate address detection of a link of the node off. Root in a container behind it could say of each address
+/// that it has it, of the link-local one too. The node would not ask for the containers' hardware addresses any more.
+///
+/// # Errors
+/// The kernel refuses. Without IPv6 there is nothing to switch.
+pub fn ask_for_no_address(system: &System, link: &str) -> Result<(), OpError> {
+    switch_off(system, link, "accept_dad", "loses addresses that a container says it has")
+}
+
+/// Switches a setting of a link of the node off. Where the node's settings can't be written, it says what this means.
+fn switch_off(system: &System, link: &str, key: &'static str, otherwise: &str) -> Result<(), OpError> {
+    let key = Sysctl::Ipv6Conf { link: link.to_owned(), key };
+    let set = match system.container() {
+        Some(container) => container.sysctl_set_at_home(&key, "0"),
+        None => sysctl::set(&key, "0"),
+    };
+    match set {
+        Err(error) if error.is(Errno::ENOENT) => Ok(()),
+        Err(error) if [Errno::EROFS, Errno::EACCES, Errno::EPERM].iter().any(|errno| error.is(*errno)) => {
+            crate::say!("postern: {link} {otherwise}: {error}");
+            Ok(())
+        }
+        set => set.map(drop).map_err(about(link)),
+    }
+}
+
+fn pair(gate: &mut Gate<'_>, own: Link, end: Link, ours: bool, bridge: Option<String>) -> Result<VethPair, OpError> {
+    let container = gate.grant(Object::Own { index: own.index, name: own.name.to_string() })?;
+    let host = gate.grant(Object::HostEnd { index: end.index, name: end.name.to_string(), ours })?;
+    Ok(VethPair { container: Gate::show(container, own), host: Gate::show(host, end), bridge })
+}

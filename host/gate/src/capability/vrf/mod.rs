@@ -1,0 +1,201 @@
+//! `vrf`: the attachment's own link in a VRF of the container's namespace.
+//!
+//! The kernel flushes routes and IPv6 addresses of a link whose master changes. What the link had is read before, is in the
+//! record, and is put back: routes of the main table in the VRF's, others in their own.
+
+pub mod effect;
+
+use crate::capability::facts::{Facts, Needed};
+use crate::capability::shared::multipath::is_multipath;
+use crate::capability::source_routes::effect::lock;
+use crate::capability::source_routes::is_reserved;
+use crate::capability::vrf::effect::{KIND, leave_vrf, settle};
+use crate::context::Context;
+use crate::effect::{Effect, Vrf};
+use crate::errors::{kernel_error, link_gone, native_error};
+use crate::gate::Gate;
+use crate::{collect, others};
+use postern_cni::{Verb, validate_interface_name};
+use postern_kernel::{Link, Netlink};
+use postern_types::{ErrorCode, Handle, KeptRoute, OpError, WholeRoute, host};
+use std::collections::BTreeSet;
+
+/// The scope of an address that is valid everywhere, `RT_SCOPE_UNIVERSE`.
+const GLOBAL: u8 = 0;
+
+/// The table of the node's own addresses, which the kernel keeps (linux/rtnetlink.h).
+const LOCAL_TABLE: u32 = 255;
+
+pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+impl host::Vrf for Gate<'_> {
+    /// `vrf.join`.
+    fn join(&mut self, handle: Handle, name: &str, table: Option<u32>) -> Result<(), OpError> {
+        let (index, own_name) = self.front.own(handle)?;
+        if let Err(why) = validate_interface_name(name) {
+            let message = format!("could not add VRF {name}: {}", why.msg);
+            return Err(OpError::new(ErrorCode::InvalidArgument, name, message).hint("name it as a link can be called"));
+        }
+        let run = &mut *self.run;
+        let _lock = lock(run.view())?;
+        let netlink = run.system.container_netlink()?;
+        let own = netlink.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(&own_name))?;
+        if let Some(master) = own.master {
+            let master = netlink.link_by_index(master).map_err(kernel_error)?.map(|link| link.name).unwrap_or_default();
+            let message = format!("interface {own_name} has already a master set: {master}");
+            return Err(OpError::new(ErrorCode::Exists, &own_name, message).hint("run DEL first, or take it out"));
+        }
+        let found = netlink.link_by_name(name).map_err(kernel_error)?;
+        let whole = netlink.whole_routes().map_err(kernel_error)?;
+        let routes: Vec<(u32, KeptRoute)> = whole.iter().flat_map(WholeRoute::each).collect();
+        let table = match &found {
+            Some(vrf) => table_of(vrf, name, table)?,
+            None => free_table(netlink, table, &routes)?,
+        };
+        let addresses = netlink.addresses(index).map_err(kernel_error)?;
+        let addresses = addresses
+            .into_iter()
+            .filter(|have| have.net.addr().is_ipv6() && have.scope == GLOBAL && have.permanent && !have.dad_failed);
+        // Those of source routing come back into their own tables.
+        let is_moved = |kept: &KeptRoute| kept.route.table != Some(LOCAL_TABLE);
+        let mut moved: Vec<KeptRoute> =
+            routes.into_iter().filter(|(link, kept)| *link == index && is_moved(kept)).map(|(_, kept)| kept).collect();
+        // The networks of the link come before what lies behind its gateways.
+        moved.sort_by_key(|kept| kept.route.gateway.is_some());
+        let effect = Vrf {
+            index,
+            name: name.to_owned(),
+            table,
+            made: found.is_none(),
+            addresses: addresses.map(|have| have.net).collect(),
+            moved,
+            multipath: whole.into_iter().filter(|whole| is_multipath(whole, index) && is_moved(&whole.kept)).collect(),
+        };
+        self.common.add_routes(&own_name, effect.moved.len())?;
+        run.journal.intend(run.view(), effect.clone())?;
+        let netlink = run.system.container_netlink()?;
+        let vrf = match found {
+            Some(vrf) => vrf,
+            None => make(netlink, name, table)?,
+        };
+        if !vrf.up {
+            netlink
+                .set_up(vrf.index)
+                .map_err(|error| native_error(error, name, format_args!("could not set VRF {name} up")))?;
+        }
+        netlink.set_master(index, Some(vrf.index)).map_err(|error| {
+            native_error(error, name, format_args!("could not set vrf {name} as master of {own_name}"))
+        })?;
+        settle(run.fixed, netlink, &effect, table)?;
+        run.journal.known_by(&Effect::from(effect), &[u64::from(vrf.index)]);
+        Ok(())
+    }
+
+    fn check(&mut self, name: &str) -> Result<(), OpError> {
+        check(self.run, name)
+    }
+
+    fn leave(&mut self) -> Result<(), OpError> {
+        leave(self.run)
+    }
+}
+
+/// Checks the VRF that is there, and returns its table.
+fn table_of(vrf: &Link, name: &str, wanted: Option<u32>) -> Result<u32, OpError> {
+    let exists = |message: String| OpError::new(ErrorCode::Exists, name, message);
+    // By an alternative name it would be found, and not be shown.
+    let Some(table) = vrf.vrf_table.filter(|_| vrf.kind == KIND && vrf.name == name) else {
+        return Err(exists(format!("Netlink {name} is not a VRF")).hint("name another one as `vrfname`"));
+    };
+    if is_reserved(table) {
+        return Err(exists(format!("VRF {name} has table {table}, which is the kernel's own")));
+    }
+    match wanted.filter(|wanted| *wanted != table) {
+        Some(_) => Err(exists(format!("VRF {name} already exist with different routing table {table}"))
+            .hint("name that table, or another VRF")),
+        None => Ok(table),
+    }
+}
+
+/// Returns the table of a new VRF: the one that is wanted, or the lowest one that nothing uses.
+fn free_table(netlink: &Netlink, wanted: Option<u32>, routes: &[(u32, KeptRoute)]) -> Result<u32, OpError> {
+    if let Some(table) = wanted.filter(|table| is_reserved(*table)) {
+        let message = format!("table {table} is the kernel's own, and no VRF's");
+        return Err(OpError::new(ErrorCode::InvalidArgument, table.to_string(), message)
+            .hint("name a table from 1 to 252, or of 256 and more"));
+    }
+    let mut used: BTreeSet<u32> = routes.iter().filter_map(|(_, kept)| kept.route.table).collect();
+    used.extend(netlink.rules().map_err(kernel_error)?.iter().map(|rule| rule.table));
+    used.extend(netlink.links().map_err(kernel_error)?.iter().filter_map(|link| link.vrf_table));
+    match wanted {
+        Some(table) if used.contains(&table) => {
+            let message = format!("table {table} is in use in this container");
+            Err(OpError::new(ErrorCode::Exists, table.to_string(), message)
+                .hint("name another table, or leave `table` out: then the host chooses one"))
+        }
+        Some(table) => Ok(table),
+        None => (1..u32::MAX)
+            .find(|table| !used.contains(table) && !is_reserved(*table))
+            .ok_or_else(|| OpError::new(ErrorCode::Exhausted, "tables", "no routing table is free")),
+    }
+}
+
+fn make(netlink: &Netlink, name: &str, table: u32) -> Result<Link, OpError> {
+    let made = netlink.create_vrf(name, table);
+    made.map_err(|error| native_error(error, name, format_args!("could not add VRF {name}")))?;
+    netlink.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
+}
+
+/// `vrf.check`.
+fn check(run: &Context, name: &str) -> Result<(), OpError> {
+    let netlink = run.system.container_netlink()?;
+    let Some(vrf) = netlink.link_by_name(name).map_err(kernel_error)? else {
+        return Err(OpError::new(ErrorCode::NotFound, name, "Link not found"));
+    };
+    if vrf.kind != KIND {
+        return Err(OpError::new(ErrorCode::Mismatch, name, format!("Netlink {name} is not a VRF")));
+    }
+    let ifname = &run.request.ifname;
+    let own = netlink.link_by_name(ifname).map_err(kernel_error)?;
+    match own.is_some_and(|own| own.master == Some(vrf.index)) {
+        true => Ok(()),
+        false => {
+            let message = format!("failed to find {ifname} associated to vrf {name}");
+            Err(OpError::new(ErrorCode::Mismatch, ifname, message))
+        }
+    }
+}
+
+/// `vrf.leave`.
+fn leave(run: &mut Context) -> Result<(), OpError> {
+    if run.request.verb == Verb::Add {
+        run.journal.only_of_this_run(run.request, |effect| Vrf::of(effect).is_some(), "VRF")?;
+    }
+    collect::take_back(run, |effect| Vrf::of(effect).is_some())?;
+    if run.request.verb == Verb::Del
+        && run.journal.has_no_section(&run.request.plugin)
+        && run.journal.recorded::<Vrf>().is_empty()
+    {
+        leave_native(run)?;
+    }
+    Ok(())
+}
+
+/// Takes the own link out of the VRF that the network names, as a native plugin's DEL does.
+fn leave_native(run: &Context) -> Result<(), OpError> {
+    let Some(container) = run.system.container() else { return Ok(()) };
+    let Some(name) = run.request.conf.fields().string("vrfname").ok().flatten() else { return Ok(()) };
+    let _lock = lock(run.view())?;
+    let netlink = container.netlink().map_err(kernel_error)?;
+    let Some(vrf) = netlink.link_by_name(&name).map_err(kernel_error)?.filter(|vrf| vrf.kind == KIND) else {
+        return Ok(());
+    };
+    let own = netlink.link_by_name(&run.request.ifname).map_err(kernel_error)?;
+    // The VRF may be another container's too.
+    if own.as_ref().map_or(Ok(false), |own| others::spares(run, own))? {
+        return Ok(());
+    }
+    let is_member = own.as_ref().is_some_and(|own| own.master == Some(vrf.index));
+    leave_vrf(netlink, own.filter(|_| is_member).map(|own| own.index), &vrf)?;
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! The containers that a collection has to enter, because a link in there has no end on the host. A confined gate can
+//! neither look at a path nor enter a namespace, so it happens before confinement.
+
+use crate::context::{RunParts, View};
+use crate::effect::{Effect, in_record};
+use crate::errors::state_error;
+use crate::known::ContainerAccess;
+use postern_cni::Attachment;
+use postern_state::{RecordKey, Summary, Valid};
+use postern_types::OpError;
+use std::collections::HashMap;
+
+/// The number of containers that one collection enters. Each of them takes a thread.
+const MOST: usize = 64;
+
+/// Returns the records of this network's attachments that are not valid, as they were at the first call. Later ones are
+/// spared anyway. Of all other records only the file names are read, which name the network. (Those of Postern 0.1 do
+/// not.)
+///
+/// The list is empty if the runtime has not said which attachments are valid: nothing may be removed then.
+pub fn records(view: View<'_>) -> Result<&[Summary], OpError> {
+    let known = &view.system.known.collectable;
+    if let Some(records) = known.get() {
+        return Ok(records);
+    }
+    let Some(valid) = view.request.conf.still_valid() else { return Ok(&[]) };
+    let here = view.system.home_cookie()?;
+    let (name, network) = (&view.request.conf.name, view.network_key()?);
+    let key = |of: &Attachment| RecordKey::in_network(network, here, name, &of.container_id, &of.ifname);
+    let valid = Valid { network, attachments: valid.into_iter().map(key).collect() };
+    let records = postern_state::list_collectable(&view.fixed.places.state, &valid).map_err(state_error)?;
+    Ok(known.get_or_init(|| records))
+}
+
+/// Enters the containers of the attachments that are to be collected. Each thread is confined by one of `confine`.
+pub fn enter_containers<C>(parts: &mut RunParts, confine: impl Fn() -> C) -> Result<(), OpError>
+where
+    C: FnOnce() -> Result<(), String> + Send + 'static,
+{
+    let view = parts.context().view();
+    let (mut accesses, mut entered) = (HashMap::new(), 0);
+    for summary in records(view)? {
+        let (Some(key), Some(header)) = (&summary.key, &summary.header) else { continue };
+        if header.network != view.request.conf.name || !needs_container(in_record(summary)) {
+            continue;
+        }
+        let found = match entered < MOST {
+            true => ContainerAccess::look(header, confine()),
+            false => ContainerAccess::Hidden(format!("a collection enters {MOST} containers, and the next one others")),
+        };
+        entered += usize::from(matches!(found, ContainerAccess::In(_)));
+        accesses.insert(*key, found);
+    }
+    parts.system.known.containers = accesses;
+    Ok(())
+}
+
+/// Looks for the container of the record, if that lists something in there. For a process that is not confined.
+pub fn look_for_container(parts: &mut RunParts) {
+    let Some(record) = parts.journal.record() else { return };
+    if needs_container(record.effects(None).into_iter().map(|noted| noted.effect)) {
+        let found = ContainerAccess::look(record.header(), || Ok(()));
+        parts.system.use_access(found);
+    }
+}
+
+fn needs_container(effects: impl IntoIterator<Item = Effect>) -> bool {
+    effects.into_iter().any(|effect| effect.needs().is_in_container())
+}

@@ -1,0 +1,121 @@
+//! What a plugin's part of a run, and the removal of an effect, work with: references to the parts of the run.
+
+use crate::audit::Audit;
+use crate::deadline::Deadline;
+use crate::effect::Effect;
+pub use crate::fixed::Fixed;
+pub use crate::journal::Journal;
+pub use crate::own::AttachmentState;
+use crate::places::Places;
+use crate::request::Request;
+pub use crate::system::System;
+pub use crate::view::View;
+use postern_cni::{Json, NetConf, Verb, Version};
+use postern_state::Record;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// See the module. A delegate has its own, with its own request.
+pub struct Context<'a> {
+    /// The request: verb and configuration of this plugin.
+    pub request: &'a Request,
+    /// What never changes in the run.
+    pub fixed: &'a Fixed,
+    /// The handles to kernel and container.
+    pub system: &'a System,
+    /// The attachment's record.
+    pub journal: &'a mut Journal,
+    /// What the attachment itself has.
+    pub own: &'a mut AttachmentState,
+    /// The audit log.
+    pub audit: &'a mut Audit,
+}
+
+impl<'a> Context<'a> {
+    /// Returns what is only read.
+    pub fn view(&self) -> View<'a> {
+        View { request: self.request, fixed: self.fixed, system: self.system }
+    }
+
+    /// Returns the context of another plugin of this run, or this one's once more.
+    pub fn with<'s>(&'s mut self, request: &'s Request) -> Context<'s> {
+        Context {
+            request,
+            fixed: self.fixed,
+            system: self.system,
+            journal: self.journal,
+            own: self.own,
+            audit: self.audit,
+        }
+    }
+}
+
+/// The parts of a run, and the runtime's request or that of a collection.
+pub struct RunParts {
+    /// The request.
+    pub request: Request,
+    /// See [`Context`], as all that follow.
+    pub fixed: Fixed,
+    pub system: System,
+    pub journal: Journal,
+    pub own: AttachmentState,
+    pub audit: Audit,
+}
+
+impl RunParts {
+    /// Makes the parts of a run. It knows only its own namespace and has no open record.
+    pub fn new(request: Request, fixed: Fixed) -> Self {
+        let attachment = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
+        Self {
+            system: System::new(&fixed.deadline, &request.netns),
+            journal: Journal::new(&request.plugin, fixed.makes_links),
+            own: AttachmentState::default(),
+            audit: Audit::new(&fixed.places.logs, attachment),
+            request,
+            fixed,
+        }
+    }
+
+    /// Makes the parts of a run that removes the effects of a record, with nothing but that record. It knows no native programs.
+    pub fn of_record(record: Record<Effect>, deadline: Instant, places: Places) -> Self {
+        let header = record.header();
+        let mut conf = NetConf::unread(Json::Null);
+        conf.name.clone_from(&header.network);
+        let request = Request {
+            plugin: String::new(),
+            verb: Verb::Del,
+            container_id: header.container_id.clone(),
+            netns: header.netns_path.clone(),
+            ifname: header.ifname.clone(),
+            path: String::new(),
+            env: Vec::new(),
+            stdin: Arc::default(),
+            conf: Rc::new(conf),
+            is_made_by_host: false,
+            version: Version::LATEST,
+        };
+        let deadline = Deadline::new(deadline, Duration::ZERO);
+        let mut parts = Self::new(request, Fixed::new(deadline, places, String::new(), false));
+        parts.journal.set_record(record);
+        parts.system.hide_container("it was not looked for".to_owned());
+        parts
+    }
+
+    /// Returns the context of the plugin that the runtime called.
+    pub fn context(&mut self) -> Context<'_> {
+        let Self { request, fixed, system, journal, own, audit } = self;
+        Context { request, fixed, system, journal, own, audit }
+    }
+}
+
+#[cfg(test)]
+impl RunParts {
+    /// Makes the parts of a test's run, with its records in `state`.
+    pub fn of_test(request: Request, state: &std::path::Path) -> Self {
+        let nowhere = state.join("none");
+        let places = Places { state: state.to_owned(), library: nowhere.clone(), logs: nowhere };
+        let deadline = Deadline::new(Instant::now() + Duration::from_secs(9), Duration::ZERO);
+        Self::new(request, Fixed::new(deadline, places, String::new(), false))
+    }
+}

@@ -1,0 +1,244 @@
+//! Effects as data: the record lists them, and undo and DEL remove them.
+//!
+//! An [`Effect`] is written to the attachment's record before the operation is carried out. So it can be removed
+//! whatever happens afterwards, without the plugin, its policy, `prevResult` or the namespace. Its removal needs no
+//! grant: a listed effect is the attachment's own.
+//!
+//! Node objects (bridge, forwarding, base tables) are not effects. They are shared, native plugins leave them too, and
+//! `postern gc --node` removes them.
+//!
+//! Each effect has one file in the folder of its capability, with its data and its answers to [`Leaves`]. Other code asks the
+//! effect instead of knowing its kind.
+
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
+
+pub use crate::capability::inner::effect::InnerKind;
+use crate::capability::leaves::{ByContents, Leaves, Reapply};
+use crate::need::Need;
+use postern_cni::CniResult;
+use postern_kernel::Link;
+use postern_state::Summary;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// The relations of an effect to the attachment's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addresses<'a> {
+    /// No relation.
+    Unconcerned,
+    /// The effect uses them: the pair has them, and rules serve them.
+    Used,
+    /// This directory of leases holds them. The removal gives them back, and another attachment may get them at once.
+    HeldIn(&'a str),
+    /// This native IPAM program gave them, and its DEL gives them back.
+    GivenBy(&'a str),
+    /// The DHCP service at this socket keeps the lease of them. The removal gives it back.
+    LentBy(&'a str),
+}
+
+impl Addresses<'_> {
+    /// True if the removal gives addresses back. It comes last, and only if nothing uses them any more.
+    pub fn are_given_back(self) -> bool {
+        match self {
+            Self::HeldIn(_) | Self::GivenBy(_) | Self::LentBy(_) => true,
+            Self::Unconcerned | Self::Used => false,
+        }
+    }
+}
+
+/// The times when an effect is written to the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordTiming {
+    /// Once: an effect that an earlier run noted is not undone by this one.
+    Once,
+    /// Each time: this run knows its own part beside that of an earlier run.
+    EachTime,
+    /// Never: it ends with the container's namespace, and only a failed ADD undoes it.
+    Never,
+}
+
+/// The place where an effect lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lives {
+    /// In a kernel: it is gone after a reboot.
+    InKernel,
+    /// On a disk, or with another program.
+    OnDisk,
+}
+
+/// What is the same for all effects of a kind.
+struct Nature {
+    record_timing: RecordTiming,
+    lives: Lives,
+}
+
+/// How an effect is related to the attachment's addresses: not at all, it uses them, or its contents tell.
+macro_rules! addresses {
+    (Nothing, $effect:ident) => {{
+        let _ = $effect;
+        Addresses::Unconcerned
+    }};
+    (Uses, $effect:ident) => {{
+        let _ = $effect;
+        Addresses::Used
+    }};
+    (ByContents, $effect:ident) => {
+        ByContents::addresses($effect)
+    };
+}
+
+/// The rules of an effect, if it has some.
+macro_rules! rules {
+    (NoRules, $effect:ident) => {{
+        let _ = $effect;
+        None
+    }};
+    (Rules, $effect:ident) => {
+        Some($effect)
+    };
+}
+
+/// Makes [`Effect`] from one row for each: its type, its file, its [`Nature`], and the two answers above.
+macro_rules! effects {
+    ($($kind:ident: $($file:ident)::+, $timing:ident, $lives:ident, $concern:ident, $rules:ident;)+) => {
+        $(pub use crate::capability::$($file)::+::$kind;)+
+
+        /// One thing on the node that belongs to one attachment.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "effect", rename_all = "kebab-case")]
+        #[allow(missing_docs, reason = "the file of each effect describes it")]
+        pub enum Effect {
+            $($kind($kind),)+
+        }
+
+        impl Effect {
+            /// Returns the effect as what its file says of it.
+            pub(crate) fn leaves(&self) -> &dyn Leaves {
+                match self {
+                    $(Self::$kind(effect) => effect,)+
+                }
+            }
+
+            const fn nature(&self) -> Nature {
+                match self {
+                    $(Self::$kind(_) => Nature {
+                        record_timing: RecordTiming::$timing,
+                        lives: Lives::$lives,
+                    },)+
+                }
+            }
+
+            /// Tells how the effect is related to the attachment's addresses.
+            pub fn addresses(&self) -> Addresses<'_> {
+                match self {
+                    $(Self::$kind(effect) => addresses!($concern, effect),)+
+                }
+            }
+
+            /// Returns the effect, if it has rules of a packet filter.
+            pub(crate) fn rules(&self) -> Option<&dyn Reapply> {
+                match self {
+                    $(Self::$kind(effect) => rules!($rules, effect),)+
+                }
+            }
+        }
+
+        $(impl From<$kind> for Effect {
+            fn from(effect: $kind) -> Self {
+                Self::$kind(effect)
+            }
+        }
+
+        impl $kind {
+            /// Returns the effect, if it is of this kind.
+            pub fn of(effect: &Effect) -> Option<&Self> {
+                if let Effect::$kind(effect) = effect { Some(effect) } else { None }
+            }
+        }
+
+        impl TryFrom<Effect> for $kind {
+            type Error = Effect;
+
+            fn try_from(effect: Effect) -> Result<Self, Effect> {
+                if let Effect::$kind(effect) = effect { Ok(effect) } else { Err(effect) }
+            }
+        })+
+    };
+}
+
+effects! {
+    // Its file, when it is noted, where it lives, what it has to do with the attachment's addresses, and if it has rules.
+    Veth: veth::effect, Once, InKernel, Uses, NoRules;
+    Macvlan: macvlan::effect, Once, InKernel, Uses, NoRules;
+    InnerLink: inner::effect, Once, InKernel, Uses, NoRules;
+    Device: device::effect, Once, InKernel, Uses, NoRules;
+    Masquerade: masquerade::effect, Once, InKernel, Uses, Rules;
+    MacGuard: mac_guard::effect, Once, InKernel, Uses, Rules;
+    Firewall: firewall::effect, Once, InKernel, Uses, Rules;
+    Isolation: firewall::isolation, Once, InKernel, Nothing, Rules;
+    Bandwidth: bandwidth::effect, Once, InKernel, Nothing, Rules;
+    Lease: leases::effect, EachTime, OnDisk, ByContents, NoRules;
+    Native: ipam::effect, Once, OnDisk, ByContents, NoRules;
+    LoopbackUp: loopback::effect, Never, InKernel, Nothing, NoRules;
+    Port: bridge::effect, Once, InKernel, Uses, NoRules;
+    PortMappings: port_mappings::effect, Once, InKernel, Uses, Rules;
+    LinkChange: link_settings::effect, EachTime, InKernel, ByContents, NoRules;
+    LinkState: shared::link_state, EachTime, InKernel, ByContents, NoRules;
+    NamespaceSetting: namespace_sysctl::effect, Never, InKernel, Nothing, NoRules;
+    Delegated: delegate::effect, Once, OnDisk, ByContents, NoRules;
+    SourceRoutes: source_routes::effect, EachTime, InKernel, Uses, NoRules;
+    Vrf: vrf::effect, EachTime, InKernel, Nothing, NoRules;
+    Dhcp: dhcp::effect, Once, OnDisk, ByContents, NoRules;
+}
+
+impl Effect {
+    /// Describes the effect for people.
+    pub fn words(&self) -> String {
+        self.leaves().words()
+    }
+
+    /// Returns the attachment's own addresses that the effect names.
+    pub(crate) fn own_addresses(&self) -> Vec<IpAddr> {
+        self.leaves().own_addresses()
+    }
+
+    /// Tells how often the effect is written to the record.
+    pub(crate) fn record_timing(&self) -> RecordTiming {
+        self.nature().record_timing
+    }
+
+    /// True if it is the attachment's link.
+    pub(crate) fn is_link(&self) -> bool {
+        self.leaves().as_link().is_some()
+    }
+
+    /// True if it is the attachment's link and certainly gone, as far as the links of the host and of the container
+    /// tell.
+    pub fn is_lost_link(&self, host: &[Link], container: Option<&[Link]>) -> bool {
+        self.leaves().as_link().and_then(|link| link.is_among(host, container)) == Some(false)
+    }
+
+    /// True if it is the attachment's link, and the runtime's result is about it.
+    pub(crate) fn is_link_of(&self, result: &CniResult) -> bool {
+        self.leaves().as_link().is_some_and(|link| link.is_named(result))
+    }
+
+    /// True if it is on a disk, and not in a kernel.
+    pub fn outlives_boot(&self) -> bool {
+        self.nature().lives == Lives::OnDisk
+    }
+
+    /// Returns the rights that a confined gate needs to remove it.
+    pub(crate) fn needs(&self) -> Need<'_> {
+        self.leaves().needs()
+    }
+}
+
+/// Returns the effects of a kind, or all of them, that an attachment's record lists. Those of a later version can't be read.
+pub fn in_record<T: TryFrom<Effect>>(summary: &Summary) -> impl Iterator<Item = T> {
+    let effects = summary.effects.iter().filter_map(|noted| Effect::deserialize(&noted.effect).ok());
+    effects.filter_map(|effect| effect.try_into().ok())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! What never changes in a run: its time, its directories, and what is known of the called plugin before its guest starts.
+
+use crate::clock::now;
+use crate::deadline::Deadline;
+use crate::places::Places;
+use crate::policies;
+use postern_policy::NodeSettings;
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+/// See the module.
+pub struct Fixed {
+    /// The deadline, which moves once: to the run's end, while it cleans up.
+    pub deadline: Rc<Deadline>,
+    /// The directories that this run writes to.
+    pub places: Places,
+    /// The start of this run, in milliseconds since 1970.
+    pub started: u64,
+    /// SHA-256 of the component of the plugin that the runtime called, hexadecimal.
+    pub digest: String,
+    /// True if policy lets that plugin make the attachment's link.
+    pub makes_links: bool,
+    settings: OnceCell<Result<NodeSettings, String>>,
+}
+
+impl Fixed {
+    /// Makes it for a run whose called plugin has a component with this `digest`.
+    pub fn new(deadline: Deadline, places: Places, digest: String, makes_links: bool) -> Self {
+        let deadline = Rc::new(deadline);
+        Self { deadline, places, started: now(), digest, makes_links, settings: OnceCell::new() }
+    }
+
+    /// Returns the operator's settings for the node, or the reason why they can't be read. They are read once in a run. A gate
+    /// calls it before it is confined.
+    pub fn settings(&self) -> &Result<NodeSettings, String> {
+        self.settings.get_or_init(|| policies::node_settings().map_err(|error| error.to_string()))
+    }
+}

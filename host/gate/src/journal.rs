@@ -1,0 +1,455 @@
+//! The run's use of its attachment's record: the journal (docs/journal.md). Here are its beginning, its stages and its end.
+
+mod effects;
+
+use crate::clock::now;
+use crate::effect::{Effect, PortMappings};
+use crate::errors::{kernel_error, state_error};
+use crate::own::AttachmentState;
+use crate::retention::Retention;
+use crate::system::System;
+use crate::view::View;
+use ipnet::IpNet;
+use postern_cni::{CniResult, Route, Verb};
+use postern_kernel::{Namespace, Worker};
+use postern_state::{Claim, Header, Record, Section, Stage, StateError};
+use postern_types::{ErrorCode, OpError};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// An effect to undo if this ADD fails.
+#[derive(Clone, Debug)]
+pub struct Undo {
+    /// The number of its line in the record, if it has one.
+    pub sequence: Option<u64>,
+    /// The effect to remove.
+    pub effect: Effect,
+    /// The leases that this run took, for [`crate::effect::Lease`]: those of an earlier run stay.
+    pub leases: Vec<IpAddr>,
+}
+
+/// The effects that an earlier run of the same ADD left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// All effects of the record: its container is gone, or the ADD that made its link did not end.
+    Attachment,
+    /// The effects in these sections of this plugin.
+    Sections(Vec<String>),
+}
+
+/// See the module. Intent is written here before the node is changed.
+pub struct Journal {
+    record: Option<Record<Effect>>,
+    /// The effects of this run, in order.
+    undo: Vec<Undo>,
+    /// The section of the record that belongs to this run.
+    section: String,
+    owns_link: bool,
+    /// True if this run has begun the section of the called plugin.
+    begun: bool,
+    /// What this run has noted in the index of claims.
+    indexed: HashSet<Claim>,
+    /// The cookie of the container's namespace, if it was read before the namespace was entered.
+    cookie: Option<u64>,
+    /// The conditions under which an address is given back, if this is not a DEL.
+    retention: Option<Retention>,
+    whole: bool,
+    link_gone: bool,
+    replaced: bool,
+    /// The last message about the record.
+    reported_error: String,
+}
+
+impl Journal {
+    /// Makes the journal of a run of this plugin, with no open record. `makes_links` is true if policy lets it make the
+    /// attachment's link.
+    pub fn new(plugin: &str, makes_links: bool) -> Self {
+        Self {
+            record: None,
+            undo: Vec::new(),
+            section: plugin.to_owned(),
+            owns_link: makes_links,
+            begun: false,
+            indexed: HashSet::new(),
+            cookie: None,
+            retention: None,
+            whole: false,
+            link_gone: false,
+            replaced: false,
+            reported_error: String::new(),
+        }
+    }
+
+    /// Uses this record.
+    pub fn set_record(&mut self, record: Record<Effect>) {
+        self.record = Some(record);
+    }
+
+    /// True if the called plugin makes the attachment's link.
+    pub fn owns_link(&self) -> bool {
+        self.owns_link
+    }
+
+    /// True if the record is from another boot, or from another namespace than that of `CNI_NETNS`.
+    pub fn has_foreign_record(&self, system: &System) -> bool {
+        self.record.as_ref().is_some_and(|record| is_foreign(record.header(), system))
+    }
+
+    /// Returns the effects that an earlier run of this ADD left. It ran in another boot, or for another namespace, or
+    /// was killed before it gave the runtime its result; or a DEL did not end. The earlier process has ended, because
+    /// the record could be locked.
+    pub fn leftover(&self, View { request, fixed, system }: View<'_>) -> Option<Leftover> {
+        // A section that this run began before a helper was started is not a leftover.
+        let record = self.record.as_ref().filter(|_| !self.begun)?;
+        if is_foreign(record.header(), system) {
+            return Some(Leftover::Attachment);
+        }
+        let own = record.sections().iter().filter(|section| section.plugin() == request.plugin);
+        let left: Vec<&Section> = own.filter(|section| section.stage != Stage::Given).collect();
+        // Nothing of an attachment outlives its link.
+        match left.iter().any(|section| self.is_owner(Some(section), fixed.makes_links)) {
+            true => Some(Leftover::Attachment),
+            false if left.is_empty() => None,
+            false => Some(Leftover::Sections(left.into_iter().map(|section| section.name.clone()).collect())),
+        }
+    }
+
+    /// True if a section of the called plugin belongs to the maker of the attachment's link. `None` is a section that
+    /// has not begun.
+    ///
+    /// The record names the maker as soon as there is a link, except a record of Postern 0.1. Before that, the maker is
+    /// the plugin that policy lets make a link.
+    fn is_owner(&self, section: Option<&Section>, makes_links: bool) -> bool {
+        // The link is another plugin's, even if policy lets this one make links.
+        if section.is_some_and(|section| section.joined) {
+            return false;
+        }
+        let maker = self.record.iter().flat_map(|record| record.sections()).find(|section| section.made_link);
+        maker.map_or(makes_links, |maker| section.is_some_and(|section| section.name == maker.name))
+    }
+
+    /// Finds the section of this run, and if its plugin owns the attachment: by the record. Without such a section, the
+    /// links that policy lets the plugin make decide.
+    pub fn find_section(&mut self, View { request, fixed, .. }: View<'_>) {
+        let plugin = &request.plugin;
+        let record = self.record.as_ref();
+        let found = record.and_then(|record| record.called_section(plugin, &request.identity()));
+        let section = match (found, record) {
+            // The next section is used. A plugin that makes the link can be called once: a second ADD without a DEL
+            // between is refused later.
+            (Some(_), Some(record)) if request.verb == Verb::Add && !fixed.makes_links => record.next_section(plugin),
+            (Some(section), _) => section.name.clone(),
+            (None, _) => plugin.clone(),
+        };
+        (self.owns_link, self.section) = (self.is_owner(found, fixed.makes_links), section);
+    }
+
+    /// Returns the section of the record that belongs to this run.
+    pub fn section(&self) -> &str {
+        &self.section
+    }
+
+    /// Opens the record that an earlier run left, if there is one, and waits for its lock.
+    ///
+    /// # Errors
+    /// The lock is held past the deadline, or the file can't be read.
+    pub fn open_record(&mut self, view: View<'_>) -> Result<(), OpError> {
+        if self.record.is_none() {
+            let opened = Record::open_existing(&view.fixed.places.state, &view.key()?, view.fixed.deadline.at());
+            self.record = match opened {
+                // The record was set aside, with a message. The attachment is removed as one without a record.
+                Err(damaged @ StateError::Corrupt { .. }) => {
+                    crate::say!("postern: {damaged}");
+                    None
+                }
+                other => other.map_err(state_error)?,
+            };
+            self.whole = self.record.as_ref().is_some_and(|record| is_whole_for(record, &view.request.plugin));
+            self.warn();
+        }
+        self.find_section(view);
+        Ok(())
+    }
+
+    /// True if the links that the record lists are gone. Other objects may have the attachment's names by now.
+    pub fn has_lost_link(&self) -> bool {
+        self.link_gone
+    }
+
+    /// Notes whether they are.
+    pub fn set_lost_link(&mut self, is_gone: bool) {
+        self.link_gone = is_gone;
+    }
+
+    /// True if the record's attachment is gone, and another one without a record has its names now.
+    pub fn is_replaced(&self) -> bool {
+        self.replaced
+    }
+
+    /// Notes whether it is so. Then the record is incomplete.
+    pub fn set_replaced(&mut self, is_replaced: bool) {
+        self.replaced = is_replaced;
+        self.whole &= !is_replaced;
+    }
+
+    /// Ignores the record, because its effects are gone. The file is not changed.
+    pub fn set_record_aside(&mut self) {
+        self.record = None;
+    }
+
+    /// Reports the damage that was found in the record.
+    fn warn(&self) {
+        for warning in self.record.iter().flat_map(Record::warnings) {
+            crate::say!("postern: {warning}");
+        }
+    }
+
+    /// Begins the section of the called plugin, before the first operation that changes anything. A change that can't
+    /// be written down must not be made.
+    ///
+    /// # Errors
+    /// The record can't be written.
+    pub fn begin(&mut self, view: View<'_>) -> Result<(), OpError> {
+        if self.begun || view.request.verb != Verb::Add {
+            return Ok(());
+        }
+        let section = self.section.clone();
+        let record = self.record_for_writing(view)?;
+        // A second ADD without a DEL between: the section stays that of the first ADD.
+        let known = record.sections().iter().any(|known| known.name == section);
+        if !known && record.effects(Some(&section)).is_empty() {
+            record.begin(&section, &view.fixed.digest, &view.request.identity(), now()).map_err(state_error)?;
+            self.begun = true;
+        }
+        Ok(())
+    }
+
+    /// As [`Journal::begin`], before the container's namespace is entered.
+    ///
+    /// # Errors
+    /// As [`Journal::begin`], or the namespace is not a namespace.
+    pub fn begin_for(&mut self, view: View<'_>, namespace: Option<&Namespace>) -> Result<(), OpError> {
+        // An existing record may be from another boot or namespace, which is known later. It is recovered then, and
+        // begun.
+        if self.record.is_some() {
+            return Ok(());
+        }
+        self.cookie = namespace.map(Namespace::cookie).transpose().map_err(kernel_error)?;
+        self.begin(view)
+    }
+
+    /// Notes that everything is made, before the runtime gets the result.
+    ///
+    /// # Errors
+    /// The record can't be written: the ADD must be undone.
+    pub fn made(&mut self, view: View<'_>, state: &mut AttachmentState, result: &CniResult) -> Result<(), OpError> {
+        // An address that a plugin only passes on belongs to another plugin.
+        let own: Vec<IpNet> = result.ips.iter().map(|ip| ip.address).filter(|address| state.owns(address)).collect();
+        if self.record.is_none() || !self.begun {
+            return Ok(());
+        }
+        let claims: Vec<Claim> = own.iter().map(|net| net.addr().into()).collect();
+        let is_indexed = self.index(view, &claims)?;
+        let mut path = std::mem::take(&mut state.path);
+        path.mac = state.container_mac.map(|mac| mac.to_string());
+        path.routes = result.routes.iter().filter_map(route).collect();
+        if let Some(record) = &mut self.record {
+            record.made(&self.section, own.iter().map(IpNet::to_string).collect(), path).map_err(state_error)?;
+        }
+        self.index_again(view, is_indexed, &claims)
+    }
+
+    /// Notes that the runtime has the result.
+    pub fn given(&mut self) {
+        let Some(record) = self.record.as_mut().filter(|_| self.begun) else { return };
+        // Without this note the attachment looks like one whose ADD was killed, and `postern gc` removes it. The runtime
+        // has the result, so nothing can be undone: after a passing error the note is written once more.
+        let noted = record.given(&self.section, now()).or_else(|_| record.given(&self.section, now()));
+        self.tell(noted);
+    }
+
+    /// Reports a note that could not be written. For a full disk it does so once.
+    fn tell(&mut self, noted: Result<(), StateError>) {
+        let Err(error) = noted else { return };
+        let error = error.to_string();
+        if self.reported_error != error {
+            crate::say!("postern: {error}");
+            self.reported_error = error;
+        }
+    }
+
+    /// Notes that an ADD was undone: its section ends, unless an effect could not be undone.
+    pub fn undone(&mut self) {
+        let section = self.section.clone();
+        if self.begun && self.record.as_ref().is_some_and(|record| record.effects(Some(&section)).is_empty()) {
+            self.ended(Some(&section));
+        }
+    }
+
+    /// Notes that the DEL of a section, or of all sections, has begun. A failed write does not prevent the removal.
+    pub fn ending(&mut self, section: Option<&str>) {
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.ending(section));
+        self.tell(noted);
+    }
+
+    /// Notes that a section, or all sections, have nothing left to do.
+    pub fn ended(&mut self, section: Option<&str>) {
+        let noted = self.record.as_mut().map_or(Ok(()), |record| record.end(section));
+        self.tell(noted);
+    }
+
+    /// Returns the record, if it is open.
+    pub fn record(&self) -> Option<&Record<Effect>> {
+        self.record.as_ref()
+    }
+
+    /// True if a complete record was found, so that nothing else has to be searched. A damaged or truncated record is
+    /// not complete. The record of a killed run looks the same as a truncated one, and counts as incomplete too. So does
+    /// one in which the called plugin has no part: in a mixed list a native plugin may have made what belongs to it.
+    pub fn record_is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Notes that this plugin is about to join with a link of another.
+    pub fn join(&mut self, view: View<'_>) -> Result<(), OpError> {
+        let section = self.section.clone();
+        self.record_for_writing(view)?.joined(&section).map_err(state_error)
+    }
+
+    /// Returns the first line of this run's record.
+    fn header(&self, View { request, system, .. }: View<'_>) -> Result<Header, OpError> {
+        Ok(Header {
+            network: request.conf.name.clone(),
+            container_id: request.container_id.clone(),
+            ifname: request.ifname.clone(),
+            boot_id: postern_state::boot_id().map_err(state_error)?,
+            host_netns_cookie: system.home_cookie()?,
+            netns_cookie: match system.container() {
+                Some(worker) => Some(worker.cookie().map_err(kernel_error)?),
+                None => self.cookie,
+            },
+            netns_path: request.netns.clone(),
+            created: now(),
+        })
+    }
+
+    /// Makes the record of an earlier run this run's record, if it lists nothing any more. From then on it is about
+    /// this boot and this namespace. The file stays, because a helper may hold its lock too.
+    ///
+    /// # Errors
+    /// The record can't be written.
+    pub fn renew_record(&mut self, view: View<'_>) -> Result<(), OpError> {
+        if self.record.as_ref().is_some_and(|record| record.is_empty() && record.warnings().is_empty()) {
+            let header = self.header(view)?;
+            if let Some(record) = &mut self.record {
+                record.renew(header).map_err(state_error)?;
+            }
+        } else if self.record.as_ref().is_some_and(Record::is_empty) {
+            self.close_record();
+        }
+        Ok(())
+    }
+
+    fn record_for_writing(&mut self, view: View<'_>) -> Result<&mut Record<Effect>, OpError> {
+        if self.record.is_none() {
+            let header = self.header(view)?;
+            let record = Record::open_or_create(&view.fixed.places.state, &header, view.fixed.deadline.at())
+                .map_err(state_error)?;
+            // There was no record when this run began.
+            if !record.is_new() {
+                let message = "another run for this attachment is under way, or has just ended";
+                return Err(OpError::new(ErrorCode::TryAgain, &view.request.container_id, message)
+                    .hint("run DEL, then ADD again"));
+            }
+            self.record = Some(record);
+            self.warn();
+        }
+        self.record.as_mut().ok_or_else(|| OpError::new(ErrorCode::Io, "record", "the record is not open"))
+    }
+
+    /// True if no ADD of the called plugin is in the record: it may have been a native plugin's.
+    pub fn has_no_section(&self, plugin: &str) -> bool {
+        self.replaced || !self.sections().iter().any(|known| known.plugin() == plugin)
+    }
+
+    /// Empties the record, and leaves the node as it is: the listed objects belong to another attachment.
+    pub fn forget(&mut self) {
+        for noted in self.effects() {
+            self.note_removed(Some(noted.seq));
+        }
+        self.ended(None);
+    }
+
+    /// Returns the sections of the record.
+    pub fn sections(&self) -> &[Section] {
+        self.record.as_ref().map(|record| record.sections()).unwrap_or_default()
+    }
+
+    /// True if this plugin joined with a link of another plugin, or is about to. Then no link of the attachment is its own.
+    pub fn has_joined(&self) -> bool {
+        self.sections().iter().any(|section| section.name == self.section && section.joined)
+    }
+
+    /// Sets the conditions for the effects of the record, from now on.
+    pub fn set_retention(&mut self, retention: Retention) {
+        let had_forwards = self.effects().iter().any(is_forwards);
+        self.retention = Some(Retention { had_forwards, ..retention });
+    }
+
+    /// Returns the conditions for the effects of the record, if this is not a DEL.
+    pub fn retention(&self) -> Option<&Retention> {
+        self.retention.as_ref()
+    }
+
+    /// Returns the container, to remove what an effect left in there. `None` if it is gone, or is another attachment's.
+    ///
+    /// # Errors
+    /// It may be alive, and could not be entered: `what` may be in there still, and is not given up.
+    pub fn container_with<'s>(&self, system: &'s System, what: &str) -> Result<Option<&'s Worker>, OpError> {
+        let container = system.container().filter(|_| !self.has_foreign_record(system));
+        match (container, system.hidden()) {
+            (None, Some(why)) => {
+                let message = format!("its namespace may be alive, and with it its {what}: {why}");
+                Err(OpError::new(ErrorCode::TryAgain, &system.netns, message)
+                    .hint("run DEL, or `postern gc` once the container is gone"))
+            }
+            (container, _) => Ok(container),
+        }
+    }
+
+    /// Closes the record. Its file is removed if nothing is left in it.
+    pub fn close_record(&mut self) {
+        if let Some(record) = self.record.take()
+            && let Err(error) = record.remove_file()
+        {
+            crate::say!("postern: {error}");
+        }
+    }
+}
+
+/// True if a record is from another boot, or from another namespace than that of `CNI_NETNS`.
+fn is_foreign(header: &Header, system: &System) -> bool {
+    let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != header.boot_id);
+    let cookies = (header.netns_cookie, system.container().map(Worker::cookie));
+    other_boot || matches!(cookies, (Some(noted), Some(Ok(cookie))) if noted != cookie)
+}
+
+/// True if the effect is port mappings: their rules lead traffic to the attachment's address.
+pub fn is_forwards(noted: &postern_state::Effect<Effect>) -> bool {
+    PortMappings::of(&noted.effect).is_some()
+}
+
+/// True if a record lists all that this plugin did for the attachment.
+fn is_whole_for(record: &Record<Effect>, plugin: &str) -> bool {
+    let given = |section: &Section| section.stage == Stage::Given;
+    // Without a section of this plugin a native one may have been called in its place.
+    let has_part = |section: &Section| section.plugin() == plugin;
+    let sections = record.sections();
+    record.warnings().is_empty() && sections.iter().all(given) && sections.iter().any(has_part)
+}
+
+/// Returns a route of a result in the record's form.
+fn route(route: &Route) -> Option<String> {
+    let dst = route.dst?.trunc();
+    Some(route.gw.map_or_else(|| dst.to_string(), |gateway| format!("{dst} {gateway}")))
+}

@@ -1,0 +1,118 @@
+//! The owner of a link of the container, by the kind of the link and by the records.
+
+use super::is_link_of_others;
+use crate::context::{Context, System, View};
+use crate::effect::Effect;
+use crate::errors::{kernel_error, state_error};
+use postern_kernel::Link;
+use postern_state::Summary;
+use postern_types::OpError;
+
+/// What stands at the other end of the container's pair, where no record has a pair.
+pub enum NativeEnd {
+    /// The attachment's host end.
+    Own(Link),
+    /// The container's link is no pair with a link of the host.
+    None,
+    /// `prevResult` does not name it.
+    Unnamed(Link),
+    /// A record of another attachment lists it.
+    OfOthers(Link),
+}
+
+/// Returns the host end of the pair that the record lists and the kernel has, if there is one.
+pub fn living_pair(run: &Context) -> Result<Option<Link>, OpError> {
+    let host = run.system.host()?;
+    for pair in run.journal.pairs() {
+        if let Some(link) = pair.end(host)? {
+            return Ok(Some(link));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the host end of the container's pair by the kernel alone: a native plugin's pair has no record. Both ends
+/// must name each other, and the host end must name the container's namespace. An index is unique in one namespace
+/// only, and root in the container can choose it.
+pub fn mutual_end(view: View<'_>) -> Result<Option<Link>, OpError> {
+    match view.system.link_inside(&view.request.ifname)?.filter(|own| own.kind == "veth") {
+        Some(own) => mutual_end_of(view.system, &own),
+        None => Ok(None),
+    }
+}
+
+/// As [`mutual_end`], for this link of the container, which is a veth.
+pub fn mutual_end_of(system: &System, own: &Link) -> Result<Option<Link>, OpError> {
+    let Some(peer) = own.peer_index else { return Ok(None) };
+    let host = system.host()?;
+    let number = host.namespace_number(system.namespace()?.fd()).map_err(kernel_error)?;
+    let found = host.link_by_index(peer).map_err(kernel_error)?;
+    let mutual = |link: &Link| link.peer_index == Some(own.index) && link.peer_netnsid == number;
+    Ok(found.filter(|link| link.kind == "veth" && number.is_some() && mutual(link)))
+}
+
+/// Returns the host end of the pair of a native plugin: the other end of the container's link, which `prevResult`
+/// names as a link of the host, and no record of another attachment lists. Both ends and the namespace must agree
+/// ([`mutual_end`]).
+pub fn end_behind_native(view: View<'_>) -> Result<Option<Link>, OpError> {
+    match native_end(view)? {
+        NativeEnd::Own(end) => Ok(Some(end)),
+        NativeEnd::None | NativeEnd::Unnamed(_) | NativeEnd::OfOthers(_) => Ok(None),
+    }
+}
+
+/// As [`end_behind_native`], with what is missing.
+pub fn native_end(view: View<'_>) -> Result<NativeEnd, OpError> {
+    let Some(end) = mutual_end(view)? else { return Ok(NativeEnd::None) };
+    let previous = view.request.previous();
+    if !previous.interfaces.iter().any(|link| link.sandbox.is_empty() && link.name == end.name) {
+        return Ok(NativeEnd::Unnamed(end));
+    }
+    Ok(if is_link_of_others(view, &end)? { NativeEnd::OfOthers(end) } else { NativeEnd::Own(end) })
+}
+
+/// True if this link of the container leads to the host.
+///
+/// The other end of a pair is a link of the host. A stacked link lies on one of the host's links. The kernel tells
+/// both by index and namespace. A device belongs to a driver. Root in the container can make links of any name, but
+/// none of these.
+pub fn leads_here(system: &System, own: &Link) -> Result<bool, OpError> {
+    if own.device.is_some() {
+        return Ok(true);
+    }
+    let Some(peer) = own.peer_index.filter(|_| own.kind == "veth" || own.is_stacked()) else { return Ok(false) };
+    let container = system.container_netlink()?;
+    let number = container.namespace_number(system.home()?.fd()).map_err(kernel_error)?;
+    if number.is_none() || own.peer_netnsid != number {
+        return Ok(false);
+    }
+    let end = system.host()?.link_by_index(peer).map_err(kernel_error)?;
+    Ok(end.is_some_and(|end| own.is_stacked() || end.kind == "veth"))
+}
+
+/// True if the record of another attachment of this host namespace makes this claim.
+pub(crate) fn is_claimed_by(view: View<'_>, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
+    Ok(claimed_by(view, claims)?.is_some())
+}
+
+/// Returns the record of another attachment of this host that makes this claim.
+pub(crate) fn claimed_by(view: View<'_>, claims: impl Fn(&Summary) -> bool) -> Result<Option<Summary>, OpError> {
+    let own = view.key()?;
+    let is_other = |summary: &Summary| summary.key.as_ref().is_some_and(|key| *key != own);
+    Ok(records_here(view)?.into_iter().find(|summary| is_other(summary) && claims(summary)))
+}
+
+/// Returns the records of attachments that this host namespace has. Others may have the same directory of records, but
+/// their links, rules and addresses are not here. A record that can't be read may be of any.
+pub(crate) fn records_here(view: View<'_>) -> Result<Vec<Summary>, OpError> {
+    let cookie = view.system.home_cookie()?;
+    let mut records = postern_state::list_known(&view.fixed.places.state).map_err(state_error)?;
+    records.retain(|summary| summary.header.as_ref().is_none_or(|header| header.host_netns_cookie == cookie));
+    Ok(records)
+}
+
+/// True if a record notes a link with this interface index.
+pub fn is_link_of_index(noted: &postern_state::Effect<serde_json::Value>, index: u32) -> bool {
+    let effect = serde_json::from_value::<Effect>(noted.effect.clone());
+    noted.handles.contains(&u64::from(index)) && effect.is_ok_and(|effect| effect.is_link())
+}

@@ -1,0 +1,294 @@
+//! The handles to what surrounds a run: the host's kernel, the container, the programs and services of the node. Each is opened
+//! at its first use.
+
+pub mod dhcp;
+
+use crate::deadline::Deadline;
+use crate::errors::{firewall_error, kernel_error};
+use crate::known::{ContainerAccess, Known};
+use crate::retention::LazyServed;
+use dhcp::DhcpConnections;
+use postern_cni::Error;
+use postern_confine::{Direct, Run};
+use postern_firewall::iptables::ProgramRunner;
+use postern_firewall::{FirewallError, Nft};
+use postern_kernel::sysctl::Setting;
+use postern_kernel::tcx::Sight;
+use postern_kernel::{Home, Link, LinkFiles, Namespace, Netlink, Worker};
+use postern_types::{ErrorCode, OpError};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
+use std::rc::Rc;
+
+/// A socket for nftables, opened at its first use.
+///
+/// When it is closed after a deletion, the kernel waits for readers of the old rules. So one socket serves all
+/// removals.
+pub type SharedNft = Rc<RefCell<Option<Nft>>>;
+
+/// What the container's namespace is entered for.
+#[derive(Clone, Debug)]
+pub enum Inside {
+    /// Netlink, and the settings of links. These others are only looked at.
+    Opened(Vec<Setting>),
+    /// That, and other settings: they take a thread in there.
+    Thread,
+    /// That, and one tap, in this SELinux context if there is one.
+    Tap(Option<String>),
+}
+
+/// The error for a run whose container can't be entered. Its plugin gets it for each operation.
+#[derive(Debug)]
+pub struct NoContainerAsked {
+    /// The error.
+    pub error: Error,
+    /// True if the plugin has asked for an operation: until then its own error comes first.
+    pub is_asked: Cell<bool>,
+}
+
+impl NoContainerAsked {
+    /// Refuses an operation.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`], always.
+    pub fn refuse(&self, netns: &str) -> Result<(), OpError> {
+        self.is_asked.set(true);
+        Err(OpError::new(ErrorCode::NotFound, netns, self.error.to_string()))
+    }
+}
+
+/// See the module.
+pub struct System {
+    /// The runner of programs: this process until it is confined, then the helper, if this run has one.
+    pub runner: Rc<dyn Run>,
+    /// The connections to DHCP services.
+    pub dhcp: Rc<DhcpConnections>,
+    /// The addresses to which rules of the node lead traffic, read once for a whole collection.
+    pub served: LazyServed,
+    /// The reason why the container's namespace can't be entered, if the plugin needs it.
+    pub no_container: Option<NoContainerAsked>,
+    /// What is known of other attachments.
+    pub known: Known,
+    deadline: Rc<Deadline>,
+    /// `CNI_NETNS`.
+    pub netns: String,
+    nft: SharedNft,
+    host: OnceCell<Netlink>,
+    home: OnceCell<Rc<Home>>,
+    sight: OnceCell<Sight>,
+    link_files: OnceCell<Option<Rc<LinkFiles>>>,
+    worker: Option<Rc<Worker>>,
+    namespace: Option<Namespace>,
+    /// The reason why it can't be told if the container is alive.
+    hidden: Option<String>,
+}
+
+impl System {
+    /// Makes the handles of a run for the container at `netns`. Nothing is opened.
+    pub fn new(deadline: &Rc<Deadline>, netns: &str) -> Self {
+        Self {
+            runner: Rc::new(Direct),
+            dhcp: Rc::default(),
+            served: LazyServed::default(),
+            no_container: None,
+            known: Known::default(),
+            deadline: Rc::clone(deadline),
+            netns: netns.to_owned(),
+            nft: SharedNft::default(),
+            host: OnceCell::new(),
+            home: OnceCell::new(),
+            sight: OnceCell::new(),
+            link_files: OnceCell::new(),
+            worker: None,
+            namespace: None,
+            hidden: None,
+        }
+    }
+
+    /// Uses what another run of this process has open, except of its container.
+    pub fn share_all(&mut self, other: &Self) {
+        self.runner = Rc::clone(&other.runner);
+        self.home = other.home.clone();
+        self.sight = other.sight.clone();
+        self.link_files = other.link_files.clone();
+        self.dhcp = Rc::clone(&other.dhcp);
+        self.share(&other.nft);
+    }
+
+    /// Returns the socket for nftables, for other runs to use too.
+    pub fn shared_nft(&self) -> &SharedNft {
+        &self.nft
+    }
+
+    /// Uses a socket for nftables that other runs use too.
+    pub fn share(&mut self, nft: &SharedNft) {
+        self.nft = Rc::clone(nft);
+    }
+
+    /// Makes it the container of this run.
+    pub fn use_access(&mut self, found: ContainerAccess) {
+        self.hidden = None;
+        match found {
+            ContainerAccess::Gone => {}
+            ContainerAccess::Hidden(why) => self.hidden = Some(why),
+            ContainerAccess::In(worker) => self.worker = Some(worker),
+        }
+    }
+
+    /// Notes that the container may be alive although it was not entered.
+    pub fn hide_container(&mut self, why: String) {
+        self.hidden = Some(why);
+    }
+
+    /// Returns the reason why it is unknown if the container's namespace is alive. `None` if it is known, or if the runtime
+    /// has named it.
+    pub fn hidden(&self) -> Option<&str> {
+        self.hidden.as_deref()
+    }
+
+    /// Makes the way into the container's namespace, as it is needed. A thread that lives there is confined by `confine`.
+    ///
+    /// # Errors
+    /// The kernel refuses a thread, or the way back.
+    pub fn enter(
+        &mut self,
+        namespace: Namespace,
+        needed: Inside,
+        confine: impl FnOnce() -> Result<(), String> + Send + 'static,
+    ) -> Result<(), OpError> {
+        let entered = match &needed {
+            Inside::Opened(looks) => Worker::enter(&namespace, self.home()?, looks).map_err(kernel_error)?,
+            Inside::Thread | Inside::Tap(_) => None,
+        };
+        let worker = match (entered, needed) {
+            (Some(worker), _) => Ok(worker),
+            (None, Inside::Tap(context)) => Worker::start_with_tap(&namespace, context, confine),
+            (None, Inside::Opened(_) | Inside::Thread) => Worker::start(&namespace, confine),
+        };
+        self.worker = Some(Rc::new(worker.map_err(kernel_error)?));
+        self.namespace = Some(namespace);
+        Ok(())
+    }
+
+    /// Gives that way up. A thread ends, and with it the process that would have made a tap.
+    pub fn leave(&mut self) {
+        self.worker = None;
+    }
+
+    /// Returns the container's namespace itself, for questions to the kernel.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`].
+    pub fn namespace(&self) -> Result<&Namespace, OpError> {
+        self.namespace.as_ref().ok_or_else(|| self.container_gone())
+    }
+
+    /// Returns the container's namespace; `None` if there is none, or none any more.
+    pub fn container(&self) -> Option<&Worker> {
+        self.worker.as_deref()
+    }
+
+    /// Returns the container's namespace, for an operation that needs it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`].
+    pub fn container_required(&self) -> Result<&Worker, OpError> {
+        self.worker.as_deref().ok_or_else(|| self.container_gone())
+    }
+
+    /// Returns the socket in the container's namespace, for an operation that needs it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`], or the kernel refuses a socket.
+    pub fn container_netlink(&self) -> Result<&Netlink, OpError> {
+        self.container_required()?.netlink().map_err(kernel_error)
+    }
+
+    /// Returns the container's link of this name; `None` without such a link, or without a container.
+    pub fn link_inside(&self, name: &str) -> Result<Option<Link>, OpError> {
+        let Some(container) = self.container() else { return Ok(None) };
+        container.netlink().and_then(|netlink| netlink.link_by_name(name)).map_err(kernel_error)
+    }
+
+    fn container_gone(&self) -> OpError {
+        OpError::new(ErrorCode::NotFound, &self.netns, "the container's network namespace is gone")
+    }
+
+    /// Returns the socket in the host's namespace, where the process was started.
+    pub fn host(&self) -> Result<&Netlink, OpError> {
+        if let Some(host) = self.host.get() {
+            return Ok(host);
+        }
+        let host = Netlink::open().map_err(kernel_error)?;
+        Ok(self.host.get_or_init(|| host))
+    }
+
+    /// Returns the host's namespace, in which links are made. The first call has to come before this process is confined.
+    ///
+    /// # Errors
+    /// The kernel refuses a socket or its namespace. Without `CAP_NET_ADMIN` over it, `/proc` is not mounted.
+    pub fn home(&self) -> Result<&Namespace, OpError> {
+        self.look_home().map(|home| &home.namespace)
+    }
+
+    /// Returns the number of the host's namespace, unique until the node reboots. The first call has to come before this
+    /// process is confined.
+    pub fn home_cookie(&self) -> Result<u64, OpError> {
+        self.look_home().map(|home| home.cookie)
+    }
+
+    fn look_home(&self) -> Result<&Home, OpError> {
+        if let Some(home) = self.home.get() {
+            return Ok(home);
+        }
+        let home = Home::open().map_err(kernel_error)?;
+        Ok(self.home.get_or_init(|| Rc::new(home)))
+    }
+
+    /// Returns what a look for programs on links can tell here. It is found out by the first call, which has to come before
+    /// this process is confined.
+    pub fn sight(&self) -> Sight {
+        *self.sight.get_or_init(Sight::find)
+    }
+
+    /// Returns the files of the node's links, if this process may mount a sysfs. A failure can be a passing one (ENOMEM), and
+    /// would keep a device down. The first call has to come before this process
+    /// is confined.
+    pub fn link_files(&self) -> Option<&LinkFiles> {
+        self.link_files.get_or_init(|| LinkFiles::mount().or_else(|_| LinkFiles::mount()).ok().map(Rc::new)).as_deref()
+    }
+
+    /// Returns the socket for nftables in the host's namespace.
+    pub fn nft(&self) -> Result<RefMut<'_, Nft>, OpError> {
+        let mut nft = self.nft.borrow_mut();
+        match &mut *nft {
+            Some(nft) => nft.set_deadline(self.deadline.answer_by()),
+            None => *nft = Some(Nft::open(self.deadline.answer_by()).map_err(firewall_error)?),
+        }
+        RefMut::filter_map(nft, Option::as_mut)
+            .map_err(|_| OpError::new(ErrorCode::Kernel, "nftables", "the nftables socket is not open"))
+    }
+
+    /// Makes a request to nftables for a removal. In a kernel without nftables there is nothing to remove.
+    ///
+    /// # Errors
+    /// The kernel refuses for another reason.
+    pub fn unless_absent<T: Default>(
+        &self,
+        ask: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,
+    ) -> Result<T, OpError> {
+        let mut nft = match self.nft() {
+            Ok(nft) => nft,
+            Err(error) if error.errno.is_some_and(postern_firewall::is_absence) => return Ok(T::default()),
+            Err(error) => return Err(error),
+        };
+        match ask(&mut nft) {
+            Err(_) if nft.is_absent() => Ok(T::default()),
+            outcome => outcome.map_err(firewall_error),
+        }
+    }
+
+    /// Returns the runner of iptables programs, with its deadline.
+    pub fn program_runner(&self) -> ProgramRunner<'_> {
+        ProgramRunner { runner: &*self.runner, deadline: self.deadline.answer_by(), nft: Some(&self.nft) }
+    }
+}
