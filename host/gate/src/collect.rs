@@ -124,7 +124,7 @@ pub fn before_release(run: &mut Context) -> Result<(), OpError> {
     let is_own = |link: &Link| {
         Ok::<_, OpError>(
             others::leads_here(run.system, link)?
-                && !others::is_claimed(run, link)?
+                && !others::is_claimed(run.view(), link)?
                 && others::other_owner(run, link)?.is_none(),
         )
     };

@@ -148,5 +148,5 @@ fn step(
 fn own_pair(run: &Context) -> Result<Option<Link>, OpError> {
     let own = run.system.link_inside(&run.request.ifname)?;
     let Some(own) = own.filter(|own| own.kind == "veth" || InnerKind::has(own)) else { return Ok(None) };
-    Ok(if others::spares(run, &own)? || others::is_claimed(run, &own)? { None } else { Some(own) })
+    Ok(if others::spares(run, &own)? || others::is_claimed(run.view(), &own)? { None } else { Some(own) })
 }

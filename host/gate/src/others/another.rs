@@ -46,7 +46,7 @@ pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
     }
     let previous = run.request.previous();
     let own = match run.system.link_inside(&run.request.ifname)? {
-        Some(own) if leads_here(run.system, &own)? && !is_claimed(run, &own)? => Some(own),
+        Some(own) if leads_here(run.system, &own)? && !is_claimed(run.view(), &own)? => Some(own),
         _ => None,
     };
     // The link in the runtime's last result, if there is one.
@@ -141,8 +141,8 @@ pub(super) fn is_given(request: &Request, own: &Link) -> bool {
 
 /// True if this link of the container, or its host end, belongs to another attachment, by that one's record. A path
 /// can lead to another container by now, and a link can have moved to another network.
-pub fn is_claimed(run: &Context, own: &Link) -> Result<bool, OpError> {
-    Ok(claiming(run.view(), own)?.is_some())
+pub fn is_claimed(view: View<'_>, own: &Link) -> Result<bool, OpError> {
+    Ok(claiming(view, own)?.is_some())
 }
 
 /// As [`is_claimed`]: returns the other attachment.

@@ -1,7 +1,7 @@
 //! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes what the container sends.
 
 use crate::capability::leaves::{Leaves, Reapplied, Reapply};
-use crate::context::{Context, Journal};
+use crate::context::{Context, Journal, View};
 use crate::effect::in_record;
 use crate::errors::{about, kernel_error, link_gone};
 use crate::need::Need;
@@ -157,7 +157,7 @@ impl Bandwidth {
         let Some(ifb) = find(host, name)? else { return Ok(()) };
         let is_own = match self.ifb_index(run.journal) {
             Some(index) => index == ifb.index,
-            None => !is_claimed(run, name)?,
+            None => !is_claimed(run.view(), name)?,
         };
         if is_own { host.delete_link(ifb.index).map(drop).map_err(about(name)) } else { Ok(()) }
     }
@@ -192,8 +192,8 @@ pub fn find(host: &Netlink, name: &str) -> Result<Option<Link>, OpError> {
 }
 
 /// True if the record of another attachment has this ifb.
-pub fn is_claimed(run: &Context, name: &str) -> Result<bool, OpError> {
-    others::is_claimed_by(run.view(), |summary| {
+pub fn is_claimed(view: View<'_>, name: &str) -> Result<bool, OpError> {
+    others::is_claimed_by(view, |summary| {
         in_record::<Bandwidth>(summary).any(|of| of.egress.is_some_and(|(_, ifb)| ifb == name))
     })
 }

@@ -7,7 +7,7 @@ pub mod effect;
 
 use crate::capability::bandwidth::effect::{IFB, bucket, find, is_claimed, keeps};
 use crate::capability::facts::{Facts, Needed};
-use crate::context::Context;
+use crate::context::{Context, View};
 use crate::effect::Bandwidth;
 use crate::errors::{about, kernel_error, link_gone};
 use crate::gate::Gate;
@@ -245,18 +245,18 @@ pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
         limits.revert(run)?;
     }
     if !is_add && (made.is_empty() || run.journal.is_replaced()) {
-        remove_unrecorded(run)?;
+        remove_unrecorded(run.view())?;
     }
     run.journal.gone(|effect| Bandwidth::of(effect).is_some());
     Ok(())
 }
 
 /// Removes the ifb of a native plugin. The limits on the pair go with the pair.
-fn remove_unrecorded(run: &Context) -> Result<(), OpError> {
-    let [name, _] = run.request.masquerade_key().ifb_names();
-    let host = run.system.host()?;
+fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
+    let [name, _] = view.request.masquerade_key().ifb_names();
+    let host = view.system.host()?;
     match find(host, &name)? {
-        Some(ifb) if !is_claimed(run, &name)? => host.delete_link(ifb.index).map(drop).map_err(about(&name)),
+        Some(ifb) if !is_claimed(view, &name)? => host.delete_link(ifb.index).map(drop).map_err(about(&name)),
         _ => Ok(()),
     }
 }

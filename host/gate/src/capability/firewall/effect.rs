@@ -2,7 +2,7 @@
 
 use crate::capability::leaves::{Leaves, Reapplied, Reapply};
 use crate::capability::shared::numbers::recorded;
-use crate::context::Context;
+use crate::context::{Context, Journal};
 use crate::effect::in_record;
 use crate::errors::firewall_error;
 use crate::need::Need;
@@ -36,8 +36,8 @@ pub struct Firewall {
 impl Firewall {
     /// Returns this effect with the place of its rules: the one that the record has or, if it does not list it, the place of
     /// new rules.
-    pub(crate) fn placed(self, run: &Context) -> Self {
-        let mut made = run.journal.recorded::<Self>().into_iter();
+    pub(crate) fn placed(self, journal: &Journal) -> Self {
+        let mut made = journal.recorded::<Self>().into_iter();
         if let Some(made) = made.find(|made| Self { variant: None, ..made.clone() } == self) {
             return made;
         }

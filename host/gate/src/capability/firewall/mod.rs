@@ -6,7 +6,7 @@ pub mod effect;
 pub mod isolation;
 
 use crate::capability::facts::{Facts, Needed};
-use crate::context::Context;
+use crate::context::{Context, Journal};
 use crate::effect::{Firewall, Isolation};
 use crate::errors::{self, kernel_error};
 use crate::gate::Gate;
@@ -60,9 +60,9 @@ impl host::Firewall for Gate<'_> {
             FirewallBackend::Firewalld => (None, Some(named.zone)),
         };
         let effect = Firewall { backend, variant: None, admin_chain, zone, addresses: addresses.to_vec() };
-        let effect = effect.placed(self.run);
+        let effect = effect.placed(self.run.journal);
         // The question comes before the intent is written.
-        let is_first = is_first(self.run);
+        let is_first = is_first(self.run.journal);
         self.run.journal.intend(self.run.view(), effect.clone())?;
         effect.make(self.run, is_first)?;
         Ok(())
@@ -151,10 +151,10 @@ fn backend(run: &Context, named: &Named) -> Result<FirewallBackend, OpError> {
 
 /// True if the attachment has no such rules yet: its record is whole, and lists none. Behind a native plugin the list may
 /// have had a native firewall before.
-fn is_first(run: &Context) -> bool {
-    !others::is_behind_native(run.journal)
-        && run.journal.record().is_some_and(|record| record.warnings().is_empty())
-        && run.journal.recorded::<Firewall>().is_empty()
+fn is_first(journal: &Journal) -> bool {
+    !others::is_behind_native(journal)
+        && journal.record().is_some_and(|record| record.warnings().is_empty())
+        && journal.recorded::<Firewall>().is_empty()
 }
 
 /// Returns the numbers of the rules that a run finds by its record alone; `None` if it has to search.

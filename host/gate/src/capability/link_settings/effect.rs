@@ -65,7 +65,7 @@ impl LinkChange {
         if let Some(guard) = guard(run, port)?
             && let Some(mac) = led_to(&others, &guard)
         {
-            follow(run, &guard, port, mac)?;
+            follow(run.view(), &guard, port, mac)?;
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ impl host::LinkSettings for Gate<'_> {
         if let (Some(port), Some(mac)) = (&change.port, settings.mac)
             && let Some(guard) = guard(self.run, port)?
         {
-            let handles = follow(self.run, &guard, port, mac)?;
+            let handles = follow(self.run.view(), &guard, port, mac)?;
             self.run.journal.known_by(&guard.into(), &handles);
         }
         if settings.mac.is_some() {

@@ -2,7 +2,7 @@
 
 use crate::capability::leaves::{Leaves, Reapplied, Reapply};
 use crate::capability::link_settings::effect::guarded;
-use crate::context::{Context, View};
+use crate::context::{Context, System, View};
 use crate::effect::{Effect, in_record};
 use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
@@ -86,7 +86,7 @@ impl Reapply for MacGuard {
             return Ok(Reapplied::Complete);
         }
         let id = self.id.clone().unwrap_or_else(|| native(run.request));
-        match claim(run, &id, host, mac)? {
+        match claim(run.system, &id, host, mac)? {
             Some(handles) => run.journal.known_by(&self.clone().into(), &handles),
             None => return Err(name_is_taken(&id, host)),
         }
@@ -121,20 +121,20 @@ pub(crate) fn is_whole(run: &Context, host: &str, mac: Mac) -> Result<bool, OpEr
 }
 
 /// Makes the rules, unless rules for another existing port have their name. Returns the handles of the new rules.
-pub(crate) fn claim(run: &Context, id: &str, host: &str, mac: Mac) -> Result<Option<Vec<u64>>, OpError> {
-    let netlink = run.system.host()?;
+pub(crate) fn claim(system: &System, id: &str, host: &str, mac: Mac) -> Result<Option<Vec<u64>>, OpError> {
+    let netlink = system.host()?;
     // A port whose state can't be read counts as existing.
     let is_there = |port: &str| !matches!(netlink.link_by_name(port), Ok(None));
-    macguard::claim(&mut *run.system.nft()?, id, host, mac.0, is_there).map_err(firewall_error)
+    macguard::claim(&mut *system.nft()?, id, host, mac.0, is_there).map_err(firewall_error)
 }
 
 /// Lets the port send with this address only, instead of the one before. Returns the handles of the new rules.
 ///
 /// # Errors
 /// The kernel refuses, or another port has the name of the rules.
-pub(crate) fn follow(run: &Context, guard: &MacGuard, host: &str, mac: Mac) -> Result<Vec<u64>, OpError> {
-    let id = guard.id.clone().unwrap_or_else(|| native(run.request));
-    claim(run, &id, host, mac)?.ok_or_else(|| name_is_taken(&id, host))
+pub(crate) fn follow(view: View<'_>, guard: &MacGuard, host: &str, mac: Mac) -> Result<Vec<u64>, OpError> {
+    let id = guard.id.clone().unwrap_or_else(|| native(view.request));
+    claim(view.system, &id, host, mac)?.ok_or_else(|| name_is_taken(&id, host))
 }
 
 /// Returns the error for an ID that the rules of another port have.

@@ -43,14 +43,14 @@ impl host::MacGuard for Gate<'_> {
         let own = own_id(&request.conf.name, &request.container_id, &request.ifname);
         if !self.run.journal.has(&guard(Some(own.clone()))) {
             self.run.journal.intend(self.run.view(), guard(None))?;
-            if let Some(handles) = claim(self.run, &native, &name, mac)? {
+            if let Some(handles) = claim(self.run.system, &native, &name, mac)? {
                 self.run.journal.known_by(&guard(None), &handles);
                 return Ok(());
             }
             self.run.journal.intend(self.run.view(), guard(Some(own.clone())))?;
             self.run.journal.gone(|effect| *effect == guard(None));
         }
-        if let Some(handles) = claim(self.run, &own, &name, mac)? {
+        if let Some(handles) = claim(self.run.system, &own, &name, mac)? {
             self.run.journal.known_by(&guard(Some(own)), &handles);
             return Ok(());
         }

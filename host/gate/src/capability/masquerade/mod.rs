@@ -43,7 +43,7 @@ impl host::Masquerade for Gate<'_> {
         let made = Masquerade::of_run(self.run, backend, &own);
         let effect = Effect::from(made.clone());
         // The question comes before the intent is written: an intent that is written twice has one line.
-        let is_first = is_first(self.run);
+        let is_first = is_first(self.run.journal);
         self.run.journal.intend(self.run.view(), effect.clone())?;
         match backend {
             Backend::Nftables if is_first => {
@@ -102,8 +102,8 @@ impl host::Masquerade for Gate<'_> {
 
 /// True if the rules that this run is about to make are the attachment's first: its record is whole, and lists none.
 /// Then the rules of other attachments need not be searched.
-fn is_first(run: &Context) -> bool {
-    let Some(record) = run.journal.record() else { return false };
+fn is_first(journal: &Journal) -> bool {
+    let Some(record) = journal.record() else { return false };
     let is_masquerade = |effect: &Effect| Masquerade::of(effect).is_some();
     record.warnings().is_empty() && !record.effects(None).iter().any(|noted| is_masquerade(&noted.effect))
 }

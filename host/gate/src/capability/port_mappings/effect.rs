@@ -2,7 +2,7 @@
 
 use crate::capability::leaves::{Leaves, Reapplied, Reapply};
 use crate::capability::shared::numbers::{made_by_iptables, recorded};
-use crate::context::{Context, System, View};
+use crate::context::{Context, Journal, System, View};
 use crate::effect::in_record;
 use crate::errors::{firewall_error, kernel_error};
 use crate::need::Need;
@@ -68,8 +68,8 @@ impl PortMappings {
 
     /// Returns these forwards with the place of their rules: the one that the record has or, if it does not list them, the
     /// place of new rules.
-    pub(crate) fn placed(self, run: &Context) -> Self {
-        let mut made = run.journal.recorded::<Self>().into_iter();
+    pub(crate) fn placed(self, journal: &Journal) -> Self {
+        let mut made = journal.recorded::<Self>().into_iter();
         if let Some(made) = made.find(|made| Self { variant: None, ..made.clone() } == self) {
             return made;
         }
@@ -314,11 +314,11 @@ pub(crate) fn of_others(view: View<'_>) -> Result<Vec<(AttachmentKey, PortMappin
 ///
 /// # Errors
 /// The rules that could not be removed.
-pub(crate) fn remove_unrecorded(run: &Context) -> Result<(), OpError> {
-    let key = run.request.masquerade_key();
-    let others = of_others(run.view())?;
+pub(crate) fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
+    let key = view.request.masquerade_key();
+    let others = of_others(view)?;
     let spared: Vec<IpAddr> = others.iter().map(|(_, own)| own.address.addr()).collect();
-    let previous = run.request.previous();
+    let previous = view.request.previous();
     let own: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
     if hostport::nft::is_cut(&key.container_id) {
         crate::say!(
@@ -326,14 +326,14 @@ pub(crate) fn remove_unrecorded(run: &Context) -> Result<(), OpError> {
              addresses of prevResult are removed; `postern gc --native` finds the others"
         );
     }
-    run.system.unless_absent(|nft| hostport::nft::remove_all(nft, &key.container_id, &own, &spared))?;
+    view.system.unless_absent(|nft| hostport::nft::remove_all(nft, &key.container_id, &own, &spared))?;
     let is_same = |other: &AttachmentKey| (&other.network, &other.container_id) == (&key.network, &key.container_id);
     let shares = others.iter().any(|(other, own)| is_same(other) && own.backend == Backend::Iptables);
     // To ask the kernel is cheaper than to start programs that find nothing.
     if !shares
-        && (iptables::has_legacy_nat() || run.system.unless_absent(|nft| iptables::hostport::may_exist(nft, &key))?)
+        && (iptables::has_legacy_nat() || view.system.unless_absent(|nft| iptables::hostport::may_exist(nft, &key))?)
     {
-        iptables::hostport::remove_all(&key, run.system.program_runner()).map_err(firewall_error)?;
+        iptables::hostport::remove_all(&key, view.system.program_runner()).map_err(firewall_error)?;
     }
     Ok(())
 }

@@ -155,7 +155,7 @@ fn effects(
             chain: map.set_mark_chain.clone().filter(|_| by_iptables),
             conditions: conditions(&map, v6)?,
         };
-        effects.push(made.placed(run));
+        effects.push(made.placed(run.journal));
     }
     Ok(effects)
 }
@@ -315,7 +315,7 @@ pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
     }
     if run.journal.is_replaced() || made.is_empty() && !is_add && !run.journal.record_is_whole() {
         // This is a native plugin's attachment, or its record is lost.
-        remove_unrecorded(run)?;
+        remove_unrecorded(run.view())?;
     }
     run.journal.gone(|effect| PortMappings::of(effect).is_some());
     Ok(())
