@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-const STRUCTURE: &str = "NetConf";
+pub(crate) const STRUCTURE: &str = "NetConf";
 
 /// The configuration keys that every plugin has. A plugin reads its own keys from [`NetConf::fields`].
 #[derive(Clone, Debug, PartialEq)]
@@ -102,11 +102,7 @@ impl NetConf {
     /// # Errors
     /// Code 999: a list has another type. The message is native bridge's.
     pub fn check_lists(raw: &Json) -> Result<(), Error> {
-        let fields = raw.fields(STRUCTURE)?;
-        for name in ["cni.dev/valid-attachments", "cni.dev/attachments"] {
-            attachments(&fields, name).map_err(|error| error.context("failed to load netconf"))?;
-        }
-        Ok(())
+        Lists::of(raw).map(drop).map_err(|error| error.context("failed to load netconf"))
     }
 
     /// Adds the lists that were read separately, if there are any.
@@ -139,18 +135,19 @@ impl NetConf {
             None => Dns::default(),
         };
         fields.map("prevResult")?;
-        Ok(NetConf {
+        let read = NetConf {
             cni_version: fields.string("cniVersion")?.unwrap_or_default(),
             name: fields.string("name")?.unwrap_or_default(),
             plugin_type: fields.string("type")?.unwrap_or_default(),
             capabilities,
             ipam_type,
             dns,
-            valid_attachments: attachments(&fields, "cni.dev/valid-attachments")?,
-            attachments: attachments(&fields, "cni.dev/attachments")?,
+            valid_attachments: None,
+            attachments: None,
             raw: Json::Null,
             previous: Previous::default(),
-        })
+        };
+        Ok(read.with_lists(Lists::of(raw)?))
     }
 
     /// Returns the complete configuration as it was written.
@@ -200,7 +197,7 @@ impl NetConf {
     /// Code 999, `could not parse prevResult: …`.
     pub fn previous_result(&self) -> Result<Option<CniResult>, Error> {
         let decode =
-            || self.raw_previous_result().map(|raw| CniResult::decode_previous(raw, &self.cni_version)).transpose();
+            || self.raw_previous_result().map(|raw| CniResult::parse_previous(raw, &self.cni_version)).transpose();
         self.previous.0.get_or_init(decode).clone()
     }
 
@@ -222,7 +219,7 @@ impl NetConf {
     }
 }
 
-fn attachments(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<Attachment>>, Error> {
+pub(crate) fn attachments(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<Attachment>>, Error> {
     let Some(items) = fields.objects(name)? else { return Ok(None) };
     let read = |item: &Fields<'_>| {
         Ok(Attachment {

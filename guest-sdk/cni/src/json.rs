@@ -186,7 +186,7 @@ impl<'de> Deserialize<'de> for Json {
 }
 
 /// Converts a parser's error, with the native plugins' message if they have one.
-pub(crate) fn undecodable(error: serde_json::Error) -> Error {
+fn undecodable(error: serde_json::Error) -> Error {
     match error.classify() {
         serde_json::error::Category::Eof => Error::decoding("unexpected end of JSON input"),
         _ => Error::decoding(error.to_string()),
@@ -270,7 +270,7 @@ impl<'de> Visitor<'de> for Tree {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
-            if self.without_lists && lists::number(&key).is_some() {
+            if self.without_lists && lists::is_list(&key) {
                 map.next_value::<IgnoredAny>()?;
             } else {
                 entries.push((key, map.next_value()?));

@@ -152,7 +152,7 @@ fn results() {
         let result = CniResult::parse_output(example.text.as_bytes(), LIMIT, version)
             .unwrap_or_else(|error| panic!("{}: {error}", example.name));
         assert_ne!(result, CniResult::default(), "{}", example.name);
-        assert_eq!(CniResult::parse_previous(&example.json(), version), Ok(result.clone()), "{}", example.name);
+        assert_eq!(CniResult::parse_previous(example.json(), version), Ok(result.clone()), "{}", example.name);
         round_trips(&result, &example.name);
     }
 }

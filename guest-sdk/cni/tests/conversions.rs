@@ -102,7 +102,7 @@ fn through(result: &CniResult, version: Version) -> Option<CniResult> {
             let read = CniResult::parse_output(text.as_bytes(), LIMIT, "").unwrap();
             // As `prevResult` of a configuration of this version it is the same.
             let tree = Json::parse(text.as_bytes(), LIMIT).unwrap();
-            assert_eq!(CniResult::parse_previous(&tree, version.as_str()).unwrap(), read);
+            assert_eq!(CniResult::parse_previous(tree, version.as_str()).unwrap(), read);
             Some(read)
         }
         Err(error) => {
@@ -230,7 +230,7 @@ proptest! {
     #[test]
     fn a_previous_result_of_another_shape_is_refused(result in result(), of in version(), config in version()) {
         let Ok(tree) = result.to_tree(of) else { return Ok(()) };
-        let read = CniResult::parse_previous(&tree, config.as_str());
+        let read = CniResult::parse_previous(tree, config.as_str());
         if step(of) == step(config) {
             prop_assert_eq!(read.unwrap(), carried(&result, of).unwrap());
         } else {

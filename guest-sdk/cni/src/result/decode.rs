@@ -54,12 +54,7 @@ impl CniResult {
     ///
     /// # Errors
     /// Code 999.
-    pub fn parse_previous(json: &Json, config_version: &str) -> Result<CniResult, Error> {
-        Self::decode_previous(json.clone(), config_version)
-    }
-
-    /// As [`CniResult::parse_previous`].
-    pub(crate) fn decode_previous(json: Json, config_version: &str) -> Result<CniResult, Error> {
+    pub fn parse_previous(json: Json, config_version: &str) -> Result<CniResult, Error> {
         let prefix = |error: Error| error.context("could not parse prevResult");
         let mut entries = match json {
             Json::Object(entries) => entries,
@@ -217,7 +212,7 @@ mod tests {
     }
 
     fn previous(text: &str, config_version: &str) -> Result<CniResult, String> {
-        CniResult::parse_previous(&json(text), config_version).map_err(|error| {
+        CniResult::parse_previous(json(text), config_version).map_err(|error| {
             assert_eq!(error.code, 999);
             error.msg
         })
