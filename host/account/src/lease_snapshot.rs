@@ -159,7 +159,8 @@ mod tests {
             let mut snapshot = LeaseSnapshot::read(&store, sets.len()).unwrap();
             let foretold = snapshot.reserve(&owner, &sets, &requested).map_err(|error| error.to_string());
             assert_eq!(files(&directory), before, "looking changed the directory");
-            let given = leases.reserve(&owner, &sets, &requested, deadline).map_err(|error| error.to_string());
+            let given =
+                leases.reserve_others(&owner, &sets, &requested, &[], deadline).map_err(|error| error.to_string());
             assert_eq!(foretold, given, "round {round}");
             failures += u32::from(given.is_err());
             let again = LeaseSnapshot::read(&store, sets.len()).unwrap();

@@ -37,14 +37,14 @@ fn measure(directory: &Path, sets: &[RangeSet], count: usize) -> Result<[Duratio
     let deadline = Instant::now() + Duration::from_secs(600);
     for number in 0..count {
         let owner = Owner::new(format!("resident{number}"), "eth0");
-        Leases::open(&store)?.reserve(&owner, sets, &[], deadline)?;
+        Leases::open(&store)?.reserve_others(&owner, sets, &[], &[], deadline)?;
     }
     let (mut reserves, mut releases) = (Vec::new(), Vec::new());
     for number in 0..ROUNDS {
         let owner = Owner::new(format!("passing{number}"), "eth0");
         // Opened each time, because each CNI call is a separate process.
         let begun = Instant::now();
-        Leases::open(&store)?.reserve(&owner, sets, &[], deadline)?;
+        Leases::open(&store)?.reserve_others(&owner, sets, &[], &[], deadline)?;
         reserves.push(begun.elapsed());
         let begun = Instant::now();
         Leases::open(&store)?.release(&owner, deadline)?;
@@ -56,7 +56,7 @@ fn measure(directory: &Path, sets: &[RangeSet], count: usize) -> Result<[Duratio
         std::fs::write(&foreign, "")?;
         std::fs::remove_file(&foreign)?;
         let begun = Instant::now();
-        Leases::open(&store)?.reserve(&Owner::new(format!("late{number}"), "eth0"), sets, &[], deadline)?;
+        Leases::open(&store)?.reserve_others(&Owner::new(format!("late{number}"), "eth0"), sets, &[], &[], deadline)?;
         after_others.push(begun.elapsed());
     }
     Ok([median(reserves), median(releases), median(after_others)])

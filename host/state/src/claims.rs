@@ -64,7 +64,7 @@ impl Claim {
     }
 
     fn of(parts: &[&[u8]]) -> Self {
-        Self(first_of_digest(parts))
+        Self(u16::from_be_bytes(digest(parts)))
     }
 
     fn place(self) -> u64 {
@@ -80,7 +80,7 @@ impl From<IpAddr> for Claim {
             IpAddr::V6(address) => address.octets().to_vec(),
         };
         let (network, [high, low]) = bytes.split_last_chunk().unwrap_or((&[], &[0, 0]));
-        Self(first_of_digest(&[network]).wrapping_add(u16::from_be_bytes([*high, *low])))
+        Self(u16::from_be_bytes(digest(&[network])).wrapping_add(u16::from_be_bytes([*high, *low])))
     }
 }
 
@@ -91,10 +91,6 @@ impl From<IpAddr> for Claim {
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn forget_complete(root: &Path) -> Result<()> {
     ClaimIndex::all(root)?.iter().try_for_each(|index| index.write(&[0], 0))
-}
-
-fn first_of_digest(parts: &[&[u8]]) -> u16 {
-    digest(parts).first_chunk().copied().map_or(0, u16::from_be_bytes)
 }
 
 /// What attachments claim.

@@ -20,7 +20,7 @@ const MOST: usize = 16;
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn note(root: &Path, key: &RecordKey, network: Option<NetworkKey>) -> Result<bool> {
-    let Some(directory) = Directory::state(root, SUBDIRECTORY, true)? else { return Ok(false) };
+    let directory = Directory::make_state(root, SUBDIRECTORY)?;
     let network = network.map(|network| network.to_string());
     let name = match &network {
         Some(network) => format!("{key}.{network}"),
@@ -50,7 +50,7 @@ pub fn list(root: &Path, network: NetworkKey) -> Result<Vec<RecordKey>> {
     if nix::sys::stat::lstat(&root.join(SUBDIRECTORY)).is_err() {
         return Ok(Vec::new());
     }
-    let Some(directory) = Directory::state(root, SUBDIRECTORY, false)? else { return Ok(Vec::new()) };
+    let Some(directory) = Directory::state(root, SUBDIRECTORY)? else { return Ok(Vec::new()) };
     let own = network.to_string();
     let names = directory.names_that(|name| network_of(name).is_none_or(|network| network == own))?;
     let mut keys: Vec<RecordKey> = Vec::new();
@@ -68,7 +68,7 @@ pub fn list(root: &Path, network: NetworkKey) -> Result<Vec<RecordKey>> {
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn settle(root: &Path, key: &RecordKey) -> Result<()> {
-    let Some(directory) = Directory::state(root, SUBDIRECTORY, false)? else { return Ok(()) };
+    let Some(directory) = Directory::state(root, SUBDIRECTORY)? else { return Ok(()) };
     for name in directory.names_that(|name| key.is_named(name))? {
         directory.unlink(&name)?;
     }

@@ -141,10 +141,4 @@ impl StateError {
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.raw_os_error() == Some(Errno::EROFS as i32))
     }
-
-    /// True if the same call may succeed later without a person's help.
-    #[must_use]
-    pub fn is_try_again(&self) -> bool {
-        matches!(self, Self::Locked { .. } | Self::LongSearch { .. })
-    }
 }

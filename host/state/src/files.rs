@@ -7,9 +7,7 @@ use base16ct::lower::encode_string as hex;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use sha2::{Digest, Sha256};
-use std::collections::HashSet;
 use std::fs::{File, TryLockError};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -63,17 +61,16 @@ impl Directory {
         }
     }
 
-    /// Opens `<root>/<name>` in a state root that only Postern uses (made with mode 0700). `None` if it is absent and
-    /// `create` isn't set.
-    pub(crate) fn state(root: &Path, name: &str, create: bool) -> Result<Option<Self>> {
-        let root = match create {
-            true => Some(Self::create(root, 0o700)?),
-            false => Self::open(root)?,
-        };
-        match root {
-            Some(root) => root.trusted()?.subdirectory(name, create.then_some(0o700))?.map(Self::trusted).transpose(),
-            None => Ok(None),
-        }
+    /// Opens `<root>/<name>` in a state root that only Postern uses; `None` if it is absent.
+    pub(crate) fn state(root: &Path, name: &str) -> Result<Option<Self>> {
+        let Some(root) = Self::open(root)? else { return Ok(None) };
+        root.trusted()?.subdirectory(name, None)?.map(Self::trusted).transpose()
+    }
+
+    /// As [`Directory::state`], and makes both with mode 0700 if absent.
+    pub(crate) fn make_state(root: &Path, name: &str) -> Result<Self> {
+        let made = Self::create(root, 0o700)?.trusted()?.subdirectory(name, Some(0o700))?;
+        made.ok_or_else(|| StateError::io("open", root.join(name), Errno::ENOENT))?.trusted()
     }
 
     /// Refuses a directory in which a user other than root or this process could put or replace files.
@@ -117,13 +114,27 @@ impl Directory {
         self.path.join(name)
     }
 
-    /// Returns the content of the regular file `name`; `None` if absent.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        match self.dir.file(name, OpenMode::Read) {
-            Ok(file) => read_all(&file).map(Some).map_err(|error| StateError::io("read", self.path_of(name), error)),
+    /// Opens the file `name`; `None` if absent.
+    pub(crate) fn file(&self, name: &str, how: OpenMode) -> Result<Option<File>> {
+        match self.dir.file(name, how) {
+            Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StateError::io("open", self.path_of(name), error)),
         }
+    }
+
+    /// Opens the file `name`, which `how` makes if it is absent, and waits for its lock.
+    pub(crate) fn locked(&self, name: &str, how: OpenMode, deadline: Instant) -> Result<File> {
+        let path = self.path_of(name);
+        let file = self.dir.file(name, how).map_err(|error| StateError::io("open", &path, error))?;
+        lock_before(&file, &path, deadline)?;
+        Ok(file)
+    }
+
+    /// Returns the content of the regular file `name`; `None` if absent.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let Some(file) = self.file(name, OpenMode::Read)? else { return Ok(None) };
+        read_all(&file).map(Some).map_err(|error| StateError::io("read", self.path_of(name), error))
     }
 
     /// Puts `content` at `name` in one step and replaces an existing file. No other process may use the name
@@ -231,43 +242,14 @@ fn holder_in(listed: &str, device: u64, inode: u64) -> Option<u32> {
     })
 }
 
-/// A set of hashes, or of what is hashed already.
-pub type ByHash<T> = HashSet<T, BuildHasherDefault<Hashed>>;
-
-/// A hasher of values that are hashes of SHA-256. Nobody can choose them so that they meet in the set.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let part = chunk.iter().fold(0, |part, byte| part << 8 | u64::from(*byte));
-            self.0 = self.0.rotate_left(1) ^ part;
-        }
-    }
-
-    fn write_u128(&mut self, number: u128) {
-        self.0 ^= u64::try_from(number & u128::from(u64::MAX)).unwrap_or_default();
-    }
-}
-
-/// Returns the SHA-256 over the parts. The length before each part keeps the parts apart.
-pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
+/// Returns the first bytes of the SHA-256 over the parts. The length before each part keeps the parts apart.
+pub(crate) fn digest<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
     let mut hasher = Sha256::new();
     for part in parts {
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    hasher.finalize().into()
-}
-
-/// Returns the first 128 bits of a digest in hexadecimal, for a file name.
-pub(crate) fn short_hex(digest: &[u8; 32]) -> String {
-    let mut hex = hex(digest);
-    hex.truncate(32);
-    hex
+    let mut bytes = [0; N];
+    bytes.iter_mut().zip(hasher.finalize()).for_each(|(to, from)| *to = from);
+    bytes
 }

@@ -11,7 +11,7 @@
 
 use crate::dir::{Dir, OpenMode};
 use crate::error::{Result, StateError};
-use crate::files::{Directory, lock_before};
+use crate::files::Directory;
 use crate::trust::{TrustError, is_system, trust_stat, trust_way_above};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
@@ -214,11 +214,7 @@ impl LeaseDir {
 
     /// Takes the lock that the native plugin takes.
     pub(crate) fn lock(&self, deadline: Instant) -> Result<DirLock> {
-        let path = self.directory.path_of("lock");
-        let opened = self.directory.dir.file("lock", OpenMode::ReadOrCreate(0o750));
-        let file = opened.map_err(|error| StateError::io("open", &path, error))?;
-        lock_before(&file, &path, deadline)?;
-        Ok(DirLock(file))
+        self.directory.locked("lock", OpenMode::ReadOrCreate(0o750), deadline).map(DirLock)
     }
 
     /// Returns all addresses that have a file. Names other than an address's canonical text are left out.

@@ -54,17 +54,12 @@ pub(crate) type Key = [u8; 16];
 
 /// Returns the key of a lease file's text.
 pub(crate) fn key_of(text: &str) -> Key {
-    let mut key = Key::default();
-    for (to, from) in key.iter_mut().zip(digest(&[text.as_bytes()])) {
-        *to = from;
-    }
-    key
+    digest(&[text.as_bytes()])
 }
 
 /// Returns a boot ID as 64 bits, never 0.
 pub(crate) fn boot_number(boot_id: &str) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = digest(&[boot_id.as_bytes()]);
-    u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)
+    u64::from_le_bytes(digest(&[boot_id.as_bytes()])).max(1)
 }
 
 /// The directory's times after Postern's last change, and the boot of that change.

@@ -10,9 +10,10 @@ pub use held::{Held, networks};
 
 use crate::dir::Dir;
 use crate::error::{Result, StateError};
-use crate::files::{ByHash, digest, short_hex};
+use crate::files::digest;
 use crate::lease_dir::{DirLock, FileId, LeaseDir, Slot};
 use crate::lease_index::{Entry, Index, Key, Mark, Place, boot_number, key_of};
+use base16ct::lower::encode_string;
 use ipnet::IpNet;
 use postern_types::{Range, RangeSet};
 use std::collections::{HashMap, HashSet};
@@ -113,31 +114,17 @@ impl Leases {
     }
 
     fn with(store: &LeaseStore, directory: LeaseDir) -> Self {
-        let place = digest(&[store.data_dir.as_os_str().as_encoded_bytes(), store.network.as_bytes()]);
-        let index = Place { root: store.index_root.clone(), stem: short_hex(&place) };
+        let place: [u8; 16] = digest(&[store.data_dir.as_os_str().as_encoded_bytes(), store.network.as_bytes()]);
+        let index = Place { root: store.index_root.clone(), stem: encode_string(&place) };
         Self { directory, index, boot: boot_number(&store.boot_id) }
     }
 
     /// Takes one address from each set: a requested address if one of `requested` lies in the set, otherwise the next
-    /// free one by round robin. Takes all or none.
+    /// free one by round robin, as if those in `avoided` had leases. Takes all or none.
     ///
     /// # Errors
     /// [`StateError::Exhausted`] and [`StateError::Refused`] with the native plugin's texts, [`StateError::Locked`] at
     /// the deadline, [`StateError::Io`].
-    pub fn reserve(
-        &self,
-        owner: &Owner,
-        sets: &[RangeSet],
-        requested: &[IpAddr],
-        deadline: Instant,
-    ) -> Result<Vec<Lease>> {
-        self.reserve_others(owner, sets, requested, &[], deadline)
-    }
-
-    /// As [`Leases::reserve`]. None of the addresses in `avoided` is taken by round robin, as if they had leases.
-    ///
-    /// # Errors
-    /// As [`Leases::reserve`].
     pub fn reserve_others(
         &self,
         owner: &Owner,
@@ -179,12 +166,7 @@ impl Leases {
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn release(&self, owner: &Owner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
-        let mut text = owner.text();
-        let mut held = session.find(&text)?;
-        if held.is_empty() {
-            text = owner.old_text().to_owned();
-            held = session.find(&text)?;
-        }
+        let (text, held) = session.find_all_of(owner)?;
         for ip in &held {
             self.directory.remove(*ip)?;
             session.forget(&text, *ip);
@@ -216,10 +198,7 @@ impl Leases {
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn held(&self, owner: &Owner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
-        let mut held = session.find(&owner.text())?;
-        if held.is_empty() {
-            held = session.find(owner.old_text())?;
-        }
+        let (_, held) = session.find_all_of(owner)?;
         session.finish();
         Ok(held)
     }
@@ -375,9 +354,9 @@ impl Leases {
 /// Returns the leases that the index doesn't show as those of a valid owner.
 fn entries_to_collect(index: &Index, valid: &[(&str, &str)]) -> std::io::Result<Vec<Entry>> {
     let mut entries = index.entries()?;
-    let retain = |entries: &mut Vec<Entry>, text: &dyn Fn(&(&str, &str)) -> Key| {
-        let known: ByHash<u128> = valid.iter().map(|owner| u128::from_ne_bytes(text(owner))).collect();
-        entries.retain(|entry| !known.contains(&u128::from_ne_bytes(entry.key)));
+    let retain = |entries: &mut Vec<Entry>, key: &dyn Fn(&(&str, &str)) -> Key| {
+        let known: HashSet<Key> = valid.iter().map(key).collect();
+        entries.retain(|entry| !known.contains(&entry.key));
     };
     retain(&mut entries, &|(container_id, ifname)| key_of(&text_of(container_id, ifname)));
     if !entries.is_empty() {
@@ -506,6 +485,17 @@ impl Session<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the addresses of `owner`, with the text in their files. If it has none, returns those of old lease files that
+    /// name only its container.
+    fn find_all_of(&mut self, owner: &Owner) -> Result<(String, Vec<IpAddr>)> {
+        let text = owner.text();
+        let held = self.find(&text)?;
+        if !held.is_empty() {
+            return Ok((text, held));
+        }
+        Ok((owner.old_text().to_owned(), self.find(owner.old_text())?))
     }
 
     /// Returns the addresses of the files that hold `text`.

@@ -46,9 +46,7 @@ struct Note {
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn note(root: &Path, object: &NodeObject) -> Result<bool> {
-    let Some(directory) = open_directory(root, true)? else {
-        return Err(StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT));
-    };
+    let directory = Directory::make_state(root, SUBDIRECTORY)?;
     let name = file_name(&object.kind, &object.name, object.host_netns_cookie);
     if let Some(content) = directory.read(&name)?
         && let Ok(earlier) = serde_json::from_slice::<Note>(&content)
@@ -65,9 +63,7 @@ pub fn note(root: &Path, object: &NodeObject) -> Result<bool> {
 /// # Errors
 /// As [`note`].
 pub fn update(root: &Path, object: &NodeObject) -> Result<()> {
-    let Some(directory) = open_directory(root, true)? else {
-        return Err(StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT));
-    };
+    let directory = Directory::make_state(root, SUBDIRECTORY)?;
     write(&directory, &file_name(&object.kind, &object.name, object.host_netns_cookie), object)
 }
 
@@ -82,7 +78,7 @@ fn write(directory: &Directory, name: &str, object: &NodeObject) -> Result<()> {
 /// # Errors
 /// [`StateError::OtherVersion`], [`StateError::Untrusted`], [`StateError::Io`].
 pub fn find(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Result<Option<NodeObject>> {
-    let Some(directory) = open_directory(root, false)? else { return Ok(None) };
+    let Some(directory) = Directory::state(root, SUBDIRECTORY)? else { return Ok(None) };
     read(&directory, &file_name(kind, name, host_netns_cookie))
 }
 
@@ -92,7 +88,7 @@ pub fn find(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Resu
 /// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
 pub fn list(root: &Path) -> Result<(Vec<NodeObject>, Vec<StateError>)> {
     let (mut objects, mut problems) = (Vec::new(), Vec::new());
-    if let Some(directory) = open_directory(root, false)? {
+    if let Some(directory) = Directory::state(root, SUBDIRECTORY)? {
         let mut names = directory.names()?;
         names.sort();
         for name in names.iter().filter(|name| name.ends_with(SUFFIX) && !name.starts_with('.')) {
@@ -110,7 +106,7 @@ pub fn list(root: &Path) -> Result<(Vec<NodeObject>, Vec<StateError>)> {
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn remove(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Result<bool> {
-    match open_directory(root, false)? {
+    match Directory::state(root, SUBDIRECTORY)? {
         Some(directory) => directory.unlink(&file_name(kind, name, host_netns_cookie)),
         None => Ok(false),
     }
@@ -125,10 +121,6 @@ fn read(directory: &Directory, name: &str) -> Result<Option<NodeObject>> {
         return Err(StateError::OtherVersion { path, version: note.version, writer });
     }
     Ok(Some(note.object))
-}
-
-fn open_directory(root: &Path, create: bool) -> Result<Option<Directory>> {
-    Directory::state(root, SUBDIRECTORY, create)
 }
 
 /// Returns the file name of an object. Names may hold any character (an interface may be called `a%b`): all except

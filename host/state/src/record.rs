@@ -142,7 +142,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     pub fn open_or_create(root: &Path, header: &Header, deadline: Instant) -> Result<Self> {
         let mut warnings = Vec::new();
         loop {
-            let directory = open_directory(root, true)?.ok_or_else(|| vanished(root))?;
+            let directory = Directory::make_state(root, SUBDIRECTORY)?;
             match Self::open(directory, &header.key(), Some(header), deadline) {
                 Ok(Some(mut record)) => {
                     record.warnings.splice(0..0, warnings);
@@ -152,7 +152,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
                 Err(error @ StateError::Corrupt { .. }) => warnings.push(error.to_string()),
                 Err(error) => {
                     // The failed call may have made the file without being able to begin it.
-                    if let Some(directory) = open_directory(root, false)? {
+                    if let Some(directory) = open_directory(root)? {
                         summary::remove_empty(&directory, &name_in(&directory, &header.key())?)?;
                     }
                     return Err(error);
@@ -167,7 +167,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// As [`Record::open_or_create`], and once [`StateError::Corrupt`] for a corrupt record: it has been set aside, so
     /// the next call finds none.
     pub fn open_existing(root: &Path, key: &RecordKey, deadline: Instant) -> Result<Option<Self>> {
-        match open_directory(root, false)? {
+        match open_directory(root)? {
             Some(directory) => Self::open(directory, key, None, deadline),
             None => Ok(None),
         }
@@ -531,8 +531,8 @@ impl<E> Drop for Record<E> {
     }
 }
 
-fn open_directory(root: &Path, create: bool) -> Result<Option<Directory>> {
-    Directory::state(root, SUBDIRECTORY, create)
+fn open_directory(root: &Path) -> Result<Option<Directory>> {
+    Directory::state(root, SUBDIRECTORY)
 }
 
 fn vanished(root: &Path) -> StateError {
@@ -552,10 +552,10 @@ fn name_in(directory: &Directory, key: &RecordKey) -> Result<String> {
 fn locked_file(directory: &Directory, name: &str, how: OpenMode, deadline: Instant) -> Result<Option<File>> {
     let path = directory.path_of(name);
     loop {
-        let file = match directory.dir.file(name, how) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && how != CREATE => return Ok(None),
-            Err(error) => return Err(StateError::io("open", &path, error)),
+        let file = match directory.file(name, how)? {
+            Some(file) => file,
+            None if how == CREATE => return Err(StateError::io("open", &path, Errno::ENOENT)),
+            None => return Ok(None),
         };
         let ours = file.metadata().map_err(|error| StateError::io("stat", &path, error))?;
         if !ours.is_file() {

@@ -6,8 +6,8 @@
 //! for each other.
 
 use crate::dir::OpenMode;
-use crate::error::{Result, StateError};
-use crate::files::{Directory, lock_before};
+use crate::error::Result;
+use crate::files::Directory;
 use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
@@ -29,14 +29,8 @@ impl RoutingLock {
     /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
     pub fn take(root: &Path, netns_cookie: u64, deadline: Instant) -> Result<Self> {
         let name = format!("{:02x}", netns_cookie % FILES);
-        let Some(directory) = Directory::state(root, SUBDIRECTORY, true)? else {
-            return Err(StateError::io("open", root.join(SUBDIRECTORY), nix::errno::Errno::ENOENT));
-        };
-        let path = directory.path_of(&name);
-        let opened = directory.dir.file(&name, OpenMode::ChangeOrCreate(0o600));
-        let file = opened.map_err(|error| StateError::io("open", &path, error))?;
-        lock_before(&file, &path, deadline)?;
-        Ok(Self { _file: file })
+        let directory = Directory::make_state(root, SUBDIRECTORY)?;
+        directory.locked(&name, OpenMode::ChangeOrCreate(0o600), deadline).map(|file| Self { _file: file })
     }
 }
 
@@ -53,7 +47,7 @@ mod tests {
         std::fs::create_dir(root).unwrap();
         let soon = || Instant::now() + Duration::from_millis(20);
         let held = RoutingLock::take(root, 7, soon()).unwrap();
-        assert!(matches!(RoutingLock::take(root, 7, soon()), Err(StateError::Locked { .. })));
+        assert!(matches!(RoutingLock::take(root, 7, soon()), Err(crate::StateError::Locked { .. })));
         RoutingLock::take(root, 8, soon()).unwrap();
         drop(held);
         RoutingLock::take(root, 7, soon()).unwrap();

@@ -14,7 +14,6 @@ use nix::errno::Errno;
 use nix::sys::stat::lstat;
 use std::cell::Cell;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -61,10 +60,10 @@ impl<Of: Subject> Index<Of> {
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
     pub fn open(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Self> {
+        let directory = Directory::make_state(root, Of::SUBDIRECTORY)?;
+        let opened = Self::opened(&directory, root, host_netns_cookie, OpenMode::ChangeOrCreate(0o600))?;
         let absent = || StateError::io("open", root.join(Of::SUBDIRECTORY), Errno::ENOENT);
-        let directory = Directory::state(root, Of::SUBDIRECTORY, true)?.ok_or_else(absent)?;
-        let how = OpenMode::ChangeOrCreate(0o600);
-        Self::opened(&directory, root, host_netns_cookie, how)?.ok_or_else(absent)?.lock(deadline)
+        opened.ok_or_else(absent)?.lock(deadline)
     }
 
     /// Opens the index without its lock: for a look that decides nothing. `None` if there is none.
@@ -75,7 +74,7 @@ impl<Of: Subject> Index<Of> {
         if Of::IS_RARE && lstat(&root.join(Of::SUBDIRECTORY)) == Err(Errno::ENOENT) {
             return Ok(None);
         }
-        match Directory::state(root, Of::SUBDIRECTORY, false)? {
+        match Directory::state(root, Of::SUBDIRECTORY)? {
             Some(directory) => Self::opened(&directory, root, host_netns_cookie, OpenMode::Change),
             None => Ok(None),
         }
@@ -83,7 +82,7 @@ impl<Of: Subject> Index<Of> {
 
     /// Opens the indexes of all network namespaces, without their locks.
     pub(crate) fn all(root: &Path) -> Result<Vec<Self>> {
-        let Some(directory) = Directory::state(root, Of::SUBDIRECTORY, false)? else { return Ok(Vec::new()) };
+        let Some(directory) = Directory::state(root, Of::SUBDIRECTORY)? else { return Ok(Vec::new()) };
         let cookies = directory.names()?.into_iter().filter_map(|name| u64::from_str_radix(&name, 16).ok());
         cookies.filter_map(|cookie| Self::opened(&directory, root, cookie, OpenMode::Change).transpose()).collect()
     }
@@ -91,11 +90,8 @@ impl<Of: Subject> Index<Of> {
     fn opened(directory: &Directory, root: &Path, host_netns_cookie: u64, how: OpenMode) -> Result<Option<Self>> {
         let name = format!("{host_netns_cookie:016x}");
         let path = directory.path_of(&name);
-        match directory.dir.file(&name, how) {
-            Ok(file) => Ok(Some(Self { file, path, root: root.to_owned(), is_new: Cell::new(true), of: PhantomData })),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StateError::io("open", &path, error)),
-        }
+        let opened = directory.file(&name, how)?;
+        Ok(opened.map(|file| Self { file, path, root: root.to_owned(), is_new: Cell::new(true), of: PhantomData }))
     }
 
     /// Waits for its lock.

@@ -67,7 +67,7 @@ fn files(place: &Path) -> HashMap<String, String> {
 #[ignore = "run as a process of its own by hundred_processes_get_distinct_addresses"]
 fn reserves_one() {
     let (place, name) = task();
-    Leases::open(&store(&place)).unwrap().reserve(&Owner::new(name, "eth0"), &sets(), &[], soon()).unwrap();
+    Leases::open(&store(&place)).unwrap().reserve_others(&Owner::new(name, "eth0"), &sets(), &[], &[], soon()).unwrap();
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn comes_and_goes() {
         let owner = Owner::new(format!("{name}-{}", round % 5), "eth0");
         let leases = Leases::open(&store(&place)).unwrap();
         leases.release(&owner, until).unwrap();
-        leases.reserve(&owner, &sets(), &[], until).unwrap();
+        leases.reserve_others(&owner, &sets(), &[], &[], until).unwrap();
     }
 }
 

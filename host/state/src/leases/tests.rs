@@ -77,7 +77,7 @@ fn reserve(
 ) -> std::result::Result<Vec<String>, String> {
     let requested: Vec<IpAddr> = requested.iter().map(|text| ip(text)).collect();
     leases
-        .reserve(&owner(id), &sets(subnets), &requested, soon())
+        .reserve_others(&owner(id), &sets(subnets), &requested, &[], soon())
         .map(|leases| leases.iter().map(|lease| lease.address.to_string()).collect())
         .map_err(|error| error.to_string())
 }
@@ -97,10 +97,10 @@ fn too_many_requested_addresses_are_refused_before_the_lock() {
     let leases = scratch.leases();
     let _lock = LeaseDir::open(&scratch.path("data"), "net", true).unwrap().unwrap().lock(soon()).unwrap();
     let requested: Vec<IpAddr> = (0..19).map(|low| IpAddr::from([10, 1, 0, low])).collect();
-    let error = leases.reserve(&owner("a"), &sets(&[SMALL]), &requested, Instant::now()).unwrap_err();
+    let error = leases.reserve_others(&owner("a"), &sets(&[SMALL]), &requested, &[], Instant::now()).unwrap_err();
     assert!(error.to_string().starts_with("19 addresses are requested of 1 range sets"), "{error}");
-    let error = leases.reserve(&owner("a"), &sets(&[SMALL]), &requested[1..], Instant::now()).unwrap_err();
-    assert!(error.is_try_again(), "{error}");
+    let error = leases.reserve_others(&owner("a"), &sets(&[SMALL]), &requested[1..], &[], Instant::now()).unwrap_err();
+    assert!(matches!(error, StateError::Locked { .. }), "{error}");
 }
 
 #[test]
@@ -310,8 +310,9 @@ fn the_lock_obeys_the_deadline() {
     let other = scratch.leases();
     let held = other.directory.lock(soon()).unwrap();
     let begun = Instant::now();
-    let error = leases.reserve(&owner("a"), &sets(&[SMALL]), &[], begun + Duration::from_millis(50)).unwrap_err();
-    assert!(error.is_try_again(), "{error}");
+    let error =
+        leases.reserve_others(&owner("a"), &sets(&[SMALL]), &[], &[], begun + Duration::from_millis(50)).unwrap_err();
+    assert!(matches!(error, StateError::Locked { .. }), "{error}");
     assert!(begun.elapsed() >= Duration::from_millis(50) && begun.elapsed() < Duration::from_secs(5));
     drop(held);
     assert!(reserve(&leases, "a", &[SMALL], &[]).is_ok());

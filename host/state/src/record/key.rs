@@ -1,6 +1,8 @@
 //! The identity of a record, and the name of its file.
 
 use crate::files::digest;
+use crate::slots::SLOT;
+use base16ct::lower::decode;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -24,7 +26,7 @@ impl NetworkKey {
     /// Returns the key of (host's namespace, network).
     #[must_use]
     pub fn new(host_netns_cookie: u64, network: &str) -> Self {
-        Self(u64::from_be_bytes(first(&digest(&[&host_netns_cookie.to_le_bytes(), network.as_bytes()]))))
+        Self(u64::from_be_bytes(digest(&[&host_netns_cookie.to_le_bytes(), network.as_bytes()])))
     }
 }
 
@@ -54,22 +56,19 @@ impl RecordKey {
     ) -> Self {
         let cookie = host_netns_cookie.to_le_bytes();
         let parts = [&cookie, network.as_bytes(), container_id.as_bytes(), ifname.as_bytes()];
-        Self { network: Some(key), attachment: u128::from_be_bytes(first(&digest(&parts))) }
+        Self { network: Some(key), attachment: u128::from_be_bytes(digest(&parts)) }
     }
 
     /// Returns the key of a file with this name, which may be one of Postern 0.1.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        let (network, attachment) = match name.len() {
-            32 => (None, name.as_bytes()),
-            48 => {
-                let (network, attachment) = name.as_bytes().split_at_checked(16)?;
-                (Some(NetworkKey(number(network)?)), attachment)
-            }
-            _ => return None,
+        let mut bytes = [0; SLOT];
+        let (network, attachment) = decode(name, &mut bytes).ok()?.split_last_chunk()?;
+        let network = match network {
+            [] => None,
+            network => Some(NetworkKey(u64::from_be_bytes(network.try_into().ok()?))),
         };
-        let (high, low) = attachment.split_at_checked(16)?;
-        Some(Self { network, attachment: u128::from(number(high)?) << 64 | u128::from(number(low)?) })
+        Some(Self { network, attachment: u128::from_be_bytes(*attachment) })
     }
 
     /// Returns the name of the file.
@@ -117,38 +116,6 @@ impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file_name())
     }
-}
-
-/// The value of each byte as a hexadecimal digit in lower case; `NO_DIGIT` for other bytes.
-#[allow(clippy::indexing_slicing, reason = "a panic would be an error of the compiler: this is computed there")]
-const DIGITS: [u8; 256] = {
-    let mut values = [NO_DIGIT; 256];
-    let mut digits: &[u8] = b"0123456789abcdef";
-    let mut value = 0;
-    while let [digit, rest @ ..] = digits {
-        values[*digit as usize] = value;
-        value += 1;
-        digits = rest;
-    }
-    values
-};
-const NO_DIGIT: u8 = 0xff;
-
-/// Reads hexadecimal digits in lower case. A collection reads the names of all records, so this takes a table and no
-/// branches: 20 µs for 1,000 names, and 155 µs with a comparison of each digit.
-fn number(digits: &[u8]) -> Option<u64> {
-    let (number, all) = digits.iter().fold((0, 0), |(number, all), digit| {
-        let value = DIGITS.get(usize::from(*digit)).copied().unwrap_or(NO_DIGIT);
-        (number << 4 | u64::from(value & 0xf), all | value)
-    });
-    (all != NO_DIGIT).then_some(number)
-}
-
-/// Returns the first bytes of a hash.
-fn first<const N: usize>(hash: &[u8; 32]) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.iter_mut().zip(hash).for_each(|(to, from)| *to = *from);
-    bytes
 }
 
 /// The attachment of a record.

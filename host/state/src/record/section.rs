@@ -163,8 +163,9 @@ pub(super) fn makes_link(sections: &mut [Section], name: &str) {
 
 /// Updates the sections with one line.
 pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
-    match change {
-        Change::Begun { digest, time, config } => {
+    let own = sections.iter_mut().find(|section| section.name == name);
+    match (change, own) {
+        (Change::Begun { digest, time, config }, _) => {
             sections.retain(|section| section.name != name);
             sections.push(Section {
                 name: name.to_owned(),
@@ -179,29 +180,13 @@ pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
                 path: DataPath::default(),
             });
         }
-        Change::Ended(_) => sections.retain(|section| section.name != name),
-        Change::Made { addresses, path } => {
-            for section in sections.iter_mut().filter(|section| section.name == name) {
-                section.stage = Stage::Made;
-                section.addresses.clone_from(&addresses);
-                section.path.clone_from(&path);
-            }
+        (Change::Ended(_), _) => sections.retain(|section| section.name != name),
+        (Change::Made { addresses, path }, Some(own)) => {
+            (own.stage, own.addresses, own.path) = (Stage::Made, addresses, path);
         }
-        Change::Ending(_) => {
-            for section in sections.iter_mut().filter(|section| section.name == name) {
-                section.stage = Stage::Ending;
-            }
-        }
-        Change::Joined(joined) => {
-            for section in sections.iter_mut().filter(|section| section.name == name) {
-                section.joined = joined;
-            }
-        }
-        Change::Given(time) => {
-            for section in sections.iter_mut().filter(|section| section.name == name) {
-                section.stage = Stage::Given;
-                section.since = time;
-            }
-        }
+        (Change::Ending(_), Some(own)) => own.stage = Stage::Ending,
+        (Change::Joined(joined), Some(own)) => own.joined = joined,
+        (Change::Given(time), Some(own)) => (own.stage, own.since) = (Stage::Given, time),
+        (Change::Made { .. } | Change::Ending(_) | Change::Joined(_) | Change::Given(_), None) => {}
     }
 }

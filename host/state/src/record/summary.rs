@@ -4,7 +4,7 @@ use super::lines::{Fault, parse};
 use super::{CORRUPT, Effect, Header, NetworkKey, RecordKey, Section, locked_file, name_in, open_directory};
 use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
-use crate::files::{ByHash, Directory, read_all};
+use crate::files::{Directory, read_all};
 use nix::sys::stat::{FileStat, SFlag};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -48,7 +48,7 @@ impl Summary {
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`] for the directory. An error of a single record is in its summary.
 pub fn list(root: &Path) -> Result<Vec<Summary>> {
-    let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
+    let Some(directory) = open_directory(root)? else { return Ok(Vec::new()) };
     let mut names = directory.names()?;
     names.sort();
     Ok(names.iter().filter_map(|name| look(&directory, name)).collect())
@@ -68,7 +68,7 @@ pub fn list_known(root: &Path) -> Result<Vec<Summary>> {
 /// # Errors
 /// As [`list_known`].
 pub fn list_with(root: &Path, text: &str) -> Result<Vec<Summary>> {
-    let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
+    let Some(directory) = open_directory(root)? else { return Ok(Vec::new()) };
     let has_text = |content: &[u8]| content.windows(text.len().max(1)).any(|part| part == text.as_bytes());
     let mut names = directory.names()?;
     names.sort();
@@ -80,7 +80,7 @@ pub fn list_with(root: &Path, text: &str) -> Result<Vec<Summary>> {
 /// # Errors
 /// As [`list_known`].
 pub fn find(root: &Path, key: &RecordKey) -> Result<Option<Summary>> {
-    let Some(directory) = open_directory(root, false)? else { return Ok(None) };
+    let Some(directory) = open_directory(root)? else { return Ok(None) };
     look(&directory, &name_in(&directory, key)?).map(Summary::known).transpose()
 }
 
@@ -89,7 +89,7 @@ pub fn find(root: &Path, key: &RecordKey) -> Result<Option<Summary>> {
 /// # Errors
 /// As [`list`].
 pub(crate) fn exists(root: &Path, key: &RecordKey) -> Result<bool> {
-    let Some(directory) = open_directory(root, false)? else { return Ok(false) };
+    let Some(directory) = open_directory(root)? else { return Ok(false) };
     Ok(directory.stat(&name_in(&directory, key)?)?.is_some())
 }
 
@@ -123,7 +123,7 @@ pub struct Valid {
     /// The network. Records of other networks are not considered.
     pub network: NetworkKey,
     /// Its valid attachments.
-    pub attachments: ByHash<RecordKey>,
+    pub attachments: HashSet<RecordKey>,
 }
 
 /// Returns those records of a network that aren't valid. The files of all others are not opened, as their names
@@ -145,7 +145,7 @@ pub fn list_others(root: &Path, known: &HashSet<RecordKey>) -> Result<Vec<Summar
 
 /// Returns the records with `wanted` keys, and all that were set aside. Empty files of such keys are removed.
 fn list_that(root: &Path, wanted: impl Fn(&RecordKey) -> bool) -> Result<Vec<Summary>> {
-    let Some(directory) = open_directory(root, false)? else { return Ok(Vec::new()) };
+    let Some(directory) = open_directory(root)? else { return Ok(Vec::new()) };
     let mut names = directory.names_that(|name| RecordKey::parse(name).is_none_or(|key| wanted(&key)))?;
     names.sort();
     let mut summaries = Vec::new();
@@ -219,7 +219,7 @@ fn look_if(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool)
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
 pub fn tidy(root: &Path) -> Result<usize> {
-    let Some(directory) = open_directory(root, false)? else { return Ok(0) };
+    let Some(directory) = open_directory(root)? else { return Ok(0) };
     let names = directory.names_that(|name| RecordKey::parse(name).is_some())?;
     names.iter().try_fold(0, |removed, name| {
         let empty = remove_empty(&directory, name)?;
@@ -255,7 +255,7 @@ pub fn has_progress(sections: &[Section], time: u64) -> bool {
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn is_busy(root: &Path, key: &RecordKey, time: u64) -> Result<bool> {
-    let Some(directory) = open_directory(root, false)? else { return Ok(false) };
+    let Some(directory) = open_directory(root)? else { return Ok(false) };
     let name = &name_in(&directory, key)?;
     let file = match locked_file(&directory, name, OpenMode::Read, Instant::now()) {
         Ok(Some(file)) => file,

@@ -143,7 +143,7 @@ fn a_living_owner_is_seen_and_waited_for() {
     record.end(None).unwrap();
     let soon_over = Instant::now() + std::time::Duration::from_millis(30);
     let error = Record::<Act>::open_or_create(&root, &header(), soon_over).err().unwrap();
-    assert!(error.is_try_again(), "{error}");
+    assert!(matches!(error, StateError::Locked { .. }), "{error}");
     std::thread::scope(|scope| {
         // Waits for the lock of the file that is then unlinked, and must get another file.
         let waiting = scope.spawn(|| open(&scratch).is_new());
