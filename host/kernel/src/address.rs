@@ -1,12 +1,13 @@
 //! Addresses on links (`rtnetlink(7)`, `RTM_*ADDR`; attributes of `linux/if_addr.h`).
 
-use crate::error::{Result, Subject};
+use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use nix::libc;
+use nix::errno::Errno;
+use nix::libc::{self, IFA_ADDRESS, IFA_F_DADFAILED, IFA_F_PERMANENT, IFA_F_TENTATIVE, IFA_FLAGS, IFA_LOCAL};
 use postern_netlink::Request;
 use postern_netlink::{Attributes, u8_at, u32_at};
 use rtnetlink::AddressMessageBuilder;
@@ -14,14 +15,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Length of `struct ifaddrmsg`.
 const HEADER: usize = 8;
-
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
-const IFA_FLAGS: u16 = 8;
-
-const IFA_F_DADFAILED: u32 = 0x08;
-const IFA_F_TENTATIVE: u32 = 0x40;
-const IFA_F_PERMANENT: u32 = 0x80;
 
 /// An address on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,11 +71,9 @@ impl Netlink {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet6;
         message.attributes.push(AddressAttribute::Address(address));
-        match self.get(subject, &RouteNetlinkMessage::GetAddress(message), decode) {
-            Ok(found) => Ok(found.is_some_and(|(_, have)| have.net.addr() == address)),
-            Err(error) if error.errno == Some(libc::EADDRNOTAVAIL) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let found = self.get(subject, &RouteNetlinkMessage::GetAddress(message), decode);
+        let found = unless(&[Errno::EADDRNOTAVAIL], found)?.flatten();
+        Ok(found.is_some_and(|(_, have)| have.net.addr() == address))
     }
 
     fn addresses_of(&self, family: AddressFamily) -> Result<Vec<(u32, Address)>> {
@@ -102,9 +93,7 @@ impl Netlink {
     /// `EEXIST` if the link has it already (IPv4: with that prefix). `EPERM` or `EACCES` for IPv6 where it is disabled.
     /// `ENODEV` if there is no such link.
     pub fn add_address(&self, index: u32, net: IpNet) -> Result<()> {
-        let subject = Subject { operation: "add address", object: &format_args!("{net} to link {index}") };
-        let message = RouteNetlinkMessage::NewAddress(message(index, net));
-        self.acknowledged(subject, &message, NLM_F_CREATE | NLM_F_EXCL)
+        self.new_address(index, net, AddressHeaderFlags::empty())
     }
 
     /// Puts an address on a link that nobody else can have: one that the link had until now, or a gateway on a link of the
@@ -113,9 +102,13 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::add_address`].
     pub fn add_known_address(&self, index: u32, net: IpNet) -> Result<()> {
+        self.new_address(index, net, AddressHeaderFlags::Nodad)
+    }
+
+    fn new_address(&self, index: u32, net: IpNet, flags: AddressHeaderFlags) -> Result<()> {
         let subject = Subject { operation: "add address", object: &format_args!("{net} to link {index}") };
         let mut message = message(index, net);
-        message.header.flags |= AddressHeaderFlags::Nodad;
+        message.header.flags |= flags;
         self.acknowledged(subject, &RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 

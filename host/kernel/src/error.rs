@@ -55,13 +55,7 @@ impl Subject<'_> {
             Some(explanation) => format!("{}: {explanation}", describe(errno)),
             None => describe(errno),
         };
-        KernelError {
-            operation: self.operation,
-            object: self.object.to_string(),
-            errno: Some(errno),
-            message,
-            is_lost: false,
-        }
+        KernelError { errno: Some(errno), ..self.broken(message) }
     }
 
     /// Makes the error for a failed system call.
@@ -101,6 +95,14 @@ impl Subject<'_> {
             message: message.into(),
             is_lost: false,
         }
+    }
+}
+
+/// Returns `None` for errors with these numbers: there is no such object, or there is one already.
+pub(crate) fn unless<T>(numbers: &[Errno], result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(error) if numbers.iter().any(|errno| error.is(*errno)) => Ok(None),
+        result => result.map(Some),
     }
 }
 

@@ -10,13 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
-/// `SO_NETNS_COOKIE` (`asm-generic/socket.h`), since Linux 5.14; the libc crate lacks it.
-const SO_NETNS_COOKIE: libc::c_int = 71;
-
-/// The socket option of that name; `nix` lacks it.
+/// The socket option `SO_NETNS_COOKIE`, since Linux 5.14; `nix` lacks it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetnsCookie;
-nix::getsockopt_impl!(NetnsCookie, libc::SOL_SOCKET, SO_NETNS_COOKIE, u64, sockopt::GetStruct<u64>);
+nix::getsockopt_impl!(NetnsCookie, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, u64, sockopt::GetStruct<u64>);
 
 /// A network namespace with its number.
 #[derive(Debug)]

@@ -5,8 +5,7 @@
 //! received packets to another link. All requests are for one link, so their cost does not grow with the number of
 //! links.
 
-use crate::error::{Result, Subject};
-use crate::link::is_link_name;
+use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -17,14 +16,13 @@ use netlink_packet_route::tc::{
     TcU32Selector, TcU32SelectorFlags,
 };
 use nix::errno::Errno;
+use nix::libc::{TCA_KIND, TCA_OPTIONS};
 use postern_netlink::{Attribute, Attributes, Request, u32_at};
 use rtnetlink::LinkIfb;
 
 /// Length of `struct tcmsg`.
 const HEADER: usize = 20;
 
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
 const TCA_U32_DIVISOR: u16 = 4;
@@ -127,10 +125,7 @@ impl Netlink {
     fn qdisc(&self, index: u32, parent: u32) -> Result<Option<Qdisc>> {
         let subject = Subject { operation: "look up qdisc of", object: &format_args!("link {index}") };
         let request = RouteNetlinkMessage::GetQueueDiscipline(message(index, 0, parent, 0));
-        match self.find(subject, &request, Qdisc::decode) {
-            Err(error) if error.is(Errno::ENOENT) => Ok(None),
-            found => found,
-        }
+        Ok(unless(&[Errno::ENOENT], self.find(subject, &request, Qdisc::decode))?.flatten())
     }
 
     /// Creates an ifb: a link that other links' packets can be redirected to, and that puts them back where they came from
@@ -139,21 +134,14 @@ impl Netlink {
     /// # Errors
     /// `EOPNOTSUPP` if the kernel knows no such links, `EINVAL` for a bad name or MTU.
     pub fn create_ifb(&self, name: &str, mtu: u32) -> Result<bool> {
-        let subject = Subject { operation: "create ifb", object: &name };
-        if !is_link_name(name) {
-            return Err(subject.invalid("no link can have this name"));
-        }
         let ifb = LinkIfb::new(name)
             .mtu(mtu)
             .up()
             .append_extra_attribute(LinkAttribute::TxQueueLen(0))
             .append_extra_attribute(LinkAttribute::NumTxQueues(1))
             .append_extra_attribute(LinkAttribute::NumRxQueues(1));
-        match self.acknowledged(subject, &RouteNetlinkMessage::NewLink(ifb.build()), NLM_F_CREATE | NLM_F_EXCL) {
-            Ok(()) => Ok(true),
-            Err(error) if error.is(Errno::EEXIST) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let made = self.create(Subject { operation: "create ifb", object: &name }, name, ifb.build());
+        Ok(unless(&[Errno::EEXIST], made)?.is_some())
     }
 
     /// Gives a link a token bucket with the handle `1:` as its root qdisc.
@@ -197,11 +185,8 @@ impl Netlink {
             }
             Some(())
         });
-        match filters {
-            // The link has no ingress qdisc.
-            Err(error) if error.is(Errno::ENOENT) || error.is(Errno::EINVAL) => Ok(Vec::new()),
-            filters => filters,
-        }
+        // With these the link has no ingress qdisc.
+        Ok(unless(&[Errno::ENOENT, Errno::EINVAL], filters)?.unwrap_or_default())
     }
 
     /// Deletes the root qdisc of a link, which then gets the kernel's default. False if nobody had set one.
@@ -218,25 +203,15 @@ impl Netlink {
     /// # Errors
     /// Those of the request; none is expected.
     pub fn delete_ingress_qdisc(&self, index: u32) -> Result<bool> {
-        match self.ingress_qdisc(index) {
-            Ok(Some(qdisc)) if qdisc.kind == "ingress" => {}
-            Ok(_) => return Ok(false),
-            Err(error) if error.is(Errno::ENODEV) => return Ok(false),
-            Err(error) => return Err(error),
-        }
-        self.delete_qdisc(index, INGRESS_HANDLE, INGRESS)
+        let found = unless(&[Errno::ENODEV], self.ingress_qdisc(index))?.flatten();
+        Ok(found.is_some_and(|qdisc| qdisc.kind == "ingress") && self.delete_qdisc(index, INGRESS_HANDLE, INGRESS)?)
     }
 
     fn delete_qdisc(&self, index: u32, handle: u32, parent: u32) -> Result<bool> {
         let subject = Subject { operation: "delete qdisc of", object: &format_args!("link {index}") };
         let request = RouteNetlinkMessage::DelQueueDiscipline(message(index, handle, parent, 0));
-        match self.acknowledged(subject, &request, 0) {
-            Ok(()) => Ok(true),
-            Err(error) if [Errno::ENOENT, Errno::EINVAL, Errno::ENODEV].into_iter().any(|errno| error.is(errno)) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+        let none = [Errno::ENOENT, Errno::EINVAL, Errno::ENODEV];
+        Ok(unless(&none, self.acknowledged(subject, &request, 0))?.is_some())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Routes (`rtnetlink(7)`, `RTM_*ROUTE`; attributes of `linux/rtnetlink.h`).
 
 use crate::address::ip;
-use crate::error::{Result, Subject};
+use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
@@ -10,7 +10,9 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
 use nix::errno::Errno;
-use nix::libc;
+use nix::libc::{
+    self, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE,
+};
 use postern_netlink::Request;
 use postern_netlink::{Attribute, Attributes, u8_at, u16_at, u32_at};
 use postern_types::{KeptRoute, Route};
@@ -22,22 +24,12 @@ const HEADER: usize = 12;
 /// Length of `struct rtnexthop`.
 const NEXT_HOP: usize = 8;
 
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
-const RTA_PRIORITY: u16 = 6;
-const RTA_PREFSRC: u16 = 7;
-const RTA_METRICS: u16 = 8;
-const RTA_MULTIPATH: u16 = 9;
-const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
-
 const RTAX_MTU: u16 = 2;
 const RTAX_ADVMSS: u16 = 8;
 
 /// The main table, `RT_TABLE_MAIN`.
 pub const MAIN_TABLE: u32 = 254;
-const MAIN: u32 = MAIN_TABLE;
 /// The multicast group of all hosts (RFC 1112).
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
@@ -51,14 +43,7 @@ impl Netlink {
     /// forbids a gateway. `EINVAL` for addresses of different families, and for a source that no link has. `ENETDOWN`
     /// if the link is down, `ENODEV` if there is none.
     pub fn add_route(&self, oif: u32, route: &Route) -> Result<()> {
-        self.new_route(oif, route, NLM_F_CREATE)
-    }
-
-    fn new_route(&self, oif: u32, route: &Route, flags: u16) -> Result<()> {
-        let object = Described { route, oif };
-        let subject = Subject { operation: "add route", object: &object };
-        let message = add_message(oif, route).map_err(|why| subject.invalid(&why))?;
-        self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), flags)
+        self.new_route(oif, route, RouteProtocol::Boot, NLM_F_CREATE)
     }
 
     /// Adds a route unless there is already one to the same destination, through any link.
@@ -66,7 +51,7 @@ impl Netlink {
     /// # Errors
     /// Those of [`Netlink::add_route`]; `EEXIST` for any route to that destination of the same metric.
     pub fn add_first_route(&self, oif: u32, route: &Route) -> Result<()> {
-        self.new_route(oif, route, NLM_F_CREATE | NLM_F_EXCL)
+        self.new_route(oif, route, RouteProtocol::Boot, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Puts a route through link `oif` into its table, in the place of one to the same destination with the same metric.
@@ -74,7 +59,7 @@ impl Netlink {
     /// # Errors
     /// Those of [`Netlink::add_route`], without `EEXIST`.
     pub fn replace_route(&self, oif: u32, kept: &KeptRoute) -> Result<()> {
-        self.keep_route(oif, kept, NLM_F_CREATE | NLM_F_REPLACE)
+        self.new_route(oif, &kept.route, RouteProtocol::from(kept.protocol), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
     /// Puts a route through link `oif` into its table, beside those that are there.
@@ -82,14 +67,14 @@ impl Netlink {
     /// # Errors
     /// Those of [`Netlink::add_route`].
     pub fn restore_route(&self, oif: u32, kept: &KeptRoute) -> Result<()> {
-        self.keep_route(oif, kept, NLM_F_CREATE)
+        self.new_route(oif, &kept.route, RouteProtocol::from(kept.protocol), NLM_F_CREATE)
     }
 
-    fn keep_route(&self, oif: u32, kept: &KeptRoute, flags: u16) -> Result<()> {
-        let object = Described { route: &kept.route, oif };
+    fn new_route(&self, oif: u32, route: &Route, protocol: RouteProtocol, flags: u16) -> Result<()> {
+        let object = Described { route, oif };
         let subject = Subject { operation: "add route", object: &object };
-        let mut message = add_message(oif, &kept.route).map_err(|why| subject.invalid(&why))?;
-        message.header.protocol = RouteProtocol::from(kept.protocol);
+        let mut message = add_message(oif, route).map_err(|why| subject.invalid(&why))?;
+        message.header.protocol = protocol;
         self.acknowledged(subject, &RouteNetlinkMessage::NewRoute(message), flags)
     }
 
@@ -122,14 +107,9 @@ impl Netlink {
     }
 
     fn delete(&self, subject: Subject<'_>, message: RouteMessage) -> Result<bool> {
-        match self.acknowledged(subject, &RouteNetlinkMessage::DelRoute(message), 0) {
-            Ok(()) => Ok(true),
-            // No such route, no such table, no such link.
-            Err(error) if [Errno::ESRCH, Errno::ENOENT, Errno::ENODEV].iter().any(|errno| error.is(*errno)) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+        // No such route, no such table, no such link.
+        let none = [Errno::ESRCH, Errno::ENOENT, Errno::ENODEV];
+        Ok(unless(&none, self.acknowledged(subject, &RouteNetlinkMessage::DelRoute(message), 0))?.is_some())
     }
 
     /// Returns the unicast routes of all tables with their origin, each with its outgoing link.
@@ -241,7 +221,7 @@ impl Netlink {
         let subject = Subject { operation: "list routes of", object: &format_args!("link {oif}") };
         // Both families in one dump; it also works if a family has no main table yet.
         let mut message = RouteMessage::default();
-        message.attributes = vec![RouteAttribute::Oif(oif), RouteAttribute::Table(MAIN)];
+        message.attributes = vec![RouteAttribute::Oif(oif), RouteAttribute::Table(MAIN_TABLE)];
         self.dump(subject, Request::new(&RouteNetlinkMessage::GetRoute(message), 0), |payload, routes| {
             decode(payload, oif, routes)
         })
@@ -284,7 +264,7 @@ pub(crate) fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteM
         // For the kernel this means "set by hand"; the native plugins use it too.
         .protocol(RouteProtocol::Boot)
         .scope(RouteScope::from(route.scope.unwrap_or(0)))
-        .table_id(route.table.unwrap_or(MAIN));
+        .table_id(route.table.unwrap_or(MAIN_TABLE));
     if let Some(gateway) = route.gateway {
         builder = builder.gateway(gateway).map_err(|_| "the gateway is of another address family".to_owned())?;
     }
@@ -306,7 +286,7 @@ pub(crate) fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteM
 /// Reads an `RTM_NEWROUTE` and appends its routes through link `oif` in the main table.
 fn decode(payload: &[u8], oif: u32, routes: &mut Vec<Route>) -> Option<()> {
     each_hop(payload, |link, route, _| {
-        if link == oif && route.table == Some(MAIN) {
+        if link == oif && route.table == Some(MAIN_TABLE) {
             routes.push(route);
         }
     })

@@ -1,7 +1,7 @@
 //! Rules that choose a routing table (`ip-rule(8)`; `RTM_*RULE` and attributes of `linux/fib_rules.h`).
 
 use crate::address::ip;
-use crate::error::{Result, Subject};
+use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -42,12 +42,9 @@ impl Netlink {
             let mut message = RuleMessage::default();
             message.header.family = family;
             let request = Request::new(&RouteNetlinkMessage::GetRule(message), 0);
-            match self.dump(subject, request, decode) {
-                Ok(found) => rules.extend(found),
-                // A kernel without IPv6, or without rules.
-                Err(error) if error.is(Errno::EOPNOTSUPP) || error.is(Errno::EAFNOSUPPORT) => {}
-                Err(error) => return Err(error),
-            }
+            // A kernel without IPv6, or without rules.
+            let found = unless(&[Errno::EOPNOTSUPP, Errno::EAFNOSUPPORT], self.dump(subject, request, decode))?;
+            rules.extend(found.into_iter().flatten());
         }
         Ok(rules)
     }
@@ -70,11 +67,8 @@ impl Netlink {
     pub fn delete_source_rule(&self, source: IpAddr, table: u32) -> Result<bool> {
         let object = format_args!("from {source} lookup {table}");
         let subject = Subject { operation: "delete rule", object: &object };
-        match self.acknowledged(subject, &RouteNetlinkMessage::DelRule(message(source, table)), 0) {
-            Ok(()) => Ok(true),
-            Err(error) if error.is(Errno::ENOENT) || error.is(Errno::EAFNOSUPPORT) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let deleted = self.acknowledged(subject, &RouteNetlinkMessage::DelRule(message(source, table)), 0);
+        Ok(unless(&[Errno::ENOENT, Errno::EAFNOSUPPORT], deleted)?.is_some())
     }
 }
 

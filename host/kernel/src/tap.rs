@@ -15,9 +15,6 @@ pub use crate::tap_maker::{EXEC_CONTEXT, NAME};
 /// The file that makes taps.
 pub const TUN: &str = "/dev/net/tun";
 
-/// The link-layer type in a `struct sockaddr` (`ARPHRD_ETHER`).
-const ETHERNET: u16 = 1;
-
 /// The requests that [`crate::Worker::make_tap`] and [`crate::Worker::keep_tap`] need, and no others.
 pub const REQUESTS: [u32; 5] = [
     libc::TUNSETIFF as u32,
@@ -174,7 +171,7 @@ impl TapFile {
         if let Some(group) = spec.group {
             self.number(Subject { operation: SET_GROUP, object: &group }, libc::TUNSETGROUP, group)?;
         }
-        let address = Named::new("", &[&ETHERNET.to_ne_bytes(), &spec.mac]);
+        let address = Named::new("", &[&libc::ARPHRD_ETHER.to_ne_bytes(), &spec.mac]);
         let subject = Subject { operation: "set address of", object: &spec.name };
         self.name(subject, libc::SIOCSIFHWADDR as libc::Ioctl, address)
     }

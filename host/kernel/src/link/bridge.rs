@@ -1,13 +1,10 @@
-//! Bridges.
+//! Links that others are ports of: bridges, and VRFs (virtual routing and forwarding), which have a routing table of their own.
 
-use super::is_link_name;
-use crate::error::{Result, Subject};
+use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::InfoBridge;
 use nix::errno::Errno;
-use rtnetlink::{LinkBridge, LinkMessageBuilder};
+use rtnetlink::{LinkBridge, LinkMessageBuilder, LinkVrf};
 
 impl Netlink {
     /// Creates a bridge, which stays down; false if a link of any kind has that name already.
@@ -15,10 +12,6 @@ impl Netlink {
     /// # Errors
     /// `EOPNOTSUPP` if the kernel knows no bridges or no VLAN filtering, `EINVAL` for a bad name or MTU.
     pub fn create_bridge(&self, name: &str, mtu: Option<u32>, vlan_filtering: bool) -> Result<bool> {
-        let subject = Subject { operation: "create bridge", object: &name };
-        if !is_link_name(name) {
-            return Err(subject.invalid("no link can have this name"));
-        }
         let mut bridge = LinkMessageBuilder::<LinkBridge>::new(name);
         if let Some(mtu) = mtu {
             bridge = bridge.mtu(mtu);
@@ -26,10 +19,15 @@ impl Netlink {
         if vlan_filtering {
             bridge = bridge.append_info_data(InfoBridge::VlanFiltering(true));
         }
-        match self.acknowledged(subject, &RouteNetlinkMessage::NewLink(bridge.build()), NLM_F_CREATE | NLM_F_EXCL) {
-            Ok(()) => Ok(true),
-            Err(error) if error.is(Errno::EEXIST) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let made = self.create(Subject { operation: "create bridge", object: &name }, name, bridge.build());
+        Ok(unless(&[Errno::EEXIST], made)?.is_some())
+    }
+
+    /// Creates a VRF with this routing table, which stays down.
+    ///
+    /// # Errors
+    /// `EEXIST` if a link has that name, `EOPNOTSUPP` for a kernel without VRFs.
+    pub fn create_vrf(&self, name: &str, table: u32) -> Result<()> {
+        self.create(Subject { operation: "create VRF", object: &name }, name, LinkVrf::new(name, table).build())
     }
 }

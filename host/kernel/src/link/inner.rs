@@ -1,10 +1,7 @@
 //! Links without another end: macvlan, VLAN, ipvlan and dummy.
 
-use super::is_link_name;
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoMacVlan, IpVlanMode, LinkMessage, MacVlanMode};
 use postern_types::{IpvlanMode, MacvlanMode};
 use rtnetlink::{LinkDummy, LinkIpVlan, LinkMacVlan, LinkMessageBuilder, LinkVlan};
@@ -63,17 +60,13 @@ impl Netlink {
     /// the parent is a port of another link. `EINVAL` for a bad name, MTU or parent, and for a second macvlan of a parent
     /// that has one in mode "passthru". `EOPNOTSUPP` if the kernel has no links of this kind.
     pub fn create_inner(&self, spec: &InnerSpec<'_>) -> Result<()> {
-        let subject = Subject { operation: "create link", object: &spec.name };
-        if !is_link_name(spec.name) {
-            return Err(subject.invalid("no link can have this name"));
-        }
         let link = match spec.kind {
             InnerLinkKind::Dummy => inner(LinkDummy::new(spec.name), spec),
             InnerLinkKind::Macvlan { parent, mode, queue } => inner(macvlan(spec.name, parent, mode, queue), spec),
             InnerLinkKind::Vlan { parent, id } => inner(LinkVlan::new(spec.name, parent, id), spec),
             InnerLinkKind::Ipvlan { parent, mode } => inner(ipvlan(spec.name, parent, mode), spec),
         };
-        self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+        self.create(Subject { operation: "create link", object: &spec.name }, spec.name, link)
     }
 }
 

@@ -7,7 +7,6 @@ mod settings;
 mod show;
 mod uses;
 mod veth;
-mod vrf;
 
 pub use inner::{InnerLinkKind, InnerSpec};
 pub use settings::{Settings, Treatment};
@@ -15,22 +14,23 @@ pub use show::{Device, Link};
 pub use uses::Use;
 pub use veth::VethSpec;
 
-use crate::error::{Result, Subject};
+use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkXdp, Prop};
+use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage, LinkXdp, Prop};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use nix::errno::Errno;
-use nix::libc;
+use nix::libc::{self, IFLA_ALT_IFNAME, IFLA_IFALIAS, IFLA_IFNAME};
 use postern_netlink::Request;
 use postern_types::LinkName;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-const IFLA_IFNAME: u16 = 3;
-const IFLA_IFALIAS: u16 = 20;
-const IFLA_ALT_IFNAME: u16 = 53;
+/// Length of `struct ifinfomsg`.
+const HEADER: usize = size_of::<libc::ifinfomsg>();
+/// `AF_INET6` as the type of an attribute in `IFLA_AF_SPEC`.
+const AF_INET6: u16 = libc::AF_INET6 as u16;
 /// The modes of XDP programs: in the network stack, in the driver, in the hardware (linux/if_link.h).
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
@@ -122,11 +122,7 @@ impl Netlink {
 
     fn one_link(&self, subject: Subject<'_>, message: LinkMessageBuilder<LinkUnspec>) -> Result<Option<Link>> {
         let message = RouteNetlinkMessage::GetLink(message.append_extra_attribute(without_statistics()).build());
-        match self.get(subject, &message, Link::decode) {
-            Ok(link) => Ok(Some(link)),
-            Err(error) if error.is(Errno::ENODEV) => Ok(None),
-            Err(error) => Err(error),
-        }
+        unless(&[Errno::ENODEV], self.get(subject, &message, Link::decode))
     }
 
     /// Returns all links of the namespace.
@@ -219,6 +215,14 @@ impl Netlink {
         self.change("set master of", index, |link| link.controller(master.unwrap_or(0)))
     }
 
+    /// Creates a link of this name, unless no link can have it.
+    pub(crate) fn create(&self, subject: Subject<'_>, name: &str, link: LinkMessage) -> Result<()> {
+        if !is_link_name(name) {
+            return Err(subject.invalid("no link can have this name"));
+        }
+        self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
     fn change(
         &self,
         operation: &'static str,
@@ -239,11 +243,8 @@ impl Netlink {
             return Ok(false);
         }
         let message = RouteNetlinkMessage::DelLink(LinkUnspec::new_with_index(index).build());
-        match self.acknowledged(Subject { operation: "delete", object: &format_args!("link {index}") }, &message, 0) {
-            Ok(()) => Ok(true),
-            Err(error) if error.is(Errno::ENODEV) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let subject = Subject { operation: "delete", object: &format_args!("link {index}") };
+        Ok(unless(&[Errno::ENODEV], self.acknowledged(subject, &message, 0))?.is_some())
     }
 
     /// Moves the link into another namespace, with this name and this alias (an empty one is none). It is down there, without

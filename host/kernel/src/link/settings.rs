@@ -1,20 +1,18 @@
 //! All that rtnetlink shows of a link's settings. A snapshot of them is compared later, attribute by attribute. So a setting
 //! that nobody thought of is seen too.
 
-use super::Link;
-use crate::error::{Result, Subject};
+use super::{AF_INET6, HEADER, Link};
+use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags};
 use nix::errno::Errno;
-use nix::libc;
+use nix::libc::{self, IFLA_AF_SPEC, IFLA_INFO_DATA, IFLA_LINKINFO, IFLA_VFINFO_LIST};
 use postern_netlink::{Attributes, u32_at};
 use rtnetlink::LinkUnspec;
 use std::collections::BTreeMap;
 
-/// Length of `struct ifinfomsg`.
-const HEADER: usize = 16;
 /// The key of the flags in a snapshot: `IFLA_UNSPEC` is no attribute.
 const FLAGS: u16 = 0;
 /// The flags that a user of the namespace can set (`__dev_change_flags` of the kernel), but for those that [`Link`] has.
@@ -27,12 +25,7 @@ const SETTABLE: u32 = (libc::IFF_DEBUG
     | libc::IFF_AUTOMEDIA)
     .cast_unsigned();
 
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_VFINFO_LIST: u16 = 22;
 const IFLA_VF_STATS: u16 = 8;
-const IFLA_INFO_DATA: u16 = 2;
-const IFLA_AF_SPEC: u16 = 26;
-const AF_INET6: u16 = 10;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 
 /// The meaning of a difference.
@@ -108,11 +101,7 @@ impl Netlink {
         let message = LinkUnspec::new_with_index(index).append_extra_attribute(mask).build();
         let subject = Subject { operation: "look up settings of link", object: &index };
         let both = |payload: &[u8]| Some((Link::decode(payload)?, decode(payload)?));
-        match self.get(subject, &RouteNetlinkMessage::GetLink(message), both) {
-            Ok(both) => Ok(Some(both)),
-            Err(error) if error.is(Errno::ENODEV) => Ok(None),
-            Err(error) => Err(error),
-        }
+        unless(&[Errno::ENODEV], self.get(subject, &RouteNetlinkMessage::GetLink(message), both))
     }
 
     /// Sets one setting to a value of a snapshot.

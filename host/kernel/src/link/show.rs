@@ -1,39 +1,21 @@
 //! What the kernel says of a link (`RTM_NEWLINK`).
 
-use super::{IFLA_ALT_IFNAME, IFLA_IFALIAS, IFLA_IFNAME};
-use nix::libc;
+use super::{AF_INET6, HEADER};
+use nix::libc::{
+    self, IFLA_ADDRESS, IFLA_AF_SPEC, IFLA_ALT_IFNAME, IFLA_IFALIAS, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND,
+    IFLA_INFO_SLAVE_DATA, IFLA_INFO_SLAVE_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU,
+    IFLA_OPERSTATE, IFLA_PARENT_DEV_BUS_NAME, IFLA_PARENT_DEV_NAME, IFLA_PERM_ADDRESS, IFLA_PROP_LIST, IFLA_TXQLEN,
+    IFLA_XDP,
+};
 use postern_netlink::{Attributes, u16_at, u32_at};
 use postern_types::{IpvlanMode, LinkName, MacvlanMode};
 
-/// Length of `struct ifinfomsg`.
-const HEADER: usize = 16;
-
-const IFLA_ADDRESS: u16 = 1;
-const IFLA_MTU: u16 = 4;
-const IFLA_LINK: u16 = 5;
-const IFLA_MASTER: u16 = 10;
-const IFLA_TXQLEN: u16 = 13;
-const IFLA_OPERSTATE: u16 = 16;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_AF_SPEC: u16 = 26;
-/// linux/socket.h.
-const AF_INET6: u16 = 10;
 const IFLA_INET6_CONF: u16 = 2;
 /// Places in the list of a link's IPv6 settings, `DEVCONF_*` of linux/ipv6.h.
 const DEVCONF_DISABLE_IPV6: usize = 26;
 const DEVCONF_ACCEPT_DAD: usize = 27;
-const IFLA_LINK_NETNSID: u16 = 37;
-const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
-const IFLA_PROP_LIST: u16 = 52;
-const IFLA_PERM_ADDRESS: u16 = 54;
-const IFLA_PARENT_DEV_NAME: u16 = 56;
-const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_SLAVE_KIND: u16 = 4;
-const IFLA_INFO_SLAVE_DATA: u16 = 5;
 const IFLA_BRPORT_ISOLATED: u16 = 33;
-const IFLA_INFO_DATA: u16 = 2;
 const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_MACVLAN_MODE: u16 = 1;
 const IFLA_IPVLAN_MODE: u16 = 1;
@@ -212,15 +194,9 @@ impl Link {
                         "tun" => {
                             link.disabled_queues = own(IFLA_TUN_NUM_DISABLED_QUEUES).and_then(|queues| queues.u32())
                         }
+                        "bridge" => link.vlan_filtering = own(IFLA_BR_VLAN_FILTERING).and_then(|on| on.u8()) == Some(1),
                         "vrf" => link.vrf_table = own(IFLA_VRF_TABLE).and_then(|table| table.u32()),
                         _ => {}
-                    }
-                    if link.kind == "bridge" {
-                        let mut data = attribute.nested().into_iter().filter(|info| info.kind == IFLA_INFO_DATA);
-                        link.vlan_filtering = data.any(|data| {
-                            let mut options = data.nested().into_iter();
-                            options.any(|option| option.kind == IFLA_BR_VLAN_FILTERING && option.u8() == Some(1))
-                        });
                     }
                 }
                 IFLA_IFALIAS => link.alias = Some(LinkName::new(attribute.string())),

@@ -4,13 +4,14 @@
 //! `drivers/net` and `net/8021q`). So a refusal is the answer.
 
 use super::{Link, inner};
-use crate::error::{Result, Subject};
+use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
 use crate::random::{random_below, random_name};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, VlanProtocol};
 use nix::errno::Errno;
+use nix::libc::ARPHRD_ETHER;
 use postern_netlink::Request;
 use postern_types::{IpvlanMode, MacvlanMode};
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVlan};
@@ -19,8 +20,6 @@ use std::ops::Range;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// `ARPHRD_ETHER` of linux/if_arp.h.
-const ETHERNET: u16 = 1;
 /// The highest MTU that a VLAN can have.
 const MOST_MTU: u32 = 65535;
 /// The number of VLANs that one datagram asks about.
@@ -105,7 +104,7 @@ impl Netlink {
     /// nothing proves that nobody uses it.
     pub fn uses_from_elsewhere(&self, link: &Link, own: &[Link]) -> Result<Vec<Use>> {
         let subject = Subject { operation: "look for users of", object: &link.name };
-        if link.hardware != ETHERNET {
+        if link.hardware != ARPHRD_ETHER {
             return Err(subject.broken("it is no Ethernet link: nothing tells what is stacked on it"));
         }
         if link.is_stacked() && link.kind != "vlan" {
@@ -237,11 +236,7 @@ impl Netlink {
             return Ok(true);
         }
         let on = |message: LinkMessageBuilder<LinkUnspec>| message.append_extra_attribute(LinkAttribute::Carrier(1));
-        match self.change("switch carrier on of", link.index, on) {
-            Ok(()) => Ok(true),
-            Err(error) if error.is(Errno::EPERM) => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(unless(&[Errno::EPERM], self.change("switch carrier on of", link.index, on))?.is_some())
     }
 
     /// True if the VLAN of a link is in use, in whichever namespace.

@@ -3,8 +3,6 @@
 use super::is_link_name;
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage};
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -39,11 +37,10 @@ impl Netlink {
     pub fn create_veth(&self, spec: &VethSpec<'_>) -> Result<()> {
         let subject =
             Subject { operation: "create veth", object: &format_args!("{} and {}", spec.name, spec.peer_name) };
-        if !is_link_name(spec.name) || !is_link_name(spec.peer_name) {
+        if !is_link_name(spec.peer_name) {
             return Err(subject.invalid("no link can have this name"));
         }
-        let message = RouteNetlinkMessage::NewLink(veth_message(spec));
-        self.acknowledged(subject, &message, NLM_F_CREATE | NLM_F_EXCL)
+        self.create(subject, spec.name, veth_message(spec))
     }
 }
 
