@@ -6,7 +6,7 @@
 //! directory may belong to all namespaces, with links in it: those need a thread ([`crate::Worker::start`]).
 
 use crate::error::{Result, Subject};
-use crate::sysctl::{self, Place, Setting, SettingFile, Sysctl};
+use crate::sysctl::{self, Place, Setting, SettingFile};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
@@ -15,14 +15,12 @@ use std::os::fd::{AsFd, OwnedFd};
 const IPV4: &str = "/proc/sys/net/ipv4/conf";
 const IPV6: &str = "/proc/sys/net/ipv6/conf";
 
-const NEEDS_THREAD: &str = "it needs a thread in its namespace";
-
 /// The directories of one namespace. One is missing if the kernel has no such protocol.
 #[derive(Debug)]
 pub struct ConfDirectories {
     ipv4: Option<OwnedFd>,
     ipv6: Option<OwnedFd>,
-    /// What [`ConfDirectories::look`] answers for settings elsewhere, as it was when they were opened.
+    /// Settings elsewhere, and what a look at them found when they were opened.
     looked: Vec<(Setting, Result<Option<SettingFile>>)>,
 }
 
@@ -57,68 +55,23 @@ impl ConfDirectories {
         elsewhere(&self.ipv4, &own.ipv4) && elsewhere(&self.ipv6, &own.ipv6)
     }
 
-    /// As [`sysctl::get`], in the namespace of the directories.
-    pub fn get(&self, key: &Sysctl) -> Result<Option<String>> {
-        match self.place("read sysctl", key)? {
-            Some(place) => sysctl::get_at(&place, key),
-            None => Ok(None),
-        }
+    /// Returns what a look at this setting found when they were opened; `None` if it was not looked at then.
+    pub fn looked_at(&self, setting: &Setting) -> Option<Result<Option<SettingFile>>> {
+        self.looked.iter().find(|(looked, _)| looked == setting).map(|(_, found)| found.clone())
     }
 
-    /// As [`sysctl::set`], in the namespace of the directories.
-    pub fn set(&self, key: &Sysctl, value: &str) -> Result<bool> {
-        let operation = "write sysctl";
-        match self.place(operation, key)? {
-            Some(place) => sysctl::set_at(&place, key, value),
-            None => Err(Subject { operation, object: key }.refused(Errno::ENOENT as i32, None)),
-        }
-    }
-
-    /// As [`sysctl::look`], in the namespace of the directories.
-    pub fn look(&self, setting: &Setting) -> Result<Option<SettingFile>> {
-        if let Some((_, found)) = self.looked.iter().find(|(looked, _)| looked == setting) {
-            return found.clone();
-        }
-        match self.place_of("look at sysctl", setting)? {
-            Some(place) => sysctl::look_at(&place, setting),
-            None => Ok(None),
-        }
-    }
-
-    /// As [`sysctl::read`], in the namespace of the directories.
-    pub fn read(&self, setting: &Setting) -> Result<String> {
-        sysctl::read_at(&self.there("read sysctl", setting)?, setting)
-    }
-
-    /// As [`sysctl::write`], in the namespace of the directories.
-    pub fn write(&self, setting: &Setting, value: &str) -> Result<()> {
-        sysctl::write_at(&self.there("write sysctl", setting)?, setting, value)
-    }
-
-    fn there(&self, operation: &'static str, setting: &Setting) -> Result<Place<'_>> {
-        let absent = || Subject { operation, object: setting }.refused(Errno::ENOENT as i32, None);
-        self.place_of(operation, setting)?.ok_or_else(absent)
-    }
-
-    /// Returns the file of a setting; `None` if the kernel has no such directory.
-    fn place_of(&self, operation: &'static str, setting: &Setting) -> Result<Option<Place<'_>>> {
+    /// Returns the file of a setting of links.
+    ///
+    /// # Errors
+    /// `ENOENT` if the kernel has no such protocol; any other setting.
+    pub fn place(&self, operation: &'static str, setting: &Setting) -> Result<Place<'_>> {
+        let subject = Subject { operation, object: setting };
         let (directory, name) = match setting.below_conf() {
             Some(("ipv4", name)) => (&self.ipv4, name),
             Some(("ipv6", name)) => (&self.ipv6, name),
-            _ => return Err(Subject { operation, object: setting }.broken(NEEDS_THREAD)),
+            _ => return Err(subject.broken("it needs a thread in its namespace")),
         };
-        Ok(directory.as_ref().map(|directory| Place { directory: directory.as_fd(), name }))
-    }
-
-    /// Returns the file of a key; `None` if the kernel has no such directory.
-    fn place(&self, operation: &'static str, key: &Sysctl) -> Result<Option<Place<'_>>> {
-        let (directory, name) = match key {
-            Sysctl::Ipv4Conf { .. } => (&self.ipv4, key.below_conf(operation)?),
-            Sysctl::Ipv6Conf { .. } | Sysctl::Ipv6Forwarding => (&self.ipv6, key.below_conf(operation)?),
-            Sysctl::Ipv4Forward => {
-                return Err(Subject { operation, object: key }.broken(NEEDS_THREAD));
-            }
-        };
-        Ok(directory.as_ref().map(|directory| Place { directory: directory.as_fd(), name }))
+        let directory = directory.as_ref().ok_or_else(|| subject.refused(Errno::ENOENT as i32, None))?;
+        Ok(Place { directory: directory.as_fd(), name })
     }
 }

@@ -2,24 +2,17 @@
 //!
 //! A sysfs shows the links of the network namespace in which it was mounted, and `/sys` can be that of another one. So this
 //! is a mount of its own, which no path leads to. It has to be made before the process gives up rights.
-#![allow(unsafe_code, reason = "fsopen(2), fsconfig(2) and fsmount(2) have no wrapper in libc")]
 
 use crate::error::{Result, Subject};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
-use nix::libc;
 use nix::sys::stat::Mode;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-
-const FSOPEN_CLOEXEC: libc::c_long = 1;
-const FSCONFIG_CMD_CREATE: libc::c_long = 6;
-const FSMOUNT_CLOEXEC: libc::c_long = 1;
-/// `MOUNT_ATTR_NOSUID`, `MOUNT_ATTR_NODEV` and `MOUNT_ATTR_NOEXEC` of linux/mount.h.
-const ATTRIBUTES: libc::c_long = 2 | 4 | 8;
 
 /// The files of a link. Writing one of them sets it for each of the link's NAPI instances too (netdev genl has them one by one).
 const OF_LINK: [&str; 3] = ["gro_flush_timeout", "napi_defer_hard_irqs", "threaded"];
@@ -56,22 +49,13 @@ impl LinkFiles {
     /// `EPERM` without `CAP_SYS_ADMIN`, or where `/sys` is covered in part; `ENODEV` without sysfs; `ENOSYS` before Linux 5.2.
     pub fn mount() -> Result<Self> {
         let subject = Subject { operation: "mount", object: &"sysfs" };
-        let call = |number: libc::c_long, arguments: [libc::c_long; 5]| {
-            let [a, b, c, d, e] = arguments;
-            // SAFETY: the only pointer is that of a constant text, and the kernel writes nothing.
-            Errno::result(unsafe { libc::syscall(number, a, b, c, d, e) })
-                .map_err(|errno| subject.refused(errno as i32, None))
-        };
-        let owned = |descriptor: libc::c_long| {
-            // SAFETY: the kernel has just made this descriptor, and nothing else knows it.
-            libc::c_int::try_from(descriptor).map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) })
-        };
-        let broken = |_| subject.broken("the kernel gave no descriptor");
-        let name = c"sysfs".as_ptr().addr().cast_signed() as libc::c_long;
-        let context = owned(call(libc::SYS_fsopen, [name, FSOPEN_CLOEXEC, 0, 0, 0])?).map_err(broken)?;
-        let number = libc::c_long::from(context.as_raw_fd());
-        call(libc::SYS_fsconfig, [number, FSCONFIG_CMD_CREATE, 0, 0, 0])?;
-        owned(call(libc::SYS_fsmount, [number, FSMOUNT_CLOEXEC, ATTRIBUTES, 0, 0])?).map_err(broken).map(Self)
+        let flags =
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let mounted = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC).and_then(|context| {
+            fsconfig_create(&context)?;
+            fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)
+        });
+        mounted.map(Self).map_err(|errno| subject.failed(&errno.into()))
     }
 
     /// Returns the directory of a link's files below the mount: `devices/virtual/net/eth0`. `None` if there is no such link.

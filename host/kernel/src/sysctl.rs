@@ -49,32 +49,22 @@ impl fmt::Display for Sysctl {
 }
 
 impl Sysctl {
-    fn path(&self, operation: &'static str) -> Result<String> {
-        self.checked(operation)?;
-        Ok(format!("/proc/sys/{self}"))
-    }
-
-    /// Returns the part of its name below the `conf` directory of its protocol.
-    pub(crate) fn below_conf(&self, operation: &'static str) -> Result<String> {
-        self.checked(operation)?;
-        match self {
-            Self::Ipv4Conf { link, key } | Self::Ipv6Conf { link, key } => Ok(format!("{link}/{key}")),
-            Self::Ipv6Forwarding => Ok("all/forwarding".to_owned()),
-            Self::Ipv4Forward => Err(Subject { operation, object: self }.invalid("it is no setting of links")),
-        }
-    }
-
-    fn checked(&self, operation: &'static str) -> Result<()> {
+    /// Returns it by the parts of its name, if its link can have that name.
+    pub(crate) fn setting(&self, operation: &'static str) -> Result<Setting> {
         match self {
             Self::Ipv4Conf { link, .. } | Self::Ipv6Conf { link, .. }
                 if !is_link_name(link) || link == "all" || link == "default" =>
             {
                 Err(Subject { operation, object: self }.invalid("no link can have this name"))
             }
-            _ => Ok(()),
+            _ => Ok(Setting(self.to_string().split('/').skip(1).map(str::to_owned).collect())),
         }
     }
 }
+
+/// The operations in errors.
+pub(crate) const READ: &str = "read sysctl";
+pub(crate) const WRITE: &str = "write sysctl";
 
 /// The file of a sysctl, by a directory and its name there.
 pub(crate) struct Place<'a> {
@@ -83,9 +73,9 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The place of an absolute path.
-    fn of(path: String) -> Self {
-        Self { directory: AT_FDCWD, name: path }
+    /// The place in the calling thread's namespace.
+    pub(crate) fn of(setting: &Setting) -> Self {
+        Self { directory: AT_FDCWD, name: format!("/proc/sys/{setting}") }
     }
 
     fn open(&self, access: OFlag) -> nix::Result<File> {
@@ -99,12 +89,13 @@ impl Place<'_> {
 /// # Errors
 /// `EINVAL` for an invalid link name, otherwise those of `open(2)` and `read(2)`.
 pub fn get(key: &Sysctl) -> Result<Option<String>> {
-    get_at(&Place::of(key.path("read sysctl")?), key)
+    let setting = key.setting(READ)?;
+    get_at(&Place::of(&setting), &setting)
 }
 
 /// As [`get`], at this place.
-pub(crate) fn get_at(place: &Place<'_>, key: &Sysctl) -> Result<Option<String>> {
-    let subject = Subject { operation: "read sysctl", object: key };
+pub(crate) fn get_at(place: &Place<'_>, setting: &Setting) -> Result<Option<String>> {
+    let subject = Subject { operation: READ, object: setting };
     match place.open(OFlag::O_RDONLY) {
         Ok(file) => value_of(&file).map(Some).map_err(|error| subject.failed(&error)),
         Err(Errno::ENOENT) => Ok(None),
@@ -126,16 +117,17 @@ fn value_of(mut file: &File) -> io::Result<String> {
 /// `EINVAL` for an invalid link name or a value that the key refuses, `ENOENT` if there is no such key, otherwise those
 /// of `open(2)` and `write(2)`.
 pub fn set(key: &Sysctl, value: &str) -> Result<bool> {
-    set_at(&Place::of(key.path("write sysctl")?), key, value)
+    let setting = key.setting(WRITE)?;
+    set_at(&Place::of(&setting), &setting, value)
 }
 
 /// As [`set`], at this place.
-pub(crate) fn set_at(place: &Place<'_>, key: &Sysctl, value: &str) -> Result<bool> {
-    let subject = Subject { operation: "write sysctl", object: key };
+pub(crate) fn set_at(place: &Place<'_>, setting: &Setting, value: &str) -> Result<bool> {
+    let subject = Subject { operation: WRITE, object: setting };
     let file = match place.open(OFlag::O_RDWR) {
         Ok(file) => file,
         // It may still have that value.
-        Err(_) if get_at(place, key)?.as_deref() == Some(value) => return Ok(false),
+        Err(_) if get_at(place, setting)?.as_deref() == Some(value) => return Ok(false),
         Err(errno) => return Err(subject.refused(errno as i32, None)),
     };
     if value_of(&file).map_err(|error| subject.failed(&error))? == value {
@@ -163,10 +155,6 @@ impl Setting {
                 && !part.bytes().any(|byte| byte == b'/' || byte <= b' ' || byte == 0x7f)
         };
         (!parts.is_empty() && parts.len() <= 16 && parts.iter().all(is_name)).then_some(Self(parts))
-    }
-
-    fn path(&self) -> String {
-        format!("/proc/sys/{self}")
     }
 
     /// Returns the protocol and the name below its `conf` directory, if it is there.
@@ -202,7 +190,7 @@ pub struct SettingFile {
 /// # Errors
 /// Those of `stat(2)`.
 pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
-    look_at(&Place::of(setting.path()), setting)
+    look_at(&Place::of(setting), setting)
 }
 
 /// As [`look`], at this place.
@@ -224,12 +212,12 @@ pub(crate) fn look_at(place: &Place<'_>, setting: &Setting) -> Result<Option<Set
 /// # Errors
 /// Those of `open(2)` and `read(2)`; `E2BIG` for a value of more than 4096 bytes.
 pub fn read(setting: &Setting) -> Result<String> {
-    read_at(&Place::of(setting.path()), setting)
+    read_at(&Place::of(setting), setting)
 }
 
 /// As [`read`], at this place.
 pub(crate) fn read_at(place: &Place<'_>, setting: &Setting) -> Result<String> {
-    let subject = Subject { operation: "read sysctl", object: setting };
+    let subject = Subject { operation: READ, object: setting };
     let mut value = Vec::new();
     let file = place.open(OFlag::O_RDONLY).map_err(|errno| subject.refused(errno as i32, None))?;
     file.take(LIMIT + 1).read_to_end(&mut value).map_err(|error| subject.failed(&error))?;
@@ -245,12 +233,12 @@ pub(crate) fn read_at(place: &Place<'_>, setting: &Setting) -> Result<String> {
 /// # Errors
 /// Those of `open(2)` and `write(2)`: `EINVAL` for a value that the kernel refuses.
 pub fn write(setting: &Setting, value: &str) -> Result<()> {
-    write_at(&Place::of(setting.path()), setting, value)
+    write_at(&Place::of(setting), setting, value)
 }
 
 /// As [`write`], at this place.
 pub(crate) fn write_at(place: &Place<'_>, setting: &Setting, value: &str) -> Result<()> {
-    let subject = Subject { operation: "write sysctl", object: setting };
+    let subject = Subject { operation: WRITE, object: setting };
     let mut file = place.open(OFlag::O_WRONLY).map_err(|errno| subject.refused(errno as i32, None))?;
     file.write_all(value.as_bytes()).map_err(|error| subject.failed(&error))
 }
@@ -262,8 +250,9 @@ mod tests {
     #[test]
     fn paths_are_built_from_link_names_only() {
         let key = Sysctl::Ipv4Conf { link: "eth0.100".to_owned(), key: "arp_notify" };
-        assert_eq!(key.path("read sysctl").unwrap(), "/proc/sys/net/ipv4/conf/eth0.100/arp_notify");
-        assert_eq!(Sysctl::Ipv6Forwarding.path("").unwrap(), "/proc/sys/net/ipv6/conf/all/forwarding");
+        assert_eq!(Place::of(&key.setting("").unwrap()).name, "/proc/sys/net/ipv4/conf/eth0.100/arp_notify");
+        let forwarding = Sysctl::Ipv6Forwarding.setting("").unwrap();
+        assert_eq!(Place::of(&forwarding).name, "/proc/sys/net/ipv6/conf/all/forwarding");
         for link in ["", ".", "..", "../../kernel", "a/b", "all", "default", "sixteen-letters-", "a\0"] {
             let key = Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_ra" };
             assert!(get(&key).unwrap_err().is(Errno::EINVAL), "{link}");
@@ -275,7 +264,7 @@ mod tests {
     fn a_setting_has_names_as_parts() {
         let setting = |parts: &[&str]| Setting::new(parts.iter().copied());
         assert_eq!(
-            setting(&["ipv4", "conf", "eth0.1", "arp_filter"]).unwrap().path(),
+            Place::of(&setting(&["ipv4", "conf", "eth0.1", "arp_filter"]).unwrap()).name,
             "/proc/sys/net/ipv4/conf/eth0.1/arp_filter"
         );
         let (long, many) = ("a".repeat(65), ["a"; 17]);

@@ -1,10 +1,10 @@
 //! The way into the container's network namespace: a netlink socket and sysctls there.
 
 use crate::conf_directories::ConfDirectories;
-use crate::error::{Result, Subject};
+use crate::error::{Result, Subject, unless};
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
-use crate::sysctl::{self, Setting, SettingFile, Sysctl};
+use crate::sysctl::{self, Place, READ, Setting, SettingFile, Sysctl, WRITE};
 use crate::tap::{TapFile, TapSpec};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
@@ -15,14 +15,13 @@ use std::thread;
 
 /// A request to the thread after it has opened its socket. A sysctl belongs to the namespace of the thread that opens
 /// its file, so this thread has to do it.
-enum Job {
-    Get(Sysctl, Sender<Result<Option<String>>>),
-    Set(Sysctl, String, Sender<Result<bool>>),
-    Look(Setting, Sender<Result<Option<SettingFile>>>),
-    Read(Setting, Sender<Result<String>>),
-    Write(Setting, String, Sender<Result<()>>),
-    MakeTap(TapSpec, Sender<Result<()>>),
-    KeepTap(Sender<Result<()>>),
+type Job = Box<dyn FnOnce(&mut Tap) + Send>;
+
+/// The tap that the thread is for.
+struct Tap {
+    /// The file for it, until it is made.
+    unused: Option<Result<TapFile>>,
+    made: Option<TapFile>,
 }
 
 /// The way into a network namespace: a netlink socket there, and its sysctls. Nothing is left of it when the `Worker` is
@@ -150,10 +149,8 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::get`].
     pub fn sysctl_get(&self, key: &Sysctl) -> Result<Option<String>> {
-        match self.directories()? {
-            Some(directories) => directories.get(key),
-            None => self.ask(|answer| Job::Get(key.clone(), answer)),
-        }
+        let read = self.at(READ, key.setting(READ)?, sysctl::get_at);
+        Ok(unless(&[Errno::ENOENT], read)?.flatten())
     }
 
     /// [`sysctl::set`] in the namespace.
@@ -161,10 +158,8 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::set`].
     pub fn sysctl_set(&self, key: &Sysctl, value: &str) -> Result<bool> {
-        match self.directories()? {
-            Some(directories) => directories.set(key, value),
-            None => self.ask(|answer| Job::Set(key.clone(), value.to_owned(), answer)),
-        }
+        let value = value.to_owned();
+        self.at(WRITE, key.setting(WRITE)?, move |place, setting| sysctl::set_at(place, setting, &value))
     }
 
     /// [`sysctl::set`] in the calling thread's namespace, from which this one was entered. Each container has an entry under
@@ -173,7 +168,9 @@ impl Worker {
     /// # Errors
     /// Those of [`sysctl::set`].
     pub fn sysctl_set_at_home(&self, key: &Sysctl, value: &str) -> Result<bool> {
-        self.home.as_ref().map_or_else(|| sysctl::set(key, value), |home| home.set(key, value))
+        let Some(home) = &self.home else { return sysctl::set(key, value) };
+        let setting = key.setting(WRITE)?;
+        sysctl::set_at(&home.place(WRITE, &setting)?, &setting, value)
     }
 
     /// [`sysctl::look`] in the namespace.
@@ -181,10 +178,11 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::look`].
     pub fn setting_look(&self, setting: &Setting) -> Result<Option<SettingFile>> {
-        match self.directories()? {
-            Some(directories) => directories.look(setting),
-            None => self.ask(|answer| Job::Look(setting.clone(), answer)),
+        if let Some(found) = self.directories()?.and_then(|directories| directories.looked_at(setting)) {
+            return found;
         }
+        let found = self.at("look at sysctl", setting.clone(), sysctl::look_at);
+        Ok(unless(&[Errno::ENOENT], found)?.flatten())
     }
 
     /// [`sysctl::read`] in the namespace.
@@ -192,10 +190,7 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::read`].
     pub fn setting_read(&self, setting: &Setting) -> Result<String> {
-        match self.directories()? {
-            Some(directories) => directories.read(setting),
-            None => self.ask(|answer| Job::Read(setting.clone(), answer)),
-        }
+        self.at(READ, setting.clone(), sysctl::read_at)
     }
 
     /// [`sysctl::write`] in the namespace.
@@ -203,10 +198,8 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::write`].
     pub fn setting_write(&self, setting: &Setting, value: &str) -> Result<()> {
-        match self.directories()? {
-            Some(directories) => directories.write(setting, value),
-            None => self.ask(|answer| Job::Write(setting.clone(), value.to_owned(), answer)),
-        }
+        let value = value.to_owned();
+        self.at(WRITE, setting.clone(), move |place, setting| sysctl::write_at(place, setting, &value))
     }
 
     /// Makes a tap in the namespace, down. It is gone when the thread ends, until [`Worker::keep_tap`].
@@ -216,7 +209,12 @@ impl Worker {
     /// name, and for a user or group that the thread's user namespace does not have, with their operations; `EADDRNOTAVAIL`
     /// for an address that is not unicast; `EBADFD` for a second tap.
     pub fn make_tap(&self, spec: &TapSpec) -> Result<()> {
-        self.ask(|answer| Job::MakeTap(spec.clone(), answer))
+        let spec = spec.clone();
+        self.ask(move |tap| {
+            let mut file = tap.unused.take().unwrap_or_else(|| Err(no_tap("create")))?;
+            // A file that failed is closed, and with it what it had made.
+            file.make(&spec).map(|()| tap.made = Some(file))
+        })
     }
 
     /// Makes that tap persistent, and closes its descriptor.
@@ -224,7 +222,20 @@ impl Worker {
     /// # Errors
     /// `EBADFD` if there is none.
     pub fn keep_tap(&self) -> Result<()> {
-        self.ask(Job::KeepTap)
+        self.ask(|tap| tap.made.take().ok_or_else(|| no_tap("keep"))?.keep())
+    }
+
+    /// Does something with the file of a setting of the namespace: by its directories, or in the thread.
+    fn at<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        setting: Setting,
+        act: impl FnOnce(&Place<'_>, &Setting) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        match self.directories()? {
+            Some(directories) => act(&directories.place(operation, &setting)?, &setting),
+            None => self.ask(move |_| act(&Place::of(&setting), &setting)),
+        }
     }
 
     fn directories(&self) -> Result<Option<&ConfDirectories>> {
@@ -235,11 +246,12 @@ impl Worker {
         }
     }
 
-    fn ask<T>(&self, job: impl FnOnce(Sender<Result<T>>) -> Job) -> Result<T> {
+    /// Has the thread do this, and waits for what comes of it.
+    fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut Tap) -> Result<T> + Send + 'static) -> Result<T> {
         self.netlink()?;
         let Way::Thread { jobs, .. } = &self.way else { return Err(self.lost()) };
         let (answer, answered) = channel();
-        jobs.send(job(answer)).map_err(|_| self.lost())?;
+        jobs.send(Box::new(move |tap| drop(answer.send(work(tap))))).map_err(|_| self.lost())?;
         answered.recv().unwrap_or_else(|_| Err(self.lost()))
     }
 
@@ -261,8 +273,8 @@ fn live(
     let entered = setns(&namespace, CloneFlags::CLONE_NEWNET)
         .map_err(|errno| Subject { operation: "enter namespace", object: &path }.refused(errno as i32, None));
     drop(namespace);
-    let mut unused = tap.filter(|_| entered.is_ok()).map(|context| TapFile::open(context.as_deref()));
-    let mut made = None;
+    let unused = tap.filter(|_| entered.is_ok()).map(|context| TapFile::open(context.as_deref()));
+    let mut tap = Tap { unused, made: None };
     let confined = entered.and_then(|()| {
         confine().map_err(|reason| Subject { operation: "confine thread in", object: &path }.broken(reason))
     });
@@ -272,22 +284,7 @@ fn live(
         return;
     }
     for job in assigned {
-        match job {
-            Job::Get(key, answer) => drop(answer.send(sysctl::get(&key))),
-            Job::Set(key, value, answer) => drop(answer.send(sysctl::set(&key, &value))),
-            Job::Look(setting, answer) => drop(answer.send(sysctl::look(&setting))),
-            Job::Read(setting, answer) => drop(answer.send(sysctl::read(&setting))),
-            Job::Write(setting, value, answer) => drop(answer.send(sysctl::write(&setting, &value))),
-            Job::MakeTap(spec, answer) => {
-                let file = unused.take().unwrap_or_else(|| Err(no_tap("create")));
-                // A file that failed is closed, and with it what it had made.
-                let outcome = file.and_then(|mut file| file.make(&spec).map(|()| made = Some(file)));
-                drop(answer.send(outcome));
-            }
-            Job::KeepTap(answer) => {
-                drop(answer.send(made.take().map_or_else(|| Err(no_tap("keep")), TapFile::keep)));
-            }
-        }
+        job(&mut tap);
     }
 }
 
