@@ -39,7 +39,7 @@ impl Service {
             let Some(entry) = self.leases.get_mut(&key) else { continue };
             let Some(event) = entry.events.pop_front() else { continue };
             let sender = if matches!(event, Event::Packet { .. }) { entry.senders.pop_front() } else { None };
-            entry.running = Some(Running { sender, is_timer: matches!(event, Event::Timer) });
+            entry.running = Some(Running { sender });
             let asks_routers = matches!(event, Event::Start { .. } | Event::Timer);
             if entry.family == Family::Ipv6 && asks_routers && matches!(entry.phase, Phase::Acquiring) {
                 entry.ask_routers(now);

@@ -128,8 +128,6 @@ pub struct Entry {
 pub struct Running {
     /// Its event was a packet from there.
     pub sender: Option<Mac>,
-    /// Its event was the timer, which must be set anew.
-    pub is_timer: bool,
 }
 
 impl Entry {

@@ -2,18 +2,15 @@
 //! ID. It also does so after a kill. It is there only if there is something to remove; a socket of systemd stays.
 //!
 //! It knows the files from the start. Nothing is said to it: it waits for the end of the service.
-#![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::confine;
 use crate::namespace::Identity;
-use crate::steps::outlive_signals;
+use crate::process::Task;
 use nix::errno::Errno;
-use nix::sys::prctl;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
 use nix::sys::stat::lstat;
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, unlink};
-use postern_confine::{close_all_but, end_process, fork};
+use nix::unistd::{Pid, unlink};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -42,6 +39,8 @@ impl Own {
     }
 }
 
+const TASK: Task = Task { words: "the process that removes the socket", name: c"dhcp files", inherits: &[2] };
+
 /// The process, seen from the service.
 #[derive(Debug)]
 pub struct Remover {
@@ -59,17 +58,18 @@ impl Remover {
         if own.is_empty() {
             return Ok(None);
         }
-        let words = |errno: Errno| errno.desc().to_owned();
-        let (ours, theirs) =
-            socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC).map_err(words)?;
-        // SAFETY: the process has one thread, and the child never returns.
-        match unsafe { fork() }.map_err(words)? {
-            ForkResult::Parent { child } => Ok(Some(Self { line: ours, pid: child })),
-            ForkResult::Child => {
-                drop(ours);
-                run(&theirs, own)
-            }
-        }
+        let pair = socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC);
+        let pair = pair.map_err(|errno| errno.desc().to_owned())?;
+        let directories = own.iter().filter_map(|own| own.path.parent());
+        let started = TASK.start(
+            pair,
+            || confine::remover(directories),
+            |line| {
+                while recv(line.as_raw_fd(), &mut [0], MsgFlags::empty()) == Err(Errno::EINTR) {}
+                own.iter().for_each(Own::remove);
+            },
+        );
+        started.map(|(line, pid)| Some(Self { line, pid }))
     }
 
     /// Has the files removed, and waits for that.
@@ -77,24 +77,6 @@ impl Remover {
         drop(self.line);
         let _ = waitpid(self.pid, None);
     }
-}
-
-fn run(line: &OwnedFd, own: &[Own]) -> ! {
-    if let Err(error) = prepare(line, own) {
-        postern_gate::say!("postern dhcp: the process that removes the socket cannot be confined: {error}");
-    } else {
-        while recv(line.as_raw_fd(), &mut [0], MsgFlags::empty()) == Err(Errno::EINTR) {}
-        own.iter().for_each(Own::remove);
-    }
-    end_process(0)
-}
-
-fn prepare(line: &OwnedFd, own: &[Own]) -> Result<(), String> {
-    close_all_but(&[2, line.as_raw_fd()]).map_err(|error| error.to_string())?;
-    outlive_signals();
-    let _ = prctl::set_name(c"dhcp files");
-    let directories = own.iter().filter_map(|own| own.path.parent());
-    confine::remover(directories).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

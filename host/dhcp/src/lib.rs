@@ -10,6 +10,8 @@
 //! - One opens network namespaces by their paths ([`opener`]).
 //! - One removes the service's own socket at the end ([`leaving`]), where systemd has not made it.
 //!
+//! [`process`] starts each of them.
+//!
 //! Between two events nothing is open for a lease.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at the files by themselves"))]
@@ -35,6 +37,7 @@ mod packet;
 mod payload;
 mod payload6;
 mod probe;
+mod process;
 mod service;
 mod steps;
 mod store;

@@ -2,20 +2,17 @@
 //! namespace may be anywhere, and one below `/proc/PID` needs rights over that process.
 //!
 //! It opens, and hands out. It has no system call that reads a file, changes one, or maps one.
-#![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::confine;
 use crate::namespace::{Identity, identity};
-use crate::steps::outlive_signals;
+use crate::process::Task;
 use nix::errno::Errno;
-use nix::sys::prctl;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, Shutdown, SockFlag, SockType, recv, send, sendmsg, shutdown, socketpair,
 };
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid};
-use postern_confine::{close_all_but, end_process, fork};
+use nix::unistd::Pid;
 use postern_kernel::{Namespace, OpenError};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::{IoSlice, IoSliceMut};
@@ -39,6 +36,8 @@ pub enum NotOpened {
     Refused(String),
 }
 
+const TASK: Task = Task { words: "the process that opens namespaces", name: c"dhcp namespaces", inherits: &[0, 1, 2] };
+
 /// The process, seen from the service.
 #[derive(Debug)]
 pub struct Opener {
@@ -52,17 +51,10 @@ impl Opener {
     /// # Errors
     /// The kernel gives no process or no socket.
     pub fn start() -> Result<Self, String> {
-        let words = |errno: Errno| errno.desc().to_owned();
-        let (ours, theirs) =
-            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(words)?;
-        // SAFETY: the process has one thread, and the child never returns.
-        match unsafe { fork() }.map_err(words)? {
-            ForkResult::Parent { child } => Ok(Self { socket: ours, pid: child }),
-            ForkResult::Child => {
-                drop(ours);
-                run(&theirs)
-            }
-        }
+        let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
+        let pair = pair.map_err(|errno| errno.desc().to_owned())?;
+        let (socket, pid) = TASK.start(pair, confine::opener, run)?;
+        Ok(Self { socket, pid })
     }
 
     /// Opens the namespace at `path`.
@@ -103,32 +95,20 @@ impl Opener {
     }
 }
 
-fn run(socket: &OwnedFd) -> ! {
-    let prepared = prepare(socket);
-    if let Err(error) = &prepared {
-        postern_gate::say!("postern dhcp: the process that opens namespaces cannot be confined: {error}");
-    }
+fn run(socket: &OwnedFd) {
     let mut path = vec![0; LONGEST];
-    while prepared.is_ok() {
+    loop {
         match recv(socket.as_raw_fd(), &mut path, MsgFlags::empty()) {
             Err(Errno::EINTR) => {}
-            Ok(0) | Err(_) => break,
+            Ok(0) | Err(_) => return,
             Ok(length) => {
                 let path = String::from_utf8_lossy(path.get(..length).unwrap_or_default()).into_owned();
                 if answer(socket, &path).is_err() {
-                    break;
+                    return;
                 }
             }
         }
     }
-    end_process(0)
-}
-
-fn prepare(socket: &OwnedFd) -> Result<(), String> {
-    close_all_but(&[0, 1, 2, socket.as_raw_fd()]).map_err(|error| error.to_string())?;
-    outlive_signals();
-    let _ = prctl::set_name(c"dhcp namespaces");
-    confine::opener().map_err(|error| error.to_string())
 }
 
 /// Opens, and answers.

@@ -3,20 +3,19 @@
 //! ends it: nothing is behind the sandbox.
 //!
 //! A guest that hangs is killed at its deadline. Meanwhile the other of these processes serves the other leases.
-#![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use crate::confine;
 use crate::output;
+use crate::process::Task;
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::unistd::ForkResult;
-use postern_confine::{close_all_but, end_process, fork};
+use nix::sys::signal::Signal;
+use postern_confine::ConfineError;
 use postern_dhcp::{Input, Output};
 use postern_gate::rehearsal::{BadEnd, Launcher, reap, serve};
 use postern_gate::{Engine, places};
 use postern_types::channel::{pair, receive_text, send_text};
 use postern_types::{Limits, OpError, Operation, Reply, Start};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -33,6 +32,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// The most bytes of a step's standard error that are shown. The client writes nothing there.
 const LONGEST_STDERR: usize = 1 << 10;
 
+const TASK: Task = Task { words: "a process for steps", name: c"dhcp steps", inherits: &[0, 1, 2] };
+
 /// A process that runs steps, one after the other.
 #[derive(Debug)]
 pub struct Runner {
@@ -45,16 +46,9 @@ impl Runner {
     /// # Errors
     /// The kernel gives no process or no socket.
     pub fn start(engine: Engine, state: &Path) -> Result<Self, String> {
-        let (ours, theirs) = pair().map_err(|error| error.to_string())?;
-        // SAFETY: the process has one thread, and the child never returns.
-        match unsafe { fork() } {
-            Ok(ForkResult::Parent { .. }) => Ok(Self { stream: ours }),
-            Ok(ForkResult::Child) => {
-                drop(ours);
-                run(&theirs, engine, state)
-            }
-            Err(errno) => Err(errno.desc().to_owned()),
-        }
+        let pair = pair().map_err(|error| error.to_string())?;
+        let (stream, _) = TASK.start(pair, || confined(state), |stream| run(stream, engine, state))?;
+        Ok(Self { stream })
     }
 
     /// Begins a step. It is done when the descriptor can be read.
@@ -85,42 +79,25 @@ impl AsFd for Runner {
 }
 
 /// The process itself.
-fn run(stream: &UnixStream, engine: Engine, state: &Path) -> ! {
-    let prepared = prepare(stream, state);
-    if let Err(error) = &prepared {
-        postern_gate::say!("postern dhcp: a process for steps cannot be confined: {error}");
-    }
-    while prepared.is_ok() {
-        let Ok(input) = receive_text(stream, None) else { break };
+fn run(stream: &UnixStream, engine: Engine, state: &Path) {
+    while let Ok(input) = receive_text(stream, None) {
         let answer = step(engine, state, input);
         let text = serde_json::to_string(&answer).unwrap_or_default();
         if send_text(stream, &text, None).is_err() {
-            break;
+            return;
         }
     }
-    end_process(0)
 }
 
-/// Gives up what it takes no part in: all descriptors, and what [`confine::steps`] does not keep.
-fn prepare(stream: &UnixStream, state: &Path) -> Result<(), String> {
-    close_all_but(&[0, 1, 2, stream.as_raw_fd()]).map_err(|error| error.to_string())?;
-    outlive_signals();
-    let _ = prctl::set_name(c"dhcp steps");
+/// Gives up what [`confine::steps`] does not keep.
+fn confined(state: &Path) -> Result<(), ConfineError> {
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let notes = state.join("verified");
     let _ = postern_state::Dir::make(&notes, 0o700);
     let mut read = ["/usr/local/lib/postern", "/usr/lib/postern", "/etc/postern"].map(PathBuf::from).to_vec();
     // The next version's catalog too: this process stays when the present one goes.
     read.extend(places::catalog().ok().into_iter().chain(places::installation()));
-    confine::steps(&read, &notes).map_err(|error| error.to_string())
-}
-
-/// A stop is for the service, which ends these processes when it is done.
-pub fn outlive_signals() {
-    let mut stops = SigSet::empty();
-    stops.add(Signal::SIGTERM);
-    stops.add(Signal::SIGINT);
-    let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stops), None);
+    confine::steps(&read, &notes)
 }
 
 /// Runs one step.

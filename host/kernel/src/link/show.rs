@@ -39,7 +39,7 @@ pub struct Device {
 }
 
 /// A link as the kernel showed it at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Interface index, unique in the namespace while the link exists.
     pub index: u32,
@@ -122,35 +122,12 @@ impl Link {
         let is_set = |flag: libc::c_int| flags & flag.cast_unsigned() != 0;
         let mut link = Self {
             index,
-            name: LinkName::default(),
-            mac: None,
-            mtu: 0,
             hardware: u16_at(payload, 2)?,
-            kind: String::new(),
             up: is_set(libc::IFF_UP),
             promisc: is_set(libc::IFF_PROMISC),
             allmulti: is_set(libc::IFF_ALLMULTI),
-            tx_queue_length: 0,
-            running: false,
             operstate: operstate(0),
-            master: None,
-            peer_index: None,
-            peer_netnsid: None,
-            isolated: false,
-            vlan_filtering: false,
-            macvlan_mode: None,
-            ipvlan_mode: None,
-            vlan_id: None,
-            is_provider_vlan: false,
-            disabled_queues: None,
-            vrf_table: None,
-            alias: None,
-            permanent: None,
-            other_names: Vec::new(),
-            accept_dad: None,
-            disable_ipv6: false,
-            has_xdp: false,
-            device: None,
+            ..Self::default()
         };
         let (mut bus, mut device) = (None, None);
         for attribute in Attributes(payload.get(HEADER..)?) {

@@ -1,0 +1,56 @@
+//! The processes that are forked from the service, each for one task and confined for it.
+#![allow(unsafe_code, reason = "fork(2) has no safe form")]
+
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::unistd::{ForkResult, Pid};
+use postern_confine::{ConfineError, close_all_but, end_process, fork};
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// What such a process is for.
+#[derive(Debug)]
+pub struct Task {
+    /// The words for it in messages.
+    pub words: &'static str,
+    /// Its name in lists of processes.
+    pub name: &'static CStr,
+    /// The descriptors that it has beside its end of the line.
+    pub inherits: &'static [RawFd],
+}
+
+impl Task {
+    /// Forks the process: it confines itself, does its work with its end of a line to the service, and ends. The calling
+    /// process must have a single thread.
+    ///
+    /// # Errors
+    /// The kernel gives no process.
+    pub fn start<Line: AsRawFd>(
+        &self,
+        (ours, theirs): (Line, Line),
+        confine: impl FnOnce() -> Result<(), ConfineError>,
+        work: impl FnOnce(&Line),
+    ) -> Result<(Line, Pid), String> {
+        // SAFETY: the process has one thread, and the child never returns.
+        match unsafe { fork() }.map_err(|errno| errno.desc().to_owned())? {
+            ForkResult::Parent { child } => return Ok((ours, child)),
+            ForkResult::Child => drop(ours),
+        }
+        match self.give_up(&theirs).and_then(|()| confine()) {
+            Ok(()) => work(&theirs),
+            Err(error) => postern_gate::say!("postern dhcp: {} cannot be confined: {error}", self.words),
+        }
+        end_process(0)
+    }
+
+    fn give_up(&self, line: &impl AsRawFd) -> Result<(), ConfineError> {
+        close_all_but(&[self.inherits, &[line.as_raw_fd()]].concat())?;
+        // A stop is for the service, which ends these processes when it is done.
+        let mut stops = SigSet::empty();
+        stops.add(Signal::SIGTERM);
+        stops.add(Signal::SIGINT);
+        let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stops), None);
+        let _ = prctl::set_name(self.name);
+        Ok(())
+    }
+}
