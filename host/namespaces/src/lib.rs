@@ -53,6 +53,8 @@ const DESCRIPTORS: usize = 256;
 /// `PID_NS_INIT_INO` of `linux/nsfs.h`: the PID namespace in which all processes of the node can be seen.
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
+const UNINHABITED: &str = "a mount namespace without a process, which can't be seen into";
+
 const NETWORK: &str = "ns/net";
 const OWN: &str = "/proc/thread-self";
 
@@ -207,6 +209,8 @@ struct Search {
     /// Mount namespaces, with the root directories of their processes and the processes (or threads) that have each
     /// root.
     mount_spaces: BTreeMap<Key, BTreeMap<OsString, Vec<PathBuf>>>,
+    /// The mount namespaces that have a process, once all processes were looked at.
+    inhabited: BTreeSet<Key>,
     /// The namespaces that only sockets keep, as far as they were not entered.
     held: BTreeMap<u64, PathBuf>,
     /// The device of namespaces.
@@ -216,6 +220,11 @@ struct Search {
 /// True if the error shows that the object is gone.
 fn has_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EINVAL))
+}
+
+/// Takes what is gone for done.
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if has_gone(&error) { Ok(()) } else { Err(error) })
 }
 
 fn reason(error: &io::Error) -> String {
@@ -240,6 +249,7 @@ impl Search {
             unseen: Vec::new(),
             more_unseen: 0,
             mount_spaces: BTreeMap::new(),
+            inhabited: BTreeSet::new(),
             held: BTreeMap::new(),
             nsfs: target(&Path::new(OWN).join(NETWORK))?.0,
         })
@@ -252,9 +262,9 @@ impl Search {
         if let Err(error) = fs::symlink_metadata("/proc/1") {
             self.note_unreadable(Path::new("/proc/1"), reason(&error));
         }
-        let inhabited: BTreeSet<Key> = self.mount_spaces.keys().copied().collect();
-        self.all_mounts(&inhabited);
-        self.all_descriptors(&inhabited)?;
+        self.inhabited = self.mount_spaces.keys().copied().collect();
+        self.all_mounts();
+        self.all_descriptors()?;
         self.held.retain(|cookie, _| !self.entered.contains(cookie));
         // Its addresses are unknown.
         if matches!(self.look, Look::Everything(_)) {
@@ -329,25 +339,18 @@ impl Search {
                 }
                 // The first thread is the process, which has the shorter path.
                 let first = thread.file_name() == directory.file_name();
-                self.task(pid, if first { directory } else { &thread }, &mut inhabited)?;
+                // If it has ended meanwhile, the search continues with the next.
+                unless_gone(self.task(pid, if first { directory } else { &thread }, &mut inhabited))?;
             }
             Ok(())
         });
-        match result {
-            Err(error) if !has_gone(&error) => self.note_unreadable(directory, reason(&error)),
-            _ => {}
+        if let Err(error) = unless_gone(result) {
+            self.note_unreadable(directory, reason(&error));
         }
     }
 
-    /// Looks at one thread. If it has ended meanwhile, the search continues with the next.
+    /// Looks at one thread.
     fn task(&mut self, pid: u32, directory: &Path, inhabited: &mut BTreeSet<Key>) -> io::Result<()> {
-        match self.enter_task(pid, directory, inhabited) {
-            Err(error) if has_gone(&error) => Ok(()),
-            other => other,
-        }
-    }
-
-    fn enter_task(&mut self, pid: u32, directory: &Path, inhabited: &mut BTreeSet<Key>) -> io::Result<()> {
         let path = directory.join(NETWORK);
         let mut key = target(&path)?;
         if !self.found.contains_key(&key) && !self.refused.contains_key(&key) {
@@ -389,25 +392,25 @@ impl Search {
         self.refused.insert(key, UnreadablePlace { path: path.to_owned(), reason });
     }
 
-    fn all_mounts(&mut self, inhabited: &BTreeSet<Key>) {
+    fn all_mounts(&mut self) {
         let own = target(&Path::new(OWN).join("ns/mnt")).ok();
         let spaces = std::mem::take(&mut self.mount_spaces);
         for (space, mut roots) in spaces {
             if Some(space) == own {
-                self.view(&[OWN.into()], inhabited);
+                self.view(&[OWN.into()]);
                 // In a chroot this process sees less than the first one.
                 let first = Path::new("/proc/1");
                 if target(&first.join("ns/mnt")).ok() == own
                     && target(&first.join("root")).ok() != target(Path::new("/")).ok()
                 {
-                    self.view(&[first.to_owned()], inhabited);
+                    self.view(&[first.to_owned()]);
                 }
             } else if let Some(tasks) = roots.remove(&OsString::from("/")) {
                 // A thread with the namespace's own root sees all of its mounts.
-                self.view(&tasks, inhabited);
+                self.view(&tasks);
             } else {
                 for tasks in roots.values() {
-                    self.view(tasks, inhabited);
+                    self.view(tasks);
                     if let Some(task) = tasks.first() {
                         self.note_unreadable(task, "its processes see a part of their mounts only (chroot)");
                     }
@@ -418,12 +421,12 @@ impl Search {
 
     /// Looks at the mounts that these threads see. All see the same ones, so the first thread that still exists is
     /// enough.
-    fn view(&mut self, tasks: &[PathBuf], inhabited: &BTreeSet<Key>) {
+    fn view(&mut self, tasks: &[PathBuf]) {
         for task in tasks {
             if self.is_late(task) {
                 return;
             }
-            match self.mounts_of(task, inhabited) {
+            match self.mounts_of(task) {
                 Ok(()) => return,
                 Err(error) if has_gone(&error) => {}
                 Err(error) => return self.note_unreadable(&task.join("mountinfo"), reason(&error)),
@@ -431,7 +434,7 @@ impl Search {
         }
     }
 
-    fn mounts_of(&mut self, task: &Path, inhabited: &BTreeSet<Key>) -> io::Result<()> {
+    fn mounts_of(&mut self, task: &Path) -> io::Result<()> {
         let mounts = mounts::read(task, self.deadline)?;
         let root = match task == Path::new(OWN) {
             true => PathBuf::from("/"),
@@ -443,12 +446,8 @@ impl Search {
         for mount in mounts.values() {
             let here = place(mount);
             match (mount.kind.as_str(), self.found.get_mut(&mount.key)) {
-                ("mnt", _) if !inhabited.contains(&mount.key) => {
-                    self.refuse(
-                        mount.key,
-                        &here,
-                        "a mount namespace without a process, which can't be seen into".into(),
-                    );
+                ("mnt", _) if !self.inhabited.contains(&mount.key) => {
+                    self.refuse(mount.key, &here, UNINHABITED.to_owned());
                 }
                 ("net", None) => unknown.push(mount),
                 ("net", Some(found))
@@ -482,7 +481,7 @@ impl Search {
     }
 
     /// Looks at the open files of all processes. A process that can't be looked into was reported before.
-    fn all_descriptors(&mut self, inhabited: &BTreeSet<Key>) -> io::Result<()> {
+    fn all_descriptors(&mut self) -> io::Result<()> {
         for entry in fs::read_dir("/proc")? {
             let entry = entry?;
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
@@ -493,18 +492,17 @@ impl Search {
             if self.is_late(&process) {
                 break;
             }
-            match self.descriptors(pid, &process, inhabited) {
-                Err(error) if !has_gone(&error) => self.note_unreadable(&process.join("fd"), reason(&error)),
-                _ => {}
+            if let Err(error) = unless_gone(self.descriptors(pid, &process)) {
+                self.note_unreadable(&process.join("fd"), reason(&error));
             }
         }
         Ok(())
     }
 
     /// Looks at the open files of a process, and of its threads that have a table of their own.
-    fn descriptors(&mut self, pid: u32, process: &Path, inhabited: &BTreeSet<Key>) -> io::Result<()> {
+    fn descriptors(&mut self, pid: u32, process: &Path) -> io::Result<()> {
         let mut files = None;
-        self.open_files(pid, process, &mut files, inhabited)?;
+        self.open_files(pid, process, &mut files)?;
         for thread in fs::read_dir(process.join("task"))? {
             let path = thread?.path();
             let Some(id) = path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()) else { continue };
@@ -515,55 +513,38 @@ impl Search {
                 Ok(false) => {}
                 Err(error) if has_gone(&error) => {}
                 // In a kernel without this question each thread is looked at.
-                Ok(true) | Err(_) => match self.open_files(pid, &path, &mut None, inhabited) {
-                    Err(error) if !has_gone(&error) => return Err(error),
-                    _ => {}
-                },
+                Ok(true) | Err(_) => unless_gone(self.open_files(pid, &path, &mut None))?,
             }
         }
         Ok(())
     }
 
-    fn open_files(
-        &mut self,
-        pid: u32,
-        task: &Path,
-        files: &mut Option<Files>,
-        inhabited: &BTreeSet<Key>,
-    ) -> io::Result<()> {
+    fn open_files(&mut self, pid: u32, task: &Path, files: &mut Option<Files>) -> io::Result<()> {
         for (count, entry) in fs::read_dir(task.join("fd"))?.enumerate() {
             let path = entry?.path();
             if count.is_multiple_of(DESCRIPTORS) && self.is_late(&path) {
                 break;
             }
-            match self.open_file(pid, &path, files, inhabited) {
-                Err(error) if !has_gone(&error) => self.note_unreadable(&path, reason(&error)),
-                _ => {}
+            if let Err(error) = unless_gone(self.open_file(pid, &path, files)) {
+                self.note_unreadable(&path, reason(&error));
             }
         }
         Ok(())
     }
 
-    fn open_file(
-        &mut self,
-        pid: u32,
-        path: &Path,
-        files: &mut Option<Files>,
-        inhabited: &BTreeSet<Key>,
-    ) -> io::Result<()> {
+    fn open_file(&mut self, pid: u32, path: &Path, files: &mut Option<Files>) -> io::Result<()> {
         let number = path.file_name().and_then(|name| name.to_str()?.parse::<i32>().ok()).unwrap_or(-1);
         let lead = lead(path, self.nsfs)?;
         match &lead {
             Lead::Nothing => return Ok(()),
-            Lead::Namespace(key) if self.found.contains_key(key) || inhabited.contains(key) => return Ok(()),
+            Lead::Namespace(key) if self.found.contains_key(key) || self.inhabited.contains(key) => return Ok(()),
             Lead::Namespace(_) => {
                 let file = File::open(path)?;
                 let key = mounts::identity(&file)?;
                 match kind_of(&file)? {
                     Kind::Network => self.enter(key, path, &file),
-                    Kind::Mounts if !inhabited.contains(&key) => {
-                        let why = "a mount namespace without a process, which can't be seen into";
-                        self.refuse(key, path, why.to_owned());
+                    Kind::Mounts if !self.inhabited.contains(&key) => {
+                        self.refuse(key, path, UNINHABITED.to_owned());
                     }
                     Kind::Mounts | Kind::Other => {}
                 }
@@ -615,20 +596,20 @@ fn why_not_reached(error: &io::Error) -> String {
 
 /// Returns the state of the calling thread's namespace. Without its cookie it can't be distinguished from others.
 fn look_around(key: Key, path: &Path, look: &Look) -> Result<Found, String> {
+    let found = |cookie| Found {
+        identity: key,
+        cookie,
+        path: path.to_owned(),
+        processes: 0,
+        process: None,
+        links: Vec::new(),
+        addresses: Vec::new(),
+        unread: None,
+        routes: None,
+    };
     let Look::Everything(routes_of) = look else {
         // Any socket tells the number, and this one can do nothing.
-        let cookie = UnixDatagram::unbound().and_then(cookie_of).map_err(|error| reason(&error))?;
-        return Ok(Found {
-            identity: key,
-            cookie,
-            path: path.to_owned(),
-            processes: 0,
-            process: None,
-            links: Vec::new(),
-            addresses: Vec::new(),
-            unread: None,
-            routes: None,
-        });
+        return UnixDatagram::unbound().and_then(cookie_of).map(found).map_err(|error| reason(&error));
     };
     let text = |error: KernelError| error.to_string();
     // A list that changes while it is read is an error here: what is not in it would count as gone, and be removed. Runs of
@@ -636,17 +617,12 @@ fn look_around(key: Key, path: &Path, look: &Look) -> Result<Found, String> {
     let netlink = Netlink::open().map_err(text)?;
     let cookie = netlink.cookie().map_err(text)?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());
-    let routes = if routes_of.contains(&cookie) { netlink.all_routes().ok() } else { None };
     let refused = [links.as_ref().err(), addresses.as_ref().err()].into_iter().flatten().next();
     Ok(Found {
-        identity: key,
-        cookie,
-        path: path.to_owned(),
-        processes: 0,
-        process: None,
         unread: refused.map(KernelError::to_string),
+        routes: if routes_of.contains(&cookie) { netlink.all_routes().ok() } else { None },
         links: links.unwrap_or_default(),
         addresses: addresses.unwrap_or_default(),
-        routes,
+        ..found(cookie)
     })
 }
