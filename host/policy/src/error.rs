@@ -1,8 +1,7 @@
 //! Why a policy file means nothing, or nothing certain: each error names its place, what is wrong there, and what is possible.
 
 use crate::grammar::names;
-use alloc::string::String;
-use alloc::vec::Vec;
+use crate::prelude::*;
 use postern_cni::Version;
 
 /// The configuration makes a value of the policy ambiguous.

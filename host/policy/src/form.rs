@@ -1,8 +1,7 @@
 //! A policy text that was read before: by `postern add`, which keeps the outcome in the plugin's manifest. To read TOML
 //! takes a run longer than to decide by it.
 
-use alloc::borrow::ToOwned;
-use alloc::string::String;
+use crate::prelude::*;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 

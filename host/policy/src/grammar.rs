@@ -5,8 +5,7 @@ use super::capability::namespace_sysctl::is_key;
 use super::error::ValueError;
 use super::template::Template;
 use super::{capability, port};
-use alloc::borrow::ToOwned;
-use alloc::vec::Vec;
+use crate::prelude::*;
 use postern_cni::{parse_cidr, parse_ip, validate_interface_name};
 use postern_types::{Backend, Capability, FirewallBackend, IngressPolicy, IpvlanMode, Mac, MacvlanMode};
 

@@ -1,8 +1,7 @@
 //! `[limits]`: the limits of a run, each with a default, a least and a greatest value.
 
 use super::error::LimitError;
-use alloc::string::String;
-use alloc::vec::Vec;
+use crate::prelude::*;
 use core::time::Duration;
 use serde::Deserialize;
 

@@ -6,9 +6,7 @@ use super::file::{File, Grant};
 use super::grammar::{self, Count, Key};
 use super::template::Template;
 use super::view::Origin;
-use alloc::borrow::ToOwned;
-use alloc::string::String;
-use alloc::vec::Vec;
+use crate::prelude::*;
 use core::fmt::Write as _;
 use postern_types::Capability;
 

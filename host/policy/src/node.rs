@@ -6,10 +6,8 @@
 //! ```
 
 use crate::error::ValueError;
+use crate::prelude::*;
 use crate::{FileError, PolicyError, Text};
-use alloc::borrow::ToOwned;
-use alloc::string::ToString as _;
-use alloc::vec::Vec;
 use postern_types::Backend;
 use toml::Table;
 

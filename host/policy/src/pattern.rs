@@ -3,9 +3,7 @@
 //! `*` in the text of a policy file matches any characters except `/`. Text from the configuration matches only itself,
 //! whatever it contains. A bridge that is called `br*` there is that one bridge.
 
-use alloc::borrow::ToOwned;
-use alloc::string::String;
-use alloc::vec::Vec;
+use crate::prelude::*;
 use core::fmt;
 
 /// A text to compare with. Parts of it may be open, by a `*` in a policy file.

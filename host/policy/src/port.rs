@@ -1,9 +1,7 @@
 //! Rules for the ports of a bridge: VLANs and isolation.
 
 use super::granted::Grant;
-use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use crate::prelude::*;
 use core::ops::RangeInclusive;
 use postern_types::{PortSpec, VlanId};
 

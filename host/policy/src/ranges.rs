@@ -9,8 +9,7 @@
 use super::error::Ambiguous;
 use super::granted::{Grant, Value};
 use super::template::spelt_once;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use crate::prelude::*;
 use ipnet::IpNet;
 use postern_cni::{Json, parse_cidr};
 use postern_types::LeaseRange;

@@ -11,8 +11,7 @@ use super::grammar::{Kind, LOOK_ONLY};
 use super::granted::{Grant, Granted};
 use super::line::{self, Change};
 use super::view::Origin;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use crate::prelude::*;
 use postern_cni::{NetConf, Verb};
 use postern_types::{Capability, ErrorCode, Handle, Kind as ObjectKind, Lasting, OpError, Operation, WithoutGrant};
 

@@ -24,11 +24,9 @@
 use super::error::{Ambiguous, ValueError};
 use super::grammar::DEFAULT_LINK;
 use super::pattern::Pattern;
+use crate::prelude::*;
 use alloc::borrow::Cow;
-use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use postern_cni::Json;
 
 /// A parsed value of a policy file.

@@ -1,7 +1,6 @@
 //! The policy as it is shown to people.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use crate::prelude::*;
 use core::fmt;
 use postern_types::Capability;
 

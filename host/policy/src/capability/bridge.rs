@@ -5,8 +5,8 @@ use crate::grammar::{Count, Key, Kind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::port;
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::vec::Vec;
 use postern_types::{Capability, OpError, PortSpec, ops};
 
 /// The keys of its table.

@@ -4,10 +4,8 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, key};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::string::String;
-use alloc::vec;
-use alloc::vec::Vec;
 use postern_types::{Capability, DeviceKey, OpError, ops};
 
 /// The key that allows taking the link of a default route.

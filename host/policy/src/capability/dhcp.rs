@@ -1,13 +1,11 @@
 //! `dhcp`: the sockets of the services that may be asked, and the networks that leases may lie in.
 
-use super::Decide;
+use super::{Decide, ipam_text};
 use crate::grammar::{Count, Key, Kind, key, required};
 use crate::granted::{Grant, Granted, is_address};
 use crate::line::{self, Change};
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use ipnet::IpNet;
 use postern_cni::NetConf;
 use postern_types::{Capability, OpError, ops};
@@ -23,10 +21,7 @@ pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
 
 /// The socket of the service that a network names: `ipam.daemonSocketPath`, or the default.
 pub fn socket(conf: &NetConf) -> String {
-    let fields = conf.fields();
-    let ipam = fields.object("ipam").ok().flatten();
-    let socket = ipam.and_then(|ipam| ipam.string("daemonSocketPath").ok().flatten()).filter(|path| !path.is_empty());
-    socket.unwrap_or_else(|| DEFAULT_SOCKET.to_owned())
+    ipam_text(conf, "daemonSocketPath").unwrap_or_else(|| DEFAULT_SOCKET.to_owned())
 }
 
 impl Decide for ops::Dhcp {

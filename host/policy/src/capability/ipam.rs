@@ -4,9 +4,8 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::string::String;
-use alloc::vec::Vec;
 use postern_types::{Capability, OpError, ops};
 
 /// The keys of its table.

@@ -1,14 +1,12 @@
 //! `leases`: the directories, and the ranges of addresses.
 
-use super::Decide;
+use super::{Decide, ipam_text};
 use crate::grammar::{Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
+use crate::prelude::*;
 use crate::ranges;
 use crate::rules::{RuleInput, on};
-use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use postern_cni::NetConf;
 use postern_types::{Capability, LeaseRange, OpError, ops};
 
@@ -23,10 +21,7 @@ pub const DEFAULT_DIRECTORY: &str = "/var/lib/cni/networks";
 
 /// The directory of a network's leases: `ipam.dataDir`, or the default.
 pub fn directory(conf: &NetConf) -> String {
-    let fields = conf.fields();
-    let ipam = fields.object("ipam").ok().flatten();
-    let directory = ipam.and_then(|ipam| ipam.string("dataDir").ok().flatten()).filter(|dir| !dir.is_empty());
-    directory.unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned())
+    ipam_text(conf, "dataDir").unwrap_or_else(|| DEFAULT_DIRECTORY.to_owned())
 }
 
 impl Decide for ops::Leases {

@@ -4,8 +4,8 @@ use super::Decide;
 use crate::grammar::{Key, LOOK_ONLY};
 use crate::granted::Grant;
 use crate::line::Change;
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::vec::Vec;
 use postern_types::{Capability, Kind, OpError, ops};
 
 /// The keys of its table.

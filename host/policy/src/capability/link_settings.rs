@@ -5,11 +5,8 @@ use crate::grammar::{Count, Key, Kind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::pattern::Pattern;
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::borrow::ToOwned;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use postern_cni::NetConf;
 use postern_types::{Capability, LinkSettings, Mac, OpError, ops};
 

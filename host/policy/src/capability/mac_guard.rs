@@ -3,7 +3,7 @@
 use crate::grammar::{Count, Key, Kind, key};
 use crate::granted::Granted;
 use crate::line;
-use alloc::string::String;
+use crate::prelude::*;
 use postern_types::Capability;
 
 /// The keys of its table.

@@ -4,8 +4,8 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key, required};
 use crate::granted::Grant;
 use crate::line::{self, Change};
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::vec::Vec;
 use postern_types::{OpError, ops};
 
 /// The keys of its table.

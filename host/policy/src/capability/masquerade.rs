@@ -4,8 +4,8 @@ use super::Decide;
 use crate::grammar::{ANY, Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::vec::Vec;
 use postern_types::{Backend, Capability, OpError, ops};
 
 /// The keys of its table.

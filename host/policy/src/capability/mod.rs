@@ -35,8 +35,9 @@ pub mod vrf;
 use crate::grammar::Key;
 use crate::granted::Grant;
 use crate::line::Change;
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::vec::Vec;
+use postern_cni::NetConf;
 use postern_types::{Capability, Lasting, OpError, Operation, ops};
 
 /// The decisions on the operations of one capability.
@@ -113,6 +114,13 @@ fn granted(input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError
         | Lasting::Release
         | Lasting::Collection => input.changes(grant),
     }
+}
+
+/// Returns a text of the configuration's `ipam` that is not empty. One of the wrong type counts as absent: the plugin refuses
+/// it.
+fn ipam_text(conf: &NetConf, key: &str) -> Option<String> {
+    let ipam = conf.fields().object("ipam").ok().flatten()?;
+    ipam.string(key).ok().flatten().filter(|text| !text.is_empty())
 }
 
 /// Returns the decisions on an operation.

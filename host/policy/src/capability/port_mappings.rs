@@ -5,10 +5,8 @@ use crate::grammar::{Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::port;
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use postern_types::{Backend, Capability, Forward, OpError, ops};
 
 /// The keys of its table.

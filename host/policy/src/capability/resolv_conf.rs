@@ -1,12 +1,11 @@
 //! `resolv-conf`: the files that may be read.
 
-use super::Decide;
+use super::{Decide, ipam_text};
 use crate::grammar::{Key, Kind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::string::String;
-use alloc::vec::Vec;
 use postern_cni::NetConf;
 use postern_types::{Capability, OpError, ops};
 
@@ -15,9 +14,7 @@ pub const KEYS: &[Key] = &[required("files", Kind::File, "${config.ipam.resolvCo
 
 /// The file with a network's name servers: `ipam.resolvConf`; empty if there is none.
 pub fn file(conf: &NetConf) -> String {
-    let fields = conf.fields();
-    let ipam = fields.object("ipam").ok().flatten();
-    ipam.and_then(|ipam| ipam.string("resolvConf").ok().flatten()).unwrap_or_default()
+    ipam_text(conf, "resolvConf").unwrap_or_default()
 }
 
 impl Decide for ops::ResolvConf {

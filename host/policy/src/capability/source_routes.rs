@@ -5,10 +5,8 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, key};
 use crate::granted::Grant;
 use crate::line::{self, Change};
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::format;
-use alloc::string::ToString;
-use alloc::vec::Vec;
 use postern_types::{OpError, ops};
 
 /// The keys of its table.

@@ -4,10 +4,8 @@ use super::Decide;
 use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
+use crate::prelude::*;
 use crate::rules::RuleInput;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use postern_types::{Capability, OpError, ops};
 
 /// The key of the SELinux context.
