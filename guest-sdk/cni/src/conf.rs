@@ -130,10 +130,7 @@ impl NetConf {
             Some(ipam) => ipam.string("type")?.unwrap_or_default(),
             None => String::new(),
         };
-        let dns = match fields.object("dns")? {
-            Some(dns) => Dns::parse(&dns)?,
-            None => Dns::default(),
-        };
+        let dns = Dns::of(&fields)?;
         fields.map("prevResult")?;
         let read = NetConf {
             cni_version: fields.string("cniVersion")?.unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! A printer for JSON that follows Go's encoder, but prints only ASCII.
 
 use crate::json::Json;
-use crate::terminal::escape_json;
+use crate::terminal::json_with;
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
@@ -26,15 +26,7 @@ fn in_ascii(json: String) -> String {
     if json.chars().all(stays) {
         return json;
     }
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        if stays(c) {
-            out.push(c);
-        } else {
-            escape_json(&mut out, c);
-        }
-    }
-    out
+    json_with(&json, stays)
 }
 
 fn stays(c: char) -> bool {

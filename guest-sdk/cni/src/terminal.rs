@@ -38,22 +38,24 @@ pub fn one_line(text: &str) -> String {
 
 /// Returns a JSON text in ASCII with the same meaning. JSON has characters outside ASCII only in strings.
 pub fn json(text: &str) -> String {
+    json_with(text, |c| matches!(c, '\n' | ' '..='~'))
+}
+
+/// Returns a JSON text with the same meaning, in which only these characters stay. Each other one has its number, and beyond
+/// the first 65,536 two (RFC 8259, 7).
+pub(crate) fn json_with(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '\n' | ' '..='~' => out.push(c),
-            c => escape_json(&mut out, c),
+        if stays(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a String can't fail.
+            let _ = write!(out, "\\u{unit:04x}");
         }
     }
     out
-}
-
-/// Writes a character of a JSON string by its number; beyond the first 65,536 it takes two (RFC 8259, 7).
-pub(crate) fn escape_json(out: &mut String, c: char) {
-    for unit in c.encode_utf16(&mut [0; 2]) {
-        // Writing to a String can't fail.
-        let _ = write!(out, "\\u{unit:04x}");
-    }
 }
 
 #[cfg(test)]

@@ -77,15 +77,8 @@ impl Version {
 
     /// Returns the version as numbers, for a comparison with an unknown version.
     pub fn numeric(self) -> NumericVersion {
-        match self {
-            Version::V0_1_0 => NumericVersion([0, 1, 0]),
-            Version::V0_2_0 => NumericVersion([0, 2, 0]),
-            Version::V0_3_0 => NumericVersion([0, 3, 0]),
-            Version::V0_3_1 => NumericVersion([0, 3, 1]),
-            Version::V0_4_0 => NumericVersion([0, 4, 0]),
-            Version::V1_0_0 => NumericVersion([1, 0, 0]),
-            Version::V1_1_0 => NumericVersion([1, 1, 0]),
-        }
+        let mut parts = self.as_str().split('.').map(|part| part.parse().unwrap_or_default());
+        NumericVersion([(); 3].map(|()| parts.next().unwrap_or_default()))
     }
 }
 

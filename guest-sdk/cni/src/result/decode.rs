@@ -100,7 +100,7 @@ fn decode(json: &Json, version: &str) -> Result<CniResult, Error> {
 }
 
 fn pair(fields: &Fields<'_>) -> Result<CniResult, Error> {
-    let mut result = CniResult { dns: dns(fields)?, ..CniResult::default() };
+    let mut result = CniResult { dns: Dns::of(fields)?, ..CniResult::default() };
     for name in ["ip4", "ip6"] {
         let Some(ip) = fields.object(name)? else { continue };
         result.ips.push(IpConfig { interface: None, address: address(&ip, "ip", name)?, gateway: ip.ip("gateway")? });
@@ -120,7 +120,7 @@ fn lists(fields: &Fields<'_>, family: Family) -> Result<CniResult, Error> {
         interfaces: interfaces.collect::<Result<_, _>>()?,
         ips: ips.iter().flatten().map(|fields| ip_config(fields, family)).collect::<Result<_, _>>()?,
         routes: routes(fields)?,
-        dns: dns(fields)?,
+        dns: Dns::of(fields)?,
     })
 }
 
@@ -174,14 +174,12 @@ fn routes(fields: &Fields<'_>) -> Result<Vec<Route>, Error> {
     fields.entries_or_null("routes")?.iter().flatten().map(read).collect()
 }
 
-fn dns(fields: &Fields<'_>) -> Result<Dns, Error> {
-    Ok(match fields.object("dns")? {
-        Some(dns) => Dns::parse(&dns)?,
-        None => Dns::default(),
-    })
-}
-
 impl Dns {
+    /// Reads the `dns` object among these fields; nothing is set without one.
+    pub(crate) fn of(fields: &Fields<'_>) -> Result<Dns, Error> {
+        Ok(fields.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default())
+    }
+
     /// Reads the members of a `dns` object.
     ///
     /// # Errors
