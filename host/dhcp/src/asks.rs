@@ -122,7 +122,7 @@ impl Service {
     ) -> Result<Option<Before>, Answer> {
         let Some(entry) = self.leases.get(&name(attachment, family)) else { return Ok(Some(Before::default())) };
         let is_same = entry.namespace == identity;
-        if !is_same && entry.is_live() && self.find_namespace(entry).is_ok() {
+        if !is_same && entry.is_live() && self.open_namespace(entry).is_ok() {
             return Err(other_namespace(entry));
         }
         let is_changing = match entry.phase {
@@ -244,19 +244,12 @@ impl Service {
     }
 
     fn check(&self, attachment: &Attachment, given: Option<OwnedFd>) -> Answer {
-        let mut joined: Option<Lease> = None;
-        let given = given.as_ref();
-        for family in attachment.wanted() {
-            let lease = match self.check_one(attachment, family, given) {
-                Ok(lease) => lease,
-                Err(answer) => return answer,
-            };
-            joined = Some(match joined {
-                Some(other) => other.joined_with(lease),
-                None => lease,
-            });
+        let wanted = attachment.wanted().into_iter();
+        let leases = wanted.map(|family| self.check_one(attachment, family, given.as_ref()));
+        match leases.collect::<Result<Vec<Lease>, Answer>>() {
+            Ok(leases) => leases.into_iter().reduce(Lease::joined_with).map_or(Answer::Done, Answer::Lease),
+            Err(answer) => answer,
         }
-        joined.map_or(Answer::Done, Answer::Lease)
     }
 
     fn check_one(&self, attachment: &Attachment, family: Family, given: Option<&OwnedFd>) -> Result<Lease, Answer> {
@@ -399,7 +392,7 @@ impl Service {
             Some(given) => identity(given).map_err(|errno| NotOpened::Refused(errno.to_string()))?,
             None => self.open_path(&attachment.netns)?.1,
         };
-        let is_other = asked != entry.namespace && self.find_namespace(entry).is_ok();
+        let is_other = asked != entry.namespace && self.open_namespace(entry).is_ok();
         Ok(is_other.then(|| other_namespace(entry)))
     }
 

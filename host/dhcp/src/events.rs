@@ -204,7 +204,9 @@ impl Service {
         entry.previous = None;
         let acquirer = entry.acquirer;
         self.hold(key, lease);
-        self.note_lease(key, "dhcp.bound");
+        if let Some(entry) = self.leases.get(key) {
+            self.note(entry, "dhcp.bound", &entry.lease, &Ok::<(), String>(()));
+        }
         match acquirer {
             Some(id) => self.answer_acquirer(id),
             None => self.abandon(key),
@@ -279,12 +281,6 @@ impl Service {
         self.keep(key);
     }
 
-    fn note_lease(&self, key: &str, operation: &str) {
-        if let Some(entry) = self.leases.get(key) {
-            self.note(entry, operation, &entry.lease, &Ok::<(), String>(()));
-        }
-    }
-
     /// Does all whose time has come.
     pub fn keep_time(&mut self) {
         let now = clock::since_boot();
@@ -315,7 +311,8 @@ impl Service {
                 {
                     entry.wake_at = None;
                     entry.events.push_back(Event::Timer);
-                    self.look_before_renewal(key);
+                    // Before anything is sent for it.
+                    self.look_at_one(key);
                 }
             }
             _ => {

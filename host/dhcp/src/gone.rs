@@ -26,7 +26,7 @@ impl Service {
         for key in keys {
             let Some(entry) = self.leases.get(&key) else { continue };
             let is_gone = if entry.wake_at.is_some() {
-                self.find_namespace(entry) == Err(NotOpened::Gone)
+                self.open_namespace(entry).err() == Some(NotOpened::Gone)
             } else {
                 self.is_gone(entry)
             };
@@ -44,15 +44,13 @@ impl Service {
         let first = self.leases.range(..=self.looked_at.clone()).filter(unwatched);
         let keys: Vec<String> = behind.chain(first).take(SOME).map(|(key, _)| key.clone()).collect();
         for key in keys {
-            if self.leases.get(&key).is_some_and(|entry| self.is_gone(entry)) {
-                self.forget_gone(&key);
-            }
+            self.look_at_one(&key);
             self.looked_at = key;
         }
     }
 
-    /// Ends a lease whose container is gone, before anything is sent for it.
-    pub fn look_before_renewal(&mut self, key: &str) {
+    /// Ends a lease if its container is gone.
+    pub fn look_at_one(&mut self, key: &str) {
         if self.leases.get(key).is_some_and(|entry| self.is_gone(entry)) {
             self.forget_gone(key);
         }

@@ -36,18 +36,11 @@ pub struct Client<'a> {
     pub offered: &'a [Ipv4Addr],
 }
 
-/// What a payload is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checked {
-    /// The address that the client says it has; unspecified for none.
-    pub from: Ipv4Addr,
-}
-
-/// Checks a payload.
+/// Checks a payload, and returns the address that the client says it has; unspecified for none.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check(payload: &[u8], client: &Client<'_>) -> Result<Checked, &'static str> {
+pub fn check(payload: &[u8], client: &Client<'_>) -> Result<Ipv4Addr, &'static str> {
     if payload.len() > LONGEST {
         return Err("it is longer than a frame may be");
     }
@@ -73,7 +66,7 @@ pub fn check(payload: &[u8], client: &Client<'_>) -> Result<Checked, &'static st
     if !from.is_unspecified() && !is_own {
         return Err("it names an address that is not this lease's");
     }
-    Ok(Checked { from })
+    Ok(from)
 }
 
 /// Returns the address that a server's message offers (`yiaddr`), if it offers one.
@@ -164,12 +157,12 @@ mod tests {
         for kind in [1, 3, 4, 7] {
             for wanted in [[10, 5, 0, 7], OFFERED.octets()] {
                 let payload = message(&[(53, &[kind]), (61, OWN.id), (50, &wanted)]);
-                assert_eq!(check(&payload, &OWN), Ok(Checked { from: Ipv4Addr::UNSPECIFIED }), "{kind}");
+                assert_eq!(check(&payload, &OWN), Ok(Ipv4Addr::UNSPECIFIED), "{kind}");
             }
         }
         let mut renewal = discover();
         renewal[12..16].copy_from_slice(&[10, 5, 0, 7]);
-        assert_eq!(check(&renewal, &OWN), Ok(Checked { from: Ipv4Addr::new(10, 5, 0, 7) }));
+        assert_eq!(check(&renewal, &OWN), Ok(Ipv4Addr::new(10, 5, 0, 7)));
     }
 
     #[test]
@@ -253,11 +246,7 @@ mod tests {
         {
             let mut payload = message(&[(53, &[kind]), (61, OWN.id), (50, &OFFERED.octets())]);
             payload[12..16].copy_from_slice(&address.octets());
-            let expected = if passes {
-                Ok(Checked { from: address })
-            } else {
-                Err("it names an address that is not this lease's")
-            };
+            let expected = if passes { Ok(address) } else { Err("it names an address that is not this lease's") };
             assert_eq!(check(&payload, &nobody), expected, "{kind} {address}");
         }
     }

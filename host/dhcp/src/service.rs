@@ -92,7 +92,7 @@ impl Service {
                 entry.expires_at = Some(REMEMBERED_MS);
             }
             let key = entry.key();
-            let is_gone = !one.is_of_before && service.find_namespace(&entry) == Err(NotOpened::Gone);
+            let is_gone = !one.is_of_before && service.open_namespace(&entry).err() == Some(NotOpened::Gone);
             if is_gone {
                 service.forget(&entry);
             } else {
@@ -237,14 +237,6 @@ impl Service {
     ///
     /// # Errors
     /// [`NotOpened::Gone`] if the path leads to none, or to another.
-    pub fn find_namespace(&self, entry: &Entry) -> Result<(), NotOpened> {
-        self.open_namespace(entry).map(drop)
-    }
-
-    /// As [`Service::find_namespace`], and returns it.
-    ///
-    /// # Errors
-    /// As there.
     pub fn open_namespace(&self, entry: &Entry) -> Result<OwnedFd, NotOpened> {
         let (namespace, identity) = self.open_path(&entry.attachment.netns)?;
         if identity == entry.namespace { Ok(namespace) } else { Err(NotOpened::Gone) }

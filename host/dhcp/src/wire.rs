@@ -164,9 +164,9 @@ impl Entry {
                 let (address, offered) =
                     (self.address().and_then(v4), offered.copied().filter_map(v4).collect::<Vec<_>>());
                 let client = payload::Client { mac: self.mac, id: &id, address, offered: &offered };
-                let checked = payload::check(payload, &client)?;
+                let from = payload::check(payload, &client)?;
                 let (to_mac, to) = receiver(packet.to, self.hop)?;
-                Ok(frame::udp(&Ends { from_mac: self.mac, to_mac, from: checked.from, to }, payload))
+                Ok(frame::udp(&Ends { from_mac: self.mac, to_mac, from, to }, payload))
             }
             Family::Ipv6 => {
                 let v6 = |address| if let IpAddr::V6(address) = address { Some(address) } else { None };
