@@ -12,7 +12,7 @@ use std::os::unix::net::UnixDatagram;
 
 /// The socket option `SO_NETNS_COOKIE`, since Linux 5.14; `nix` lacks it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NetnsCookie;
+struct NetnsCookie;
 nix::getsockopt_impl!(NetnsCookie, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, u64, sockopt::GetStruct<u64>);
 
 /// A network namespace with its number.
@@ -33,9 +33,7 @@ impl Home {
     pub fn open() -> Result<Self> {
         let subject = Subject { operation: "open", object: &OWN };
         let socket = UnixDatagram::unbound().map_err(|error| subject.failed(&error))?;
-        let cookie = NetnsCookie.get(&socket).map_err(|errno| {
-            Subject { operation: "read cookie of", object: &"network namespace" }.refused(errno as i32, None)
-        })?;
+        let cookie = cookie(&socket)?;
         let namespace = match namespace_of(&socket) {
             Ok(made) => Namespace::own(made),
             // Without the capability there is the other way.
@@ -43,6 +41,12 @@ impl Home {
         };
         Ok(Self { namespace, cookie })
     }
+}
+
+/// As [`cookie_of`], with an error that names the object.
+pub(crate) fn cookie(socket: &impl AsFd) -> Result<u64> {
+    let subject = Subject { operation: "read cookie of", object: &"network namespace" };
+    cookie_of(socket).map_err(|error| subject.failed(&error))
 }
 
 /// Returns the network namespace that a socket, or an open `/dev/net/tun`, keeps alive.

@@ -1,11 +1,10 @@
 //! A blocking rtnetlink socket: one request and its answer at a time.
 
 use crate::error::{Result, Subject};
-use crate::home::NetnsCookie;
+use crate::home::cookie;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_ECHO};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
-use nix::sys::socket::GetSockOpt;
 use postern_netlink::{Connection, Error, Limits, MOST_ATTEMPTS, Request};
 use std::time::{Duration, Instant};
 
@@ -60,9 +59,7 @@ impl Netlink {
     /// # Errors
     /// `ENOPROTOOPT` on kernels before 5.14.
     pub fn cookie(&self) -> Result<u64> {
-        NetnsCookie.get(self.connection.socket()).map_err(|errno| {
-            Subject { operation: "read cookie of", object: &"network namespace" }.refused(errno as i32, None)
-        })
+        cookie(self.connection.socket())
     }
 
     /// Sends a request and waits for its acknowledgement.

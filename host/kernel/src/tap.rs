@@ -58,37 +58,13 @@ impl TapSpec {
     }
 }
 
-/// `struct ifreq` of netdevice(7): a name, and a value of a type that the request decides.
-#[repr(C)]
-struct Named {
-    name: [u8; libc::IFNAMSIZ],
-    value: [u8; 24],
-}
-
-const _: () = assert!(size_of::<Named>() == size_of::<libc::ifreq>(), "the kernel copies a whole ifreq");
-
-impl Named {
-    /// Returns its bytes, as the kernel reads them.
-    fn bytes(&self) -> [u8; REQUEST] {
-        let mut bytes = [0; REQUEST];
-        bytes.iter_mut().zip(self.name.iter().chain(&self.value)).for_each(|(to, byte)| *to = *byte);
-        bytes
-    }
-
-    /// Returns the request with these bytes.
-    fn of_bytes(bytes: [u8; REQUEST]) -> Self {
-        let mut request = Self { name: [0; libc::IFNAMSIZ], value: [0; 24] };
-        request.name.iter_mut().chain(&mut request.value).zip(bytes).for_each(|(to, byte)| *to = byte);
-        request
-    }
-
-    fn new(name: &str, parts: &[&[u8]]) -> Self {
-        let mut request = Self { name: [0; libc::IFNAMSIZ], value: [0; 24] };
-        request.name.iter_mut().zip(name.bytes()).for_each(|(to, byte)| *to = byte);
-        let value = parts.iter().copied().flatten();
-        request.value.iter_mut().zip(value).for_each(|(to, byte)| *to = *byte);
-        request
-    }
+/// Returns a `struct ifreq` of netdevice(7): a name, and a value of a type that the request decides.
+fn named(name: &str, parts: &[&[u8]]) -> [u8; REQUEST] {
+    let mut request = [0; REQUEST];
+    let (of_name, of_value) = request.split_at_mut(libc::IFNAMSIZ);
+    of_name.iter_mut().zip(name.bytes()).for_each(|(to, byte)| *to = byte);
+    of_value.iter_mut().zip(parts.iter().copied().flatten()).for_each(|(to, byte)| *to = *byte);
+    request
 }
 
 /// An open `/dev/net/tun`. A tap that it made is gone when it is closed, unless that was to be kept.
@@ -160,10 +136,10 @@ impl TapFile {
         let [users, groups] = &self.ids;
         users.check(spec.owner, SET_OWNER)?;
         groups.check(spec.group, SET_GROUP)?;
-        let named = Named::new(&spec.name, &[&spec.flags().to_ne_bytes()]);
+        let request = named(&spec.name, &[&spec.flags().to_ne_bytes()]);
         match self.maker.take() {
-            Some(maker) => maker.make(subject, &named.bytes())?,
-            None => self.name(subject, libc::TUNSETIFF, named)?,
+            Some(maker) => maker.make(subject, &request)?,
+            None => self.name(subject, libc::TUNSETIFF, request)?,
         }
         if let Some(owner) = spec.owner {
             self.number(Subject { operation: SET_OWNER, object: &owner }, libc::TUNSETOWNER, owner)?;
@@ -171,7 +147,7 @@ impl TapFile {
         if let Some(group) = spec.group {
             self.number(Subject { operation: SET_GROUP, object: &group }, libc::TUNSETGROUP, group)?;
         }
-        let address = Named::new("", &[&libc::ARPHRD_ETHER.to_ne_bytes(), &spec.mac]);
+        let address = named("", &[&libc::ARPHRD_ETHER.to_ne_bytes(), &spec.mac]);
         let subject = Subject { operation: "set address of", object: &spec.name };
         self.name(subject, libc::SIOCSIFHWADDR as libc::Ioctl, address)
     }
@@ -184,7 +160,7 @@ impl TapFile {
         self.number(Subject { operation: "keep", object: &"tap" }, libc::TUNSETPERSIST, 1)
     }
 
-    fn name(&self, subject: Subject<'_>, request: libc::Ioctl, value: Named) -> Result<()> {
+    fn name(&self, subject: Subject<'_>, request: libc::Ioctl, value: [u8; REQUEST]) -> Result<()> {
         ask(&self.file, request, value).map_err(|errno| subject.refused(errno as i32, None))
     }
 
@@ -195,16 +171,16 @@ impl TapFile {
     }
 }
 
-fn ask(file: &impl AsRawFd, request: libc::Ioctl, mut value: Named) -> nix::Result<()> {
+fn ask(file: &impl AsRawFd, request: libc::Ioctl, mut value: [u8; REQUEST]) -> nix::Result<()> {
     // SAFETY: each of these requests reads one `ifreq` and writes one back. `value` is as large, and lives until then.
-    let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, &raw mut value) };
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, value.as_mut_ptr()) };
     Errno::result(answer).map(drop)
 }
 
 /// Makes one tap for the process that started this one as [`NAME`], in this one's SELinux context. The file of the tap is
 /// standard error.
 pub fn make_for_another() {
-    serve(|bytes| ask(&std::io::stderr(), libc::TUNSETIFF, Named::of_bytes(bytes)));
+    serve(|request| ask(&std::io::stderr(), libc::TUNSETIFF, request));
 }
 
 /// Tries if a tap can be made, with this SELinux context if there is one. Makes none.

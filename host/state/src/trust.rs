@@ -67,10 +67,7 @@ impl TrustError {
 
     /// True if the path was seen, and is not to be trusted.
     pub(crate) const fn is_defect(&self) -> bool {
-        match self {
-            Self::Unknown { .. } => false,
-            Self::Writable { .. } | Self::Unmapped { .. } | Self::Stranger { .. } => true,
-        }
+        !matches!(self, Self::Unknown { .. })
     }
 }
 
