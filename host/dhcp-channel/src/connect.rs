@@ -105,7 +105,7 @@ impl Channel {
         let mut text = serde_json::to_vec(ask).map_err(|error| ChannelError::Malformed(error.to_string()))?;
         text.push(b'\n');
         line::send(&self.stream, &text, namespace, deadline)?;
-        let end = |bytes: &[u8]| Ok(bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1));
+        let end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
         let answer = line::receive(&self.stream, &mut self.buffer, LONGEST_ANSWER, deadline, end)?;
         serde_json::from_slice(&answer).map_err(|error| ChannelError::Malformed(error.to_string()))
     }
@@ -113,8 +113,7 @@ impl Channel {
     /// Says which protocol follows, and returns the status of the answer.
     fn greet(&mut self, path: &str, deadline: Instant) -> Result<u16, ChannelError> {
         line::send(&self.stream, greeting::call(path).as_bytes(), None, deadline)?;
-        let end = |bytes: &[u8]| Ok(greeting::end(bytes));
-        let answer = line::receive(&self.stream, &mut self.buffer, greeting::LONGEST, deadline, end)?;
+        let answer = line::receive(&self.stream, &mut self.buffer, greeting::LONGEST, deadline, greeting::end)?;
         let nonsense = || ChannelError::Malformed("it does not greet as a DHCP service does".to_owned());
         greeting::status(&answer).ok_or_else(nonsense)
     }

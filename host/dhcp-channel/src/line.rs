@@ -44,10 +44,10 @@ pub fn receive(
     buffer: &mut Vec<u8>,
     most: usize,
     deadline: Instant,
-    mut complete: impl FnMut(&[u8]) -> Result<Option<usize>, ChannelError>,
+    complete: impl Fn(&[u8]) -> Option<usize>,
 ) -> Result<Vec<u8>, ChannelError> {
     loop {
-        if let Some(length) = complete(buffer)? {
+        if let Some(length) = complete(buffer) {
             let rest = buffer.split_off(length.min(buffer.len()));
             return Ok(std::mem::replace(buffer, rest));
         }

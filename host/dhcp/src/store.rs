@@ -9,7 +9,7 @@ use postern_dhcp_channel::Attachment;
 use postern_state::{Dir, OpenMode, StateError, boot_id, kind, trust_stat};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The directory's name, in that of the data that survive a reboot.
@@ -123,11 +123,7 @@ impl Store {
         let kept =
             Kept { version: VERSION, parts, boot: self.boot.clone(), written: (clock::since_boot(), clock::wall()) };
         let text = serde_json::to_vec(&kept)?;
-        let new = format!("{name}.new");
-        let mut file = self.dir.file(&new, OpenMode::Rewrite(0o600))?;
-        file.write_all(&text).and_then(|()| self.dir.rename(&new, &name)).inspect_err(|_| {
-            let _ = self.dir.unlink(&new);
-        })
+        self.dir.replace(&name, &format!("{name}.new"), &text)
     }
 
     /// Removes a lease. It need not be there.

@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, fstat, fstatat};
 use rustix::fs::{CWD, Mode, OFlags};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -164,6 +164,19 @@ impl Dir {
     /// As rename(2).
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.0.rename(single(from)?, &self.0, single(to)?)
+    }
+
+    /// Puts `content` at `name` in one step, with mode 0600, and replaces a file that is there. No other process may use the
+    /// name `temporary` meanwhile.
+    ///
+    /// # Errors
+    /// As open(2), write(2) and rename(2). What was written is removed then.
+    pub fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> io::Result<()> {
+        let written = self.file(temporary, OpenMode::Rewrite(0o600)).and_then(|mut file| file.write_all(content));
+        written.and_then(|()| self.rename(temporary, name)).inspect_err(|_| {
+            // The first failure is the one to report. The next call overwrites the rest of the temporary file.
+            let _ = self.unlink(temporary);
+        })
     }
 
     /// Gives the file `from` another name in this directory.

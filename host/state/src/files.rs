@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use sha2::{Digest, Sha256};
 use std::fs::{File, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -140,16 +140,8 @@ impl Directory {
     /// Puts `content` at `name` in one step and replaces an existing file. No other process may use the name
     /// `temporary` meanwhile.
     pub(crate) fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> Result<()> {
-        let written = self
-            .dir
-            .file(temporary, OpenMode::Rewrite(0o600))
-            .and_then(|mut file| file.write_all(content))
-            .and_then(|()| self.dir.rename(temporary, name));
-        written.map_err(|error| {
-            // The first failure is the one to report. The next call overwrites the rest of the temporary file.
-            let _ = self.dir.unlink(temporary);
-            StateError::io("write", self.path_of(name), error)
-        })
+        let replaced = self.dir.replace(name, temporary, content);
+        replaced.map_err(|error| StateError::io("write", self.path_of(name), error))
     }
 
     /// Moves `from` over `to`, both in this directory.

@@ -38,7 +38,7 @@ use crate::files::digest;
 use crate::lease_dir::{FileId, Time};
 use nix::unistd::geteuid;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -99,10 +99,7 @@ impl Place {
 
     /// Puts `content` there in one step and replaces an existing file.
     fn replace(&self, content: &[u8]) -> io::Result<()> {
-        let temporary = format!("{}.new", self.stem);
-        let root = Dir::open(&self.root)?;
-        root.file(&temporary, OpenMode::Rewrite(0o600))?.write_all(content)?;
-        root.rename(&temporary, &self.name())
+        Dir::open(&self.root)?.replace(&self.name(), &format!("{}.new", self.stem), content)
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{AF_INET6, HEADER, Link};
 use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
-use netlink_packet_core::DefaultNla;
+use netlink_packet_core::{DefaultNla, Emitable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags};
 use nix::errno::Errno;
@@ -160,13 +160,13 @@ fn virtual_functions(list: Attributes<'_>) -> Vec<u8> {
 
 /// Returns the value of `IFLA_AF_SPEC` that sets this mode and nothing else.
 fn generation(mode: u8) -> Vec<u8> {
-    let nest = |kind: u16, value: &[u8]| {
-        let length = u16::try_from(value.len().saturating_add(4)).unwrap_or_default();
-        let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes()[..], value].concat();
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    let nest = |kind: u16, value: Vec<u8>| {
+        let attribute = DefaultNla::new(kind, value);
+        let mut bytes = vec![0; attribute.buffer_len()];
+        attribute.emit(&mut bytes);
         bytes
     };
-    nest(AF_INET6, &nest(IFLA_INET6_ADDR_GEN_MODE, &[mode]))
+    nest(AF_INET6, nest(IFLA_INET6_ADDR_GEN_MODE, vec![mode]))
 }
 
 #[cfg(test)]
