@@ -3,11 +3,11 @@
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, stat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_gate::places::{LIBRARY, LOGS, Places, is_there};
+use postern_gate::LOG;
+use postern_gate::places::{self, LIBRARY, LOGS, Places, is_there, trust_file};
 use postern_gate::shell::quoted;
-use postern_gate::upkeep::openable;
-use postern_state::{Dir, kind};
-use std::io;
+use postern_state::{Dir, OpenMode, kind};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The largest number of subdirectories that are looked at in one directory.
@@ -104,13 +104,13 @@ fn obstacle(path: &Path, errno: Errno, why: &'static str) -> Obstacle {
 /// Returns the reason why lines of the log are lost.
 fn log(logs: &Path) -> Option<Obstacle> {
     let why = "what plugins do is not written down: runs go on, and their lines are lost";
-    let path = logs.join(postern_gate::LOG);
+    let path = logs.join(LOG);
     let refused = match access(&path, AccessFlags::W_OK) {
         Err(errno) if errno != Errno::ENOENT => Some(obstacle(&path, errno, why)),
         _ => None,
     };
     let refused = refused.or_else(|| {
-        let reason = openable(logs).err()?;
+        let reason = can_be_opened(logs).err()?;
         let name = quoted(&path.display().to_string());
         Some(Obstacle {
             what: format!("can't be written: {reason}"),
@@ -120,4 +120,27 @@ fn log(logs: &Path) -> Option<Obstacle> {
         })
     });
     refused.map(|found| Obstacle { is_survived: true, ..found })
+}
+
+/// Checks that a run could open the log for writing, if it exists. Nothing is written or created.
+///
+/// # Errors
+/// The obstacle: it is not a file, it is not trusted, or the kernel's error.
+fn can_be_opened(logs: &Path) -> io::Result<()> {
+    let directory = match places::directory(logs) {
+        Ok(directory) => directory,
+        Err(_) if !is_there(logs) => return Ok(()),
+        Err(reason) => return Err(io::Error::other(reason)),
+    };
+    trust_file(logs, &directory).map_err(io::Error::other)?;
+    match directory.file(LOG, OpenMode::Append) {
+        Ok(file) => {
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other("it is no regular file"));
+            }
+            trust_file(&logs.join(LOG), &file).map_err(io::Error::other)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }

@@ -11,7 +11,6 @@ mod refusal;
 
 pub use refusal::Refusal;
 
-pub use file::openable;
 
 use crate::clock::now;
 use file::{LIMIT, LogFile};

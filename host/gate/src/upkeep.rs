@@ -1,7 +1,7 @@
 //! The gate's functions for operators' commands, beside reading. They remove the effects of a record as DEL and GC do, or
 //! put back the rules that it lists. Each writes its line of the audit log.
 
-pub use crate::audit::{Audit, openable};
+pub use crate::audit::Audit;
 pub use crate::capability::leaves::Reapplied;
 pub use crate::capability::mac_guard::effect::ids as guard_ids;
 pub use crate::clock::now;

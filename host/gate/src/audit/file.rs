@@ -7,7 +7,7 @@ use nix::sys::stat::{FileStat, fstat};
 use postern_state::{Dir, OpenMode};
 use serde_json::json;
 use std::fs::{File, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,29 +24,6 @@ const NEW: &str = "audit.jsonl.new";
 /// A process that is stopped while it holds the lock must not stop all others. They then write without the lock: at
 /// worst into the file that it is about to set aside.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Checks that the log can be opened for writing, if it exists. Nothing is written or created.
-///
-/// # Errors
-/// The obstacle: it is not a file, it is not trusted, or the kernel's error.
-pub fn openable(path: &Path) -> io::Result<()> {
-    let directory = match places::directory(path) {
-        Ok(directory) => directory,
-        Err(_) if !places::is_there(path) => return Ok(()),
-        Err(reason) => return Err(io::Error::other(reason)),
-    };
-    places::trust_file(path, &directory).map_err(io::Error::other)?;
-    match directory.file(LOG, OpenMode::Append) {
-        Ok(file) => {
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::other("it is no regular file"));
-            }
-            places::trust_file(&path.join(LOG), &file).map_err(io::Error::other)
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
 
 /// The log as one process uses it.
 #[derive(Debug)]
