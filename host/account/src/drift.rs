@@ -15,9 +15,9 @@ use crate::node_state::NodeState;
 use ipnet::IpNet;
 use nix::sys::stat::lstat;
 use postern_firewall::AttachmentKey;
+use postern_firewall::macguard::{native_id, own_id};
 use postern_gate::effect::{Effect, Lease, LoopbackUp, Masquerade, Native, Port, Veth};
 use postern_gate::shell::quoted;
-use postern_gate::upkeep::guard_ids;
 use postern_kernel::Link;
 use postern_state::{Header, RecordKey, Section, Stage, Summary};
 use postern_types::Mac;
@@ -130,6 +130,12 @@ impl OnHost {
     fn is_released(self) -> bool {
         self.there == 0 && self.gone > 0
     }
+}
+
+/// Returns the possible names in the rules of an attachment's spoofing protection.
+pub(crate) fn guard_ids(header: &Header) -> [String; 2] {
+    let Header { network, container_id, ifname, .. } = header;
+    [native_id(container_id, ifname), own_id(network, container_id, ifname)]
 }
 
 impl Account {

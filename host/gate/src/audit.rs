@@ -11,7 +11,6 @@ mod refusal;
 
 pub use refusal::Refusal;
 
-
 use crate::clock::now;
 use file::{LIMIT, LogFile};
 use postern_cni::{Verb, terminal};

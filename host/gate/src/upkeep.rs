@@ -3,7 +3,6 @@
 
 pub use crate::audit::Audit;
 pub use crate::capability::leaves::Reapplied;
-pub use crate::capability::mac_guard::effect::ids as guard_ids;
 pub use crate::clock::now;
 pub use crate::others::is_link_of_index;
 pub use crate::retention::LazyServed as Rules;

@@ -3,10 +3,10 @@
 use super::Recorded;
 use super::cache::Cache;
 use super::judge::{Cached, Claim, Names, YOUNG};
+use crate::drift::guard_ids;
 use ipnet::IpNet;
 use postern_firewall::hostport;
 use postern_firewall::{iptables, masquerade};
-use postern_gate::upkeep::guard_ids;
 use postern_state::{Header, Held, Owner};
 use postern_types::Transport;
 use std::collections::HashSet;

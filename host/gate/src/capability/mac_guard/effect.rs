@@ -8,9 +8,8 @@ use crate::errors::{about, firewall_error, kernel_error};
 use crate::need::Need;
 use crate::others;
 use crate::request::Request;
-use postern_firewall::macguard::{self, native_id, own_id};
+use postern_firewall::macguard::{self, native_id};
 use postern_kernel::Link;
-use postern_state::Header;
 use postern_types::{ErrorCode, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -92,12 +91,6 @@ impl Reapply for MacGuard {
         }
         Ok(Reapplied::Restored)
     }
-}
-
-/// Returns the possible names in the rules of an attachment.
-pub fn ids(header: &Header) -> [String; 2] {
-    let Header { network, container_id, ifname, .. } = header;
-    [native_id(container_id, ifname), own_id(network, container_id, ifname)]
 }
 
 /// Returns the native plugins' name.
