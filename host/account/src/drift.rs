@@ -268,7 +268,7 @@ impl NodeState {
         let mut is_replaced = false;
         let seen = container.filter(|found| found.unread.is_none()).map(|found| found.links.as_slice());
         let is_released = account.is_released();
-        let is_lost = noted.iter().any(|(_, effect)| effect.is_lost_link(&self.links, seen));
+        let is_lost = noted.iter().any(|(_, effect)| own::is_lost_link(effect, &self.links, seen));
         if is_lost {
             // Only DEL and ADD make a link again. Until then a restored lease or address would have no user.
             account.deviations.retain(|deviation| !deviation.is_command);

@@ -16,7 +16,6 @@ pub use crate::capability::inner::effect::InnerKind;
 use crate::capability::leaves::{ByContents, Leaves, Reapply};
 use crate::need::Need;
 use postern_cni::CniResult;
-use postern_kernel::Link;
 use postern_state::Summary;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -210,12 +209,6 @@ impl Effect {
     /// True if it is the attachment's link.
     pub(crate) fn is_link(&self) -> bool {
         self.leaves().as_link().is_some()
-    }
-
-    /// True if it is the attachment's link and certainly gone, as far as the links of the host and of the container
-    /// tell.
-    pub fn is_lost_link(&self, host: &[Link], container: Option<&[Link]>) -> bool {
-        self.leaves().as_link().and_then(|link| link.is_among(host, container)) == Some(false)
     }
 
     /// True if it is the attachment's link, and the runtime's result is about it.

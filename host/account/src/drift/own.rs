@@ -8,11 +8,12 @@ use postern_firewall::iptables::in_reach;
 use postern_firewall::{FirewallError, firewalld};
 use postern_gate::capability::port_mappings::effect::localnet_is_on;
 use postern_gate::effect::{
-    Bandwidth, Firewall, InnerKind, InnerLink, Isolation, LinkChange, MacGuard, Masquerade, Port, PortMappings,
+    Bandwidth, Effect, Firewall, InnerKind, InnerLink, Isolation, LinkChange, MacGuard, Masquerade, Port, PortMappings,
     SourceRoutes, Veth, Vrf,
 };
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
+use postern_kernel::Link;
 use postern_state::{Header, Held, Owner};
 use postern_types::{Backend, IpvlanMode, LinkSettings, Mac, MacvlanMode};
 use std::path::Path;
@@ -23,6 +24,36 @@ const MOST_FORWARDS: usize = 8;
 /// Returns whether rules were seen. Those that were not can be where nobody can look.
 fn there_or_in_reach(there: bool, reach: impl Fn() -> Result<(), FirewallError>) -> Result<bool, String> {
     if there { Ok(true) } else { reach().map(|()| false).map_err(|error| error.to_string()) }
+}
+
+/// True if an effect is the attachment's link and certainly gone, as far as the links of the host and of the container tell.
+/// Root in the container may give its link another address, so such a link is known by its kind.
+pub(super) fn is_lost_link(effect: &Effect, host: &[Link], container: Option<&[Link]>) -> bool {
+    let lacks = |is_it: &dyn Fn(&Link) -> bool| container.is_some_and(|links| !links.iter().any(is_it));
+    let lacks_kind = |kind: InnerKind| lacks(&|link| link.kind == kind.in_kernel());
+    match effect {
+        Effect::Veth(pair) => !host.iter().any(|link| link.name == pair.host),
+        Effect::Macvlan(_) => lacks_kind(InnerKind::Macvlan),
+        Effect::InnerLink(made) => lacks_kind(made.kind),
+        Effect::Device(device) => lacks(&|link| device.is_same(link)),
+        Effect::Masquerade(_)
+        | Effect::MacGuard(_)
+        | Effect::Firewall(_)
+        | Effect::Isolation(_)
+        | Effect::Bandwidth(_)
+        | Effect::Lease(_)
+        | Effect::Native(_)
+        | Effect::LoopbackUp(_)
+        | Effect::Port(_)
+        | Effect::PortMappings(_)
+        | Effect::LinkChange(_)
+        | Effect::LinkState(_)
+        | Effect::NamespaceSetting(_)
+        | Effect::Delegated(_)
+        | Effect::SourceRoutes(_)
+        | Effect::Vrf(_)
+        | Effect::Dhcp(_) => false,
+    }
 }
 
 impl NodeState {

@@ -4,7 +4,6 @@ use crate::context::Context;
 use crate::effect::{Addresses, Effect};
 use crate::need::Need;
 use postern_cni::CniResult;
-use postern_kernel::Link;
 use postern_types::OpError;
 use std::net::IpAddr;
 
@@ -53,10 +52,6 @@ pub trait AttachmentLink {
 
     /// True if the runtime's result is about this link, as far as it can be told.
     fn is_named(&self, result: &CniResult) -> bool;
-
-    /// True if the link is among those of the host or of the container, if these were seen; `None` if that does not
-    /// tell.
-    fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool>;
 }
 
 /// The outcome of [`Effect::reapply`].

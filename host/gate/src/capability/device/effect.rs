@@ -403,10 +403,6 @@ impl AttachmentLink for Device {
         let is_own = |address: &str| self.mac.is_none_or(|mac| address.parse() == Ok(mac));
         result.interfaces.iter().any(|link| !link.sandbox.is_empty() && is_own(&link.mac))
     }
-
-    fn is_among(&self, _: &[Link], container: Option<&[Link]>) -> Option<bool> {
-        container.map(|links| links.iter().any(|link| self.is_same(link)))
-    }
 }
 
 /// True if the driver's device is there.

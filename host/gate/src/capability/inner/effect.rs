@@ -217,11 +217,6 @@ impl AttachmentLink for InnerLink {
         let is_own = |address: &str| self.mac.is_none_or(|mac| address.eq_ignore_ascii_case(&mac.to_string()));
         result.interfaces.iter().any(|link| !link.sandbox.is_empty() && is_own(&link.mac))
     }
-
-    fn is_among(&self, _: &[Link], container: Option<&[Link]>) -> Option<bool> {
-        // Root in there may give it another address.
-        container.map(|links| links.iter().any(|link| link.kind == self.kind.in_kernel()))
-    }
 }
 
 /// Takes such links that are gone off the record. Returns one that is there.

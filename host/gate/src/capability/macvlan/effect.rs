@@ -6,7 +6,6 @@ use crate::capability::leaves::{AttachmentLink, Leaves};
 use crate::context::Context;
 use crate::need::Need;
 use postern_cni::CniResult;
-use postern_kernel::Link;
 use postern_types::{Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -54,9 +53,5 @@ impl AttachmentLink for Macvlan {
 
     fn is_named(&self, result: &CniResult) -> bool {
         self.as_inner().is_named(result)
-    }
-
-    fn is_among(&self, host: &[Link], container: Option<&[Link]>) -> Option<bool> {
-        self.as_inner().is_among(host, container)
     }
 }

@@ -61,8 +61,4 @@ impl AttachmentLink for Veth {
     fn is_named(&self, result: &CniResult) -> bool {
         result.interfaces.iter().any(|link| link.name == self.host)
     }
-
-    fn is_among(&self, host: &[Link], _: Option<&[Link]>) -> Option<bool> {
-        Some(host.iter().any(|link| link.name == self.host))
-    }
 }
