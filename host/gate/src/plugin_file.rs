@@ -23,44 +23,6 @@ pub fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(plain)
 }
 
-/// The reason why the kernel could not start the host by a plugin's file, with the way out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LineError {
-    /// The host's path can't be used.
-    #[error(
-        "the kernel starts the host only by an absolute path without white space, and not at {0:?}; \
-         install Postern at another path (`make install PREFIX=/usr/local`)"
-    )]
-    Host(PathBuf),
-    /// The kernel does not read that far.
-    #[error(
-        "the first line of the file of plugin \"{plugin}\" would have {bytes} bytes, and the kernel reads {LONGEST}; install \
-         Postern at a shorter path (`make install PREFIX=/usr/local`)"
-    )]
-    TooLong {
-        /// The plugin.
-        plugin: String,
-        /// The length of its line.
-        bytes: usize,
-    },
-}
-
-/// Returns the content of a plugin's file, for the host at this path.
-///
-/// # Errors
-/// The kernel could not start the host by such a line.
-pub fn line(host: &Path, plugin: &str) -> Result<String, LineError> {
-    let path = host.to_str().filter(|path| !path.contains(|c: char| c.is_whitespace() || c.is_control()));
-    let Some(path) = path.filter(|_| host.is_absolute()) else {
-        return Err(LineError::Host(host.to_owned()));
-    };
-    let line = format!("#!{path} {OPTION}{plugin}\n");
-    if line.len() > LONGEST {
-        return Err(LineError::TooLong { plugin: plugin.to_owned(), bytes: line.len() });
-    }
-    Ok(line)
-}
-
 /// The content of a plugin's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginFile {
@@ -96,21 +58,6 @@ pub fn read(path: &Path) -> Option<PluginFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_what_the_kernel_can_start() {
-        let text = line(Path::new("/usr/local/lib/postern/postern"), "bridge").unwrap();
-        assert_eq!(text, "#!/usr/local/lib/postern/postern --plugin=bridge\n");
-        for path in ["/opt/my dir/postern", "/opt/tab\there/postern", "/opt/a\nb/postern", "lib/postern", ""] {
-            let message = line(Path::new(path), "bridge").unwrap_err().to_string();
-            assert!(message.contains("white space") && message.contains("PREFIX="), "{path}: {message}");
-        }
-        let long = |length: usize| format!("/{}/postern", "d".repeat(length));
-        let rest = "#! --plugin=bridge\n".len() + "//postern".len();
-        assert_eq!(line(Path::new(&long(LONGEST - rest)), "bridge").unwrap().len(), LONGEST);
-        let message = line(Path::new(&long(LONGEST - rest + 1)), "bridge").unwrap_err().to_string();
-        assert!(message.contains("would have 255 bytes") && message.contains("shorter path"), "{message}");
-    }
 
     #[test]
     fn a_file_is_read_as_the_kernel_reads_it() {

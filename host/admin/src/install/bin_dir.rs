@@ -1,6 +1,7 @@
 //! Plugins' files in a CNI bin directory. Any other file there belongs to the operator: it is kept, never lost.
 
 use super::files::{Ready, are_same, nearest};
+use super::line::line;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::{AccessFlags, access};
@@ -107,7 +108,7 @@ impl Placement {
     /// The kernel could not start the host executable by such a file, there is no such directory, or a directory has
     /// the name.
     pub fn check(bin: &Path, host: &Path, plugin: &str) -> Result<()> {
-        plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
+        line(host, plugin)?;
         ensure!(bin.is_dir(), "there is no CNI bin directory {}; make it, or name another", bin.display());
         let may = access(bin, AccessFlags::W_OK | AccessFlags::X_OK);
         may.with_context(|| format!("the CNI bin directory {} cannot be written", bin.display()))?;
@@ -124,7 +125,7 @@ impl Placement {
     /// As [`Placement::check`], or it can't be written.
     pub fn prepare(bin: &Path, host: &Path, plugin: &str) -> Result<Self> {
         Self::check(bin, host, plugin)?;
-        let text = plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
+        let text = line(host, plugin)?;
         let path = bin.join(plugin);
         let ready = Ready::write(&path, text.as_bytes(), 0o755)?;
         Ok(Self { path, plugin: plugin.to_owned(), ready })

@@ -5,6 +5,7 @@ pub mod bin_dir;
 mod bundle;
 pub mod files;
 pub mod layout;
+pub mod line;
 mod remove;
 mod units;
 
@@ -16,8 +17,8 @@ use bin_dir::{Found, Placement};
 use bundle::Bundle;
 use files::Ready;
 use layout::{CURRENT, InstallLayout, LINKS, SCHEMAS, VERSIONS};
+use line::line;
 use postern_gate::places::{self, CATALOG};
-use postern_gate::plugin_file;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -161,7 +162,7 @@ fn ready_for(
     plugins: &[String],
 ) -> Result<()> {
     for plugin in plugins {
-        plugin_file::line(host, plugin).map_err(anyhow::Error::msg)?;
+        line(host, plugin)?;
         let path = place.real(&cni_bin.join(plugin));
         ensure!(Found::at(&path) != Found::Directory, "{} is a directory; take it away", path.display());
     }

@@ -2,13 +2,13 @@
 //! to.
 
 use crate::component::Component;
+use crate::install::line::line;
 use crate::subject;
 use crate::versions::{self, Answer};
 use anyhow::{Context, Result};
 use postern_gate::PROGRAM;
 use postern_gate::catalog::{Manifest, Names, WasiExtent, code_path, sha256};
 use postern_gate::places;
-use postern_gate::plugin_file;
 use postern_policy::Limits;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -86,7 +86,7 @@ impl CopiedFiles {
         }
         // In the same way as an installation.
         let file = Path::new(BIN).join(name);
-        let line = plugin_file::line(&host, name).map_err(anyhow::Error::msg)?;
+        let line = line(&host, name)?;
         fs::write(&file, line).and_then(|()| fs::set_permissions(&file, Permissions::from_mode(0o755)))?;
         for (file, bytes) in &self.catalog {
             write(&catalog.join(file), bytes)?;
