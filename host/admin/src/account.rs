@@ -163,7 +163,7 @@ impl Installed {
         let plugin = Some(plugin).filter(|plugin| subject::is_name(plugin))?;
         let catalog = places::catalog().ok()?;
         let manifest = Manifest::read(&catalog, plugin).ok()?;
-        let policy = policies::load(&catalog, plugin).ok();
+        let policy = policies::load_with(None, &catalog, plugin).ok();
         let versions = policy.and_then(|policy| versions::supported(&policy, manifest.versions.as_deref()));
         Some(InstalledPlugin { digest: Some(manifest.digest), versions })
     }

@@ -1,6 +1,6 @@
 //! `postern add`: compiles a plugin ahead of time, so that nothing is compiled while a runtime waits.
 
-use crate::component::Component;
+use crate::component::{Component, wasi_extent};
 use crate::install::bin_dir::{self, Placement};
 use crate::install::files;
 use crate::install::layout::InstallLayout;
@@ -13,7 +13,7 @@ use postern_gate::catalog::{self, Manifest, Names, WasiExtent};
 use postern_gate::{PROGRAM, places, policies};
 use postern_policy::{Form, Policy};
 use postern_sandbox::compile_process::Contents;
-use postern_sandbox::{engine, needs_all_of_wasi};
+use postern_sandbox::engine;
 use std::path::{Path, PathBuf};
 
 /// The options of `postern add`.
@@ -150,7 +150,7 @@ fn component(file: &Path, policy: &Path, options: &Options) -> Result<()> {
     check_grants(&granted, &imports)?;
     places::trust(files::nearest(&catalog)).map_err(anyhow::Error::msg)?;
     let cwasm = component.compile()?;
-    let wasi = WasiExtent::of(needs_all_of_wasi(&imports));
+    let wasi = wasi_extent(&imports);
     let own = std::env::current_exe()?;
     let program = (wasi == WasiExtent::Whole).then(|| own.with_file_name(PROGRAM));
     let answer = versions::ask(&name, &cwasm, program.as_deref(), granted.limits())
@@ -274,7 +274,7 @@ fn installed(name: &str, bin: &Path, options: &Options) -> Result<()> {
     let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
     bin_dir::judge(bin);
     let kept = place(Placement::prepare(bin, &host(&layout)?, name)?, &layout, bin)?;
-    let policy = policies::load(&catalog, name).ok();
+    let policy = policies::load_with(None, &catalog, name).ok();
     let versions = policy.and_then(|policy| versions::supported(&policy, manifest.versions.as_deref()));
     report(&manifest, versions, &catalog, options, kept).print(options.json)
 }

@@ -8,8 +8,9 @@ use crate::capability::groups_of;
 use crate::imports::Imports;
 use crate::sentences::IN_THE_SANDBOX;
 use anyhow::{Context, Result, anyhow, ensure};
-use postern_gate::catalog;
+use postern_gate::catalog::{self, WasiExtent};
 use postern_sandbox::compile_process::{self, Contents};
+use postern_sandbox::needs_all_of_wasi;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -75,6 +76,11 @@ impl Component {
     pub fn compile(&self) -> Result<Vec<u8>> {
         compile_process::compile(&self.wasm).map_err(|reason| anyhow!("{}: {reason}", self.path.display()))
     }
+}
+
+/// Returns the extent of WASI that a component with these imports needs.
+pub fn wasi_extent(imports: &[String]) -> WasiExtent {
+    if needs_all_of_wasi(imports) { WasiExtent::Whole } else { WasiExtent::Small }
 }
 
 /// True if the function has a sentence or needs none. Making an object of the guest's own is no authority and has no

@@ -62,7 +62,7 @@ impl Subject {
         let catalog = places::catalog().map_err(anyhow::Error::msg)?;
         places::trust(&catalog).map_err(anyhow::Error::msg)?;
         let manifest = Manifest::read(&catalog, name).map_err(anyhow::Error::msg)?;
-        let policy = policies::load(&catalog, name).map_err(anyhow::Error::msg)?;
+        let policy = policies::load_with(None, &catalog, name).map_err(anyhow::Error::msg)?;
         Ok(Self {
             name: name.to_owned(),
             digest: manifest.digest,

@@ -81,11 +81,6 @@ pub enum WasiExtent {
 }
 
 impl WasiExtent {
-    /// The one for a component that needs all of WASI, or doesn't.
-    pub fn of(needs_all: bool) -> Self {
-        if needs_all { Self::Whole } else { Self::Small }
-    }
-
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
     fn is_small(&self) -> bool {
         *self == Self::Small

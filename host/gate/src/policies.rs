@@ -36,11 +36,6 @@ fn operators_of(plugin: &str) -> Result<Option<Text>, PluginError> {
     Ok(operators(Path::new(OPERATOR_DIRECTORY), &format!("{plugin}.toml"))?)
 }
 
-/// As [`load_with`], without a manifest.
-pub fn load(catalog: &Path, plugin: &str) -> Result<Policy, PluginError> {
-    load_with(None, catalog, plugin)
-}
-
 /// Reads the operator's settings for the whole node: all are absent if there is no file.
 ///
 /// # Errors

@@ -13,7 +13,8 @@ pub fn examine(examination: &mut Examination, node: &Node) {
     let mut asked = BTreeMap::new();
     for list in &node.lists {
         for (entry, request) in list.requests() {
-            let is_dhcp = |catalog| policies::load(catalog, entry.ipam()).is_ok_and(|it| it.knows(Capability::Dhcp));
+            let is_dhcp =
+                |catalog| policies::load_with(None, catalog, entry.ipam()).is_ok_and(|it| it.knows(Capability::Dhcp));
             let Ok(catalog) = &node.catalog else { return };
             if entry.ipam().is_empty() || !is_dhcp(catalog) {
                 continue;

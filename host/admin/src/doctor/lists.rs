@@ -79,7 +79,7 @@ fn examine_plugin(
         return examination.found(severity, list.path.display(), what, "every ADD of the network fails", remedy);
     }
     let Ok(catalog) = &node.catalog else { return };
-    let Ok(policy) = policies::load(catalog, plugin) else { return };
+    let Ok(policy) = policies::load_with(None, catalog, plugin) else { return };
     for called in [plugin, entry.ipam()].into_iter().filter(|called| is_installed(called)) {
         examine_version(examination, catalog, list, &request, called);
     }
@@ -117,7 +117,10 @@ fn examine_plugin(
 
 /// Compares the list's version with those of a plugin.
 fn examine_version(examination: &mut Examination, catalog: &Path, list: &List, request: &Value, plugin: &str) {
-    let (Ok(policy), Ok(manifest)) = (policies::load(catalog, plugin), Manifest::read(catalog, plugin)) else { return };
+    let (Ok(policy), Ok(manifest)) = (policies::load_with(None, catalog, plugin), Manifest::read(catalog, plugin))
+    else {
+        return;
+    };
     let Ok(supported) = rehearsal::supported(policy.versions(), manifest.versions.as_deref()) else { return };
     let version = request.get("cniVersion").and_then(Value::as_str).filter(|text| !text.is_empty()).unwrap_or("0.1.0");
     if supported.iter().any(|one| one.as_str() == version) {

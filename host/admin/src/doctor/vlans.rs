@@ -37,8 +37,9 @@ fn ports(examination: &mut Examination, node: &Node, node_state: &NodeState) {
     examination.look("ports", "VLANs and isolation of attachments' ports");
     for list in &node.lists {
         for (entry, request) in list.requests() {
-            let granted =
-                policies::load(catalog, entry.plugin()).ok().map(|policy| policy.resolve(&request.into(), ""));
+            let granted = policies::load_with(None, catalog, entry.plugin())
+                .ok()
+                .map(|policy| policy.resolve(&request.into(), ""));
             let Some(Ok(granted)) = granted else { continue };
             let of_network = |account: &&Account| {
                 let is_whole = matches!(account.state, State::Ok | State::Drift) && !account.is_held;

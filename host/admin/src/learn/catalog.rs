@@ -1,7 +1,7 @@
 //! The temporary catalog: this host executable, the plugin under another policy, and the plugins that it may delegate
 //! to.
 
-use crate::component::Component;
+use crate::component::{Component, wasi_extent};
 use crate::install::line::line;
 use crate::subject;
 use crate::versions::{self, Answer};
@@ -104,7 +104,7 @@ impl CopiedFiles {
         };
         let imports = component.imports()?;
         let cwasm = component.compile()?;
-        let wasi = WasiExtent::of(postern_sandbox::needs_all_of_wasi(&imports));
+        let wasi = wasi_extent(&imports);
         let program = (wasi == WasiExtent::Whole).then(|| Path::new(BIN).join(PROGRAM));
         let versions = match versions::ask(name, &cwasm, program.as_deref(), &Limits::default())? {
             Answer::Versions(versions, _) => Some(versions::texts(&versions)),
