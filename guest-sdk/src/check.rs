@@ -118,13 +118,13 @@ fn network(ip: &IpConfig) -> Option<Route> {
 }
 
 /// True for a route in another table than the main one. It can't be seen from here, and counts as present.
-fn is_in_other_table(route: &postern_cni::Route) -> bool {
+fn is_in_other_table(route: &postern_cni::CniRoute) -> bool {
     route.table.is_some_and(|table| table != 254 && table != 0)
 }
 
 /// Returns what a route in the main table is found by: the destination, and the next hop if one is given; for default
 /// routes only the destination.
-fn in_main_table(route: &postern_cni::Route) -> Option<Route> {
+fn in_main_table(route: &postern_cni::CniRoute) -> Option<Route> {
     let dst = route.dst.filter(|_| !is_in_other_table(route))?.trunc();
     Some(Route { gateway: route.gw.filter(|_| dst.prefix_len() != 0), ..routes::to(dst) })
 }

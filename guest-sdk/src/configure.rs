@@ -101,7 +101,7 @@ pub fn push_new(routes: &mut Vec<Route>, route: Route) {
 ///
 /// # Errors
 /// As for [`kernel_routes`].
-pub fn kernel_route(route: &postern_cni::Route, ips: &[IpConfig]) -> Result<Route, Error> {
+pub fn kernel_route(route: &postern_cni::CniRoute, ips: &[IpConfig]) -> Result<Route, Error> {
     let dst = route.dst.ok_or_else(|| Error::new("IPAM plugin returned a route without dst"))?;
     let scope = attribute("scope", route.scope, dst)?;
     let implied = || match scope {
@@ -143,11 +143,11 @@ mod tests {
         IpConfig { interface: None, address: address.parse().unwrap(), gateway }
     }
 
-    fn route(dst: &str) -> postern_cni::Route {
-        postern_cni::Route { dst: Some(dst.parse().unwrap()), ..Default::default() }
+    fn route(dst: &str) -> postern_cni::CniRoute {
+        postern_cni::CniRoute { dst: Some(dst.parse().unwrap()), ..Default::default() }
     }
 
-    fn gateways(routes: Vec<postern_cni::Route>) -> Vec<Option<String>> {
+    fn gateways(routes: Vec<postern_cni::CniRoute>) -> Vec<Option<String>> {
         let ips = vec![
             ip("10.1.2.3/24", None),
             ip("fd00::3/64", Some("fd00::1")),
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn routes_without_next_hop_take_the_familys_first() {
-        let own = postern_cni::Route { gw: Some("10.1.3.9".parse().unwrap()), ..route("0.0.0.0/0") };
-        let linked = postern_cni::Route { scope: Some(253), ..route("10.9.0.0/16") };
+        let own = postern_cni::CniRoute { gw: Some("10.1.3.9".parse().unwrap()), ..route("0.0.0.0/0") };
+        let linked = postern_cni::CniRoute { scope: Some(253), ..route("10.9.0.0/16") };
         assert_eq!(
             gateways(vec![route("0.0.0.0/0"), route("::/0"), own, linked]),
             [Some("10.1.3.1".to_owned()), Some("fd00::1".to_owned()), Some("10.1.3.9".to_owned()), None]
@@ -170,21 +170,21 @@ mod tests {
 
     #[test]
     fn identical_routes_are_one() {
-        let same = postern_cni::Route { gw: Some("10.1.3.1".parse().unwrap()), ..route("0.0.0.0/0") };
-        let other = postern_cni::Route { priority: 5, ..same.clone() };
+        let same = postern_cni::CniRoute { gw: Some("10.1.3.1".parse().unwrap()), ..route("0.0.0.0/0") };
+        let other = postern_cni::CniRoute { priority: 5, ..same.clone() };
         assert_eq!(gateways(vec![route("0.0.0.0/0"), same, other]).len(), 2);
     }
 
     #[test]
     fn impossible_attributes_are_named() {
         let message = |route| kernel_route(&route, &[]).unwrap_err().to_string();
-        assert_eq!(message(postern_cni::Route::default()), "IPAM plugin returned a route without dst");
+        assert_eq!(message(postern_cni::CniRoute::default()), "IPAM plugin returned a route without dst");
         assert_eq!(
-            message(postern_cni::Route { mtu: -1, ..route("10.0.0.0/8") }),
+            message(postern_cni::CniRoute { mtu: -1, ..route("10.0.0.0/8") }),
             "route to 10.0.0.0/8: mtu -1 is out of range"
         );
         assert_eq!(
-            message(postern_cni::Route { scope: Some(256), ..route("::/0") }),
+            message(postern_cni::CniRoute { scope: Some(256), ..route("::/0") }),
             "route to ::/0: scope 256 is out of range"
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::plugin::CONFIGURATION_LIMIT;
-use postern_cni::{Args, CniResult, Dns, Env, Fields, Interface, Json, NetConf, Route, Verb, Version};
+use postern_cni::{Args, CniDns, CniResult, CniRoute, Env, Fields, Interface, Json, NetConf, Verb, Version};
 
 /// One call of the plugin. The host has validated environment and configuration; a plugin reads the parts that it
 /// needs.
@@ -70,7 +70,7 @@ impl Request {
 ///
 /// # Errors
 /// Code 999 for a key of the wrong type.
-pub fn dns_override(conf: &NetConf) -> Result<Option<Dns>, Error> {
+pub fn dns_override(conf: &NetConf) -> Result<Option<CniDns>, Error> {
     let Some(dns) = conf.fields().object("dns")? else { return Ok(None) };
     let lists = dns.list("nameservers")?.or(dns.list("search")?).or(dns.list("options")?);
     Ok((lists.is_some() || !conf.dns.domain.is_empty()).then(|| conf.dns.clone()))
@@ -94,9 +94,9 @@ pub fn mtu(fields: &Fields<'_>) -> Result<Option<u32>, Error> {
 /// # Errors
 /// Code 999 for a key of the wrong type, a malformed address, or a route without `dst`: no plugin could read such a
 /// result.
-pub fn routes(fields: &Fields<'_>) -> Result<Vec<Route>, Error> {
+pub fn routes(fields: &Fields<'_>) -> Result<Vec<CniRoute>, Error> {
     let read = |route: &Fields<'_>| {
-        Ok(Route {
+        Ok(CniRoute {
             dst: Some(route.cidr("dst")?.ok_or_else(|| Error::new("an entry of 'routes' has no 'dst'"))?),
             gw: route.ip("gw")?,
             mtu: route.int("mtu")?.unwrap_or(0),

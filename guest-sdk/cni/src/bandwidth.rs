@@ -4,7 +4,7 @@ use crate::{Error, Fields, NetConf};
 
 /// A limit of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateLimit {
+pub struct DirectionLimit {
     /// Bits per second, at least 8.
     pub rate: u64,
     /// Bits that may go at once, at least 8.
@@ -13,11 +13,11 @@ pub struct RateLimit {
 
 /// The limits of an attachment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bandwidth {
+pub struct BandwidthConf {
     /// `ingressRate` and `ingressBurst`: towards the container.
-    pub ingress: Option<RateLimit>,
+    pub ingress: Option<DirectionLimit>,
     /// `egressRate` and `egressBurst`: from the container.
-    pub egress: Option<RateLimit>,
+    pub egress: Option<DirectionLimit>,
 }
 
 const KEYS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"];
@@ -25,7 +25,7 @@ const KEYS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBur
 /// The native plugin's type, as its messages name it.
 const STRUCTURE: &str = "PluginConf.BandwidthEntry";
 
-impl Bandwidth {
+impl BandwidthConf {
     /// Reads the keys of the configuration or, if it has none of them, those of `runtimeConfig.bandwidth`.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ fn numbers(fields: &Fields<'_>) -> Result<[u64; 4], Error> {
 }
 
 /// Checks one limit. Less than a byte would let nothing pass: the native plugin divides by zero then.
-fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<RateLimit>, Error> {
+fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<DirectionLimit>, Error> {
     match (rate, burst) {
         (0, 0) => Ok(None),
         (_, 0) => Err(Error::internal("if rate is set, burst must also be set")),
@@ -69,7 +69,7 @@ fn limit(direction: &str, rate: u64, burst: u64) -> Result<Option<RateLimit>, Er
         (rate, burst) if rate < 8 || burst < 8 => Err(Error::internal(format!(
             "{direction}Rate {rate} and {direction}Burst {burst} are bits: less than 8 of them let no byte pass"
         ))),
-        (rate, burst) => Ok(Some(RateLimit { rate, burst })),
+        (rate, burst) => Ok(Some(DirectionLimit { rate, burst })),
     }
 }
 
@@ -78,14 +78,14 @@ mod tests {
     use super::*;
     use crate::Json;
 
-    fn read(keys: &str) -> Result<Bandwidth, String> {
+    fn read(keys: &str) -> Result<BandwidthConf, String> {
         let text = format!(r#"{{"cniVersion":"1.0.0","name":"n","type":"bandwidth"{keys}}}"#);
         let conf = NetConf::parse(Json::parse(text.as_bytes(), 4096).unwrap()).unwrap();
-        Bandwidth::read(&conf).map_err(|error| error.msg)
+        BandwidthConf::read(&conf).map_err(|error| error.msg)
     }
 
-    fn limit(rate: u64, burst: u64) -> Option<RateLimit> {
-        Some(RateLimit { rate, burst })
+    fn limit(rate: u64, burst: u64) -> Option<DirectionLimit> {
+        Some(DirectionLimit { rate, burst })
     }
 
     #[test]

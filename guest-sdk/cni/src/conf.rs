@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::fields::Fields;
 use crate::json::Json;
 use crate::lists::Lists;
-use crate::result::{CniResult, Dns};
+use crate::result::{CniDns, CniResult};
 use crate::version::Version;
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -26,11 +26,11 @@ pub struct NetConf {
     /// `ipam.type`, the plugin to delegate to; empty if absent.
     pub ipam_type: String,
     /// `dns`.
-    pub dns: Dns,
+    pub dns: CniDns,
     /// `cni.dev/valid-attachments`, the key of the specification for GC. Absent and empty differ.
-    pub valid_attachments: Option<Vec<Attachment>>,
+    pub valid_attachments: Option<Vec<ValidAttachment>>,
     /// `cni.dev/attachments`: runtimes send the same list again under this key. Absent and empty differ.
-    pub attachments: Option<Vec<Attachment>>,
+    pub attachments: Option<Vec<ValidAttachment>>,
     pub(crate) raw: Json,
     pub(crate) previous: Previous,
 }
@@ -48,7 +48,7 @@ impl PartialEq for Previous {
 
 /// An attachment to this network that the runtime still has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Attachment {
+pub struct ValidAttachment {
     /// `containerID`.
     pub container_id: String,
     /// `ifname`.
@@ -65,7 +65,7 @@ impl NetConf {
             plugin_type: String::new(),
             capabilities: BTreeMap::new(),
             ipam_type: String::new(),
-            dns: Dns::default(),
+            dns: CniDns::default(),
             valid_attachments: None,
             attachments: None,
             raw,
@@ -130,7 +130,7 @@ impl NetConf {
             Some(ipam) => ipam.string("type")?.unwrap_or_default(),
             None => String::new(),
         };
-        let dns = Dns::of(&fields)?;
+        let dns = CniDns::of(&fields)?;
         fields.map("prevResult")?;
         let read = NetConf {
             cni_version: fields.string("cniVersion")?.unwrap_or_default(),
@@ -201,7 +201,7 @@ impl NetConf {
     /// Returns the attachments that GC must keep: every one in either list. A wrongly removed attachment is worse than
     /// one kept too long. `None` if there is no list: nothing may be removed. An empty list means that no attachment is
     /// valid.
-    pub fn still_valid(&self) -> Option<Vec<&Attachment>> {
+    pub fn still_valid(&self) -> Option<Vec<&ValidAttachment>> {
         if self.valid_attachments.is_none() && self.attachments.is_none() {
             return None;
         }
@@ -216,10 +216,10 @@ impl NetConf {
     }
 }
 
-pub(crate) fn attachments(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<Attachment>>, Error> {
+pub(crate) fn attachments(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<ValidAttachment>>, Error> {
     let Some(items) = fields.objects(name)? else { return Ok(None) };
     let read = |item: &Fields<'_>| {
-        Ok(Attachment {
+        Ok(ValidAttachment {
             container_id: item.string("containerID")?.unwrap_or_default(),
             ifname: item.string("ifname")?.unwrap_or_default(),
         })

@@ -30,8 +30,8 @@ mod version;
 
 pub use address::{parse_cidr, parse_ip};
 pub use args::Args;
-pub use bandwidth::{Bandwidth, RateLimit};
-pub use conf::{Attachment, NetConf};
+pub use bandwidth::{BandwidthConf, DirectionLimit};
+pub use conf::{NetConf, ValidAttachment};
 pub use error::{Error, code};
 pub use fields::Fields;
 pub use flannel::{Flannel, Subnet};
@@ -41,5 +41,5 @@ pub use names::{validate_container_id, validate_interface_name, validate_network
 pub use port_map::{CONDITIONS, PortMap, PortMapping};
 pub use quote::quote;
 pub use request::{Env, Verb, about, check_version, config_version, read_conf, validate_conf, version_output};
-pub use result::{CniResult, Dns, Interface, IpConfig, Route};
+pub use result::{CniDns, CniResult, CniRoute, Interface, IpConfig};
 pub use version::{NumericVersion, Version, VersionInfo};

@@ -1,7 +1,7 @@
 //! GC's lists of valid attachments. They may have thousands of entries, and most of a configuration's code has no use for them:
 //! the host keeps them beside the configuration, and a plugin skips them.
 
-use crate::conf::{Attachment, STRUCTURE, attachments};
+use crate::conf::{STRUCTURE, ValidAttachment, attachments};
 use crate::error::Error;
 use crate::fields::same_name;
 use crate::json::Json;
@@ -13,9 +13,9 @@ pub(crate) const KEYS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attach
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
     /// `cni.dev/valid-attachments`.
-    pub valid_attachments: Option<Vec<Attachment>>,
+    pub valid_attachments: Option<Vec<ValidAttachment>>,
     /// `cni.dev/attachments`.
-    pub attachments: Option<Vec<Attachment>>,
+    pub attachments: Option<Vec<ValidAttachment>>,
 }
 
 impl Lists {

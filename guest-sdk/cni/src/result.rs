@@ -20,9 +20,9 @@ pub struct CniResult {
     /// The addresses.
     pub ips: Vec<IpConfig>,
     /// The routes.
-    pub routes: Vec<Route>,
+    pub routes: Vec<CniRoute>,
     /// The settings for name resolution in the container.
-    pub dns: Dns,
+    pub dns: CniDns,
 }
 
 /// An interface. Empty texts and 0 stand for absent keys; `name` is always printed.
@@ -56,7 +56,7 @@ pub struct IpConfig {
 
 /// A route. 0 stands for an absent `mtu`, `advmss` and `priority`; an absent `table` and `scope` differ from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
+pub struct CniRoute {
     /// The destination; host bits are kept. It may be missing: native IPAM plugins pass such a route on.
     pub dst: Option<IpNet>,
     /// The next hop.
@@ -75,7 +75,7 @@ pub struct Route {
 
 /// Name resolution, as in resolv.conf(5).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dns {
+pub struct CniDns {
     /// Addresses of name servers, by preference.
     pub nameservers: Vec<String>,
     /// The local domain.
@@ -108,10 +108,10 @@ impl CniResult {
     }
 }
 
-impl Dns {
+impl CniDns {
     /// True if nothing is set.
     pub fn is_empty(&self) -> bool {
-        *self == Dns::default()
+        *self == CniDns::default()
     }
 }
 

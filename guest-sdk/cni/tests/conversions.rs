@@ -8,8 +8,8 @@ mod carried;
 use carried::carried;
 use ipnet::IpNet;
 use postern_cni::{
-    CniResult, Dns, Error, Interface, IpConfig, Json, NumericVersion, Route, Verb, Version, VersionInfo, check_version,
-    version_output,
+    CniDns, CniResult, CniRoute, Error, Interface, IpConfig, Json, NumericVersion, Verb, Version, VersionInfo,
+    check_version, version_output,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -66,8 +66,8 @@ prop_compose! {
     fn route()(
         dst in network(), gw in prop::option::of(address()), mtu in number(), advmss in number(), priority in number(),
         table in prop::option::of(number()), scope in prop::option::of(number()),
-    ) -> Route {
-        Route { dst: Some(dst), gw, mtu, advmss, priority, table, scope }
+    ) -> CniRoute {
+        CniRoute { dst: Some(dst), gw, mtu, advmss, priority, table, scope }
     }
 }
 
@@ -81,7 +81,7 @@ prop_compose! {
         search in prop::collection::vec(text(), 0..3),
         options in prop::collection::vec(text(), 0..3),
     ) -> CniResult {
-        CniResult { interfaces, ips, routes, dns: Dns { nameservers, domain, search, options } }
+        CniResult { interfaces, ips, routes, dns: CniDns { nameservers, domain, search, options } }
     }
 }
 
@@ -215,7 +215,7 @@ proptest! {
         version in version(),
     ) {
         let at = at.index(result.routes.len() + 1);
-        result.routes.insert(at, Route { dst: None, ..bare });
+        result.routes.insert(at, CniRoute { dst: None, ..bare });
         // It is printed as native plugins print it, and what they print there can't be read.
         let Ok(text) = result.to_json(version) else { return Ok(()) };
         // The oldest versions have routes in another place, and only for an address of their family.

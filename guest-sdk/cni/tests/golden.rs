@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test that calls them")]
 
-use postern_cni::{CniResult, Dns, Interface, IpConfig, Route, Version};
+use postern_cni::{CniDns, CniResult, CniRoute, Interface, IpConfig, Version};
 
 fn full() -> CniResult {
     CniResult {
@@ -27,12 +27,12 @@ fn full() -> CniResult {
             IpConfig { interface: None, address: "10.2.0.5/16".parse().unwrap(), gateway: None },
         ],
         routes: vec![
-            Route {
+            CniRoute {
                 dst: Some("10.1.2.3/8".parse().unwrap()),
                 gw: Some("10.1.0.1".parse().unwrap()),
-                ..Route::default()
+                ..CniRoute::default()
             },
-            Route {
+            CniRoute {
                 dst: Some("::/0".parse().unwrap()),
                 gw: None,
                 mtu: 1300,
@@ -42,7 +42,7 @@ fn full() -> CniResult {
                 scope: Some(0),
             },
         ],
-        dns: Dns {
+        dns: CniDns {
             nameservers: vec!["10.1.0.1".into()],
             domain: "d".into(),
             search: vec!["s".into()],
@@ -233,7 +233,7 @@ fn a_full_result_is_read_back() {
         expected.interfaces.clear();
         expected.ips.pop();
         expected.ips.iter_mut().for_each(|ip| ip.interface = None);
-        expected.routes[1] = Route { dst: expected.routes[1].dst, ..Route::default() };
+        expected.routes[1] = CniRoute { dst: expected.routes[1].dst, ..CniRoute::default() };
         let printed = full().to_json(version).unwrap();
         assert_eq!(CniResult::parse_output(printed.as_bytes(), 10_000, "1.1.0").unwrap(), expected);
     }
@@ -263,8 +263,8 @@ fn an_empty_result() {
 fn a_family_without_address_loses_its_routes() {
     let mut result = full();
     result.ips.retain(|ip| ip.address.to_string().contains(':'));
-    result.routes.push(Route::default());
-    result.dns = Dns::default();
+    result.routes.push(CniRoute::default());
+    result.dns = CniDns::default();
     assert_eq!(
         result.to_json(Version::V0_2_0).unwrap(),
         r#"{

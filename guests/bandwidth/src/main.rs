@@ -14,7 +14,7 @@
 //! * CHECK: compares the limits.
 //! * STATUS: the configuration can be read. GC: what this plugin left for attachments that are gone.
 
-use postern_guest::cni::{Bandwidth as Configured, CniResult, RateLimit as Configuration, Version};
+use postern_guest::cni::{BandwidthConf as Configured, CniResult, DirectionLimit as Configuration, Version};
 use postern_guest::types::RateLimit;
 use postern_guest::{Error, Plugin, Request, attachments, bandwidth, interface};
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use postern_guest::cni::{CniResult, Route};
+use postern_guest::cni::{CniResult, CniRoute};
 use postern_guest::{Error, configure};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -35,7 +35,7 @@ pub fn complete(result: &mut CniResult, config: &Config, container: Option<usize
 /// gateway, or an equivalent one.
 fn add_default_route(result: &mut CniResult, v4: bool) -> Result<(), Error> {
     let dst = default_destination(v4);
-    let route = Route { dst: Some(dst), gw: configure::first_gateway(&result.ips, v4), ..Route::default() };
+    let route = CniRoute { dst: Some(dst), gw: configure::first_gateway(&result.ips, v4), ..CniRoute::default() };
     let wanted = configure::kernel_route(&route, &result.ips)?;
     for known in result.routes.iter().filter(|known| known.dst.is_some_and(|known| known.trunc() == dst)) {
         if known.gw.is_some() || configure::kernel_route(known, &result.ips)? == wanted {

@@ -16,7 +16,7 @@
 
 use postern_dhcp::config::Options;
 use postern_dhcp::families;
-use postern_guest::cni::{CniResult, Dns, IpConfig, Route};
+use postern_guest::cni::{CniDns, CniResult, CniRoute, IpConfig};
 use postern_guest::types::{DhcpLease, ErrorCode, Route as LeasedRoute};
 use postern_guest::{Error, Plugin, Request, attachments, dhcp};
 use std::process::ExitCode;
@@ -94,13 +94,13 @@ fn read(request: &Request) -> Result<(), Error> {
 fn result(lease: DhcpLease) -> CniResult {
     let DhcpLease { addresses, routes, dns, mtu, .. } = lease;
     let mtu = mtu.map_or(0, i64::from);
-    let route = |route: LeasedRoute| Route {
+    let route = |route: LeasedRoute| CniRoute {
         dst: Some(route.dst),
         gw: route.gateway,
         mtu,
         priority: route.priority.map_or(0, i64::from),
         scope: route.scope.map(i64::from),
-        ..Route::default()
+        ..CniRoute::default()
     };
     CniResult {
         ips: addresses
@@ -108,7 +108,7 @@ fn result(lease: DhcpLease) -> CniResult {
             .map(|grant| IpConfig { interface: None, address: grant.address, gateway: grant.gateway })
             .collect(),
         routes: routes.into_iter().map(route).collect(),
-        dns: Dns { nameservers: dns.nameservers, domain: dns.domain, search: dns.search, options: dns.options },
+        dns: CniDns { nameservers: dns.nameservers, domain: dns.domain, search: dns.search, options: dns.options },
         ..CniResult::default()
     }
 }

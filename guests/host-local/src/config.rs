@@ -1,6 +1,6 @@
 //! Reading of the configuration. Messages are those of the native plugin, without a prefix.
 
-use postern_guest::cni::{Fields, Json, Route, Version, parse_cidr, parse_ip};
+use postern_guest::cni::{CniRoute, Fields, Json, Version, parse_cidr, parse_ip};
 use postern_guest::types::LeaseRange;
 use postern_guest::{Error, Request, routes_of};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ pub struct Config {
     pub sets: Vec<Vec<LeaseRange>>,
     /// Requested addresses: from `CNI_ARGS`, from `args`, from the runtime; all of them count.
     pub requested: Vec<IpAddr>,
-    pub routes: Vec<Route>,
+    pub routes: Vec<CniRoute>,
     /// True if a file with name servers is configured.
     pub resolv_conf: bool,
     /// True if the runtime is asked for ranges.

@@ -23,7 +23,7 @@
 mod config;
 
 use config::Config;
-use postern_guest::cni::{CniResult, Dns, IpConfig};
+use postern_guest::cni::{CniDns, CniResult, IpConfig};
 use postern_guest::{Error, Plugin, Request, leases, resolv_conf};
 use std::process::ExitCode;
 
@@ -33,11 +33,15 @@ impl Plugin for HostLocal {
     fn add(&self, request: &Request) -> Result<CniResult, Error> {
         let config = Config::read(request)?;
         config.validate(request.version)?;
-        let mut dns = Dns::default();
+        let mut dns = CniDns::default();
         if config.resolv_conf {
             let file = resolv_conf::read()?;
-            dns =
-                Dns { nameservers: file.nameservers, domain: file.domain, search: file.search, options: file.options };
+            dns = CniDns {
+                nameservers: file.nameservers,
+                domain: file.domain,
+                search: file.search,
+                options: file.options,
+            };
         }
         let ips = leases::reserve(&config.sets, &config.requested)?
             .into_iter()

@@ -37,7 +37,7 @@ use postern_gate::capability::link_settings;
 use postern_gate::effect::{Bandwidth, Effect, Firewall, PortMappings};
 use postern_gate::places::Places;
 use postern_kernel::{KernelError, Link, Netlink};
-use postern_state::{Backups, Header, Held, Owner, Summary};
+use postern_state::{Backups, Header, HeldAddress, LeaseOwner, Summary};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -179,7 +179,7 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<LeftoverObject> {
         };
         for network in networks {
             // A file without a known owner may not be a lease.
-            let object = |lease: Held| {
+            let object = |lease: HeldAddress| {
                 let (directory, network, owner) = (directory.clone(), network.clone(), lease.owner.clone()?);
                 Some(LeftoverObject::Lease { directory, network, owner, lease })
             };
@@ -192,7 +192,7 @@ fn leases(scope: Scope<'_>, problems: &mut Vec<String>) -> Vec<LeftoverObject> {
 
 /// Returns the files of flannel and tuning about containers that have leases. Nothing tells of others if they are alive.
 fn state_files(leases: &[LeftoverObject], problems: &mut Vec<String>) -> Vec<LeftoverObject> {
-    let mut of_containers: HashMap<&str, Vec<(&Owner, IpAddr)>> = HashMap::new();
+    let mut of_containers: HashMap<&str, Vec<(&LeaseOwner, IpAddr)>> = HashMap::new();
     for object in leases {
         if let LeftoverObject::Lease { owner, lease, .. } = object {
             of_containers.entry(&owner.container_id).or_default().push((owner, lease.address));
@@ -214,11 +214,11 @@ fn state_files(leases: &[LeftoverObject], problems: &mut Vec<String>) -> Vec<Lef
             };
             let leases = of_containers.get(container).map(Vec::as_slice).unwrap_or_default();
             // Earlier leases name no interface.
-            let is_own = |owner: &Owner| ifname.is_empty() || owner.ifname.is_empty() || owner.ifname == ifname;
+            let is_own = |owner: &LeaseOwner| ifname.is_empty() || owner.ifname.is_empty() || owner.ifname == ifname;
             let addresses: Vec<IpAddr> =
                 leases.iter().filter(|(owner, _)| is_own(owner)).map(|(_, address)| *address).collect();
             if !addresses.is_empty() {
-                let owner = Owner { container_id: container.to_owned(), ifname: ifname.to_owned() };
+                let owner = LeaseOwner { container_id: container.to_owned(), ifname: ifname.to_owned() };
                 files.push(LeftoverObject::StateFile { directory, name: name.clone(), owner, addresses, changed });
             }
         }

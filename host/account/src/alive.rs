@@ -76,7 +76,7 @@ pub(crate) enum HostConnection<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespaces::Found;
+    use crate::namespaces::LiveNamespace;
     use postern_types::Mac;
     use std::collections::BTreeMap;
 
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(host_connection(&host, &own("veth", 3)), HostConnection::End(&host[0]));
         let stacked = Link { peer_netnsid: Some(0), ..own("macvlan", 4) };
         assert_eq!(host_connection(&host, &stacked), HostConnection::Stacked);
-        let device = postern_kernel::Device { bus: "pci".to_owned(), name: "0000:00:03.0".to_owned() };
+        let device = postern_kernel::BusDevice { bus: "pci".to_owned(), name: "0000:00:03.0".to_owned() };
         assert_eq!(host_connection(&[], &Link { device: Some(device), ..link("eth0", "") }), HostConnection::Device);
         // An end of another pair, a link that is stacked on an inner or a missing link, and a link of another kind.
         let others = [own("veth", 4), own("macvlan", 4), Link { peer_netnsid: Some(0), ..own("macvlan", 7) }];
@@ -188,7 +188,7 @@ mod tests {
     /// Root in a container can keep its lists from being read. What is in there is unknown then, and who is alive is not.
     #[test]
     fn a_namespace_with_changing_lists_hides_what_is_in_it_alone() {
-        let found = Found {
+        let found = LiveNamespace {
             identity: (1, 2),
             cookie: 8,
             path: "/proc/9/ns/net".into(),

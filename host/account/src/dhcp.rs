@@ -3,7 +3,7 @@
 use crate::drift::{AGAIN, Account};
 use crate::node_state::{DhcpListed, NodeState};
 use ipnet::IpNet;
-use postern_dhcp_channel::{Answer, Ask, Channel, ChannelError, Family, Held, Standing};
+use postern_dhcp_channel::{Answer, Ask, Channel, Family, HeldLease, ServiceError, Standing};
 use postern_gate::effect::Dhcp;
 use postern_state::Header;
 use std::path::Path;
@@ -31,11 +31,11 @@ pub enum Untold {
 ///
 /// # Errors
 /// It does not tell.
-pub fn leases(socket: &str) -> Result<Vec<Held>, Untold> {
+pub fn leases(socket: &str) -> Result<Vec<HeldLease>, Untold> {
     let deadline = Instant::now() + WITHIN;
-    let untold = |error: ChannelError| match error {
-        ChannelError::Absent(why) => Untold::Absent(why),
-        ChannelError::Native => Untold::Native,
+    let untold = |error: ServiceError| match error {
+        ServiceError::Absent(why) => Untold::Absent(why),
+        ServiceError::Native => Untold::Native,
         other => Untold::Other(other.to_string()),
     };
     let mut channel = Channel::connect(Path::new(socket), deadline).map_err(untold)?;
@@ -47,7 +47,7 @@ pub fn leases(socket: &str) -> Result<Vec<Held>, Untold> {
 }
 
 /// True if a lease is that of the attachment of a record.
-pub fn is_of(held: &Held, header: &Header) -> bool {
+pub fn is_of(held: &HeldLease, header: &Header) -> bool {
     (&held.container_id, &held.network, &held.ifname) == (&header.container_id, &header.network, &header.ifname)
 }
 
@@ -66,7 +66,7 @@ impl NodeState {
         };
         let socket = &lease.socket;
         let leases = self.dhcp_leases(socket);
-        let held: Vec<&Held> = match leases.as_ref() {
+        let held: Vec<&HeldLease> = match leases.as_ref() {
             Ok(leases) => leases.iter().filter(|held| is_of(held, header)).collect(),
             Err(untold) => {
                 let found = match untold {
@@ -114,7 +114,7 @@ impl NodeState {
             account.fact(plugin, "DHCP lease", format!("{own}, {found}, by the service at {socket}"));
         }
         // One that has another address is told of above.
-        let of_family = |held: &Held, address: &IpNet| (held.family == Family::Ipv4) == address.addr().is_ipv4();
+        let of_family = |held: &HeldLease, address: &IpNet| (held.family == Family::Ipv4) == address.addr().is_ipv4();
         for address in missing {
             if !held.iter().any(|held| of_family(held, address)) {
                 account.differs(format!("the DHCP service at {socket} has no lease of {address}"), AGAIN, false);
@@ -123,6 +123,6 @@ impl NodeState {
     }
 }
 
-fn addresses(held: &Held) -> impl Iterator<Item = IpNet> {
+fn addresses(held: &HeldLease) -> impl Iterator<Item = IpNet> {
     held.lease.iter().flat_map(|lease| &lease.addresses).map(|leased| leased.address)
 }

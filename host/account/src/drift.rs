@@ -10,7 +10,7 @@ mod path;
 
 use crate::alive::{HostConnection, host_connection, is_alive};
 use crate::busy::{self, Holder};
-use crate::namespaces::Found;
+use crate::namespaces::LiveNamespace;
 use crate::node_state::NodeState;
 use ipnet::IpNet;
 use nix::sys::stat::lstat;
@@ -342,7 +342,7 @@ impl NodeState {
 
     /// True if the container's link of that name leads to the host. If the link of the record is gone, a program that
     /// writes no records has attached the container again. (`Session::compare_with_kernel` does the same for one run.)
-    fn has_other_link(&self, header: &Header, container: Option<&Found>) -> bool {
+    fn has_other_link(&self, header: &Header, container: Option<&LiveNamespace>) -> bool {
         let own = container.and_then(|found| found.links.iter().find(|link| link.name == header.ifname));
         own.is_some_and(|own| host_connection(&self.links, own) != HostConnection::Nowhere)
     }
@@ -389,7 +389,7 @@ impl NodeState {
         header: &Header,
         plugin: &str,
         effect: &Effect,
-        container: Option<&Found>,
+        container: Option<&LiveNamespace>,
     ) {
         match effect {
             Effect::Veth(Veth { host, mac }) => self.host_end(account, plugin, host, *mac),
@@ -480,7 +480,7 @@ impl NodeState {
     }
 
     /// Compares the content of the container's namespace.
-    fn inside(&self, account: &mut Account, header: &Header, container: Option<&Found>, pair: Option<&Link>) {
+    fn inside(&self, account: &mut Account, header: &Header, container: Option<&LiveNamespace>, pair: Option<&Link>) {
         let Some(found) = container else {
             if pair.is_some() && header.netns_cookie.is_some() {
                 account.fact(
@@ -542,7 +542,7 @@ impl NodeState {
 }
 
 /// True if the container's link has addresses, and none of the record's.
-fn has_other_addresses(account: &Account, header: &Header, container: Option<&Found>) -> bool {
+fn has_other_addresses(account: &Account, header: &Header, container: Option<&LiveNamespace>) -> bool {
     let Some(found) = container else { return false };
     let Some(own) = found.links.iter().find(|link| link.name == header.ifname) else { return false };
     let have = found.addresses.iter().filter(|(index, _)| *index == own.index).map(|(_, have)| have.net);

@@ -10,14 +10,14 @@
 //!   pair is gone, and its path is gone too.
 
 use crate::alive::{HostConnection, all_namespaces, host_connection, is_alive};
-use crate::namespaces::{Found, Namespaces};
+use crate::namespaces::{LiveNamespace, Namespaces};
 use crate::places;
 use postern_gate::effect::{Effect, Lease, Native, Veth};
 use postern_gate::places::Places;
-pub use postern_gate::upkeep::Rules;
+pub use postern_gate::upkeep::LazyServed;
 use postern_gate::upkeep::{Removal, SharedNft, is_link_of_index, now};
 use postern_kernel::{Link, Netlink};
-use postern_state::{Header, Owner, Record, RecordKey, Section, Stage, StateError, Summary};
+use postern_state::{Header, LeaseOwner, Record, RecordKey, Section, Stage, StateError, Summary};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -231,13 +231,13 @@ impl CurrentState<'_> {
                 pair.is_some_and(|pair| pair.host == end.name && end.mac == Some(pair.mac.0))
             })
         };
-        let is_index_claimed = |found: &Found, index: u32| {
+        let is_index_claimed = |found: &LiveNamespace, index: u32| {
             let of = |other: &Summary| other.header.as_ref().and_then(|header| header.netns_cookie);
             let mut there = others().filter(|other| of(other) == Some(found.cookie));
             there.any(|other| other.effects.iter().any(|noted| is_link_of_index(noted, index)))
         };
         let mut directories = effects.iter().filter_map(Lease::of).map(|lease| &lease.directory);
-        let owner = Owner::new(&header.container_id, &header.ifname);
+        let owner = LeaseOwner::new(&header.container_id, &header.ifname);
         let mut addresses: Vec<IpAddr> = Vec::new();
         let has_leases = directories.clone().next().is_some();
         if has_leases {
@@ -252,7 +252,7 @@ impl CurrentState<'_> {
         addresses.into_iter().any(|address| {
             self.namespaces.with_address(address).is_some_and(|found| {
                 found.links.iter().any(|link| {
-                    let has = |(index, have): &(u32, postern_kernel::Address)| {
+                    let has = |(index, have): &(u32, postern_kernel::LinkAddress)| {
                         *index == link.index && have.net.addr() == address
                     };
                     // Another Postern host on this machine can have the same address: the link must be connected to
@@ -336,7 +336,7 @@ pub struct Programs<'a> {
     /// The operator's configuration of a network (first) for such a program (second).
     pub config: &'a dyn Fn(&str, &str) -> Option<String>,
     /// The rules of the node, read once for all removals.
-    pub rules: &'a Rules,
+    pub rules: &'a LazyServed,
 }
 
 /// The outcome of a removal.

@@ -1,8 +1,8 @@
 //! What is held of this node ([`postern_gate::effect::held`]): devices that may not be clean, and VLANs in use.
 
+use postern_gate::capability::device::effect::home::DeviceHome;
+use postern_gate::capability::device::held::{self, HeldNote, HeldObject, Notes};
 use postern_gate::effect::Device;
-use postern_gate::capability::device::effect::home::Home;
-use postern_gate::capability::device::held::{self, Held, Notes, Object};
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
 use postern_kernel::tcx::Sight;
@@ -21,7 +21,7 @@ const LINK_WITHIN: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// A text for people: kernel or state directory can't be asked.
-pub fn list(places: &Places) -> Result<Vec<(u64, Held)>, String> {
+pub fn list(places: &Places) -> Result<Vec<(u64, HeldNote)>, String> {
     let here = Netlink::open().and_then(|host| host.cookie()).map_err(|e| text(&e))?;
     let boot = postern_state::boot_id().map_err(|e| text(&e))?;
     let (objects, _) = node::list(&places.state).map_err(|e| text(&e))?;
@@ -33,13 +33,13 @@ pub fn list(places: &Places) -> Result<Vec<(u64, Held)>, String> {
 ///
 /// # Errors
 /// A text for people: kernel or state directory can't be asked, or its driver can't be reached.
-pub fn mend(places: &Places, held: &Held, unbind: bool) -> Result<Option<Held>, String> {
+pub fn mend(places: &Places, held: &HeldNote, unbind: bool) -> Result<Option<HeldNote>, String> {
     let host = Netlink::open().map_err(|e| text(&e))?;
     let files = LinkFiles::mount().ok();
-    let home = Home { host: &host, sight: Sight::find(), files: files.as_ref() };
+    let home = DeviceHome { host: &host, sight: Sight::find(), files: files.as_ref() };
     let mut notes = Notes::new(&places.state, Audit::new(&places.logs, String::new()), "GC");
     let still = held.mend(home, &mut notes).map_err(|e| text(&e))?;
-    let (Object::Device(device), true, true) = (&held.object, unbind, still.is_some()) else { return Ok(still) };
+    let (HeldObject::Device(device), true, true) = (&held.object, unbind, still.is_some()) else { return Ok(still) };
     let Some((bus, name)) = &device.device else { return Ok(still) };
     let start = Instant::now();
     let outcome = rebind(&host, device, bus, name);

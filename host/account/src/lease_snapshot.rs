@@ -3,7 +3,7 @@
 //! It searches as [`Leases::reserve`] does (a test compares the two). A file that can't be read counts as held. All
 //! users can read the files of a native plugin, but only root can read those of Postern.
 
-use postern_state::{Lease, LeaseStore, Leases, Owner, Result, StateError, full_set};
+use postern_state::{LeaseOwner, LeaseStore, Leases, Result, StateError, TakenAddress, full_set};
 use postern_types::{Range, RangeSet};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -32,7 +32,12 @@ impl LeaseSnapshot {
     ///
     /// # Errors
     /// [`StateError::Exhausted`] and [`StateError::Refused`], in the same words; nothing is taken then.
-    pub fn reserve(&mut self, owner: &Owner, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Lease>> {
+    pub fn reserve(
+        &mut self,
+        owner: &LeaseOwner,
+        sets: &[RangeSet],
+        requested: &[IpAddr],
+    ) -> Result<Vec<TakenAddress>> {
         if requested.len() > 2 * sets.len() + 16 {
             let (requested, sets) = (requested.len(), sets.len());
             return Err(StateError::Refused(format!("{requested} addresses are requested of {sets} range sets")));
@@ -45,7 +50,12 @@ impl LeaseSnapshot {
         taken
     }
 
-    fn reserve_all(&mut self, owner: &Owner, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Lease>> {
+    fn reserve_all(
+        &mut self,
+        owner: &LeaseOwner,
+        sets: &[RangeSet],
+        requested: &[IpAddr],
+    ) -> Result<Vec<TakenAddress>> {
         let mut wanted: Vec<IpAddr> = Vec::new();
         for ip in requested.iter().map(IpAddr::to_canonical) {
             if !wanted.contains(&ip) {
@@ -61,7 +71,7 @@ impl LeaseSnapshot {
             };
             let (ip, range) = found.map_err(|error| error.in_set(number))?;
             self.taken.insert(ip, owner.text());
-            leases.push(Lease { address: range.with_prefix(ip), gateway: range.gateway, set: number });
+            leases.push(TakenAddress { address: range.with_prefix(ip), gateway: range.gateway, set: number });
         }
         if !wanted.is_empty() {
             let rest: Vec<String> = wanted.iter().map(IpAddr::to_string).collect();
@@ -81,7 +91,7 @@ impl LeaseSnapshot {
         if self.taken.contains_key(&ip) { Err(unavailable()) } else { Ok((ip, range)) }
     }
 
-    fn next<'r>(&self, owner: &Owner, set: &'r RangeSet, number: usize) -> Result<(IpAddr, &'r Range)> {
+    fn next<'r>(&self, owner: &LeaseOwner, set: &'r RangeSet, number: usize) -> Result<(IpAddr, &'r Range)> {
         if let Some(ip) = self.held(owner).into_iter().find(|ip| set.range_of(*ip).is_some()) {
             return Err(StateError::Refused(format!(
                 "{ip} has been allocated to {}, duplicate allocation is not allowed",
@@ -93,7 +103,7 @@ impl LeaseSnapshot {
     }
 
     /// Returns the addresses of `owner`, and those of old lease files that name only its container.
-    pub fn held(&self, owner: &Owner) -> Vec<IpAddr> {
+    pub fn held(&self, owner: &LeaseOwner) -> Vec<IpAddr> {
         let mut held: Vec<IpAddr> = self
             .taken
             .iter()
@@ -139,7 +149,7 @@ mod tests {
         let directory = scratch.join("data/net");
         let mut failures = 0;
         for round in 0..40_u32 {
-            let owner = Owner::new(format!("c{}", round % 13), "eth0");
+            let owner = LeaseOwner::new(format!("c{}", round % 13), "eth0");
             let requested: Vec<IpAddr> = match round % 7 {
                 3 => vec![[10, 0, 0, 1 + u8::try_from(round % 9).unwrap()].into()],
                 5 => vec!["fd00::7".parse().unwrap(), "192.0.2.1".parse().unwrap()],

@@ -7,13 +7,13 @@ use crate::namespaces::Namespaces;
 use crate::places;
 use postern_confine::Direct;
 use postern_firewall::Nft;
-use postern_firewall::account::{self, Rules, Tables};
+use postern_firewall::account::{self, NftRules, Tables};
 use postern_firewall::iptables::ProgramRunner;
 use postern_gate::effect::{Port, Veth};
 use postern_gate::places::Places;
 use postern_gate::upkeep::now;
 use postern_kernel::{Link, Netlink};
-use postern_state::{Held, Summary};
+use postern_state::{HeldAddress, Summary};
 use postern_types::VlanId;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -28,10 +28,10 @@ const FILTERS_WITHIN: Duration = Duration::from_secs(60);
 const NOT_SHOWN: &str = "the kernel does not let this user look at its packet filter";
 
 /// Leases of a network, or the reason why they can't be listed.
-pub type Listed = Rc<Result<Vec<Held>, String>>;
+pub type Listed = Rc<Result<Vec<HeldAddress>, String>>;
 
 /// Leases of a DHCP service, or the reason why it does not tell them.
-pub type DhcpListed = Rc<Result<Vec<postern_dhcp_channel::Held>, Untold>>;
+pub type DhcpListed = Rc<Result<Vec<postern_dhcp_channel::HeldLease>, Untold>>;
 
 /// The records as read, or the reason why they can't be.
 pub type Records = Result<Vec<Summary>, String>;
@@ -55,7 +55,7 @@ pub struct NodeState {
     /// Processes that hold locks of records.
     pub(crate) busy: BTreeMap<File, Vec<Holder>>,
     nft: RefCell<Option<Nft>>,
-    rules: Result<Rules, String>,
+    rules: Result<NftRules, String>,
     iptables: Result<Tables, String>,
     forwards: OnceCell<Result<Tables, String>>,
     leases: RefCell<BTreeMap<(PathBuf, String), Listed>>,
@@ -112,7 +112,7 @@ impl NodeState {
         let deadline = Instant::now() + FILTERS_WITHIN;
         let mut nft = account::nft(deadline);
         let rules = match &mut nft {
-            Some(nft) => Rules::look(nft).map_err(|e| e.to_string()),
+            Some(nft) => NftRules::look(nft).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),
         };
         let runner = ProgramRunner { runner: &Direct, deadline, nft: None };
@@ -211,7 +211,7 @@ impl NodeState {
     ///
     /// # Errors
     /// The reason why they could not be looked at.
-    pub fn rules(&self) -> Result<&Rules, String> {
+    pub fn rules(&self) -> Result<&NftRules, String> {
         self.rules.as_ref().map_err(Clone::clone)
     }
 

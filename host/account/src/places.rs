@@ -2,7 +2,7 @@
 
 use nix::unistd::{AccessFlags, access};
 use postern_gate::places::{LIBRARY, LOGS, Places, STATE, is_blocked, is_directory, is_there};
-use postern_state::{Held, LeaseStore, Leases};
+use postern_state::{HeldAddress, LeaseStore, Leases};
 use std::path::{Path, PathBuf};
 
 /// Returns the directories that a run of this user would use. Nothing is made or verified.
@@ -41,7 +41,7 @@ pub fn leases(places: &Places, data_dir: &Path, network: &str) -> Result<Option<
 ///
 /// # Errors
 /// As [`leases`], and if a lease can't be read.
-pub fn all_leases(places: &Places, data_dir: &Path, network: &str) -> Result<Vec<Held>, String> {
+pub fn all_leases(places: &Places, data_dir: &Path, network: &str) -> Result<Vec<HeldAddress>, String> {
     let leases = leases(places, data_dir, network)?;
     leases.map_or(Ok(Vec::new()), |leases| leases.all().map_err(|e| e.to_string()))
 }

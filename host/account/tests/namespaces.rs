@@ -9,7 +9,7 @@ mod common;
 
 use common::{Container, run};
 use nix::sched::{CloneFlags, unshare};
-use postern_account::namespaces::{Found, Namespaces};
+use postern_account::namespaces::{LiveNamespace, Namespaces};
 use postern_kernel::Netlink;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -36,7 +36,7 @@ fn identity(path: &str) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-fn of(namespaces: &Namespaces, identity: (u64, u64)) -> Option<&Found> {
+fn of(namespaces: &Namespaces, identity: (u64, u64)) -> Option<&LiveNamespace> {
     namespaces.found.iter().find(|found| found.identity == identity)
 }
 

@@ -7,8 +7,8 @@ use postern_account::busy::Holder;
 use postern_account::drift::{Account, Deviation, Fact, State};
 use postern_account::node_state;
 use postern_account::utc;
+use postern_gate::capability::device::held::HeldNote;
 use postern_gate::catalog::Manifest;
-use postern_gate::capability::device::held::Held;
 use postern_gate::places::Places;
 use postern_gate::{places, policies};
 use postern_state::{Header, Stage};
@@ -100,7 +100,7 @@ impl Attachment {
     }
 
     /// A device that is held, in the place of the attachment that had it.
-    fn of_held(places: &Places, since: u64, held: Held) -> Self {
+    fn of_held(places: &Places, since: u64, held: HeldNote) -> Self {
         let remedy = held.remedy();
         let what = |why: &String| format!("{held} is held: {why}");
         let differences =

@@ -6,13 +6,13 @@ use crate::detach::{Detacher, Detachment};
 use crate::lists;
 use crate::output::{self, confirmed, one_line};
 use anyhow::{Error, Result};
-use postern_account::garbage::{self, Garbage, Outcome, Programs, Report, Rules, Shared};
+use postern_account::garbage::{self, Garbage, LazyServed, Outcome, Programs, Report, Shared};
 use postern_account::{
     adopt::{self, Leftover, Scope},
     all_namespaces, held,
 };
 use postern_gate::Header;
-use postern_gate::capability::device::held::Held;
+use postern_gate::capability::device::held::HeldNote;
 use postern_gate::places::Places;
 use postern_state::plugin_of;
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let leftovers = native.as_ref().map(|native| native.leftovers.as_slice()).unwrap_or_default();
     // What a list's DEL removes is shown once more by its parts, and counts once.
     let others = leftovers.iter().filter(|leftover| !cached.iter().any(|one| is_of(leftover, one))).count();
-    let held: Vec<Held> = held::list(&places).map_err(Error::msg)?.into_iter().map(|(_, held)| held).collect();
+    let held: Vec<HeldNote> = held::list(&places).map_err(Error::msg)?.into_iter().map(|(_, held)| held).collect();
     let left = report.garbage.len() + cached.len() + others;
     let count = left + held.len();
     if !options.json {
@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let (mut removed, mut partly, mut freed, mut failed) = (0, 0, 0, Vec::new());
     if act {
         let config = |network: &str, plugin: &str| config(&options.conf_dir, network, plugin);
-        let rules = Rules::default();
+        let rules = LazyServed::default();
         let programs = Programs { path: &options.cni_path, config: &config, rules: &rules };
         let shared = Shared::default();
         // The operator may have taken a long time to confirm.
@@ -261,8 +261,8 @@ fn is_of(leftover: &Leftover, list: &Detachment) -> bool {
         && is(leftover.interface(), &list.attachment.ifname)
 }
 
-fn show_held(held: &[Held]) -> Result<()> {
-    let line = |held: &Held| {
+fn show_held(held: &[HeldNote]) -> Result<()> {
+    let line = |held: &HeldNote| {
         one_line(&format!(
             "{held} is held since {}/{}/{} had it; the last look found: {}",
             held.network,
@@ -324,7 +324,7 @@ fn as_json(
     lists: &[Option<Detachment>],
     (cached, unclear): (&[Detachment], &[(String, String)]),
     native: Option<&adopt::Report>,
-    held: &[Held],
+    held: &[HeldNote],
     failed: &[String],
     done: bool,
 ) -> Value {
@@ -358,7 +358,7 @@ fn as_json(
         })
     };
     let problems: Vec<&String> = problems(report, native).chain(failed).collect();
-    let device = |held: &Held| {
+    let device = |held: &HeldNote| {
         json!({
             "object": held.object.to_string(), "network": held.network, "container": held.container_id,
             "interface": held.ifname, "reasons": held.why,

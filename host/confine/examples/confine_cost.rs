@@ -5,7 +5,7 @@
 
 use nix::unistd::ForkResult;
 use postern_confine::{
-    Access, Capability, Condition, Confinement, Files, Filter, Refusal, Rule, forget_environment, fork,
+    Access, Argument, CallRule, Capability, Confinement, DefaultAction, Files, Filter, forget_environment, fork,
     keep_capabilities,
 };
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// As many rules as the gate has, with those that this process needs.
-static FILTER: Filter = Filter::new(&[&OTHERS, OWN], &[RULES], Refusal::Absent);
+static FILTER: Filter = Filter::new(&[&OTHERS, OWN], &[RULES], DefaultAction::Absent);
 
 const OWN: &[libc::c_long] = &[
     libc::SYS_write,
@@ -34,7 +34,7 @@ const OTHERS: [libc::c_long; 55] = {
     numbers
 };
 
-const RULES: &[Rule] = &[Rule(10, &[Condition::Lacks(2, 4)]), Rule(41, &[Condition::OneOf(0, &[16])])];
+const RULES: &[CallRule] = &[CallRule(10, &[Argument::Lacks(2, 4)]), CallRule(41, &[Argument::OneOf(0, &[16])])];
 
 fn files() -> Files {
     let paths =

@@ -1,7 +1,7 @@
 //! The compiler of filters: from rules to the kernel's classic BPF machine (linux/filter.h). It runs at build time only.
 #![allow(clippy::indexing_slicing, reason = "it runs at build time: a fault fails the build")]
 
-use crate::filter::{Condition, Refusal, Rule};
+use crate::filter::{Argument, CallRule, DefaultAction};
 use libc::{
     BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO,
     SECCOMP_RET_KILL_PROCESS, c_long, sock_filter,
@@ -47,13 +47,13 @@ enum Kind {
 /// of the value that is put in later, and where the first one is.
 pub const fn compile(
     calls: &[&[c_long]],
-    rules: &[&[Rule]],
-    refusal: Refusal,
+    rules: &[&[CallRule]],
+    refusal: DefaultAction,
     values: usize,
 ) -> ([sock_filter; LONGEST], [Option<u8>; LONGEST], usize) {
     let refusal = match refusal {
-        Refusal::Kill => SECCOMP_RET_KILL_PROCESS,
-        Refusal::Absent => SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        DefaultAction::Kill => SECCOMP_RET_KILL_PROCESS,
+        DefaultAction::Absent => SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
     };
     let kill = statement(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     let mut builder = Builder {
@@ -77,13 +77,13 @@ pub const fn compile(
 }
 
 /// Returns what decides on each call. The last number stands for all others too, which are refused.
-const fn kinds(calls: &[&[c_long]], rules: &[&[Rule]]) -> [Kind; NUMBERS] {
+const fn kinds(calls: &[&[c_long]], rules: &[&[CallRule]]) -> [Kind; NUMBERS] {
     let mut kinds = [Kind::Refused; NUMBERS];
     let mut list = 0;
     while list < rules.len() {
         let mut at = 0;
         while at < rules[list].len() {
-            let Rule(call, conditions) = rules[list][at];
+            let CallRule(call, conditions) = rules[list][at];
             assert!(!conditions.is_empty(), "a rule has conditions");
             kinds[call as usize] = Kind::Ruled;
             at += 1;
@@ -107,7 +107,7 @@ const fn kinds(calls: &[&[c_long]], rules: &[&[Rule]]) -> [Kind; NUMBERS] {
 /// less time to compile a short program.
 struct Builder<'a> {
     kinds: [Kind; NUMBERS],
-    rules: &'a [&'a [Rule]],
+    rules: &'a [&'a [CallRule]],
     /// How many values are put in later.
     values: usize,
     /// Filled from the end.
@@ -182,7 +182,7 @@ impl Builder<'_> {
         while list < self.rules.len() {
             let mut at = 0;
             while at < self.rules[list].len() {
-                let Rule(call, conditions) = self.rules[list][at];
+                let CallRule(call, conditions) = self.rules[list][at];
                 if call as usize == number {
                     next = self.rule(conditions, next);
                 }
@@ -194,7 +194,7 @@ impl Builder<'_> {
     }
 
     /// Allows a call if the conditions hold, or goes to `next`. Returns the place of that.
-    const fn rule(&mut self, conditions: &[Condition], next: usize) -> usize {
+    const fn rule(&mut self, conditions: &[Argument], next: usize) -> usize {
         let mut holds = ALLOW;
         let mut at = 0;
         while at < conditions.len() {
@@ -205,9 +205,9 @@ impl Builder<'_> {
     }
 
     /// Goes to `holds` or to `fails`, and returns the place of that.
-    const fn check(&mut self, condition: Condition, holds: usize, fails: usize) -> usize {
+    const fn check(&mut self, condition: Argument, holds: usize, fails: usize) -> usize {
         let (argument, half) = match condition {
-            Condition::OneOf(argument, values) => {
+            Argument::OneOf(argument, values) => {
                 assert!(!values.is_empty(), "a rule has values");
                 let (mut next, mut at) = (fails, 0);
                 while at < values.len() {
@@ -217,17 +217,17 @@ impl Builder<'_> {
                 }
                 (argument, 0)
             }
-            Condition::Given(argument, number) => {
+            Argument::Given(argument, number) => {
                 assert!((number as usize) < self.values, "the filter has no value of this number");
                 self.branch(BPF_JEQ, 0, holds, fails);
                 self.given[LONGEST - self.length] = Some(number);
                 (argument, 0)
             }
-            Condition::Lacks(argument, bits) => {
+            Argument::Lacks(argument, bits) => {
                 self.branch(BPF_JSET, bits, fails, holds);
                 (argument, 0)
             }
-            Condition::High(argument, value) => {
+            Argument::High(argument, value) => {
                 self.branch(BPF_JEQ, value, holds, fails);
                 (argument, 4)
             }
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use crate::filter::Filter;
 
-    fn program(calls: &[c_long], rules: &[Rule], refusal: Refusal) -> Vec<sock_filter> {
+    fn program(calls: &[c_long], rules: &[CallRule], refusal: DefaultAction) -> Vec<sock_filter> {
         let filter: Filter = Filter::new(&[calls], &[rules], refusal);
         filter.ready().instructions().to_vec()
     }
@@ -274,7 +274,7 @@ mod tests {
     fn allows_what_is_listed_and_nothing_else() {
         for length in 0..60 {
             let listed: Vec<c_long> = (0..length).map(|number| number * 7 % 61 * 3).collect();
-            let program = program(&listed, &[], Refusal::Kill);
+            let program = program(&listed, &[], DefaultAction::Kill);
             for call in 0..500 {
                 let expected = allow_or_kill(listed.contains(&call));
                 assert_eq!(verdict(&program, call, [0; 6]), expected, "call {call} of {length}");
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn calls_beyond_the_kernels_are_refused() {
-        let program = program(&[0, 1, 231, 478], &[], Refusal::Kill);
+        let program = program(&[0, 1, 231, 478], &[], DefaultAction::Kill);
         for call in [477, 478, 479, 480, 481, 5_000, 0x3fff_ffff, 0x7fff_ffff, 0xffff_ffff] {
             assert_eq!(verdict(&program, call, [0; 6]), allow_or_kill(call == 478), "{call:#x}");
         }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "no call has this number")]
     fn a_list_with_a_number_that_no_call_has_is_no_filter() {
-        program(&[479], &[], Refusal::Kill);
+        program(&[479], &[], DefaultAction::Kill);
     }
 
     /// Ranges of each length, beside calls that are decided by an argument.
@@ -307,8 +307,8 @@ mod tests {
         for pattern in 0u32..1 << 12 {
             let listed = |call: &c_long| pattern & 1 << call != 0;
             let calls: Vec<c_long> = (0..12).filter(|call| *call != 5 && listed(call)).collect();
-            let one = [Rule(5, &[Condition::OneOf(0, &[1])])];
-            let program = program(&calls, if listed(&5) { &one } else { &[] }, Refusal::Kill);
+            let one = [CallRule(5, &[Argument::OneOf(0, &[1])])];
+            let program = program(&calls, if listed(&5) { &one } else { &[] }, DefaultAction::Kill);
             for call in 0..13 {
                 for argument in [0, 1] {
                     let allowed = listed(&call) && (call != 5 || argument == 1);
@@ -323,8 +323,8 @@ mod tests {
     #[test]
     fn a_long_list_is_decided_as_a_short_one() {
         let calls: Vec<c_long> = (0..33).map(|call| call * 3).collect();
-        let rules: Vec<Rule> = (0..20).map(|call| Rule(call * 9 + 1, &[Condition::OneOf(1, &[7, 9])])).collect();
-        let program = program(&calls, &rules, Refusal::Kill);
+        let rules: Vec<CallRule> = (0..20).map(|call| CallRule(call * 9 + 1, &[Argument::OneOf(1, &[7, 9])])).collect();
+        let program = program(&calls, &rules, DefaultAction::Kill);
         assert!(program.len() > LONGEST - 10, "{}", program.len());
         for call in 0..500 {
             for second in 6..11 {
@@ -338,20 +338,20 @@ mod tests {
     #[test]
     #[should_panic(expected = "too long")]
     fn a_list_that_is_too_long_is_no_filter() {
-        let rules: Vec<Rule> = (0..100).map(|call| Rule(call, &[Condition::OneOf(1, &[7, 9])])).collect();
-        program(&[], &rules, Refusal::Kill);
+        let rules: Vec<CallRule> = (0..100).map(|call| CallRule(call, &[Argument::OneOf(1, &[7, 9])])).collect();
+        program(&[], &rules, DefaultAction::Kill);
     }
 
     #[test]
     fn arguments_decide_where_they_are_named() {
         let rules = [
-            Rule(5, &[Condition::OneOf(0, &[16, 17])]),
-            Rule(5, &[Condition::OneOf(0, &[19])]),
-            Rule(9, &[Condition::Lacks(2, 4)]),
-            Rule(7, &[Condition::OneOf(0, &[16]), Condition::OneOf(2, &[0, 12])]),
-            Rule(8, &[Condition::OneOf(2, &[3]), Condition::Lacks(1, 0xe000_0000), Condition::High(1, 0)]),
+            CallRule(5, &[Argument::OneOf(0, &[16, 17])]),
+            CallRule(5, &[Argument::OneOf(0, &[19])]),
+            CallRule(9, &[Argument::Lacks(2, 4)]),
+            CallRule(7, &[Argument::OneOf(0, &[16]), Argument::OneOf(2, &[0, 12])]),
+            CallRule(8, &[Argument::OneOf(2, &[3]), Argument::Lacks(1, 0xe000_0000), Argument::High(1, 0)]),
         ];
-        let program = program(&[1], &rules, Refusal::Absent);
+        let program = program(&[1], &rules, DefaultAction::Absent);
         let absent = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
         let cases = [
             (5, [16, 0, 0, 0, 0, 0], true),
@@ -385,11 +385,11 @@ mod tests {
         static FILTER: Filter<2> = Filter::new(
             &[&[1]],
             &[&[
-                Rule(5, &[Condition::Given(0, 0)]),
-                Rule(5, &[Condition::Given(0, 1)]),
-                Rule(6, &[Condition::OneOf(0, &[0]), Condition::Given(1, 1)]),
+                CallRule(5, &[Argument::Given(0, 0)]),
+                CallRule(5, &[Argument::Given(0, 1)]),
+                CallRule(6, &[Argument::OneOf(0, &[0]), Argument::Given(1, 1)]),
             ]],
-            Refusal::Absent,
+            DefaultAction::Absent,
         );
         for [one, other] in [[7, 9], [9, 7], [0, 1 << 31], [4, 4]] {
             let program = FILTER.with([one, other]);
@@ -406,6 +406,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "no value of this number")]
     fn a_value_that_nobody_gives_is_no_filter() {
-        let _: Filter<1> = Filter::new(&[], &[&[Rule(5, &[Condition::Given(0, 1)])]], Refusal::Absent);
+        let _: Filter<1> = Filter::new(&[], &[&[CallRule(5, &[Argument::Given(0, 1)])]], DefaultAction::Absent);
     }
 }

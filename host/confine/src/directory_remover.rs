@@ -10,7 +10,7 @@
 use crate::descriptors::close_all_but;
 use crate::environment::forget_environment;
 use crate::files::{Access, Files};
-use crate::filter::{Condition, Filter, Refusal, Rule};
+use crate::filter::{Argument, CallRule, DefaultAction, Filter};
 use crate::{ConfineError, Confinement};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, setrlimit};
@@ -84,7 +84,7 @@ const REMOVE: libc::c_long = libc::SYS_rmdir;
 #[cfg(not(target_arch = "x86_64"))]
 const REMOVE: libc::c_long = libc::SYS_unlinkat;
 
-static FILTER: Filter = Filter::new(&[CALLS], &[RULES], Refusal::Absent);
+static FILTER: Filter = Filter::new(&[CALLS], &[RULES], DefaultAction::Absent);
 
 const CALLS: &[libc::c_long] = &[
     libc::SYS_read,       // the word
@@ -95,7 +95,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_exit_group, // the end
 ];
 
-const RULES: &[Rule] = &[
+const RULES: &[CallRule] = &[
     // Memory for a path.
-    Rule(libc::SYS_mprotect, &[Condition::Lacks(2, libc::PROT_EXEC as u32)]),
+    CallRule(libc::SYS_mprotect, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
 ];

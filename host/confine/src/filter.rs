@@ -11,12 +11,12 @@ use nix::errno::Errno;
 
 /// A system call that is allowed if all conditions hold. Of several rules for one call, one is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule(pub c_long, pub &'static [Condition]);
+pub struct CallRule(pub c_long, pub &'static [Argument]);
 
 /// A condition on one argument (0 to 5) of a system call. All but `High` look at its low 32 bits only: they are for
 /// arguments that the kernel takes as `int`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum Argument {
     /// It is one of these values.
     OneOf(u8, &'static [u32]),
     /// It is the value of this number, of those that the run puts in.
@@ -29,7 +29,7 @@ pub enum Condition {
 
 /// The result of a call that no rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum DefaultAction {
     /// The process is killed at once.
     Kill,
     /// The call fails with `ENOSYS`, as if the kernel did not have it. A C library that tries a newer call first then
@@ -38,16 +38,16 @@ pub enum Refusal {
 }
 
 /// Memory is allowed, but no new code.
-pub const NO_NEW_CODE: &[Rule] = &[
-    Rule(libc::SYS_mmap, &[Condition::Lacks(2, libc::PROT_EXEC as u32)]),
-    Rule(libc::SYS_mprotect, &[Condition::Lacks(2, libc::PROT_EXEC as u32)]),
+pub const NO_NEW_CODE: &[CallRule] = &[
+    CallRule(libc::SYS_mmap, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
+    CallRule(libc::SYS_mprotect, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
 ];
 
 /// Descriptors may be copied and asked for their flags, and close on exec. Another command could send signals to any
 /// process.
-pub const DESCRIPTOR_FLAGS: &[Rule] = &[Rule(
+pub const DESCRIPTOR_FLAGS: &[CallRule] = &[CallRule(
     libc::SYS_fcntl,
-    &[Condition::OneOf(
+    &[Argument::OneOf(
         1,
         &[libc::F_DUPFD_CLOEXEC as u32, libc::F_GETFD as u32, libc::F_SETFD as u32, libc::F_GETFL as u32],
     )],
@@ -64,7 +64,7 @@ pub struct Filter<const VALUES: usize = 0> {
 impl<const VALUES: usize> Filter<VALUES> {
     /// Compiles lists of calls that are allowed with any arguments, and lists of rules. It is for a `static`: a list that
     /// makes no sense then fails the build.
-    pub const fn new(calls: &[&[c_long]], rules: &[&[Rule]], refusal: Refusal) -> Self {
+    pub const fn new(calls: &[&[c_long]], rules: &[&[CallRule]], refusal: DefaultAction) -> Self {
         let (instructions, given, begin) = compile(calls, rules, refusal, VALUES);
         Self { program: ReadyFilter { instructions, begin }, given }
     }

@@ -10,7 +10,7 @@
 
 use crate::bus::Bus;
 use crate::descriptors::close_all_but;
-use crate::program::{Direct, Environment, Output, Program, Run};
+use crate::program::{Direct, Environment, Program, ProgramOutput, Run};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_child_subreaper;
@@ -33,7 +33,7 @@ const PIECE: usize = 64 << 10;
 
 /// The limits for one program. An attacker who controls the client can ask for nothing else.
 #[derive(Clone, Copy)]
-pub struct Rules {
+pub struct ProgramLimits {
     /// True if it may be started with these arguments.
     pub arguments: fn(&[String]) -> bool,
     /// True if it may get this as standard input.
@@ -48,7 +48,7 @@ pub struct Allowed {
     /// Absolute path.
     pub path: PathBuf,
     /// The limits for starting it.
-    pub rules: Rules,
+    pub rules: ProgramLimits,
 }
 
 impl fmt::Debug for Allowed {
@@ -150,7 +150,7 @@ impl Run for Helper {
         !self.programs.is_empty()
     }
 
-    fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output> {
+    fn run(&self, program: &Program, deadline: Instant) -> io::Result<ProgramOutput> {
         let listed = self.programs.iter().position(|allowed| allowed.path == program.path);
         let is_call = self.bus.as_ref().is_some_and(|bus| *bus.path() == program.path);
         let number = listed.or(is_call.then_some(self.programs.len())).ok_or_else(|| {
@@ -183,7 +183,7 @@ impl Run for Helper {
 }
 
 /// The result of a program: its output, or an error as text, with an error number if there is one.
-type Ended = Result<Output, (Option<i32>, String)>;
+type Ended = Result<ProgramOutput, (Option<i32>, String)>;
 
 impl Helper {
     fn ask(&self, request: &Request, input: &str, until: Instant) -> Result<Ended, ChannelError> {
@@ -194,7 +194,7 @@ impl Helper {
             Answer::Ended { status, ended } => {
                 let stdout = receive_text(&self.channel, until)?;
                 let stderr = receive_text(&self.channel, until)?;
-                Ok(Ok(Output { status, ended, stdout, stderr }))
+                Ok(Ok(ProgramOutput { status, ended, stdout, stderr }))
             }
             Answer::Failed { errno, text } => Ok(Err((errno, text))),
         }

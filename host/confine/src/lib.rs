@@ -26,10 +26,10 @@ pub use descriptors::close_all_but;
 pub use directory_remover::DirectoryRemover;
 pub use environment::{forget_backtraces, forget_environment};
 pub use files::{Access, Files};
-pub use filter::{Condition, DESCRIPTOR_FLAGS, Filter, NO_NEW_CODE, ReadyFilter, Refusal, Rule};
+pub use filter::{Argument, CallRule, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE, ReadyFilter};
 pub use fork::{AroundFork, end_process, fork, keep_around_forks};
-pub use helper::{Allowed, Helper, Rules};
-pub use program::{Direct, Environment, NoPrograms, Output, PROGRAMS, Program, Run, locate};
+pub use helper::{Allowed, Helper, ProgramLimits};
+pub use program::{Direct, Environment, NoPrograms, PROGRAMS, Program, ProgramOutput, Run, locate};
 
 use std::fmt;
 

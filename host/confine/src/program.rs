@@ -64,7 +64,7 @@ pub enum Environment {
 
 /// The output of a program that ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Output {
+pub struct ProgramOutput {
     /// Exit status; `None` if a signal ended it.
     pub status: Option<i32>,
     /// The way it ended, as text for people.
@@ -82,7 +82,7 @@ pub trait Run {
     /// # Errors
     /// It can't be started, or it prints too much, or the deadline passes (`ETIMEDOUT`). A program that runs then is
     /// killed.
-    fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output>;
+    fn run(&self, program: &Program, deadline: Instant) -> io::Result<ProgramOutput>;
 
     /// False if it starts no program at all.
     fn can_start(&self) -> bool {
@@ -95,7 +95,7 @@ pub trait Run {
 pub struct Direct;
 
 impl Run for Direct {
-    fn run(&self, program: &Program, deadline: Instant) -> io::Result<Output> {
+    fn run(&self, program: &Program, deadline: Instant) -> io::Result<ProgramOutput> {
         self.run_while(program, deadline, None)
     }
 }
@@ -111,7 +111,7 @@ impl Direct {
         program: &Program,
         deadline: Instant,
         client: Option<BorrowedFd<'_>>,
-    ) -> io::Result<Output> {
+    ) -> io::Result<ProgramOutput> {
         let mut command = Command::new(&program.path);
         match &program.environment {
             Environment::Empty => command.env_clear().current_dir("/"),
@@ -137,7 +137,12 @@ impl Direct {
         }
         let (status, stdout, stderr) = finished?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Output { status: status.code(), ended: status.to_string(), stdout: text(stdout), stderr: text(stderr) })
+        Ok(ProgramOutput {
+            status: status.code(),
+            ended: status.to_string(),
+            stdout: text(stdout),
+            stderr: text(stderr),
+        })
     }
 }
 
@@ -146,7 +151,7 @@ impl Direct {
 pub struct NoPrograms;
 
 impl Run for NoPrograms {
-    fn run(&self, program: &Program, _deadline: Instant) -> io::Result<Output> {
+    fn run(&self, program: &Program, _deadline: Instant) -> io::Result<ProgramOutput> {
         let text = format!(
             "{} is not started: neither policy nor configuration names a program for this run",
             program.path.display()

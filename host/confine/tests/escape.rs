@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::ForkResult;
 use postern_confine::{
-    Access, Allowed, Capability, Condition, Confinement, Direct, Environment, Files, Filter, Helper, Program, Refusal,
-    Rule, Rules, Run, close_all_but, forget_environment, fork, keep_capabilities,
+    Access, Allowed, Argument, CallRule, Capability, Confinement, DefaultAction, Direct, Environment, Files, Filter,
+    Helper, Program, ProgramLimits, Run, close_all_but, forget_environment, fork, keep_capabilities,
 };
 use std::fs;
 use std::io::Read;
@@ -42,8 +42,8 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_getrandom,
 ];
 
-fn confine(files: &[(&Path, Access)], calls: &[libc::c_long], rules: &[Rule]) {
-    let filter: Filter = Filter::new(&[CALLS, calls], &[rules], Refusal::Absent);
+fn confine(files: &[(&Path, Access)], calls: &[libc::c_long], rules: &[CallRule]) {
+    let filter: Filter = Filter::new(&[CALLS, calls], &[rules], DefaultAction::Absent);
     let confinement = Confinement {
         capabilities: vec![Capability::CAP_NET_ADMIN],
         files: Files::new(files.iter().copied()).unwrap(),
@@ -119,8 +119,8 @@ fn calls_that_escapes_need_are_absent() {
         &[],
         &[],
         &[
-            Rule(libc::SYS_socket, &[Condition::OneOf(0, &[libc::AF_NETLINK as u32])]),
-            Rule(libc::SYS_kill, &[Condition::OneOf(0, &[4_194_303])]),
+            CallRule(libc::SYS_socket, &[Argument::OneOf(0, &[libc::AF_NETLINK as u32])]),
+            CallRule(libc::SYS_kill, &[Argument::OneOf(0, &[4_194_303])]),
         ],
     );
     let path = c"/bin/sh".as_ptr() as usize;
@@ -211,7 +211,7 @@ fn inherited_descriptors_are_closed() {
 fn a_helper_runs_what_is_listed_and_nothing_else() {
     let allowed = |path: &str, arguments: fn(&[String]) -> bool| Allowed {
         path: path.into(),
-        rules: Rules { arguments, input: |text| !text.contains("forbidden"), variable: None },
+        rules: ProgramLimits { arguments, input: |text| !text.contains("forbidden"), variable: None },
     };
     let scripts = |given: &[String]| given.first().is_some_and(|first| first == "-c");
     let helper =

@@ -23,7 +23,7 @@ pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
 
 /// Why nothing, or nothing more, comes from the service. The words go behind "the DHCP service at PATH".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChannelError {
+pub enum ServiceError {
     /// No process serves there.
     #[error("is not there: {0}")]
     Absent(String),
@@ -51,7 +51,7 @@ pub enum ChannelError {
     Io(String),
 }
 
-impl From<Errno> for ChannelError {
+impl From<Errno> for ServiceError {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR => Self::Absent(errno.desc().to_owned()),
@@ -76,9 +76,9 @@ impl Channel {
     /// that serves must be root's, or this user's.
     ///
     /// # Errors
-    /// [`ChannelError::Absent`] if nothing serves there, [`ChannelError::Native`] if a native daemon does; the others as
+    /// [`ServiceError::Absent`] if nothing serves there, [`ServiceError::Native`] if a native daemon does; the others as
     /// they say.
-    pub fn connect(path: &Path, deadline: Instant) -> Result<Self, ChannelError> {
+    pub fn connect(path: &Path, deadline: Instant) -> Result<Self, ServiceError> {
         look(path)?;
         let mut own = Self { stream: open(path, deadline)?, buffer: Vec::new() };
         if own.greet(greeting::OWN, deadline)? == 200 {
@@ -87,61 +87,61 @@ impl Channel {
         // A native daemon has closed that connection, or will. It is known by its own greeting.
         let mut other = Self { stream: open(path, deadline)?, buffer: Vec::new() };
         match other.greet(greeting::GO, deadline)? {
-            200 => Err(ChannelError::Native),
-            status => Err(ChannelError::Malformed(format!("it speaks no protocol that is known (status {status})"))),
+            200 => Err(ServiceError::Native),
+            status => Err(ServiceError::Malformed(format!("it speaks no protocol that is known (status {status})"))),
         }
     }
 
     /// Asks, and waits for the answer. `namespace` is the attachment's network namespace.
     ///
     /// # Errors
-    /// See [`ChannelError`]. The channel can't be used again then.
+    /// See [`ServiceError`]. The channel can't be used again then.
     pub fn ask(
         &mut self,
         ask: &Ask,
         namespace: Option<BorrowedFd<'_>>,
         deadline: Instant,
-    ) -> Result<Answer, ChannelError> {
-        let mut text = serde_json::to_vec(ask).map_err(|error| ChannelError::Malformed(error.to_string()))?;
+    ) -> Result<Answer, ServiceError> {
+        let mut text = serde_json::to_vec(ask).map_err(|error| ServiceError::Malformed(error.to_string()))?;
         text.push(b'\n');
         line::send(&self.stream, &text, namespace, deadline)?;
         let end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
         let answer = line::receive(&self.stream, &mut self.buffer, LONGEST_ANSWER, deadline, end)?;
-        serde_json::from_slice(&answer).map_err(|error| ChannelError::Malformed(error.to_string()))
+        serde_json::from_slice(&answer).map_err(|error| ServiceError::Malformed(error.to_string()))
     }
 
     /// Says which protocol follows, and returns the status of the answer.
-    fn greet(&mut self, path: &str, deadline: Instant) -> Result<u16, ChannelError> {
+    fn greet(&mut self, path: &str, deadline: Instant) -> Result<u16, ServiceError> {
         line::send(&self.stream, greeting::call(path).as_bytes(), None, deadline)?;
         let answer = line::receive(&self.stream, &mut self.buffer, greeting::LONGEST, deadline, greeting::end)?;
-        let nonsense = || ChannelError::Malformed("it does not greet as a DHCP service does".to_owned());
+        let nonsense = || ServiceError::Malformed("it does not greet as a DHCP service does".to_owned());
         greeting::status(&answer).ok_or_else(nonsense)
     }
 }
 
 /// Checks who could have put the socket there.
-fn look(path: &Path) -> Result<(), ChannelError> {
+fn look(path: &Path) -> Result<(), ServiceError> {
     let directory = path.parent().filter(|_| path.is_absolute());
-    let directory: PathBuf = directory.ok_or(ChannelError::Io("its path is not absolute".to_owned()))?.to_owned();
+    let directory: PathBuf = directory.ok_or(ServiceError::Io("its path is not absolute".to_owned()))?.to_owned();
     // Absent before untrusted: the directory may be missing too.
     let found = lstat(path)?;
-    trust(&directory).map_err(|error| ChannelError::Untrusted(error.to_string()))?;
+    trust(&directory).map_err(|error| ServiceError::Untrusted(error.to_string()))?;
     if kind(&found) != SFlag::S_IFSOCK {
-        return Err(ChannelError::Untrusted("there is something else than a socket".to_owned()));
+        return Err(ServiceError::Untrusted("there is something else than a socket".to_owned()));
     }
     if found.st_uid != 0 && found.st_uid != geteuid().as_raw() {
-        return Err(ChannelError::Untrusted(format!("the socket belongs to user {}", found.st_uid)));
+        return Err(ServiceError::Untrusted(format!("the socket belongs to user {}", found.st_uid)));
     }
     Ok(())
 }
 
 /// Connects, and checks who serves.
-fn open(path: &Path, deadline: Instant) -> Result<UnixStream, ChannelError> {
+fn open(path: &Path, deadline: Instant) -> Result<UnixStream, ServiceError> {
     let descriptor: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     // A full queue of connections is waited for as long as this.
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
-        return Err(ChannelError::Deadline);
+        return Err(ServiceError::Deadline);
     }
     let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
     let timeout = TimeVal::new(seconds, i64::from(left.subsec_micros().max(1)));
@@ -149,7 +149,7 @@ fn open(path: &Path, deadline: Instant) -> Result<UnixStream, ChannelError> {
     connect(descriptor.as_raw_fd(), &UnixAddr::new(path)?)?;
     let server = getsockopt(&descriptor, PeerCredentials)?.uid();
     if server != 0 && server != geteuid().as_raw() {
-        return Err(ChannelError::Untrusted(format!("a process of user {server} serves there")));
+        return Err(ServiceError::Untrusted(format!("a process of user {server} serves there")));
     }
     Ok(descriptor.into())
 }

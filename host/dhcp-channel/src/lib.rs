@@ -9,9 +9,9 @@ pub mod greeting;
 mod line;
 mod message;
 
-pub use connect::{Channel, ChannelError, DEFAULT_SOCKET, SWITCH};
+pub use connect::{Channel, DEFAULT_SOCKET, SWITCH, ServiceError};
 pub use line::{LONGEST_ANSWER, LONGEST_ASK};
-pub use message::{Answer, Ask, Attachment, Held, Standing};
+pub use message::{Answer, Ask, Attachment, HeldLease, Standing};
 pub use postern_dhcp::{Family, INFINITE, Lease, LeaseAddress, LeaseDns, LeaseRoute, families};
 
 /// The CNI error code of a refusal that has no better one, as the native plugin's.

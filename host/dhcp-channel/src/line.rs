@@ -1,6 +1,6 @@
 //! Bytes over the socket, with one deadline for all of them.
 
-use crate::connect::ChannelError;
+use crate::connect::ServiceError;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -21,7 +21,7 @@ pub fn send(
     bytes: &[u8],
     descriptor: Option<BorrowedFd<'_>>,
     deadline: Instant,
-) -> Result<(), ChannelError> {
+) -> Result<(), ServiceError> {
     let descriptors: Vec<_> = descriptor.iter().map(|descriptor| descriptor.as_raw_fd()).collect();
     let (mut rest, mut is_first) = (bytes, true);
     while !rest.is_empty() {
@@ -45,20 +45,20 @@ pub fn receive(
     most: usize,
     deadline: Instant,
     complete: impl Fn(&[u8]) -> Option<usize>,
-) -> Result<Vec<u8>, ChannelError> {
+) -> Result<Vec<u8>, ServiceError> {
     loop {
         if let Some(length) = complete(buffer) {
             let rest = buffer.split_off(length.min(buffer.len()));
             return Ok(std::mem::replace(buffer, rest));
         }
         if buffer.len() > most {
-            return Err(ChannelError::Malformed("its answer is too long".to_owned()));
+            return Err(ServiceError::Malformed("its answer is too long".to_owned()));
         }
         ready(stream, PollFlags::POLLIN, deadline)?;
         let mut piece = [0; 4096];
         let mut stream = stream;
         match stream.read(&mut piece) {
-            Ok(0) => return Err(ChannelError::Closed),
+            Ok(0) => return Err(ServiceError::Closed),
             Ok(read) => buffer.extend(piece.iter().take(read)),
             Err(error) if matches!(error.kind(), std::io::ErrorKind::Interrupted | std::io::ErrorKind::WouldBlock) => {}
             Err(error) => return Err(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw).into()),
@@ -66,11 +66,11 @@ pub fn receive(
     }
 }
 
-fn ready(stream: &UnixStream, what: PollFlags, deadline: Instant) -> Result<(), ChannelError> {
+fn ready(stream: &UnixStream, what: PollFlags, deadline: Instant) -> Result<(), ServiceError> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(ChannelError::Deadline);
+            return Err(ServiceError::Deadline);
         }
         // Rounded up, or the last millisecond would be a loop.
         let timeout = PollTimeout::try_from(left.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX);

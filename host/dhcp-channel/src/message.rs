@@ -58,7 +58,7 @@ pub enum Answer {
     /// It is done, or the service is there.
     Done,
     /// All leases.
-    Leases(Vec<Held>),
+    Leases(Vec<HeldLease>),
     /// It is not done.
     Refused {
         /// The CNI error code.
@@ -72,7 +72,7 @@ pub enum Answer {
 
 /// A lease that the service holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldLease {
     /// `CNI_CONTAINERID`.
     pub container_id: String,
     /// The network's name.

@@ -1,8 +1,8 @@
 //! What clients ask for.
 
 use crate::clock;
-use crate::connections::{Id, Question};
-use crate::lease::{Entry, Phase};
+use crate::connections::{ClientRequest, Id};
+use crate::lease::{KeptLease, Phase};
 use crate::namespace::{Identity, identity};
 use crate::opener::NotOpened;
 use crate::service::Service;
@@ -53,8 +53,8 @@ struct Before {
 
 impl Service {
     /// Answers a question; `None` if the answer comes later.
-    pub fn ask(&mut self, id: Id, question: Question) -> Option<Answer> {
-        let Question { ask, namespace } = question;
+    pub fn ask(&mut self, id: Id, question: ClientRequest) -> Option<Answer> {
+        let ClientRequest { ask, namespace } = question;
         match ask {
             Ask::Alive => Some(Answer::Done),
             Ask::Leases => {
@@ -167,7 +167,7 @@ impl Service {
             Family::Ipv6 => SETTLES_WITHIN_MS + DAD_WITHIN_MS,
         };
         let phase = Phase::Settling { until: now.saturating_add(within), next: now };
-        let mut entry = Entry::new(attachment.clone(), family, identity, link.index, mac, phase);
+        let mut entry = KeptLease::new(attachment.clone(), family, identity, link.index, mac, phase);
         // Links of one parent share its hardware address, so an answer must be for all of them.
         entry.broadcast = self.options.broadcast || link.kind == "ipvlan";
         entry.acquirer = Some(id);
@@ -209,7 +209,7 @@ impl Service {
             return;
         }
         // IPv4 first, as the network may have it in either order.
-        let mut parts: Vec<&Entry> = own().collect();
+        let mut parts: Vec<&KeptLease> = own().collect();
         parts.sort_by_key(|entry| entry.family);
         let leases = parts.into_iter().filter_map(|entry| entry.lease.clone());
         let Some(lease) = leases.reduce(Lease::joined_with) else { return };
@@ -238,8 +238,8 @@ impl Service {
 
     /// True if the link of a lease has another one: that of the other family. Names don't tell: an attachment of these
     /// names may have another namespace by now.
-    pub fn has_other_lease(&self, entry: &Entry) -> bool {
-        let link = |entry: &Entry| (entry.namespace, entry.index, entry.mac);
+    pub fn has_other_lease(&self, entry: &KeptLease) -> bool {
+        let link = |entry: &KeptLease| (entry.namespace, entry.index, entry.mac);
         self.leases.values().any(|other| other.serial != entry.serial && other.is_live() && link(other) == link(entry))
     }
 
@@ -349,7 +349,7 @@ impl Service {
     }
 
     /// Tells who waits for the end of a lease that has ended, unless they wait for another one too.
-    pub fn tell_releasers(&mut self, ended: &Entry) {
+    pub fn tell_releasers(&mut self, ended: &KeptLease) {
         for id in &ended.releasers {
             let waits = self.leases.values().any(|entry| entry.releasers.contains(id));
             if !waits {
@@ -384,7 +384,7 @@ impl Service {
     /// Returns a refusal if an ask is about another namespace than the lease's, and that one is alive.
     fn differs(
         &self,
-        entry: &Entry,
+        entry: &KeptLease,
         attachment: &Attachment,
         given: Option<&OwnedFd>,
     ) -> Result<Option<Answer>, NotOpened> {
@@ -425,7 +425,7 @@ impl Service {
     }
 
     /// True if the lease's link is there and up.
-    fn look_at(&self, entry: &Entry) -> Result<bool, String> {
+    fn look_at(&self, entry: &KeptLease) -> Result<bool, String> {
         let gone = || format!("the network namespace of {} is gone", subject(&entry.attachment));
         let namespace = self.open_namespace(entry).map_err(|_| gone())?;
         let link = self.home.visit(&namespace, || Netlink::open()?.link_by_index(entry.index));
@@ -477,7 +477,7 @@ pub fn subject(attachment: &Attachment) -> String {
     format!("container {container_id}, network \"{network}\", interface {ifname}")
 }
 
-fn other_namespace(entry: &Entry) -> Answer {
+fn other_namespace(entry: &KeptLease) -> Answer {
     let words = format!(
         "the DHCP lease of {} belongs to the namespace at {}, which is still there",
         subject(&entry.attachment),

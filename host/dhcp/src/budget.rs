@@ -2,7 +2,7 @@
 
 /// A bucket of tokens, which fills again with time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct RefillingBudget {
     /// The most tokens.
     most: u64,
     /// The milliseconds until one more token.
@@ -12,7 +12,7 @@ pub struct Budget {
     filled_at: u64,
 }
 
-impl Budget {
+impl RefillingBudget {
     /// Makes a full bucket.
     pub const fn new(most: u64, every_ms: u64) -> Self {
         Self { most, every_ms, tokens: most, filled_at: 0 }
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_burst_and_then_a_rate() {
-        let mut budget = Budget::new(3, 100);
+        let mut budget = RefillingBudget::new(3, 100);
         let mut taken = |from: u64, until: u64| (from..until).filter(|now| budget.take(*now)).count();
         assert_eq!(taken(10_000, 10_050), 3);
         assert_eq!(taken(10_050, 11_050), 10);

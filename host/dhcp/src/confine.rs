@@ -5,8 +5,8 @@ mod tests;
 
 use libc::c_long;
 use postern_confine::{
-    Access, Capability, Condition, ConfineError, Confinement, DESCRIPTOR_FLAGS, Files, Filter, NO_NEW_CODE, Refusal,
-    Rule,
+    Access, Argument, CallRule, Capability, ConfineError, Confinement, DESCRIPTOR_FLAGS, DefaultAction, Files, Filter,
+    NO_NEW_CODE,
 };
 use std::path::{Path, PathBuf};
 
@@ -26,17 +26,20 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
     Confinement { capabilities, files, filter: SERVICE.ready().clone() }.apply()
 }
 
-static SERVICE: Filter =
-    Filter::new(&[COMMON, SERVICE_CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, SERVICE_RULES], Refusal::Absent);
+static SERVICE: Filter = Filter::new(
+    &[COMMON, SERVICE_CALLS, OLD_CALLS],
+    &[NO_NEW_CODE, DESCRIPTOR_FLAGS, SERVICE_RULES],
+    DefaultAction::Absent,
+);
 
-const SERVICE_RULES: &[Rule] = &[
+const SERVICE_RULES: &[CallRule] = &[
     // Network namespaces, and no others.
-    Rule(libc::SYS_setns, &[Condition::OneOf(1, &[libc::CLONE_NEWNET as u32])]),
-    Rule(
+    CallRule(libc::SYS_setns, &[Argument::OneOf(1, &[libc::CLONE_NEWNET as u32])]),
+    CallRule(
         libc::SYS_socket,
-        &[Condition::OneOf(0, &[libc::AF_NETLINK as u32]), Condition::OneOf(2, &[libc::NETLINK_ROUTE as u32])],
+        &[Argument::OneOf(0, &[libc::AF_NETLINK as u32]), Argument::OneOf(2, &[libc::NETLINK_ROUTE as u32])],
     ),
-    Rule(libc::SYS_socket, &[Condition::OneOf(0, &[libc::AF_PACKET as u32]), Condition::OneOf(2, &[0])]),
+    CallRule(libc::SYS_socket, &[Argument::OneOf(0, &[libc::AF_PACKET as u32]), Argument::OneOf(2, &[0])]),
 ];
 
 /// Confines the process that opens namespaces. A namespace's path may be anywhere, and Landlock would forbid the way
@@ -51,15 +54,15 @@ pub fn opener() -> Result<(), ConfineError> {
     OPENER.ready().install()
 }
 
-static OPENER: Filter = Filter::new(&[COMMON, OPENER_CALLS], &[NO_FILE, OPENER_RULES], Refusal::Absent);
+static OPENER: Filter = Filter::new(&[COMMON, OPENER_CALLS], &[NO_FILE, OPENER_RULES], DefaultAction::Absent);
 
 const OPENER_CALLS: &[c_long] = &[libc::SYS_statfs, libc::SYS_fstatfs];
 
-const OPENER_RULES: &[Rule] = &[
-    Rule(libc::SYS_openat, &[Condition::Lacks(2, CHANGING)]),
+const OPENER_RULES: &[CallRule] = &[
+    CallRule(libc::SYS_openat, &[Argument::Lacks(2, CHANGING)]),
     // The same, of musl.
     #[cfg(target_arch = "x86_64")]
-    Rule(libc::SYS_open, &[Condition::Lacks(1, CHANGING)]),
+    CallRule(libc::SYS_open, &[Argument::Lacks(1, CHANGING)]),
 ];
 
 /// Confines the process that removes the service's own files: to those directories, where it can remove files.
@@ -71,7 +74,7 @@ pub fn remover<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<()
     Confinement { capabilities: Vec::new(), files, filter: REMOVER.ready().clone() }.apply()
 }
 
-static REMOVER: Filter = Filter::new(&[COMMON, REMOVER_CALLS], &[NO_FILE], Refusal::Absent);
+static REMOVER: Filter = Filter::new(&[COMMON, REMOVER_CALLS], &[NO_FILE], DefaultAction::Absent);
 
 const REMOVER_CALLS: &[c_long] = &[
     libc::SYS_unlinkat,
@@ -95,15 +98,15 @@ pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
 }
 
 static STEPS: Filter =
-    Filter::new(&[COMMON, STEPS_CALLS, OLD_CALLS], &[DESCRIPTOR_FLAGS, STEPS_RULES], Refusal::Absent);
+    Filter::new(&[COMMON, STEPS_CALLS, OLD_CALLS], &[DESCRIPTOR_FLAGS, STEPS_RULES], DefaultAction::Absent);
 
-const STEPS_RULES: &[Rule] = &[
+const STEPS_RULES: &[CallRule] = &[
     // One process for each step, in the namespaces of this one, and with no memory of it.
-    Rule(libc::SYS_clone, &[Condition::Lacks(0, SHARING)]),
+    CallRule(libc::SYS_clone, &[Argument::Lacks(0, SHARING)]),
     // Between the two of them.
-    Rule(libc::SYS_socketpair, &[Condition::OneOf(0, &[libc::AF_UNIX as u32]), Condition::OneOf(2, &[0])]),
+    CallRule(libc::SYS_socketpair, &[Argument::OneOf(0, &[libc::AF_UNIX as u32]), Argument::OneOf(2, &[0])]),
     // The end of a step.
-    Rule(libc::SYS_kill, &[Condition::OneOf(1, &[libc::SIGKILL as u32])]),
+    CallRule(libc::SYS_kill, &[Argument::OneOf(1, &[libc::SIGKILL as u32])]),
 ];
 
 /// System calls that newer architectures do not have. glibc makes some of them, and musl all.
@@ -129,9 +132,9 @@ const CHANGING: u32 = (libc::O_WRONLY
     | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 
 /// The memory of no file, and no new code.
-const NO_FILE: &[Rule] = &[
-    Rule(libc::SYS_mmap, &[Condition::Lacks(2, libc::PROT_EXEC as u32), Condition::OneOf(4, &[u32::MAX])]),
-    Rule(libc::SYS_mprotect, &[Condition::Lacks(2, libc::PROT_EXEC as u32)]),
+const NO_FILE: &[CallRule] = &[
+    CallRule(libc::SYS_mmap, &[Argument::Lacks(2, libc::PROT_EXEC as u32), Argument::OneOf(4, &[u32::MAX])]),
+    CallRule(libc::SYS_mprotect, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),
 ];
 
 /// The flags of clone(2) that share memory, or make namespaces.

@@ -23,7 +23,7 @@ pub struct Id(pub u64);
 
 /// A connection.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ClientConnection {
     /// Its number.
     pub id: Id,
     socket: OwnedFd,
@@ -39,14 +39,14 @@ pub struct Connection {
 
 /// Something that a client asks for.
 #[derive(Debug)]
-pub struct Question {
+pub struct ClientRequest {
     /// What.
     pub ask: Ask,
     /// The namespace, if it came with it.
     pub namespace: Option<OwnedFd>,
 }
 
-impl Connection {
+impl ClientConnection {
     /// Accepts a connection; `None` if there is none, or its process is another user's.
     pub fn accept(listener: &OwnedFd, id: Id, now: u64) -> Option<Self> {
         let socket = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
@@ -126,7 +126,7 @@ impl Connection {
     ///
     /// # Errors
     /// The client says what makes no sense; the connection is no longer of use.
-    pub fn question(&mut self) -> Result<Option<Question>, ()> {
+    pub fn question(&mut self) -> Result<Option<ClientRequest>, ()> {
         if self.is_asked || self.is_closing {
             return Ok(None);
         }
@@ -139,7 +139,7 @@ impl Connection {
         let namespace = self.descriptors.pop_front();
         let ask = serde_json::from_slice(&line).map_err(|_| ())?;
         self.is_asked = true;
-        Ok(Some(Question { ask, namespace }))
+        Ok(Some(ClientRequest { ask, namespace }))
     }
 
     /// Reads the greeting. True if it is complete, and the client's protocol is ours.

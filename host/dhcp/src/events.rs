@@ -3,7 +3,7 @@
 use crate::asks::{LOOK_MS, refused, subject};
 use crate::clock;
 use crate::connections::Id;
-use crate::lease::{Entry, Open, Phase, Running, address};
+use crate::lease::{KeptLease, Open, Phase, Running, address};
 use crate::opener::NotOpened;
 use crate::service::Service;
 use postern_dhcp::{Event, Family, INFINITE, Input, Lease, Outcome, Output};
@@ -28,7 +28,7 @@ impl Service {
         for at in 0..self.runners.len() {
             let Some((runner, slot)) = self.runners.get_mut(at).filter(|(_, lease)| lease.is_none()) else { continue };
             // Those with a client that waits come first: others have minutes.
-            let ready = |entry: &Entry| {
+            let ready = |entry: &KeptLease| {
                 let settles = matches!(entry.phase, Phase::Settling { .. });
                 entry.running.is_none() && !entry.events.is_empty() && !settles
             };
@@ -188,7 +188,7 @@ impl Service {
         self.abandon(key);
     }
 
-    fn tell_acquirer(&mut self, entry: &Entry, acquirer: Option<Id>, reason: &str) {
+    fn tell_acquirer(&mut self, entry: &KeptLease, acquirer: Option<Id>, reason: &str) {
         if let Some(id) = acquirer {
             let words = format!("no {} lease for {}: {reason}", entry.protocol(), subject(&entry.attachment));
             self.tell(id, &refused(INTERNAL, words, ""));

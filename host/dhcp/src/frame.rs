@@ -4,10 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A hardware address.
-pub type Mac = [u8; 6];
+pub type MacBytes = [u8; 6];
 
 /// The hardware address of all stations.
-pub const ALL: Mac = [0xff; 6];
+pub const ALL: MacBytes = [0xff; 6];
 
 /// The longest payload that is given to a guest, in bytes.
 pub const LONGEST_RECEIVED: usize = 4096;
@@ -24,9 +24,9 @@ const SERVER: u16 = 67;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// The link's own hardware address.
-    pub from_mac: Mac,
+    pub from_mac: MacBytes,
     /// The next hop.
-    pub to_mac: Mac,
+    pub to_mac: MacBytes,
     /// The sender: unspecified without an address.
     pub from: Ipv4Addr,
     /// The receiver.
@@ -65,7 +65,7 @@ pub fn udp(ends: &Ends, payload: &[u8]) -> Vec<u8> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The hardware address of the sender or of a router.
-    pub from_mac: Mac,
+    pub from_mac: MacBytes,
     /// The sender's address. Nothing proves it.
     pub from: IpAddr,
     /// The UDP payload.
@@ -80,7 +80,7 @@ pub fn read_udp(frame: &[u8], is_summed: bool) -> Option<Received> {
     if from_mac.get(6..)? != TYPE_IPV4 {
         return None;
     }
-    let from_mac: Mac = from_mac.get(..6)?.try_into().ok()?;
+    let from_mac: MacBytes = from_mac.get(..6)?.try_into().ok()?;
     let first = *packet.first()?;
     let header_length = usize::from(first & 0xf) * 4;
     let total = usize::from(word(packet, 2)?);
@@ -109,7 +109,7 @@ pub fn read_udp(frame: &[u8], is_summed: bool) -> Option<Received> {
 }
 
 /// Returns the frame that asks who has an address, without saying that the sender has one (RFC 5227, an ARP probe).
-pub fn arp_probe(own: Mac, address: Ipv4Addr) -> Vec<u8> {
+pub fn arp_probe(own: MacBytes, address: Ipv4Addr) -> Vec<u8> {
     let mut frame = [&ALL[..], &own, &TYPE_ARP].concat();
     // Ethernet, IPv4, their lengths, a request.
     frame.extend([0, 1, 8, 0, 6, 4, 0, 1]);
@@ -121,7 +121,7 @@ pub fn arp_probe(own: Mac, address: Ipv4Addr) -> Vec<u8> {
 }
 
 /// True if an ARP frame shows that another station has the address, or is about to take it (RFC 5227, 2.1.1).
-pub fn arp_conflicts(frame: &[u8], own: Mac, address: Ipv4Addr) -> bool {
+pub fn arp_conflicts(frame: &[u8], own: MacBytes, address: Ipv4Addr) -> bool {
     let field = |at: usize, length: usize| frame.get(ETHERNET + at..ETHERNET + at + length);
     let is_arp = frame.get(12..14) == Some(&TYPE_ARP) && field(0, 6) == Some(&[0, 1, 8, 0, 6, 4]);
     let (sender, source, target) = (field(8, 6), field(14, 4), field(24, 4));
@@ -156,8 +156,8 @@ pub fn checksum(parts: &[&[u8]]) -> u16 {
 mod tests {
     use super::*;
 
-    const OWN: Mac = [2, 0, 0, 0, 0, 1];
-    const OTHER: Mac = [2, 0, 0, 0, 0, 2];
+    const OWN: MacBytes = [2, 0, 0, 0, 0, 1];
+    const OTHER: MacBytes = [2, 0, 0, 0, 0, 2];
 
     fn ends() -> Ends {
         Ends { from_mac: OWN, to_mac: ALL, from: Ipv4Addr::UNSPECIFIED, to: Ipv4Addr::BROADCAST }

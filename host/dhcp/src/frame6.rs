@@ -1,7 +1,7 @@
 //! Ethernet frames of DHCPv6 and of neighbour discovery. As for DHCP, the service writes all headers, and reads only
 //! headers of what comes in.
 
-use crate::frame::{ETHERNET, LONGEST_RECEIVED, Mac, Received, checksum, word};
+use crate::frame::{ETHERNET, LONGEST_RECEIVED, MacBytes, Received, checksum, word};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// All servers and relays of the link (RFC 8415, 7.1).
@@ -31,7 +31,7 @@ const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 const OF_SERVERS: [u8; 2] = [2, 7];
 
 /// Returns the frame for a payload, from the client's port to the port of all servers.
-pub fn udp(own: Mac, from: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
+pub fn udp(own: MacBytes, from: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(8 + payload.len()).unwrap_or(u16::MAX);
     let mut segment: Vec<u8> = [CLIENT, SERVER, length, 0].map(u16::to_be_bytes).concat();
     segment.extend(payload);
@@ -39,14 +39,14 @@ pub fn udp(own: Mac, from: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the frame that asks routers to advertise themselves.
-pub fn router_solicitation(own: Mac, from: Ipv6Addr) -> Vec<u8> {
+pub fn router_solicitation(own: MacBytes, from: Ipv6Addr) -> Vec<u8> {
     // The sender's hardware address as option 1, of one unit.
     let message = [&[ROUTER_SOLICITATION, 0, 0, 0, 0, 0, 0, 0, 1, 1], &own[..]].concat();
     frame(own, from, ROUTERS, ICMP, message, 2)
 }
 
 /// Returns the frame that asks who has an address, without saying that the sender has one (RFC 4862, 5.4.2).
-pub fn neighbour_probe(own: Mac, address: Ipv6Addr) -> Vec<u8> {
+pub fn neighbour_probe(own: MacBytes, address: Ipv6Addr) -> Vec<u8> {
     let message = [&[NEIGHBOUR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0], &address.octets()[..]].concat();
     frame(own, Ipv6Addr::UNSPECIFIED, askers_of(address), ICMP, message, 2)
 }
@@ -58,18 +58,18 @@ fn askers_of(address: Ipv6Addr) -> Ipv6Addr {
 }
 
 /// Returns the hardware address at which questions for an address arrive.
-pub fn multicast_of(address: Ipv6Addr) -> Mac {
+pub fn multicast_of(address: Ipv6Addr) -> MacBytes {
     hardware(askers_of(address))
 }
 
 /// Returns the hardware address of a multicast address (RFC 2464, 7).
-fn hardware(group: Ipv6Addr) -> Mac {
+fn hardware(group: Ipv6Addr) -> MacBytes {
     let [.., a, b, c, d] = group.octets();
     [0x33, 0x33, a, b, c, d]
 }
 
 /// Makes a frame to a multicast address, and puts the checksum in its place in `body`.
-fn frame(own: Mac, from: Ipv6Addr, to: Ipv6Addr, next: u8, mut body: Vec<u8>, place: usize) -> Vec<u8> {
+fn frame(own: MacBytes, from: Ipv6Addr, to: Ipv6Addr, next: u8, mut body: Vec<u8>, place: usize) -> Vec<u8> {
     let pseudo = pseudo_header(from, to, next, body.len());
     // Zero would mean "no checksum", which IPv6 does not have.
     let sum = match checksum(&[&pseudo, &body]) {
@@ -91,7 +91,7 @@ fn frame(own: Mac, from: Ipv6Addr, to: Ipv6Addr, next: u8, mut body: Vec<u8>, pl
 
 /// A packet without extension headers. Neither servers of the link nor routers need any, and fragments have one.
 struct Packet<'a> {
-    from_mac: Mac,
+    from_mac: MacBytes,
     next: u8,
     hops: u8,
     from: Ipv6Addr,
@@ -160,7 +160,7 @@ pub fn is_advertisement(payload: &[u8]) -> bool {
 }
 
 /// True if a frame shows that another station has the address, or is about to take it (RFC 4862, 5.4.3).
-pub fn neighbour_conflicts(frame: &[u8], is_summed: bool, own: Mac, address: Ipv6Addr) -> bool {
+pub fn neighbour_conflicts(frame: &[u8], is_summed: bool, own: MacBytes, address: Ipv6Addr) -> bool {
     let Some(packet) = Packet::read(frame) else { return false };
     let is_about = packet.body.get(8..24) == Some(&address.octets()[..]);
     let says = match packet.body.first_chunk::<2>() {
@@ -182,8 +182,8 @@ fn pseudo_header(from: Ipv6Addr, to: Ipv6Addr, next: u8, length: usize) -> Vec<u
 mod tests {
     use super::*;
 
-    const OWN: Mac = [2, 0, 0, 0, 0, 1];
-    const OTHER: Mac = [2, 0, 0, 0, 0, 2];
+    const OWN: MacBytes = [2, 0, 0, 0, 0, 1];
+    const OTHER: MacBytes = [2, 0, 0, 0, 0, 2];
     const SELF: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
     const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
 

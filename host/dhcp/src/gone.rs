@@ -5,7 +5,7 @@
 //! timer of its own would wake an idle node. So it is looked at when somebody asks for anything: all before they are
 //! listed, and a few whenever a lease is asked for. Leases of gone containers then can't pile up.
 
-use crate::lease::{Entry, Phase};
+use crate::lease::{KeptLease, Phase};
 use crate::opener::NotOpened;
 use crate::service::Service;
 use postern_kernel::Netlink;
@@ -38,7 +38,7 @@ impl Service {
 
     /// Looks at the next few leases that no timer looks at, and ends those whose container is gone.
     pub fn look_at_some(&mut self) {
-        let unwatched = |(_, entry): &(&String, &Entry)| rests(entry) && entry.wake_at.is_none();
+        let unwatched = |(_, entry): &(&String, &KeptLease)| rests(entry) && entry.wake_at.is_none();
         let from = (Bound::Excluded(self.looked_at.clone()), Bound::Unbounded);
         let behind = self.leases.range::<String, _>(from).filter(unwatched);
         let first = self.leases.range(..=self.looked_at.clone()).filter(unwatched);
@@ -57,7 +57,7 @@ impl Service {
     }
 
     /// True if the namespace of a lease, or its link, is gone.
-    fn is_gone(&self, entry: &Entry) -> bool {
+    fn is_gone(&self, entry: &KeptLease) -> bool {
         match self.open_namespace(entry) {
             Err(NotOpened::Gone) => true,
             Err(NotOpened::Refused(_)) => false,
@@ -77,6 +77,6 @@ impl Service {
 }
 
 /// True if nothing happens for a lease at the moment.
-fn rests(entry: &Entry) -> bool {
+fn rests(entry: &KeptLease) -> bool {
     matches!(entry.phase, Phase::Bound | Phase::Lost(_)) && entry.running.is_none() && entry.events.is_empty()
 }

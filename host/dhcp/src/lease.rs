@@ -1,14 +1,14 @@
 //! A lease as the service sees it: what it waits for, and what is open for it.
 
-use crate::budget::Budget;
+use crate::budget::RefillingBudget;
 use crate::connections::Id;
-use crate::frame::Mac;
+use crate::frame::MacBytes;
 use crate::namespace::Identity;
 use crate::packet::PacketSocket;
 use crate::probe::Probe;
 use crate::store::{Parts, name};
 use postern_dhcp::{Client, Event, Family, Hex, Lease, State, Timeouts, client_id, duid, provided_id};
-use postern_dhcp_channel::{Attachment, Held, Standing};
+use postern_dhcp_channel::{Attachment, HeldLease, Standing};
 use postern_kernel::{KernelError, Netlink};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const WAITING: usize = 8;
 
 /// How many packets a lease may send at once, and the milliseconds until one more.
-const SENDS: Budget = Budget::new(16, 1000);
+const SENDS: RefillingBudget = RefillingBudget::new(16, 1000);
 
 /// How many packets may be given to the client at once, and the milliseconds until one more.
-const PACKETS: Budget = Budget::new(64, 125);
+const PACKETS: RefillingBudget = RefillingBudget::new(64, 125);
 
 /// The offered addresses that are remembered while a lease is acquired. False offers can't push the true one out within 20
 /// seconds: a packet has four addresses at most, and there are 64 packets at once and 8 a second ([`PACKETS`]).
@@ -66,7 +66,7 @@ pub struct Open {
 
 /// A lease. An attachment with addresses of both families has two.
 #[derive(Debug)]
-pub struct Entry {
+pub struct KeptLease {
     /// Which one: the number is never used again. A lease may replace another one of the same name.
     pub serial: u64,
     /// The attachment.
@@ -78,9 +78,9 @@ pub struct Entry {
     /// The index of its link.
     pub index: u32,
     /// The link's hardware address.
-    pub mac: Mac,
+    pub mac: MacBytes,
     /// Where the last answer came from.
-    pub hop: Option<Mac>,
+    pub hop: Option<MacBytes>,
     /// Servers shall broadcast their answers.
     pub broadcast: bool,
     /// What it waits for.
@@ -112,13 +112,13 @@ pub struct Entry {
     /// Who waits for its end.
     pub releasers: Vec<Id>,
     /// What it may send.
-    pub sends: Budget,
+    pub sends: RefillingBudget,
     /// What it may be given.
-    pub packets: Budget,
+    pub packets: RefillingBudget,
     /// How often routers were asked to advertise themselves.
     pub solicitations: u8,
     /// The senders of the packets that wait, in their order.
-    pub senders: VecDeque<Mac>,
+    pub senders: VecDeque<MacBytes>,
     /// What the client was refused, so that it is said once.
     pub is_warned: bool,
 }
@@ -127,17 +127,17 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// Its event was a packet from there.
-    pub sender: Option<Mac>,
+    pub sender: Option<MacBytes>,
 }
 
-impl Entry {
+impl KeptLease {
     /// Makes one for an attachment that has none.
     pub fn new(
         attachment: Attachment,
         family: Family,
         namespace: Identity,
         index: u32,
-        mac: Mac,
+        mac: MacBytes,
         phase: Phase,
     ) -> Self {
         Self {
@@ -291,7 +291,7 @@ impl Entry {
     }
 
     /// Returns its line in the list of all leases.
-    pub fn held(&self, now: u64) -> Held {
+    pub fn held(&self, now: u64) -> HeldLease {
         let standing = match &self.phase {
             Phase::Settling { .. } | Phase::Acquiring | Phase::Probing(_) => Standing::Acquiring,
             Phase::Bound | Phase::Releasing => Standing::Bound,
@@ -299,7 +299,7 @@ impl Entry {
             Phase::Remembered => Standing::Remembered,
         };
         let left = self.expires_at.map(|end| end.saturating_sub(now) / 1000);
-        Held {
+        HeldLease {
             container_id: self.attachment.container_id.clone(),
             network: self.attachment.network.clone(),
             ifname: self.attachment.ifname.clone(),
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn false_offers_do_not_push_the_true_one_out() {
         let (namespace, mac) = (Identity { device: 4, inode: 5 }, [2, 0, 0, 0, 0, 1]);
-        let mut entry = Entry::new(Attachment::default(), Family::Ipv6, namespace, 2, mac, Phase::Acquiring);
+        let mut entry = KeptLease::new(Attachment::default(), Family::Ipv6, namespace, 2, mac, Phase::Acquiring);
         let offered = "fd00::1".parse().unwrap();
         entry.note_offer(offered);
         // For 20 seconds a station sends as many packets as the lease may be given, each with as many addresses as are read.

@@ -16,14 +16,14 @@ use std::path::PathBuf;
 
 /// A file that belongs to the service, and goes with it.
 #[derive(Clone, Debug)]
-pub struct Own {
+pub struct OwnFile {
     path: PathBuf,
     identity: Identity,
     /// The time of its last change, which a later file of the same inode does not have.
     changed: (i64, i64),
 }
 
-impl Own {
+impl OwnFile {
     /// Remembers a file by its inode: another service may have put its own there later.
     pub fn new(path: PathBuf) -> Option<Self> {
         let stat = lstat(&path).ok()?;
@@ -54,7 +54,7 @@ impl Remover {
     ///
     /// # Errors
     /// The kernel gives no process or no socket.
-    pub fn start(own: &[Own]) -> Result<Option<Self>, String> {
+    pub fn start(own: &[OwnFile]) -> Result<Option<Self>, String> {
         if own.is_empty() {
             return Ok(None);
         }
@@ -66,7 +66,7 @@ impl Remover {
             || confine::remover(directories),
             |line| {
                 while recv(line.as_raw_fd(), &mut [0], MsgFlags::empty()) == Err(Errno::EINTR) {}
-                own.iter().for_each(Own::remove);
+                own.iter().for_each(OwnFile::remove);
             },
         );
         started.map(|(line, pid)| Some(Self { line, pid }))
@@ -90,7 +90,7 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("file");
         std::fs::write(&path, "one").unwrap();
-        let own = Own::new(path.clone()).unwrap();
+        let own = OwnFile::new(path.clone()).unwrap();
         for _ in 0..20 {
             std::fs::remove_file(&path).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -98,7 +98,7 @@ mod tests {
             own.remove();
             assert!(path.exists());
         }
-        Own::new(path.clone()).unwrap().remove();
+        OwnFile::new(path.clone()).unwrap().remove();
         assert!(!path.exists());
         std::fs::remove_dir_all(directory).unwrap();
     }

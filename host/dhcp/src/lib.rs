@@ -48,7 +48,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
-use options::{Options, Wanted};
+use options::{DhcpCommand, Options};
 use postern_confine::forget_environment;
 use postern_gate::places::Places;
 use postern_gate::{Engine, streams};
@@ -64,11 +64,11 @@ const FILES: u64 = 4096;
 /// Runs the command, and returns its exit status.
 pub fn main(arguments: &[String], engine: Engine) -> u8 {
     match options::parse(arguments) {
-        Ok(Wanted::Help) => {
+        Ok(DhcpCommand::Help) => {
             let until = Instant::now() + Duration::from_secs(1);
             u8::from(streams::write(std::io::stdout(), options::HELP.as_bytes(), until).is_err())
         }
-        Ok(Wanted::Serve(options)) => match serve(options, engine) {
+        Ok(DhcpCommand::Serve(options)) => match serve(options, engine) {
             Ok(()) => 0,
             Err(words) => {
                 postern_gate::say!("postern dhcp: {words}");
@@ -91,7 +91,7 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     }
     let places = Places::find().map_err(|error| words(&error))?;
     let store = store::Store::open(&places.library)?;
-    let home = namespace::Home::open()?;
+    let home = namespace::OwnNamespace::open()?;
     let listener = listen::open(&options)?;
     let remover = leaving::Remover::start(&listener.own)
         .map_err(|error| format!("no process can be started that removes the socket at the end: {error}"))?;

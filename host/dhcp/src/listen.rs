@@ -1,6 +1,6 @@
 //! The socket of the service: one that systemd gives, or its own.
 
-use crate::leaving::Own;
+use crate::leaving::OwnFile;
 use crate::options::Options;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -28,7 +28,7 @@ pub struct Listener {
     /// The listening socket.
     pub socket: OwnedFd,
     /// What is removed at the end: not the socket that systemd keeps.
-    pub own: Vec<Own>,
+    pub own: Vec<OwnFile>,
 }
 
 /// Takes systemd's socket, or makes one, and writes the file with the process ID.
@@ -41,7 +41,7 @@ pub fn open(options: &Options) -> Result<Listener, String> {
         Some(socket) => socket,
         None => {
             let socket = make(&options.socket)?;
-            own.extend(Own::new(options.socket.clone()));
+            own.extend(OwnFile::new(options.socket.clone()));
             socket
         }
     };
@@ -49,7 +49,7 @@ pub fn open(options: &Options) -> Result<Listener, String> {
         let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(path);
         let written = file.and_then(|mut file| writeln!(file, "{}", std::process::id()));
         written.map_err(|error| format!("cannot write the process ID to {}: {error}", path.display()))?;
-        own.extend(Own::new(path.clone()));
+        own.extend(OwnFile::new(path.clone()));
     }
     Ok(Listener { socket, own })
 }

@@ -28,12 +28,12 @@ pub fn identity(namespace: impl AsFd) -> nix::Result<Identity> {
 
 /// The service's own namespace, and the way back to it.
 #[derive(Debug)]
-pub struct Home {
+pub struct OwnNamespace {
     namespace: Namespace,
     identity: Identity,
 }
 
-impl Home {
+impl OwnNamespace {
     /// Opens it.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ The options may have one dash, as those of the native daemon, and `=`.
 
 /// What a command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum DhcpCommand {
     /// The service.
     Serve(Options),
     /// The text about its options.
@@ -66,7 +66,7 @@ pub enum Wanted {
 ///
 /// # Errors
 /// The words for an option that is not known, or whose value makes no sense.
-pub fn parse(arguments: &[String]) -> Result<Wanted, String> {
+pub fn parse(arguments: &[String]) -> Result<DhcpCommand, String> {
     if arguments.is_empty() {
         return Err("usage: postern-dhcpd serve [OPTIONS], which keeps DHCP leases alive".to_owned());
     }
@@ -80,7 +80,7 @@ pub fn parse(arguments: &[String]) -> Result<Wanted, String> {
         let flag = flag.ok_or_else(|| format!("\"{argument}\" is no option"))?;
         let (name, given) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value.to_owned())));
         match name {
-            "h" | "help" => return Ok(Wanted::Help),
+            "h" | "help" => return Ok(DhcpCommand::Help),
             "broadcast" => {
                 options.broadcast = match given.as_deref() {
                     None | Some("true" | "1" | "t" | "T" | "TRUE" | "True") => true,
@@ -116,7 +116,7 @@ pub fn parse(arguments: &[String]) -> Result<Wanted, String> {
     }
     let socket = format!("{}{}", options.host_prefix, options.socket.display());
     options.socket = absolute("socketpath", &socket)?;
-    Ok(Wanted::Serve(options))
+    Ok(DhcpCommand::Serve(options))
 }
 
 fn absolute(name: &str, value: &str) -> Result<PathBuf, String> {
@@ -159,8 +159,8 @@ mod tests {
     fn read(line: &str) -> Result<Options, String> {
         let arguments: Vec<String> = line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
         parse(&arguments).map(|wanted| match wanted {
-            Wanted::Serve(options) => options,
-            Wanted::Help => panic!("help"),
+            DhcpCommand::Serve(options) => options,
+            DhcpCommand::Help => panic!("help"),
         })
     }
 

@@ -2,7 +2,7 @@
 //! that can be an answer to this client.
 #![allow(unsafe_code, reason = "bind(2), setsockopt(2) and recvmsg(2) with structures that nix lacks")]
 
-use crate::frame::Mac;
+use crate::frame::MacBytes;
 use libc::{
     BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET, BPF_W,
     PACKET_BROADCAST, PACKET_HOST, PACKET_MULTICAST, SKF_AD_OFF, SKF_AD_PKTTYPE, SKF_AD_VLAN_TAG_PRESENT, c_int,
@@ -38,7 +38,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// `ENODEV` if there is no such link; `ENETDOWN` if it is down; those of socket(2).
-    pub fn dhcp(index: u32, mac: Mac) -> nix::Result<Self> {
+    pub fn dhcp(index: u32, mac: MacBytes) -> nix::Result<Self> {
         let [a, b, c, d, e, f] = mac;
         let (high, low) = (u32::from_be_bytes([a, b, c, d]), u32::from(u16::from_be_bytes([e, f])));
         // Distances to the last instruction, which drops the frame.
@@ -109,7 +109,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// As [`PacketSocket::dhcp`].
-    pub fn neighbours(index: u32, group: Mac) -> nix::Result<Self> {
+    pub fn neighbours(index: u32, group: MacBytes) -> nix::Result<Self> {
         let program = [
             load(BPF_H | BPF_ABS, 12),
             unless_equal(0x86dd, 8),

@@ -1,6 +1,6 @@
 //! The checks of a payload that a guest wants to send: it must be DHCP of this client, and nothing else.
 
-use crate::frame::Mac;
+use crate::frame::MacBytes;
 use std::net::Ipv4Addr;
 
 /// The longest payload that is sent, in bytes: it fits into one frame.
@@ -25,9 +25,9 @@ const RELAY: u8 = 82;
 
 /// What the lease's messages must say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Client<'a> {
+pub struct ClientV4<'a> {
     /// The hardware address of the link.
-    pub mac: Mac,
+    pub mac: MacBytes,
     /// The value of option 61.
     pub id: &'a [u8],
     /// The address of the lease, if there is one.
@@ -40,7 +40,7 @@ pub struct Client<'a> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check(payload: &[u8], client: &Client<'_>) -> Result<Ipv4Addr, &'static str> {
+pub fn check(payload: &[u8], client: &ClientV4<'_>) -> Result<Ipv4Addr, &'static str> {
     if payload.len() > LONGEST {
         return Err("it is longer than a frame may be");
     }
@@ -76,7 +76,7 @@ pub fn offered(payload: &[u8]) -> Option<Ipv4Addr> {
 }
 
 /// Checks the options, and returns the type of the message.
-fn check_options(options: &[u8], client: &Client<'_>) -> Result<u8, &'static str> {
+fn check_options(options: &[u8], client: &ClientV4<'_>) -> Result<u8, &'static str> {
     let (mut rest, mut kinds, mut ids, mut wanted) = (options, 0, 0, 0);
     let mut kind = 0;
     loop {
@@ -128,10 +128,10 @@ fn check_options(options: &[u8], client: &Client<'_>) -> Result<u8, &'static str
 mod tests {
     use super::*;
 
-    const MAC: Mac = [2, 0, 0, 0, 0, 1];
+    const MAC: MacBytes = [2, 0, 0, 0, 0, 1];
     const OFFERED: Ipv4Addr = Ipv4Addr::new(10, 5, 0, 8);
-    const OWN: Client<'_> =
-        Client { mac: MAC, id: b"\0c1/n/eth0", address: Some(Ipv4Addr::new(10, 5, 0, 7)), offered: &[OFFERED] };
+    const OWN: ClientV4<'_> =
+        ClientV4 { mac: MAC, id: b"\0c1/n/eth0", address: Some(Ipv4Addr::new(10, 5, 0, 7)), offered: &[OFFERED] };
 
     fn message(options: &[(u8, &[u8])]) -> Vec<u8> {
         let mut message = vec![0; OPTIONS];
@@ -231,7 +231,7 @@ mod tests {
         for (what, payload) in cases {
             assert!(check(&payload, &OWN).is_err(), "{what}");
         }
-        let nobody = Client { address: None, ..OWN };
+        let nobody = ClientV4 { address: None, ..OWN };
         let mut renewal = discover();
         renewal[12..16].copy_from_slice(&[10, 5, 0, 7]);
         assert!(check(&renewal, &nobody).is_err(), "an address without a lease");
@@ -240,7 +240,7 @@ mod tests {
     /// A server may have given what was requested, and its answer is not there yet.
     #[test]
     fn a_requested_address_is_given_back() {
-        let nobody = Client { address: None, ..OWN };
+        let nobody = ClientV4 { address: None, ..OWN };
         for (kind, address, passes) in
             [(7, OFFERED, true), (3, OFFERED, false), (4, OFFERED, false), (7, Ipv4Addr::new(10, 5, 0, 9), false)]
         {

@@ -28,7 +28,7 @@ pub const MOST: usize = 4;
 
 /// What the lease's messages must say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Client<'a> {
+pub struct ClientV6<'a> {
     /// Its identifier.
     pub id: &'a [u8],
     /// The address of the lease, if there is one.
@@ -41,7 +41,7 @@ pub struct Client<'a> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check(payload: &[u8], client: &Client<'_>) -> Result<(), &'static str> {
+pub fn check(payload: &[u8], client: &ClientV6<'_>) -> Result<(), &'static str> {
     if payload.len() > LONGEST {
         return Err("it is longer than a frame may be");
     }
@@ -140,7 +140,7 @@ mod tests {
     const ID: &[u8] = b"\0\x04sixteen bytes....";
     const ADDRESS_OF_LEASE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
     const OFFERED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9);
-    const OWN: Client<'_> = Client { id: ID, address: Some(ADDRESS_OF_LEASE), offered: &[OFFERED] };
+    const OWN: ClientV6<'_> = ClientV6 { id: ID, address: Some(ADDRESS_OF_LEASE), offered: &[OFFERED] };
 
     fn option(code: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(value.len()).unwrap();
@@ -173,7 +173,7 @@ mod tests {
             assert_eq!(check(&offered, &OWN), Ok(()), "{kind}");
         }
         let first = message(SOLICIT, &[option(1, ID), association(1, None)]);
-        assert_eq!(check(&first, &Client { address: None, ..OWN }), Ok(()));
+        assert_eq!(check(&first, &ClientV6 { address: None, ..OWN }), Ok(()));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         for (what, payload) in cases {
             assert!(check(&payload, &OWN).is_err(), "{what}");
         }
-        let nobody = Client { address: None, ..OWN };
+        let nobody = ClientV6 { address: None, ..OWN };
         assert!(check(&message(RENEW, &[id(), own()]), &nobody).is_err(), "an address without a lease");
     }
 

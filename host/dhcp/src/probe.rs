@@ -2,7 +2,7 @@
 
 use crate::asks::subject;
 use crate::clock;
-use crate::lease::{Entry, Phase};
+use crate::lease::{KeptLease, Phase};
 use crate::packet::PacketSocket;
 use crate::service::Service;
 use crate::{frame, frame6};
@@ -35,7 +35,7 @@ impl Service {
     /// Asks the link who has the address.
     pub fn probe(&mut self, key: &str, lease: Lease, address: IpAddr) {
         let Some(entry) = self.leases.get(key) else { return };
-        let open = |entry: &Entry| match address {
+        let open = |entry: &KeptLease| match address {
             IpAddr::V4(_) => PacketSocket::arp(entry.index),
             IpAddr::V6(address) => PacketSocket::neighbours(entry.index, frame6::multicast_of(address)),
         };

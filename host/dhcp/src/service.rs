@@ -1,10 +1,10 @@
 //! The service: one thread that waits for connections, frames, timers and the ends of steps.
 
 use crate::clock;
-use crate::connections::{Connection, Id};
+use crate::connections::{ClientConnection, Id};
 use crate::gone::REMEMBERED_MS;
-use crate::lease::{Entry, Phase};
-use crate::namespace::{Home, Identity};
+use crate::lease::{KeptLease, Phase};
+use crate::namespace::{Identity, OwnNamespace};
 use crate::opener::{NotOpened, Opener};
 use crate::options::Options;
 use crate::steps::Runner;
@@ -32,7 +32,7 @@ pub struct Service {
     /// The command line.
     pub options: Options,
     /// Its own namespace.
-    pub home: Home,
+    pub home: OwnNamespace,
     /// What opens namespaces.
     pub opener: Opener,
     /// The files of leases.
@@ -40,10 +40,10 @@ pub struct Service {
     /// The directory of the audit log.
     pub logs: PathBuf,
     /// The leases, by the names of their files.
-    pub leases: BTreeMap<String, Entry>,
+    pub leases: BTreeMap<String, KeptLease>,
     /// What runs steps, and the lease whose step it runs, with its serial number.
     pub runners: Vec<(Runner, Option<(String, u64)>)>,
-    connections: BTreeMap<Id, Connection>,
+    connections: BTreeMap<Id, ClientConnection>,
     next_id: u64,
     /// The last lease that was looked at without a timer.
     pub looked_at: String,
@@ -67,7 +67,7 @@ impl Service {
     /// The leases can't be listed.
     pub fn new(
         options: Options,
-        home: Home,
+        home: OwnNamespace,
         opener: Opener,
         store: Store,
         logs: PathBuf,
@@ -87,7 +87,7 @@ impl Service {
         };
         let loaded = service.store.load().map_err(|error| format!("cannot list the leases: {error}"))?;
         for one in loaded {
-            let mut entry = Entry::of_file(one.parts, one.is_of_before);
+            let mut entry = KeptLease::of_file(one.parts, one.is_of_before);
             if one.is_of_before && entry.expires_at.is_none() {
                 entry.expires_at = Some(REMEMBERED_MS);
             }
@@ -165,8 +165,8 @@ impl Service {
 
     /// Sets the timer to the next time at which something has to be done.
     fn set(&self, timer: &TimerFd) -> nix::Result<()> {
-        let leases = self.leases.values().filter_map(Entry::deadline);
-        let connections = self.connections.values().filter_map(Connection::closes_at);
+        let leases = self.leases.values().filter_map(KeptLease::deadline);
+        let connections = self.connections.values().filter_map(ClientConnection::closes_at);
         let Some(at) = leases.chain(connections).min() else { return timer.unset() };
         // A time that has passed is now, and zero would be never.
         let left = Duration::from_millis(at.saturating_sub(clock::since_boot()).clamp(1, FOREVER));
@@ -176,7 +176,7 @@ impl Service {
     fn accept(&mut self, listener: &OwnedFd) {
         let id = Id(self.next_id);
         self.next_id += 1;
-        if let Some(connection) = Connection::accept(listener, id, clock::since_boot()) {
+        if let Some(connection) = ClientConnection::accept(listener, id, clock::since_boot()) {
             self.connections.insert(id, connection);
         }
     }
@@ -237,7 +237,7 @@ impl Service {
     ///
     /// # Errors
     /// [`NotOpened::Gone`] if the path leads to none, or to another.
-    pub fn open_namespace(&self, entry: &Entry) -> Result<OwnedFd, NotOpened> {
+    pub fn open_namespace(&self, entry: &KeptLease) -> Result<OwnedFd, NotOpened> {
         let (namespace, identity) = self.open_path(&entry.attachment.netns)?;
         if identity == entry.namespace { Ok(namespace) } else { Err(NotOpened::Gone) }
     }
@@ -256,7 +256,7 @@ impl Service {
     /// Notes an act in the audit log.
     pub fn note(
         &self,
-        entry: &Entry,
+        entry: &KeptLease,
         operation: &str,
         object: &impl serde::Serialize,
         outcome: &Result<(), impl Display>,
@@ -267,7 +267,7 @@ impl Service {
     }
 
     /// Removes a lease's file.
-    pub fn forget(&self, entry: &Entry) {
+    pub fn forget(&self, entry: &KeptLease) {
         if let Err(error) = self.store.remove(&entry.attachment, entry.family) {
             postern_gate::say!("postern dhcp: cannot remove a lease's file: {error}");
         }

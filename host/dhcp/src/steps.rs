@@ -14,7 +14,7 @@ use postern_dhcp::{Input, Output};
 use postern_gate::rehearsal::{BadEnd, Launcher, reap, serve};
 use postern_gate::{Engine, places};
 use postern_types::channel::{pair, receive_text, send_text};
-use postern_types::{Limits, OpError, Operation, Reply, Start};
+use postern_types::{GuestLimits, OpError, Operation, Reply, Start};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,7 @@ fn step(engine: Engine, state: &Path, input: String) -> Result<String, String> {
     let mut launcher = Launcher::new(engine);
     let mut plugin = launcher.open(PLUGIN, state).map_err(|error| error.to_string())?;
     // The service looks at the length too: a sandbox that was taken over is bound by nothing here.
-    let limits = Limits { stdout: output::LONGEST, stderr: LONGEST_STDERR, ..Limits::default() };
+    let limits = GuestLimits { stdout: output::LONGEST, stderr: LONGEST_STDERR, ..GuestLimits::default() };
     let start = Start { env: vec![("CNI_COMMAND".to_owned(), "STEP".to_owned())], stdin: input.into(), limits };
     let refuse = |operation: &Operation| -> Result<Result<Reply, OpError>, BadEnd> {
         Err(BadEnd::from(format!("asked for {}, and the client of a lease has no operation", operation.name())))

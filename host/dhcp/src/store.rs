@@ -1,7 +1,7 @@
 //! The files of leases: one for each, so that a damaged one harms no other. They survive the service and a reboot.
 
 use crate::clock;
-use crate::frame::Mac;
+use crate::frame::MacBytes;
 use crate::namespace::Identity;
 use nix::sys::stat::{SFlag, fstat};
 use postern_dhcp::{Family, Lease, State};
@@ -34,9 +34,9 @@ pub struct Parts {
     /// The index of its link.
     pub index: u32,
     /// The link's hardware address.
-    pub mac: Mac,
+    pub mac: MacBytes,
     /// The hardware address that the last answer came from: the server, or the router to it.
-    pub hop: Option<Mac>,
+    pub hop: Option<MacBytes>,
     /// The client's state.
     pub state: State,
     /// The lease.

@@ -2,9 +2,9 @@
 
 use crate::asks::subject;
 use crate::clock;
-use crate::frame::{self, ALL, Ends, Mac};
+use crate::frame::{self, ALL, Ends, MacBytes};
 use crate::frame6;
-use crate::lease::{Entry, Open, Phase, WAITING};
+use crate::lease::{KeptLease, Open, Phase, WAITING};
 use crate::opener::NotOpened;
 use crate::packet::PacketSocket;
 use crate::payload;
@@ -90,7 +90,7 @@ impl Service {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn open_for(&self, entry: &mut Entry, namespace: &OwnedFd) -> Result<(), String> {
+    pub fn open_for(&self, entry: &mut KeptLease, namespace: &OwnedFd) -> Result<(), String> {
         let opened = self.home.visit(namespace, || -> Result<Open, String> {
             let netlink = Netlink::open().map_err(|error| error.to_string())?;
             let link = netlink.link_by_index(entry.index).map_err(|error| error.to_string())?;
@@ -150,7 +150,7 @@ impl Service {
     }
 }
 
-impl Entry {
+impl KeptLease {
     /// Checks a packet of the client, and puts it into a frame.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl Entry {
                 let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
                 let (address, offered) =
                     (self.address().and_then(v4), offered.copied().filter_map(v4).collect::<Vec<_>>());
-                let client = payload::Client { mac: self.mac, id: &id, address, offered: &offered };
+                let client = payload::ClientV4 { mac: self.mac, id: &id, address, offered: &offered };
                 let from = payload::check(payload, &client)?;
                 let (to_mac, to) = receiver(packet.to, self.hop)?;
                 Ok(frame::udp(&Ends { from_mac: self.mac, to_mac, from, to }, payload))
@@ -172,7 +172,7 @@ impl Entry {
                 let v6 = |address| if let IpAddr::V6(address) = address { Some(address) } else { None };
                 let (address, offered) =
                     (self.address().and_then(v6), offered.copied().filter_map(v6).collect::<Vec<_>>());
-                payload6::check(payload, &payload6::Client { id: &id, address, offered: &offered })?;
+                payload6::check(payload, &payload6::ClientV6 { id: &id, address, offered: &offered })?;
                 if packet.to != To::Broadcast {
                     return Err("it is for one server, and not for the multicast address of all");
                 }
@@ -218,7 +218,7 @@ impl Entry {
 }
 
 /// Returns where a packet goes. One server is reached over the hop that its last answer came from.
-fn receiver(to: To, hop: Option<Mac>) -> Result<(Mac, Ipv4Addr), &'static str> {
+fn receiver(to: To, hop: Option<MacBytes>) -> Result<(MacBytes, Ipv4Addr), &'static str> {
     match to {
         To::Broadcast => Ok((ALL, Ipv4Addr::BROADCAST)),
         To::Unicast(IpAddr::V4(server)) if is_server(server) => Ok((hop.unwrap_or(ALL), server)),

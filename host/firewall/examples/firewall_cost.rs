@@ -119,7 +119,8 @@ fn programs() -> Outcome {
                 Ok(())
             })?);
             let tables = iptables::nat_tables(one, runner);
-            let known = iptables::Numbers { handles: &handles, tables: &tables, ..iptables::Numbers::default() };
+            let known =
+                iptables::RuleHandles { handles: &handles, tables: &tables, ..iptables::RuleHandles::default() };
             times[1].push(timed(|| check(iptables::check_known(&ours, one, known, runner)?))?);
             times[2].push(timed(|| check(iptables::remove_known(&ours, one, known, runner)? > 0))?);
             times[3].push(timed(|| check(!iptables::may_exist(&mut nft, &ours)?))?);

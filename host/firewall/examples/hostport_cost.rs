@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use postern_firewall::hostport::{Forward, HostPorts, MarkBy};
+use postern_firewall::hostport::{HostPorts, MarkBy, PortForward};
 use postern_firewall::{AttachmentKey, FirewallError, Nft};
 use postern_types::{NatSources, Transport};
 
@@ -15,7 +15,7 @@ fn ports(container: usize, host_port: u16) -> Result<HostPorts, Box<dyn std::err
     Ok(HostPorts {
         key: AttachmentKey { network: "n".into(), container_id: format!("c{container}"), ifname: "eth0".into() },
         address,
-        forwards: vec![Forward { protocol: Transport::Tcp, host_ip: None, host_port, container_port: 80 }],
+        forwards: vec![PortForward { protocol: Transport::Tcp, host_ip: None, host_port, container_port: 80 }],
         sources: NatSources::Own,
         mark: MarkBy::Bit(13),
         conditions: Vec::new(),

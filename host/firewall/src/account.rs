@@ -8,7 +8,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 
 use crate::hostport::{self, HostPorts};
 use crate::masquerade::{CHECKS, TABLE};
-use crate::nft::rule::{self, Rule};
+use crate::nft::rule::{self, NftRule};
 
 pub use crate::iptables::Tables;
 pub use crate::marked::Marked;
@@ -48,15 +48,15 @@ pub fn unrecorded_guards(nft: &mut Nft, known: &[String]) -> Result<Vec<Marked>,
 
 /// The nftables rules of all attachments, read once. A question for each attachment would make the kernel show all
 /// rules each time.
-pub struct Rules {
-    masquerades: HashMap<String, Vec<Rule>>,
-    guards: HashMap<String, Vec<Rule>>,
-    forwards: [HashMap<String, Vec<Rule>>; 2],
+pub struct NftRules {
+    masquerades: HashMap<String, Vec<NftRule>>,
+    guards: HashMap<String, Vec<NftRule>>,
+    forwards: [HashMap<String, Vec<NftRule>>; 2],
     /// True if the node's 127.0.0.0/8 is guarded.
     pub guards_localhost: bool,
 }
 
-impl Rules {
+impl NftRules {
     /// Reads the rules.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Rules {
 }
 
 /// Returns the rules of a chain: none if there is no such chain.
-fn of<'a>(chains: &'a HashMap<String, Vec<Rule>>, chain: &str) -> &'a [Rule] {
+fn of<'a>(chains: &'a HashMap<String, Vec<NftRule>>, chain: &str) -> &'a [NftRule] {
     chains.get(chain).map(Vec::as_slice).unwrap_or_default()
 }
 

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use nix::errno::Errno;
-use postern_netlink::{Attributes, Request};
+use postern_netlink::{Attributes, NetlinkRequest};
 
 use crate::{FirewallError, Nft, octets};
 
@@ -121,17 +121,17 @@ pub fn forget_udp(
         _ => None,
     };
     let read = |answer: Attributes<'_>| Flow::read(answer);
-    let flows = match nft.dump_raw(Request::raw(GET, 0, message(v6, &filter(one))), read) {
+    let flows = match nft.dump_raw(NetlinkRequest::raw(GET, 0, message(v6, &filter(one))), read) {
         // Kernels before 5.8 filter nothing.
         Err(Errno::EINVAL | Errno::EOPNOTSUPP) => {
-            nft.dump_raw(Request::raw(GET, 0, message(v6, &[])), read).map_err(failed)?
+            nft.dump_raw(NetlinkRequest::raw(GET, 0, message(v6, &[])), read).map_err(failed)?
         }
         flows => flows.map_err(failed)?,
     };
     let ports: std::collections::HashSet<u16> = ports.iter().copied().collect();
     let mut forgotten = 0;
     for flow in flows.iter().filter(|flow| ports.contains(&flow.destination.1) && goes(flow)) {
-        match nft.ask_raw(Request::raw(DELETE, ACK, message(v6, &flow.name))) {
+        match nft.ask_raw(NetlinkRequest::raw(DELETE, ACK, message(v6, &flow.name))) {
             Ok(()) => forgotten += 1,
             // It ended meanwhile.
             Err(Errno::ENOENT) => {}

@@ -1,7 +1,7 @@
 //! The one error of this crate.
 
 use nix::errno::Errno;
-use postern_netlink::Error;
+use postern_netlink::NetlinkError;
 
 /// A firewall operation that failed: the operation, its object, the answer of the kernel or program, and the way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,15 +71,15 @@ fn cause(errno: Option<i32>) -> String {
 }
 
 /// Returns the error number for a request that got no answer.
-pub(crate) fn errno_of(error: Error) -> Errno {
+pub(crate) fn errno_of(error: NetlinkError) -> Errno {
     match error {
-        Error::Refused { errno, .. } => Errno::from_raw(errno),
-        Error::System(error) => Errno::from_raw(error.raw_os_error().unwrap_or(nix::libc::EIO)),
-        Error::Late => Errno::ETIMEDOUT,
-        Error::Malformed | Error::NotUnderstood => Errno::EBADMSG,
-        Error::TooLong(_) | Error::TooMany(_) => Errno::EMSGSIZE,
-        Error::Changing => Errno::EAGAIN,
-        Error::Partial | Error::Lost => Errno::EIO,
+        NetlinkError::Refused { errno, .. } => Errno::from_raw(errno),
+        NetlinkError::System(error) => Errno::from_raw(error.raw_os_error().unwrap_or(nix::libc::EIO)),
+        NetlinkError::Late => Errno::ETIMEDOUT,
+        NetlinkError::Malformed | NetlinkError::NotUnderstood => Errno::EBADMSG,
+        NetlinkError::TooLong(_) | NetlinkError::TooMany(_) => Errno::EMSGSIZE,
+        NetlinkError::Changing => Errno::EAGAIN,
+        NetlinkError::Partial | NetlinkError::Lost => Errno::EIO,
     }
 }
 

@@ -126,7 +126,7 @@ fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_confine::{Output, Run};
+    use postern_confine::{ProgramOutput, Run};
     use std::cell::RefCell;
     use std::io;
     use std::time::{Duration, Instant};
@@ -135,13 +135,13 @@ mod tests {
     struct Played(RefCell<Vec<Result<&'static str, &'static str>>>);
 
     impl Run for Played {
-        fn run(&self, _: &Program, _: Instant) -> io::Result<Output> {
+        fn run(&self, _: &Program, _: Instant) -> io::Result<ProgramOutput> {
             let answer = self.0.borrow_mut().pop().expect("a call too many");
             let (status, stdout, stderr) = match answer {
                 Ok(text) => (Some(0), format!("{text}\n"), String::new()),
                 Err(refusal) => (Some(1), String::new(), format!("Call failed: {refusal}\n")),
             };
-            Ok(Output { status, ended: String::new(), stdout, stderr })
+            Ok(ProgramOutput { status, ended: String::new(), stdout, stderr })
         }
     }
 

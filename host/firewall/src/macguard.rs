@@ -22,8 +22,8 @@ use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
 use crate::key::hashed_parts;
 use crate::nft::batch::{BaseChain, Table};
-use crate::nft::rule::{self, Rule};
-use crate::nft::set::{Entry, Look, Mark, Owner, RuleSet};
+use crate::nft::rule::{self, NftRule};
+use crate::nft::set::{EntryScope, Mark, NftOwner, NftRuleSet, SharedRule};
 use crate::nft::shared::{SharedChain, SharedTable};
 use crate::{FirewallError, Nft};
 
@@ -88,9 +88,9 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
 });
 
 /// Returns the owner with the names that an attachment's rules and chains have.
-fn owner(id: &str) -> Result<Owner, FirewallError> {
+fn owner(id: &str) -> Result<NftOwner, FirewallError> {
     validate(id)?;
-    Ok(Owner {
+    Ok(NftOwner {
         shared: &SHARED,
         mark: Mark { comment: format!("{COMMENT_PREFIX}{id}").into_bytes(), identifying: None },
         chains: chains(id).into(),
@@ -105,12 +105,12 @@ fn chains(id: &str) -> [String; 2] {
 }
 
 /// Returns the port in a guard's first rule.
-fn port_of(rule: &Rule) -> Option<String> {
+fn port_of(rule: &NftRule) -> Option<String> {
     rule::input_interface_of(&rule.expressions()).map(|(port, _)| port)
 }
 
 /// Returns the rules of an attachment.
-pub(crate) fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<RuleSet, FirewallError> {
+pub(crate) fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<NftRuleSet, FirewallError> {
     let owner = owner(id)?;
     // IFNAMSIZ, with its final NUL.
     if host_ifname.is_empty() || host_ifname.len() > 15 || host_ifname.contains('\0') {
@@ -125,9 +125,9 @@ pub(crate) fn rules(id: &str, host_ifname: &str, mac: [u8; 6]) -> Result<RuleSet
     entry.push(to_port);
     let mut pass = rule::source_mac(mac).to_vec();
     pass.push(rule::verdict(Verdict::Return));
-    Ok(RuleSet {
+    Ok(NftRuleSet {
         owner,
-        entries: vec![Entry { chain: PREROUTING, rule: entry }],
+        entries: vec![SharedRule { chain: PREROUTING, rule: entry }],
         contents: vec![vec![vec![to_mac]], vec![pass, vec![rule::drop_packet()]]],
     })
 }
@@ -150,7 +150,7 @@ pub fn claim(
 ) -> Result<Option<Vec<u64>>, FirewallError> {
     let rules = rules(id, host_ifname, mac)?;
     let owner = &rules.owner;
-    rules.ensure(nft, Look::All, |rule| {
+    rules.ensure(nft, EntryScope::All, |rule| {
         (owner.mark.is_on(rule) || owner.is_reached_by(rule))
             && port_of(rule).is_some_and(|port| port != host_ifname && is_anothers(&port))
     })
@@ -188,21 +188,21 @@ pub fn remove_unless(
     is_anothers: impl Fn(&str) -> bool,
 ) -> Result<bool, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(false) };
-    let goes = |rule: &Rule| !port_of(rule).is_some_and(|port| is_anothers(&port));
+    let goes = |rule: &NftRule| !port_of(rule).is_some_and(|port| is_anothers(&port));
     owner.remove(nft, handles, &[], goes).map(|removed| removed.entries + removed.chains > 0)
 }
 
 /// A guarded bridge port, as its rule says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct GuardedPort {
     /// The owner: container ID, a hyphen, interface name.
     pub id: String,
     /// The port's name.
     pub ifname: String,
 }
 
-impl Port {
-    fn read(rule: &Rule) -> Option<Self> {
+impl GuardedPort {
+    fn read(rule: &NftRule) -> Option<Self> {
         let id = std::str::from_utf8(id_of(rule)?).ok()?;
         let owner = owner(id).ok()?;
         let expressions = rule.expressions();
@@ -217,8 +217,8 @@ impl Port {
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
-pub fn list(nft: &mut Nft) -> Result<Vec<Port>, FirewallError> {
-    SHARED.list(nft, Port::read)
+pub fn list(nft: &mut Nft) -> Result<Vec<GuardedPort>, FirewallError> {
+    SHARED.list(nft, GuardedPort::read)
 }
 
 /// Removes the rules and chains of `id` if none of its ports exists any more. Returns true if it removed them. `exists`
@@ -229,7 +229,7 @@ pub fn list(nft: &mut Nft) -> Result<Vec<Port>, FirewallError> {
 pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> Result<bool, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(false) };
     // A rule that can't be read may be about any port.
-    let unused = |rule: &Rule| Port::read(rule).is_some_and(|port| !exists(&port.ifname));
+    let unused = |rule: &NftRule| GuardedPort::read(rule).is_some_and(|port| !exists(&port.ifname));
     owner.remove_if(nft, |own| !own.is_empty() && own.iter().all(unused))
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallEr
 }
 
 /// Returns the ID in the comment of a rule.
-fn id_of(rule: &Rule) -> Option<&[u8]> {
+fn id_of(rule: &NftRule) -> Option<&[u8]> {
     rule.comment.as_deref()?.strip_prefix(COMMENT_PREFIX.as_bytes())
 }
 

@@ -22,9 +22,9 @@ use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
 use crate::key::{INSTANCE, instance_hash, named_by, network_hash};
 use crate::nft::batch::{BaseChain, Table};
-use crate::nft::rule::{self, Expression, Rule, Side};
-use crate::nft::set::{Entry, Look, Mark, Owner, RuleSet};
-use crate::nft::shared::{Place, SharedChain, SharedTable};
+use crate::nft::rule::{self, Expression, NftRule, Side};
+use crate::nft::set::{EntryScope, Mark, NftOwner, NftRuleSet, SharedRule};
+use crate::nft::shared::{NftPlace, SharedChain, SharedTable};
 use crate::{AttachmentKey, FirewallError, Nft};
 
 pub(crate) const TABLE: Table = Table { family: NetfilterProtoFamily::Inet, name: "cni_plugins_masquerade" };
@@ -45,7 +45,7 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
         let mut rule = rule::family(network).to_vec();
         rule.extend(rule::address(Side::Destination, true, network));
         rule.push(rule::verdict(Verdict::Return));
-        (Place::First, rule)
+        (NftPlace::First, rule)
     });
     let comment = Some(CHECKS_COMMENT);
     let checks = SharedChain { name: CHECKS, comment, has_entries: true, ..SharedChain::default() };
@@ -56,7 +56,7 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
             "it is no nat chain, so nothing would be masqueraded: delete the table, and the next ADD makes it again",
         ),
         // Multicast is not masqueraded, everything else goes to the attachments' rules.
-        rules: vec![multicast_v4, multicast_v6, (Place::Last, vec![rule::to_chain(Verdict::Goto, CHECKS)])],
+        rules: vec![multicast_v4, multicast_v6, (NftPlace::Last, vec![rule::to_chain(Verdict::Goto, CHECKS)])],
         ..SharedChain::default()
     };
     SharedTable {
@@ -68,17 +68,17 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
     }
 });
 
-fn owner(key: &AttachmentKey) -> Owner {
+fn owner(key: &AttachmentKey) -> NftOwner {
     let mark = Mark { comment: key.nft_comment(), identifying: Some(INSTANCE) };
-    Owner { shared: &SHARED, mark, chains: Vec::new(), outer: None }
+    NftOwner { shared: &SHARED, mark, chains: Vec::new(), outer: None }
 }
 
 /// Returns the rules of these addresses in their order, each once.
-pub(crate) fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> RuleSet {
+pub(crate) fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> NftRuleSet {
     let mut seen = HashSet::new();
     let each_once = addrs.iter().filter(|address| seen.insert(**address));
-    let entries = each_once.map(|address| Entry { chain: CHECKS, rule: masquerade_rule(*address) }).collect();
-    RuleSet { owner: owner(key), entries, contents: Vec::new() }
+    let entries = each_once.map(|address| SharedRule { chain: CHECKS, rule: masquerade_rule(*address) }).collect();
+    NftRuleSet { owner: owner(key), entries, contents: Vec::new() }
 }
 
 /// Makes sure that traffic from each address to outside its network is masqueraded, and that the attachment has no
@@ -90,7 +90,7 @@ pub(crate) fn rules(key: &AttachmentKey, addrs: &[IpNet]) -> RuleSet {
 /// # Errors
 /// The kernel refuses, the deadline passes, or a chain of our name is not of our kind.
 pub fn nft_ensure(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<Vec<u64>, FirewallError> {
-    rules(key, addrs).ensure(nft, Look::All, |_| false).map(Option::unwrap_or_default)
+    rules(key, addrs).ensure(nft, EntryScope::All, |_| false).map(Option::unwrap_or_default)
 }
 
 /// As [`nft_ensure`], for an attachment that has no rules yet: the rules of others are not searched. Returns the
@@ -99,7 +99,7 @@ pub fn nft_ensure(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result
 /// # Errors
 /// As [`nft_ensure`].
 pub fn nft_add(nft: &mut Nft, key: &AttachmentKey, addrs: &[IpNet]) -> Result<Vec<u64>, FirewallError> {
-    rules(key, addrs).ensure(nft, Look::None, |_| false).map(Option::unwrap_or_default)
+    rules(key, addrs).ensure(nft, EntryScope::None, |_| false).map(Option::unwrap_or_default)
 }
 
 /// True if all that [`nft_ensure`] makes is there: the rules of each address, and the shared rules that lead to them. With
@@ -147,12 +147,12 @@ pub fn nft_retain(
     };
     // Computed only if a comment alone doesn't tell: long comments are cut.
     let valid_instances = OnceCell::new();
-    let is_valid = |rule: &Rule| {
+    let is_valid = |rule: &NftRule| {
         rule.comment.as_deref().and_then(named_by).is_some_and(|names| named.contains(&names))
             || instance_of(rule)
                 .is_some_and(|instance| valid_instances.get_or_init(|| instances(valid)).contains(instance))
     };
-    let is_stale = |rule: &Rule| rule.commented(ours.as_bytes()) && !is_valid(rule);
+    let is_stale = |rule: &NftRule| rule.commented(ours.as_bytes()) && !is_valid(rule);
     let removed = SHARED.retain(nft, is_stale, |stale| {
         let busy = instances(&busy()?);
         stale.retain(|found| instance_of(&found.rule).is_none_or(|instance| !busy.contains(instance)));
@@ -164,13 +164,13 @@ pub fn nft_retain(
 }
 
 /// Returns the beginning of a rule's comment: the hashes of network and attachment.
-fn instance_of(rule: &Rule) -> Option<&str> {
+fn instance_of(rule: &NftRule) -> Option<&str> {
     std::str::from_utf8(rule.comment.as_deref()?.get(..INSTANCE)?).ok()
 }
 
 /// A masquerading rule, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenMasquerade {
     /// The address with masqueraded traffic.
     pub source: IpAddr,
     /// The owner of the rule. The container ID may be cut.
@@ -180,8 +180,8 @@ pub struct Seen {
     comment: Vec<u8>,
 }
 
-impl Seen {
-    fn read(rule: &Rule) -> Option<Self> {
+impl SeenMasquerade {
+    fn read(rule: &NftRule) -> Option<Self> {
         let comment = rule.comment.clone()?;
         let (key, whole) = AttachmentKey::of_nft_comment(&comment)?;
         let expressions = rule.expressions();
@@ -202,16 +202,16 @@ impl Seen {
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
-pub fn nft_list(nft: &mut Nft) -> Result<Vec<Seen>, FirewallError> {
-    SHARED.list(nft, Seen::read)
+pub fn nft_list(nft: &mut Nft) -> Result<Vec<SeenMasquerade>, FirewallError> {
+    SHARED.list(nft, SeenMasquerade::read)
 }
 
 /// Removes these rules. Returns how many of them were there.
 ///
 /// # Errors
 /// The kernel refuses, or the deadline passes.
-pub fn nft_remove_seen(nft: &mut Nft, seen: &[Seen]) -> Result<usize, FirewallError> {
-    let is_seen = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
+pub fn nft_remove_seen(nft: &mut Nft, seen: &[SeenMasquerade]) -> Result<usize, FirewallError> {
+    let is_seen = |rule: &NftRule| SeenMasquerade::read(rule).is_some_and(|rule| seen.contains(&rule));
     SHARED.retain(nft, is_seen, |_| Ok(())).map(|removed| removed.len())
 }
 

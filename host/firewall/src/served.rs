@@ -14,7 +14,7 @@ use crate::iptables::forward::CHAIN as FORWARDED;
 use crate::iptables::text::SavedTable;
 use crate::iptables::{self, ProgramRunner};
 use crate::key::is_masquerading;
-use crate::nft::rule::{Expression, Rule, destination_of};
+use crate::nft::rule::{Expression, NftRule, destination_of};
 use crate::{AttachmentKey, FirewallError, Nft, hostport, octets};
 
 /// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
@@ -148,7 +148,7 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, ServingRule)> {
             _ => {}
         }
     }
-    let whole = Rule::read(rule);
+    let whole = NftRule::read(rule);
     let parts: Vec<Expression> = whole.expressions();
     found.extend(destination_of(&parts));
     if found.is_empty() {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{addrs, key, nft, own_namespace, ruleset, soon, tool};
 use postern_confine::Direct;
-use postern_firewall::account::{self, Rules, Tables, forward_chains, unrecorded_guards, unrecorded_masquerades};
+use postern_firewall::account::{self, NftRules, Tables, forward_chains, unrecorded_guards, unrecorded_masquerades};
 use postern_firewall::iptables::{self, ProgramRunner};
 use postern_firewall::{macguard, masquerade};
 
@@ -52,7 +52,7 @@ fn one_look_tells_what_each_check_tells() {
     own_namespace();
     let mut nft = nft();
     let told = |nft: &mut postern_firewall::Nft| {
-        let rules = Rules::look(nft).unwrap();
+        let rules = NftRules::look(nft).unwrap();
         let looked = ["one", "two"].map(|id| {
             let guard = rules.guard(&format!("{id}-eth0"), "veth0", [2; 6]).unwrap();
             (rules.masquerade(&key(id), &addrs(&DUAL)).unwrap(), guard)

@@ -4,14 +4,14 @@
 mod common;
 
 use common::{key, nft, own_namespace, ruleset, tool};
-use postern_firewall::hostport::{Forward, HostPorts, MarkBy};
+use postern_firewall::hostport::{HostPorts, MarkBy, PortForward};
 use postern_types::{NatSources, Transport};
 
 fn ports(container_id: &str, address: &str, host_port: u16) -> HostPorts {
     HostPorts {
         key: key(container_id),
         address: address.parse().unwrap(),
-        forwards: vec![Forward { protocol: Transport::Tcp, host_ip: None, host_port, container_port: 80 }],
+        forwards: vec![PortForward { protocol: Transport::Tcp, host_ip: None, host_port, container_port: 80 }],
         sources: NatSources::Own,
         mark: MarkBy::Bit(13),
         conditions: Vec::new(),

@@ -14,10 +14,10 @@ use std::time::Instant;
 use ipnet::IpNet;
 
 use common::{addrs, key, nft, own_namespace, tool};
-use postern_confine::{Direct, NoPrograms, Output, Program, Run};
-use postern_firewall::hostport::{Forward, HostPorts, MarkBy};
+use postern_confine::{Direct, NoPrograms, Program, ProgramOutput, Run};
+use postern_firewall::hostport::{HostPorts, MarkBy, PortForward};
 use postern_firewall::iptables::{
-    Numbers, ProgramRunner, check_known, ensure_in, list, may_exist, needs_program, remove_all, remove_known,
+    ProgramRunner, RuleHandles, check_known, ensure_in, list, may_exist, needs_program, remove_all, remove_known,
     remove_seen, retain, usable,
 };
 use postern_firewall::iptables::{Recorded, forward, hostport};
@@ -43,7 +43,7 @@ const BY_PROGRAM: &str = "/mnt/by-program";
 struct Witness;
 
 impl Run for Witness {
-    fn run(&self, program: &Program, deadline: Instant) -> std::io::Result<Output> {
+    fn run(&self, program: &Program, deadline: Instant) -> std::io::Result<ProgramOutput> {
         let is_nft = std::fs::canonicalize(&program.path)?.ends_with("xtables-nft-multi");
         let tables = std::fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap_or_default();
         let is_needed = !is_nft || !tables.is_empty() || Path::new(BY_PROGRAM).exists();
@@ -65,11 +65,11 @@ fn ensure(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Re
 }
 
 fn check(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
-    check_known(key, addrs, Numbers::default(), runner)
+    check_known(key, addrs, RuleHandles::default(), runner)
 }
 
 fn remove(key: &AttachmentKey, addrs: &[IpNet], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
-    remove_known(key, addrs, Numbers::default(), runner)
+    remove_known(key, addrs, RuleHandles::default(), runner)
 }
 
 /// Runs a test three times, each time in its own namespace: with iptables on nf_tables, without and with its programs,
@@ -468,7 +468,7 @@ fn forwards_in_another_form_need_the_program() {
     own_namespace();
     let none = ProgramRunner { runner: &NoPrograms, ..soon() };
     let needs = |of: &str| hostport::needs_program(none, &key(of));
-    let forward = Forward { protocol: Transport::Tcp, host_ip: None, host_port: 8080, container_port: 80 };
+    let forward = PortForward { protocol: Transport::Tcp, host_ip: None, host_port: 8080, container_port: 80 };
     let ports = HostPorts {
         key: key("cid1"),
         address: "10.1.0.3/16".parse().unwrap(),
@@ -506,13 +506,13 @@ fn forwards_in_another_form_need_the_program() {
     stray("mynet");
     assert!(other(&["cid1"]));
     tool("iptables", "iptables -t nat -F CNI-EMPTY; iptables -t nat -X CNI-EMPTY");
-    HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_remove(Numbers::default(), none).unwrap();
+    HostPorts { key: foreign.clone(), ..ports.clone() }.iptables_remove(RuleHandles::default(), none).unwrap();
     remove(&foreign, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
     let own = tool("iptables", "iptables -t nat -S | sed -n 's/^-N \\(CNI-DN-.*\\)/\\1/p'");
     let own = own.trim();
     tool("iptables", &format!("iptables -t nat -A {own} -m limit --limit 1/sec -j RETURN"));
     assert!(needs("cid1") && !needs("cid2"));
-    ports.iptables_remove(Numbers::default(), none).unwrap();
+    ports.iptables_remove(RuleHandles::default(), none).unwrap();
     assert!(!needs("cid1") && !other(&[]));
     tool("iptables", "iptables -t nat -A CNI-HOSTPORT-SETMARK -m limit --limit 1/sec -j MARK --set-mark 1");
     assert!(needs("cid1") && needs("cid2"));
@@ -544,8 +544,11 @@ fn rules_of_an_address_are_found_by_their_handles() {
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 600 + 2 + 2);
     assert_eq!(lines("FORWARD").len(), 1, "what all share is there once");
     let missing = |handles: &[u64]| {
-        let numbers =
-            forward::Numbers { addresses: one.clone(), handles: handles.to_vec(), ..forward::Numbers::default() };
+        let numbers = forward::AddressHandles {
+            addresses: one.clone(),
+            handles: handles.to_vec(),
+            ..forward::AddressHandles::default()
+        };
         forward::missing_rule(&numbers, Some("CNI-ADMIN"), None, none).unwrap()
     };
     for handles in [&ours[..], &others, &[], &before] {
@@ -589,7 +592,7 @@ fn numbers_lead_to_these_rules_or_to_none() {
         let tables = forward::tables(&one, none);
         let handles = forward::admit(&one, "CNI-ADMIN", true, None, none).unwrap();
         assert_eq!((tables.len(), handles.len(), forward::tables(&one, none)), (2, 4, tables.clone()));
-        forward::Numbers { addresses: one.clone(), handles, tables, recorded: Recorded::No }
+        forward::AddressHandles { addresses: one.clone(), handles, tables, recorded: Recorded::No }
     };
     let (ours, others) = (admit(), admit());
     assert!(!forward::needs_program(none, Some(std::slice::from_ref(&ours))));
@@ -599,7 +602,7 @@ fn numbers_lead_to_these_rules_or_to_none() {
     assert_eq!(lines("CNI-FORWARD").len(), 1 + 2 + 2);
     // Without the tables' numbers, and with those of other tables, nothing is removed.
     for tables in [Vec::new(), vec![others.tables[0]], vec![others.tables[1], others.tables[0]]] {
-        assert!(!forward::Numbers { tables, ..others.clone() }.withdraw(none).unwrap());
+        assert!(!forward::AddressHandles { tables, ..others.clone() }.withdraw(none).unwrap());
     }
     // A rule is gone: the others are left to a search.
     tool("iptables", "iptables -D CNI-FORWARD -s 10.1.0.3 -j ACCEPT");

@@ -4,7 +4,7 @@ mod common;
 
 use common::{nft, own_namespace, ruleset, tool};
 use postern_firewall::macguard::{
-    ID_MAX, Port, check_known, claim, list, own_id, remove_unless, remove_unused, validate,
+    GuardedPort, ID_MAX, check_known, claim, list, own_id, remove_unless, remove_unused, validate,
 };
 use postern_firewall::{FirewallError, Nft};
 
@@ -292,7 +292,7 @@ fn ports_are_listed_and_those_that_are_gone_lose_their_guard() {
     ensure(&mut nft, "cid2-eth0", "veth2", MAC).unwrap();
     // A rule of another kind with such a name is not a guarded port.
     tool("nftables", "nft add rule bridge nat PREROUTING ether type ip accept comment macspoofchk-cid3-eth0");
-    let port = |id: &str, ifname: &str| Port { id: id.into(), ifname: ifname.into() };
+    let port = |id: &str, ifname: &str| GuardedPort { id: id.into(), ifname: ifname.into() };
     assert_eq!(list(&mut nft).unwrap(), [port(ID, PORT), port("cid2-eth0", "veth2")]);
 
     let before = ruleset();

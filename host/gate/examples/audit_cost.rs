@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a measurement, not part of the host")]
 
 use postern_cni::Verb;
-use postern_gate::audit::{Audit, Entry};
+use postern_gate::audit::{Audit, AuditEntry};
 use postern_types::{OpError, Reply, ops};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn run(logs: &Path, changing: usize) {
     let reading = ops::Bridge::Find { name: "cni0".to_owned() }.into();
     let mut audit = Audit::new(logs, "net/0123456789abcdef/eth0".to_owned());
     for line in 0..LINES {
-        audit.note(&Entry {
+        audit.note(&AuditEntry {
             verb: Verb::Add,
             plugin: "bridge",
             digest: "59cfe3724bf0df813874655b6314093078a2ad3ee05359cabca8eeffcf34c6fa",

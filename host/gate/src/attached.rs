@@ -16,7 +16,7 @@ use postern_types::{OpError, VlanId};
 
 /// The host end of the attachment's living pair, or the other plugin's link that it joined with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Port {
+pub struct AttachedPort {
     /// The port's name.
     pub name: String,
     /// True if it is a port of the bridge to which it was added.
@@ -65,7 +65,7 @@ pub fn unmet_demand(run: &Context, granted: &Granted) -> Result<Option<UnmetDema
     Ok(compare(granted, look(run, granted)?.as_ref()))
 }
 
-fn look(run: &Context, granted: &Granted) -> Result<Option<Port>, OpError> {
+fn look(run: &Context, granted: &Granted) -> Result<Option<AttachedPort>, OpError> {
     let Some(link) = others::end(run)? else { return Ok(None) };
     // A kernel without VLANs can't list any.
     let in_vlans = link.master.is_some() && granted.bridge().is_some_and(port::has_vlans);
@@ -84,11 +84,11 @@ fn look(run: &Context, granted: &Granted) -> Result<Option<Port>, OpError> {
     };
     // A plugin that attached nothing itself sees the port that another plugin of the list attached.
     let is_joined = link.master.is_some() && run.own.joined.is_none_or(|bridge| link.master == Some(bridge));
-    Ok(Some(Port { name: link.name.to_string(), is_joined, isolated: link.isolated, vlans, guarded }))
+    Ok(Some(AttachedPort { name: link.name.to_string(), is_joined, isolated: link.isolated, vlans, guarded }))
 }
 
 /// Returns the demand of policy that this port does not meet.
-fn compare(granted: &Granted, port: Option<&Port>) -> Option<UnmetDemand> {
+fn compare(granted: &Granted, port: Option<&AttachedPort>) -> Option<UnmetDemand> {
     let required = granted.requires_mac_guard();
     let Some(port) = port else { return required.then(UnmetDemand::of_guard) };
     if required && !port.guarded {
@@ -113,17 +113,22 @@ mod tests {
 
     #[test]
     fn what_policy_demands_is_of_the_port_that_is_there() {
-        let message = |policy: &str, port: Option<&Port>| {
+        let message = |policy: &str, port: Option<&AttachedPort>| {
             let policy = Policy::parse(policy, "bridge.toml").unwrap();
             let granted = policy.resolve(&Json::Null, "").unwrap();
             compare(&granted, port)
                 .map_or_else(String::new, |unmet_demand| format!("{}; {}", unmet_demand.what, unmet_demand.line))
         };
-        let plain = Port { name: "veth1".to_owned(), is_joined: true, vlans: vec![(1, true)], ..Port::default() };
-        let guarded = Port { guarded: true, ..plain.clone() };
-        let loose = Port { is_joined: false, ..guarded.clone() };
-        let isolated = Port { isolated: true, ..plain.clone() };
-        let tagged = Port { vlans: vec![(5, true)], ..plain.clone() };
+        let plain = AttachedPort {
+            name: "veth1".to_owned(),
+            is_joined: true,
+            vlans: vec![(1, true)],
+            ..AttachedPort::default()
+        };
+        let guarded = AttachedPort { guarded: true, ..plain.clone() };
+        let loose = AttachedPort { is_joined: false, ..guarded.clone() };
+        let isolated = AttachedPort { isolated: true, ..plain.clone() };
+        let tagged = AttachedPort { vlans: vec![(5, true)], ..plain.clone() };
         let bridge = "[grant.bridge]\nnames = [\"b\"]\n";
         let guard = format!("{bridge}[grant.mac-guard]\nrequired = \"true\"");
         let out = "left out the spoofing protection that this network asks for; [grant.mac-guard] required";

@@ -9,7 +9,7 @@
 mod file;
 mod refusal;
 
-pub use refusal::Refusal;
+pub use refusal::RunRefusal;
 
 use crate::clock::now;
 use file::{LIMIT, LogFile};
@@ -53,7 +53,7 @@ pub struct Audit {
 
 /// An operation of a plugin, done or refused.
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub struct AuditEntry<'a> {
     /// The verb of the run, or of the delegate.
     pub verb: Verb,
     /// The plugin that made the request.
@@ -111,7 +111,7 @@ impl Audit {
 
     /// Notes one operation, and writes it at once if it could change something. Of the other operations, only as many
     /// are written as fit into [`UNCHANGING`]; the rest is counted.
-    pub fn note(&mut self, entry: &Entry<'_>) {
+    pub fn note(&mut self, entry: &AuditEntry<'_>) {
         // A refused operation has changed nothing.
         let changes = entry.rule.is_some() && entry.operation.lasting() != Lasting::Nothing;
         if !changes && self.unchanging >= UNCHANGING {
@@ -219,7 +219,7 @@ impl Audit {
 }
 
 /// Returns the line of a run that was refused before a guest ran. It has no digest: modified code could choose it.
-fn line_of_refusal<'a>(refusal: &Refusal<'a>, request: &'a Value) -> Line<'a, Value> {
+fn line_of_refusal<'a>(refusal: &RunRefusal<'a>, request: &'a Value) -> Line<'a, Value> {
     Line {
         time: now(),
         attachment: refusal.attachment,

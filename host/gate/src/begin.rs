@@ -10,7 +10,7 @@ use crate::places::Places;
 use crate::prepared::{Prepared, spoken, unavailable};
 use crate::request::Request;
 use crate::system::{Inside, NoContainerAsked};
-use crate::unrecorded::Part;
+use crate::unrecorded::SearchedObjects;
 use crate::{holders, others, status};
 use nix::errno::Errno;
 use postern_cni::{Env, Error, Flannel, Json, Lists, NetConf, Verb, Version, config_version, flannel};
@@ -65,7 +65,7 @@ pub struct PreparedRun {
     /// The directories that were made for it.
     pub made: MadeDirectories,
     /// What its plugin may have made.
-    pub part: Part,
+    pub part: SearchedObjects,
 }
 
 /// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
@@ -201,7 +201,7 @@ fn admit(
     launcher: &mut Launcher,
     places: &Places,
     refused: &dyn Fn(&Error),
-) -> Result<(Request, Called, Part), Error> {
+) -> Result<(Request, Called, SearchedObjects), Error> {
     let Call { name, verb, env, stdin, .. } = *call;
     let opened = match launcher.open(name, &places.state) {
         Ok(opened) => opened,
@@ -209,7 +209,7 @@ fn admit(
         Err(reason) if verb == Verb::Del => {
             refused(&obstacle(&reason));
             let request = Request::read(name, env, verb, Version::LATEST, raw, stdin)?;
-            let part = Part::of(launcher.shipped_policy(name).as_ref(), &request);
+            let part = SearchedObjects::of(launcher.shipped_policy(name).as_ref(), &request);
             return Ok((request, Called::Nobody(reason.to_string()), part));
         }
         Err(reason) => return Err(unavailable(verb, &reason)),
@@ -223,7 +223,7 @@ fn admit(
     };
     let request = Request::read(name, env, verb, version, raw, stdin)?;
     warm_delegates(launcher, &request, &opened.policy);
-    let part = Part::of(Some(&opened.policy), &request);
+    let part = SearchedObjects::of(Some(&opened.policy), &request);
     let prepared = Prepared::new(name, opened, &request);
     Ok((request, Called::Plugin(prepared), part))
 }

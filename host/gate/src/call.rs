@@ -1,6 +1,6 @@
 //! The gate: the one way by which a guest reaches the node.
 
-use crate::audit::Entry;
+use crate::audit::AuditEntry;
 use crate::capability;
 use crate::errors::kernel_error;
 use crate::gate::{DelegateRun, Gate};
@@ -53,9 +53,9 @@ pub fn end(gate: &mut Gate<'_>, call: OpenCall<'_>, outcome: Result<Reply, OpErr
         gate.common.note(error);
     }
     let verb = gate.run.request.verb;
-    gate.run.audit.note(&Entry {
+    gate.run.audit.note(&AuditEntry {
         verb,
-        plugin: gate.front.plugin,
+        plugin: gate.guest.plugin,
         digest: gate.digest,
         operation,
         rule: rule.map(|rule| rule.name),
@@ -69,17 +69,17 @@ pub fn end(gate: &mut Gate<'_>, call: OpenCall<'_>, outcome: Result<Reply, OpErr
 fn admit(gate: &mut Gate<'_>, operation: &Operation) -> Result<Rule, OpError> {
     gate.run.fixed.deadline.in_time()?;
     let request = gate.run.request;
-    gate.front.count(gate.common, &request.plugin)?;
+    gate.guest.count(gate.common, &request.plugin)?;
     if let Some(missing) = &gate.run.system.no_container {
         missing.refuse(&request.netns)?;
     }
     // A path can lead to a namespace of another kind. That shows when it is entered: before anything is done.
-    if gate.front.is_first()
+    if gate.guest.is_first()
         && let Some(container) = gate.run.system.container()
     {
         container.netlink().map_err(kernel_error)?;
     }
-    gate.front.decide(request, gate.run.journal.owns_link(), operation)
+    gate.guest.decide(request, gate.run.journal.owns_link(), operation)
 }
 
 /// Prepares an admitted operation: the record gets a note that this plugin changes things.

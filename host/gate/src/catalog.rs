@@ -7,7 +7,7 @@
 //! state directory, with the kernel's data about the file. Its change time can't be set: while it is the same, the
 //! bytes are the same.
 
-use crate::manifest::{self, Facts};
+use crate::manifest::{self, RunManifest};
 pub use crate::manifest::{Manifest, Names, WasiExtent};
 
 use crate::places::{PlaceError, TrustedDir};
@@ -54,7 +54,7 @@ pub struct Installed {
 #[derive(Debug)]
 pub struct Unverified {
     file: File,
-    manifest: Facts,
+    manifest: RunManifest,
     catalog: PathBuf,
     plugin: String,
 }
@@ -74,7 +74,7 @@ pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, Pl
     let absent = || PluginError::Absent { plugin: name.clone(), catalog: catalog.to_owned() };
     let directory = TrustedDir::open(catalog)?.ok_or_else(absent)?;
     let file = directory.file(&format!("{plugin}.cwasm"))?.ok_or_else(absent)?;
-    let manifest: Facts = manifest::read_from(&directory, catalog, plugin)?;
+    let manifest: RunManifest = manifest::read_from(&directory, catalog, plugin)?;
     if manifest.plugin != plugin {
         return Err(PluginError::Renamed { plugin: name, code, installed: manifest.plugin });
     }

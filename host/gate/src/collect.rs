@@ -277,7 +277,7 @@ fn remove_listed(
 }
 
 /// True if a link that the record lists is there.
-fn has_link(run: &Context, listed: &[postern_state::Effect<Effect>]) -> Result<bool, OpError> {
+fn has_link(run: &Context, listed: &[postern_state::NotedEffect<Effect>]) -> Result<bool, OpError> {
     for noted in listed {
         if noted.effect.is_living_link(run)? {
             return Ok(true);

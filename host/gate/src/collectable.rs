@@ -5,7 +5,7 @@ use crate::context::{RunParts, View};
 use crate::effect::{Effect, in_record};
 use crate::errors::state_error;
 use crate::known::ContainerAccess;
-use postern_cni::Attachment;
+use postern_cni::ValidAttachment;
 use postern_state::{RecordKey, Summary, Valid};
 use postern_types::OpError;
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub fn records(view: View<'_>) -> Result<&[Summary], OpError> {
     let Some(valid) = view.request.conf.still_valid() else { return Ok(&[]) };
     let here = view.system.home_cookie()?;
     let (name, network) = (&view.request.conf.name, view.network_key()?);
-    let key = |of: &Attachment| RecordKey::in_network(network, here, name, &of.container_id, &of.ifname);
+    let key = |of: &ValidAttachment| RecordKey::in_network(network, here, name, &of.container_id, &of.ifname);
     let valid = Valid { network, attachments: valid.into_iter().map(key).collect() };
     let records = postern_state::list_collectable(&view.fixed.places.state, &valid).map_err(state_error)?;
     Ok(known.get_or_init(|| records))
@@ -65,5 +65,5 @@ pub fn look_for_container(parts: &mut RunParts) {
 }
 
 fn needs_container(effects: impl IntoIterator<Item = Effect>) -> bool {
-    effects.into_iter().any(|effect| effect.needs().is_in_container())
+    effects.into_iter().any(|effect| effect.right().is_in_container())
 }

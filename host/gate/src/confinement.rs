@@ -9,7 +9,7 @@
 
 mod calls;
 mod made_directories;
-mod needs;
+mod rights;
 
 use crate::collectable;
 use crate::context::{Fixed, RunParts};
@@ -19,7 +19,6 @@ use crate::prepared::Prepared;
 use crate::request::Request;
 use calls::{GATE, WITH_LOOK, WITH_TAP};
 pub use made_directories::MadeDirectories;
-use needs::Needs;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
@@ -29,6 +28,7 @@ use postern_confine::{
 };
 use postern_kernel::Namespace;
 use postern_state::{Dir, OpenMode, Record, lease_directory};
+use rights::Rights;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,14 +51,14 @@ pub fn confine(
     of_delegates: Option<&Request>,
     namespace: Option<Namespace>,
 ) -> Result<MadeDirectories, Error> {
-    let needs = Needs::of(&mut parts.context(), launcher, called, of_delegates);
-    let mut needs = needs.map_err(|error| Error::internal(error.to_string()))?;
-    needs.writable(&parts.request)?;
-    let made = MadeDirectories::of(&parts.context(), &mut needs).map_err(|error| {
+    let rights = Rights::of(&mut parts.context(), launcher, called, of_delegates);
+    let mut rights = rights.map_err(|error| Error::internal(error.to_string()))?;
+    rights.writable(&parts.request)?;
+    let made = MadeDirectories::of(&parts.context(), &mut rights).map_err(|error| {
         Error::internal(format!("the host can start no process, and runs no plugin without it: {error}"))
     })?;
     let pids: Vec<Pid> = launcher.with(called).filter_map(Prepared::pid).collect();
-    match give_up(parts, &pids, namespace, &needs) {
+    match give_up(parts, &pids, namespace, &rights) {
         Ok(()) => Ok(made),
         Err(error) => {
             made.tidy();
@@ -67,14 +67,14 @@ pub fn confine(
     }
 }
 
-fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, needs: &Needs) -> Result<(), Error> {
+fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rights: &Rights) -> Result<(), Error> {
     let failed = |error: &dyn std::fmt::Display| {
         Error::internal(format!("the host cannot confine itself, and runs no plugin unconfined: {error}"))
     };
     // The boot ID is read while /proc can be reached. The answer is kept.
     postern_state::boot_id().map_err(|error| failed(&error))?;
-    let bus = if needs.bus { Bus::locate(needs.zones.clone()) } else { None };
-    parts.system.runner = if needs.programs.is_empty() && bus.is_none() {
+    let bus = if rights.bus { Bus::locate(rights.zones.clone()) } else { None };
+    parts.system.runner = if rights.programs.is_empty() && bus.is_none() {
         Rc::new(NoPrograms)
     } else {
         // The helper's programs hold the record's lock. If this process is killed, the removal waits until they have
@@ -84,10 +84,10 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, nee
         let lock = run.journal.record().map(Record::lock);
         // The helper starts before there is a second thread and before any right is given up: programs need the rights
         // from the runtime.
-        Rc::new(Helper::start_with(needs.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
+        Rc::new(Helper::start_with(rights.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
     };
-    if !needs.dhcp.is_empty() {
-        parts.system.dhcp.open_for(parts.request.verb, &parts.fixed.deadline, &needs.dhcp);
+    if !rights.dhcp.is_empty() {
+        parts.system.dhcp.open_for(parts.request.verb, &parts.fixed.deadline, &rights.dhcp);
     }
     // A confined process has no way to its own namespace: new links are made in it, records are named by its number, and
     // devices of the node are moved back there.
@@ -95,32 +95,32 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, nee
     // Everything that is started for other work is there by now. Without a sandbox there is nobody to meet, and nothing
     // would end it: a GC by the host can take long.
     if !pids.is_empty() {
-        processor::meet();
+        processor::pin();
     }
     forget_environment();
     let fixed = &parts.fixed;
     let confined = |filter, files: &[PathBuf]| {
-        needs.confinement(fixed, filter, files).map(Arc::new).map_err(|error| failed(&error))
+        rights.confinement(fixed, filter, files).map(Arc::new).map_err(|error| failed(&error))
     };
     let sandboxes = calls::sandboxes(pids).map_err(|error| failed(&error))?;
     let confinement = confined(GATE.with(sandboxes), &[])?;
-    let own = match needs.device {
+    let own = match rights.device {
         // Only this thread, in the node's namespace, looks for programs on a device that came home, and at its files.
         true => {
             parts.system.sight();
             let files = parts.system.link_files();
             let path = |directory: &String| files.and_then(|files| files.path(directory));
-            let files: Vec<PathBuf> = needs.device_files.iter().filter_map(path).collect();
+            let files: Vec<PathBuf> = rights.device_files.iter().filter_map(path).collect();
             confined(WITH_LOOK.with(sandboxes), &files)?
         }
         false => Arc::clone(&confinement),
     };
-    let tap = if needs.tap.is_some() { Some(confined(WITH_TAP.with(sandboxes), &[])?) } else { None };
+    let tap = if rights.tap.is_some() { Some(confined(WITH_TAP.with(sandboxes), &[])?) } else { None };
     if let Some(namespace) = namespace {
         // Only the thread that makes the tap has the requests for that.
         let inside = tap.unwrap_or_else(|| Arc::clone(&confinement));
         let confine = move || inside.apply().map_err(|error| error.to_string());
-        parts.system.enter(namespace, needs.inside(), confine).map_err(|error| failed(&error))?;
+        parts.system.enter(namespace, rights.inside(), confine).map_err(|error| failed(&error))?;
     }
     if parts.request.verb == Verb::Gc {
         let confine = || {
@@ -134,7 +134,7 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, nee
     own.apply().map_err(|error| failed(&error))
 }
 
-impl Needs {
+impl Rights {
     /// Returns the Linux capabilities to keep (capabilities(7)).
     fn capabilities(&self) -> Vec<Right> {
         // The sandboxes belong to another user. The filter below lists the processes that may be killed.

@@ -78,7 +78,7 @@ impl Delegation {
         ];
         for (key, list) in lists {
             let Some(list) = list else { continue };
-            let entry = |of: &postern_cni::Attachment| {
+            let entry = |of: &postern_cni::ValidAttachment| {
                 let text = |key: &str, value: &str| (key.to_owned(), Json::from(value));
                 Json::Object(vec![text("containerID", &of.container_id), text("ifname", &of.ifname)])
             };

@@ -7,14 +7,14 @@
 //! Node objects (bridge, forwarding, base tables) are not effects. They are shared, native plugins leave them too, and
 //! `postern gc --node` removes them.
 //!
-//! Each effect has one file in the folder of its capability, with its data and its answers to [`Leaves`]. Other code asks the
+//! Each effect has one file in the folder of its capability, with its data and its answers to [`EffectKind`]. Other code asks the
 //! effect instead of knowing its kind.
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 pub use crate::capability::inner::effect::InnerKind;
-use crate::capability::leaves::{ByContents, Leaves, Reapply};
-use crate::need::Need;
+use crate::capability::leaves::{ByContents, EffectKind, Reapply};
+use crate::right::Right;
 use postern_cni::CniResult;
 use postern_state::Summary;
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ macro_rules! effects {
 
         impl Effect {
             /// Returns the effect as what its file says of it.
-            pub(crate) fn leaves(&self) -> &dyn Leaves {
+            pub(crate) fn kind(&self) -> &dyn EffectKind {
                 match self {
                     $(Self::$kind(effect) => effect,)+
                 }
@@ -193,12 +193,12 @@ effects! {
 impl Effect {
     /// Describes the effect for people.
     pub fn words(&self) -> String {
-        self.leaves().words()
+        self.kind().words()
     }
 
     /// Returns the attachment's own addresses that the effect names.
     pub(crate) fn own_addresses(&self) -> Vec<IpAddr> {
-        self.leaves().own_addresses()
+        self.kind().own_addresses()
     }
 
     /// Tells how often the effect is written to the record.
@@ -208,12 +208,12 @@ impl Effect {
 
     /// True if it is the attachment's link.
     pub(crate) fn is_link(&self) -> bool {
-        self.leaves().as_link().is_some()
+        self.kind().as_link().is_some()
     }
 
     /// True if it is the attachment's link, and the runtime's result is about it.
     pub(crate) fn is_link_of(&self, result: &CniResult) -> bool {
-        self.leaves().as_link().is_some_and(|link| link.is_named(result))
+        self.kind().as_link().is_some_and(|link| link.is_named(result))
     }
 
     /// True if it is on a disk, and not in a kernel.
@@ -222,8 +222,8 @@ impl Effect {
     }
 
     /// Returns the rights that a confined gate needs to remove it.
-    pub(crate) fn needs(&self) -> Need<'_> {
-        self.leaves().needs()
+    pub(crate) fn right(&self) -> Right<'_> {
+        self.kind().right()
     }
 }
 

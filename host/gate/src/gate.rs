@@ -5,7 +5,7 @@
 use crate::budget::Common;
 use crate::context::Context;
 use crate::delegation::Delegation;
-use crate::front::{Front, Object};
+use crate::guest_state::{GuestState, Object};
 use crate::launcher::Launcher;
 use crate::request::Request;
 use postern_cni::{CniResult, Error};
@@ -61,7 +61,7 @@ pub struct Gate<'a> {
     /// SHA-256 of the calling plugin's component.
     pub digest: &'a str,
     /// The guest's handles and budgets.
-    pub front: Front<'a>,
+    pub guest: GuestState<'a>,
 }
 
 impl<'a> Gate<'a> {
@@ -71,9 +71,9 @@ impl<'a> Gate<'a> {
         common: &'a mut Common,
         delegates: Delegates<'a>,
         digest: &'a str,
-        front: Front<'a>,
+        guest: GuestState<'a>,
     ) -> Self {
-        Self { run, common, hindered: false, delegates, ran: None, digest, front }
+        Self { run, common, hindered: false, delegates, ran: None, digest, guest }
     }
 
     /// Gives out a handle.
@@ -81,7 +81,7 @@ impl<'a> Gate<'a> {
     /// # Errors
     /// [`ErrorCode::Exhausted`].
     pub fn grant(&mut self, object: Object) -> Result<Handle, OpError> {
-        self.front.grant(self.common, object)
+        self.guest.grant(self.common, object)
     }
 
     /// Makes the answer that shows a link.

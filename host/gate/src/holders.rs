@@ -30,7 +30,7 @@ use nix::sys::stat::lstat;
 use postern_cni::{Error, Verb};
 use postern_policy::Granted;
 use postern_policy::capability::leases::DEFAULT_DIRECTORY;
-use postern_state::{Header, LeaseStore, Leases, Owner, Record, RecordKey, StateError};
+use postern_state::{Header, LeaseOwner, LeaseStore, Leases, Record, RecordKey, StateError};
 use postern_types::{Capability, ErrorCode, OpError};
 use serde_json::json;
 use std::collections::HashMap;
@@ -172,7 +172,7 @@ fn is_made_again(fixed: &Fixed, record: &Record<Effect>) -> Result<bool, OpError
             boot_id: postern_state::boot_id().map_err(state_error)?,
         };
         let Some(leases) = Leases::open_existing(&store).map_err(state_error)? else { continue };
-        let owner = Owner::new(&header.container_id, &header.ifname);
+        let owner = LeaseOwner::new(&header.container_id, &header.ifname);
         for address in leases.held(&owner, fixed.deadline.at()).map_err(state_error)? {
             let file = store.data_dir.join(&store.network).join(address.to_string());
             let is_young = |taken: i64| u64::try_from(taken).unwrap_or_default().saturating_mul(1000) > last + SLACK;

@@ -8,7 +8,7 @@ use crate::errors::state_error;
 use crate::others;
 use crate::others::Holder as Taken;
 use crate::request::Request;
-use postern_state::{Header, Holder, HostPorts, RecordKey, Summary};
+use postern_state::{Header, PortIndex, RecordKey, SlotHolder, Summary};
 use postern_types::{ErrorCode, Forward, OpError, Transport};
 use std::collections::HashMap;
 
@@ -37,34 +37,34 @@ impl Claim {
 }
 
 /// The ports of a run that are being claimed. The lock on the index is held until this is dropped.
-pub struct Claims {
-    index: HostPorts,
+pub struct PortClaims {
+    index: PortIndex,
     own: RecordKey,
     boot: String,
     cookie: u64,
     known: HashMap<RecordKey, Option<Claim>>,
 }
 
-/// Claims ports for the attachment. After this the record must list them; then [`Claims::note`].
+/// Claims ports for the attachment. After this the record must list them; then [`PortClaims::note`].
 ///
 /// # Errors
 /// [`ErrorCode::Exists`]: another container has one of them. [`ErrorCode::Io`]: the index can't be read.
-pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<Claims, OpError> {
+pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError> {
     let cookie = view.system.home_cookie()?;
     let index = match view.system.known.ports.take() {
         Some(index) => index.lock(view.fixed.deadline.answer_by()),
-        None => HostPorts::open(&view.fixed.places.state, cookie, view.fixed.deadline.answer_by()),
+        None => PortIndex::open(&view.fixed.places.state, cookie, view.fixed.deadline.answer_by()),
     };
     let index = index.map_err(state_error)?;
     let boot = postern_state::boot_id().map_err(state_error)?;
-    let mut claims = Claims { index, own: view.key()?, boot, cookie, known: HashMap::new() };
+    let mut claims = PortClaims { index, own: view.key()?, boot, cookie, known: HashMap::new() };
     let mut all = claims.index.is_new().map_err(state_error)?;
     for forward in forwards {
         for holder in claims.holders(forward)? {
             match holder {
-                Holder::Nobody => {}
-                Holder::Several => all = true,
-                Holder::One(key) => claims.read(view.fixed, key)?,
+                SlotHolder::Nobody => {}
+                SlotHolder::Several => all = true,
+                SlotHolder::One(key) => claims.read(view.fixed, key)?,
             }
         }
     }
@@ -86,21 +86,21 @@ pub fn taken(view: View<'_>, forwards: &[Forward]) -> Result<Vec<Taken>, OpError
         return Ok(Vec::new());
     }
     let cookie = view.system.home_cookie()?;
-    let Some(index) = HostPorts::unlocked(&view.fixed.places.state, cookie).map_err(state_error)? else {
+    let Some(index) = PortIndex::unlocked(&view.fixed.places.state, cookie).map_err(state_error)? else {
         return Ok(Vec::new());
     };
     let boot = postern_state::boot_id().map_err(state_error)?;
-    let mut claims = Claims { index, own: view.key()?, boot, cookie, known: HashMap::new() };
+    let mut claims = PortClaims { index, own: view.key()?, boot, cookie, known: HashMap::new() };
     let mut all = false;
     for forward in forwards {
         for holder in claims.holders(forward)? {
             match holder {
-                Holder::Nobody => {}
-                Holder::Several => all = true,
-                Holder::One(key) if postern_state::is_there(&view.fixed.places.state, &key) => {
+                SlotHolder::Nobody => {}
+                SlotHolder::Several => all = true,
+                SlotHolder::One(key) if postern_state::is_there(&view.fixed.places.state, &key) => {
                     claims.read(view.fixed, key)?
                 }
-                Holder::One(_) => {}
+                SlotHolder::One(_) => {}
             }
         }
     }
@@ -134,8 +134,8 @@ fn conflict(view: View<'_>, own: &Forward, theirs: &Forward, other: &Claim) -> O
         .hint(format!("{known}; or give this container another hostPort or hostIP (`postern ls` shows both)"))
 }
 
-impl Claims {
-    fn holders(&self, forward: &Forward) -> Result<Vec<Holder>, OpError> {
+impl PortClaims {
+    fn holders(&self, forward: &Forward) -> Result<Vec<SlotHolder>, OpError> {
         self.index.holders(number(forward.transport), forward.host_port, forward.count).map_err(state_error)
     }
 
@@ -185,9 +185,9 @@ impl Claims {
                 living.flat_map(|claim| &claim.forwards).filter(|held| held.transport == transport).collect();
             let entry = |(port, _): (u16, u16)| {
                 let has = |held: &&Forward| (held.host_port..=held.last_host_port()).contains(&port);
-                if held.iter().any(has) { Holder::Several } else { Holder::One(self.own) }
+                if held.iter().any(has) { SlotHolder::Several } else { SlotHolder::One(self.own) }
             };
-            let entries: Vec<Holder> = forward.ports().map(entry).collect();
+            let entries: Vec<SlotHolder> = forward.ports().map(entry).collect();
             self.index.set(number(transport), forward.host_port, &entries).map_err(state_error)?;
         }
         Ok(())

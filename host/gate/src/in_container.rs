@@ -9,7 +9,7 @@ use crate::errors::kernel_error;
 use crate::fixed::Fixed;
 use ipnet::IpNet;
 use nix::errno::Errno;
-use postern_kernel::{Address, KernelError, Netlink};
+use postern_kernel::{KernelError, LinkAddress, Netlink};
 use postern_types::{KeptRoute, OpError};
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ pub(crate) fn losable_of_all(netlink: &Netlink) -> Result<BTreeMap<u32, Losable>
     Ok(all)
 }
 
-fn is_losable(address: &Address) -> bool {
+fn is_losable(address: &LinkAddress) -> bool {
     address.net.addr().is_ipv6() && address.scope == 0
 }
 

@@ -8,7 +8,7 @@ use nix::sys::stat::{Mode, umask};
 
 /// A limit of this process that is too low for any run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LimitError {
+pub enum RlimitError {
     /// The kernel does not tell the limit.
     #[error("the limit of its {name} is not known: {reason}")]
     Unknown {
@@ -113,20 +113,20 @@ pub fn put_right() {
 ///
 /// # Errors
 /// The limit that is too low and may not be raised.
-pub fn limits() -> Result<(), LimitError> {
+pub fn limits() -> Result<(), RlimitError> {
     [STACK, FILES, DATA].iter().try_for_each(Limit::raise)
 }
 
 /// Checks the limits that the engine needs in the process of a guest, and no other process.
-pub fn engine_limits() -> Result<(), LimitError> {
+pub fn engine_limits() -> Result<(), RlimitError> {
     ADDRESSES.raise()
 }
 
 impl Limit {
     /// Raises the limit as far as the runtime allows.
-    fn raise(&self) -> Result<(), LimitError> {
+    fn raise(&self) -> Result<(), RlimitError> {
         let Self { resource, wanted, least, name, option, unit } = self;
-        let (soft, hard) = getrlimit(*resource).map_err(|e| LimitError::Unknown { name, reason: e.to_string() })?;
+        let (soft, hard) = getrlimit(*resource).map_err(|e| RlimitError::Unknown { name, reason: e.to_string() })?;
         let most = hard.min(*wanted);
         if soft >= *wanted
             || soft < most && setrlimit(*resource, most, hard).is_ok() && most >= *least
@@ -135,6 +135,6 @@ impl Limit {
             return Ok(());
         }
         let (has, needs) = (soft / unit, least / unit);
-        Err(LimitError::TooLow { name, option, has, needs })
+        Err(RlimitError::TooLow { name, option, has, needs })
     }
 }

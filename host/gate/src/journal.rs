@@ -10,7 +10,7 @@ use crate::retention::Retention;
 use crate::system::System;
 use crate::view::View;
 use ipnet::IpNet;
-use postern_cni::{CniResult, Route, Verb};
+use postern_cni::{CniResult, CniRoute, Verb};
 use postern_kernel::{Namespace, Worker};
 use postern_state::{Claim, Header, Record, Section, Stage, StateError};
 use postern_types::{ErrorCode, OpError};
@@ -46,7 +46,7 @@ pub struct Journal {
     section: String,
     owns_link: bool,
     /// True if this run has begun the section of the called plugin.
-    begun: bool,
+    is_section_open: bool,
     /// What this run has noted in the index of claims.
     indexed: HashSet<Claim>,
     /// The cookie of the container's namespace, if it was read before the namespace was entered.
@@ -69,7 +69,7 @@ impl Journal {
             undo: Vec::new(),
             section: plugin.to_owned(),
             owns_link: makes_links,
-            begun: false,
+            is_section_open: false,
             indexed: HashSet::new(),
             cookie: None,
             retention: None,
@@ -100,7 +100,7 @@ impl Journal {
     /// the record could be locked.
     pub fn leftover(&self, View { request, fixed, system }: View<'_>) -> Option<Leftover> {
         // A section that this run began before a helper was started is not a leftover.
-        let record = self.record.as_ref().filter(|_| !self.begun)?;
+        let record = self.record.as_ref().filter(|_| !self.is_section_open)?;
         if is_foreign(record.header(), system) {
             return Some(Leftover::Attachment);
         }
@@ -210,7 +210,7 @@ impl Journal {
     /// # Errors
     /// The record can't be written.
     pub fn begin(&mut self, view: View<'_>) -> Result<(), OpError> {
-        if self.begun || view.request.verb != Verb::Add {
+        if self.is_section_open || view.request.verb != Verb::Add {
             return Ok(());
         }
         let section = self.section.clone();
@@ -219,7 +219,7 @@ impl Journal {
         let known = record.sections().iter().any(|known| known.name == section);
         if !known && record.effects(Some(&section)).is_empty() {
             record.begin(&section, &view.fixed.digest, &view.request.identity(), now()).map_err(state_error)?;
-            self.begun = true;
+            self.is_section_open = true;
         }
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Journal {
     pub fn made(&mut self, view: View<'_>, state: &mut AttachmentState, result: &CniResult) -> Result<(), OpError> {
         // An address that a plugin only passes on belongs to another plugin.
         let own: Vec<IpNet> = result.ips.iter().map(|ip| ip.address).filter(|address| state.owns(address)).collect();
-        if self.record.is_none() || !self.begun {
+        if self.record.is_none() || !self.is_section_open {
             return Ok(());
         }
         let claims: Vec<Claim> = own.iter().map(|net| net.addr().into()).collect();
@@ -261,7 +261,7 @@ impl Journal {
 
     /// Notes that the runtime has the result.
     pub fn given(&mut self) {
-        let Some(record) = self.record.as_mut().filter(|_| self.begun) else { return };
+        let Some(record) = self.record.as_mut().filter(|_| self.is_section_open) else { return };
         // Without this note the attachment looks like one whose ADD was killed, and `postern gc` removes it. The runtime
         // has the result, so nothing can be undone: after a passing error the note is written once more.
         let noted = record.given(&self.section, now()).or_else(|_| record.given(&self.section, now()));
@@ -281,7 +281,8 @@ impl Journal {
     /// Notes that an ADD was undone: its section ends, unless an effect could not be undone.
     pub fn undone(&mut self) {
         let section = self.section.clone();
-        if self.begun && self.record.as_ref().is_some_and(|record| record.effects(Some(&section)).is_empty()) {
+        if self.is_section_open && self.record.as_ref().is_some_and(|record| record.effects(Some(&section)).is_empty())
+        {
             self.ended(Some(&section));
         }
     }
@@ -435,7 +436,7 @@ fn is_foreign(header: &Header, system: &System) -> bool {
 }
 
 /// True if the effect is port mappings: their rules lead traffic to the attachment's address.
-pub fn is_forwards(noted: &postern_state::Effect<Effect>) -> bool {
+pub fn is_forwards(noted: &postern_state::NotedEffect<Effect>) -> bool {
     PortMappings::of(&noted.effect).is_some()
 }
 
@@ -449,7 +450,7 @@ fn is_whole_for(record: &Record<Effect>, plugin: &str) -> bool {
 }
 
 /// Returns a route of a result in the record's form.
-fn route(route: &Route) -> Option<String> {
+fn route(route: &CniRoute) -> Option<String> {
     let dst = route.dst?.trunc();
     Some(route.gw.map_or_else(|| dst.to_string(), |gateway| format!("{dst} {gateway}")))
 }

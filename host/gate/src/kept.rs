@@ -48,7 +48,7 @@ fn look_at_rules<'l>(system: &System, look: &'l LazyServed) -> &'l Result<Served
 
 /// Returns the reason why an effect of the record must stay for now; `None` if it can be removed. `section` is what
 /// goes: its port mappings, or those of all sections, go before any address.
-pub fn must_keep(run: &Context, noted: &postern_state::Effect<Effect>, section: Option<&str>) -> Option<String> {
+pub fn must_keep(run: &Context, noted: &postern_state::NotedEffect<Effect>, section: Option<&str>) -> Option<String> {
     let retention = run.journal.retention()?;
     let directory = match noted.effect.addresses() {
         Addresses::HeldIn(directory) => Some(directory),
@@ -72,7 +72,7 @@ pub fn must_keep(run: &Context, noted: &postern_state::Effect<Effect>, section: 
         addresses.extend(dhcp.addresses.iter().map(IpNet::addr));
     }
     let listed = run.journal.effects();
-    let stays = |noted: &&postern_state::Effect<Effect>| section.is_some_and(|section| noted.section != section);
+    let stays = |noted: &&postern_state::NotedEffect<Effect>| section.is_some_and(|section| noted.section != section);
     // The rules were read before the first removal.
     let are_gone = retention.had_forwards && !listed.iter().filter(stays).any(is_forwards);
     let own = are_gone.then(|| run.request.masquerade_key());

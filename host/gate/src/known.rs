@@ -1,7 +1,7 @@
 //! What a run has found out about other attachments: their indexes as it opened them, and which of them it has looked at.
 
 use postern_kernel::{Namespace, OpenError, Worker};
-use postern_state::{ClaimIndex, Header, HostPorts, RecordKey, Summary};
+use postern_state::{ClaimIndex, Header, PortIndex, RecordKey, Summary};
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ pub struct Known {
     /// What is known of attachments that have what this ADD wants.
     pub holders: HashMap<RecordKey, HolderState>,
     /// The index of ports, not locked, if this run has looked into it.
-    pub ports: Cell<Option<HostPorts>>,
+    pub ports: Cell<Option<PortIndex>>,
     /// The index of claims, not locked, if this run has looked into it.
     pub claims: Cell<Option<ClaimIndex>>,
     /// The records of the network's attachments that are not valid, by the runtime's list for GC.

@@ -1,7 +1,7 @@
 //! The launcher finds a plugin's policy and code by its name, and starts a process with the code.
 
 use crate::catalog::{self, Installed, Unverified};
-use crate::manifest::Facts;
+use crate::manifest::RunManifest;
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
 use crate::prepared::{Plugin, Prepared};
@@ -99,7 +99,7 @@ impl Launcher {
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
         of_one_catalog(catalog, || {
             // A missing policy is the first thing to tell.
-            let mut manifest = Facts::of(catalog, plugin);
+            let mut manifest = RunManifest::of(catalog, plugin);
             let form = manifest.as_mut().ok().and_then(|manifest| manifest.policy.take());
             let policy = policies::versions_with(form, catalog, plugin)?;
             let manifest = manifest?;

@@ -66,7 +66,7 @@ impl Deref for Names {
 }
 
 /// The manifest as a run reads it. Only commands of people need the imports, and they are most of its text.
-pub type Facts = Manifest<IgnoredAny>;
+pub type RunManifest = Manifest<IgnoredAny>;
 
 /// The extent of WASI that a component imports. It decides which program the sandbox process runs. It is found out at
 /// install, not by a run.
@@ -107,7 +107,7 @@ impl Manifest {
     }
 }
 
-impl Facts {
+impl RunManifest {
     /// As [`Manifest::read`], for a run.
     pub(crate) fn of(catalog: &Path, plugin: &str) -> Result<Self, PluginError> {
         let directory = TrustedDir::open(catalog)?.ok_or_else(|| Manifest::absent(catalog, plugin))?;

@@ -9,7 +9,7 @@ use crate::errors::{obstacle, of_program};
 use crate::{places, plugin_file};
 use nix::errno::Errno;
 use postern_cni::{CniResult, Error, IpConfig, Json, Verb, code};
-use postern_confine::{Allowed, Environment, Output, Program, Rules};
+use postern_confine::{Allowed, Environment, Program, ProgramLimits, ProgramOutput};
 use postern_types::{ErrorCode, OpError};
 use std::path::{Path, PathBuf};
 
@@ -60,8 +60,11 @@ pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
 
 /// Returns the form in which a helper may run a delegate: as [`run`] does.
 pub fn allowed(path: PathBuf) -> Allowed {
-    let rules =
-        Rules { arguments: <[String]>::is_empty, input: |_| true, variable: Some(|name| name.starts_with("CNI_")) };
+    let rules = ProgramLimits {
+        arguments: <[String]>::is_empty,
+        input: |_| true,
+        variable: Some(|name| name.starts_with("CNI_")),
+    };
     Allowed { path, rules }
 }
 
@@ -136,8 +139,8 @@ fn unrunnable(path: &Path, error: &std::io::Error) -> Error {
 }
 
 /// Returns the native library's error for a delegate that failed.
-fn failure(output: &Output) -> Error {
-    let Output { status, ended, stdout, stderr } = output;
+fn failure(output: &ProgramOutput) -> Error {
+    let ProgramOutput { status, ended, stdout, stderr } = output;
     if stdout.is_empty() {
         let status = status.map_or_else(|| ended.clone(), |code| format!("exit status {code}"));
         return Error::new(

@@ -3,8 +3,8 @@
 
 use crate::budget::Common;
 use crate::context::Context;
-use crate::front::Front;
 use crate::gate::{DelegateRun, Delegates, Gate, Ran};
+use crate::guest_state::GuestState;
 use crate::prepared::{Prepared, Process, unavailable};
 use crate::process::{ExchangeError, Sandbox};
 use crate::request::Request;
@@ -52,24 +52,24 @@ fn run_once(run: &mut Context, common: &mut Common, delegates: Delegates<'_>, pl
         return Ran { outcome: Err(error), hindered: false };
     }
     let mut run = run.with(request);
-    let front = Front::new(&plugin.name, depth, &granted, common);
-    let mut gate = Gate::new(&mut run, common, delegates, &plugin.digest, front);
+    let guest = GuestState::new(&plugin.name, depth, &granted, common);
+    let mut gate = Gate::new(&mut run, common, delegates, &plugin.digest, guest);
     let outcome = serve_with(&mut gate, plugin, &mut process);
     Ran { outcome, hindered: gate.hindered }
 }
 
 /// Has a plugin do its work, and reads what comes of it.
 fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> Result<Option<CniResult>, Error> {
-    let (request, depth) = (gate.run.request, gate.front.depth);
+    let (request, depth) = (gate.run.request, gate.guest.depth);
     let (verb, name) = (request.verb, plugin.name.as_str());
     let (stdout, status) = match process {
         Process::Sandbox(sandbox) => {
-            let (start, deadline) = (start(request, verb, gate.front.granted()), gate.run.fixed.deadline.at());
+            let (start, deadline) = (start(request, verb, gate.guest.granted()), gate.run.fixed.deadline.at());
             // Only the processes of delegates are used again.
             let first: fn(Start) -> ToSandbox = if depth == 0 { ToSandbox::StartLast } else { ToSandbox::Start };
             let ended = serve_from(first, name, sandbox, start, deadline, |operation| {
                 let reply = answer(gate, operation);
-                gate.front.spent().map_or(Ok(reply), |words| Err(words.into()))
+                gate.guest.spent().map_or(Ok(reply), |words| Err(words.into()))
             });
             // A delegate may be needed again, but not once the plugin that the runtime called has ended. All processes end
             // while the answer is being made.
@@ -91,7 +91,7 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
         },
     };
     let loopback = plugin.policy.grants(Capability::Loopback);
-    match outcome::read(&(&*gate.run, &*gate.common), gate.front.granted(), name, verb, &stdout, status, loopback) {
+    match outcome::read(&(&*gate.run, &*gate.common), gate.guest.granted(), name, verb, &stdout, status, loopback) {
         // A fault of the node is no error of STATUS, unless the operator wants it.
         Err(error)
             if verb == Verb::Status && gate.common.is_fault(&error) && settings::is_said(gate.run.view(), &error) =>
@@ -131,7 +131,7 @@ fn run_delegate(gate: &mut Gate<'_>, wanted: &DelegateRun) -> Ran {
         Ok(plugin) => plugin,
         Err(reason) => return Ran::hindered(unavailable(request.verb, &reason)),
     };
-    run(&mut gate.run.with(request), gate.common, gate.delegates, plugin, gate.front.depth + 1)
+    run(&mut gate.run.with(request), gate.common, gate.delegates, plugin, gate.guest.depth + 1)
 }
 
 /// Returns the data that a guest begins with.
@@ -200,7 +200,7 @@ fn serve_from(
     let mut last = None;
     let mut answer = first(start);
     loop {
-        processor::part_if_late();
+        processor::unpin_if_late();
         // A sandbox that has ended can't be sent to, but may have sent the reason. That is received then.
         let sent = match sandbox.send(&answer, deadline) {
             Err(ExchangeError::TooLarge) => {

@@ -1,6 +1,6 @@
 //! The reasons why a plugin is not run.
 
-use crate::inherited::LimitError;
+use crate::inherited::RlimitError;
 use crate::places::PlaceError;
 use postern_policy::PolicyError;
 use std::path::PathBuf;
@@ -134,7 +134,7 @@ pub enum PluginError {
     Policy(#[from] PolicyError),
     /// A limit is too low for its process.
     #[error("cannot start the sandbox process: {0}")]
-    Limit(#[from] LimitError),
+    Limit(#[from] RlimitError),
     /// It needs the second program, which is missing.
     #[error(
         "plugin \"{plugin}\" imports all of WASI, and is run by {}, which is not there; `make install` puts it there",

@@ -5,7 +5,7 @@
 //! valid, to be ready with the rest. The container's namespace is checked before the plugin runs instead of after, so
 //! that a wrong one changes nothing.
 
-use crate::audit::Refusal;
+use crate::audit::RunRefusal;
 use crate::begin::{Call, Called, PreparedRun, begin};
 use crate::budget::Common;
 use crate::context::Context;
@@ -15,7 +15,7 @@ use crate::launcher::Launcher;
 use crate::prepared::Prepared;
 use crate::process::{self, Engine};
 use crate::request::Request;
-use crate::unrecorded::{self, Part};
+use crate::unrecorded::{self, SearchedObjects};
 use crate::versions::supported;
 use crate::{collect, host_check, inherited, others, plugin, plugin_file, status, streams};
 use postern_cni::{
@@ -111,7 +111,7 @@ fn refused(name: &str, env: &Env, stdin: &[u8], started: Instant, error: &Error)
     let network = validate_conf(stdin, STDIN_LIMIT).and_then(NetConf::parse).map(|conf| conf.name);
     let attachment = format!("{}/{}/{}", network.unwrap_or_default(), env.container_id, env.ifname);
     let (attachment, reason) = (attachment.as_str(), error.to_string());
-    Refusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
+    RunRefusal { verb: &env.command, plugin: name, attachment, reason: &reason, took: started.elapsed() }.note();
 }
 
 /// Carries out a request. Returns the output that was not printed yet: mostly none.
@@ -245,7 +245,7 @@ fn complete(
     run: &mut Context,
     called: &Called,
     main: Option<&Request>,
-    part: Part,
+    part: SearchedObjects,
     section: Option<&str>,
     recorded: bool,
     Ran { outcome, hindered }: Ran,

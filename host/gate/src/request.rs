@@ -3,7 +3,7 @@
 use crate::named::OF_RUNTIME;
 use postern_cni::{CniResult, Env, Error, Json, Lists, NetConf, Verb, Version, print, unicode};
 use postern_firewall::AttachmentKey;
-use postern_state::Owner;
+use postern_state::LeaseOwner;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl Request {
     }
 
     /// Returns the owner of its leases.
-    pub fn owner(&self) -> Owner {
-        Owner { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
+    pub fn owner(&self) -> LeaseOwner {
+        LeaseOwner { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
     }
 
     /// Returns the key that identifies the attachment's masquerading rules.

@@ -13,7 +13,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
 use postern_confine::Capability as Right;
 use postern_confine::{
-    Condition, DESCRIPTOR_FLAGS, Filter, NO_NEW_CODE, Refusal, Rule, close_all_but, fork, keep_capabilities,
+    Argument, CallRule, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE, close_all_but, fork, keep_capabilities,
 };
 use postern_namespaces::Namespaces;
 use postern_types::channel::{pair, receive, send};
@@ -138,28 +138,29 @@ fn confine(channel: RawFd, parent: Pid) -> Result<(), String> {
 }
 
 /// The system calls of the search. The value to put in is the descriptor of the channel.
-static FILTER: Filter<1> = Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], Refusal::Absent);
+static FILTER: Filter<1> =
+    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
 
-const CHANNEL: Condition = Condition::Given(0, 0);
+const CHANNEL: Argument = Argument::Given(0, 0);
 
 /// The flags of openat(2) by which a file is made or changed.
 const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
-const RULES: &[Rule] = &[
+const RULES: &[CallRule] = &[
     // No file is opened to be written.
-    Rule(libc::SYS_openat, &[Condition::Lacks(2, WRITING)]),
+    CallRule(libc::SYS_openat, &[Argument::Lacks(2, WRITING)]),
     #[cfg(target_arch = "x86_64")]
-    Rule(libc::SYS_open, &[Condition::Lacks(1, WRITING)]),
+    CallRule(libc::SYS_open, &[Argument::Lacks(1, WRITING)]),
     // A descriptor that was copied from another process is never written to.
-    Rule(libc::SYS_sendto, &[CHANNEL]),
-    Rule(libc::SYS_sendmsg, &[CHANNEL]),
-    Rule(libc::SYS_write, &[CHANNEL]),
-    Rule(libc::SYS_setsockopt, &[CHANNEL]),
-    Rule(libc::SYS_setns, &[Condition::OneOf(1, &[libc::CLONE_NEWNET as u32])]),
+    CallRule(libc::SYS_sendto, &[CHANNEL]),
+    CallRule(libc::SYS_sendmsg, &[CHANNEL]),
+    CallRule(libc::SYS_write, &[CHANNEL]),
+    CallRule(libc::SYS_setsockopt, &[CHANNEL]),
+    CallRule(libc::SYS_setns, &[Argument::OneOf(1, &[libc::CLONE_NEWNET as u32])]),
     // Which namespace a socket keeps, and of what kind a namespace is.
-    Rule(libc::SYS_ioctl, &[Condition::OneOf(1, &[libc::SIOCGSKNS as u32, libc::NS_GET_NSTYPE as u32])]),
+    CallRule(libc::SYS_ioctl, &[Argument::OneOf(1, &[libc::SIOCGSKNS as u32, libc::NS_GET_NSTYPE as u32])]),
     // It tells the number of the namespace that it is in, and is never connected.
-    Rule(libc::SYS_socket, &[Condition::OneOf(0, &[libc::AF_UNIX as u32])]),
+    CallRule(libc::SYS_socket, &[Argument::OneOf(0, &[libc::AF_UNIX as u32])]),
 ];
 
 const CALLS: &[libc::c_long] = &[

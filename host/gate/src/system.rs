@@ -14,7 +14,7 @@ use postern_firewall::iptables::ProgramRunner;
 use postern_firewall::{FirewallError, Nft};
 use postern_kernel::sysctl::Setting;
 use postern_kernel::tcx::Sight;
-use postern_kernel::{Home, Link, LinkFiles, Namespace, Netlink, Worker};
+use postern_kernel::{Link, LinkFiles, Namespace, Netlink, NumberedNamespace, Worker};
 use postern_types::{ErrorCode, OpError};
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::rc::Rc;
@@ -73,7 +73,7 @@ pub struct System {
     pub netns: String,
     nft: SharedNft,
     host: OnceCell<Netlink>,
-    home: OnceCell<Rc<Home>>,
+    home: OnceCell<Rc<NumberedNamespace>>,
     sight: OnceCell<Sight>,
     link_files: OnceCell<Option<Rc<LinkFiles>>>,
     worker: Option<Rc<Worker>>,
@@ -236,11 +236,11 @@ impl System {
         self.look_home().map(|home| home.cookie)
     }
 
-    fn look_home(&self) -> Result<&Home, OpError> {
+    fn look_home(&self) -> Result<&NumberedNamespace, OpError> {
         if let Some(home) = self.home.get() {
             return Ok(home);
         }
-        let home = Home::open().map_err(kernel_error)?;
+        let home = NumberedNamespace::open().map_err(kernel_error)?;
         Ok(self.home.get_or_init(|| Rc::new(home)))
     }
 

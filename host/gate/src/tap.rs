@@ -1,11 +1,13 @@
 //! The process that makes a tap in an SELinux context (postern-kernel, `tap_maker`).
 
 use nix::libc;
-use postern_confine::{Capability, Condition, Confinement, Files, Filter, NO_NEW_CODE, Refusal, Rule, close_all_but};
+use postern_confine::{
+    Argument, CallRule, Capability, Confinement, DefaultAction, Files, Filter, NO_NEW_CODE, close_all_but,
+};
 pub use postern_kernel::tap::NAME;
 
 /// What it still has to do: one request, and its own end.
-static FILTER: Filter = Filter::new(&[CALLS], &[NO_NEW_CODE, REQUEST], Refusal::Absent);
+static FILTER: Filter = Filter::new(&[CALLS], &[NO_NEW_CODE, REQUEST], DefaultAction::Absent);
 
 const CALLS: &[libc::c_long] = &[
     libc::SYS_read,            // the request
@@ -24,7 +26,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_exit_group,      // the end
 ];
 
-const REQUEST: &[Rule] = &[Rule(libc::SYS_ioctl, &[Condition::OneOf(1, &[libc::TUNSETIFF as u32])])];
+const REQUEST: &[CallRule] = &[CallRule(libc::SYS_ioctl, &[Argument::OneOf(1, &[libc::TUNSETIFF as u32])])];
 
 /// Gives up all but making a tap, and makes the one that is asked for. Without confinement none is made.
 pub fn main() {

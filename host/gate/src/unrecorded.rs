@@ -17,7 +17,7 @@ use std::time::Instant;
 
 /// The objects that a plugin may have made: no others are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct SearchedObjects {
     /// The attachment's own link, which the plugin made.
     pub link: bool,
     /// A device of the node.
@@ -34,7 +34,7 @@ pub struct Part {
     pub leases: bool,
 }
 
-impl Part {
+impl SearchedObjects {
     /// True if the plugin makes or moves the attachment's link.
     pub fn makes_link(self) -> bool {
         self.link || self.device
@@ -79,7 +79,7 @@ impl Part {
 ///
 /// # Errors
 /// The first object that could not be removed; the removal of all was tried.
-pub fn remove(run: &mut Context, part: Part) -> Result<(), OpError> {
+pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
     run.fixed.deadline.allow_cleanup();
     let mut failed = None;
     if part.rules {

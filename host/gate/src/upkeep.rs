@@ -5,7 +5,7 @@ pub use crate::audit::Audit;
 pub use crate::capability::leaves::Reapplied;
 pub use crate::clock::now;
 pub use crate::others::is_link_of_index;
-pub use crate::retention::LazyServed as Rules;
+pub use crate::retention::LazyServed;
 pub use crate::system::SharedNft;
 
 use crate::context::RunParts;
@@ -36,7 +36,7 @@ impl Removal {
     }
 
     /// Keeps addresses that one of these rules serves, or all addresses if there is a reason.
-    pub fn set_retention(&mut self, rules: &Rules, reason: Option<String>) {
+    pub fn set_retention(&mut self, rules: &LazyServed, reason: Option<String>) {
         self.0.journal.set_retention(Retention::of_people(Rc::clone(rules), reason));
     }
 
@@ -66,7 +66,7 @@ impl Removal {
 }
 
 /// An effect with rules, and the outcome of putting them back.
-pub type Outcome = (Effect, Result<Reapplied, OpError>);
+pub type ReapplyOutcome = (Effect, Result<Reapplied, OpError>);
 
 /// The record of a living attachment whose rules an operator wants back.
 pub struct Reapplication(RunParts);
@@ -83,7 +83,7 @@ impl Reapplication {
     ///
     /// # Errors
     /// The attachment's link is gone: rules would serve another owner of its addresses.
-    pub fn run(mut self) -> Result<Vec<Outcome>, OpError> {
+    pub fn run(mut self) -> Result<Vec<ReapplyOutcome>, OpError> {
         collectable::look_for_container(&mut self.0);
         let mut run = self.0.context();
         let listed: Vec<Effect> = run.journal.effects().into_iter().map(|noted| noted.effect).collect();

@@ -8,7 +8,7 @@ use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, Addres
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 use nix::libc::{self, IFA_ADDRESS, IFA_F_DADFAILED, IFA_F_PERMANENT, IFA_F_TENTATIVE, IFA_FLAGS, IFA_LOCAL};
-use postern_netlink::Request;
+use postern_netlink::NetlinkRequest;
 use postern_netlink::{Attributes, u8_at, u32_at};
 use rtnetlink::AddressMessageBuilder;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ const HEADER: usize = 8;
 
 /// An address on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct LinkAddress {
     /// The link's own address with prefix length; host bits are kept.
     pub net: IpNet,
     /// `rt_scope_t` of `linux/rtnetlink.h`: 0 global, 253 link, 254 host.
@@ -37,11 +37,11 @@ impl Netlink {
     ///
     /// # Errors
     /// `ENODEV` if there is no such link.
-    pub fn addresses(&self, index: u32) -> Result<Vec<Address>> {
+    pub fn addresses(&self, index: u32) -> Result<Vec<LinkAddress>> {
         let subject = Subject { operation: "list addresses of", object: &format_args!("link {index}") };
         let mut message = AddressMessage::default();
         message.header.index = index;
-        self.dump(subject, Request::new(&RouteNetlinkMessage::GetAddress(message), 0), |payload, addresses| {
+        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetAddress(message), 0), |payload, addresses| {
             addresses.extend(decode(payload)?.filter(|(link, _)| *link == index).map(|(_, address)| address));
             Some(())
         })
@@ -51,7 +51,7 @@ impl Netlink {
     ///
     /// # Errors
     /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
-    pub fn all_addresses(&self) -> Result<Vec<(u32, Address)>> {
+    pub fn all_addresses(&self) -> Result<Vec<(u32, LinkAddress)>> {
         self.addresses_of(AddressFamily::Unspec)
     }
 
@@ -76,11 +76,11 @@ impl Netlink {
         Ok(found.is_some_and(|(_, have)| have.net.addr() == address))
     }
 
-    fn addresses_of(&self, family: AddressFamily) -> Result<Vec<(u32, Address)>> {
+    fn addresses_of(&self, family: AddressFamily) -> Result<Vec<(u32, LinkAddress)>> {
         let subject = Subject { operation: "list", object: &"addresses" };
         let mut message = AddressMessage::default();
         message.header.family = family;
-        let request = Request::new(&RouteNetlinkMessage::GetAddress(message), 0);
+        let request = NetlinkRequest::new(&RouteNetlinkMessage::GetAddress(message), 0);
         self.dump(subject, request, |payload, addresses| {
             addresses.extend(decode(payload)?);
             Some(())
@@ -143,7 +143,7 @@ pub(crate) fn ip(value: &[u8]) -> Option<IpAddr> {
 }
 
 /// Reads an `RTM_NEWADDR`, with the link's index. `Some(None)` for an address of a family that is not IP.
-fn decode(payload: &[u8]) -> Option<Option<(u32, Address)>> {
+fn decode(payload: &[u8]) -> Option<Option<(u32, LinkAddress)>> {
     let family = libc::c_int::from(u8_at(payload, 0)?);
     let index = u32_at(payload, 4)?;
     if !matches!(family, libc::AF_INET | libc::AF_INET6) {
@@ -162,7 +162,7 @@ fn decode(payload: &[u8]) -> Option<Option<(u32, Address)>> {
     }
     // On a point-to-point link `IFA_ADDRESS` is the address of the other side.
     let own = local.or(address)?;
-    let address = Address {
+    let address = LinkAddress {
         net: IpNet::new(own, u8_at(payload, 1)?).ok()?,
         scope: u8_at(payload, 3)?,
         tentative: flags & IFA_F_TENTATIVE != 0,

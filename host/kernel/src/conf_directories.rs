@@ -6,7 +6,7 @@
 //! directory may belong to all namespaces, with links in it: those need a thread ([`crate::Worker::start`]).
 
 use crate::error::{Result, Subject};
-use crate::sysctl::{self, Place, Setting, SettingFile};
+use crate::sysctl::{self, Setting, SettingFile, SysctlFile};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
@@ -64,7 +64,7 @@ impl ConfDirectories {
     ///
     /// # Errors
     /// `ENOENT` if the kernel has no such protocol; any other setting.
-    pub fn place(&self, operation: &'static str, setting: &Setting) -> Result<Place<'_>> {
+    pub fn place(&self, operation: &'static str, setting: &Setting) -> Result<SysctlFile<'_>> {
         let subject = Subject { operation, object: setting };
         let (directory, name) = match setting.below_conf() {
             Some(("ipv4", name)) => (&self.ipv4, name),
@@ -72,6 +72,6 @@ impl ConfDirectories {
             _ => return Err(subject.broken("it needs a thread in its namespace")),
         };
         let directory = directory.as_ref().ok_or_else(|| subject.refused(Errno::ENOENT as i32, None))?;
-        Ok(Place { directory: directory.as_fd(), name })
+        Ok(SysctlFile { directory: directory.as_fd(), name })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::netlink::ANSWER_WITHIN;
 use nix::errno::Errno;
-use postern_netlink::Error;
+use postern_netlink::NetlinkError;
 use std::fmt;
 use std::io;
 
@@ -67,16 +67,16 @@ impl Subject<'_> {
     }
 
     /// Makes the error for a request without an answer.
-    pub fn unanswered(self, error: Error) -> KernelError {
+    pub fn unanswered(self, error: NetlinkError) -> KernelError {
         match error {
-            Error::Refused { errno, explanation } => self.refused(errno, explanation.as_deref()),
-            Error::System(error) => self.failed(&error),
-            Error::Changing => self.refused(Errno::EAGAIN as i32, Some(&error.to_string())),
-            Error::Late => KernelError {
+            NetlinkError::Refused { errno, explanation } => self.refused(errno, explanation.as_deref()),
+            NetlinkError::System(error) => self.failed(&error),
+            NetlinkError::Changing => self.refused(Errno::EAGAIN as i32, Some(&error.to_string())),
+            NetlinkError::Late => KernelError {
                 is_lost: true,
                 ..self.broken(format!("the kernel's answer took more than {} seconds", ANSWER_WITHIN.as_secs()))
             },
-            Error::Lost => KernelError { is_lost: true, ..self.broken(error.to_string()) },
+            NetlinkError::Lost => KernelError { is_lost: true, ..self.broken(error.to_string()) },
             other => self.broken(other.to_string()),
         }
     }
@@ -207,16 +207,16 @@ mod tests {
     fn requests_without_an_answer_say_why() {
         let list = Subject { operation: "list", object: &"links" };
         for (error, errno, text) in [
-            (Error::Late, None, "list links: the kernel's answer took more than 5 seconds"),
-            (Error::Lost, None, "list links: the kernel's answer was lost"),
-            (Error::TooMany(3), None, "list links: there are more than 3"),
+            (NetlinkError::Late, None, "list links: the kernel's answer took more than 5 seconds"),
+            (NetlinkError::Lost, None, "list links: the kernel's answer was lost"),
+            (NetlinkError::TooMany(3), None, "list links: there are more than 3"),
             (
-                Error::Changing,
+                NetlinkError::Changing,
                 Some(Errno::EAGAIN as i32),
                 "list links: resource temporarily unavailable: the list keeps changing while it is read",
             ),
             (
-                Error::Refused { errno: Errno::EINVAL as i32, explanation: Some("why".to_owned()) },
+                NetlinkError::Refused { errno: Errno::EINVAL as i32, explanation: Some("why".to_owned()) },
                 Some(Errno::EINVAL as i32),
                 "list links: invalid argument: why",
             ),

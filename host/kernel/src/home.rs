@@ -17,14 +17,14 @@ nix::getsockopt_impl!(NetnsCookie, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, u64,
 
 /// A network namespace with its number.
 #[derive(Debug)]
-pub struct Home {
+pub struct NumberedNamespace {
     /// The namespace.
     pub namespace: Namespace,
     /// Its number, as [`crate::Netlink::cookie`] tells it.
     pub cookie: u64,
 }
 
-impl Home {
+impl NumberedNamespace {
     /// Opens the calling thread's network namespace.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_socket_shows_the_namespace_that_proc_shows() {
         let same = || {
-            let home = Home::open().unwrap();
+            let home = NumberedNamespace::open().unwrap();
             assert!(home.namespace.same_as(&Namespace::current().unwrap()).unwrap());
             assert_eq!(home.cookie, Netlink::open().unwrap().cookie().unwrap());
             home

@@ -5,7 +5,7 @@ use crate::home::cookie;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_ECHO};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
-use postern_netlink::{Connection, Error, Limits, MOST_ATTEMPTS, Request};
+use postern_netlink::{Connection, DumpLimits, MOST_ATTEMPTS, NetlinkError, NetlinkRequest};
 use std::time::{Duration, Instant};
 
 /// The longest time for an answer. The kernel normally answers while the request is being sent, so a wait is rare. But
@@ -64,17 +64,17 @@ impl Netlink {
 
     /// Sends a request and waits for its acknowledgement.
     pub(crate) fn acknowledged(&self, subject: Subject<'_>, message: &RouteNetlinkMessage, flags: u16) -> Result<()> {
-        self.batch(subject, &[Request::new(message, flags | NLM_F_ACK)])
+        self.batch(subject, &[NetlinkRequest::new(message, flags | NLM_F_ACK)])
     }
 
     /// Sends requests in one datagram; the kernel carries them out in order. The last one must ask for an
     /// acknowledgement. The kernel continues after a failed request, but that request's error is returned.
-    pub(crate) fn batch(&self, subject: Subject<'_>, requests: &[Request]) -> Result<()> {
+    pub(crate) fn batch(&self, subject: Subject<'_>, requests: &[NetlinkRequest]) -> Result<()> {
         self.connection.ask(requests, deadline(), |_| {}).map(drop).map_err(|error| subject.unanswered(error))
     }
 
     /// Sends requests in one datagram, and returns the error number of each; 0 for success.
-    pub(crate) fn answers(&self, subject: Subject<'_>, requests: &[Request]) -> Result<Vec<i32>> {
+    pub(crate) fn answers(&self, subject: Subject<'_>, requests: &[NetlinkRequest]) -> Result<Vec<i32>> {
         self.connection.answers(requests, deadline()).map_err(|error| subject.unanswered(error))
     }
 
@@ -85,8 +85,8 @@ impl Netlink {
         message: &RouteNetlinkMessage,
         decode: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<T> {
-        let object = self.connection.get(Request::new(message, 0), deadline(), decode);
-        object.and_then(|object| object.ok_or(Error::NotUnderstood)).map_err(|error| subject.unanswered(error))
+        let object = self.connection.get(NetlinkRequest::new(message, 0), deadline(), decode);
+        object.and_then(|object| object.ok_or(NetlinkError::NotUnderstood)).map_err(|error| subject.unanswered(error))
     }
 
     /// As [`Netlink::get`], where the kernel may answer without an object. An acknowledgement then ends the answer.
@@ -97,7 +97,7 @@ impl Netlink {
         message: &RouteNetlinkMessage,
         decode: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Option<T>> {
-        let request = Request::new(message, NLM_F_ACK | NLM_F_ECHO);
+        let request = NetlinkRequest::new(message, NLM_F_ACK | NLM_F_ECHO);
         let object = self.connection.get(request, deadline(), decode);
         object.map_err(|error| subject.unanswered(error))
     }
@@ -107,10 +107,10 @@ impl Netlink {
     pub(crate) fn dump<T>(
         &self,
         subject: Subject<'_>,
-        request: Request,
+        request: NetlinkRequest,
         decode: impl Fn(&[u8], &mut Vec<T>) -> Option<()>,
     ) -> Result<Vec<T>> {
-        let limits = Limits { attempts: MOST_ATTEMPTS, most: MOST_OBJECTS, may_change: self.may_change };
+        let limits = DumpLimits { attempts: MOST_ATTEMPTS, most: MOST_OBJECTS, may_change: self.may_change };
         self.connection.dump(request, deadline(), limits, decode).map_err(|error| subject.unanswered(error))
     }
 }

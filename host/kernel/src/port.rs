@@ -6,7 +6,7 @@ use netlink_packet_core::NLM_F_ACK;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{AfSpecBridge, BridgeFlag, BridgeVlanInfoFlags, LinkMessage};
 use nix::libc;
-use postern_netlink::Request;
+use postern_netlink::NetlinkRequest;
 use postern_netlink::{Attributes, u16_at, u32_at};
 use postern_types::VlanId;
 use rtnetlink::{LinkBridgePort, LinkBridgeVlan, LinkUnspec};
@@ -37,8 +37,8 @@ impl Netlink {
         self.batch(
             subject,
             &[
-                Request::new(&RouteNetlinkMessage::SetLink(attach), 0),
-                Request::new(&RouteNetlinkMessage::NewLink(options), NLM_F_ACK),
+                NetlinkRequest::new(&RouteNetlinkMessage::SetLink(attach), 0),
+                NetlinkRequest::new(&RouteNetlinkMessage::NewLink(options), NLM_F_ACK),
             ],
         )
     }
@@ -61,7 +61,9 @@ impl Netlink {
         let mut header = vec![0; VLAN_HEADER - size_of::<u32>()];
         header.splice(..1, [AF_BRIDGE]);
         header.extend(port.to_ne_bytes());
-        self.dump(subject, Request::raw(RTM_GETVLAN, 0, header), |payload, vlans| decode_vlans(payload, port, vlans))
+        self.dump(subject, NetlinkRequest::raw(RTM_GETVLAN, 0, header), |payload, vlans| {
+            decode_vlans(payload, port, vlans)
+        })
     }
 
     /// Adds a VLAN to a port (`bridge vlan add … master`). `pvid` puts incoming untagged frames into it, `untagged`
@@ -144,9 +146,9 @@ mod tests {
             (BridgeVlanInfoFlags::Untagged, 4),
         ] {
             let message = vlan_message(9, 100, flags);
-            let add = Request::new(&RouteNetlinkMessage::SetLink(message.clone()), NLM_F_ACK);
+            let add = NetlinkRequest::new(&RouteNetlinkMessage::SetLink(message.clone()), NLM_F_ACK);
             assert_eq!(add.parts(), (19, NLM_F_REQUEST | NLM_F_ACK, expected([bits, 100]).as_slice()));
-            let delete = Request::new(&RouteNetlinkMessage::DelLink(message), NLM_F_ACK);
+            let delete = NetlinkRequest::new(&RouteNetlinkMessage::DelLink(message), NLM_F_ACK);
             assert_eq!(delete.parts().0, 17);
         }
     }

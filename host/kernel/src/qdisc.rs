@@ -17,7 +17,7 @@ use netlink_packet_route::tc::{
 };
 use nix::errno::Errno;
 use nix::libc::{TCA_KIND, TCA_OPTIONS};
-use postern_netlink::{Attribute, Attributes, Request, u32_at};
+use postern_netlink::{Attribute, Attributes, NetlinkRequest, u32_at};
 use rtnetlink::LinkIfb;
 
 /// Length of `struct tcmsg`.
@@ -177,7 +177,7 @@ impl Netlink {
     pub fn redirects(&self, index: u32) -> Result<Vec<Option<u32>>> {
         let subject = Subject { operation: "list filters of", object: &format_args!("link {index}") };
         let filters = RouteNetlinkMessage::GetTrafficFilter(message(index, 0, INGRESS_HANDLE, 0));
-        let filters = self.dump(subject, Request::new(&filters, 0), |payload, filters| {
+        let filters = self.dump(subject, NetlinkRequest::new(&filters, 0), |payload, filters| {
             // u32 also shows its hash tables, which have a size and match nothing.
             let options = Attributes(payload.get(HEADER..)?).first(TCA_OPTIONS);
             if let Some(options) = options.filter(|options| options.nested().first(TCA_U32_DIVISOR).is_none()) {

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::libc::{
     self, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE,
 };
-use postern_netlink::Request;
+use postern_netlink::NetlinkRequest;
 use postern_netlink::{Attribute, Attributes, u8_at, u16_at, u32_at};
 use postern_types::{KeptRoute, Route};
 use rtnetlink::RouteMessageBuilder;
@@ -118,7 +118,7 @@ impl Netlink {
     /// As [`Netlink::all_routes`].
     pub fn kept_routes(&self) -> Result<Vec<(u32, KeptRoute)>> {
         let subject = Subject { operation: "list", object: &"routes" };
-        let request = Request::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
+        let request = NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
         self.dump(subject, request, |payload, routes| {
             let protocol = u8_at(payload, 5)?;
             each_hop(payload, |link, route, _| routes.push((link, KeptRoute { route, protocol })))
@@ -208,7 +208,7 @@ impl Netlink {
     /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
     pub fn all_routes(&self) -> Result<Vec<(u32, Route)>> {
         let subject = Subject { operation: "list", object: &"routes" };
-        let request = Request::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
+        let request = NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
         self.dump(subject, request, |payload, routes| each_hop(payload, |link, route, _| routes.push((link, route))))
     }
 
@@ -222,7 +222,7 @@ impl Netlink {
         // Both families in one dump; it also works if a family has no main table yet.
         let mut message = RouteMessage::default();
         message.attributes = vec![RouteAttribute::Oif(oif), RouteAttribute::Table(MAIN_TABLE)];
-        self.dump(subject, Request::new(&RouteNetlinkMessage::GetRoute(message), 0), |payload, routes| {
+        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(message), 0), |payload, routes| {
             decode(payload, oif, routes)
         })
     }

@@ -9,7 +9,7 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleHeader, RuleMess
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 use nix::libc;
-use postern_netlink::Request;
+use postern_netlink::NetlinkRequest;
 use postern_netlink::{Attributes, u8_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,7 +21,7 @@ const FRA_TABLE: u16 = 15;
 
 /// A rule that leads to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct RoutingRule {
     /// The senders that it is for; a prefix of length 0 is every sender.
     pub source: IpNet,
     /// The table.
@@ -35,13 +35,13 @@ impl Netlink {
     ///
     /// # Errors
     /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
-    pub fn rules(&self) -> Result<Vec<Rule>> {
+    pub fn rules(&self) -> Result<Vec<RoutingRule>> {
         let subject = Subject { operation: "list", object: &"rules" };
         let mut rules = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut message = RuleMessage::default();
             message.header.family = family;
-            let request = Request::new(&RouteNetlinkMessage::GetRule(message), 0);
+            let request = NetlinkRequest::new(&RouteNetlinkMessage::GetRule(message), 0);
             // A kernel without IPv6, or without rules.
             let found = unless(&[Errno::EOPNOTSUPP, Errno::EAFNOSUPPORT], self.dump(subject, request, decode))?;
             rules.extend(found.into_iter().flatten());
@@ -85,7 +85,7 @@ fn message(source: IpAddr, table: u32) -> RuleMessage {
 }
 
 /// Reads an `RTM_NEWRULE`, and appends it if it leads to a table.
-fn decode(payload: &[u8], rules: &mut Vec<Rule>) -> Option<()> {
+fn decode(payload: &[u8], rules: &mut Vec<RoutingRule>) -> Option<()> {
     let any: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
         libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
         libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
@@ -95,7 +95,8 @@ fn decode(payload: &[u8], rules: &mut Vec<Rule>) -> Option<()> {
         return Some(());
     }
     let length = u8_at(payload, 2)?;
-    let mut rule = Rule { source: IpNet::new(any, length).ok()?, table: u32::from(u8_at(payload, 4)?), priority: 0 };
+    let mut rule =
+        RoutingRule { source: IpNet::new(any, length).ok()?, table: u32::from(u8_at(payload, 4)?), priority: 0 };
     for attribute in Attributes(payload.get(HEADER..)?) {
         match attribute.kind {
             FRA_SRC => rule.source = IpNet::new(ip(attribute.value)?, length).ok()?,
@@ -127,7 +128,7 @@ mod tests {
             attribute(FRA_PRIORITY, &32765u32.to_ne_bytes()),
         ]
         .concat();
-        let rule = Rule { source: "10.9.0.2/32".parse().unwrap(), table: 1000, priority: 32765 };
+        let rule = RoutingRule { source: "10.9.0.2/32".parse().unwrap(), table: 1000, priority: 32765 };
         assert_eq!(read(&message), Some(vec![rule]));
         for end in 0..message.len() {
             let _ = read(&message[..end]);

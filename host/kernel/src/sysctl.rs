@@ -67,12 +67,12 @@ pub(crate) const READ: &str = "read sysctl";
 pub(crate) const WRITE: &str = "write sysctl";
 
 /// The file of a sysctl, by a directory and its name there.
-pub(crate) struct Place<'a> {
+pub(crate) struct SysctlFile<'a> {
     pub directory: BorrowedFd<'a>,
     pub name: String,
 }
 
-impl Place<'_> {
+impl SysctlFile<'_> {
     /// The place in the calling thread's namespace.
     pub(crate) fn of(setting: &Setting) -> Self {
         Self { directory: AT_FDCWD, name: format!("/proc/sys/{setting}") }
@@ -90,11 +90,11 @@ impl Place<'_> {
 /// `EINVAL` for an invalid link name, otherwise those of `open(2)` and `read(2)`.
 pub fn get(key: &Sysctl) -> Result<Option<String>> {
     let setting = key.setting(READ)?;
-    get_at(&Place::of(&setting), &setting)
+    get_at(&SysctlFile::of(&setting), &setting)
 }
 
 /// As [`get`], at this place.
-pub(crate) fn get_at(place: &Place<'_>, setting: &Setting) -> Result<Option<String>> {
+pub(crate) fn get_at(place: &SysctlFile<'_>, setting: &Setting) -> Result<Option<String>> {
     let subject = Subject { operation: READ, object: setting };
     match place.open(OFlag::O_RDONLY) {
         Ok(file) => value_of(&file).map(Some).map_err(|error| subject.failed(&error)),
@@ -118,11 +118,11 @@ fn value_of(mut file: &File) -> io::Result<String> {
 /// of `open(2)` and `write(2)`.
 pub fn set(key: &Sysctl, value: &str) -> Result<bool> {
     let setting = key.setting(WRITE)?;
-    set_at(&Place::of(&setting), &setting, value)
+    set_at(&SysctlFile::of(&setting), &setting, value)
 }
 
 /// As [`set`], at this place.
-pub(crate) fn set_at(place: &Place<'_>, setting: &Setting, value: &str) -> Result<bool> {
+pub(crate) fn set_at(place: &SysctlFile<'_>, setting: &Setting, value: &str) -> Result<bool> {
     let subject = Subject { operation: WRITE, object: setting };
     let file = match place.open(OFlag::O_RDWR) {
         Ok(file) => file,
@@ -190,11 +190,11 @@ pub struct SettingFile {
 /// # Errors
 /// Those of `stat(2)`.
 pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
-    look_at(&Place::of(setting), setting)
+    look_at(&SysctlFile::of(setting), setting)
 }
 
 /// As [`look`], at this place.
-pub(crate) fn look_at(place: &Place<'_>, setting: &Setting) -> Result<Option<SettingFile>> {
+pub(crate) fn look_at(place: &SysctlFile<'_>, setting: &Setting) -> Result<Option<SettingFile>> {
     match fstatat(place.directory, place.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(SettingFile {
             inode: found.st_ino,
@@ -212,11 +212,11 @@ pub(crate) fn look_at(place: &Place<'_>, setting: &Setting) -> Result<Option<Set
 /// # Errors
 /// Those of `open(2)` and `read(2)`; `E2BIG` for a value of more than 4096 bytes.
 pub fn read(setting: &Setting) -> Result<String> {
-    read_at(&Place::of(setting), setting)
+    read_at(&SysctlFile::of(setting), setting)
 }
 
 /// As [`read`], at this place.
-pub(crate) fn read_at(place: &Place<'_>, setting: &Setting) -> Result<String> {
+pub(crate) fn read_at(place: &SysctlFile<'_>, setting: &Setting) -> Result<String> {
     let subject = Subject { operation: READ, object: setting };
     let mut value = Vec::new();
     let file = place.open(OFlag::O_RDONLY).map_err(|errno| subject.refused(errno as i32, None))?;
@@ -233,11 +233,11 @@ pub(crate) fn read_at(place: &Place<'_>, setting: &Setting) -> Result<String> {
 /// # Errors
 /// Those of `open(2)` and `write(2)`: `EINVAL` for a value that the kernel refuses.
 pub fn write(setting: &Setting, value: &str) -> Result<()> {
-    write_at(&Place::of(setting), setting, value)
+    write_at(&SysctlFile::of(setting), setting, value)
 }
 
 /// As [`write`], at this place.
-pub(crate) fn write_at(place: &Place<'_>, setting: &Setting, value: &str) -> Result<()> {
+pub(crate) fn write_at(place: &SysctlFile<'_>, setting: &Setting, value: &str) -> Result<()> {
     let subject = Subject { operation: WRITE, object: setting };
     let mut file = place.open(OFlag::O_WRONLY).map_err(|errno| subject.refused(errno as i32, None))?;
     file.write_all(value.as_bytes()).map_err(|error| subject.failed(&error))
@@ -250,9 +250,9 @@ mod tests {
     #[test]
     fn paths_are_built_from_link_names_only() {
         let key = Sysctl::Ipv4Conf { link: "eth0.100".to_owned(), key: "arp_notify" };
-        assert_eq!(Place::of(&key.setting("").unwrap()).name, "/proc/sys/net/ipv4/conf/eth0.100/arp_notify");
+        assert_eq!(SysctlFile::of(&key.setting("").unwrap()).name, "/proc/sys/net/ipv4/conf/eth0.100/arp_notify");
         let forwarding = Sysctl::Ipv6Forwarding.setting("").unwrap();
-        assert_eq!(Place::of(&forwarding).name, "/proc/sys/net/ipv6/conf/all/forwarding");
+        assert_eq!(SysctlFile::of(&forwarding).name, "/proc/sys/net/ipv6/conf/all/forwarding");
         for link in ["", ".", "..", "../../kernel", "a/b", "all", "default", "sixteen-letters-", "a\0"] {
             let key = Sysctl::Ipv6Conf { link: link.to_owned(), key: "accept_ra" };
             assert!(get(&key).unwrap_err().is(Errno::EINVAL), "{link}");
@@ -264,7 +264,7 @@ mod tests {
     fn a_setting_has_names_as_parts() {
         let setting = |parts: &[&str]| Setting::new(parts.iter().copied());
         assert_eq!(
-            Place::of(&setting(&["ipv4", "conf", "eth0.1", "arp_filter"]).unwrap()).name,
+            SysctlFile::of(&setting(&["ipv4", "conf", "eth0.1", "arp_filter"]).unwrap()).name,
             "/proc/sys/net/ipv4/conf/eth0.1/arp_filter"
         );
         let (long, many) = ("a".repeat(65), ["a"; 17]);

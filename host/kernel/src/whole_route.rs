@@ -8,7 +8,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteProtocol, RouteVia,
 };
-use postern_netlink::{Request, u8_at};
+use postern_netlink::{NetlinkRequest, u8_at};
 use postern_types::{KeptRoute, NextHop, Route, WholeRoute};
 use std::net::IpAddr;
 
@@ -33,7 +33,7 @@ impl Netlink {
 
     fn list_whole(&self, filter: RouteMessage) -> Result<Vec<WholeRoute>> {
         let subject = Subject { operation: "list", object: &"routes" };
-        self.dump(subject, Request::new(&RouteNetlinkMessage::GetRoute(filter), 0), |payload, routes| {
+        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(filter), 0), |payload, routes| {
             routes.extend(read(payload)?);
             Some(())
         })

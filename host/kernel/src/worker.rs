@@ -4,7 +4,7 @@ use crate::conf_directories::ConfDirectories;
 use crate::error::{Result, Subject, unless};
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
-use crate::sysctl::{self, Place, READ, Setting, SettingFile, Sysctl, WRITE};
+use crate::sysctl::{self, READ, Setting, SettingFile, Sysctl, SysctlFile, WRITE};
 use crate::tap::{TapFile, TapSpec};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
@@ -230,11 +230,11 @@ impl Worker {
         &self,
         operation: &'static str,
         setting: Setting,
-        act: impl FnOnce(&Place<'_>, &Setting) -> Result<T> + Send + 'static,
+        act: impl FnOnce(&SysctlFile<'_>, &Setting) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         match self.directories()? {
             Some(directories) => act(&directories.place(operation, &setting)?, &setting),
-            None => self.ask(move |_| act(&Place::of(&setting), &setting)),
+            None => self.ask(move |_| act(&SysctlFile::of(&setting), &setting)),
         }
     }
 

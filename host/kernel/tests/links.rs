@@ -4,7 +4,7 @@ mod common;
 
 use common::{Container, ip, isolated, link, run, veth};
 use nix::errno::Errno;
-use postern_kernel::{InnerLinkKind, InnerSpec, Namespace, Netlink, Use, VethSpec, Worker, random_mac};
+use postern_kernel::{InnerLinkKind, InnerSpec, LinkUse, Namespace, Netlink, VethSpec, Worker, random_mac};
 use postern_types::MacvlanMode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -302,6 +302,6 @@ fn looks_at_one_device_at_once_find_no_use() {
         let container = Container::new();
         let up = link(&host, "up1").index;
         host.hand_over(up, container.namespace.fd(), &"up1".into(), &"".into()).unwrap();
-        assert_eq!(host.uses_from_elsewhere(&device, &[]).unwrap(), [Use::Macvlan]);
+        assert_eq!(host.uses_from_elsewhere(&device, &[]).unwrap(), [LinkUse::Macvlan]);
     });
 }

@@ -4,7 +4,7 @@
 //! No file is opened for this but a namespace: containers choose what their descriptors lead to. A socket is copied
 //! (pidfd_getfd(2)), asked for the number of its namespace, and closed.
 
-use crate::mounts::Key;
+use crate::mounts::NamespaceId;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::stat::makedev;
@@ -26,7 +26,7 @@ const KCMP_FILES: libc::c_int = 2;
 #[derive(Debug)]
 pub(crate) enum Lead {
     /// A namespace of any kind.
-    Namespace(Key),
+    Namespace(NamespaceId),
     /// A socket.
     Socket,
     /// An open `/dev/net/tun`.
@@ -53,7 +53,7 @@ pub(crate) fn lead(path: &Path, nsfs: u64) -> io::Result<Lead> {
 
 /// The open files of one process, to be copied.
 #[derive(Debug)]
-pub(crate) struct Files(OwnedFd);
+pub(crate) struct OpenFiles(OwnedFd);
 
 /// What keeps a namespace that has no other name.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) enum Kept {
     Namespace(OwnedFd),
 }
 
-impl Files {
+impl OpenFiles {
     /// # Errors
     /// Those of pidfd_open(2).
     pub(crate) fn of(process: u32) -> io::Result<Self> {
@@ -89,10 +89,10 @@ impl Files {
         })
     }
 
-    /// As [`Files::kept_by`], for the namespace itself.
+    /// As [`OpenFiles::kept_by`], for the namespace itself.
     ///
     /// # Errors
-    /// As [`Files::kept_by`], and `EPERM` without `CAP_NET_ADMIN` over the namespace.
+    /// As [`OpenFiles::kept_by`], and `EPERM` without `CAP_NET_ADMIN` over the namespace.
     pub(crate) fn namespace_of(&self, number: i32) -> io::Result<OwnedFd> {
         namespace_of(pidfd_getfd(&self.0, number, PidfdGetfdFlags::empty())?)
     }
@@ -100,7 +100,7 @@ impl Files {
 
 /// The kinds of namespaces that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NamespaceKind {
     /// A network namespace.
     Network,
     /// A mount namespace.
@@ -114,13 +114,13 @@ pub(crate) enum Kind {
 /// # Errors
 /// Those of ioctl(2): `ENOTTY` if it is no namespace.
 #[allow(unsafe_code, reason = "ioctl(2) has no safe form")]
-pub(crate) fn kind_of(namespace: &File) -> io::Result<Kind> {
+pub(crate) fn kind_of(namespace: &File) -> io::Result<NamespaceKind> {
     // SAFETY: the request takes no argument, and touches no memory of this process.
     let kind = unsafe { libc::ioctl(namespace.as_raw_fd(), libc::NS_GET_NSTYPE as _) };
     Ok(match Errno::result(kind)? {
-        libc::CLONE_NEWNET => Kind::Network,
-        libc::CLONE_NEWNS => Kind::Mounts,
-        _ => Kind::Other,
+        libc::CLONE_NEWNET => NamespaceKind::Network,
+        libc::CLONE_NEWNS => NamespaceKind::Mounts,
+        _ => NamespaceKind::Other,
     })
 }
 

@@ -17,13 +17,13 @@
 mod descriptors;
 mod mounts;
 
-use crate::descriptors::{Files, Kept, Kind, Lead, has_own_files, kind_of, lead};
-use crate::mounts::{Key, Mount};
+use crate::descriptors::{Kept, Lead, NamespaceKind, OpenFiles, has_own_files, kind_of, lead};
+use crate::mounts::{Mount, NamespaceId};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::Mode;
-use postern_kernel::{Address, KernelError, Link, Netlink, cookie_of, describe};
+use postern_kernel::{KernelError, Link, LinkAddress, Netlink, cookie_of, describe};
 use postern_types::Route;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -69,7 +69,7 @@ pub enum Look {
 
 /// A network namespace that is alive.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct LiveNamespace {
     /// Device and inode of nsfs.
     pub identity: (u64, u64),
     /// Its number, unique until the node reboots; see [`Netlink::cookie`].
@@ -84,7 +84,7 @@ pub struct Found {
     /// Its links.
     pub links: Vec<Link>,
     /// Addresses of all links, each with the link's index.
-    pub addresses: Vec<(u32, Address)>,
+    pub addresses: Vec<(u32, LinkAddress)>,
     /// The reason why links or addresses may be missing: for example, there are too many, or root in there changes them
     /// without end.
     pub unread: Option<String>,
@@ -105,7 +105,7 @@ pub struct UnreadablePlace {
 #[derive(Clone, Debug)]
 pub struct Namespaces {
     /// Each namespace once.
-    pub found: Vec<Found>,
+    pub found: Vec<LiveNamespace>,
     /// The numbers of the namespaces that only sockets keep, and that could not be entered, each with such a socket.
     pub held: BTreeMap<u64, PathBuf>,
     /// The places that could not be looked at, up to a maximum.
@@ -159,7 +159,7 @@ impl Namespaces {
 
     /// Returns the missing places in one sentence for people, if not everything could be looked at.
     pub fn gap(&self) -> Option<String> {
-        let unread = |found: &Found| Some(format!("{}: {}", found.path.display(), found.unread.as_ref()?));
+        let unread = |found: &LiveNamespace| Some(format!("{}: {}", found.path.display(), found.unread.as_ref()?));
         self.gap_of_search().or_else(|| self.found.iter().find_map(unread))
     }
 
@@ -177,7 +177,7 @@ impl Namespaces {
     }
 
     /// Returns the namespace with this cookie.
-    pub fn by_cookie(&self, cookie: u64) -> Option<&Found> {
+    pub fn by_cookie(&self, cookie: u64) -> Option<&LiveNamespace> {
         self.found.iter().find(|found| found.cookie == cookie)
     }
 
@@ -187,7 +187,7 @@ impl Namespaces {
     }
 
     /// Returns a namespace that has this address.
-    pub fn with_address(&self, address: IpAddr) -> Option<&Found> {
+    pub fn with_address(&self, address: IpAddr) -> Option<&LiveNamespace> {
         self.found.iter().find(|found| found.addresses.iter().any(|(_, have)| have.net.addr() == address))
     }
 }
@@ -199,18 +199,18 @@ struct Search {
     late: bool,
     /// The path of this thread, which is in the namespace that it looked at last.
     own: PathBuf,
-    found: BTreeMap<Key, Found>,
+    found: BTreeMap<NamespaceId, LiveNamespace>,
     /// The cookies of these.
     entered: BTreeSet<u64>,
     /// Namespaces that exist but could not be opened or entered.
-    refused: BTreeMap<Key, UnreadablePlace>,
+    refused: BTreeMap<NamespaceId, UnreadablePlace>,
     unseen: Vec<UnreadablePlace>,
     more_unseen: usize,
     /// Mount namespaces, with the root directories of their processes and the processes (or threads) that have each
     /// root.
-    mount_spaces: BTreeMap<Key, BTreeMap<OsString, Vec<PathBuf>>>,
+    mount_spaces: BTreeMap<NamespaceId, BTreeMap<OsString, Vec<PathBuf>>>,
     /// The mount namespaces that have a process, once all processes were looked at.
-    inhabited: BTreeSet<Key>,
+    inhabited: BTreeSet<NamespaceId>,
     /// The namespaces that only sockets keep, as far as they were not entered.
     held: BTreeMap<u64, PathBuf>,
     /// The device of namespaces.
@@ -232,7 +232,7 @@ fn reason(error: &io::Error) -> String {
 }
 
 /// Returns the target of a magic link of procfs.
-fn target(path: &Path) -> io::Result<Key> {
+fn target(path: &Path) -> io::Result<NamespaceId> {
     fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
@@ -350,7 +350,7 @@ impl Search {
     }
 
     /// Looks at one thread.
-    fn task(&mut self, pid: u32, directory: &Path, inhabited: &mut BTreeSet<Key>) -> io::Result<()> {
+    fn task(&mut self, pid: u32, directory: &Path, inhabited: &mut BTreeSet<NamespaceId>) -> io::Result<()> {
         let path = directory.join(NETWORK);
         let mut key = target(&path)?;
         if !self.found.contains_key(&key) && !self.refused.contains_key(&key) {
@@ -372,7 +372,7 @@ impl Search {
     }
 
     /// Enters a namespace and looks around, unless that was done before.
-    fn enter(&mut self, key: Key, path: &Path, namespace: &File) {
+    fn enter(&mut self, key: NamespaceId, path: &Path, namespace: &File) {
         if self.found.contains_key(&key) {
             return;
         }
@@ -388,7 +388,7 @@ impl Search {
         }
     }
 
-    fn refuse(&mut self, key: Key, path: &Path, reason: String) {
+    fn refuse(&mut self, key: NamespaceId, path: &Path, reason: String) {
         self.refused.insert(key, UnreadablePlace { path: path.to_owned(), reason });
     }
 
@@ -519,7 +519,7 @@ impl Search {
         Ok(())
     }
 
-    fn open_files(&mut self, pid: u32, task: &Path, files: &mut Option<Files>) -> io::Result<()> {
+    fn open_files(&mut self, pid: u32, task: &Path, files: &mut Option<OpenFiles>) -> io::Result<()> {
         for (count, entry) in fs::read_dir(task.join("fd"))?.enumerate() {
             let path = entry?.path();
             if count.is_multiple_of(DESCRIPTORS) && self.is_late(&path) {
@@ -532,7 +532,7 @@ impl Search {
         Ok(())
     }
 
-    fn open_file(&mut self, pid: u32, path: &Path, files: &mut Option<Files>) -> io::Result<()> {
+    fn open_file(&mut self, pid: u32, path: &Path, files: &mut Option<OpenFiles>) -> io::Result<()> {
         let number = path.file_name().and_then(|name| name.to_str()?.parse::<i32>().ok()).unwrap_or(-1);
         let lead = lead(path, self.nsfs)?;
         match &lead {
@@ -542,11 +542,11 @@ impl Search {
                 let file = File::open(path)?;
                 let key = mounts::identity(&file)?;
                 match kind_of(&file)? {
-                    Kind::Network => self.enter(key, path, &file),
-                    Kind::Mounts if !self.inhabited.contains(&key) => {
+                    NamespaceKind::Network => self.enter(key, path, &file),
+                    NamespaceKind::Mounts if !self.inhabited.contains(&key) => {
                         self.refuse(key, path, UNINHABITED.to_owned());
                     }
-                    Kind::Mounts | Kind::Other => {}
+                    NamespaceKind::Mounts | NamespaceKind::Other => {}
                 }
                 return Ok(());
             }
@@ -562,7 +562,7 @@ impl Search {
         }
         let files = match files {
             Some(files) => files,
-            None => files.insert(Files::of(pid)?),
+            None => files.insert(OpenFiles::of(pid)?),
         };
         match files.kept_by(number, &lead)? {
             Kept::Namespace(namespace) => self.enter_kept(path, namespace),
@@ -595,8 +595,8 @@ fn why_not_reached(error: &io::Error) -> String {
 }
 
 /// Returns the state of the calling thread's namespace. Without its cookie it can't be distinguished from others.
-fn look_around(key: Key, path: &Path, look: &Look) -> Result<Found, String> {
-    let found = |cookie| Found {
+fn look_around(key: NamespaceId, path: &Path, look: &Look) -> Result<LiveNamespace, String> {
+    let found = |cookie| LiveNamespace {
         identity: key,
         cookie,
         path: path.to_owned(),
@@ -618,7 +618,7 @@ fn look_around(key: Key, path: &Path, look: &Look) -> Result<Found, String> {
     let cookie = netlink.cookie().map_err(text)?;
     let (links, addresses) = (netlink.links(), netlink.all_addresses());
     let refused = [links.as_ref().err(), addresses.as_ref().err()].into_iter().flatten().next();
-    Ok(Found {
+    Ok(LiveNamespace {
         unread: refused.map(KernelError::to_string),
         routes: if routes_of.contains(&cookie) { netlink.all_routes().ok() } else { None },
         links: links.unwrap_or_default(),

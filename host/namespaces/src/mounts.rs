@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Device and inode: the identity of a namespace.
-pub(crate) type Key = (u64, u64);
+pub(crate) type NamespaceId = (u64, u64);
 
 /// `RESOLVE_CACHED` of openat2(2), since Linux 5.12: never wait for a file system.
 const RESOLVE_CACHED: u64 = 0x20;
@@ -37,7 +37,7 @@ pub(crate) struct Mount {
     /// The mount's number, unique while it exists.
     pub id: u64,
     /// The namespace.
-    pub key: Key,
+    pub key: NamespaceId,
     /// The kind of the namespace: `net`, `mnt`, …
     pub kind: String,
     /// Its path, as seen from the root of the process whose mounts were read.
@@ -135,7 +135,7 @@ fn mount_id(file: &OwnedFd) -> io::Result<u64> {
 ///
 /// # Errors
 /// Those of `open(2)`; `ESTALE` if it is not the namespace of the mount.
-pub(crate) fn open(found: &OwnedFd, key: Key) -> io::Result<File> {
+pub(crate) fn open(found: &OwnedFd, key: NamespaceId) -> io::Result<File> {
     let file = File::open(format!("/proc/thread-self/fd/{}", found.as_raw_fd()))?;
     match identity(&file)? == key {
         true => Ok(file),
@@ -147,7 +147,7 @@ pub(crate) fn open(found: &OwnedFd, key: Key) -> io::Result<File> {
 ///
 /// # Errors
 /// Those of `fstat(2)`.
-pub(crate) fn identity(file: &File) -> io::Result<Key> {
+pub(crate) fn identity(file: &File) -> io::Result<NamespaceId> {
     file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 

@@ -5,11 +5,11 @@ mod receive;
 #[cfg(test)]
 mod tests;
 
-pub use dump::{Limits, MOST_ATTEMPTS};
+pub use dump::{DumpLimits, MOST_ATTEMPTS};
 
-use crate::error::Error;
+use crate::error::NetlinkError;
 use crate::message::Message;
-use crate::request::{Refusal, Request};
+use crate::request::{NetlinkRequest, RefusedRequest};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP_INTR, NLM_F_MULTIPART};
 use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
@@ -66,7 +66,12 @@ impl Connection {
     ///
     /// # Errors
     /// The kernel refuses one, its answer makes no sense, or the deadline passes.
-    pub fn ask(&self, requests: &[Request], deadline: Instant, mut each: impl FnMut(&[u8])) -> Result<bool, Error> {
+    pub fn ask(
+        &self,
+        requests: &[NetlinkRequest],
+        deadline: Instant,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<bool, NetlinkError> {
         let first = self.send(requests, None)?;
         let last = first.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX)).wrapping_sub(1);
         let mut interrupted = false;
@@ -88,13 +93,13 @@ impl Connection {
     /// Asks for one object; `None` if the kernel answers without one.
     ///
     /// # Errors
-    /// As [`Connection::ask`], and [`Error::NotUnderstood`] if `read` returns nothing.
+    /// As [`Connection::ask`], and [`NetlinkError::NotUnderstood`] if `read` returns nothing.
     pub fn get<T>(
         &self,
-        request: Request,
+        request: NetlinkRequest,
         deadline: Instant,
         read: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<Option<T>, Error> {
+    ) -> Result<Option<T>, NetlinkError> {
         let requests = [request];
         let (mut object, mut understood) = (None, true);
         loop {
@@ -104,10 +109,10 @@ impl Connection {
             });
             match asked {
                 // There is room now.
-                Err(Error::TooLong(length)) if length < LONGEST => {}
+                Err(NetlinkError::TooLong(length)) if length < LONGEST => {}
                 Err(error) => return Err(error),
                 Ok(_) if understood => return Ok(object),
-                Ok(_) => return Err(Error::NotUnderstood),
+                Ok(_) => return Err(NetlinkError::NotUnderstood),
             }
         }
     }
@@ -116,7 +121,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::ask`], except the refusals, which are returned.
-    pub fn answers(&self, requests: &[Request], deadline: Instant) -> Result<Vec<i32>, Error> {
+    pub fn answers(&self, requests: &[NetlinkRequest], deadline: Instant) -> Result<Vec<i32>, NetlinkError> {
         let first = self.send(requests, None)?;
         let last = first.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX)).wrapping_sub(1);
         let mut answers = vec![0; requests.len()];
@@ -146,11 +151,11 @@ impl Connection {
     /// As [`Connection::ask`], except the refusals, which are returned.
     pub fn transact(
         &self,
-        requests: &[Request],
+        requests: &[NetlinkRequest],
         acknowledged: usize,
         deadline: Instant,
         mut each: impl FnMut(&[u8]),
-    ) -> Result<Option<Refusal>, Error> {
+    ) -> Result<Option<RefusedRequest>, NetlinkError> {
         let first = self.send(requests, Some(acknowledged))?;
         let last = first.wrapping_add(u32::try_from(acknowledged).unwrap_or(u32::MAX));
         let mut refusal = None;
@@ -165,7 +170,7 @@ impl Connection {
             };
             if errno != 0 && refusal.is_none() {
                 let request = usize::try_from(message.sequence.wrapping_sub(first)).unwrap_or(usize::MAX);
-                refusal = Some(Refusal { request, errno });
+                refusal = Some(RefusedRequest { request, errno });
             }
             Ok(message.sequence == last || message.sequence == first)
         })?;
@@ -174,7 +179,7 @@ impl Connection {
 
     /// Sends requests in one datagram, and returns the first one's sequence number. The kernel carries them out before
     /// this returns, so no deadline can apply.
-    fn send(&self, requests: &[Request], acknowledged: Option<usize>) -> Result<u32, Error> {
+    fn send(&self, requests: &[NetlinkRequest], acknowledged: Option<usize>) -> Result<u32, NetlinkError> {
         self.forget_failure();
         let first = self.sequence.get();
         let mut datagram = Vec::new();
@@ -199,7 +204,7 @@ impl Connection {
         loop {
             match self.socket.send(&datagram, 0) {
                 Ok(sent) if sent == datagram.len() => return Ok(first),
-                Ok(_) => return Err(Error::Partial),
+                Ok(_) => return Err(NetlinkError::Partial),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
@@ -208,6 +213,6 @@ impl Connection {
 }
 
 /// Makes the error for a refusal.
-fn refused(message: &Message<'_>) -> Error {
-    Error::Refused { errno: message.errno(), explanation: message.explanation().map(str::to_owned) }
+fn refused(message: &Message<'_>) -> NetlinkError {
+    NetlinkError::Refused { errno: message.errno(), explanation: message.explanation().map(str::to_owned) }
 }

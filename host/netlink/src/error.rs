@@ -5,7 +5,7 @@ use std::io;
 
 /// The reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum NetlinkError {
     /// The kernel refused, and may have explained it.
     #[error("{}", io::Error::from_raw_os_error(*errno))]
     Refused {
@@ -43,7 +43,7 @@ pub enum Error {
     Changing,
 }
 
-impl Error {
+impl NetlinkError {
     /// True if the kernel had no room for an object, or for an answer: an object can have grown while the list was read.
     pub(crate) fn is_short_of_room(&self) -> bool {
         match self {

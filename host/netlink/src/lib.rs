@@ -10,7 +10,7 @@ mod error;
 mod message;
 mod request;
 
-pub use connection::{Connection, Limits, MOST_ATTEMPTS};
-pub use error::Error;
+pub use connection::{Connection, DumpLimits, MOST_ATTEMPTS};
+pub use error::NetlinkError;
 pub use message::{Attribute, Attributes, u8_at, u16_at, u32_at};
-pub use request::{Refusal, Request};
+pub use request::{NetlinkRequest, RefusedRequest};

@@ -5,13 +5,13 @@ use netlink_packet_core::{Emitable, NLM_F_REQUEST, NetlinkHeader, NetlinkSeriali
 
 /// A message that is ready to be sent; only its sequence number is missing.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct NetlinkRequest {
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) payload: Vec<u8>,
 }
 
-impl Request {
+impl NetlinkRequest {
     /// Makes a request of a message from the netlink-packet crates. `NLM_F_REQUEST` is added to the flags.
     pub fn new(message: &impl NetlinkSerializable, flags: u16) -> Self {
         let mut payload = vec![0; message.buffer_len()];
@@ -48,7 +48,7 @@ impl Request {
 
 /// A refusal of one of several requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RefusedRequest {
     /// The index of the request.
     pub request: usize,
     /// errno(3).

@@ -1,7 +1,7 @@
 //! A policy file: TOML as input, checked grants as output.
 
 use super::error::FileError;
-use super::grammar::{self, Count, Key, Kind};
+use super::grammar::{self, Count, Key, ValueKind};
 use super::limits::Limits;
 use super::template::Template;
 use super::view::Origin;
@@ -28,13 +28,13 @@ pub struct File {
     /// `[limits]`.
     pub limits: Limits,
     /// `[grant.…]`.
-    pub grants: BTreeMap<Capability, Grant>,
+    pub grants: BTreeMap<Capability, GrantTable>,
     /// The tables of capabilities that are taken away.
-    pub withdrawn: BTreeMap<Capability, Grant>,
+    pub withdrawn: BTreeMap<Capability, GrantTable>,
     /// `[result]`.
-    pub result: Option<Grant>,
+    pub result: Option<GrantTable>,
     /// `[previous]`.
-    pub previous: Option<Grant>,
+    pub previous: Option<GrantTable>,
 }
 
 /// What does the work of the verb GC.
@@ -48,7 +48,7 @@ pub enum Collector {
 
 /// A table with a grant.
 #[derive(Clone, Debug)]
-pub struct Grant {
+pub struct GrantTable {
     /// Name of the WIT interface; `result` for `[result]`, `previous` for `[previous]`.
     pub name: &'static str,
     /// The file with this table.
@@ -57,7 +57,7 @@ pub struct Grant {
     pub keys: Vec<(Key, Vec<Template>)>,
 }
 
-impl Grant {
+impl GrantTable {
     /// True if a key has this text, as it is written.
     pub fn says(&self, key: &str, text: &str) -> bool {
         let values = self.keys.iter().filter(|(name, _)| name.name == key).flat_map(|(_, values)| values);
@@ -119,7 +119,7 @@ impl File {
     }
 
     /// Returns the table of a capability, even if the capability is taken away.
-    pub fn table(&self, capability: Capability) -> Option<&Grant> {
+    pub fn table(&self, capability: Capability) -> Option<&GrantTable> {
         self.grants.get(&capability).or_else(|| self.withdrawn.get(&capability))
     }
 
@@ -200,7 +200,7 @@ fn limits(value: Value) -> Result<Limits, FileError> {
     Ok(limits)
 }
 
-fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, Grant>, FileError> {
+fn grants(value: &Value, from: Origin) -> Result<BTreeMap<Capability, GrantTable>, FileError> {
     let tables = table(&"grant", value)?;
     let mut granted = Vec::with_capacity(tables.len());
     for (name, value) in tables {
@@ -225,7 +225,7 @@ fn grant(
     keys: &[Key],
     value: &Value,
     from: Origin,
-) -> Result<Grant, FileError> {
+) -> Result<GrantTable, FileError> {
     let table = table(place, value)?;
     // Each key that the table can have, with what it says.
     let mut said: Vec<(&Key, Option<&Value>)> = keys.iter().map(|key| (key, None)).collect();
@@ -247,7 +247,7 @@ fn grant(
             None => {}
         }
     }
-    Ok(Grant { name, from, keys: set })
+    Ok(GrantTable { name, from, keys: set })
 }
 
 fn templates(place: &dyn Display, key: &Key, value: &Value) -> Result<Vec<Template>, FileError> {
@@ -261,7 +261,8 @@ fn templates(place: &dyn Display, key: &Key, value: &Value) -> Result<Vec<Templa
     texts
         .iter()
         .map(|text| {
-            let parsed = if key.kind == Kind::Gateway { Template::parse_gateway(text) } else { Template::parse(text) };
+            let parsed =
+                if key.kind == ValueKind::Gateway { Template::parse_gateway(text) } else { Template::parse(text) };
             let checked = parsed.and_then(|template| key.kind.check(&template).map(|()| template));
             checked.map_err(|error| FileError::Value { place: place.to_string(), error })
         })

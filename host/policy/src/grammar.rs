@@ -11,7 +11,7 @@ use postern_types::{Backend, Capability, FirewallBackend, IngressPolicy, IpvlanM
 
 /// The kinds of values that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// The name of a link.
     Link,
     /// The type of a plugin.
@@ -79,7 +79,7 @@ pub struct Key {
     /// The key as it is written.
     pub name: &'static str,
     /// The kind of its values.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The number of its values.
     pub count: Count,
     /// For a key that the table must have: its value if an operation names no object.
@@ -94,20 +94,20 @@ impl Key {
 }
 
 /// A key that may be left out.
-pub const fn key(name: &'static str, kind: Kind, count: Count) -> Key {
+pub const fn key(name: &'static str, kind: ValueKind, count: Count) -> Key {
     Key { name, kind, count, placeholder: None }
 }
 
 /// A list that the table must have.
-pub const fn required(name: &'static str, kind: Kind, placeholder: &'static str) -> Key {
+pub const fn required(name: &'static str, kind: ValueKind, placeholder: &'static str) -> Key {
     Key { name, kind, count: Count::Some, placeholder: Some(placeholder) }
 }
 
 /// A key of every table with a grant: the grant holds only if one of these values is `true`.
-pub const WHEN: Key = key("when", Kind::Flag, Count::Some);
+pub const WHEN: Key = key("when", ValueKind::Flag, Count::Some);
 
 /// A key of tables about links: the plugin may look at them, but neither make, change nor delete them.
-pub const LOOK_ONLY: Key = key("look-only", Kind::Flag, Count::One);
+pub const LOOK_ONLY: Key = key("look-only", ValueKind::Flag, Count::One);
 
 /// The text in a policy for the link of the default route. It has no name there: the gate finds out its name.
 pub const DEFAULT_LINK: &str = "node.default-link";
@@ -117,16 +117,16 @@ pub const ANY: &str = "any";
 
 /// The keys of `[result]`.
 pub const RESULT: &[Key] = &[
-    key("addresses", Kind::Address, Count::Some),
-    key("gateways", Kind::Gateway, Count::Some),
-    key("sockets", Kind::File, Count::Some),
+    key("addresses", ValueKind::Address, Count::Some),
+    key("gateways", ValueKind::Gateway, Count::Some),
+    key("sockets", ValueKind::File, Count::Some),
 ];
 
 /// The keys of `[previous]`.
 pub const PREVIOUS: &[Key] = &[
-    key("addresses", Kind::Address, Count::Some),
-    key("names", Kind::Link, Count::Some),
-    key("in-container", Kind::Flag, Count::One),
+    key("addresses", ValueKind::Address, Count::Some),
+    key("names", ValueKind::Link, Count::Some),
+    key("in-container", ValueKind::Flag, Count::One),
 ];
 
 /// Returns all keys of a capability's table.
@@ -139,7 +139,7 @@ pub fn names() -> Vec<&'static str> {
     Capability::ALL.iter().map(|capability| capability.name()).collect()
 }
 
-impl Kind {
+impl ValueKind {
     /// Checks everything that can be known of a value before there is a configuration.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ impl Kind {
     /// Checks a text that is in a policy file, or could be.
     ///
     /// # Errors
-    /// As [`Kind::check`].
+    /// As [`ValueKind::check`].
     pub fn check_text(self, text: &str) -> Result<(), ValueError> {
         let open = text.contains('*');
         let good = match self {
@@ -266,15 +266,15 @@ mod tests {
 
     #[test]
     fn every_kind_says_what_is_possible() {
-        let cases: [(Kind, &[&str], &[&str], &str); 23] = [
+        let cases: [(ValueKind, &[&str], &[&str], &str); 23] = [
             (
-                Kind::IpvlanMode,
+                ValueKind::IpvlanMode,
                 &["l2", "l3s", "${config.mode | l2}"],
                 &["", "L2", "l4", "*", "bridge"],
                 "\"l2\", \"l3\" or \"l3s\"",
             ),
             (
-                Kind::Sysctl,
+                ValueKind::Sysctl,
                 &[
                     "net.*",
                     "net.ipv4.conf.IFNAME.*",
@@ -286,56 +286,56 @@ mod tests {
                 "\"net.core.somaxconn\"",
             ),
             (
-                Kind::SelinuxContext,
+                ValueKind::SelinuxContext,
                 &["system_u:object_r:container_t:s0:c1,c2", "${config.selinuxContext}"],
                 &["", "a b", "a:b:*", "a\nb"],
                 "system_u:object_r",
             ),
-            (Kind::Number, &["0", "4294967295"], &["", "-1", "4294967296", "*", "x"], "\"0\" to"),
+            (ValueKind::Number, &["0", "4294967295"], &["", "-1", "4294967296", "*", "x"], "\"0\" to"),
             (
-                Kind::Filter,
+                ValueKind::Filter,
                 &["iptables", "firewalld", "${config.backend | iptables}"],
                 &["nftables", "", "*", "${config.x | pf}"],
                 "\"iptables\" or \"firewalld\"",
             ),
             (
-                Kind::Zone,
+                ValueKind::Zone,
                 &["trusted", "${config.firewalldZone | trusted}"],
                 &["", "*", "a b", "a/b"],
                 "letters, digits",
             ),
             (
-                Kind::Chain,
+                ValueKind::Chain,
                 &["CNI-ADMIN", "MY_RULES", "${config.iptablesAdminChainName | CNI-ADMIN}"],
                 &["", "*", "FORWARD", "KUBE-FORWARD", "CNI-FORWARD", "${config.x | DOCKER}"],
                 "CNI-ADMIN",
             ),
             (
-                Kind::Ingress,
+                ValueKind::Ingress,
                 &["open", "same-bridge", "isolated", "${config.ingressPolicy | open}"],
                 &["", "*", "closed"],
                 "\"same-bridge\" or \"isolated\"",
             ),
             (
-                Kind::Ports,
+                ValueKind::Ports,
                 &["1", "22-22", "1024-65535"],
                 &["", "0", "65536", "9-8", "0-5", "http", "1-2-3", "*"],
                 "\"1\" to \"65535\"",
             ),
             (
-                Kind::LinkAddress,
+                ValueKind::LinkAddress,
                 &["02:00:5e:10:00:01", "02-00-5E-10-00-01", "${config.hwaddr}"],
                 &["", "02:00", "*", "02:00:5e:10:00:*", "${config.hwaddr}*"],
                 "02:00:5e:10:00:01",
             ),
             (
-                Kind::Device,
+                ValueKind::Device,
                 &["0000:3b:00.1", "0000:3b:*", "mlx5_core.sf.4", "${config.pciBusID}"],
                 &["", "../0000:3b:00.1", "a/b", ".", "/sys/${config.x}", "a b"],
                 "it can be \"0000:3b:00.1\"",
             ),
             (
-                Kind::Link,
+                ValueKind::Link,
                 &["br0", "br*", "*", "fifteen_bytes__", "${config.x | cni0}", "br-${config.x}"],
                 &[
                     "",
@@ -350,47 +350,47 @@ mod tests {
                 "1 to 15 bytes",
             ),
             (
-                Kind::Plugin,
+                ValueKind::Plugin,
                 &["host-local", "*", "${config.ipam.type}", "my-*"],
                 &["", "../sh", "a/b", ".hidden", "./${config.x}"],
                 "can't have a `/` or begin with a `.`",
             ),
             (
-                Kind::Backend,
+                ValueKind::Backend,
                 &["nftables", "iptables", "any"],
                 &["pf", "", "*", "${config.x | pf}"],
                 "\"nftables\", \"iptables\" or \"any\"",
             ),
             (
-                Kind::Directory,
+                ValueKind::Directory,
                 &["/", "/var/lib/*", "${config.x}", "/x/${config.x}", "${config.x | /var}"],
                 &["", "var", "./x", "x/${config.x}", "${config.x | var}"],
                 "it can be \"/PATH\"",
             ),
-            (Kind::File, &["/etc/resolv.conf", "/run/*.conf"], &["resolv.conf", "/etc/", ""], "\"/PATH/FILE\""),
-            (Kind::Mtu, &["0", "1500", "65535"], &["67", "65536", "", "x", "*", "-1"], "\"68\" to \"65535\""),
+            (ValueKind::File, &["/etc/resolv.conf", "/run/*.conf"], &["resolv.conf", "/etc/", ""], "\"/PATH/FILE\""),
+            (ValueKind::Mtu, &["0", "1500", "65535"], &["67", "65536", "", "x", "*", "-1"], "\"68\" to \"65535\""),
             (
-                Kind::Vlan,
+                ValueKind::Vlan,
                 &["0", "1", "4094", "${config.vlan | 0}"],
                 &["4095", "-1", "", "1-2", "*"],
                 "\"1\" to \"4094\"",
             ),
             (
-                Kind::Trunk,
+                ValueKind::Trunk,
                 &["1", "1-4094", "${config.a.*.x}-${config.a.*.y}"],
                 &["0", "4095", "5-3", "1-4095", "", "*", "${config.x}*"],
                 "a range like \"10-20\"",
             ),
-            (Kind::Flag, &["true", "false"], &["yes", "", "True", "1"], "\"true\" or \"false\""),
+            (ValueKind::Flag, &["true", "false"], &["yes", "", "True", "1"], "\"true\" or \"false\""),
             (
-                Kind::Range,
+                ValueKind::Range,
                 &["10.0.0.0/8", "fd00::/64", "${config.ipam}"],
                 &["10.0.0.0", "10.0.0.1/8", "x", "", "10.*.0.0/16", "10.0.0.0/33"],
                 "a CIDR without host bits",
             ),
-            (Kind::Address, &["10.1.2.3/24", "fd00::/64"], &["10.1.2.3", "", "10.1.2.3/33"], "it can be a CIDR"),
+            (ValueKind::Address, &["10.1.2.3/24", "fd00::/64"], &["10.1.2.3", "", "10.1.2.3/33"], "it can be a CIDR"),
             (
-                Kind::Gateway,
+                ValueKind::Gateway,
                 &["10.1.2.1", "10.1.0.0/16", "10.1.2.3/24 via 10.1.2.1", "${args.IP.*} via ${args.GATEWAY.*}"],
                 &["x", "", "10.1.2.1/33", "10.1.2.3/24 via x", "10.1.2.3/24 via 10.1.2.1 via 10.1.2.2", "via"],
                 "it can be an address",

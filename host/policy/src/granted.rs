@@ -2,7 +2,7 @@
 
 use super::error::Ambiguous;
 use super::file::{self, File};
-use super::grammar::Kind;
+use super::grammar::ValueKind;
 use super::limits::Limits;
 use super::line::{self, Change};
 use super::pattern::Pattern;
@@ -52,7 +52,7 @@ pub enum Value {
 impl Grant {
     /// # Errors
     /// The configuration makes a value ambiguous.
-    pub(super) fn resolve(grant: &file::Grant, sources: Sources<'_>) -> Result<Self, Ambiguous> {
+    pub(super) fn resolve(grant: &file::GrantTable, sources: Sources<'_>) -> Result<Self, Ambiguous> {
         let mut keys = Vec::new();
         for (key, templates) in &grant.keys {
             let mut values = Vec::new();
@@ -60,7 +60,7 @@ impl Grant {
                 for found in template.resolve(sources)? {
                     match found.content {
                         Content::Text(pattern) => values.push(Value::Text(pattern)),
-                        Content::Object(object) if key.kind == Kind::Range => {
+                        Content::Object(object) if key.kind == ValueKind::Range => {
                             // The plugin refuses a value that is not a range. Nothing can be leased from it.
                             let set = core::iter::once(number).chain(found.set).collect();
                             values.extend(ranges::read(&object)?.map(|range| Value::Range(range, set)));

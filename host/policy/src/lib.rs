@@ -218,7 +218,7 @@ impl Policy {
     /// True if the plugin is made to create the attachment's own link, of any kind. A file lets it do more than look,
     /// or takes that away.
     pub fn makes_links(&self) -> bool {
-        let makes = |grant: &file::Grant| !grant.says(grammar::LOOK_ONLY.name, "true");
+        let makes = |grant: &file::GrantTable| !grant.says(grammar::LOOK_ONLY.name, "true");
         Capability::ALL
             .iter()
             .any(|capability| capability.makes_links() && self.file.table(*capability).is_some_and(makes))
@@ -236,7 +236,7 @@ impl Policy {
 
     /// Returns the grants as they are written.
     pub fn view(&self) -> Vec<GrantView> {
-        let view = |(capability, grant): (&Capability, &file::Grant)| GrantView {
+        let view = |(capability, grant): (&Capability, &file::GrantTable)| GrantView {
             capability: *capability,
             from: grant.from,
             objects: written(grant),
@@ -270,7 +270,7 @@ impl Policy {
     /// [`PolicyError::Ambiguous`].
     pub fn resolve(&self, config: &Json, args: &str) -> Result<Granted, PolicyError> {
         let sources = Sources { config, args };
-        let resolve = |grant: &file::Grant| granted::Grant::resolve(grant, sources).map_err(PolicyError::from);
+        let resolve = |grant: &file::GrantTable| granted::Grant::resolve(grant, sources).map_err(PolicyError::from);
         Ok(Granted {
             grants: (self.file.grants.iter())
                 .map(|(capability, grant)| Ok((*capability, resolve(grant)?)))
@@ -287,7 +287,7 @@ impl Policy {
     }
 }
 
-fn written(grant: &file::Grant) -> Vec<(&'static str, Vec<String>)> {
+fn written(grant: &file::GrantTable) -> Vec<(&'static str, Vec<String>)> {
     let texts = |templates: &[Template]| templates.iter().map(|template| template.text().to_owned()).collect();
     grant.keys.iter().map(|(key, templates)| (key.name, texts(templates))).collect()
 }

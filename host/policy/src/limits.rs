@@ -77,9 +77,9 @@ impl Limits {
     }
 
     /// Returns the limits that the sandbox enforces.
-    pub fn of_guest(&self) -> postern_types::Limits {
+    pub fn of_guest(&self) -> postern_types::GuestLimits {
         let bytes = |number: u32, shift: u32| usize::try_from(u64::from(number) << shift).unwrap_or(usize::MAX);
-        postern_types::Limits {
+        postern_types::GuestLimits {
             memory: bytes(self.memory_mib(), 20),
             tables: bytes(self.tables(), 0),
             resources: bytes(self.resources(), 0),
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn defaults_are_those_of_the_sandbox() {
-        assert_eq!(Limits::default().of_guest(), postern_types::Limits::default());
+        assert_eq!(Limits::default().of_guest(), postern_types::GuestLimits::default());
         assert_eq!(Limits::default().check(), Ok(()));
     }
 

@@ -2,7 +2,7 @@
 //! is copied from a message into a file must mean there what the message says.
 
 use super::capability;
-use super::file::{File, Grant};
+use super::file::{File, GrantTable};
 use super::grammar::{self, Count, Key};
 use super::template::Template;
 use super::view::Origin;
@@ -61,7 +61,7 @@ pub fn limit(key: &str, now: u32) -> Option<String> {
     line(now.saturating_mul(2).max(1)).or_else(|| line(now.saturating_add(1)))
 }
 
-fn line(table: &str, keys: &[Key], written: Option<&Grant>, changes: &[Change]) -> Option<String> {
+fn line(table: &str, keys: &[Key], written: Option<&GrantTable>, changes: &[Change]) -> Option<String> {
     let mut parts = Vec::new();
     for key in keys {
         if changes.iter().any(|change| matches!(change, Change::Without(name) if *name == key.name)) {

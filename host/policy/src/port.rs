@@ -7,7 +7,7 @@ use postern_types::{PortSpec, VlanId};
 
 /// The reason of a refusal, with the key and value that would allow the request.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct PortRefusal {
     /// The rest of a sentence that begins with the operation.
     pub what: String,
     /// The key of `[grant.bridge]`.
@@ -63,8 +63,8 @@ pub fn has_vlans(grant: &Grant) -> bool {
 ///
 /// # Errors
 /// The first setting that is not granted.
-pub fn check(grant: &Grant, port: &PortSpec) -> Result<&'static str, Refused> {
-    let refused = |what: String, key, value: String| Err(Refused { what, key, value });
+pub fn check(grant: &Grant, port: &PortSpec) -> Result<&'static str, PortRefusal> {
+    let refused = |what: String, key, value: String| Err(PortRefusal { what, key, value });
     // The access VLAN belongs to the network. Another VLAN, or none, is another network.
     let vlan = port.vlan.unwrap_or(0).to_string();
     let none_said = grant.texts("vlan").next().is_none();

@@ -17,7 +17,7 @@ use postern_types::{Range, RangeInput, canonicalize};
 
 /// The reason of a refusal.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RangeRefusal {
     /// No granted range covers it.
     NotGranted(LeaseRange),
     /// Another set uses the granted range.
@@ -120,7 +120,7 @@ fn granted_sets(grant: &Grant) -> Vec<Set> {
 ///
 /// # Errors
 /// The first range that is not granted.
-pub fn check(grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<(), Refused> {
+pub fn check(grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<(), RangeRefusal> {
     let granted = granted_sets(grant);
     let mut used: Vec<Option<usize>> = vec![None; granted.len()];
     for (number, asked) in sets.iter().enumerate() {
@@ -131,8 +131,8 @@ pub fn check(grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<(), Refused> {
                 granted.iter().zip(&mut used).find(|(set, used)| used.is_none_or(|by| by == number) && covers(set));
             match free {
                 Some((_, used)) => *used = Some(number),
-                None if granted.iter().any(covers) => return Err(Refused::UsedUp(range.clone())),
-                None => return Err(Refused::NotGranted(range.clone())),
+                None if granted.iter().any(covers) => return Err(RangeRefusal::UsedUp(range.clone())),
+                None => return Err(RangeRefusal::NotGranted(range.clone())),
             }
         }
     }
@@ -159,8 +159,8 @@ mod tests {
         let granted = granted(&format!("[grant.leases]\ndirectories = [\"/x\"]\nranges = [{ranges}]"), config);
         let sets: Vec<Vec<_>> = sets.split(';').map(|set| set.split(',').map(range).collect()).collect();
         check(granted.grant(postern_types::Capability::Leases).unwrap(), &sets).map_err(|refused| match refused {
-            Refused::NotGranted(range) => format!("no {}", show(&range)),
-            Refused::UsedUp(range) => format!("twice {}", show(&range)),
+            RangeRefusal::NotGranted(range) => format!("no {}", show(&range)),
+            RangeRefusal::UsedUp(range) => format!("twice {}", show(&range)),
         })
     }
 

@@ -7,13 +7,15 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use super::capability;
-use super::grammar::{Kind, LOOK_ONLY};
+use super::grammar::{LOOK_ONLY, ValueKind};
 use super::granted::{Grant, Granted};
 use super::line::{self, Change};
 use super::view::Origin;
 use crate::prelude::*;
 use postern_cni::{NetConf, Verb};
-use postern_types::{Capability, ErrorCode, Handle, Kind as ObjectKind, Lasting, OpError, Operation, WithoutGrant};
+use postern_types::{
+    Capability, ErrorCode, Handle, HandleKind as ObjectKind, Lasting, OpError, Operation, WithoutGrant,
+};
 
 /// An operation to decide on, with the facts that a rule may need. No fact is looked up before a rule asks for it.
 #[derive(Clone, Copy)]
@@ -116,7 +118,7 @@ impl RuleInput<'_> {
         &self,
         grant: &Grant,
         key: &'static str,
-        kind: Kind,
+        kind: ValueKind,
         object: &str,
         rule: &'static str,
     ) -> Result<&'static str, OpError> {

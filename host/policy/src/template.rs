@@ -83,7 +83,7 @@ pub struct Sources<'a> {
 
 /// A value that a template stands for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundValue {
     /// The value.
     pub content: Content,
     /// The list that contains the value: the positions of all stars except the last. All values of one list have the
@@ -187,15 +187,15 @@ impl Template {
     ///
     /// # Errors
     /// The configuration has a key twice.
-    pub fn resolve(&self, sources: Sources<'_>) -> Result<Vec<Found>, Ambiguous> {
+    pub fn resolve(&self, sources: Sources<'_>) -> Result<Vec<FoundValue>, Ambiguous> {
         if let Some((address, gateway)) = self.pair() {
             let content = Self::resolve_pair(address, gateway, sources)?;
-            return Ok(vec![Found { content, set: Vec::new() }]);
+            return Ok(vec![FoundValue { content, set: Vec::new() }]);
         }
         let mut found = Vec::new();
         for (mut set, element) in self.elements(sources)? {
             set.pop();
-            found.extend(self.content(sources, &element)?.map(|content| Found { content, set }));
+            found.extend(self.content(sources, &element)?.map(|content| FoundValue { content, set }));
         }
         Ok(found)
     }
@@ -221,7 +221,7 @@ impl Template {
 
     /// Returns the values that are text.
     fn texts(&self, sources: Sources<'_>) -> Result<Vec<Pattern>, Ambiguous> {
-        let text = |found: Found| match found.content {
+        let text = |found: FoundValue| match found.content {
             Content::Text(pattern) => Some(pattern),
             _ => None,
         };
@@ -463,7 +463,7 @@ fn argument<'a>(args: &'a str, key: &str) -> Result<Option<&'a str>, Ambiguous> 
 mod tests {
     use super::*;
 
-    fn found(template: &str, config: &str, args: &str) -> Result<Vec<Found>, String> {
+    fn found(template: &str, config: &str, args: &str) -> Result<Vec<FoundValue>, String> {
         let config = Json::parse(config.as_bytes(), 4096).unwrap();
         let template = Template::parse(template).map_err(|error| error.to_string())?;
         template.resolve(Sources { config: &config, args }).map_err(|error| error.to_string())
@@ -471,7 +471,7 @@ mod tests {
 
     /// Returns the values, objects as `{}`.
     fn resolve(template: &str, config: &str) -> Result<Vec<String>, String> {
-        let text = |found: Found| match found.content {
+        let text = |found: FoundValue| match found.content {
             Content::Text(pattern) => pattern.to_string(),
             Content::Object(_) => "{}".to_owned(),
             other => format!("{other:?}"),
@@ -501,7 +501,7 @@ mod tests {
     #[test]
     fn never_expands_a_value() {
         let nested = found("${config.bridge}", r#"{"bridge":"${config.name}*"}"#, "").unwrap();
-        let [Found { content: Content::Text(pattern), .. }] = nested.as_slice() else { panic!("{nested:?}") };
+        let [FoundValue { content: Content::Text(pattern), .. }] = nested.as_slice() else { panic!("{nested:?}") };
         assert!(pattern.matches("${config.name}*") && !pattern.matches("${config.name}x"));
     }
 

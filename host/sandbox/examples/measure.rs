@@ -10,10 +10,10 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::ForkResult;
 use postern_confine::fork;
-use postern_sandbox::{Gate, Guest, Outcome, child};
+use postern_sandbox::{CallReceiver, Guest, GuestOutcome, child};
 use postern_types::channel::{pair, receive, send_to_sandbox};
 use postern_types::{
-    BridgeInfo, FromSandbox, Limits, LinkInfo, OpError, Operation, Reply, Start, ToSandbox, VethPair, ops,
+    BridgeInfo, FromSandbox, GuestLimits, LinkInfo, OpError, Operation, Reply, Start, ToSandbox, VethPair, ops,
 };
 use std::env;
 use std::fs::File;
@@ -26,7 +26,7 @@ static HEAP: postern_sandbox::Heap = postern_sandbox::Heap::new();
 
 struct Mock;
 
-impl Gate for Mock {
+impl CallReceiver for Mock {
     fn call(&mut self, operation: Operation) -> Result<Reply, OpError> {
         Ok(answer(&operation))
     }
@@ -83,7 +83,7 @@ fn start(stdin: &str) -> Start {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .to_vec(),
         stdin: stdin.to_owned().into(),
-        limits: Limits::default(),
+        limits: GuestLimits::default(),
     }
 }
 
@@ -107,7 +107,7 @@ fn forked(busy: &str, code: &str) {
 }
 
 /// Lets the sandbox run, and answers it.
-fn serve(gate: &UnixStream, stdin: &str) -> Outcome {
+fn serve(gate: &UnixStream, stdin: &str) -> GuestOutcome {
     send_to_sandbox(gate, &ToSandbox::Start(start(stdin)), None).unwrap();
     loop {
         match receive(gate, None).unwrap() {
@@ -115,8 +115,8 @@ fn serve(gate: &UnixStream, stdin: &str) -> Outcome {
                 send_to_sandbox(gate, &ToSandbox::Answer(Ok(answer(&operation))), None).unwrap()
             }
             FromSandbox::Stderr(text) => eprint!("{text}"),
-            FromSandbox::Finished { stdout, status } => return Outcome::Finished { stdout, status },
-            FromSandbox::Failed(reason) | FromSandbox::Unloadable(reason) => return Outcome::Failed(reason),
+            FromSandbox::Finished { stdout, status } => return GuestOutcome::Finished { stdout, status },
+            FromSandbox::Failed(reason) | FromSandbox::Unloadable(reason) => return GuestOutcome::Failed(reason),
         }
     }
 }
@@ -128,10 +128,10 @@ fn work(busy: &str) {
 }
 
 /// Prints and exits without destructors, as the gate does.
-fn report(outcome: Outcome) {
+fn report(outcome: GuestOutcome) {
     match outcome {
-        Outcome::Finished { stdout, .. } => print!("{stdout}"),
-        Outcome::Failed(reason) => panic!("{reason}"),
+        GuestOutcome::Finished { stdout, .. } => print!("{stdout}"),
+        GuestOutcome::Failed(reason) => panic!("{reason}"),
     }
     // SAFETY: `_exit` has no preconditions; `println!` has flushed at the end of the line.
     unsafe { libc::_exit(0) }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "getrandom(2)")]
 
 use crate::confine::{DATA, confine};
-use crate::{Gate, Guest, Outcome, seal};
+use crate::{CallReceiver, Guest, GuestOutcome, seal};
 use postern_confine::{end_process, processor};
 use postern_heap as heap;
 use postern_types::channel::{ChannelError, receive_in_sandbox, send};
@@ -58,10 +58,10 @@ fn serve(channel: OwnedFd, code: OwnedFd, make_ready: fn(), load: Load) -> ! {
         tell(
             &channel,
             &match &ended.outcome {
-                Outcome::Finished { stdout, status } => {
+                GuestOutcome::Finished { stdout, status } => {
                     FromSandbox::Finished { stdout: stdout.clone(), status: *status }
                 }
-                Outcome::Failed(reason) => FromSandbox::Failed(reason.clone()),
+                GuestOutcome::Failed(reason) => FromSandbox::Failed(reason.clone()),
             },
         );
         if is_last {
@@ -83,7 +83,7 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
     // SAFETY: asks for no bytes.
     unsafe { libc::getrandom(std::ptr::null_mut(), 0, 0) };
     let guest = load(code).map_err(|error| FromSandbox::Unloadable(format!("{error:#}")))?;
-    processor::meet();
+    processor::pin();
     seal().map_err(|error| unconfined(&error))?;
     Ok(guest)
 }
@@ -91,7 +91,7 @@ fn prepare(channel: &UnixStream, code: OwnedFd, load: Load) -> Result<Guest, Fro
 /// The gate at the other end of the channel.
 struct Line(Arc<UnixStream>);
 
-impl Gate for Line {
+impl CallReceiver for Line {
     fn call(&mut self, operation: Operation) -> Result<Reply, OpError> {
         let name = operation.name();
         match send(&self.0, &FromSandbox::Call(operation), None) {

@@ -2,7 +2,7 @@
 
 use crate::engine::config;
 use crate::full_wasi::is_request;
-use crate::imports::{WasiExtent, link, split};
+use crate::imports::{WasiFloor, link, split};
 use std::sync::Arc;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, types};
@@ -35,7 +35,7 @@ pub struct Compiled {
 
 /// The reasons why a component is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ComponentError {
     /// The bytes are not a component. The text says more.
     #[error("not a WebAssembly component: {0}")]
     NotAComponent(String),
@@ -68,25 +68,25 @@ pub enum Error {
 /// untrusted component call it through [`crate::compile_process`].
 ///
 /// # Errors
-/// See [`Error`].
-pub fn precompile(wasm: &[u8]) -> Result<Compiled, Error> {
+/// See [`ComponentError`].
+pub fn precompile(wasm: &[u8]) -> Result<Compiled, ComponentError> {
     check_header(wasm)?;
-    let mut config = config().map_err(Error::Engine)?;
+    let mut config = config().map_err(ComponentError::Engine)?;
     config.with_custom_code_memory(Some(Arc::new(NeverRun)));
     // For any processor of the architecture. A target that is named has no features beyond that. So the code outlives a
     // move of the machine, and no run has to ask the processor, which takes long in a virtual machine.
     if let Some(target) = TARGET {
-        config.target(target).map_err(Error::Engine)?;
+        config.target(target).map_err(ComponentError::Engine)?;
     }
-    let engine = Engine::new(&config).map_err(Error::Engine)?;
-    let component = Component::new(&engine, wasm).map_err(Error::Engine)?;
+    let engine = Engine::new(&config).map_err(ComponentError::Engine)?;
+    let component = Component::new(&engine, wasm).map_err(ComponentError::Engine)?;
     let shape = component.component_type();
     check_names(shape.imports(&engine).map(|(name, _)| name), shape.exports(&engine).map(|(name, _)| name))?;
     // The remaining faults are functions that are missing or have another type. The linker detects them with a good
     // message.
-    let floor = WasiExtent::of(shape.imports(&engine).map(|(name, _)| name));
-    link(&engine, &component, floor).map_err(Error::Shape)?;
-    Ok(Compiled { cwasm: component.serialize().map_err(Error::Engine)?, imports: imports(&engine, &shape) })
+    let floor = WasiFloor::of(shape.imports(&engine).map(|(name, _)| name));
+    link(&engine, &component, floor).map_err(ComponentError::Shape)?;
+    Ok(Compiled { cwasm: component.serialize().map_err(ComponentError::Engine)?, imports: imports(&engine, &shape) })
 }
 
 /// An engine setting for code that is compiled and written to a file, and never run here.
@@ -107,35 +107,35 @@ impl CustomCodeMemory for NeverRun {
 }
 
 /// Checks the first eight bytes, which show the kind of the file before anything else is parsed.
-pub(crate) fn check_header(wasm: &[u8]) -> Result<(), Error> {
+pub(crate) fn check_header(wasm: &[u8]) -> Result<(), ComponentError> {
     let what = match wasm.first_chunk::<8>() {
         Some(b"\0asm\x0d\0\x01\0") => return Ok(()),
         Some(b"\0asm\x01\0\0\0") => "it is a core module, build it for wasm32-wasip2",
         Some([0x7f, b'E', b'L', b'F', ..]) => "it is a native program, or compiled already",
         _ => "it does not begin like one",
     };
-    Err(Error::NotAComponent(what.to_owned()))
+    Err(ComponentError::NotAComponent(what.to_owned()))
 }
 
 /// Checks the names of interfaces first, because the linker's message would not give the reason for a missing one.
 pub(crate) fn check_names<'a>(
     imports: impl Iterator<Item = &'a str>,
     mut exports: impl Iterator<Item = &'a str>,
-) -> Result<(), Error> {
+) -> Result<(), ComponentError> {
     let mut refused = Vec::new();
     for import in imports {
         let (name, version) = split(import);
         if name.split_once('/').is_some_and(|(package, _)| package == PACKAGE) && !compatible(version) {
-            return Err(Error::Version(import.to_owned()));
+            return Err(ComponentError::Version(import.to_owned()));
         }
-        if !WasiExtent::Whole.interfaces().any(|(interface, _)| interface == name) && !is_request(name) {
+        if !WasiFloor::Whole.interfaces().any(|(interface, _)| interface == name) && !is_request(name) {
             refused.push(import.to_owned());
         }
     }
     if !refused.is_empty() {
-        return Err(Error::Imports(refused));
+        return Err(ComponentError::Imports(refused));
     }
-    if exports.any(|name| split(name).0 == "wasi:cli/run") { Ok(()) } else { Err(Error::NotACommand) }
+    if exports.any(|name| split(name).0 == "wasi:cli/run") { Ok(()) } else { Err(ComponentError::NotACommand) }
 }
 
 /// Below 1.0.0 a new minor version is incompatible (semver.org, 4). The linker uses this rule too.
@@ -171,7 +171,7 @@ mod tests {
         (instance $command (export "run" (func $run)))
         (export "wasi:cli/run@0.2.3" (instance $command))"#;
 
-    fn refused(imports: &str) -> Error {
+    fn refused(imports: &str) -> ComponentError {
         precompile(&wat::parse_str(format!("(component {imports} {PROGRAM})")).unwrap()).unwrap_err()
     }
 
@@ -201,16 +201,16 @@ mod tests {
             (b"#!/bin/sh\n", "begin"),
         ] {
             let error = precompile(bytes).unwrap_err();
-            assert!(matches!(&error, Error::NotAComponent(what) if what.contains(why)), "{error}");
+            assert!(matches!(&error, ComponentError::NotAComponent(what) if what.contains(why)), "{error}");
         }
-        assert!(matches!(precompile(b"\0asm\x0d\0\x01\0garbage"), Err(Error::Engine(_))));
+        assert!(matches!(precompile(b"\0asm\x0d\0\x01\0garbage"), Err(ComponentError::Engine(_))));
     }
 
     #[test]
     fn refuses_another_version_and_names_both() {
         for version in ["0.2.0", "1.1.0", "0.0.1"] {
             let error = refused(&format!(r#"(import "postern:cni/link@{version}" (instance))"#));
-            assert!(matches!(error, Error::Version(_)));
+            assert!(matches!(error, ComponentError::Version(_)));
             assert!(error.to_string().contains(&format!("postern:cni/link@{version}")), "{error}");
             assert!(error.to_string().contains("postern:cni@0.1.0"), "{error}");
         }
@@ -248,7 +248,7 @@ mod tests {
             "postern:cni/raw@0.1.0",
         ] {
             let error = refused(&format!(r#"(import "{import}" (instance))"#));
-            assert!(matches!(&error, Error::Imports(names) if *names == [import]), "{error}");
+            assert!(matches!(&error, ComponentError::Imports(names) if *names == [import]), "{error}");
             assert!(error.to_string().contains(import), "{error}");
         }
     }
@@ -292,13 +292,13 @@ mod tests {
     fn refuses_the_wrong_shape() {
         for function in [r#""route" (func)"#, r#""enable" (func (param "path" string))"#] {
             let error = refused(&format!(r#"(import "postern:cni/forwarding@0.1.0" (instance (export {function})))"#));
-            assert!(matches!(error, Error::Shape(_)), "{error}");
+            assert!(matches!(error, ComponentError::Shape(_)), "{error}");
             assert!(error.to_string().contains("postern:cni/forwarding@0.1.0"), "{error}");
         }
     }
 
     #[test]
     fn refuses_a_library() {
-        assert!(matches!(precompile(&wat::parse_str("(component)").unwrap()), Err(Error::NotACommand)));
+        assert!(matches!(precompile(&wat::parse_str("(component)").unwrap()), Err(ComponentError::NotACommand)));
     }
 }

@@ -5,10 +5,10 @@ use crate::code;
 use crate::engine::engine_with;
 #[cfg(feature = "wasi")]
 use crate::full_wasi::FullWasi;
-use crate::imports::{WasiExtent, link};
+use crate::imports::{WasiFloor, link};
 use crate::limits::{Ceiling, OutOfMemory};
 use crate::memory::Reserve;
-use crate::state::{Gate, State};
+use crate::state::{CallReceiver, State};
 use crate::wasi::{Exit, FloorPre};
 use postern_types::Start;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use wasmtime::{Engine, Result, Store, Trap};
 
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum GuestOutcome {
     /// It ended by itself.
     Finished {
         /// The guest's standard output.
@@ -46,7 +46,7 @@ pub struct Guest {
 /// A run that has ended, with its memory. A process that exits need not drop it: unmapping takes time.
 pub struct Ended {
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: GuestOutcome,
     _store: Store<State>,
 }
 
@@ -60,7 +60,7 @@ impl Guest {
     /// The file is not code for this engine ([`crate::engine::fingerprint`]) or this architecture. The component imports
     /// something that is not linked. There is no address space for its memories.
     pub fn load(code: OwnedFd) -> Result<Self> {
-        Self::load_on(WasiExtent::Small, code)
+        Self::load_on(WasiFloor::Small, code)
     }
 
     /// Does the same for a component that needs all of WASI: it gets that, with nothing behind it.
@@ -69,12 +69,12 @@ impl Guest {
     /// As [`Guest::load`].
     #[cfg(feature = "wasi")]
     pub fn load_whole(code: OwnedFd) -> Result<Self> {
-        let mut guest = Self::load_on(WasiExtent::Whole, code)?;
+        let mut guest = Self::load_on(WasiFloor::Whole, code)?;
         guest.runtime = Some(crate::full_wasi::runtime()?);
         Ok(guest)
     }
 
-    fn load_on(floor: WasiExtent, code: OwnedFd) -> Result<Self> {
+    fn load_on(floor: WasiFloor, code: OwnedFd) -> Result<Self> {
         let reserve = Reserve::default();
         let engine = engine_with(&reserve)?;
         let component = code::load(&engine, code)?;
@@ -97,7 +97,7 @@ impl Guest {
     }
 
     /// Runs the guest. Each run has its own memory.
-    pub fn run(&self, start: Start, gate: Box<dyn Gate>) -> Ended {
+    pub fn run(&self, start: Start, gate: Box<dyn CallReceiver>) -> Ended {
         let limits = start.limits;
         #[cfg(feature = "wasi")]
         let (_entered, whole) = (
@@ -121,10 +121,10 @@ impl Guest {
         store.data_mut().forward_stderr();
         let outcome = match ended.or_else(exit_status) {
             Ok(status) => match String::from_utf8(store.data_mut().take_stdout()) {
-                Ok(stdout) => Outcome::Finished { stdout, status },
-                Err(_) => Outcome::Failed("wrote bytes to standard output that are not UTF-8".to_owned()),
+                Ok(stdout) => GuestOutcome::Finished { stdout, status },
+                Err(_) => GuestOutcome::Failed("wrote bytes to standard output that are not UTF-8".to_owned()),
             },
-            Err(error) => Outcome::Failed(reason(&error)),
+            Err(error) => GuestOutcome::Failed(reason(&error)),
         };
         Ended { outcome, _store: store }
     }

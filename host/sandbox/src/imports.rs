@@ -8,7 +8,7 @@ use wasmtime::component::{Component, HasSelf, InstancePre};
 use wasmtime::{Engine, Result, ensure};
 
 /// An interface by its name without version, and the function that adds what a component needs of it to a linker.
-pub type Interface = (&'static str, fn(&mut Linker<State>) -> Result<()>);
+pub type LinkedInterface = (&'static str, fn(&mut Linker<State>) -> Result<()>);
 
 /// The type parameter of the generated functions: the store's data implements every interface.
 pub type Own = HasSelf<State>;
@@ -20,7 +20,7 @@ pub fn own(state: &mut State) -> &mut State {
 
 /// The part of WASI that a guest needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WasiExtent {
+pub enum WasiFloor {
     /// The interfaces that every command needs: `crate::wasi`.
     Small,
     /// All of it, with nothing behind it: `crate::whole`.
@@ -28,7 +28,7 @@ pub enum WasiExtent {
     Whole,
 }
 
-impl WasiExtent {
+impl WasiFloor {
     /// Returns the smallest one that has these imports.
     #[cfg(feature = "compiler")]
     pub fn of<'a>(mut imports: impl Iterator<Item = &'a str>) -> Self {
@@ -37,8 +37,8 @@ impl WasiExtent {
     }
 
     /// Returns every interface.
-    pub fn interfaces(self) -> impl Iterator<Item = Interface> {
-        let from: (&[Interface], fn(&str) -> bool) = match self {
+    pub fn interfaces(self) -> impl Iterator<Item = LinkedInterface> {
+        let from: (&[LinkedInterface], fn(&str) -> bool) = match self {
             Self::Small => (&[], |_| true),
             #[cfg(feature = "wasi")]
             Self::Whole => (&crate::full_wasi::INTERFACES, |interface| interface.starts_with("wasi:random/")),
@@ -51,9 +51,9 @@ impl WasiExtent {
 /// True if a component with these imports needs more of WASI than every command does.
 #[cfg(feature = "compiler")]
 pub fn needs_all_of_wasi(imports: &[String]) -> bool {
-    WasiExtent::of(
+    WasiFloor::of(
         imports.iter().map(|import| import.split_once('#').map_or(import.as_str(), |(interface, _)| interface)),
-    ) == WasiExtent::Whole
+    ) == WasiFloor::Whole
 }
 
 /// Returns `package:name/interface` and the version in an import's name.
@@ -67,7 +67,7 @@ pub fn split(import: &str) -> (&str, &str) {
 ///
 /// # Errors
 /// An import is missing, or has not the shape that the component expects. Or two versions of one interface are imported.
-pub fn link(engine: &Engine, component: &Component, floor: WasiExtent) -> Result<(InstancePre<State>, Linker<State>)> {
+pub fn link(engine: &Engine, component: &Component, floor: WasiFloor) -> Result<(InstancePre<State>, Linker<State>)> {
     let mut linker = Linker::new(engine);
     let shape = component.component_type();
     let mut names = Vec::with_capacity(32);
@@ -82,7 +82,7 @@ pub fn link(engine: &Engine, component: &Component, floor: WasiExtent) -> Result
             _ => None,
         };
         #[cfg(feature = "wasi")]
-        if floor == WasiExtent::Whole
+        if floor == WasiFloor::Whole
             && crate::full_wasi::is_request(name)
             && let Some(instance) = &instance
         {

@@ -1,7 +1,7 @@
 //! The unprivileged side: one process that runs one guest and has only a socket to the gate.
 //!
 //! The gate forks, and the child calls [`child::run`], which gives up every privilege, maps the precompiled component,
-//! runs it and exits. The same code runs a guest in the calling process, through [`Guest`] and any [`Gate`]. Tests,
+//! runs it and exits. The same code runs a guest in the calling process, through [`Guest`] and any [`CallReceiver`]. Tests,
 //! measurements and hosts without privileges use that.
 //!
 //! The feature `compiler` adds `compile_process` and `compile`: reading and compiling components at install. The executable that
@@ -38,9 +38,9 @@ mod wasi;
 #[global_allocator]
 static HEAP: Heap = Heap::new();
 
-pub use guest::{Ended, Guest, Outcome};
+pub use guest::{Ended, Guest, GuestOutcome};
 #[cfg(feature = "compiler")]
 pub use imports::needs_all_of_wasi;
 pub use postern_heap::Heap;
 pub use seal::seal;
-pub use state::Gate;
+pub use state::CallReceiver;

@@ -1,6 +1,6 @@
 //! The resource limits of one guest.
 
-use postern_types::Limits;
+use postern_types::GuestLimits;
 use wasmtime::ResourceLimiter;
 
 /// The counters while the guest runs.
@@ -16,7 +16,7 @@ impl Ceiling {
     /// The largest number of linear memories of one component.
     pub const MEMORIES: usize = 8;
 
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &GuestLimits) -> Self {
         Self { memory: 0, table_entries: 0, memory_limit: limits.memory, table_limit: limits.tables }
     }
 }

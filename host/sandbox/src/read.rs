@@ -1,6 +1,6 @@
 //! The imports of a component, and the version that it says of itself, found without compiling it.
 
-use crate::compile::{Error, check_header, check_names};
+use crate::compile::{ComponentError, check_header, check_names};
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::{FuncValidatorAllocations, Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
@@ -23,8 +23,8 @@ pub struct Contents {
 /// have this host's types.
 ///
 /// # Errors
-/// It is not a component, or a sandbox would not run it: see [`Error`].
-pub fn read(wasm: &[u8]) -> Result<Contents, Error> {
+/// It is not a component, or a sandbox would not run it: see [`ComponentError`].
+pub fn read(wasm: &[u8]) -> Result<Contents, ComponentError> {
     check_header(wasm)?;
     // The engine refuses some of these later on.
     let mut validator = Validator::new_with_features(WasmFeatures::default());
@@ -65,7 +65,7 @@ pub fn read(wasm: &[u8]) -> Result<Contents, Error> {
         }
     }
     check_names(imports.iter().map(String::as_str), exports.iter().map(String::as_str))?;
-    let Some(types) = types else { return Err(Error::NotAComponent("it has no end".to_owned())) };
+    let Some(types) = types else { return Err(ComponentError::NotAComponent("it has no end".to_owned())) };
     let mut names = Vec::new();
     for import in imports {
         match types.as_ref().component_item_for_import(&import).map(|item| item.ty) {
@@ -82,7 +82,7 @@ pub fn read(wasm: &[u8]) -> Result<Contents, Error> {
     Ok(Contents { imports: names, version: version.or(of_program) })
 }
 
-impl From<wasmparser::BinaryReaderError> for Error {
+impl From<wasmparser::BinaryReaderError> for ComponentError {
     fn from(error: wasmparser::BinaryReaderError) -> Self {
         Self::Malformed(error.to_string())
     }
@@ -139,22 +139,22 @@ mod tests {
     #[test]
     fn what_is_refused_is_refused_before_the_compiler() {
         let component = |wat: &str| wat::parse_str(format!("(component {wat})")).unwrap();
-        assert!(matches!(read(&component("")), Err(Error::NotACommand)));
+        assert!(matches!(read(&component("")), Err(ComponentError::NotACommand)));
         let files = component(r#"(import "wasi:keyvalue/store@0.2.0" (instance))"#);
-        assert!(matches!(read(&files), Err(Error::Imports(names)) if names == ["wasi:keyvalue/store@0.2.0"]));
+        assert!(matches!(read(&files), Err(ComponentError::Imports(names)) if names == ["wasi:keyvalue/store@0.2.0"]));
         let version = component(r#"(import "postern:cni/link@0.2.0" (instance))"#);
-        assert!(matches!(read(&version), Err(Error::Version(_))));
+        assert!(matches!(read(&version), Err(ComponentError::Version(_))));
         for bytes in [&b""[..], b"\0asm\x01\0\0\0", b"\x7fELF\x02\x01\x01\0"] {
-            assert!(matches!(read(bytes), Err(Error::NotAComponent(_))));
+            assert!(matches!(read(bytes), Err(ComponentError::NotAComponent(_))));
         }
         for bytes in [&b"\0asm\x0d\0\x01\0garbage"[..], &files[..files.len() - 3]] {
-            assert!(matches!(read(bytes), Err(Error::Malformed(_))));
+            assert!(matches!(read(bytes), Err(ComponentError::Malformed(_))));
         }
     }
 
     #[test]
     fn code_that_is_not_valid_is_refused() {
         let wasm = wat::parse_str("(component (core module (func (result i32) (i64.const 0))))").unwrap();
-        assert!(matches!(read(&wasm), Err(Error::Malformed(why)) if why.contains("type mismatch")));
+        assert!(matches!(read(&wasm), Err(ComponentError::Malformed(why)) if why.contains("type mismatch")));
     }
 }

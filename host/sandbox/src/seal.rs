@@ -2,7 +2,7 @@
 
 #[cfg(feature = "compiler")]
 use postern_confine::NO_NEW_CODE;
-use postern_confine::{Condition, ConfineError, Filter, Refusal, Rule};
+use postern_confine::{Argument, CallRule, ConfineError, DefaultAction, Filter};
 
 /// Seals the process: from here on it can use its channel and its reserved memory, and exit. Any other system call
 /// kills it.
@@ -19,7 +19,7 @@ pub fn seal() -> Result<(), ConfineError> {
     SEALED.ready().install()
 }
 
-static SEALED: Filter = Filter::new(&[ALLOWED], &[RESERVED_MEMORY], Refusal::Kill);
+static SEALED: Filter = Filter::new(&[ALLOWED], &[RESERVED_MEMORY], DefaultAction::Kill);
 
 /// Seals a process that only computes. It has one thread, its own memory up to its limits, and one descriptor to write
 /// to. Nothing can be made executable. Other system calls fail.
@@ -32,7 +32,7 @@ pub(crate) fn seal_to_memory() -> Result<(), ConfineError> {
 }
 
 #[cfg(feature = "compiler")]
-static COMPUTING: Filter = Filter::new(&[ALLOWED, FOR_COMPUTING], &[NO_NEW_CODE], Refusal::Absent);
+static COMPUTING: Filter = Filter::new(&[ALLOWED, FOR_COMPUTING], &[NO_NEW_CODE], DefaultAction::Absent);
 
 /// The system calls that a compiler needs besides [`ALLOWED`], all about its own memory.
 #[cfg(feature = "compiler")]
@@ -60,18 +60,18 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit_group,     // the end
 ];
 
-const RESERVED_MEMORY: &[Rule] = &[
+const RESERVED_MEMORY: &[CallRule] = &[
     // mprotect(2) may only make reserved memory readable and writable, less than 512 MiB of it at once. It can't make
     // memory executable. It can't hide written memory, which would then no longer count as data. It has no flag for
     // stacks. With a limited address space, the kernel doesn't count a piece that would exceed that limit if it were new.
-    Rule(
+    CallRule(
         libc::SYS_mprotect,
         &[
-            Condition::OneOf(2, &[(libc::PROT_READ | libc::PROT_WRITE) as u32]),
-            Condition::Lacks(1, 0xe000_0000),
-            Condition::High(1, 0),
+            Argument::OneOf(2, &[(libc::PROT_READ | libc::PROT_WRITE) as u32]),
+            Argument::Lacks(1, 0xe000_0000),
+            Argument::High(1, 0),
         ],
     ),
     // Memory may be given back.
-    Rule(libc::SYS_madvise, &[Condition::OneOf(2, &[libc::MADV_DONTNEED as u32])]),
+    CallRule(libc::SYS_madvise, &[Argument::OneOf(2, &[libc::MADV_DONTNEED as u32])]),
 ];

@@ -2,14 +2,14 @@
 
 use crate::bindings::Failure;
 use crate::limits::Ceiling;
-use crate::wasi::{Input, Output, OverLimit};
+use crate::wasi::{GuestOutput, Input, OverLimit};
 use postern_types::{OpError, Operation, Reply, Start};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use wasmtime::component::ResourceTable;
 
 /// The receiver of a guest's calls.
-pub trait Gate: Send {
+pub trait CallReceiver: Send {
     /// Decides on one operation and carries it out.
     ///
     /// # Errors
@@ -26,16 +26,16 @@ pub struct State {
     pub(crate) ceiling: Ceiling,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) stdin: Input,
-    pub(crate) stdout: Output,
-    pub(crate) stderr: Output,
+    pub(crate) stdout: GuestOutput,
+    pub(crate) stderr: GuestOutput,
     /// The replacement of the three streams if all of WASI is linked.
     #[cfg(feature = "wasi")]
     pub(crate) whole: crate::full_wasi::FullWasi,
-    gate: Box<dyn Gate>,
+    gate: Box<dyn CallReceiver>,
 }
 
 impl State {
-    pub fn new(start: Start, gate: Box<dyn Gate>) -> Self {
+    pub fn new(start: Start, gate: Box<dyn CallReceiver>) -> Self {
         let limits = start.limits;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.resources);
@@ -44,8 +44,8 @@ impl State {
             ceiling: Ceiling::new(&limits),
             env: start.env,
             stdin: Input::new(Arc::unwrap_or_clone(start.stdin).into_bytes()),
-            stdout: Output::new(limits.stdout, OverLimit::Trap),
-            stderr: Output::new(limits.stderr, OverLimit::Drop),
+            stdout: GuestOutput::new(limits.stdout, OverLimit::Trap),
+            stderr: GuestOutput::new(limits.stderr, OverLimit::Drop),
             #[cfg(feature = "wasi")]
             whole: crate::full_wasi::FullWasi::default(),
             gate,

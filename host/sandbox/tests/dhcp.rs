@@ -5,8 +5,8 @@
 
 use postern_dhcp::{Client, Event, Hex, Input, Outcome, Output, Payload, State, Timeouts, client_id, duid};
 use postern_sandbox::compile::precompile;
-use postern_sandbox::{Gate, Guest};
-use postern_types::{Limits, OpError, Operation, Reply, Start};
+use postern_sandbox::{CallReceiver, Guest};
+use postern_types::{GuestLimits, OpError, Operation, Reply, Start};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x50];
 /// A gate behind which nothing is. The client must never ask it.
 struct Nothing;
 
-impl Gate for Nothing {
+impl CallReceiver for Nothing {
     fn call(&mut self, operation: Operation) -> Result<Reply, OpError> {
         panic!("the client has asked for {}", operation.name());
     }
@@ -78,10 +78,10 @@ impl Lab {
         let start = Start {
             env: vec![("CNI_COMMAND".into(), "STEP".into())],
             stdin: Arc::new(serde_json::to_string(&input).unwrap()),
-            limits: Limits::default(),
+            limits: GuestLimits::default(),
         };
         match self.guest.run(start, Box::new(Nothing)).outcome {
-            postern_sandbox::Outcome::Finished { stdout, status: 0 } => serde_json::from_str(&stdout).unwrap(),
+            postern_sandbox::GuestOutcome::Finished { stdout, status: 0 } => serde_json::from_str(&stdout).unwrap(),
             other => panic!("{other:?} of {input:?}"),
         }
     }

@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 use postern_sandbox::compile::precompile;
-use postern_sandbox::{Gate, Guest, Outcome, engine};
-use postern_types::{ErrorCode, Limits, OpError, Operation, Reply, Start};
+use postern_sandbox::{CallReceiver, Guest, GuestOutcome, engine};
+use postern_types::{ErrorCode, GuestLimits, OpError, Operation, Reply, Start};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ fn start(command: &str, arguments: &str, stdin: &str) -> Start {
     Start {
         env: env.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
         stdin: Arc::new(stdin.to_owned()),
-        limits: Limits::default(),
+        limits: GuestLimits::default(),
     }
 }
 
@@ -45,7 +45,7 @@ fn start(command: &str, arguments: &str, stdin: &str) -> Start {
 #[derive(Clone, Default)]
 struct Refusing(Arc<Mutex<String>>);
 
-impl Gate for Refusing {
+impl CallReceiver for Refusing {
     fn call(&mut self, _operation: Operation) -> Result<Reply, OpError> {
         Err(OpError::new(ErrorCode::Denied, "", "refused".to_owned()))
     }
@@ -67,8 +67,8 @@ fn ours(guest: &Guest, start: Start) -> ProgramOutcome {
     let gate = Refusing::default();
     let ended = guest.run(start, Box::new(gate.clone()));
     let (stdout, status) = match ended.outcome {
-        Outcome::Finished { ref stdout, status } => (stdout.clone(), Some(status)),
-        Outcome::Failed(_) => (String::new(), None),
+        GuestOutcome::Finished { ref stdout, status } => (stdout.clone(), Some(status)),
+        GuestOutcome::Failed(_) => (String::new(), None),
     };
     let stderr = gate.0.lock().unwrap().clone();
     ProgramOutcome { stdout, stderr, status }
@@ -182,7 +182,7 @@ fn what_every_command_imports_is_the_same_everywhere() {
 fn limits_of_output_are_the_same_on_both_floors() {
     let left = BothImplementations::of("floor.wasm").floors(&start("ADD", "flood", ""));
     assert_eq!(left.status, None);
-    assert_eq!(left.stderr.len(), Limits::default().stderr);
+    assert_eq!(left.stderr.len(), GuestLimits::default().stderr);
 }
 
 #[test]

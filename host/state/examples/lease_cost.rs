@@ -4,7 +4,7 @@
 //! `cargo run --release -p postern-state --example lease_cost [DIRECTORY]` (default: the temporary directory).
 #![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 
-use postern_state::{LeaseStore, Leases, Owner};
+use postern_state::{LeaseOwner, LeaseStore, Leases};
 use postern_types::{RangeInput, RangeSet, canonicalize};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -36,12 +36,12 @@ fn measure(directory: &Path, sets: &[RangeSet], count: usize) -> Result<[Duratio
     };
     let deadline = Instant::now() + Duration::from_secs(600);
     for number in 0..count {
-        let owner = Owner::new(format!("resident{number}"), "eth0");
+        let owner = LeaseOwner::new(format!("resident{number}"), "eth0");
         Leases::open(&store)?.reserve_others(&owner, sets, &[], &[], deadline)?;
     }
     let (mut reserves, mut releases) = (Vec::new(), Vec::new());
     for number in 0..ROUNDS {
-        let owner = Owner::new(format!("passing{number}"), "eth0");
+        let owner = LeaseOwner::new(format!("passing{number}"), "eth0");
         // Opened each time, because each CNI call is a separate process.
         let begun = Instant::now();
         Leases::open(&store)?.reserve_others(&owner, sets, &[], &[], deadline)?;
@@ -56,7 +56,13 @@ fn measure(directory: &Path, sets: &[RangeSet], count: usize) -> Result<[Duratio
         std::fs::write(&foreign, "")?;
         std::fs::remove_file(&foreign)?;
         let begun = Instant::now();
-        Leases::open(&store)?.reserve_others(&Owner::new(format!("late{number}"), "eth0"), sets, &[], &[], deadline)?;
+        Leases::open(&store)?.reserve_others(
+            &LeaseOwner::new(format!("late{number}"), "eth0"),
+            sets,
+            &[],
+            &[],
+            deadline,
+        )?;
         after_others.push(begun.elapsed());
     }
     Ok([median(reserves), median(releases), median(after_others)])

@@ -9,7 +9,7 @@
 use crate::error::Result;
 use crate::files::digest;
 use crate::record::{self, RecordKey};
-use crate::slots::{Holder, Index, SLOT, Subject};
+use crate::slots::{Index, IndexSubject, SLOT, SlotHolder};
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Instant;
@@ -97,7 +97,7 @@ pub fn forget_complete(root: &Path) -> Result<()> {
 #[derive(Debug)]
 pub struct Claims;
 
-impl Subject for Claims {
+impl IndexSubject for Claims {
     const SUBDIRECTORY: &'static str = "addresses";
     const IS_RARE: bool = true;
 }
@@ -141,9 +141,9 @@ impl ClaimIndex {
         let mut keys = Vec::new();
         for entry in self.bucket(claim)? {
             match entry {
-                Holder::Nobody => {}
-                Holder::One(key) => keys.push(key),
-                Holder::Several => return Ok(None),
+                SlotHolder::Nobody => {}
+                SlotHolder::One(key) => keys.push(key),
+                SlotHolder::Several => return Ok(None),
             }
         }
         Ok(Some(keys))
@@ -155,23 +155,23 @@ impl ClaimIndex {
     /// [`StateError::Io`]: then the record must not get it.
     pub fn note(&self, claim: Claim, key: &RecordKey) -> Result<()> {
         let bucket = self.bucket(claim)?;
-        if bucket.iter().any(|entry| *entry == Holder::Several || *entry == Holder::One(*key)) {
+        if bucket.iter().any(|entry| *entry == SlotHolder::Several || *entry == SlotHolder::One(*key)) {
             return Ok(());
         }
-        let mut free = bucket.iter().position(|entry| *entry == Holder::Nobody);
+        let mut free = bucket.iter().position(|entry| *entry == SlotHolder::Nobody);
         for (index, entry) in bucket.iter().enumerate().filter(|_| free.is_none()) {
-            if let Holder::One(other) = entry
+            if let SlotHolder::One(other) = entry
                 && !record::exists(&self.root, other)?
             {
                 free = Some(index);
                 break;
             }
         }
-        let (index, entry) = free.map_or((0, Holder::Several), |index| (index, Holder::One(*key)));
+        let (index, entry) = free.map_or((0, SlotHolder::Several), |index| (index, SlotHolder::One(*key)));
         self.set_slots(claim.place() + (index * SLOT) as u64, &[entry])
     }
 
-    fn bucket(&self, claim: Claim) -> Result<Vec<Holder>> {
+    fn bucket(&self, claim: Claim) -> Result<Vec<SlotHolder>> {
         self.slots(claim.place(), ENTRIES)
     }
 }

@@ -4,28 +4,28 @@
 //! question to the answer: of two ADDs for one port, the second finds the record of the first.
 
 use crate::error::Result;
-use crate::slots::{Holder, Index, SLOT, Subject};
+use crate::slots::{Index, IndexSubject, SLOT, SlotHolder};
 
 /// Ports of the node.
 #[derive(Debug)]
 pub struct Ports;
 
-impl Subject for Ports {
+impl IndexSubject for Ports {
     const SUBDIRECTORY: &'static str = "ports";
     const IS_RARE: bool = false;
 }
 
 /// The index of ports. One that is new lacks records of earlier versions, and those before a loss of the file.
-pub type HostPorts = Index<Ports>;
+pub type PortIndex = Index<Ports>;
 
 const PORTS: u64 = 1 << 16;
 
-impl HostPorts {
+impl PortIndex {
     /// Returns the entries of consecutive ports of a protocol, by its number in IP headers.
     ///
     /// # Errors
     /// [`StateError::Io`](crate::StateError::Io).
-    pub fn holders(&self, protocol: u8, first: u16, count: u16) -> Result<Vec<Holder>> {
+    pub fn holders(&self, protocol: u8, first: u16, count: u16) -> Result<Vec<SlotHolder>> {
         self.slots(place(protocol, first), usize::from(count))
     }
 
@@ -33,7 +33,7 @@ impl HostPorts {
     ///
     /// # Errors
     /// [`StateError::Io`](crate::StateError::Io): then nothing may be made.
-    pub fn set(&self, protocol: u8, first: u16, holders: &[Holder]) -> Result<()> {
+    pub fn set(&self, protocol: u8, first: u16, holders: &[SlotHolder]) -> Result<()> {
         self.set_slots(place(protocol, first), holders)
     }
 }
@@ -54,20 +54,20 @@ mod tests {
         let root = std::env::temp_dir().join(format!("postern-ports-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
         let soon = || Instant::now() + Duration::from_millis(200);
-        let index = HostPorts::open(&root, 7, soon()).unwrap();
+        let index = PortIndex::open(&root, 7, soon()).unwrap();
         assert!(index.is_new().unwrap());
         let key = RecordKey::new(7, "n", "c", "eth0");
-        assert_eq!(index.holders(6, 65535, 1).unwrap(), [Holder::Nobody]);
-        index.set(6, 80, &[Holder::One(key), Holder::Several]).unwrap();
+        assert_eq!(index.holders(6, 65535, 1).unwrap(), [SlotHolder::Nobody]);
+        index.set(6, 80, &[SlotHolder::One(key), SlotHolder::Several]).unwrap();
         assert_eq!(
             index.holders(6, 79, 4).unwrap(),
-            [Holder::Nobody, Holder::One(key), Holder::Several, Holder::Nobody]
+            [SlotHolder::Nobody, SlotHolder::One(key), SlotHolder::Several, SlotHolder::Nobody]
         );
-        assert_eq!(index.holders(17, 80, 1).unwrap(), [Holder::Nobody], "another protocol");
-        assert!(matches!(HostPorts::open(&root, 7, soon()), Err(StateError::Locked { .. })));
+        assert_eq!(index.holders(17, 80, 1).unwrap(), [SlotHolder::Nobody], "another protocol");
+        assert!(matches!(PortIndex::open(&root, 7, soon()), Err(StateError::Locked { .. })));
         drop(index);
-        assert!(!HostPorts::open(&root, 7, soon()).unwrap().is_new().unwrap());
-        assert!(HostPorts::open(&root, 8, soon()).unwrap().is_new().unwrap(), "another namespace");
+        assert!(!PortIndex::open(&root, 7, soon()).unwrap().is_new().unwrap());
+        assert!(PortIndex::open(&root, 8, soon()).unwrap().is_new().unwrap(), "another namespace");
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -50,10 +50,10 @@ const UNIT: usize = 64;
 const RUN: u64 = 16;
 
 /// An owner, by the hash of the lease file's text.
-pub(crate) type Key = [u8; 16];
+pub(crate) type OwnerHash = [u8; 16];
 
 /// Returns the key of a lease file's text.
-pub(crate) fn key_of(text: &str) -> Key {
+pub(crate) fn key_of(text: &str) -> OwnerHash {
     digest(&[text.as_bytes()])
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn boot_number(boot_id: &str) -> u64 {
 
 /// The directory's times after Postern's last change, and the boot of that change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct DirectoryTimes {
     pub(crate) mtime: Time,
     pub(crate) ctime: Time,
     pub(crate) boot: u64,
@@ -72,8 +72,8 @@ pub(crate) struct Mark {
 
 /// One lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) key: Key,
+pub(crate) struct IndexEntry {
+    pub(crate) key: OwnerHash,
     pub(crate) address: IpAddr,
     pub(crate) file: FileId,
     /// The boot in which Postern made it; 0 if Postern didn't.
@@ -82,13 +82,13 @@ pub(crate) struct Entry {
 
 /// The place of an index: a file in a directory that is made when there are entries to keep.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct IndexPlace {
     pub(crate) root: PathBuf,
     /// The name of its file without the ending.
     pub(crate) stem: String,
 }
 
-impl Place {
+impl IndexPlace {
     fn open(&self) -> io::Result<File> {
         Dir::open(&self.root)?.file(&self.name(), OpenMode::Change)
     }
@@ -104,24 +104,24 @@ impl Place {
 }
 
 /// The index, valid while the directory's lock is held.
-pub(crate) enum Index {
+pub(crate) enum LeaseIndex {
     /// The file, found valid.
-    Table(Table),
+    Table(LeaseTable),
     /// Entries just read from the directory and not yet in the file.
-    Fresh(Vec<Entry>),
+    Fresh(Vec<IndexEntry>),
 }
 
-pub(crate) struct Table {
+pub(crate) struct LeaseTable {
     file: File,
     slots: u64,
     /// The number of slots that aren't empty: live ones, and those of released leases.
     used: u64,
 }
 
-impl Index {
+impl LeaseIndex {
     /// Loads the index at `place` if its mark is `now`.
-    pub(crate) fn load(place: &Place, now: &Mark) -> Option<Self> {
-        let (table, mark) = Table::read(place).ok()??;
+    pub(crate) fn load(place: &IndexPlace, now: &DirectoryTimes) -> Option<Self> {
+        let (table, mark) = LeaseTable::read(place).ok()??;
         (mark == *now).then_some(Self::Table(table))
     }
 
@@ -129,8 +129,8 @@ impl Index {
     ///
     /// # Errors
     /// The file is there, and can't be read just now. Without the notes, leases of earlier boots would never be free.
-    pub(crate) fn notes(place: &Place) -> Result<Vec<Entry>, StateError> {
-        let read = || match Table::read(place)? {
+    pub(crate) fn notes(place: &IndexPlace) -> Result<Vec<IndexEntry>, StateError> {
+        let read = || match LeaseTable::read(place)? {
             Some((table, _)) => table.entries(),
             None => Ok(Vec::new()),
         };
@@ -142,7 +142,7 @@ impl Index {
         }
     }
 
-    pub(crate) fn find(&self, key: &Key) -> io::Result<Vec<Entry>> {
+    pub(crate) fn find(&self, key: &OwnerHash) -> io::Result<Vec<IndexEntry>> {
         match self {
             Self::Fresh(entries) => Ok(entries.iter().filter(|entry| entry.key == *key).copied().collect()),
             Self::Table(table) => {
@@ -161,14 +161,14 @@ impl Index {
     }
 
     /// Returns all its entries.
-    pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
+    pub(crate) fn entries(&self) -> io::Result<Vec<IndexEntry>> {
         match self {
             Self::Fresh(entries) => Ok(entries.clone()),
             Self::Table(table) => table.entries(),
         }
     }
 
-    pub(crate) fn insert(&mut self, entry: Entry) -> io::Result<()> {
+    pub(crate) fn insert(&mut self, entry: IndexEntry) -> io::Result<()> {
         if let Self::Table(table) = self {
             // Three quarters full: the next commit writes a new table without the released leases.
             if (table.used + 1) * 4 <= table.slots * 3 {
@@ -182,7 +182,7 @@ impl Index {
         Ok(())
     }
 
-    pub(crate) fn remove(&mut self, key: &Key, address: IpAddr) -> io::Result<()> {
+    pub(crate) fn remove(&mut self, key: &OwnerHash, address: IpAddr) -> io::Result<()> {
         match self {
             Self::Fresh(entries) => {
                 entries.retain(|entry| entry.key != *key || entry.address != address);
@@ -202,7 +202,7 @@ impl Index {
     }
 
     /// Writes the index with `mark`, so that it is valid for a directory with these times.
-    pub(crate) fn commit(&self, place: &Place, mark: &Mark) -> io::Result<()> {
+    pub(crate) fn commit(&self, place: &IndexPlace, mark: &DirectoryTimes) -> io::Result<()> {
         match self {
             Self::Table(table) => table.file.write_all_at(&header(mark, table.slots, table.used), 0),
             Self::Fresh(entries) => place.replace(&image(entries, mark)),
@@ -210,9 +210,9 @@ impl Index {
     }
 }
 
-impl Table {
+impl LeaseTable {
     /// Opens the file; `None` if it is none of ours.
-    fn read(place: &Place) -> io::Result<Option<(Self, Mark)>> {
+    fn read(place: &IndexPlace) -> io::Result<Option<(Self, DirectoryTimes)>> {
         let file = place.open()?;
         let mut bytes = [0; UNIT];
         match file.read_exact_at(&mut bytes, 0) {
@@ -227,7 +227,7 @@ impl Table {
     }
 
     /// Passes the slots where `key` may be to `more`, until `more` returns false.
-    fn probe(&self, key: &Key, mut more: impl FnMut(u64, Slot) -> bool) -> io::Result<()> {
+    fn probe(&self, key: &OwnerHash, mut more: impl FnMut(u64, Slot) -> bool) -> io::Result<()> {
         let mut number = home(key, self.slots);
         let mut left = self.slots;
         let mut bytes = [0; UNIT * RUN as usize];
@@ -246,7 +246,7 @@ impl Table {
         Ok(())
     }
 
-    fn insert(&mut self, entry: &Entry) -> io::Result<()> {
+    fn insert(&mut self, entry: &IndexEntry) -> io::Result<()> {
         let mut place = None;
         self.probe(&entry.key, |number, slot| {
             if !matches!(slot, Slot::Live(_)) {
@@ -263,7 +263,7 @@ impl Table {
         self.file.write_all_at(slot, position(number))
     }
 
-    fn entries(&self) -> io::Result<Vec<Entry>> {
+    fn entries(&self) -> io::Result<Vec<IndexEntry>> {
         // `read` has compared the number of slots with the file's size.
         let mut bytes = vec![0; self.slots as usize * UNIT];
         self.file.read_exact_at(&mut bytes, position(0))?;
@@ -276,13 +276,13 @@ impl Table {
 }
 
 /// Returns the number of slots, of those in use, and the mark, by the file's first bytes; `None` if they are not ours.
-fn shape(bytes: &[u8; UNIT]) -> Option<(u64, u64, Mark)> {
+fn shape(bytes: &[u8; UNIT]) -> Option<(u64, u64, DirectoryTimes)> {
     let mut fields = Fields(bytes);
     if fields.number()? != MAGIC {
         return None;
     }
     let (slots, used) = (fields.number()?, fields.number()?);
-    let mark = Mark { mtime: fields.time()?, ctime: fields.time()?, boot: fields.number()? };
+    let mark = DirectoryTimes { mtime: fields.time()?, ctime: fields.time()?, boot: fields.number()? };
     slots.is_power_of_two().then_some((slots, used, mark))
 }
 
@@ -292,7 +292,7 @@ fn length(slots: u64) -> Option<u64> {
 }
 
 /// Returns the first slot for `key` in a table of `slots`.
-fn home(key: &Key, slots: u64) -> u64 {
+fn home(key: &OwnerHash, slots: u64) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *key;
     u64::from_le_bytes([a, b, c, d, e, f, g, h]) & slots.saturating_sub(1)
 }
@@ -302,9 +302,9 @@ fn position(number: u64) -> u64 {
 }
 
 /// Returns the bytes of a table with `entries`, about a third full.
-fn image(entries: &[Entry], mark: &Mark) -> Vec<u8> {
+fn image(entries: &[IndexEntry], mark: &DirectoryTimes) -> Vec<u8> {
     let slots = (entries.len() * 3).next_power_of_two().max(64);
-    let mut table: Vec<Option<&Entry>> = vec![None; slots];
+    let mut table: Vec<Option<&IndexEntry>> = vec![None; slots];
     for entry in entries {
         let home = home(&entry.key, slots as u64) as usize;
         let free = (home..slots).chain(0..home).find(|number| table.get(*number).is_some_and(Option::is_none));
@@ -327,10 +327,10 @@ const DEAD: u8 = 2;
 enum Slot {
     Empty,
     Dead,
-    Live(Entry),
+    Live(IndexEntry),
 }
 
-fn header(mark: &Mark, slots: u64, used: u64) -> Vec<u8> {
+fn header(mark: &DirectoryTimes, slots: u64, used: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(UNIT);
     for number in [MAGIC, slots, used] {
         bytes.extend(number.to_le_bytes());
@@ -344,7 +344,7 @@ fn header(mark: &Mark, slots: u64, used: u64) -> Vec<u8> {
     bytes
 }
 
-fn encode(state: u8, entry: Option<&Entry>) -> Vec<u8> {
+fn encode(state: u8, entry: Option<&IndexEntry>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(UNIT);
     bytes.push(state);
     if let Some(entry) = entry {
@@ -371,7 +371,7 @@ fn decode(bytes: &[u8]) -> Slot {
     }
 }
 
-fn decode_live(bytes: &[u8]) -> Option<Entry> {
+fn decode_live(bytes: &[u8]) -> Option<IndexEntry> {
     let mut fields = Fields(bytes.get(1..)?);
     let [family] = fields.take()?;
     let key = fields.take()?;
@@ -381,7 +381,7 @@ fn decode_live(bytes: &[u8]) -> Option<Entry> {
         _ => IpAddr::V6(octets.into()),
     };
     let file = FileId { inode: fields.number()?, written: fields.time()? };
-    Some(Entry { key, address, file, boot: fields.number()? })
+    Some(IndexEntry { key, address, file, boot: fields.number()? })
 }
 
 /// A reader of fixed-size little-endian fields, one after the other.
@@ -410,16 +410,16 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    fn entry(owner: u8, last: u8) -> Entry {
+    fn entry(owner: u8, last: u8) -> IndexEntry {
         let address = match last % 2 {
             0 => IpAddr::from([10, 0, 0, last]),
             _ => format!("fd00::{last:x}").parse().unwrap(),
         };
         let file = FileId { inode: u64::from(last), written: (-5, 7) };
-        Entry { key: key_of(&owner.to_string()), address, file, boot: u64::MAX }
+        IndexEntry { key: key_of(&owner.to_string()), address, file, boot: u64::MAX }
     }
 
-    const MARK: Mark = Mark { mtime: (1, 2), ctime: (3, 4), boot: 5 };
+    const MARK: DirectoryTimes = DirectoryTimes { mtime: (1, 2), ctime: (3, 4), boot: 5 };
 
     #[test]
     fn slots_and_headers_survive_the_file() {
@@ -428,21 +428,25 @@ mod tests {
         }
         assert_eq!(header(&MARK, 64, 1).len(), UNIT);
         let scratch = Scratch::new();
-        let place = Place { root: scratch.path(""), stem: "index".to_owned() };
+        let place = IndexPlace { root: scratch.path(""), stem: "index".to_owned() };
         let path = scratch.path("index.leases");
-        Index::Fresh(vec![entry(1, 2)]).commit(&place, &MARK).unwrap();
-        assert!(Index::load(&place, &MARK).is_some());
-        for other in [Mark { boot: 6, ..MARK }, Mark { mtime: (1, 3), ..MARK }, Mark { ctime: (3, 5), ..MARK }] {
-            assert!(Index::load(&place, &other).is_none());
+        LeaseIndex::Fresh(vec![entry(1, 2)]).commit(&place, &MARK).unwrap();
+        assert!(LeaseIndex::load(&place, &MARK).is_some());
+        for other in [
+            DirectoryTimes { boot: 6, ..MARK },
+            DirectoryTimes { mtime: (1, 3), ..MARK },
+            DirectoryTimes { ctime: (3, 5), ..MARK },
+        ] {
+            assert!(LeaseIndex::load(&place, &other).is_none());
         }
-        assert_eq!(Index::notes(&place).unwrap(), [entry(1, 2)]);
+        assert_eq!(LeaseIndex::notes(&place).unwrap(), [entry(1, 2)]);
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-        assert!(Index::load(&place, &MARK).is_none() && Index::notes(&place).unwrap().is_empty());
+        assert!(LeaseIndex::load(&place, &MARK).is_none() && LeaseIndex::notes(&place).unwrap().is_empty());
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         for length in [0, 10, UNIT, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..length]).unwrap();
-            assert!(Index::load(&place, &MARK).is_none(), "{length}");
+            assert!(LeaseIndex::load(&place, &MARK).is_none(), "{length}");
         }
     }
 
@@ -452,11 +456,11 @@ mod tests {
         #[test]
         fn answers_as_a_map(changes in prop::collection::vec((any::<bool>(), 0u8..60, any::<u8>()), 1..400)) {
             let scratch = Scratch::new();
-            let place = Place { root: scratch.path(""), stem: "index".to_owned() };
-            let mut model: HashMap<IpAddr, Entry> = HashMap::new();
-            Index::Fresh(Vec::new()).commit(&place, &MARK).unwrap();
+            let place = IndexPlace { root: scratch.path(""), stem: "index".to_owned() };
+            let mut model: HashMap<IpAddr, IndexEntry> = HashMap::new();
+            LeaseIndex::Fresh(Vec::new()).commit(&place, &MARK).unwrap();
             for (adds, owner, last) in changes {
-                let mut index = Index::load(&place, &MARK).unwrap();
+                let mut index = LeaseIndex::load(&place, &MARK).unwrap();
                 let new = entry(owner, last);
                 match model.get(&new.address).copied() {
                     Some(old) => {
@@ -471,7 +475,7 @@ mod tests {
                 }
                 index.commit(&place, &MARK).unwrap();
             }
-            let index = Index::load(&place, &MARK).unwrap();
+            let index = LeaseIndex::load(&place, &MARK).unwrap();
             for owner in 0..60u8 {
                 let key = key_of(&owner.to_string());
                 let mut found: Vec<_> = index.find(&key).unwrap().iter().map(|entry| entry.address).collect();
@@ -480,18 +484,18 @@ mod tests {
                 expected.sort();
                 prop_assert_eq!(found, expected);
             }
-            prop_assert_eq!(Index::notes(&place).unwrap().len(), model.len());
+            prop_assert_eq!(LeaseIndex::notes(&place).unwrap().len(), model.len());
         }
 
         #[test]
         fn any_bytes_are_survived(mut bytes in prop::collection::vec(any::<u8>(), UNIT * 64)) {
             let scratch = Scratch::new();
-            let place = Place { root: scratch.path(""), stem: "index".to_owned() };
+            let place = IndexPlace { root: scratch.path(""), stem: "index".to_owned() };
             let path = scratch.path("index.leases");
             let mut file = header(&MARK, 64, 3);
             file.append(&mut bytes);
             std::fs::write(&path, file).unwrap();
-            let mut index = Index::load(&place, &MARK).unwrap();
+            let mut index = LeaseIndex::load(&place, &MARK).unwrap();
             index.find(&key_of("x")).unwrap();
             let _ = index.insert(entry(1, 1));
             index.remove(&key_of("1"), entry(1, 1).address).unwrap();

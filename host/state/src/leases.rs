@@ -6,13 +6,13 @@
 
 mod held;
 
-pub use held::{Held, networks};
+pub use held::{HeldAddress, networks};
 
 use crate::dir::Dir;
 use crate::error::{Result, StateError};
 use crate::files::digest;
 use crate::lease_dir::{DirLock, FileId, LeaseDir, Slot};
-use crate::lease_index::{Entry, Index, Key, Mark, Place, boot_number, key_of};
+use crate::lease_index::{DirectoryTimes, IndexEntry, IndexPlace, LeaseIndex, OwnerHash, boot_number, key_of};
 use base16ct::lower::encode_string;
 use ipnet::IpNet;
 use postern_types::{Range, RangeSet};
@@ -23,14 +23,14 @@ use std::time::Instant;
 
 /// The owner of a lease. A lease of very old native plugins names no interface: its `ifname` is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
+pub struct LeaseOwner {
     /// `CNI_CONTAINERID`.
     pub container_id: String,
     /// `CNI_IFNAME`.
     pub ifname: String,
 }
 
-impl Owner {
+impl LeaseOwner {
     /// Makes the owner of `ifname` in `container_id`.
     pub fn new(container_id: impl Into<String>, ifname: impl Into<String>) -> Self {
         Self { container_id: container_id.into(), ifname: ifname.into() }
@@ -61,7 +61,7 @@ fn text_of(container_id: &str, ifname: &str) -> String {
 
 /// An address that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
+pub struct TakenAddress {
     /// The address with its subnet's prefix length.
     pub address: IpNet,
     /// The gateway of its range.
@@ -86,7 +86,7 @@ pub struct LeaseStore {
 /// The leases of one network.
 pub struct Leases {
     directory: LeaseDir,
-    index: Place,
+    index: IndexPlace,
     boot: u64,
 }
 
@@ -115,7 +115,7 @@ impl Leases {
 
     fn with(store: &LeaseStore, directory: LeaseDir) -> Self {
         let place: [u8; 16] = digest(&[store.data_dir.as_os_str().as_encoded_bytes(), store.network.as_bytes()]);
-        let index = Place { root: store.index_root.clone(), stem: encode_string(&place) };
+        let index = IndexPlace { root: store.index_root.clone(), stem: encode_string(&place) };
         Self { directory, index, boot: boot_number(&store.boot_id) }
     }
 
@@ -127,12 +127,12 @@ impl Leases {
     /// the deadline, [`StateError::Io`].
     pub fn reserve_others(
         &self,
-        owner: &Owner,
+        owner: &LeaseOwner,
         sets: &[RangeSet],
         requested: &[IpAddr],
         avoided: &[IpAddr],
         deadline: Instant,
-    ) -> Result<Vec<Lease>> {
+    ) -> Result<Vec<TakenAddress>> {
         // Each is looked for in each set while other processes wait for the lock. More than this are refused with the
         // native text.
         if requested.len() > 2 * sets.len() + 16 {
@@ -153,7 +153,7 @@ impl Leases {
         }
         let text = owner.text();
         for (ip, file) in taken {
-            session.note(Entry { key: key_of(&text), address: ip, file, boot: self.boot });
+            session.note(IndexEntry { key: key_of(&text), address: ip, file, boot: self.boot });
         }
         session.finish();
         outcome
@@ -164,7 +164,7 @@ impl Leases {
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
-    pub fn release(&self, owner: &Owner, deadline: Instant) -> Result<Vec<IpAddr>> {
+    pub fn release(&self, owner: &LeaseOwner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
         let (text, held) = session.find_all_of(owner)?;
         for ip in &held {
@@ -179,7 +179,7 @@ impl Leases {
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
-    pub fn release_addresses(&self, owner: &Owner, addresses: &[IpAddr], deadline: Instant) -> Result<()> {
+    pub fn release_addresses(&self, owner: &LeaseOwner, addresses: &[IpAddr], deadline: Instant) -> Result<()> {
         let mut session = self.lock(deadline)?;
         let text = owner.text();
         for ip in session.find(&text)? {
@@ -196,7 +196,7 @@ impl Leases {
     ///
     /// # Errors
     /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
-    pub fn held(&self, owner: &Owner, deadline: Instant) -> Result<Vec<IpAddr>> {
+    pub fn held(&self, owner: &LeaseOwner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
         let (_, held) = session.find_all_of(owner)?;
         session.finish();
@@ -205,9 +205,9 @@ impl Leases {
 
     /// Returns the owner of an address, if somebody has it. This is for a message, and takes no lock.
     #[must_use]
-    pub fn owner_of(&self, address: IpAddr) -> Option<Owner> {
+    pub fn owner_of(&self, address: IpAddr) -> Option<LeaseOwner> {
         match self.directory.read(address) {
-            Ok(Slot::Held(text, _)) => Some(Owner::of(&text)),
+            Ok(Slot::Held(text, _)) => Some(LeaseOwner::of(&text)),
             Ok(Slot::Torn | Slot::Absent | Slot::Foreign) | Err(_) => None,
         }
     }
@@ -233,9 +233,9 @@ impl Leases {
     pub fn retain(
         &self,
         valid: &[(&str, &str)],
-        spared: impl Fn(&Owner, IpAddr) -> bool,
+        spared: impl Fn(&LeaseOwner, IpAddr) -> bool,
         deadline: Instant,
-    ) -> Result<Vec<(IpAddr, Owner)>> {
+    ) -> Result<Vec<(IpAddr, LeaseOwner)>> {
         let mut lock = self.directory.lock(deadline)?;
         let mut removed = Vec::new();
         if let Some(index) = self.believed()
@@ -254,14 +254,14 @@ impl Leases {
         let valid: HashSet<String> = valid.iter().flat_map(texts).collect();
         let mut kept = Vec::new();
         for (entry, text) in self.scan(false)? {
-            if valid.contains(&text) || spared(&Owner::of(&text), entry.address) {
+            if valid.contains(&text) || spared(&LeaseOwner::of(&text), entry.address) {
                 kept.push(entry);
             } else {
                 self.directory.remove(entry.address)?;
-                removed.push((entry.address, Owner::of(&text)));
+                removed.push((entry.address, LeaseOwner::of(&text)));
             }
         }
-        Session { leases: self, _lock: lock, index: Index::Fresh(kept), intact: true, changed: true }.finish();
+        Session { leases: self, _lock: lock, index: LeaseIndex::Fresh(kept), intact: true, changed: true }.finish();
         removed.sort();
         Ok(removed)
     }
@@ -283,9 +283,9 @@ impl Leases {
     }
 
     /// Returns the index if it is valid. Only under the lock.
-    fn believed(&self) -> Option<Index> {
+    fn believed(&self) -> Option<LeaseIndex> {
         let (mtime, ctime) = self.directory.times().ok()?;
-        Index::load(&self.index, &Mark { mtime, ctime, boot: self.boot })
+        LeaseIndex::load(&self.index, &DirectoryTimes { mtime, ctime, boot: self.boot })
     }
 
     /// Takes the lock and gets a valid index.
@@ -301,13 +301,13 @@ impl Leases {
     }
 
     /// Makes a new index. If `notes_count`, files with the same identity as in the last index's notes aren't opened.
-    fn scanned(&self, notes_count: bool) -> Result<Index> {
-        Ok(Index::Fresh(self.scan(notes_count)?.into_iter().map(|(entry, _)| entry).collect()))
+    fn scanned(&self, notes_count: bool) -> Result<LeaseIndex> {
+        Ok(LeaseIndex::Fresh(self.scan(notes_count)?.into_iter().map(|(entry, _)| entry).collect()))
     }
 
     /// Finds every lease. Removes files that count as none, because the native plugin would take them for leases. Only
     /// under the lock. The owners' texts are returned unless `notes_count`.
-    fn scan(&self, notes_count: bool) -> Result<Vec<(Entry, String)>> {
+    fn scan(&self, notes_count: bool) -> Result<Vec<(IndexEntry, String)>> {
         let Reading { leases, free } = self.read_all(self.directory.clean_addresses()?, notes_count)?;
         for ip in free {
             self.directory.remove(ip)?;
@@ -316,8 +316,8 @@ impl Leases {
     }
 
     fn read_all(&self, addresses: Vec<IpAddr>, notes_count: bool) -> Result<Reading> {
-        let notes: HashMap<IpAddr, Entry> =
-            Index::notes(&self.index)?.into_iter().map(|entry| (entry.address, entry)).collect();
+        let notes: HashMap<IpAddr, IndexEntry> =
+            LeaseIndex::notes(&self.index)?.into_iter().map(|entry| (entry.address, entry)).collect();
         let mut reading = Reading { leases: Vec::new(), free: Vec::new() };
         for address in addresses {
             let note = notes.get(&address);
@@ -330,8 +330,8 @@ impl Leases {
                 Some(note) => (note, String::new()),
                 None => match self.directory.read(address)? {
                     Slot::Held(text, file) => {
-                        let unknown = Entry { key: key_of(&text), address, file, boot: 0 };
-                        let known = note.filter(|note| Entry { boot: 0, ..**note } == unknown);
+                        let unknown = IndexEntry { key: key_of(&text), address, file, boot: 0 };
+                        let known = note.filter(|note| IndexEntry { boot: 0, ..**note } == unknown);
                         (known.copied().unwrap_or(unknown), text)
                     }
                     Slot::Torn => {
@@ -352,10 +352,10 @@ impl Leases {
 }
 
 /// Returns the leases that the index doesn't show as those of a valid owner.
-fn entries_to_collect(index: &Index, valid: &[(&str, &str)]) -> std::io::Result<Vec<Entry>> {
+fn entries_to_collect(index: &LeaseIndex, valid: &[(&str, &str)]) -> std::io::Result<Vec<IndexEntry>> {
     let mut entries = index.entries()?;
-    let retain = |entries: &mut Vec<Entry>, key: &dyn Fn(&(&str, &str)) -> Key| {
-        let known: HashSet<Key> = valid.iter().map(key).collect();
+    let retain = |entries: &mut Vec<IndexEntry>, key: &dyn Fn(&(&str, &str)) -> OwnerHash| {
+        let known: HashSet<OwnerHash> = valid.iter().map(key).collect();
         entries.retain(|entry| !known.contains(&entry.key));
     };
     retain(&mut entries, &|(container_id, ifname)| key_of(&text_of(container_id, ifname)));
@@ -367,7 +367,7 @@ fn entries_to_collect(index: &Index, valid: &[(&str, &str)]) -> std::io::Result<
 
 /// The content of the directory.
 struct Reading {
-    leases: Vec<(Entry, String)>,
+    leases: Vec<(IndexEntry, String)>,
     /// Addresses with a torn file, or with a lease known to be of an earlier boot.
     free: Vec<IpAddr>,
 }
@@ -386,7 +386,7 @@ pub fn full_set(sets: &[RangeSet], taken: &[IpAddr]) -> Option<usize> {
 struct Session<'a> {
     leases: &'a Leases,
     _lock: DirLock,
-    index: Index,
+    index: LeaseIndex,
     /// True if the index has followed all changes.
     intact: bool,
     /// True if directory or index changed since the mark.
@@ -396,12 +396,12 @@ struct Session<'a> {
 impl Session<'_> {
     fn reserve_all(
         &mut self,
-        owner: &Owner,
+        owner: &LeaseOwner,
         sets: &[RangeSet],
         (requested, avoided): (&[IpAddr], &[IpAddr]),
         deadline: Instant,
         taken: &mut Vec<(IpAddr, FileId)>,
-    ) -> Result<Vec<Lease>> {
+    ) -> Result<Vec<TakenAddress>> {
         let mut wanted: Vec<IpAddr> = Vec::new();
         for ip in requested.iter().map(IpAddr::to_canonical) {
             if !wanted.contains(&ip) {
@@ -417,7 +417,7 @@ impl Session<'_> {
             }
             .map_err(|error| error.in_set(number))?;
             taken.push((ip, file));
-            leases.push(Lease { address: range.with_prefix(ip), gateway: range.gateway, set: number });
+            leases.push(TakenAddress { address: range.with_prefix(ip), gateway: range.gateway, set: number });
         }
         if !wanted.is_empty() {
             let rest: Vec<String> = wanted.iter().map(IpAddr::to_string).collect();
@@ -431,7 +431,7 @@ impl Session<'_> {
 
     fn take_requested<'r>(
         &mut self,
-        owner: &Owner,
+        owner: &LeaseOwner,
         set: &'r RangeSet,
         ip: IpAddr,
         deadline: Instant,
@@ -447,7 +447,7 @@ impl Session<'_> {
 
     fn take_next<'r>(
         &mut self,
-        owner: &Owner,
+        owner: &LeaseOwner,
         set: &'r RangeSet,
         (number, avoided): (usize, &[IpAddr]),
         deadline: Instant,
@@ -468,7 +468,7 @@ impl Session<'_> {
     /// Takes the first free candidate: one without a file, otherwise one with a torn file.
     fn place<'r, I: Iterator<Item = (IpAddr, &'r Range)>>(
         &mut self,
-        owner: &Owner,
+        owner: &LeaseOwner,
         candidates: impl Fn() -> I,
         deadline: Instant,
     ) -> Result<Option<(IpAddr, &'r Range, FileId)>> {
@@ -489,7 +489,7 @@ impl Session<'_> {
 
     /// Returns the addresses of `owner`, with the text in their files. If it has none, returns those of old lease files that
     /// name only its container.
-    fn find_all_of(&mut self, owner: &Owner) -> Result<(String, Vec<IpAddr>)> {
+    fn find_all_of(&mut self, owner: &LeaseOwner) -> Result<(String, Vec<IpAddr>)> {
         let text = owner.text();
         let held = self.find(&text)?;
         if !held.is_empty() {
@@ -529,9 +529,9 @@ impl Session<'_> {
     /// must then be made anew.
     fn remove_all(
         &mut self,
-        entries: &[Entry],
-        spared: impl Fn(&Owner, IpAddr) -> bool,
-        removed: &mut Vec<(IpAddr, Owner)>,
+        entries: &[IndexEntry],
+        spared: impl Fn(&LeaseOwner, IpAddr) -> bool,
+        removed: &mut Vec<(IpAddr, LeaseOwner)>,
     ) -> Result<bool> {
         for entry in entries {
             let text = match self.leases.directory.read(entry.address)? {
@@ -540,7 +540,7 @@ impl Session<'_> {
                 Slot::Absent => continue,
                 _ => return Ok(false),
             };
-            let owner = Owner::of(&text);
+            let owner = LeaseOwner::of(&text);
             if !spared(&owner, entry.address) {
                 self.leases.directory.remove(entry.address)?;
                 self.forget(&text, entry.address);
@@ -550,7 +550,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    fn note(&mut self, entry: Entry) {
+    fn note(&mut self, entry: IndexEntry) {
         self.changed = true;
         self.intact &= self.index.insert(entry).is_ok();
     }
@@ -572,7 +572,7 @@ impl Session<'_> {
             && mtime == mark
             && mtime != ctime
         {
-            let mark = Mark { mtime, ctime, boot: self.leases.boot };
+            let mark = DirectoryTimes { mtime, ctime, boot: self.leases.boot };
             let place = &self.leases.index;
             if self.index.commit(place, &mark).is_err() && Dir::make(&place.root, 0o700).is_ok() {
                 // Correctness doesn't depend on this write.

@@ -33,15 +33,15 @@ pub use backups::Backups;
 pub use claims::{Claim, ClaimIndex, forget_complete};
 pub use dir::{Dir, OpenMode};
 pub use error::{Result, StateError, is_passing};
-pub use host_ports::HostPorts;
+pub use host_ports::PortIndex;
 pub use lease_dir::{open_place as lease_directory, place as lease_place};
-pub use leases::{Held, Lease, LeaseStore, Leases, Owner, full_set, networks};
+pub use leases::{HeldAddress, LeaseOwner, LeaseStore, Leases, TakenAddress, full_set, networks};
 pub use record::{
-    DataPath, Effect, Header, NetworkKey, Record, RecordKey, Section, Stage, Summary, Valid, find, has_progress,
+    DataPath, Header, NetworkKey, NotedEffect, Record, RecordKey, Section, Stage, Summary, Valid, find, has_progress,
     is_busy, is_there, list, list_collectable, list_known, list_of, list_others, list_with, plugin_of, tidy,
 };
 pub use routing_lock::RoutingLock;
-pub use slots::Holder;
+pub use slots::SlotHolder;
 pub use trust::{TrustError, is_trusted_way, kind, trust, trust_file, trust_stat, trust_way_above};
 
 /// Returns the identity of the running kernel from `/proc/sys/kernel/random/boot_id` (proc_sys_kernel(5)). It changes

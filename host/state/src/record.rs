@@ -61,7 +61,7 @@ const CORRUPT: &str = ".corrupt-";
 
 /// An effect on the node, made or about to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Effect<E> {
+pub struct NotedEffect<E> {
     /// Its number in this record, ascending from 1.
     pub seq: u64,
     /// The section of the plugin that made it ([`plugin_of`]).
@@ -81,7 +81,7 @@ pub struct Effect<E> {
 #[derive(Serialize)]
 struct EffectLine<'a, E> {
     #[serde(flatten)]
-    effect: &'a Effect<E>,
+    effect: &'a NotedEffect<E>,
     /// True if it is the attachment's link. Postern 0.1 ignores this key.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     link: bool,
@@ -121,7 +121,7 @@ pub struct Record<E> {
     /// The length of all whole lines, in bytes.
     length: u64,
     header: Header,
-    live: Vec<Effect<E>>,
+    live: Vec<NotedEffect<E>>,
     sections: Vec<Section>,
     next_seq: u64,
     is_new: bool,
@@ -261,7 +261,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Exhausted`] if the record is full: a record too long to be read could not be used for removal
     /// either. [`StateError::Io`]. After either nothing is noted, and the act must not be begun.
     pub fn append(&mut self, section: &str, effect: &E, makes_link: bool) -> Result<u64> {
-        let effect = Effect {
+        let effect = NotedEffect {
             seq: self.next_seq,
             section: section.to_owned(),
             effect: effect.clone(),
@@ -430,7 +430,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     /// Returns the live effects of `section`, or of all sections, in the order in which they were noted.
     #[must_use]
-    pub fn effects(&self, section: Option<&str>) -> Vec<Effect<E>> {
+    pub fn effects(&self, section: Option<&str>) -> Vec<NotedEffect<E>> {
         self.live.iter().filter(|effect| section.is_none_or(|section| effect.section == section)).cloned().collect()
     }
 

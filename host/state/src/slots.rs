@@ -26,7 +26,7 @@ const SEVERAL: [u8; SLOT] = [0xff; SLOT];
 
 /// What a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum SlotHolder {
     /// No attachment had it, or none since this file was made.
     Nobody,
     /// At most this one has it.
@@ -36,7 +36,7 @@ pub enum Holder {
 }
 
 /// What an index is about.
-pub trait Subject {
+pub trait IndexSubject {
     /// The directory of its files.
     const SUBDIRECTORY: &'static str;
     /// True if most nodes have none, and each run asks several times.
@@ -54,7 +54,7 @@ pub struct Index<Of> {
     of: PhantomData<Of>,
 }
 
-impl<Of: Subject> Index<Of> {
+impl<Of: IndexSubject> Index<Of> {
     /// Opens the index, or begins it, and waits for its lock.
     ///
     /// # Errors
@@ -116,14 +116,14 @@ impl<Of: Subject> Index<Of> {
     }
 
     /// Reads slots.
-    pub(crate) fn slots(&self, at: u64, count: usize) -> Result<Vec<Holder>> {
+    pub(crate) fn slots(&self, at: u64, count: usize) -> Result<Vec<SlotHolder>> {
         let mut bytes = vec![0; count * SLOT];
         self.read(&mut bytes, at)?;
         Ok(bytes.chunks_exact(SLOT).map(holder).collect())
     }
 
     /// Writes slots.
-    pub(crate) fn set_slots(&self, at: u64, holders: &[Holder]) -> Result<()> {
+    pub(crate) fn set_slots(&self, at: u64, holders: &[SlotHolder]) -> Result<()> {
         self.write(&holders.iter().flat_map(slot).collect::<Vec<u8>>(), at)
     }
 
@@ -148,22 +148,22 @@ impl<Of: Subject> Index<Of> {
     }
 }
 
-fn holder(slot: &[u8]) -> Holder {
+fn holder(slot: &[u8]) -> SlotHolder {
     if slot == SEVERAL {
-        return Holder::Several;
+        return SlotHolder::Several;
     }
     if slot.iter().all(|byte| *byte == 0) {
-        return Holder::Nobody;
+        return SlotHolder::Nobody;
     }
-    RecordKey::parse(&encode_string(slot)).map_or(Holder::Several, Holder::One)
+    RecordKey::parse(&encode_string(slot)).map_or(SlotHolder::Several, SlotHolder::One)
 }
 
-fn slot(holder: &Holder) -> [u8; SLOT] {
+fn slot(holder: &SlotHolder) -> [u8; SLOT] {
     let mut slot = [0; SLOT];
     match holder {
-        Holder::Nobody => slot,
+        SlotHolder::Nobody => slot,
         // A name of Postern 0.1 is shorter, and can't be written here.
-        Holder::One(key) if decode(key.file_name(), &mut slot).is_ok_and(|bytes| bytes.len() == SLOT) => slot,
-        Holder::One(_) | Holder::Several => SEVERAL,
+        SlotHolder::One(key) if decode(key.file_name(), &mut slot).is_ok_and(|bytes| bytes.len() == SLOT) => slot,
+        SlotHolder::One(_) | SlotHolder::Several => SEVERAL,
     }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at the files by themselves")]
 #![allow(clippy::unwrap_used, reason = "a test; Clippy knows helpers as part of one only inside the library")]
 
-use postern_state::{LeaseStore, Leases, Owner};
+use postern_state::{LeaseOwner, LeaseStore, Leases};
 use postern_types::{RangeInput, RangeSet, canonicalize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,10 @@ fn files(place: &Path) -> HashMap<String, String> {
 #[ignore = "run as a process of its own by hundred_processes_get_distinct_addresses"]
 fn reserves_one() {
     let (place, name) = task();
-    Leases::open(&store(&place)).unwrap().reserve_others(&Owner::new(name, "eth0"), &sets(), &[], &[], soon()).unwrap();
+    Leases::open(&store(&place))
+        .unwrap()
+        .reserve_others(&LeaseOwner::new(name, "eth0"), &sets(), &[], &[], soon())
+        .unwrap();
 }
 
 #[test]
@@ -76,7 +79,7 @@ fn comes_and_goes() {
     let (place, name) = task();
     let until = soon();
     for round in 0.. {
-        let owner = Owner::new(format!("{name}-{}", round % 5), "eth0");
+        let owner = LeaseOwner::new(format!("{name}-{}", round % 5), "eth0");
         let leases = Leases::open(&store(&place)).unwrap();
         leases.release(&owner, until).unwrap();
         leases.reserve_others(&owner, &sets(), &[], &[], until).unwrap();
@@ -110,7 +113,9 @@ fn kills_leave_no_false_answer() {
         }
         let files = files(&place);
         assert!(files.values().all(|text| text.ends_with("\r\neth0")), "a torn file: {files:?}");
-        for owner in (0..2).flat_map(|number| (0..5).map(move |slot| Owner::new(format!("{number}-{slot}"), "eth0"))) {
+        for owner in
+            (0..2).flat_map(|number| (0..5).map(move |slot| LeaseOwner::new(format!("{number}-{slot}"), "eth0")))
+        {
             let mut held: Vec<String> = leases.held(&owner, soon()).unwrap().iter().map(ToString::to_string).collect();
             let text = format!("{}\r\neth0", owner.container_id);
             let mut expected: Vec<String> =

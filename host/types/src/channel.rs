@@ -238,7 +238,7 @@ fn remaining(deadline: Instant) -> Result<Duration, ChannelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ErrorCode, FromSandbox, Limits, OpError, Reply, Start};
+    use crate::{ErrorCode, FromSandbox, GuestLimits, OpError, Reply, Start};
     use std::io::Write;
     use std::thread;
 
@@ -265,7 +265,7 @@ mod tests {
         }
         let longest = "x".repeat(MAX_INPUT);
         for stdin in ["", "{\"name\": \"n\u{fc}\"}\n", longest.as_str()] {
-            let start = Start { env: Vec::new(), stdin: stdin.to_owned().into(), limits: Limits::default() };
+            let start = Start { env: Vec::new(), stdin: stdin.to_owned().into(), limits: GuestLimits::default() };
             let start = ToSandbox::Start(start);
             // The socket has no room for the longest: the sandbox reads meanwhile.
             thread::scope(|scope| {
@@ -275,7 +275,7 @@ mod tests {
             });
         }
         // Nothing of it is sent: the answer is not taken for the input.
-        let start = Start { env: Vec::new(), stdin: "x".repeat(MAX_INPUT + 1).into(), limits: Limits::default() };
+        let start = Start { env: Vec::new(), stdin: "x".repeat(MAX_INPUT + 1).into(), limits: GuestLimits::default() };
         let sent = send_to_sandbox(&gate, &ToSandbox::Start(start), soon());
         assert!(matches!(sent, Err(ChannelError::TooLarge(_))), "{sent:?}");
         let answer = ToSandbox::Answer(Reply::of(&()));

@@ -27,12 +27,12 @@ pub use error::{DENIED, DelegateError, ErrorCode, OpError};
 pub use forward::{Forward, ForwardParseError, NatSources, Transport};
 pub use link_name::LinkName;
 pub use mac::{Mac, MacParseError};
-pub use message::{FromSandbox, Limits, NO_CODE_ALLOWED, Start, ToSandbox};
+pub use message::{FromSandbox, GuestLimits, NO_CODE_ALLOWED, Start, ToSandbox};
 pub use operation::{Handle, Logged};
 pub use ranges::{Range, RangeInput, RangeSet, canonicalize, canonicalize_numbered};
 pub use reply::Reply;
 pub use surface::{Capability, Host, Operation, host, ops};
-pub use table::{ActsIn, Kind, Lasting, Row, Table, Takes, WithoutGrant};
+pub use table::{ActsIn, HandleKind, Lasting, OperationTable, Row, Takes, WithoutGrant};
 pub use values::{
     Address, Backend, BridgeInfo, DeviceKey, DhcpLease, Dns, FirewallBackend, IngressPolicy, IptablesVariant,
     IpvlanInfo, IpvlanMode, KeptRoute, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl, LoopbackState,

@@ -14,13 +14,13 @@ pub struct Start {
     #[serde(skip)]
     pub stdin: Arc<String>,
     /// The limits of the guest.
-    pub limits: Limits,
+    pub limits: GuestLimits,
 }
 
 /// The limits of one guest, from the policy's `[limits]`. Time is not among them: at the deadline the gate kills the
 /// process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct GuestLimits {
     /// Linear memory of all the component's memories together, in bytes. A confined process has 384 MiB for this and
     /// everything else.
     pub memory: usize,
@@ -36,7 +36,7 @@ pub struct Limits {
     pub stderr: usize,
 }
 
-impl Default for Limits {
+impl Default for GuestLimits {
     fn default() -> Self {
         Self { memory: 64 << 20, tables: 1 << 17, resources: 4096, call: 1 << 20, stdout: 1 << 20, stderr: 64 << 10 }
     }

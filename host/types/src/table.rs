@@ -102,7 +102,7 @@ impl WithoutGrant {
 
 /// The kinds of objects that a handle can stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HandleKind {
     /// The attachment's link in the container.
     Own,
     /// The attachment's host end.
@@ -115,7 +115,7 @@ pub enum Kind {
     Parent,
 }
 
-impl Kind {
+impl HandleKind {
     /// Returns the capability that gives out such handles. A plugin with it may look at the link.
     pub fn giver(self) -> Capability {
         match self {
@@ -177,7 +177,7 @@ impl Row {
 }
 
 /// The facts about the operations of one capability.
-pub trait Table {
+pub trait OperationTable {
     /// The rows of all operations.
     const ROWS: &'static [Row];
 

@@ -134,7 +134,7 @@ fn one(surface: &Surface, capability: &Capability) -> Result<String> {
              }}
          }}
 
-         impl Table for {name} {{
+         impl OperationTable for {name} {{
              const ROWS: &'static [Row] = &[{constants}];
 
              fn row(&self) -> &'static Row {{
@@ -153,7 +153,7 @@ fn one(surface: &Surface, capability: &Capability) -> Result<String> {
         &code,
         &[
             ("crate::log", &["Line"]),
-            ("crate::table", &["ActsIn", "Lasting", "Row", "Table", "Takes", "WithoutGrant"]),
+            ("crate::table", &["ActsIn", "Lasting", "OperationTable", "Row", "Takes", "WithoutGrant"]),
             ("super", &["Operation"]),
             ("crate", &VALUES.iter().copied().filter(|value| *value != name).collect::<Vec<_>>()),
             ("ipnet", &["IpNet"]),
@@ -206,7 +206,7 @@ fn all(surface: &Surface) -> Result<String> {
     Ok(format!(
         "{heading}{modules}
          use crate::log::Line;
-         use crate::table::{{Row, Table, Takes}};
+         use crate::table::{{OperationTable, Row, Takes}};
          use crate::{{Handle, OpError, Reply}};
          use serde::ser::SerializeMap;
          use serde::{{Deserialize, Serialize}};

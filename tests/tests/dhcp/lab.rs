@@ -1,7 +1,7 @@
 //! A node with a switch, a DHCP server and containers, and the DHCP service on it.
 
 use anyhow::{Context, Result, bail, ensure};
-use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, Held, Lease};
+use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, HeldLease, Lease};
 use postern_tests::{Node, plugin_bin};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -240,7 +240,7 @@ impl Lab {
     }
 
     /// Returns all leases of the service.
-    pub fn leases(&self) -> Result<Vec<Held>> {
+    pub fn leases(&self) -> Result<Vec<HeldLease>> {
         match self.ask(&Ask::Leases)? {
             Answer::Leases(leases) => Ok(leases),
             other => bail!("{other:?}"),

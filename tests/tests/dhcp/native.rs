@@ -2,7 +2,7 @@
 
 use crate::lab::{Lab, attachment};
 use anyhow::{Context, Result, bail, ensure};
-use postern_dhcp_channel::{Answer, Ask, Channel, ChannelError};
+use postern_dhcp_channel::{Answer, Ask, Channel, ServiceError};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ fn a_native_daemon_is_known_at_once() -> Result<()> {
     ensure!(theirs["ips"][0]["address"].is_string(), "{theirs}");
     let began = Instant::now();
     let refused = Channel::connect(&lab.socket(), began + Duration::from_secs(30));
-    ensure!(refused.as_ref().err() == Some(&ChannelError::Native), "{refused:?}");
+    ensure!(refused.as_ref().err() == Some(&ServiceError::Native), "{refused:?}");
     ensure!(began.elapsed() < Duration::from_secs(5), "it waited: {:?}", began.elapsed());
     ensure!(!lab.log("dnsmasq").contains("DHCPRELEASE"), "{}", lab.log("dnsmasq"));
     ensure!(call(&lab, "ADD", &json!({}), "")? == theirs, "the daemon has lost the lease");

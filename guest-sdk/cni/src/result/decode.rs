@@ -1,6 +1,6 @@
 //! Reading of results of every version.
 
-use super::{CniResult, Dns, Family, Interface, IpConfig, Route};
+use super::{CniDns, CniResult, CniRoute, Family, Interface, IpConfig};
 use crate::error::Error;
 use crate::fields::Fields;
 use crate::json::Json;
@@ -100,7 +100,7 @@ fn decode(json: &Json, version: &str) -> Result<CniResult, Error> {
 }
 
 fn pair(fields: &Fields<'_>) -> Result<CniResult, Error> {
-    let mut result = CniResult { dns: Dns::of(fields)?, ..CniResult::default() };
+    let mut result = CniResult { dns: CniDns::of(fields)?, ..CniResult::default() };
     for name in ["ip4", "ip6"] {
         let Some(ip) = fields.object(name)? else { continue };
         result.ips.push(IpConfig { interface: None, address: address(&ip, "ip", name)?, gateway: ip.ip("gateway")? });
@@ -120,7 +120,7 @@ fn lists(fields: &Fields<'_>, family: Family) -> Result<CniResult, Error> {
         interfaces: interfaces.collect::<Result<_, _>>()?,
         ips: ips.iter().flatten().map(|fields| ip_config(fields, family)).collect::<Result<_, _>>()?,
         routes: routes(fields)?,
-        dns: Dns::of(fields)?,
+        dns: CniDns::of(fields)?,
     })
 }
 
@@ -159,9 +159,9 @@ fn address(fields: &Fields<'_>, key: &str, place: &str) -> Result<IpNet, Error> 
 }
 
 /// Reads routes. The attributes of 1.1.0 are read in every version, as the native type has them in every version.
-fn routes(fields: &Fields<'_>) -> Result<Vec<Route>, Error> {
+fn routes(fields: &Fields<'_>) -> Result<Vec<CniRoute>, Error> {
     let read = |fields: &Fields<'_>| {
-        Ok(Route {
+        Ok(CniRoute {
             dst: fields.cidr("dst")?,
             gw: fields.ip("gw")?,
             mtu: fields.int("mtu")?.unwrap_or(0),
@@ -174,18 +174,18 @@ fn routes(fields: &Fields<'_>) -> Result<Vec<Route>, Error> {
     fields.entries_or_null("routes")?.iter().flatten().map(read).collect()
 }
 
-impl Dns {
+impl CniDns {
     /// Reads the `dns` object among these fields; nothing is set without one.
-    pub(crate) fn of(fields: &Fields<'_>) -> Result<Dns, Error> {
-        Ok(fields.object("dns")?.map(|dns| Dns::parse(&dns)).transpose()?.unwrap_or_default())
+    pub(crate) fn of(fields: &Fields<'_>) -> Result<CniDns, Error> {
+        Ok(fields.object("dns")?.map(|dns| CniDns::parse(&dns)).transpose()?.unwrap_or_default())
     }
 
     /// Reads the members of a `dns` object.
     ///
     /// # Errors
     /// Code 999 for a member of the wrong type.
-    pub fn parse(fields: &Fields<'_>) -> Result<Dns, Error> {
-        Ok(Dns {
+    pub fn parse(fields: &Fields<'_>) -> Result<CniDns, Error> {
+        Ok(CniDns {
             nameservers: fields.strings("nameservers")?.unwrap_or_default(),
             domain: fields.string("domain")?.unwrap_or_default(),
             search: fields.strings("search")?.unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! Printing of results in every version.
 
-use super::{CniResult, Dns, Family, Interface, IpConfig, Route};
+use super::{CniDns, CniResult, CniRoute, Family, Interface, IpConfig};
 use crate::error::Error;
 use crate::json::Json;
 use crate::print::pretty;
@@ -33,7 +33,7 @@ impl CniResult {
         } else {
             members.list("interfaces", self.interfaces.iter().map(|interface| interface.to_tree(family)));
             members.list("ips", self.ips.iter().map(|ip| ip.to_tree(family)));
-            members.list("routes", self.routes.iter().map(Route::to_tree));
+            members.list("routes", self.routes.iter().map(CniRoute::to_tree));
         }
         if family != Family::Plain || !self.dns.is_empty() {
             members.put("dns", self.dns.to_tree());
@@ -57,7 +57,7 @@ impl CniResult {
             pair.ip("gateway", ip.gateway);
             pair.list(
                 "routes",
-                routes.map(|route| Route { dst: route.dst, gw: route.gw, ..Route::default() }.to_tree()),
+                routes.map(|route| CniRoute { dst: route.dst, gw: route.gw, ..CniRoute::default() }.to_tree()),
             );
             members.put(name, pair.object());
         }
@@ -99,7 +99,7 @@ impl IpConfig {
     }
 }
 
-impl Route {
+impl CniRoute {
     fn to_tree(&self) -> Json {
         let mut members = Members::default();
         members.text("dst", &self.dst.map_or_else(|| "<nil>".to_owned(), |dst| dst.to_string()));
@@ -116,7 +116,7 @@ impl Route {
     }
 }
 
-impl Dns {
+impl CniDns {
     fn to_tree(&self) -> Json {
         let texts = |texts: &[String]| texts.iter().map(|text| Json::from(text.as_str())).collect::<Vec<_>>();
         let mut members = Members::default();

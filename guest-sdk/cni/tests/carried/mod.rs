@@ -1,6 +1,6 @@
 //! What each version can carry, written a second time: without the shapes of the code under test.
 
-use postern_cni::{CniResult, Interface, IpConfig, Route, Version};
+use postern_cni::{CniResult, CniRoute, Interface, IpConfig, Version};
 use std::net::IpAddr;
 
 /// Returns the part of a result that a version can carry; `None` if it can carry none of it.
@@ -22,7 +22,11 @@ pub fn carried(result: &CniResult, version: Version) -> Option<CniResult> {
                 let Some(first) = result.ips.iter().find(|ip| is_wanted(&ip.address.addr())) else { continue };
                 kept.ips.push(IpConfig { interface: None, ..first.clone() });
                 let routes = result.routes.iter().filter(|route| route.dst.is_some_and(|dst| is_wanted(&dst.addr())));
-                kept.routes.extend(routes.map(|route| Route { dst: route.dst, gw: route.gw, ..Route::default() }));
+                kept.routes.extend(routes.map(|route| CniRoute {
+                    dst: route.dst,
+                    gw: route.gw,
+                    ..CniRoute::default()
+                }));
             }
             (!kept.ips.is_empty()).then_some(kept)
         }

@@ -7,7 +7,7 @@ use crate::drift::guard_ids;
 use ipnet::IpNet;
 use postern_firewall::hostport;
 use postern_firewall::{iptables, masquerade};
-use postern_state::{Header, Held, Owner};
+use postern_state::{Header, HeldAddress, LeaseOwner};
 use postern_types::Transport;
 use std::collections::HashSet;
 use std::fmt;
@@ -92,17 +92,17 @@ pub(super) enum LeftoverObject {
     Lease {
         directory: PathBuf,
         network: String,
-        owner: Owner,
-        lease: Held,
+        owner: LeaseOwner,
+        lease: HeldAddress,
     },
-    Nftables(masquerade::Seen),
-    Iptables(iptables::Seen),
+    Nftables(masquerade::SeenMasquerade),
+    Iptables(iptables::SeenMasqueradeJump),
     MacGuard {
         id: String,
         ports: Vec<String>,
     },
-    ForwardNftables(hostport::nft::Seen),
-    ForwardIptables(iptables::hostport::Seen),
+    ForwardNftables(hostport::nft::SeenForward),
+    ForwardIptables(iptables::hostport::SeenForwardChain),
     Forwarding(IpAddr),
     Ifb {
         index: u32,
@@ -113,7 +113,7 @@ pub(super) enum LeftoverObject {
     StateFile {
         directory: &'static str,
         name: String,
-        owner: Owner,
+        owner: LeaseOwner,
         addresses: Vec<IpAddr>,
         changed: SystemTime,
     },
@@ -138,11 +138,11 @@ impl LeftoverObject {
     /// rules without a name; for ifbs, whose names are hashes.
     fn names(&self) -> Option<Names<'_>> {
         Some(match self {
-            Self::Lease { network, owner: Owner { container_id: container, ifname }, .. } => {
+            Self::Lease { network, owner: LeaseOwner { container_id: container, ifname }, .. } => {
                 let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
                 Names { network: Some(network), container, cut: false, ifname }
             }
-            Self::StateFile { owner: Owner { container_id: container, ifname }, .. } => {
+            Self::StateFile { owner: LeaseOwner { container_id: container, ifname }, .. } => {
                 let ifname = (!ifname.is_empty()).then_some(ifname.as_str());
                 Names { network: None, container, cut: false, ifname }
             }
@@ -227,7 +227,7 @@ impl fmt::Display for LeftoverObject {
             Self::Lease { lease, .. } => write!(f, "lease {}", lease.path.display()),
             Self::Nftables(seen) => write!(f, "masquerading of {} (nftables)", seen.source),
             Self::Iptables(seen) => write!(f, "masquerading of {} (iptables)", seen.source),
-            Self::ForwardNftables(hostport::nft::Seen { port: Some((protocol, port)), target, .. }) => {
+            Self::ForwardNftables(hostport::nft::SeenForward { port: Some((protocol, port)), target, .. }) => {
                 let name =
                     Transport::ALL.iter().find(|known| known.number() == *protocol).map_or("?", |known| known.name());
                 write!(f, "forward of {name} port {port} to {target} (nftables)")

@@ -5,7 +5,7 @@
 //! address in a namespace that is mounted on the node goes without words: no container can mount one there.
 
 use crate::alive::{HostConnection, host_connection};
-use crate::namespaces::{Found, Namespaces};
+use crate::namespaces::{LiveNamespace, Namespaces};
 use ipnet::IpNet;
 use postern_gate::effect::InnerKind;
 use postern_kernel::Link;
@@ -77,7 +77,7 @@ impl Live {
 /// Returns the place in words, if no attachment has such a link. Of a link that is gone the index is known. The namespace
 /// comes with the number of its addresses.
 fn strange(
-    (found, total): (&Found, usize),
+    (found, total): (&LiveNamespace, usize),
     link: Result<&Link, u32>,
     addresses: &[IpAddr],
     host: &[Link],

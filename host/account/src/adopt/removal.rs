@@ -9,7 +9,7 @@ use postern_firewall::{FirewallError, Nft, hostport, iptables, macguard, masquer
 use postern_gate::places::Places;
 use postern_gate::upkeep::Audit;
 use postern_kernel::Netlink;
-use postern_state::{Backups, Held};
+use postern_state::{Backups, HeldAddress};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ pub fn remove(scope: Scope<'_>, found: &[Leftover]) -> Result<(usize, Vec<String
     Ok((removal.removed, removal.failed))
 }
 
-fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &Held) -> Result<bool, String> {
+fn remove_lease(scope: Scope<'_>, directory: &Path, network: &str, lease: &HeldAddress) -> Result<bool, String> {
     let Some(leases) = places::leases(scope.places, directory, network)? else { return Ok(false) };
     leases.remove(lease, Instant::now() + WITHIN).map_err(|e| e.to_string())
 }

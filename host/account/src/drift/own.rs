@@ -1,7 +1,7 @@
 //! The effects of an attachment besides its pair: a link of another kind, masquerading, spoofing protection, leases.
 
 use super::{AGAIN, Account, REAPPLY, path};
-use crate::namespaces::Found;
+use crate::namespaces::LiveNamespace;
 use crate::node_state::NodeState;
 use postern_firewall::account::Tables;
 use postern_firewall::iptables::in_reach;
@@ -14,7 +14,7 @@ use postern_gate::effect::{
 use postern_gate::places::is_directory;
 use postern_gate::shell::quoted;
 use postern_kernel::Link;
-use postern_state::{Header, Held, Owner};
+use postern_state::{Header, HeldAddress, LeaseOwner};
 use postern_types::{Backend, IpvlanMode, LinkSettings, Mac, MacvlanMode};
 use std::path::Path;
 
@@ -131,7 +131,13 @@ impl NodeState {
 
     /// Compares the attributes that a plugin has changed. A later plugin may have changed them again; the address is
     /// compared with the container's end.
-    pub(super) fn changed(&self, account: &mut Account, plugin: &str, change: &LinkChange, container: Option<&Found>) {
+    pub(super) fn changed(
+        &self,
+        account: &mut Account,
+        plugin: &str,
+        change: &LinkChange,
+        container: Option<&LiveNamespace>,
+    ) {
         account.fact(plugin, "link settings", format!("{} instead of {}", change.after, change.before));
         let own = container.and_then(|found| found.links.iter().find(|link| link.index == change.index));
         let Some(own) = own else { return };
@@ -161,7 +167,7 @@ impl NodeState {
     }
 
     /// Compares the VRF of the attachment's link.
-    pub(super) fn in_vrf(&self, account: &mut Account, plugin: &str, vrf: &Vrf, container: Option<&Found>) {
+    pub(super) fn in_vrf(&self, account: &mut Account, plugin: &str, vrf: &Vrf, container: Option<&LiveNamespace>) {
         account.fact(plugin, "VRF", format!("{}, table {}", vrf.name, vrf.table));
         let Some(found) = container else { return };
         let Some(own) = found.links.iter().find(|link| link.index == vrf.index) else { return };
@@ -178,7 +184,7 @@ impl NodeState {
         account: &mut Account,
         plugin: &str,
         routing: &SourceRoutes,
-        container: Option<&Found>,
+        container: Option<&LiveNamespace>,
     ) {
         for rule in &routing.rules {
             account.fact(plugin, "source routing", format!("from {} by table {}", rule.source, rule.table));
@@ -265,7 +271,7 @@ impl NodeState {
         header: &Header,
         plugin: &str,
         made: &InnerLink,
-        container: Option<&Found>,
+        container: Option<&LiveNamespace>,
     ) {
         let Some(found) = container else { return };
         // A missing link is reported with the container.
@@ -315,7 +321,7 @@ impl NodeState {
         header: &Header,
         plugin: &str,
         guard: &MacGuard,
-        container: Option<&Found>,
+        container: Option<&LiveNamespace>,
     ) {
         // A link of another plugin is guarded with its address at the time when it joined. The program behind it may be
         // in no namespace.
@@ -359,9 +365,9 @@ impl NodeState {
                 return account.fact(plugin, "leases", format!("can't be looked at: {reason}"));
             }
         };
-        let own = Owner::new(&header.container_id, &header.ifname);
+        let own = LeaseOwner::new(&header.container_id, &header.ifname);
         // The same container may have been given another address since, without a record.
-        let own_address = |held: &Held| {
+        let own_address = |held: &HeldAddress| {
             account.addresses.is_empty() || account.addresses.iter().any(|address| address.addr() == held.address)
         };
         let is_held = leases.iter().any(|held| held.owner.as_ref() == Some(&own) && own_address(held));

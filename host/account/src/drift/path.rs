@@ -4,14 +4,14 @@
 //! version doesn't have one. Then only the parts that every attachment with addresses needs are looked for.
 
 use super::{AGAIN, Account};
-use crate::namespaces::Found;
+use crate::namespaces::LiveNamespace;
 use crate::node::is_link_local;
 use crate::node_state::NodeState;
 use crate::results;
 use ipnet::IpNet;
 use postern_gate::effect::LinkChange;
 use postern_gate::shell::quoted;
-use postern_kernel::{Address, Link};
+use postern_kernel::{Link, LinkAddress};
 use postern_state::{DataPath, Header, Section};
 use postern_types::Mac;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ pub(super) fn of_pair(account: &Account) -> DataPath {
 
 /// Returns a command that runs in the container's namespace. If only a path of its processes leads there, returns no
 /// command.
-fn inside(found: &Found, command: &str) -> (String, bool) {
+fn inside(found: &LiveNamespace, command: &str) -> (String, bool) {
     match found.path.starts_with("/proc") {
         true => (AGAIN.to_owned(), false),
         false => (format!("nsenter --net={} {command}", quoted(&found.path.display().to_string())), true),
@@ -139,7 +139,8 @@ impl NodeState {
                 }
                 Some(_) => {}
             }
-            let is_failed = |have: &Address| have.dad_failed && have.net != address && is_link_local(have.net.addr());
+            let is_failed =
+                |have: &LinkAddress| have.dad_failed && have.net != address && is_link_local(have.net.addr());
             if address.addr().is_ipv6()
                 && let Some((_, have)) =
                     host.addresses.iter().find(|(index, have)| *index == link.index && is_failed(have))
@@ -188,7 +189,7 @@ impl NodeState {
     }
 
     /// Compares the container's end and its routes.
-    pub(super) fn container_end(&self, account: &mut Account, header: &Header, found: &Found, own: &Link) {
+    pub(super) fn container_end(&self, account: &mut Account, header: &Header, found: &LiveNamespace, own: &Link) {
         let path = of_pair(account);
         let name = quoted(&own.name);
         if let Some(wanted) = self.expected_mac(header, &path, own.mac)
@@ -206,7 +207,7 @@ impl NodeState {
         self.container_routes(account, &path, found, own);
     }
 
-    fn container_routes(&self, account: &mut Account, path: &DataPath, found: &Found, own: &Link) {
+    fn container_routes(&self, account: &mut Account, path: &DataPath, found: &LiveNamespace, own: &Link) {
         let Some(routes) = &found.routes else {
             return account.fact("", "routes", "there are too many to look at");
         };

@@ -6,15 +6,15 @@ use crate::account;
 use postern_account::adopt::YOUNG;
 use postern_account::busy;
 use postern_account::drift::{Account, Deviation, State};
-use postern_account::namespaces::Found;
+use postern_account::namespaces::LiveNamespace;
 use postern_account::node_state::NodeState;
+use postern_gate::capability::device::held;
 use postern_gate::capability::leases::collecting;
 use postern_gate::effect::Veth;
-use postern_gate::capability::device::held;
 use postern_gate::node::{BRIDGE, VLAN_GATEWAY};
 use postern_gate::shell::quoted;
 use postern_kernel::Link;
-use postern_state::Held;
+use postern_state::HeldAddress;
 use postern_types::LinkName;
 use std::path::{Path, PathBuf};
 
@@ -112,7 +112,7 @@ fn leases(examination: &mut Examination, node: &Node, node_state: &NodeState, di
         Ok(leases) => leases,
         Err(reason) => return examination.leave_out(format!("leases of network {network}: {reason}")),
     };
-    let is_recorded = |held: &Held| {
+    let is_recorded = |held: &HeldAddress| {
         node.accounts.iter().filter_map(|account| account.header.as_ref()).any(|header| {
             let owner = held.owner.as_ref();
             header.network == network
@@ -194,7 +194,7 @@ fn locks(examination: &mut Examination, node: &Node) {
 }
 
 /// True if it may belong to a current run.
-fn is_young(held: &Held) -> bool {
+fn is_young(held: &HeldAddress) -> bool {
     held.taken().and_then(|taken| taken.elapsed().ok()).is_some_and(|passed| passed < YOUNG)
 }
 
@@ -274,7 +274,7 @@ fn is_other_end_down(link: &Link) -> bool {
 }
 
 /// Returns the namespace of the other end of a pair, and its name.
-fn other_end<'a>(node_state: &'a NodeState, link: &Link) -> Option<(&'a Found, &'a LinkName)> {
+fn other_end<'a>(node_state: &'a NodeState, link: &Link) -> Option<(&'a LiveNamespace, &'a LinkName)> {
     let away = node_state.namespaces.found.iter().filter(|found| found.cookie != node_state.here);
     away.flat_map(|found| found.links.iter().map(move |end| (found, end)))
         .find(|(_, end)| end.kind == "veth" && link.peer_index == Some(end.index) && end.peer_index == Some(link.index))

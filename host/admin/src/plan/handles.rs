@@ -1,7 +1,7 @@
-//! The translation between the simulation's links and the guest's handles. As in the gate, the front keeps the object
+//! The translation between the simulation's links and the guest's handles. As in the gate, the guest's state keeps the object
 //! of each handle.
 
-use postern_gate::rehearsal::{Common, Front, Object};
+use postern_gate::rehearsal::{Common, GuestState, Object};
 use postern_types::{
     BridgeInfo, Handle, IpvlanInfo, LinkInfo, MacvlanInfo, OpError, Operation, Reply, VethPair, VlanInfo, ops,
 };
@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 ///
 /// # Errors
 /// [`postern_types::ErrorCode::InvalidHandle`].
-pub fn resolve(front: &Front<'_>, operation: &Operation) -> Result<Operation, OpError> {
+pub fn resolve(guest: &GuestState<'_>, operation: &Operation) -> Result<Operation, OpError> {
     let mut resolved = operation.clone();
     for (handle, takes) in resolved.handles() {
-        (*handle, _) = front.take(*handle, takes)?.link();
+        (*handle, _) = guest.take(*handle, takes)?.link();
     }
     Ok(resolved)
 }
@@ -24,8 +24,13 @@ pub fn resolve(front: &Front<'_>, operation: &Operation) -> Result<Operation, Op
 ///
 /// # Errors
 /// [`postern_types::ErrorCode::Exhausted`].
-pub fn show(front: &mut Front<'_>, common: &mut Common, operation: &Operation, reply: Reply) -> Result<Reply, OpError> {
-    let mut show = Show { front, common };
+pub fn show(
+    guest: &mut GuestState<'_>,
+    common: &mut Common,
+    operation: &Operation,
+    reply: Reply,
+) -> Result<Reply, OpError> {
+    let mut show = Show { guest, common };
     match operation {
         // A link that the guest holds: it used its handle in the request.
         Operation::Link(ops::Link::Attributes { link: handle })
@@ -112,7 +117,7 @@ fn with_found<T: DeserializeOwned + Serialize>(
 
 /// Links of the simulation are numbered as those of a kernel are: a number is never used twice.
 struct Show<'s, 'f> {
-    front: &'s mut Front<'f>,
+    guest: &'s mut GuestState<'f>,
     common: &'s mut Common,
 }
 
@@ -145,7 +150,7 @@ impl Show<'_, '_> {
     }
 
     fn give(&mut self, info: LinkInfo, object: Object) -> Result<LinkInfo, OpError> {
-        Ok(LinkInfo { handle: self.front.grant(self.common, object)?, ..info })
+        Ok(LinkInfo { handle: self.guest.grant(self.common, object)?, ..info })
     }
 }
 
@@ -169,17 +174,17 @@ mod tests {
     fn a_guest_sees_handles_and_the_simulation_links() {
         let mut common = Common::default();
         let granted = granted();
-        let mut front = Front::new("bridge", 0, &granted, &mut common);
+        let mut guest = GuestState::new("bridge", 0, &granted, &mut common);
         let pair = Reply::of(&VethPair { container: info(40), host: info(41), bridge: None }).unwrap();
         let create = ops::Veth::Create { mtu: None, mac: None }.into();
-        let given: VethPair = show(&mut front, &mut common, &create, pair).unwrap().read().unwrap();
+        let given: VethPair = show(&mut guest, &mut common, &create, pair).unwrap().read().unwrap();
         assert_eq!((given.container.handle, given.host.handle), (0, 1));
-        assert_eq!(resolve(&front, &ops::Link::Up { link: 0 }.into()), Ok(ops::Link::Up { link: 40 }.into()));
+        assert_eq!(resolve(&guest, &ops::Link::Up { link: 0 }.into()), Ok(ops::Link::Up { link: 40 }.into()));
         let look = ops::Link::Attributes { link: 1 }.into();
-        assert_eq!(resolve(&front, &look), Ok(ops::Link::Attributes { link: 41 }.into()));
-        let shown = show(&mut front, &mut common, &look, Reply::of(&info(41)).unwrap()).unwrap();
+        assert_eq!(resolve(&guest, &look), Ok(ops::Link::Attributes { link: 41 }.into()));
+        let shown = show(&mut guest, &mut common, &look, Reply::of(&info(41)).unwrap()).unwrap();
         assert_eq!(shown.read::<LinkInfo>().unwrap().handle, 1);
-        let bad = resolve(&front, &ops::PointToPoint::Ensure { host: 0 }.into());
+        let bad = resolve(&guest, &ops::PointToPoint::Ensure { host: 0 }.into());
         assert_eq!(bad.unwrap_err().code, ErrorCode::InvalidHandle);
     }
 
@@ -187,10 +192,10 @@ mod tests {
     fn a_vlan_gateway_has_none() {
         let mut common = Common::default();
         let granted = granted();
-        let mut front = Front::new("bridge", 0, &granted, &mut common);
+        let mut guest = GuestState::new("bridge", 0, &granted, &mut common);
         let operation = ops::Bridge::EnsureGateways { bridge: 0, port: PortSpec::default(), force: false }.into();
-        let shown = show(&mut front, &mut common, &operation, Reply::of(&Some(info(7))).unwrap()).unwrap();
+        let shown = show(&mut guest, &mut common, &operation, Reply::of(&Some(info(7))).unwrap()).unwrap();
         assert_eq!(shown.read::<Option<LinkInfo>>().unwrap().unwrap().handle, Handle::MAX);
-        assert!(front.object(0).is_err() && common.shown.contains("link7"));
+        assert!(guest.object(0).is_err() && common.shown.contains("link7"));
     }
 }

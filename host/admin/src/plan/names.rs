@@ -2,7 +2,7 @@
 
 use super::node::HOST_END;
 use crate::capability::{list, operation_texts};
-use postern_gate::rehearsal::{Front, Object, OwnAddress, Request};
+use postern_gate::rehearsal::{GuestState, Object, OwnAddress, Request};
 use postern_sim::{Kernel, Place};
 use postern_types::{Handle, Operation};
 
@@ -26,7 +26,7 @@ pub struct Names<'a> {
     /// The node after the operation.
     pub kernel: &'a Kernel,
     /// The handles that the guest was given.
-    pub front: &'a Front<'a>,
+    pub guest: &'a GuestState<'a>,
     /// The run's request.
     pub request: &'a Request,
     /// The attachment's addresses.
@@ -36,7 +36,7 @@ pub struct Names<'a> {
 impl Names<'_> {
     /// Returns the name of a handle's object.
     pub fn link(&self, handle: Handle) -> String {
-        match self.front.object(handle) {
+        match self.guest.object(handle) {
             Ok(Object::Own { .. }) => self.request.ifname.clone(),
             Ok(Object::HostEnd { .. }) => HOST_END.to_owned(),
             Ok(Object::Port { name, .. }) => name.clone(),

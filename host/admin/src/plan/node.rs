@@ -141,6 +141,6 @@ fn info(link: &Link) -> LinkInfo {
     }
 }
 
-fn show(address: postern_kernel::Address) -> Address {
+fn show(address: postern_kernel::LinkAddress) -> Address {
     Address { net: address.net, scope: address.scope, tentative: address.tentative }
 }

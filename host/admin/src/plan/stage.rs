@@ -14,7 +14,7 @@ use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, code, config
 use postern_dhcp_channel::{Family, families};
 use postern_gate::capability::{device, resolv_conf};
 use postern_gate::rehearsal::{
-    self, BadEnd, Common, Front, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
+    self, BadEnd, Common, GuestState, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
 };
 use postern_gate::{Engine, PlaceError, PluginError, catalog, places};
 use postern_policy::{Granted, Policy, allows};
@@ -71,7 +71,7 @@ struct Run {
 struct Scene<'a, 'f> {
     stage: &'a mut Stage,
     run: &'a mut Run,
-    front: &'a mut Front<'f>,
+    guest: &'a mut GuestState<'f>,
     /// Gets the policy line that a native delegate would need.
     native: &'a mut Option<String>,
 }
@@ -252,10 +252,10 @@ impl Stage {
             .map_err(|error| Error::new(code::INVALID_NETWORK_CONFIG, error.to_string()))?;
         let verb = run.request.verb;
         let start = rehearsal::start(&run.request, verb, &granted);
-        let mut front = Front::new(plugin, depth, &granted, &mut run.common);
+        let mut guest = GuestState::new(plugin, depth, &granted, &mut run.common);
         let deadline = run.deadline;
         let (stdout, status) = rehearsal::serve(plugin, &mut sandbox, start, deadline, |operation| {
-            let answer = self.answer(run, &mut front, operation);
+            let answer = self.answer(run, &mut guest, operation);
             if let Ok(Err(error)) = &answer {
                 run.common.note(error);
             }
@@ -267,31 +267,31 @@ impl Stage {
             (link.place == Place::Container, link.info.name.clone(), seen)
         };
         run.links = self.kernel.links.values().map(seen).collect();
-        rehearsal::read(run, front.granted(), plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
+        rehearsal::read(run, guest.granted(), plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
     }
 
     /// Decides on one operation and lets the simulation answer it, even if denied. An error stops the guest.
     fn answer(
         &mut self,
         run: &mut Run,
-        front: &mut Front<'_>,
+        guest: &mut GuestState<'_>,
         operation: &Operation,
     ) -> Result<Result<Reply, OpError>, BadEnd> {
-        let counted = front.count(&mut run.common, &run.request.plugin);
-        if let Some(why) = front.spent() {
+        let counted = guest.count(&mut run.common, &run.request.plugin);
+        if let Some(why) = guest.spent() {
             return Err(why.into());
         }
         let is_counted = counted.is_ok();
-        let decision = counted.and_then(|()| front.decide(&run.request, true, operation));
+        let decision = counted.and_then(|()| guest.decide(&run.request, true, operation));
         let at = self.operations.len();
-        self.operations.push(OperationReport::new(front.plugin, front.depth, operation));
+        self.operations.push(OperationReport::new(guest.plugin, guest.depth, operation));
         let there = names::object_before(&self.kernel, operation);
         let (kernel, leases, forwarding) = (self.kernel.clone(), self.leases.clone(), self.forwarding);
         let mut native = None;
         let outcome = match &decision {
             // No policy can allow it: the guest gets the error of the gate.
             Err(refusal) if !is_counted || !allows(operation.lasting(), run.request.verb) => Err(refusal.clone()),
-            _ => self.execute(run, front, operation, &mut native),
+            _ => self.execute(run, guest, operation, &mut native),
         }
         .map_err(|mut error| {
             if error.operation.is_empty() {
@@ -300,7 +300,7 @@ impl Stage {
             error
         });
         let changed = kernel != self.kernel || leases != self.leases || forwarding != self.forwarding;
-        let names = Names { kernel: &self.kernel, front, request: &run.request, own: &run.own };
+        let names = Names { kernel: &self.kernel, guest, request: &run.request, own: &run.own };
         let words = operation_texts(operation).words(&names, &outcome);
         let verdict = match (decision, native) {
             (Ok(_), Some(missing)) => Verdict::Denied { missing },
@@ -318,14 +318,14 @@ impl Stage {
     fn execute(
         &mut self,
         run: &mut Run,
-        front: &mut Front<'_>,
+        guest: &mut GuestState<'_>,
         operation: &Operation,
         native: &mut Option<String>,
     ) -> Result<Reply, OpError> {
         match operation {
-            Operation::Ipam(asked) => asked.ask(&mut Scene { stage: self, run, front, native }),
-            Operation::Delegate(asked) => asked.ask(&mut Scene { stage: self, run, front, native }),
-            Operation::Leases(asked) => asked.ask(&mut Scene { stage: self, run, front, native }),
+            Operation::Ipam(asked) => asked.ask(&mut Scene { stage: self, run, guest, native }),
+            Operation::Delegate(asked) => asked.ask(&mut Scene { stage: self, run, guest, native }),
+            Operation::Leases(asked) => asked.ask(&mut Scene { stage: self, run, guest, native }),
             Operation::ResolvConf(ops::ResolvConf::Read) => {
                 Reply::of(&resolv_conf::load(&resolv_conf::file(&run.request.conf))?)
             }
@@ -336,12 +336,12 @@ impl Stage {
                 }
                 Reply::of(&())
             }
-            Operation::Bridge(asked) => self.bridge(run, front, operation, asked),
+            Operation::Bridge(asked) => self.bridge(run, guest, operation, asked),
             // The node tells which driver has a device.
             Operation::Device(ops::Device::Take { .. }) => {
                 let before = self.kernel.clone();
-                let reply = self.simulate(run, front, operation)?;
-                *native = self.needed_device(&before, front.granted());
+                let reply = self.simulate(run, guest, operation)?;
+                *native = self.needed_device(&before, guest.granted());
                 Ok(reply)
             }
             Operation::Device(ops::Device::Find { by, value }) if device::is_userspace(*by, value)? => {
@@ -353,10 +353,10 @@ impl Stage {
                     let message = format!("this user can't look for it in the container: {why}; root could");
                     Err(OpError::new(ErrorCode::Kernel, name, message).hint("run `postern plan` as root"))
                 }
-                None => self.simulate(run, front, operation),
+                None => self.simulate(run, guest, operation),
             },
             Operation::MacGuard(asked) => {
-                let reply = self.simulate(run, front, operation)?;
+                let reply = self.simulate(run, guest, operation)?;
                 match asked {
                     ops::MacGuard::Ensure { .. } => run.guarded = true,
                     ops::MacGuard::Remove => run.guarded = false,
@@ -365,13 +365,13 @@ impl Stage {
                 Ok(reply)
             }
             Operation::Link(asked) => {
-                let reply = self.simulate(run, front, operation)?;
+                let reply = self.simulate(run, guest, operation)?;
                 // The rules are removed with the pair.
                 run.guarded &= !matches!(asked, ops::Link::Delete { .. });
                 Ok(reply)
             }
             Operation::Firewall(asked) => {
-                let reply = self.simulate(run, front, operation)?;
+                let reply = self.simulate(run, guest, operation)?;
                 if let ops::Firewall::Isolate { ingress } = asked {
                     run.isolated = Some(*ingress);
                 }
@@ -383,7 +383,7 @@ impl Stage {
                     let message = format!("no plugin of Postern gave {foreign}, and policy does not let it count");
                     return Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message));
                 }
-                self.simulate(run, front, operation)
+                self.simulate(run, guest, operation)
             }
             Operation::Routes(_)
             | Operation::Addresses(_)
@@ -405,13 +405,13 @@ impl Stage {
             | Operation::LinkSettings(_)
             | Operation::SourceRoutes(_)
             | Operation::Vrf(_)
-            | Operation::Attachments(_) => self.simulate(run, front, operation),
+            | Operation::Attachments(_) => self.simulate(run, guest, operation),
             Operation::Dhcp(asked) => {
                 // The plugin refuses a configuration that can't be read.
                 let families = families(&run.request.stdin).unwrap_or_default();
                 let has = |family| families.contains(&family);
                 self.kernel.dhcp = Some(dhcp_example(has(Family::Ipv4), has(Family::Ipv6)));
-                let reply = self.simulate(run, front, operation)?;
+                let reply = self.simulate(run, guest, operation)?;
                 if *asked == ops::Dhcp::Acquire {
                     let lease: DhcpLease = reply.read()?;
                     let own = |grant: &LeaseGrant| OwnAddress { net: grant.address, gateway: grant.gateway };
@@ -430,8 +430,8 @@ impl Stage {
         }
     }
 
-    fn simulate(&mut self, run: &mut Run, front: &mut Front<'_>, operation: &Operation) -> Result<Reply, OpError> {
-        let resolved = handles::resolve(front, operation)?;
+    fn simulate(&mut self, run: &mut Run, guest: &mut GuestState<'_>, operation: &Operation) -> Result<Reply, OpError> {
+        let resolved = handles::resolve(guest, operation)?;
         if let Operation::Routes(ops::Routes::Add { routes, .. }) = operation {
             run.common.add_routes(&run.request.ifname, routes.len())?;
         }
@@ -444,6 +444,6 @@ impl Stage {
         // The report takes the place of the log.
         self.kernel.log.clear();
         // Nothing is made if no handle can be given for it.
-        handles::show(front, &mut run.common, operation, reply).inspect_err(|_| self.kernel = before)
+        handles::show(guest, &mut run.common, operation, reply).inspect_err(|_| self.kernel = before)
     }
 }

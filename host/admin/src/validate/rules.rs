@@ -3,7 +3,7 @@
 use super::finding::{Sheet, below, item};
 use super::text::{Node, Tree, word_at};
 use super::{addresses, plugin, sysctls};
-use postern_cni::{Bandwidth, Flannel, Json, NetConf, PortMap, Version, parse_ip};
+use postern_cni::{BandwidthConf, Flannel, Json, NetConf, PortMap, Version, parse_ip};
 use postern_firewall::hostport::Syntax;
 use postern_keys::Plugin;
 use std::collections::BTreeSet;
@@ -303,7 +303,7 @@ fn portmap(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
 }
 
 fn bandwidth(sheet: &mut Sheet<'_>, node: &Node, path: &str) {
-    shared(sheet, node, path, |conf| Bandwidth::read(conf).map(drop));
+    shared(sheet, node, path, |conf| BandwidthConf::read(conf).map(drop));
     let keys = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"];
     let given = keys.iter().find_map(|key| node.member(key));
     match (given, node.get("capabilities").is_some_and(|capabilities| capabilities.is_on("bandwidth"))) {

@@ -7,9 +7,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const OWN: Mac = [2, 0, 0, 0, 0, 1];
-const OTHER: Mac = [2, 0, 0, 0, 0, 2];
-const STRANGER: Mac = [2, 0, 0, 0, 0, 3];
+const OWN: MacBytes = [2, 0, 0, 0, 0, 1];
+const OTHER: MacBytes = [2, 0, 0, 0, 0, 2];
+const STRANGER: MacBytes = [2, 0, 0, 0, 0, 3];
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 5, 0, 7);
 const ADDRESS6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
 
@@ -48,7 +48,7 @@ fn tagged(frame: &[u8], vlan: u8) -> Vec<u8> {
     [&frame[..12], &[0x81, 0, 0, vlan], &frame[12..]].concat()
 }
 
-fn to(mac: Mac, frame: &[u8]) -> Vec<u8> {
+fn to(mac: MacBytes, frame: &[u8]) -> Vec<u8> {
     [&mac, &frame[6..]].concat()
 }
 

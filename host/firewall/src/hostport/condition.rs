@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 /// One condition on the packets to be forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub struct PacketCondition {
     /// False: the packets that do not match.
     pub is: bool,
     /// The part of the packet that is compared.
@@ -58,7 +58,7 @@ impl Syntax {
     ///
     /// # Errors
     /// The first words that are none, and what is possible.
-    pub fn read(self, words: &[String], v6: bool) -> Result<Vec<Condition>, NotACondition> {
+    pub fn read(self, words: &[String], v6: bool) -> Result<Vec<PacketCondition>, NotACondition> {
         // nft joins its words, so one word of the configuration may hold several.
         let mut words = words.iter().flat_map(|word| word.split_whitespace());
         let mut conditions = Vec::new();
@@ -76,7 +76,7 @@ impl Syntax {
     }
 }
 
-fn iptables<'a>(first: &'a str, v6: bool, mut next: impl FnMut() -> Option<&'a str>) -> Option<Condition> {
+fn iptables<'a>(first: &'a str, v6: bool, mut next: impl FnMut() -> Option<&'a str>) -> Option<PacketCondition> {
     let is = first != "!";
     let option = if is { first } else { next()? };
     let value = next()?;
@@ -86,10 +86,10 @@ fn iptables<'a>(first: &'a str, v6: bool, mut next: impl FnMut() -> Option<&'a s
         "-i" | "--in-interface" => About::Input(link(value, '+')?),
         _ => return None,
     };
-    Some(Condition { is, about })
+    Some(PacketCondition { is, about })
 }
 
-fn nft<'a>(first: &'a str, v6: bool, mut next: impl FnMut() -> Option<&'a str>) -> Option<Condition> {
+fn nft<'a>(first: &'a str, v6: bool, mut next: impl FnMut() -> Option<&'a str>) -> Option<PacketCondition> {
     let part = match first {
         "ip" if !v6 => next()?,
         "ip6" if v6 => next()?,
@@ -108,7 +108,7 @@ fn nft<'a>(first: &'a str, v6: bool, mut next: impl FnMut() -> Option<&'a str>) 
         "iifname" if matches!(first, "meta" | "iifname") => About::Input(link(value.trim_matches('"'), '*')?),
         _ => return None,
     };
-    Some(Condition { is, about })
+    Some(PacketCondition { is, about })
 }
 
 fn network(text: &str, v6: bool) -> Option<IpNet> {
@@ -124,7 +124,7 @@ fn link(text: &str, any: char) -> Option<String> {
     fits.then(|| format!("{name}{end}"))
 }
 
-impl Condition {
+impl PacketCondition {
     /// Returns the condition for nftables.
     pub(crate) fn expressions(&self) -> Vec<Expression> {
         match &self.about {
@@ -135,7 +135,7 @@ impl Condition {
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for PacketCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let not = if self.is { "" } else { "! " };
         match &self.about {
@@ -154,7 +154,7 @@ mod tests {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let syntax = Syntax::of(&words).unwrap();
         let conditions = syntax.read(&words, v6).map_err(|error| error.to_string())?;
-        Ok(conditions.iter().map(Condition::to_string).collect::<Vec<_>>().join(" "))
+        Ok(conditions.iter().map(PacketCondition::to_string).collect::<Vec<_>>().join(" "))
     }
 
     #[test]

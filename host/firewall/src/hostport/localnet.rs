@@ -23,7 +23,7 @@ use netlink_packet_netfilter::nftables::InetHookNumber;
 
 use crate::nft::batch::{BaseChain, Table};
 use crate::nft::rule::{self, Side};
-use crate::nft::shared::{Place, SharedChain, SharedTable};
+use crate::nft::shared::{NftPlace, SharedChain, SharedTable};
 use crate::{FirewallError, Nft};
 
 const TABLE: Table = Table { family: NetfilterProtoFamily::IPv4, name: "postern_localnet" };
@@ -36,7 +36,7 @@ pub static SHARED: LazyLock<SharedTable> = LazyLock::new(|| {
         let mut guard = rule::from_a_link().to_vec();
         guard.extend(rule::address(side, true, LOOPBACK));
         guard.push(rule::drop_packet());
-        (Place::First, guard)
+        (NftPlace::First, guard)
     };
     let prerouting = SharedChain {
         name: "prerouting",

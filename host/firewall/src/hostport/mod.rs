@@ -13,7 +13,7 @@ pub mod localnet;
 mod native;
 pub mod nft;
 
-pub use condition::{About, Condition, NotACondition, Syntax};
+pub use condition::{About, NotACondition, PacketCondition, Syntax};
 
 use crate::{AttachmentKey, FirewallError, masquerade};
 use ipnet::IpNet;
@@ -39,7 +39,7 @@ pub(crate) fn owner_names(key: &AttachmentKey) -> Vec<Vec<u8>> {
 
 /// One port of the node that leads to one port of the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Forward {
+pub struct PortForward {
     /// The protocol.
     pub protocol: Transport,
     /// The node's address; `None` for all of them.
@@ -67,21 +67,21 @@ pub struct HostPorts {
     /// The container's address with its network's prefix length.
     pub address: IpNet,
     /// The forwards. Those for a node's address of another family are left out.
-    pub forwards: Vec<Forward>,
+    pub forwards: Vec<PortForward>,
     /// The masqueraded senders.
     pub sources: NatSources,
     /// For iptables: the mark of packets to be masqueraded.
     pub mark: MarkBy,
     /// The network's conditions for this family.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<PacketCondition>,
 }
 
 impl HostPorts {
     /// Returns the forwards of the address's family, each once, in their order.
-    pub(crate) fn own_forwards(&self) -> Vec<Forward> {
+    pub(crate) fn own_forwards(&self) -> Vec<PortForward> {
         let mut seen = std::collections::HashSet::new();
         let is_own =
-            |forward: &&Forward| forward.host_ip.is_none_or(|host| host.is_ipv4() == self.address.addr().is_ipv4());
+            |forward: &&PortForward| forward.host_ip.is_none_or(|host| host.is_ipv4() == self.address.addr().is_ipv4());
         self.forwards.iter().filter(is_own).filter(|forward| seen.insert(**forward)).copied().collect()
     }
 }

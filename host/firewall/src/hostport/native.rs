@@ -9,8 +9,8 @@
 
 use super::HostPorts;
 use super::nft::{HOSTIP_HOSTPORTS, HOSTPORTS, HOSTPORTS_ALL, LOCALHOST, MASQUERADING, lead, shared_of};
-use crate::nft::rule::{self, Expression, Rule, Side};
-use crate::nft::set::Entry;
+use crate::nft::rule::{self, Expression, NftRule, Side};
+use crate::nft::set::SharedRule;
 use crate::{FirewallError, Nft};
 use ipnet::IpNet;
 use postern_types::NatSources;
@@ -28,7 +28,7 @@ impl HostPorts {
 
     pub(crate) fn is_native(
         &self,
-        mut rules: impl FnMut(&str) -> Result<Vec<Rule>, FirewallError>,
+        mut rules: impl FnMut(&str) -> Result<Vec<NftRule>, FirewallError>,
     ) -> Result<bool, FirewallError> {
         let bare = Self { conditions: Vec::new(), sources: NatSources::None, ..self.clone() }.rules();
         if bare.entries.is_empty() {
@@ -41,7 +41,7 @@ impl HostPorts {
         let chains = [(HOSTPORTS, own(HOSTPORTS)?), (HOSTIP_HOSTPORTS, own(HOSTIP_HOSTPORTS)?)];
         let masquerading = own(MASQUERADING)?;
         let ours = self.rules().entries;
-        let is_there = |(bare, ours): (&Entry, &Entry)| {
+        let is_there = |(bare, ours): (&SharedRule, &SharedRule)| {
             chains.iter().any(|(_, present)| present.contains(&bare.rule) || present.contains(&ours.rule))
         };
         // The forwards come first, in the same order.
@@ -54,7 +54,7 @@ impl HostPorts {
                 return Ok(false);
             }
         }
-        let reached: HashSet<String> = rules(HOSTPORTS_ALL)?.iter().filter_map(Rule::target).collect();
+        let reached: HashSet<String> = rules(HOSTPORTS_ALL)?.iter().filter_map(NftRule::target).collect();
         Ok(chains.iter().all(|(chain, present)| present.is_empty() || reached.contains(*chain)))
     }
 

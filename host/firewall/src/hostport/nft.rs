@@ -26,9 +26,9 @@ use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
 use super::HostPorts;
 use crate::nft::batch::{BaseChain, Table};
-use crate::nft::rule::{self, Expression, Rule, Side};
-use crate::nft::set::{Entry, Look, Mark, Owner, RuleSet};
-use crate::nft::shared::{Place, SharedChain, SharedTable};
+use crate::nft::rule::{self, Expression, NftRule, Side};
+use crate::nft::set::{EntryScope, Mark, NftOwner, NftRuleSet, SharedRule};
+use crate::nft::shared::{NftPlace, SharedChain, SharedTable};
 use crate::{FirewallError, Nft};
 use postern_types::NatSources;
 
@@ -62,8 +62,8 @@ fn shared(family: NetfilterProtoFamily) -> SharedTable {
         ),
         ..SharedChain::default()
     };
-    let jump = |chain| (Place::Last, vec![rule::to_chain(Verdict::Jump, chain)]);
-    let lead = || vec![(Place::Last, lead())];
+    let jump = |chain| (NftPlace::Last, vec![rule::to_chain(Verdict::Jump, chain)]);
+    let lead = || vec![(NftPlace::Last, lead())];
     let chains = vec![
         regular(HOSTPORTS, true),
         regular(HOSTIP_HOSTPORTS, true),
@@ -93,9 +93,9 @@ pub(super) fn comment(container_id: &str) -> Vec<u8> {
     comment
 }
 
-fn owner(container_id: &str, v6: bool) -> Owner {
+fn owner(container_id: &str, v6: bool) -> NftOwner {
     let mark = Mark { comment: comment(container_id), identifying: None };
-    Owner { shared: shared_of(v6), mark, chains: Vec::new(), outer: None }
+    NftOwner { shared: shared_of(v6), mark, chains: Vec::new(), outer: None }
 }
 
 impl HostPorts {
@@ -104,11 +104,12 @@ impl HostPorts {
     }
 
     /// Returns the rules for nftables.
-    pub(crate) fn rules(&self) -> RuleSet {
-        let conditions: Vec<Expression> = self.conditions.iter().flat_map(super::Condition::expressions).collect();
+    pub(crate) fn rules(&self) -> NftRuleSet {
+        let conditions: Vec<Expression> =
+            self.conditions.iter().flat_map(super::PacketCondition::expressions).collect();
         let address = self.address.addr();
         let forwards = self.own_forwards();
-        let mut entries: Vec<Entry> = forwards
+        let mut entries: Vec<SharedRule> = forwards
             .iter()
             .map(|forward| {
                 let mut rule = conditions.clone();
@@ -117,7 +118,7 @@ impl HostPorts {
                 }
                 rule.extend(rule::destination_port(forward.protocol.number(), forward.host_port));
                 rule.extend(rule::destination_nat(address, forward.container_port));
-                Entry { chain: HOSTPORTS, rule }
+                SharedRule { chain: HOSTPORTS, rule }
             })
             .collect();
         let mut masquerade = |source: Option<IpNet>| {
@@ -127,7 +128,7 @@ impl HostPorts {
             }
             rule.extend(rule::address(Side::Destination, true, address.into()));
             rule.push(Expression::Masquerade);
-            entries.push(Entry { chain: MASQUERADING, rule });
+            entries.push(SharedRule { chain: MASQUERADING, rule });
         };
         match self.sources {
             _ if forwards.is_empty() => {}
@@ -140,7 +141,7 @@ impl HostPorts {
                 }
             }
         }
-        RuleSet { owner: owner(&self.key.container_id, self.is_v6()), entries, contents: Vec::new() }
+        NftRuleSet { owner: owner(&self.key.container_id, self.is_v6()), entries, contents: Vec::new() }
     }
 
     /// Makes the rules, in one transaction, and returns their handles. `is_first` says that the attachment has none: no
@@ -149,7 +150,7 @@ impl HostPorts {
     /// # Errors
     /// The kernel refuses, or the deadline passes.
     pub fn nft_ensure(&self, nft: &mut Nft, is_first: bool) -> Result<Vec<u64>, FirewallError> {
-        let look = if is_first { Look::None } else { Look::Beside };
+        let look = if is_first { EntryScope::None } else { EntryScope::Beside };
         self.rules().ensure(nft, look, |_| false).map(Option::unwrap_or_default)
     }
 
@@ -193,7 +194,7 @@ impl HostPorts {
             .iter()
             .map(|forward| (forward.protocol.number(), forward.host_port, self.address.addr(), forward.container_port))
             .collect();
-        let goes = |rule: &Rule| {
+        let goes = |rule: &NftRule| {
             let expressions = rule.expressions();
             match rule::forward_of(&expressions) {
                 Some(forward) => forwards.contains(&forward),
@@ -206,7 +207,7 @@ impl HostPorts {
 
 /// A rule with a container's comment, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenForward {
     /// The comment: the container's ID, of which more than 128 bytes are cut.
     pub container_id: String,
     /// Protocol number and port of the node that are forwarded; `None` for masquerading.
@@ -215,14 +216,14 @@ pub struct Seen {
     pub target: IpAddr,
 }
 
-impl Seen {
+impl SeenForward {
     /// True if the comment may be only the beginning of the container's ID.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         is_cut(&self.container_id)
     }
 
-    fn read(rule: &Rule) -> Option<Self> {
+    fn read(rule: &NftRule) -> Option<Self> {
         let container_id = String::from_utf8_lossy(rule.comment.as_deref()?).into_owned();
         let expressions = rule.expressions();
         let (port, target) = match rule::forward_of(&expressions) {
@@ -260,7 +261,7 @@ pub fn remove_all(
     let mut removed = 0;
     let is_own = |target: &IpAddr| !is_cut(container_id) || own.contains(target);
     for v6 in [false, true] {
-        let goes = |rule: &Rule| match Seen::read(rule) {
+        let goes = |rule: &NftRule| match SeenForward::read(rule) {
             Some(seen) => is_own(&seen.target) && !spared.contains(&seen.target),
             None => !is_cut(container_id),
         };
@@ -273,9 +274,9 @@ pub fn remove_all(
 ///
 /// # Errors
 /// The kernel refuses to show them, or the deadline passes.
-pub fn list(nft: &mut Nft) -> Result<Vec<Seen>, FirewallError> {
-    let mut seen = shared_of(false).list(nft, Seen::read)?;
-    seen.extend(shared_of(true).list(nft, Seen::read)?);
+pub fn list(nft: &mut Nft) -> Result<Vec<SeenForward>, FirewallError> {
+    let mut seen = shared_of(false).list(nft, SeenForward::read)?;
+    seen.extend(shared_of(true).list(nft, SeenForward::read)?);
     Ok(seen)
 }
 
@@ -283,14 +284,14 @@ pub fn list(nft: &mut Nft) -> Result<Vec<Seen>, FirewallError> {
 ///
 /// # Errors
 /// As [`HostPorts::nft_remove`].
-pub fn remove_seen(nft: &mut Nft, seen: &[Seen]) -> Result<usize, FirewallError> {
+pub fn remove_seen(nft: &mut Nft, seen: &[SeenForward]) -> Result<usize, FirewallError> {
     let mut removed = 0;
     for v6 in [false, true] {
         if !seen.iter().any(|rule| rule.target.is_ipv6() == v6) {
             continue;
         }
         let picked = shared_of(v6).remove(nft, |mut all| {
-            all.retain(|found| Seen::read(&found.rule).is_some_and(|rule| seen.contains(&rule)));
+            all.retain(|found| SeenForward::read(&found.rule).is_some_and(|rule| seen.contains(&rule)));
             Ok(all)
         })?;
         removed += picked.len();

@@ -8,7 +8,7 @@ use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{Expressions, MetaKey, RuleAttribute, Verdict};
 use postern_netlink::Attributes;
 
-use super::rule::{Is, Match, Rule, Target};
+use super::rule::{IptablesRule, Is, Match, Target};
 use super::text::once;
 use super::xt::Extension;
 use crate::nft::rule::{Expression, Side, address, target};
@@ -26,7 +26,7 @@ const COMPAT_PROTOCOL: u16 = 1;
 const COMPAT_FLAGS: u16 = 2;
 const COMPAT_INVERTED: u32 = 2;
 
-impl Rule {
+impl IptablesRule {
     /// Returns the attributes of the rule, without its table and chain. `None` if a part has no form of 1.8.7.
     pub(super) fn write(&self, v6: bool) -> Option<Vec<RuleAttribute>> {
         let mut elements = Vec::new();
@@ -122,7 +122,7 @@ impl Rule {
 
 /// The parts of a rule that have been read.
 struct Reader {
-    rule: Rule,
+    rule: IptablesRule,
     v6: bool,
 }
 
@@ -221,7 +221,7 @@ mod tests {
 
     /// Returns the expressions of a rule as the kernel would report them.
     fn written(line: &str, v6: bool) -> Option<Vec<u8>> {
-        let attributes = Rule::parse(line).write(v6)?;
+        let attributes = IptablesRule::parse(line).write(v6)?;
         let expressions = attributes.first().unwrap();
         let mut bytes = vec![0; expressions.value_len()];
         expressions.emit_value(&mut bytes);
@@ -239,7 +239,7 @@ mod tests {
     fn what_is_written_is_read() {
         for line in LINES {
             let bytes = written(line, false).unwrap();
-            assert_eq!(Rule::read("C", Attributes(&bytes), false).line(), line);
+            assert_eq!(IptablesRule::read("C", Attributes(&bytes), false).line(), line);
         }
         assert_eq!(written("C -s 10.1.0.2/32 -j D", true), None, "an address of the other family");
         assert_eq!(written("C -j DNAT --to-destination 10.1.0.2", true), None);
@@ -256,17 +256,17 @@ mod tests {
                 for bit in [1, 0x80] {
                     let mut changed = bytes.clone();
                     changed[at] ^= bit;
-                    let rule = Rule::read("C", Attributes(&changed), false);
+                    let rule = IptablesRule::read("C", Attributes(&changed), false);
                     if rule.is_foreign() {
                         continue;
                     }
                     let again = written(&rule.line(), false);
-                    let same = again.is_some_and(|again| Rule::read("C", Attributes(&again), false) == rule);
+                    let same = again.is_some_and(|again| IptablesRule::read("C", Attributes(&again), false) == rule);
                     assert!(same, "byte {at} of {line}: {rule:?}");
                 }
             }
             for length in 0..bytes.len() {
-                let _ = Rule::read("C", Attributes(&bytes[..length]), false);
+                let _ = IptablesRule::read("C", Attributes(&bytes[..length]), false);
             }
         }
     }

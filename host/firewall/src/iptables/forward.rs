@@ -29,9 +29,9 @@ use super::netlink;
 use super::numbers;
 use super::presence::only_programs;
 use super::programs::{ProgramRunner, Programs, remove_from_each};
-use super::rule::{ANSWERS, Match, Rule, Target};
+use super::rule::{ANSWERS, IptablesRule, Match, Target};
 use super::scope::Scope;
-use super::set::{Change, Owner, Place, RuleSet};
+use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
 use super::text::{SavedRule, SavedTable};
 use super::{FILTER, Tables, has_chain, has_legacy, table};
 use crate::variant::Recorded;
@@ -53,80 +53,85 @@ fn of_policy(policy: &str) -> String {
 }
 
 /// Returns both rules of an address.
-fn of_address(address: IpAddr) -> [Rule; 2] {
-    let (net, accept) = (Some((true, IpNet::from(address))), || Rule::new(CHAIN, Target::Accept));
+fn of_address(address: IpAddr) -> [IptablesRule; 2] {
+    let (net, accept) = (Some((true, IpNet::from(address))), || IptablesRule::new(CHAIN, Target::Accept));
     let matches = vec![Match::State((true, ANSWERS))];
-    [Rule { destination: net, matches, ..accept() }, Rule { source: net, ..accept() }]
+    [IptablesRule { destination: net, matches, ..accept() }, IptablesRule { source: net, ..accept() }]
 }
 
 /// Returns the rules that lead to those of addresses.
-fn leading(admin: &str) -> [Rule; 2] {
+fn leading(admin: &str) -> [IptablesRule; 2] {
     [
-        Rule::new(FORWARD, Target::jump(CHAIN)).commented(RULES),
-        Rule::new(CHAIN, Target::jump(admin)).commented(OVERRIDES),
+        IptablesRule::new(FORWARD, Target::jump(CHAIN)).commented(RULES),
+        IptablesRule::new(CHAIN, Target::jump(admin)).commented(OVERRIDES),
     ]
 }
 
-fn first(rule: Rule) -> (Place, Rule) {
-    (Place::First, rule)
+fn first(rule: IptablesRule) -> (IptablesPlace, IptablesRule) {
+    (IptablesPlace::First, rule)
 }
 
-fn last(rule: Rule) -> (Place, Rule) {
-    (Place::Last, rule)
+fn last(rule: IptablesRule) -> (IptablesPlace, IptablesRule) {
+    (IptablesPlace::Last, rule)
 }
 
-fn owner(home: &'static str) -> Owner {
-    Owner { home, ..Owner::default() }
+fn owner(home: &'static str) -> IptablesOwner {
+    IptablesOwner { home, ..IptablesOwner::default() }
 }
 
 /// Returns all rules for these addresses of one family.
-fn admission(addrs: &[IpNet], admin: &str) -> RuleSet {
+fn admission(addrs: &[IpNet], admin: &str) -> IptablesRuleSet {
     let own = addrs.iter().flat_map(|address| of_address(address.addr())).map(last);
     let rules = leading(admin).into_iter().map(first).chain(own).collect();
-    RuleSet { owner: owner(CHAIN), shared: vec![CHAIN.to_owned(), admin.to_owned()], rules }
+    IptablesRuleSet { owner: owner(CHAIN), shared: vec![CHAIN.to_owned(), admin.to_owned()], rules }
 }
 
 /// Returns the rule that leads to all isolation.
-fn to_isolation() -> Rule {
-    Rule::new(FORWARD, Target::jump(STAGES[0])).commented(&of_policy(EITHER))
+fn to_isolation() -> IptablesRule {
+    IptablesRule::new(FORWARD, Target::jump(STAGES[0])).commented(&of_policy(EITHER))
 }
 
 /// Returns the bridge's own rules, in the order in which each is put before the others.
-fn of_bridge(bridge: &str, ingress: IngressPolicy) -> Vec<Rule> {
+fn of_bridge(bridge: &str, ingress: IngressPolicy) -> Vec<IptablesRule> {
     let [stage1, stage2] = STAGES;
     let link = |is| Some((is, bridge.to_owned()));
     let own = of_policy(ingress.name());
-    let leaves = Rule { input: link(true), output: link(false), ..Rule::new(stage1, Target::jump(stage2)) };
-    let enters = Rule { output: link(true), ..Rule::new(stage2, Target::Drop) };
+    let leaves =
+        IptablesRule { input: link(true), output: link(false), ..IptablesRule::new(stage1, Target::jump(stage2)) };
+    let enters = IptablesRule { output: link(true), ..IptablesRule::new(stage2, Target::Drop) };
     let mut rules = vec![leaves.commented(&own), enters.commented(&of_policy(EITHER))];
     if ingress == IngressPolicy::Isolated {
-        let stays = Rule { input: link(true), output: link(true), ..Rule::new(stage1, Target::Drop) };
+        let stays = IptablesRule { input: link(true), output: link(true), ..IptablesRule::new(stage1, Target::Drop) };
         rules.push(stays.commented(&own));
     }
     rules
 }
 
 /// Returns all rules that isolate a bridge, in one family.
-fn isolation(bridge: &str, ingress: IngressPolicy) -> RuleSet {
-    let ends = STAGES.map(|stage| last(Rule::new(stage, Target::Return).commented(&of_policy(EITHER))));
+fn isolation(bridge: &str, ingress: IngressPolicy) -> IptablesRuleSet {
+    let ends = STAGES.map(|stage| last(IptablesRule::new(stage, Target::Return).commented(&of_policy(EITHER))));
     let rules = [first(to_isolation())].into_iter().chain(of_bridge(bridge, ingress).into_iter().map(first));
-    RuleSet { owner: owner(STAGES[0]), shared: STAGES.map(str::to_owned).into(), rules: rules.chain(ends).collect() }
+    IptablesRuleSet {
+        owner: owner(STAGES[0]),
+        shared: STAGES.map(str::to_owned).into(),
+        rules: rules.chain(ends).collect(),
+    }
 }
 
 /// Returns the changes that complete the set. The jump to the isolation stays, or gets, before the jump to the accepted
 /// addresses: native plugins put either at the beginning, whichever is missing.
-fn changes(set: &RuleSet, saved: &SavedTable) -> Vec<Change> {
+fn changes(set: &IptablesRuleSet, saved: &SavedTable) -> Vec<TableChange> {
     let mut changes = set.additions(saved);
     let jump = to_isolation();
-    let place = |wanted: &Rule| saved.rules.iter().enumerate().find(|(_, saved)| saved.rule == *wanted);
+    let place = |wanted: &IptablesRule| saved.rules.iter().enumerate().find(|(_, saved)| saved.rule == *wanted);
     let [forward, _] = leading("");
     let Some((at, there)) = place(&jump) else { return changes };
     let is_behind = match place(&forward) {
-        None => changes.contains(&Change::Add { rule: forward, first: true }),
+        None => changes.contains(&TableChange::Add { rule: forward, first: true }),
         Some((forward, _)) => forward < at,
     };
     if is_behind {
-        changes.extend([Change::Delete(there.clone()), Change::Add { rule: jump, first: true }]);
+        changes.extend([TableChange::Delete(there.clone()), TableChange::Add { rule: jump, first: true }]);
     }
     changes
 }
@@ -136,7 +141,11 @@ const ORDERED: [&str; 3] = [FORWARD, STAGES[0], STAGES[1]];
 
 /// Completes a set. With `is_first`, its owner has none of its own rules yet. Returns the number of changes, and the
 /// handles of the new rules of addresses.
-fn complete(set: &RuleSet, is_first: bool, programs: &Programs<'_>) -> Result<(usize, Vec<u64>), FirewallError> {
+fn complete(
+    set: &IptablesRuleSet,
+    is_first: bool,
+    programs: &Programs<'_>,
+) -> Result<(usize, Vec<u64>), FirewallError> {
     let scope = Scope { entire: &ORDERED, is_first, ..Scope::of_sets(FILTER, std::slice::from_ref(set)) };
     programs.change(&scope, |saved| changes(set, saved))
 }
@@ -198,22 +207,23 @@ pub fn isolate(
 /// # Errors
 /// As [`admit`].
 pub fn missing_rule(
-    numbers: &Numbers,
+    numbers: &AddressHandles,
     admin: Option<&str>,
     isolated: Option<(&str, IngressPolicy)>,
     runner: ProgramRunner<'_>,
 ) -> Result<Option<String>, FirewallError> {
     let bridge = isolated.map(|(bridge, _)| bridge);
     for (v6, addrs) in by_family(&numbers.addresses) {
-        let own: Vec<RuleSet> = admin.into_iter().map(|admin| admission(&addrs, admin)).collect();
-        let of_bridge: Vec<RuleSet> = isolated.into_iter().map(|(bridge, policy)| isolation(bridge, policy)).collect();
+        let own: Vec<IptablesRuleSet> = admin.into_iter().map(|admin| admission(&addrs, admin)).collect();
+        let of_bridge: Vec<IptablesRuleSet> =
+            isolated.into_iter().map(|(bridge, policy)| isolation(bridge, policy)).collect();
         let both = [own.as_slice(), &of_bridge].concat();
         let mut missing = missing_in(numbers, v6, &both, bridge, runner)?;
         // The bridge's rules can be in another variant than those of an address: they stay when attachments go.
         if missing.is_some() && both.len() == 2 {
             missing = missing_in(numbers, v6, &own, None, runner)?;
             if missing.is_none() {
-                missing = missing_in(&Numbers::default(), v6, &of_bridge, bridge, runner)?;
+                missing = missing_in(&AddressHandles::default(), v6, &of_bridge, bridge, runner)?;
             }
         }
         if missing.is_some() {
@@ -225,9 +235,9 @@ pub fn missing_rule(
 
 /// As [`missing_rule`], for sets of one family: `None` if one of the places where the rules can be has them all.
 fn missing_in(
-    numbers: &Numbers,
+    numbers: &AddressHandles,
     v6: bool,
-    sets: &[RuleSet],
+    sets: &[IptablesRuleSet],
     bridge: Option<&str>,
     runner: ProgramRunner<'_>,
 ) -> Result<Option<String>, FirewallError> {
@@ -245,7 +255,7 @@ fn missing_in(
 }
 
 /// Returns the first rule that a table lacks.
-fn missing_of(saved: &SavedTable, sets: &[RuleSet], bridge: Option<&str>) -> Option<String> {
+fn missing_of(saved: &SavedTable, sets: &[IptablesRuleSet], bridge: Option<&str>) -> Option<String> {
     if let Some((_, rule)) = sets.iter().flat_map(|set| &set.rules).find(|(_, rule)| !saved.has(rule)) {
         // The rules of an address are named without their chain.
         let is_of_address = rule.chain == CHAIN && rule.target == Some(Target::Accept);
@@ -257,13 +267,13 @@ fn missing_of(saved: &SavedTable, sets: &[RuleSet], bridge: Option<&str>) -> Opt
 }
 
 /// Returns the rule as the native plugin writes it in its messages: without its chain, and without quotes.
-fn spec(rule: &Rule) -> String {
+fn spec(rule: &IptablesRule) -> String {
     rule.line().split_once(' ').map(|(_, spec)| spec.replace('"', "")).unwrap_or_default()
 }
 
 /// Removes these rules, each as often as it is there or, with handles, only those that have them.
 fn take_away(
-    rules: &[Rule],
+    rules: &[IptablesRule],
     home: &'static str,
     known: &[u64],
     programs: &Programs<'_>,
@@ -273,9 +283,9 @@ fn take_away(
     programs.change(&scope, plan).map(|(count, _)| count)
 }
 
-/// As [`super::Numbers`], of the rules of [`admit`].
+/// As [`super::RuleHandles`], of the rules of [`admit`].
 #[derive(Clone, Debug, Default)]
-pub struct Numbers {
+pub struct AddressHandles {
     /// The addresses.
     pub addresses: Vec<IpNet>,
     /// The handles of their rules.
@@ -286,14 +296,14 @@ pub struct Numbers {
     pub recorded: Recorded,
 }
 
-/// Returns the handles of the tables of these addresses' families, for [`Numbers`]; none if one is missing, or if only a
+/// Returns the handles of the tables of these addresses' families, for [`AddressHandles`]; none if one is missing, or if only a
 /// program knows the rules. If they are the same before and after [`admit`], its rules are in these tables.
 #[must_use]
 pub fn tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
     numbers::tables(FILTER, addrs, runner)
 }
 
-impl Numbers {
+impl AddressHandles {
     /// True if the numbers are those of all rules, in tables that are still there.
     fn hold(&self, runner: ProgramRunner<'_>) -> bool {
         !self.tables.is_empty()
@@ -335,14 +345,14 @@ impl Numbers {
 /// True if only programs can read or change these rules. It is false if no such program is installed. `noted` are the numbers
 /// of the rules, if these are all rules that a run can meet; otherwise it meets all.
 #[must_use]
-pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[Numbers]>) -> bool {
+pub fn needs_program(runner: ProgramRunner<'_>, noted: Option<&[AddressHandles]>) -> bool {
     // What a program would not be needed to make, it is not needed to remove.
-    let unsure: Vec<&Numbers> = noted.into_iter().flatten().filter(|numbers| !numbers.hold(runner)).collect();
+    let unsure: Vec<&AddressHandles> = noted.into_iter().flatten().filter(|numbers| !numbers.hold(runner)).collect();
     only_programs(FILTER, runner, |nft, v6| {
         if noted.is_none() {
             return netlink::look(nft, v6, &Scope::whole(FILTER), false).map(|_| true);
         }
-        for Numbers { addresses, handles, .. } in &unsure {
+        for AddressHandles { addresses, handles, .. } in &unsure {
             let (own, known) = (rules_of(addresses, v6), handles_of(handles, v6, addresses));
             let scope = Scope { known, ..Scope::of_rules(FILTER, &own, CHAIN) };
             nft.look(|nft| netlink::look(nft, v6, &scope, false))?;
@@ -366,7 +376,7 @@ pub fn has(addrs: &[IpNet], handles: &[u64], runner: ProgramRunner<'_>) -> bool 
 }
 
 /// Returns the rules of these addresses of one family.
-fn rules_of(addrs: &[IpNet], v6: bool) -> Vec<Rule> {
+fn rules_of(addrs: &[IpNet], v6: bool) -> Vec<IptablesRule> {
     let of_family = addrs.iter().filter(|address| address.addr().is_ipv6() == v6);
     of_family.flat_map(|address| of_address(address.addr())).collect()
 }
@@ -409,7 +419,7 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<IpAddr>, FirewallError> {
 /// # Errors
 /// As [`withdraw`].
 pub fn open(bridge: &str, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
-    let own: Vec<Rule> = [IngressPolicy::SameBridge, IngressPolicy::Isolated]
+    let own: Vec<IptablesRule> = [IngressPolicy::SameBridge, IngressPolicy::Isolated]
         .into_iter()
         .flat_map(|ingress| of_bridge(bridge, ingress))
         .collect();
@@ -482,7 +492,7 @@ COMMIT
         let own = of_address("10.1.0.2".parse().unwrap());
         let gone = owner(CHAIN).removals(&native, |rule| own.contains(rule));
         assert_eq!(
-            gone.iter().map(Change::to_string).collect::<Vec<_>>(),
+            gone.iter().map(TableChange::to_string).collect::<Vec<_>>(),
             [
                 "-D CNI-FORWARD -d 10.1.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
                 "-D CNI-FORWARD -s 10.1.0.2/32 -j ACCEPT"
@@ -501,7 +511,7 @@ COMMIT
         let alone: String =
             NATIVE.lines().filter(|line| !line.contains("CNI-FORWARD")).map(|line| format!("{line}\n")).collect();
         let added = changes(&admission(&addresses(), "CNI-ADMIN"), &SavedTable::parse(&alone));
-        let (jump, added) = (to_isolation().line(), added.iter().map(Change::to_string).collect::<Vec<_>>());
+        let (jump, added) = (to_isolation().line(), added.iter().map(TableChange::to_string).collect::<Vec<_>>());
         assert_eq!(added[added.len() - 2..], [format!("-D {jump}"), format!("-I {jump}")]);
         let mut lines: Vec<&str> = NATIVE.lines().collect();
         let at = lines.iter().position(|line| line.contains("-j CNI-ISOLATION-STAGE-1")).unwrap();

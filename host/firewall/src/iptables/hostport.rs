@@ -20,15 +20,15 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 use postern_types::{IptablesVariant, NatSources, Transport};
 
-use super::numbers::{self, Numbers};
+use super::numbers::{self, RuleHandles};
 use super::presence::only_programs;
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
-use super::rule::{Match, Rule, Target};
+use super::rule::{IptablesRule, Match, Target};
 use super::scope::Scope;
-use super::set::{Change, Owner, Place, RuleSet};
+use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
 use super::text::{SavedTable, once};
 use super::{NAT, Tables, has_chain, netlink, table};
-use crate::hostport::{About, CHAIN_PREFIX, Condition, Forward, HostPorts, MarkBy};
+use crate::hostport::{About, CHAIN_PREFIX, HostPorts, MarkBy, PacketCondition, PortForward};
 use crate::variant::Recorded;
 use crate::{AttachmentKey, FirewallError, Nft};
 
@@ -47,9 +47,9 @@ fn shows_chain(programs: &Programs<'_>, chain: &str) -> Result<bool, FirewallErr
 }
 
 /// Returns both owners that a key can stand for.
-fn owners(key: &AttachmentKey, comment: &str) -> [Owner; 2] {
+fn owners(key: &AttachmentKey, comment: &str) -> [IptablesOwner; 2] {
     let comment = Some(comment.to_owned());
-    key.hostport_chains().map(|chain| Owner { comment: comment.clone(), chains: vec![chain], home: DNAT })
+    key.hostport_chains().map(|chain| IptablesOwner { comment: comment.clone(), chains: vec![chain], home: DNAT })
 }
 
 impl HostPorts {
@@ -62,7 +62,7 @@ impl HostPorts {
     }
 
     /// Returns the rules in two forms: with the native plugin's chain, and with the one to use if that is taken.
-    pub(super) fn sets(&self) -> Result<[RuleSet; 2], FirewallError> {
+    pub(super) fn sets(&self) -> Result<[IptablesRuleSet; 2], FirewallError> {
         let comment = self.key.hostport_comment()?;
         let forwards = self.own_forwards();
         let own_mark = self.sources != NatSources::None && matches!(self.mark, MarkBy::Bit(_));
@@ -73,32 +73,40 @@ impl HostPorts {
             rules.extend(forwards.iter().flat_map(|forward| self.content(chain, forward)));
             // Last: what leads to very many rules is checked by the kernel with each transaction.
             rules.extend(self.entries(chain, &comment, &forwards));
-            RuleSet { shared: shared.iter().map(|chain| (*chain).to_owned()).collect(), rules, owner }
+            IptablesRuleSet { shared: shared.iter().map(|chain| (*chain).to_owned()).collect(), rules, owner }
         }))
     }
 
     /// Returns the rules that all attachments share.
-    fn shared_rules(&self) -> Vec<(Place, Rule)> {
+    fn shared_rules(&self) -> Vec<(IptablesPlace, IptablesRule)> {
         let mut rules = Vec::new();
         if let (MarkBy::Bit(bit @ ..32), false) = (&self.mark, self.sources == NatSources::None) {
             let bit = 1 << bit;
-            let mark = Rule::new(SETMARK, Target::SetMark(bit, bit)).commented("CNI portfwd masquerade mark");
+            let mark = IptablesRule::new(SETMARK, Target::SetMark(bit, bit)).commented("CNI portfwd masquerade mark");
             let is_marked = vec![Match::Mark((true, (bit, bit)))];
-            let masquerade = Rule { matches: is_marked, ..Rule::new(MASQ, Target::Masquerade { random_fully: false }) };
-            let lead = Rule::new("POSTROUTING", Target::jump(MASQ)).commented("CNI portfwd requiring masquerade");
-            rules.extend([(Place::Last, mark), (Place::Last, masquerade), (Place::First, lead)]);
+            let masquerade = IptablesRule {
+                matches: is_marked,
+                ..IptablesRule::new(MASQ, Target::Masquerade { random_fully: false })
+            };
+            let lead =
+                IptablesRule::new("POSTROUTING", Target::jump(MASQ)).commented("CNI portfwd requiring masquerade");
+            rules.extend([
+                (IptablesPlace::Last, mark),
+                (IptablesPlace::Last, masquerade),
+                (IptablesPlace::First, lead),
+            ]);
         }
         // Behind the rules of others, those of Kubernetes' services among them (CVE-2019-9946). Only packets for this
         // node are forwarded.
         for chain in ["PREROUTING", "OUTPUT"] {
             let matches = vec![Match::LocalAddress { source: None, destination: Some(true) }];
-            rules.push((Place::Last, Rule { matches, ..Rule::new(chain, Target::jump(DNAT)) }));
+            rules.push((IptablesPlace::Last, IptablesRule { matches, ..IptablesRule::new(chain, Target::jump(DNAT)) }));
         }
         rules
     }
 
     /// Returns the rules that lead to the attachment's chain.
-    fn entries(&self, chain: &str, comment: &str, forwards: &[Forward]) -> Vec<(Place, Rule)> {
+    fn entries(&self, chain: &str, comment: &str, forwards: &[PortForward]) -> Vec<(IptablesPlace, IptablesRule)> {
         let mut rules = Vec::new();
         // The native plugin's order is that of the names.
         for protocol in [Transport::Sctp, Transport::Tcp, Transport::Udp] {
@@ -108,24 +116,28 @@ impl HostPorts {
                 of_protocol.map(|forward| forward.host_port).filter(|port| seen.insert(*port)).collect();
             for ports in ports.chunks(MOST_PORTS) {
                 let matches = vec![Match::DestinationPorts((true, ports.to_vec()))];
-                let entry = Rule { protocol: Some((true, protocol)), matches, ..Rule::new(DNAT, Target::jump(chain)) };
+                let entry = IptablesRule {
+                    protocol: Some((true, protocol)),
+                    matches,
+                    ..IptablesRule::new(DNAT, Target::jump(chain))
+                };
                 let mut entry = entry.commented(comment);
                 self.conditions.iter().for_each(|condition| narrow(&mut entry, condition));
-                rules.push((Place::Last, entry));
+                rules.push((IptablesPlace::Last, entry));
             }
         }
         rules
     }
 
     /// Returns the rules of one forward in the attachment's chain.
-    fn content(&self, chain: &str, forward: &Forward) -> Vec<(Place, Rule)> {
+    fn content(&self, chain: &str, forward: &PortForward) -> Vec<(IptablesPlace, IptablesRule)> {
         let protocol = forward.protocol;
-        let to = |target, source: Option<IpNet>| Rule {
+        let to = |target, source: Option<IpNet>| IptablesRule {
             source: source.map(|source| (true, source)),
             destination: forward.host_ip.map(|host| (true, IpNet::from(host))),
             protocol: Some((true, protocol)),
             matches: vec![Match::Ports { protocol, source: None, destination: Some((true, forward.host_port)) }],
-            ..Rule::new(chain, target)
+            ..IptablesRule::new(chain, target)
         };
         let mark = Target::jump(match &self.mark {
             MarkBy::Bit(_) => SETMARK,
@@ -139,7 +151,7 @@ impl HostPorts {
             NatSources::Own => vec![to(mark.clone(), Some(self.address.trunc())), to(mark, Some(LOCALHOST))],
         };
         rules.push(to(Target::Dnat(address, Some(forward.container_port)), None));
-        rules.into_iter().map(|rule| (Place::Last, rule)).collect()
+        rules.into_iter().map(|rule| (IptablesPlace::Last, rule)).collect()
     }
 
     /// Makes sure that the rules are there. `variant` is where they were made before; `None` is where new ones are made.
@@ -154,7 +166,8 @@ impl HostPorts {
         runner: ProgramRunner<'_>,
     ) -> Result<Vec<u64>, FirewallError> {
         let programs = Programs::locate_in(variant, self.address.addr().is_ipv6(), runner)?;
-        RuleSet::ensure(&self.sets()?, &programs).map_err(|error| self.without_mark_chain(&programs).unwrap_or(error))
+        IptablesRuleSet::ensure(&self.sets()?, &programs)
+            .map_err(|error| self.without_mark_chain(&programs).unwrap_or(error))
     }
 
     /// Returns the error for rules that lead to another program's chain for marks, if there is none.
@@ -187,9 +200,9 @@ impl HostPorts {
     ///
     /// # Errors
     /// As [`HostPorts::iptables_ensure_in`].
-    pub fn iptables_check(&self, known: Numbers<'_>, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
+    pub fn iptables_check(&self, known: RuleHandles<'_>, runner: ProgramRunner<'_>) -> Result<bool, FirewallError> {
         let (sets, v6) = (self.sets()?, self.address.addr().is_ipv6());
-        in_any(known.recorded, v6, NAT, runner, |place| RuleSet::check(&sets, known.handles, place))
+        in_any(known.recorded, v6, NAT, runner, |place| IptablesRuleSet::check(&sets, known.handles, place))
     }
 
     /// Removes the rules. The chain and the rules that lead to it go too, unless another attachment of the container to
@@ -198,10 +211,10 @@ impl HostPorts {
     ///
     /// # Errors
     /// A program that a record's rules need is missing or fails, or the deadline passes. It is no error if nothing is there.
-    pub fn iptables_remove(&self, known: Numbers<'_>, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+    pub fn iptables_remove(&self, known: RuleHandles<'_>, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
         let Ok(sets) = self.sets() else { return Ok(0) };
         let numbered = known.tables.first().map(|table| (known.handles, *table));
-        let owners: Vec<Owner> = sets.iter().map(|set| set.owner.clone()).collect();
+        let owners: Vec<IptablesOwner> = sets.iter().map(|set| set.owner.clone()).collect();
         let scope = Scope { known: known.handles, ..Scope::of_owners(NAT, &owners) };
         let plan = |saved: &SavedTable| sets.iter().flat_map(|set| self.removals(set, saved)).collect();
         remove_from_each(known.recorded, self.address.addr().is_ipv6(), NAT, runner, |place| {
@@ -213,30 +226,30 @@ impl HostPorts {
     }
 
     /// Returns the changes that remove one form of the rules.
-    fn removals(&self, set: &RuleSet, saved: &SavedTable) -> Vec<Change> {
-        let own: HashSet<&Rule> = set.rules.iter().map(|(_, rule)| rule).collect();
-        let inside = |rule: &Rule| set.owner.chains.contains(&rule.chain);
-        let others: Vec<&Rule> =
+    fn removals(&self, set: &IptablesRuleSet, saved: &SavedTable) -> Vec<TableChange> {
+        let own: HashSet<&IptablesRule> = set.rules.iter().map(|(_, rule)| rule).collect();
+        let inside = |rule: &IptablesRule| set.owner.chains.contains(&rule.chain);
+        let others: Vec<&IptablesRule> =
             saved.rules.iter().map(|saved| &saved.rule).filter(|rule| inside(rule) && !own.contains(rule)).collect();
         if others.is_empty() {
             let mut changes = set.owner.removals(saved, |rule| is_owned(rule, &self.key));
             // A rule of somebody else keeps the chain. It forwards nothing any more.
-            if !changes.iter().any(|change| matches!(change, Change::DeleteChain(_))) {
+            if !changes.iter().any(|change| matches!(change, TableChange::DeleteChain(_))) {
                 let left = saved.rules.iter().filter(|saved| inside(&saved.rule));
-                changes.extend(left.cloned().map(Change::Delete));
+                changes.extend(left.cloned().map(TableChange::Delete));
             }
             return changes;
         }
         // The rules that lead here stay where they have ports of others.
         let needed: HashSet<u16> = others.iter().flat_map(|rule| ports(rule)).copied().collect();
-        let goes = |rule: &Rule| match inside(rule) {
+        let goes = |rule: &IptablesRule| match inside(rule) {
             true => own.contains(rule),
             false => {
                 let is_needed = ports(rule).iter().any(|port| needed.contains(port));
                 set.owner.leads_here(rule) && is_owned(rule, &self.key) && !is_needed
             }
         };
-        saved.rules.iter().filter(|saved| goes(&saved.rule)).cloned().map(Change::Delete).collect()
+        saved.rules.iter().filter(|saved| goes(&saved.rule)).cloned().map(TableChange::Delete).collect()
     }
 }
 
@@ -247,12 +260,12 @@ impl Tables {
     /// A name doesn't fit.
     pub fn has_forwards(&self, forwards: &HostPorts) -> Result<bool, FirewallError> {
         let (sets, mut tables) = (forwards.sets()?, self.of(forwards.address.addr().is_ipv6()));
-        Ok(tables.any(|table| RuleSet::is_complete(&sets, table)))
+        Ok(tables.any(|table| IptablesRuleSet::is_complete(&sets, table)))
     }
 }
 
 /// Adds a condition to a rule.
-fn narrow(rule: &mut Rule, condition: &Condition) {
+fn narrow(rule: &mut IptablesRule, condition: &PacketCondition) {
     let is = condition.is;
     let is_new = match &condition.about {
         About::Source(network) => once(&mut rule.source, (is, *network)),
@@ -266,7 +279,7 @@ fn narrow(rule: &mut Rule, condition: &Condition) {
 }
 
 /// Returns the destination ports that a rule names.
-fn ports(rule: &Rule) -> &[u16] {
+fn ports(rule: &IptablesRule) -> &[u16] {
     let found = rule.matches.iter().find_map(|part| match part {
         Match::Ports { destination: Some((_, port)), .. } => Some(std::slice::from_ref(port)),
         Match::DestinationPorts((_, ports)) => Some(ports.as_slice()),
@@ -294,7 +307,7 @@ pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey) -> bool {
 
 /// True if a rule that leads to a chain of this container and network is theirs. Somebody may have renamed the chain that it
 /// is in.
-fn is_owned(rule: &Rule, key: &AttachmentKey) -> bool {
+fn is_owned(rule: &IptablesRule, key: &AttachmentKey) -> bool {
     match rule.comment() {
         Some(comment) => key.hostport_comment().is_ok_and(|own| own == comment),
         // Native plugins' rules may have no comment, where they are old.
@@ -312,14 +325,14 @@ pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usiz
     let owners = owners(key, &comment);
     let mut changes = 0;
     for v6 in [false, true] {
-        let remove = |place: &Programs<'_>| RuleSet::remove(&owners, &[], place, |rule| is_owned(rule, key));
+        let remove = |place: &Programs<'_>| IptablesRuleSet::remove(&owners, &[], place, |rule| is_owned(rule, key));
         changes += remove_from_each(Recorded::No, v6, NAT, runner, remove)?;
     }
     Ok(changes)
 }
 
 /// Returns the container and network of the forwards that this rule leads to.
-fn key_of(rule: &Rule) -> Option<AttachmentKey> {
+fn key_of(rule: &IptablesRule) -> Option<AttachmentKey> {
     (rule.chain == DNAT).then(|| AttachmentKey::of_hostport(rule.target_chain()?, rule.comment()?)).flatten()
 }
 
@@ -342,7 +355,7 @@ pub fn retain(
 
 /// A chain of a container's forwards, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenForwardChain {
     /// The chain's name.
     pub chain: String,
     /// True for IPv6.
@@ -353,7 +366,7 @@ pub struct Seen {
     pub targets: Vec<IpAddr>,
 }
 
-impl Seen {
+impl SeenForwardChain {
     fn all(table: &SavedTable, v6: bool) -> Vec<Self> {
         let of_chain = |chain: &String| {
             let mut targets: Vec<IpAddr> = Vec::new();
@@ -373,8 +386,8 @@ impl Seen {
 ///
 /// # Errors
 /// As [`remove_all`].
-pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
-    Ok(Tables::look(NAT, runner)?.0.iter().flat_map(|seen| Seen::all(&seen.saved, seen.v6)).collect())
+pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<SeenForwardChain>, FirewallError> {
+    Ok(Tables::look(NAT, runner)?.0.iter().flat_map(|seen| SeenForwardChain::all(&seen.saved, seen.v6)).collect())
 }
 
 /// Removes these chains, and the rules of the plugins that lead to them, if they are as they were read. Returns the
@@ -382,12 +395,15 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
 ///
 /// # Errors
 /// As [`remove_all`].
-pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+pub fn remove_seen(seen: &[SeenForwardChain], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let mut changes = 0;
     for programs in Programs::of_all(NAT, runner) {
         let plan = |table: &SavedTable| {
-            let now = Seen::all(table, programs.v6);
-            let owner = |seen: &Seen| Owner { chains: vec![seen.chain.clone()], ..Owner::default() };
+            let now = SeenForwardChain::all(table, programs.v6);
+            let owner = |seen: &SeenForwardChain| IptablesOwner {
+                chains: vec![seen.chain.clone()],
+                ..IptablesOwner::default()
+            };
             let same = now.iter().filter(|now| seen.contains(now));
             same.flat_map(|seen| owner(seen).removals(table, |rule| rule.chain == DNAT)).collect()
         };
@@ -402,7 +418,7 @@ mod tests {
     use crate::hostport::Syntax;
 
     fn ports(container: &str) -> HostPorts {
-        let forward = |protocol, host_ip: Option<&str>, host_port, container_port| Forward {
+        let forward = |protocol, host_ip: Option<&str>, host_port, container_port| PortForward {
             protocol,
             host_ip: host_ip.map(|ip| ip.parse().unwrap()),
             host_port,
@@ -447,15 +463,16 @@ mod tests {
             format!("CNI-HOSTPORT-DNAT -p udp {comment} -m multiport --dports 8081 -j {chain}"),
         ];
         assert_eq!(lines(&ports("cid1")), saved);
-        let wanted: Vec<Rule> = saved.iter().map(|line| Rule::parse(line)).collect();
-        let made: Vec<Rule> = ports("cid1").sets().unwrap()[0].rules.iter().map(|(_, rule)| rule.clone()).collect();
+        let wanted: Vec<IptablesRule> = saved.iter().map(|line| IptablesRule::parse(line)).collect();
+        let made: Vec<IptablesRule> =
+            ports("cid1").sets().unwrap()[0].rules.iter().map(|(_, rule)| rule.clone()).collect();
         assert_eq!(made, wanted);
     }
 
     #[test]
     fn conditions_and_marks() {
         let words = ["!", "-d", "192.0.2.0/24", "-i", "eth9", "!", "-s", "198.51.100.0/24"].map(str::to_owned);
-        let conditions: Vec<Condition> = Syntax::Iptables.read(&words, false).unwrap();
+        let conditions: Vec<PacketCondition> = Syntax::Iptables.read(&words, false).unwrap();
         let ports = HostPorts { sources: NatSources::All, mark: MarkBy::Bit(5), conditions, ..ports("cid1") };
         let lines = lines(&ports);
         assert!(lines[0].ends_with("--set-xmark 0x20/0x20"), "{lines:?}");
@@ -478,7 +495,7 @@ mod tests {
 
     #[test]
     fn at_most_fifteen_ports_in_a_rule() {
-        let forwards = (1..=31).map(|port| Forward {
+        let forwards = (1..=31).map(|port| PortForward {
             protocol: Transport::Tcp,
             host_ip: None,
             host_port: port,

@@ -21,11 +21,11 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use postern_types::IptablesVariant;
 
-use super::numbers::{self, Numbers};
+use super::numbers::{self, RuleHandles};
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
-use super::rule::{Is, Rule, Target};
+use super::rule::{IptablesRule, Is, Target};
 use super::scope::Scope;
-use super::set::{Change, Owner, Place, RuleSet};
+use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
 use super::text::{SavedRule, SavedTable};
 use super::{NAT, SeenTable, Tables};
 use crate::key::is_masquerading;
@@ -47,37 +47,38 @@ pub fn validate(key: &AttachmentKey) -> Result<(), FirewallError> {
 }
 
 /// Returns the rule that starts the masquerading of traffic from `source`.
-fn jump(source: IpNet, chain: &str, comment: &str) -> Rule {
-    Rule { source: Some((true, source)), ..Rule::new(POSTROUTING, Target::jump(chain)) }.commented(comment)
+fn jump(source: IpNet, chain: &str, comment: &str) -> IptablesRule {
+    IptablesRule { source: Some((true, source)), ..IptablesRule::new(POSTROUTING, Target::jump(chain)) }
+        .commented(comment)
 }
 
 /// Returns the rules of these addresses of one family in two forms. The first has the native plugins' name, the second
 /// has the name to use if that one is taken.
-fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[RuleSet; 2], FirewallError> {
+fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[IptablesRuleSet; 2], FirewallError> {
     let comment = key.iptables_comment()?;
     let multicast = if v6 { MULTICAST_V6 } else { MULTICAST_V4 };
     Ok(key.iptables_chains().map(|chain| {
         let to = |network: Is<IpNet>, target| {
-            Rule { destination: Some(network), ..Rule::new(&chain, target) }.commented(&comment)
+            IptablesRule { destination: Some(network), ..IptablesRule::new(&chain, target) }.commented(&comment)
         };
         // The ACCEPT rules come before MASQUERADE. Otherwise a second network's own traffic would be masqueraded.
-        let accept = addrs.iter().map(|address| (Place::Early, to((true, address.trunc()), Target::Accept)));
+        let accept = addrs.iter().map(|address| (IptablesPlace::Early, to((true, address.trunc()), Target::Accept)));
         let masquerade = to((false, multicast), Target::Masquerade { random_fully: false });
-        let jumps = addrs.iter().map(|address| (Place::Last, jump(address.addr().into(), &chain, &comment)));
-        let rules = accept.chain([(Place::Last, masquerade)]).chain(jumps).collect();
+        let jumps = addrs.iter().map(|address| (IptablesPlace::Last, jump(address.addr().into(), &chain, &comment)));
+        let rules = accept.chain([(IptablesPlace::Last, masquerade)]).chain(jumps).collect();
         let (comment, chains) = (Some(comment.clone()), vec![chain.clone()]);
-        RuleSet { owner: Owner { comment, chains, home: POSTROUTING }, shared: Vec::new(), rules }
+        IptablesRuleSet { owner: IptablesOwner { comment, chains, home: POSTROUTING }, shared: Vec::new(), rules }
     }))
 }
 
 /// Returns both owners that a key can stand for; none if no rules can have the name.
-fn owners(key: &AttachmentKey) -> Vec<Owner> {
+fn owners(key: &AttachmentKey) -> Vec<IptablesOwner> {
     sets(key, &[], false).map(|sets| sets.map(|set| set.owner).into()).unwrap_or_default()
 }
 
 /// True if a rule of one of these owners starts the masquerading of traffic from `source`.
-fn begins(rule: &Rule, owners: &[Owner], source: IpNet) -> bool {
-    owners.iter().any(|Owner { chains, comment, .. }| {
+fn begins(rule: &IptablesRule, owners: &[IptablesOwner], source: IpNet) -> bool {
+    owners.iter().any(|IptablesOwner { chains, comment, .. }| {
         let names = chains.first().zip(comment.as_ref());
         names.is_some_and(|(chain, comment)| *rule == jump(source, chain, comment))
     })
@@ -100,7 +101,7 @@ pub fn ensure_in(
     validate(key)?;
     let mut handles = Vec::new();
     for (v6, addrs) in by_family(addrs) {
-        handles.extend(RuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate_in(variant, v6, runner)?)?);
+        handles.extend(IptablesRuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate_in(variant, v6, runner)?)?);
     }
     Ok(handles)
 }
@@ -113,11 +114,11 @@ pub fn ensure_in(
 pub fn check_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
-    known: Numbers<'_>,
+    known: RuleHandles<'_>,
     runner: ProgramRunner<'_>,
 ) -> Result<bool, FirewallError> {
     is_each(key, addrs, |v6, sets| {
-        in_any(known.recorded, v6, NAT, runner, |place| RuleSet::check(sets, known.handles, place))
+        in_any(known.recorded, v6, NAT, runner, |place| IptablesRuleSet::check(sets, known.handles, place))
     })
 }
 
@@ -125,7 +126,7 @@ pub fn check_known(
 fn is_each(
     key: &AttachmentKey,
     addrs: &[IpNet],
-    check: impl Fn(bool, &[RuleSet; 2]) -> Result<bool, FirewallError>,
+    check: impl Fn(bool, &[IptablesRuleSet; 2]) -> Result<bool, FirewallError>,
 ) -> Result<bool, FirewallError> {
     if validate(key).is_err() {
         return Ok(addrs.is_empty());
@@ -148,14 +149,14 @@ fn is_each(
 pub fn remove_known(
     key: &AttachmentKey,
     addrs: &[IpNet],
-    known: Numbers<'_>,
+    known: RuleHandles<'_>,
     runner: ProgramRunner<'_>,
 ) -> Result<usize, FirewallError> {
     let owners = owners(key);
     let mut changes = 0;
     let all = addrs;
     for (v6, addrs) in by_family(addrs).filter(|_| !owners.is_empty()) {
-        let goes = |rule: &Rule| {
+        let goes = |rule: &IptablesRule| {
             addrs.iter().any(|address| {
                 // Old releases of the native plugins wrote the source with its network's prefix length.
                 begins(rule, &owners, address.addr().into()) || begins(rule, &owners, address.trunc())
@@ -165,7 +166,7 @@ pub fn remove_known(
         changes += remove_from_each(known.recorded, v6, NAT, runner, |place| {
             Ok(match numbers::remove(&sets, known.of(all, v6), place)? {
                 Some(count) => count,
-                None => RuleSet::remove(&owners, known.handles, place, goes)?,
+                None => IptablesRuleSet::remove(&owners, known.handles, place, goes)?,
             })
         })?;
     }
@@ -188,14 +189,15 @@ pub fn remove_all(
         return Ok(0);
     }
     // Every rule with our mark is removed. A chain stays if another owner's rule refers to it.
-    let goes = |rule: &Rule| {
+    let goes = |rule: &IptablesRule| {
         rule.chain == POSTROUTING
             && owners.iter().any(|owner| rule.comment() == owner.comment.as_deref())
             && !rule.source_network().is_some_and(|source| spared.contains(&source.addr()))
     };
     let mut changes = 0;
     for v6 in [false, true] {
-        changes += remove_from_each(recorded, v6, NAT, runner, |place| RuleSet::remove(&owners, &[], place, goes))?;
+        changes +=
+            remove_from_each(recorded, v6, NAT, runner, |place| IptablesRuleSet::remove(&owners, &[], place, goes))?;
     }
     Ok(changes)
 }
@@ -219,15 +221,15 @@ pub fn retain(
 
 /// The first rule of a container's masquerading, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenMasqueradeJump {
     /// The source of the traffic: one address, or its whole network in rules of old native plugins.
     pub source: IpNet,
     /// The container and its network; the interface is empty.
     pub key: AttachmentKey,
 }
 
-impl Seen {
-    fn read(rule: &Rule) -> Option<Self> {
+impl SeenMasqueradeJump {
+    fn read(rule: &IptablesRule) -> Option<Self> {
         let key = key_of(rule)?;
         let seen = Self { source: rule.source_network()?, key };
         begins(rule, &owners(&seen.key), seen.source).then_some(seen)
@@ -244,29 +246,30 @@ impl Seen {
 ///
 /// # Errors
 /// As [`remove_all`].
-pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<Seen>, FirewallError> {
-    Ok(Tables::look(NAT, runner)?.rules().filter_map(|saved| Seen::read(&saved.rule)).collect())
+pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<SeenMasqueradeJump>, FirewallError> {
+    Ok(Tables::look(NAT, runner)?.rules().filter_map(|saved| SeenMasqueradeJump::read(&saved.rule)).collect())
 }
 
 /// Removes these rules, and the chains that no other rule leads to. Returns the number of changes.
 ///
 /// # Errors
 /// As [`remove_all`].
-pub fn remove_seen(seen: &[Seen], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
+pub fn remove_seen(seen: &[SeenMasqueradeJump], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
     let mut keys: Vec<&AttachmentKey> = Vec::new();
-    for Seen { key, .. } in seen {
+    for SeenMasqueradeJump { key, .. } in seen {
         if !keys.contains(&key) {
             keys.push(key);
         }
     }
-    let owners: Vec<Owner> = keys.into_iter().flat_map(owners).collect();
-    let goes = |rule: &Rule| Seen::read(rule).is_some_and(|rule| seen.contains(&rule));
+    let owners: Vec<IptablesOwner> = keys.into_iter().flat_map(owners).collect();
+    let goes = |rule: &IptablesRule| SeenMasqueradeJump::read(rule).is_some_and(|rule| seen.contains(&rule));
     let mut changes = 0;
     for programs in Programs::of_all(NAT, runner) {
         let plan = |table: &SavedTable| {
             // A chain that none of these rules leads to is left alone: another process may be about to use it.
-            let leads =
-                |owner: &&Owner| table.rules.iter().any(|saved| owner.leads_here(&saved.rule) && goes(&saved.rule));
+            let leads = |owner: &&IptablesOwner| {
+                table.rules.iter().any(|saved| owner.leads_here(&saved.rule) && goes(&saved.rule))
+            };
             owners.iter().filter(leads).flat_map(|owner| owner.removals(table, goes)).collect()
         };
         changes += programs.change(&Scope::whole(NAT), plan)?.0;
@@ -280,7 +283,7 @@ impl Tables {
     /// # Errors
     /// A name doesn't fit.
     pub fn has(&self, key: &AttachmentKey, addrs: &[IpNet]) -> Result<bool, FirewallError> {
-        is_each(key, addrs, |v6, sets| Ok(self.of(v6).any(|table| RuleSet::is_complete(sets, table))))
+        is_each(key, addrs, |v6, sets| Ok(self.of(v6).any(|table| IptablesRuleSet::is_complete(sets, table))))
     }
 
     /// Returns the chains with a native plugin's name that belong to none of these attachments, and the rules that lead
@@ -298,8 +301,8 @@ impl Tables {
                 let of_chain = |saved: &&SavedRule| saved.rule.chain == *chain || leads(&saved);
                 let rules: Vec<&SavedRule> = table.rules.iter().filter(of_chain).collect();
                 let mark = rules.iter().find_map(|saved| saved.rule.comment()).unwrap_or_default().to_owned();
-                let jumps = rules.iter().filter(leads).map(|saved| Change::Delete((*saved).clone()));
-                let changes = jumps.chain([Change::Flush(chain.clone()), Change::DeleteChain(chain.clone())]);
+                let jumps = rules.iter().filter(leads).map(|saved| TableChange::Delete((*saved).clone()));
+                let changes = jumps.chain([TableChange::Flush(chain.clone()), TableChange::DeleteChain(chain.clone())]);
                 let mut commands: Vec<String> = changes.map(|change| format!("{program} -w -t nat {change}")).collect();
                 // Plain characters: a shell reads them as a word, with or without quotes.
                 let is_plain = |c: char| c.is_ascii_alphanumeric() || " -_./:,=+\"\\".contains(c);
@@ -316,7 +319,7 @@ impl Tables {
 }
 
 /// Returns the container and network of the masquerading that this rule starts.
-fn key_of(rule: &Rule) -> Option<AttachmentKey> {
+fn key_of(rule: &IptablesRule) -> Option<AttachmentKey> {
     let chain = rule.target_chain().filter(|chain| chain.starts_with(CHAIN_PREFIX))?;
     let key = AttachmentKey::of_iptables(chain, rule.comment()?)?;
     (rule.chain == POSTROUTING).then_some(key)

@@ -35,8 +35,10 @@ pub(crate) mod text;
 mod xt;
 
 pub use crate::variant::{Recorded, is_legacy, of_new};
-pub use masquerade::{Seen, check_known, ensure_in, list, remove_all, remove_known, remove_seen, retain, validate};
-pub use numbers::{Numbers, nat_tables};
+pub use masquerade::{
+    SeenMasqueradeJump, check_known, ensure_in, list, remove_all, remove_known, remove_seen, retain, validate,
+};
+pub use numbers::{RuleHandles, nat_tables};
 pub use presence::{any_may_exist, has_legacy_nat, may_exist, needs_program, others_may_exist};
 pub use programs::{ProgramRunner, available, in_reach, installed, programs, usable};
 
@@ -47,7 +49,7 @@ use crate::{AttachmentKey, FirewallError, Nft};
 use netlink_packet_netfilter::NetfilterProtoFamily;
 use presence::has_legacy;
 use programs::Programs;
-use rule::Rule;
+use rule::IptablesRule;
 use scope::Scope;
 use text::{SavedRule, SavedTable};
 
@@ -140,7 +142,7 @@ impl Tables {
         network: &str,
         valid: &[(String, String)],
         busy: impl FnOnce() -> Result<Vec<(String, String)>, FirewallError>,
-        owner: impl Fn(&Rule) -> Option<AttachmentKey>,
+        owner: impl Fn(&IptablesRule) -> Option<AttachmentKey>,
     ) -> Result<Vec<AttachmentKey>, FirewallError> {
         let mut seen: HashSet<String> = valid.iter().map(|(container_id, _)| container_id.clone()).collect();
         let of_network = self.rules().filter_map(|saved| owner(&saved.rule)).filter(|key| key.network == network);

@@ -8,13 +8,13 @@ use std::collections::{HashMap, HashSet};
 use netlink_packet_netfilter::nftables::{InetHookNumber, NfTablesMessage, RuleAttribute, RuleMessage};
 use postern_netlink::Attributes;
 
-use super::rule::Rule;
+use super::rule::IptablesRule;
 use super::scope::Scope;
-use super::set::Change;
+use super::set::TableChange;
 use super::text::{SavedRule, SavedTable};
 use super::{NAT, table};
 use crate::nft::batch::{BaseChain, Batch, Table};
-use crate::nft::rule::Rule as NftRule;
+use crate::nft::rule::NftRule;
 use crate::{FirewallError, Nft};
 
 /// `NFTA_RULE_CHAIN` (linux/netfilter/nf_tables.h).
@@ -65,7 +65,7 @@ pub(super) fn look(nft: &mut Nft, v6: bool, scope: &Scope<'_>, lenient: bool) ->
     let is_ours = |saved: &SavedRule| !saved.rule.is_foreign() || scope.concerns(&saved.rule, PLUGINS);
     let rules: Vec<SavedRule> = rules.into_iter().filter(is_ours).collect();
     match rules.iter().find(|saved| saved.rule.is_foreign() && !lenient) {
-        Some(SavedRule { rule: Rule { chain, .. }, handle, .. }) => {
+        Some(SavedRule { rule: IptablesRule { chain, .. }, handle, .. }) => {
             Err(unable(format!("a rule of {table} {chain} (handle {handle}) has another form")))
         }
         None => Ok(SavedTable { chains, rules }),
@@ -177,8 +177,8 @@ fn look_around<'b>(
         if !uses.contains_key(chain) || seen.whole.contains(&chain) {
             continue;
         }
-        let found: HashSet<&Rule> = seen.rules.iter().map(|saved| &saved.rule).collect();
-        let mut missing: Vec<&'b Rule> = wanted.into_iter().filter(|wanted| !found.contains(*wanted)).collect();
+        let found: HashSet<&IptablesRule> = seen.rules.iter().map(|saved| &saved.rule).collect();
+        let mut missing: Vec<&'b IptablesRule> = wanted.into_iter().filter(|wanted| !found.contains(*wanted)).collect();
         if missing.is_empty() {
             continue;
         }
@@ -246,7 +246,7 @@ impl<'a> Seen<'a> {
 
 /// Reads the rules with known handles that still lead to the owners' chains or, if there are none, are the owners'.
 fn known(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<Vec<SavedRule>, FirewallError> {
-    let is_meant = |rule: &Rule| match scope.own.is_empty() {
+    let is_meant = |rule: &IptablesRule| match scope.own.is_empty() {
         true => scope.names(rule),
         false => scope.leads(rule.target_chain()),
     };
@@ -254,7 +254,7 @@ fn known(nft: &mut Nft, table: Table, scope: &Scope<'_>) -> Result<Vec<SavedRule
     for handle in scope.known {
         for home in scope.homes.iter().filter(|home| !scope.entire.contains(home)) {
             let rule = nft.rule(table, home, *handle)?.filter(|rule| rule.handle == *handle);
-            let rule = rule.map(|rule| Rule::read(home, rule.attributes(), table.is_v6())).filter(is_meant);
+            let rule = rule.map(|rule| IptablesRule::read(home, rule.attributes(), table.is_v6())).filter(is_meant);
             if let Some(rule) = rule {
                 found.push(SavedRule::of_kernel(rule, *handle));
                 break;
@@ -277,7 +277,7 @@ fn all_found(chains: &[(&str, u32)], rules: &[SavedRule]) -> bool {
 fn read(rule: Attributes<'_>, table: Table) -> Option<SavedRule> {
     let chain = rule.first(RULE_CHAIN)?.text_lossy();
     let rule = NftRule::read(rule);
-    Some(SavedRule::of_kernel(Rule::read(&chain, rule.attributes(), table.is_v6()), rule.handle))
+    Some(SavedRule::of_kernel(IptablesRule::read(&chain, rule.attributes(), table.is_v6()), rule.handle))
 }
 
 /// Returns the question for all rules of a table, or of one chain.
@@ -305,7 +305,7 @@ pub(super) fn change(
     v6: bool,
     scope: &Scope<'_>,
     lenient: bool,
-    plan: &impl Fn(&SavedTable) -> Vec<Change>,
+    plan: &impl Fn(&SavedTable) -> Vec<TableChange>,
 ) -> Result<(usize, Vec<u64>), FirewallError> {
     let of = table(v6, scope.table);
     let mut before: Option<(SavedTable, Batch, usize)> = None;
@@ -319,12 +319,13 @@ pub(super) fn change(
             return Ok(Ok(*count));
         }
         let changes = plan(&saved);
-        let attributes =
-            |change: &Change| if let Change::Add { rule, .. } = change { rule.write(v6) } else { Some(vec![]) };
+        let attributes = |change: &TableChange| {
+            if let TableChange::Add { rule, .. } = change { rule.write(v6) } else { Some(vec![]) }
+        };
         let Some(attributes) = changes.iter().map(attributes).collect::<Option<Vec<_>>>() else {
             return Ok(Err(unable("a change has no form that all its versions read")));
         };
-        let only_adds = !changes.iter().any(|change| matches!(change, Change::Delete(_)));
+        let only_adds = !changes.iter().any(|change| matches!(change, TableChange::Delete(_)));
         let count = changes.len();
         if count > 0 {
             write(nft, batch, of, &changes, attributes, &saved.chains, scope)?;
@@ -342,23 +343,23 @@ fn write(
     nft: &mut Nft,
     batch: &mut Batch,
     table: Table,
-    changes: &[Change],
+    changes: &[TableChange],
     attributes: Vec<Vec<RuleAttribute>>,
     chains: &[String],
     scope: &Scope<'_>,
 ) -> Result<(), FirewallError> {
     let mut made: Vec<&str> = Vec::new();
-    let is_noted = |rule: &Rule| scope.notes(&rule.chain, rule.target_chain());
-    let noted = changes.iter().filter(|change| matches!(change, Change::Add { rule, .. } if is_noted(rule)));
+    let is_noted = |rule: &IptablesRule| scope.notes(&rule.chain, rule.target_chain());
+    let noted = changes.iter().filter(|change| matches!(change, TableChange::Add { rule, .. } if is_noted(rule)));
     let notes = noted.count() <= MOST_NOTED;
-    let adds = changes.iter().any(|change| matches!(change, Change::NewChain(_) | Change::Add { .. }));
+    let adds = changes.iter().any(|change| matches!(change, TableChange::NewChain(_) | TableChange::Add { .. }));
     if adds && chains.is_empty() && nft.table(table)?.is_none() {
         batch.add_table(table, None);
     }
     for (change, attributes) in changes.iter().zip(attributes) {
         match change {
-            Change::NewChain(chain) => batch.add_chain(table, chain, None, None),
-            Change::Add { rule, first } => {
+            TableChange::NewChain(chain) => batch.add_chain(table, chain, None, None),
+            TableChange::Add { rule, first } => {
                 let chain = rule.chain.as_str();
                 // A chain that is there is never declared again: that could change its policy.
                 if let Some(form) = base(table, chain)
@@ -370,9 +371,9 @@ fn write(
                 }
                 batch.add_rule(table, chain, *first, notes && is_noted(rule), attributes);
             }
-            Change::Delete(saved) => batch.delete_rule(table, &saved.rule.chain, saved.handle),
-            Change::Flush(chain) => batch.flush_chain(table, chain),
-            Change::DeleteChain(chain) => batch.delete_chain(table, chain),
+            TableChange::Delete(saved) => batch.delete_rule(table, &saved.rule.chain, saved.handle),
+            TableChange::Flush(chain) => batch.flush_chain(table, chain),
+            TableChange::DeleteChain(chain) => batch.delete_chain(table, chain),
         }
     }
     Ok(())
@@ -392,11 +393,11 @@ mod tests {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         let open = || Nft::open(Instant::now() + Duration::from_secs(20)).unwrap();
         let (mut nft, other) = (open(), RefCell::new(open()));
-        let add = |line: &str| Change::Add { rule: Rule::parse(line), first: false };
-        let make = |nft: &mut Nft, chains: &[&str], changes: &[Change]| {
+        let add = |line: &str| TableChange::Add { rule: IptablesRule::parse(line), first: false };
+        let make = |nft: &mut Nft, chains: &[&str], changes: &[TableChange]| {
             change(nft, false, &Scope::of_chains(NAT, chains), false, &|_| changes.to_vec()).unwrap();
         };
-        let chains = ["CNI-A", "CNI-B"].map(|chain| Change::NewChain(chain.to_owned()));
+        let chains = ["CNI-A", "CNI-B"].map(|chain| TableChange::NewChain(chain.to_owned()));
         make(&mut nft, &[], &[chains.as_slice(), &[add("CNI-B -s 10.1.0.1/32 -j RETURN")]].concat());
         let (reads, plans) = (Cell::new(0), Cell::new(0));
         for (theirs, expected) in [("CNI-B", 1), ("CNI-A", 2)] {

@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use super::netlink;
 use super::programs::{ProgramRunner, Programs};
-use super::rule::Rule;
-use super::set::RuleSet;
+use super::rule::IptablesRule;
+use super::set::IptablesRuleSet;
 use super::{NAT, table};
 use crate::nft::batch::Batch;
 use crate::variant::Recorded;
@@ -20,7 +20,7 @@ use crate::{FirewallError, Nft};
 /// The kernel gives no rule of a table the number of an earlier one, and no table that of an earlier table. So in the same
 /// tables the numbers lead to these rules, or to none.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Numbers<'a> {
+pub struct RuleHandles<'a> {
     /// The handles of the rules, those of IPv4 first.
     pub handles: &'a [u64],
     /// The handles of the tables, IPv4 first; none if they are not known.
@@ -29,7 +29,7 @@ pub struct Numbers<'a> {
     pub recorded: Recorded,
 }
 
-impl<'a> Numbers<'a> {
+impl<'a> RuleHandles<'a> {
     /// Returns the handles of one family's rules, and that of their table, if each of these addresses has one rule.
     pub(super) fn of(self, addrs: &[IpNet], v6: bool) -> Option<(&'a [u64], u64)> {
         let count = addrs.iter().filter(|address| address.addr().is_ipv4()).count();
@@ -39,7 +39,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Returns the handles of the `nat` tables of these addresses' families, for [`Numbers`]; none if one is missing, or if
+/// Returns the handles of the `nat` tables of these addresses' families, for [`RuleHandles`]; none if one is missing, or if
 /// only a program knows its rules. If they are the same before and after rules are made, the rules are in these tables.
 #[must_use]
 pub fn nat_tables(addrs: &[IpNet], runner: ProgramRunner<'_>) -> Vec<u64> {
@@ -63,7 +63,7 @@ pub(super) fn tables(name: &'static str, addrs: &[IpNet], runner: ProgramRunner<
 /// # Errors
 /// The deadline passes.
 pub(super) fn remove(
-    sets: &[RuleSet; 2],
+    sets: &[IptablesRuleSet; 2],
     numbered: Option<(&[u64], u64)>,
     programs: &Programs<'_>,
 ) -> Result<Option<usize>, FirewallError> {
@@ -81,7 +81,7 @@ fn plan(
     nft: &mut Nft,
     batch: &mut Batch,
     v6: bool,
-    sets: &[RuleSet; 2],
+    sets: &[IptablesRuleSet; 2],
     (handles, number): (&[u64], u64),
 ) -> Result<Option<usize>, FirewallError> {
     let (of, mut there) = (table(v6, NAT), None);
@@ -98,10 +98,10 @@ fn plan(
         }
     }
     let Some((set, chain, uses)) = there else { return Ok(None) };
-    let is_inside = |rule: &&Rule| rule.chain == *chain;
-    let leads = |rule: &&Rule| rule.target_chain() == Some(chain);
+    let is_inside = |rule: &&IptablesRule| rule.chain == *chain;
+    let leads = |rule: &&IptablesRule| rule.target_chain() == Some(chain);
     let rules = || set.rules.iter().map(|(_, rule)| rule);
-    let own: HashSet<&Rule> = rules().filter(is_inside).collect();
+    let own: HashSet<&IptablesRule> = rules().filter(is_inside).collect();
     let inside = netlink::rules_in(nft, of, Some(chain))?;
     let is_own = inside.iter().all(|saved| own.contains(&saved.rule));
     let is_all = usize::try_from(uses).is_ok_and(|uses| uses == inside.len() + handles.len());
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::AttachmentKey;
-    use crate::hostport::{Forward, HostPorts, MarkBy};
+    use crate::hostport::{HostPorts, MarkBy, PortForward};
     use crate::iptables::{ensure_in, remove_known};
     use postern_types::{NatSources, Transport};
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn ports(key: AttachmentKey, address: &str, host_port: u16) -> HostPorts {
-        let forward = |protocol| Forward { protocol, host_ip: None, host_port, container_port: 80 };
+        let forward = |protocol| PortForward { protocol, host_ip: None, host_port, container_port: 80 };
         HostPorts {
             key,
             address: address.parse().unwrap(),
@@ -187,13 +187,13 @@ mod tests {
                 assert_eq!(removed, Some(2 + if address.contains(':') { 4 } else { 6 }), "{address}");
                 assert_eq!(saved(), before);
                 // Nothing is there, which is no error.
-                let known = Numbers { handles: &handles, tables: &tables, ..Numbers::default() };
+                let known = RuleHandles { handles: &handles, tables: &tables, ..RuleHandles::default() };
                 assert_eq!(own.iptables_remove(known, runner).unwrap(), 0);
             }
             let addrs = ["10.1.0.3/16", "10.2.0.3/16", "fd00::3/64"].map(|address| address.parse().unwrap());
             let handles = ensure_in(None, &key("c3", "eth0"), &addrs, runner).unwrap();
             let tables = nat_tables(&addrs, runner);
-            let known = Numbers { handles: &handles, tables: &tables, ..Numbers::default() };
+            let known = RuleHandles { handles: &handles, tables: &tables, ..RuleHandles::default() };
             assert_eq!((handles.len(), tables.len()), (3, 2));
             assert_eq!(known.of(&addrs, false), Some((&handles[..2], tables[0])));
             assert_eq!(known.of(&addrs, true), Some((&handles[2..], tables[1])));
@@ -228,7 +228,7 @@ mod tests {
             refused((&handles, table + 1), "another table");
             let of_second = second.iptables_ensure_in(None, runner).unwrap();
             refused((&handles, table), "another attachment of the container has rules in the chain");
-            second.iptables_remove(Numbers::default(), runner).unwrap();
+            second.iptables_remove(RuleHandles::default(), runner).unwrap();
             let other = ports(key("c2", "eth0"), "10.1.0.2/16", 8002);
             let of_other = other.iptables_ensure_in(None, runner).unwrap();
             refused((&of_other, table), "rules of another container");
@@ -246,7 +246,7 @@ mod tests {
             let deadline = Instant::now() + Duration::from_secs(30);
             let programs = Programs::locate(false, ProgramRunner { runner: &Direct, deadline, nft: None }).unwrap();
             assert_eq!(remove(&sets, Some((&handles, table)), &programs).unwrap(), None, "by programs");
-            let known = Numbers { handles: &handles, tables: &[table], ..Numbers::default() };
+            let known = RuleHandles { handles: &handles, tables: &[table], ..RuleHandles::default() };
             assert!(own.iptables_remove(known, runner).unwrap() > 0 && !saved().join("\n").contains(&chain));
         });
     }

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use ipnet::IpNet;
-use postern_confine::{Allowed, Rules, Run};
+use postern_confine::{Allowed, ProgramLimits, Run};
 use postern_types::IptablesVariant as Variant;
 
 use super::netlink;
 use super::scope::Scope;
-use super::set::Change;
+use super::set::TableChange;
 use super::text::SavedTable;
 use super::{FILTER, NAT};
 use crate::program;
@@ -41,8 +41,8 @@ pub struct ProgramRunner<'a> {
 /// rules of legacy iptables where new ones are made in nf_tables.
 #[must_use]
 pub fn programs() -> Vec<Allowed> {
-    let save = Rules { arguments: is_save, input: str::is_empty, variable: None };
-    let restore = Rules { arguments: is_restore, input: is_change, variable: None };
+    let save = ProgramLimits { arguments: is_save, input: str::is_empty, variable: None };
+    let restore = ProgramLimits { arguments: is_restore, input: is_change, variable: None };
     let of_family = |v6: bool| {
         let of_legacy = (variant::installed(v6) != Some(Variant::Legacy)).then(|| Files::of_legacy(v6).ok()).flatten();
         Files::of_new(v6).ok().into_iter().chain(of_legacy)
@@ -314,7 +314,7 @@ impl<'a> Programs<'a> {
     pub(super) fn change(
         &self,
         scope: &Scope<'_>,
-        plan: impl Fn(&SavedTable) -> Vec<Change>,
+        plan: impl Fn(&SavedTable) -> Vec<TableChange>,
     ) -> Result<(usize, Vec<u64>), FirewallError> {
         let table = scope.table;
         let lenient = self.is_lenient();

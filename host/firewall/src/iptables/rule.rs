@@ -19,7 +19,7 @@ pub(crate) type Is<T> = (bool, T);
 
 /// A rule of one chain. Two rules are the same wherever their comments stand.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rule {
+pub(crate) struct IptablesRule {
     pub(crate) chain: String,
     pub(crate) source: Option<Is<IpNet>>,
     pub(crate) destination: Option<Is<IpNet>>,
@@ -75,7 +75,7 @@ pub(crate) enum Target {
     Other(Vec<String>),
 }
 
-impl Rule {
+impl IptablesRule {
     pub(crate) fn new(chain: &str, target: Target) -> Self {
         Self { chain: chain.to_owned(), target: Some(target), ..Self::default() }
     }
@@ -131,15 +131,15 @@ impl Rule {
     }
 }
 
-impl PartialEq for Rule {
+impl PartialEq for IptablesRule {
     fn eq(&self, other: &Self) -> bool {
         self.content() == other.content()
     }
 }
 
-impl Eq for Rule {}
+impl Eq for IptablesRule {}
 
-impl Hash for Rule {
+impl Hash for IptablesRule {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.content().hash(state);
     }

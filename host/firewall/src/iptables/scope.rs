@@ -1,7 +1,7 @@
 //! The part of a table that a question is about: the chains of its owners, and the rules that are compared.
 
-use super::rule::Rule;
-use super::set::{Owner, RuleSet};
+use super::rule::IptablesRule;
+use super::set::{IptablesOwner, IptablesRuleSet};
 
 /// The part of a table that a question is about.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Scope<'a> {
     /// Chains that all owners share.
     pub(super) shared: Vec<&'a str>,
     /// The rules that may be there already.
-    pub(super) wanted: Vec<&'a Rule>,
+    pub(super) wanted: Vec<&'a IptablesRule>,
     /// The chains in which rules that lead to the owners' chains are, or the rules of an owner without chains.
     pub(super) homes: Vec<&'a str>,
     /// Handles of rules in these, as they were when the rules were made. If they lead to all that is asked for, no other
@@ -50,7 +50,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The question whether these sets are complete.
-    pub(super) fn of_sets(table: &'static str, sets: &'a [RuleSet]) -> Self {
+    pub(super) fn of_sets(table: &'static str, sets: &'a [IptablesRuleSet]) -> Self {
         Self {
             table,
             own: sets.iter().flat_map(|set| &set.owner.chains).map(String::as_str).collect(),
@@ -62,12 +62,12 @@ impl<'a> Scope<'a> {
     }
 
     /// The question where these rules are, as often as they are there. Their owner has no chains.
-    pub(super) fn of_rules(table: &'static str, rules: &'a [Rule], home: &'a str) -> Self {
+    pub(super) fn of_rules(table: &'static str, rules: &'a [IptablesRule], home: &'a str) -> Self {
         Self { table, wanted: rules.iter().collect(), homes: vec![home], counts: true, ..Self::default() }
     }
 
     /// The question what these owners have.
-    pub(super) fn of_owners(table: &'static str, owners: &'a [Owner]) -> Self {
+    pub(super) fn of_owners(table: &'static str, owners: &'a [IptablesOwner]) -> Self {
         Self {
             table,
             own: owners.iter().flat_map(|owner| &owner.chains).map(String::as_str).collect(),
@@ -85,16 +85,17 @@ impl<'a> Scope<'a> {
 
     /// Returns the rules that have to be found, by their chains. Rules that lead to the owners' chains are found by
     /// these.
-    pub(super) fn compared(&self) -> Vec<(&'a str, Vec<&'a Rule>)> {
-        let is_searched = |rule: &&Rule| !self.only_known && !self.leads(rule.target_chain()) && !self.is_new(rule);
-        let searched: Vec<&Rule> = self.wanted.iter().copied().filter(is_searched).collect();
+    pub(super) fn compared(&self) -> Vec<(&'a str, Vec<&'a IptablesRule>)> {
+        let is_searched =
+            |rule: &&IptablesRule| !self.only_known && !self.leads(rule.target_chain()) && !self.is_new(rule);
+        let searched: Vec<&IptablesRule> = self.wanted.iter().copied().filter(is_searched).collect();
         let chains = once(searched.iter().map(|rule| rule.chain.as_str()).collect());
         let of = |chain: &str| searched.iter().copied().filter(|rule| rule.chain == chain).collect();
         chains.into_iter().map(|chain| (chain, of(chain))).collect()
     }
 
     /// True if a rule is one that the owner, which has no chains, makes for the first time.
-    pub(super) fn is_new(&self, rule: &Rule) -> bool {
+    pub(super) fn is_new(&self, rule: &IptablesRule) -> bool {
         self.is_first
             && self.own.is_empty()
             && self.homes.contains(&rule.chain.as_str())
@@ -111,7 +112,7 @@ impl<'a> Scope<'a> {
     }
 
     /// True if this is one of the rules that the question names.
-    pub(super) fn names(&self, rule: &Rule) -> bool {
+    pub(super) fn names(&self, rule: &IptablesRule) -> bool {
         self.wanted.contains(&rule)
     }
 
@@ -122,12 +123,12 @@ impl<'a> Scope<'a> {
 
     /// True if a rule that can't be read could be one that is compared, or leads to an owner's chain. In a question about
     /// all owners, the names of the plugins' chains begin with `plugins`.
-    pub(super) fn concerns(&self, rule: &Rule, plugins: &str) -> bool {
+    pub(super) fn concerns(&self, rule: &IptablesRule, plugins: &str) -> bool {
         let target = rule.target_chain();
         if self.of_all {
             return rule.chain.starts_with(plugins) || target.is_some_and(|target| target.starts_with(plugins));
         }
-        let could_be = |wanted: &&Rule| wanted.chain == rule.chain && wanted.target_chain() == target;
+        let could_be = |wanted: &&IptablesRule| wanted.chain == rule.chain && wanted.target_chain() == target;
         self.leads(target) || self.wanted.iter().any(could_be)
     }
 }

@@ -8,18 +8,18 @@ use std::collections::HashSet;
 
 use super::NAT;
 use super::programs::Programs;
-use super::rule::Rule;
+use super::rule::IptablesRule;
 use super::scope::Scope;
 use super::text::{SavedRule, SavedTable};
 use crate::FirewallError;
 
 /// One change of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum TableChange {
     NewChain(String),
     /// At the chain's beginning (`first`) or end.
     Add {
-        rule: Rule,
+        rule: IptablesRule,
         first: bool,
     },
     Delete(SavedRule),
@@ -29,10 +29,10 @@ pub(crate) enum Change {
 
 /// The place for a rule that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum IptablesPlace {
     /// The beginning of the chain, before all other rules.
     First,
-    /// Before the rules of this set with [`Place::Last`], if they are there; else the chain's end.
+    /// Before the rules of this set with [`IptablesPlace::Last`], if they are there; else the chain's end.
     Early,
     /// The end of the chain.
     Last,
@@ -40,7 +40,7 @@ pub(crate) enum Place {
 
 /// An owner of rules.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Owner {
+pub(crate) struct IptablesOwner {
     /// The comment of its rules, if a comment identifies them.
     pub(crate) comment: Option<String>,
     /// The owner's chains; each may lead to those after it.
@@ -51,23 +51,23 @@ pub(crate) struct Owner {
 
 /// All rules that an owner should have, in the order in which they are made.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RuleSet {
-    pub(crate) owner: Owner,
+pub(crate) struct IptablesRuleSet {
+    pub(crate) owner: IptablesOwner,
     /// Chains that all owners share and that iptables does not have itself. They are made if missing, and never
     /// removed.
     pub(crate) shared: Vec<String>,
-    pub(crate) rules: Vec<(Place, Rule)>,
+    pub(crate) rules: Vec<(IptablesPlace, IptablesRule)>,
 }
 
-impl Owner {
-    pub(super) fn leads_here(&self, rule: &Rule) -> bool {
+impl IptablesOwner {
+    pub(super) fn leads_here(&self, rule: &IptablesRule) -> bool {
         rule.target_chain().is_some_and(|target| self.chains.iter().any(|chain| chain == target))
     }
 
     /// Returns the changes that remove the rules for which `goes` holds, and the chains that no other rule leads to.
     /// For an owner with chains, `goes` is asked only about rules that lead to them: the rules inside are removed with
     /// the chain.
-    pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&Rule) -> bool) -> Vec<Change> {
+    pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&IptablesRule) -> bool) -> Vec<TableChange> {
         let mut changes = Vec::new();
         let mut targets = Vec::new();
         for saved in &saved.rules {
@@ -76,7 +76,7 @@ impl Owner {
                 continue;
             }
             if goes(&saved.rule) {
-                changes.push(Change::Delete(saved.clone()));
+                changes.push(TableChange::Delete(saved.clone()));
             } else {
                 targets.extend(saved.rule.target_chain());
             }
@@ -89,47 +89,47 @@ impl Owner {
                 going.push(chain.clone());
             }
         }
-        changes.extend(going.iter().cloned().map(Change::Flush));
-        changes.extend(going.into_iter().map(Change::DeleteChain));
+        changes.extend(going.iter().cloned().map(TableChange::Flush));
+        changes.extend(going.into_iter().map(TableChange::DeleteChain));
         changes
     }
 }
 
-impl RuleSet {
+impl IptablesRuleSet {
     /// Returns the one of two sets that this owner uses. They differ by the names of their chains. It is the first,
     /// unless another owner's rules lead to its chains, or the second's are in use.
     fn choose<'a>([first, second]: &'a [Self; 2], saved: &SavedTable) -> &'a Self {
-        let is_ours = |rule: &Rule| rule.comment() == first.owner.comment.as_deref();
+        let is_ours = |rule: &IptablesRule| rule.comment() == first.owner.comment.as_deref();
         let taken = saved.rules.iter().any(|saved| first.owner.leads_here(&saved.rule) && !is_ours(&saved.rule));
         let has = saved.rules.iter().any(|saved| second.owner.leads_here(&saved.rule));
         if taken || has { second } else { first }
     }
 
     /// Returns the changes that complete the set.
-    pub(crate) fn additions(&self, saved: &SavedTable) -> Vec<Change> {
-        let present: HashSet<&Rule> = saved.rules.iter().map(|saved| &saved.rule).collect();
+    pub(crate) fn additions(&self, saved: &SavedTable) -> Vec<TableChange> {
+        let present: HashSet<&IptablesRule> = saved.rules.iter().map(|saved| &saved.rule).collect();
         let chains = self.shared.iter().chain(&self.owner.chains);
         let missing = chains.filter(|chain| !saved.chains.contains(chain));
-        let mut changes: Vec<Change> = missing.cloned().map(Change::NewChain).collect();
+        let mut changes: Vec<TableChange> = missing.cloned().map(TableChange::NewChain).collect();
         let mut made = HashSet::new();
         for (place, rule) in &self.rules {
             if present.contains(rule) || !made.insert(rule) {
                 continue;
             }
-            let is_there = |(its, other): &(Place, Rule)| {
-                *its == Place::Last && other.chain == rule.chain && present.contains(other)
+            let is_there = |(its, other): &(IptablesPlace, IptablesRule)| {
+                *its == IptablesPlace::Last && other.chain == rule.chain && present.contains(other)
             };
             let first = match place {
-                Place::First => true,
-                Place::Early => self.rules.iter().any(is_there),
-                Place::Last => false,
+                IptablesPlace::First => true,
+                IptablesPlace::Early => self.rules.iter().any(is_there),
+                IptablesPlace::Last => false,
             };
-            changes.push(Change::Add { rule: rule.clone(), first });
+            changes.push(TableChange::Add { rule: rule.clone(), first });
         }
         changes
     }
 
-    /// Completes the one of two sets that the owner uses ([`RuleSet::choose`]), in table `nat`. Returns the handles of the new
+    /// Completes the one of two sets that the owner uses ([`IptablesRuleSet::choose`]), in table `nat`. Returns the handles of the new
     /// rules that lead to the owner's chains, if they are known.
     pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<Vec<u64>, FirewallError> {
         let plan = |saved: &SavedTable| Self::choose(sets, saved).additions(saved);
@@ -137,23 +137,23 @@ impl RuleSet {
     }
 
     /// True if the one of two sets that the owner uses is complete. Only the chains that matter are read. `known` are the
-    /// handles of [`RuleSet::ensure`].
+    /// handles of [`IptablesRuleSet::ensure`].
     pub(crate) fn check(sets: &[Self; 2], known: &[u64], programs: &Programs<'_>) -> Result<bool, FirewallError> {
         Ok(Self::is_complete(sets, &programs.look(&Scope { known, ..Scope::of_sets(NAT, sets) })?))
     }
 
-    /// As [`RuleSet::check`], in a table that was read.
+    /// As [`IptablesRuleSet::check`], in a table that was read.
     pub(crate) fn is_complete(sets: &[Self; 2], saved: &SavedTable) -> bool {
         Self::choose(sets, saved).additions(saved).is_empty()
     }
 
-    /// Removes the rules of these owners from table `nat`, as [`Owner::removals`]. `known` are the handles of
-    /// [`RuleSet::ensure`]. Returns the number of changes.
+    /// Removes the rules of these owners from table `nat`, as [`IptablesOwner::removals`]. `known` are the handles of
+    /// [`IptablesRuleSet::ensure`]. Returns the number of changes.
     pub(crate) fn remove(
-        owners: &[Owner],
+        owners: &[IptablesOwner],
         known: &[u64],
         programs: &Programs<'_>,
-        goes: impl Fn(&Rule) -> bool,
+        goes: impl Fn(&IptablesRule) -> bool,
     ) -> Result<usize, FirewallError> {
         let plan = |saved: &SavedTable| owners.iter().flat_map(|owner| owner.removals(saved, &goes)).collect();
         programs.change(&Scope { known, ..Scope::of_owners(NAT, owners) }, plan).map(|(count, _)| count)
@@ -166,32 +166,32 @@ mod tests {
 
     /// A set as issue 12's plugins will have it: another table, shared chains, rules at a chain's beginning. Its chains
     /// lead to each other, and it has matches that are only compared.
-    fn set(container: &str, place: Place) -> RuleSet {
+    fn set(container: &str, place: IptablesPlace) -> IptablesRuleSet {
         let own = [format!("OWN-{container}"), format!("OWN-{container}-2")];
-        let rule = |text: String| Rule::parse(&text);
+        let rule = |text: String| IptablesRule::parse(&text);
         let rules = vec![
-            (Place::First, rule("FORWARD -j SHARED".into())),
+            (IptablesPlace::First, rule("FORWARD -j SHARED".into())),
             (place, rule(format!("{} -p tcp -m conntrack --ctstate RELATED -j {}", own[0], own[1]))),
-            (Place::Last, rule(format!("{} -j DROP", own[0]))),
-            (Place::Last, rule(format!("{} -d 10.1.0.2/32 -j DNAT --to-destination 10.1.0.2:80", own[1]))),
-            (Place::Last, rule(format!("SHARED -m comment --comment \"{container}\" -j {}", own[0]))),
+            (IptablesPlace::Last, rule(format!("{} -j DROP", own[0]))),
+            (IptablesPlace::Last, rule(format!("{} -d 10.1.0.2/32 -j DNAT --to-destination 10.1.0.2:80", own[1]))),
+            (IptablesPlace::Last, rule(format!("SHARED -m comment --comment \"{container}\" -j {}", own[0]))),
         ];
-        RuleSet {
-            owner: Owner { comment: Some(container.to_owned()), chains: own.into(), home: "SHARED" },
+        IptablesRuleSet {
+            owner: IptablesOwner { comment: Some(container.to_owned()), chains: own.into(), home: "SHARED" },
             shared: vec!["SHARED".to_owned()],
             rules,
         }
     }
 
     /// Returns the table as `iptables-save` would show it after these changes.
-    fn apply(table: &mut SavedTable, changes: &[Change]) {
+    fn apply(table: &mut SavedTable, changes: &[TableChange]) {
         for change in changes {
             match change {
-                Change::NewChain(chain) => table.chains.push(chain.clone()),
-                Change::DeleteChain(gone) => table.chains.retain(|chain| chain != gone),
-                Change::Flush(chain) => table.rules.retain(|saved| saved.rule.chain != *chain),
-                Change::Delete(gone) => table.rules.retain(|saved| saved != gone),
-                Change::Add { rule, first } => {
+                TableChange::NewChain(chain) => table.chains.push(chain.clone()),
+                TableChange::DeleteChain(gone) => table.chains.retain(|chain| chain != gone),
+                TableChange::Flush(chain) => table.rules.retain(|saved| saved.rule.chain != *chain),
+                TableChange::Delete(gone) => table.rules.retain(|saved| saved != gone),
+                TableChange::Add { rule, first } => {
                     let made = SavedTable::parse(&format!("-A {}", rule.line())).rules;
                     let at = if *first { 0 } else { table.rules.len() };
                     table.rules.splice(at..at, made);
@@ -200,13 +200,13 @@ mod tests {
         }
     }
 
-    fn lines(changes: &[Change]) -> Vec<String> {
-        changes.iter().map(Change::to_string).collect()
+    fn lines(changes: &[TableChange]) -> Vec<String> {
+        changes.iter().map(TableChange::to_string).collect()
     }
 
     #[test]
     fn any_table_and_chains() {
-        let (one, two) = (set("one", Place::Early), set("two", Place::Early));
+        let (one, two) = (set("one", IptablesPlace::Early), set("two", IptablesPlace::Early));
         let mut table = SavedTable::default();
         let first = one.additions(&table);
         apply(&mut table, &first);
@@ -216,7 +216,7 @@ mod tests {
         let lines_of_second = lines(&second);
         assert!(!lines_of_second.iter().any(|line| line.contains("FORWARD") || line == "-N SHARED"), "{second:?}");
         apply(&mut table, &second);
-        // A rule with `Place::Early` is put before the others, which are there.
+        // A rule with `IptablesPlace::Early` is put before the others, which are there.
         table.rules.retain(|saved| !saved.line().starts_with("OWN-one -p"));
         let repair = one.additions(&table);
         assert_eq!(lines(&repair), ["-I OWN-one -p tcp -m conntrack --ctstate RELATED -j OWN-one-2"]);
@@ -240,8 +240,8 @@ mod tests {
 
     #[test]
     fn rules_without_chains_go_one_by_one() {
-        let rule = Rule::parse("SHARED -s 10.1.0.2/32 -j ACCEPT");
-        let owner = Owner { ..Owner::default() };
+        let rule = IptablesRule::parse("SHARED -s 10.1.0.2/32 -j ACCEPT");
+        let owner = IptablesOwner { ..IptablesOwner::default() };
         let table =
             SavedTable::parse("*filter\n:SHARED - [0:0]\n-A SHARED -s 10.1.0.2/32 -j ACCEPT\n-A SHARED -j DROP\n");
         assert_eq!(lines(&owner.removals(&table, |seen| *seen == rule)), ["-D SHARED -s 10.1.0.2/32 -j ACCEPT"]);

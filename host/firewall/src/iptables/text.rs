@@ -5,14 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use super::rule::{Is, Match, Rule, STATES, Target};
-use super::set::Change;
+use super::rule::{IptablesRule, Is, Match, STATES, Target};
+use super::set::TableChange;
 use postern_types::Transport;
 
 /// A rule of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedRule {
-    pub(crate) rule: Rule,
+    pub(crate) rule: IptablesRule,
     /// The line that a program printed, without the leading `-A`: the most exact way to delete the rule. Empty if none did.
     printed: String,
     /// Its handle in nf_tables; 0 if a program printed it.
@@ -27,7 +27,7 @@ pub(crate) struct SavedTable {
 }
 
 impl SavedRule {
-    pub(super) fn of_kernel(rule: Rule, handle: u64) -> Self {
+    pub(super) fn of_kernel(rule: IptablesRule, handle: u64) -> Self {
         Self { rule, printed: String::new(), handle }
     }
 
@@ -44,19 +44,19 @@ impl SavedTable {
             if let Some(chain) = line.strip_prefix(':') {
                 table.chains.extend(chain.split_whitespace().next().map(str::to_owned));
             } else if let Some(line) = line.strip_prefix("-A ") {
-                table.rules.push(SavedRule { rule: Rule::parse(line), printed: line.to_owned(), handle: 0 });
+                table.rules.push(SavedRule { rule: IptablesRule::parse(line), printed: line.to_owned(), handle: 0 });
             }
         }
         table
     }
 
-    pub(super) fn has(&self, wanted: &Rule) -> bool {
+    pub(super) fn has(&self, wanted: &IptablesRule) -> bool {
         self.rules.iter().any(|saved| saved.rule == *wanted)
     }
 }
 
 /// A line of input for `iptables-restore`.
-impl fmt::Display for Change {
+impl fmt::Display for TableChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NewChain(chain) => write!(f, "-N {chain}"),
@@ -69,7 +69,7 @@ impl fmt::Display for Change {
     }
 }
 
-impl Rule {
+impl IptablesRule {
     /// Reads the line after `-A` that `iptables-save` has printed.
     pub(crate) fn parse(line: &str) -> Self {
         let words = words(line);
@@ -341,8 +341,9 @@ COMMIT
         let comment = r#"name: "mynet" id: "cid1""#;
         let source = Some((true, "10.1.0.3/32".parse().unwrap()));
         let destination = Some((false, "224.0.0.0/4".parse().unwrap()));
-        let jump = Rule { source, ..Rule::new("POSTROUTING", Target::jump(chain)) };
-        let masquerade = Rule { destination, ..Rule::new(chain, Target::Masquerade { random_fully: false }) };
+        let jump = IptablesRule { source, ..IptablesRule::new("POSTROUTING", Target::jump(chain)) };
+        let masquerade =
+            IptablesRule { destination, ..IptablesRule::new(chain, Target::Masquerade { random_fully: false }) };
         let [first, foreign, last] = table.rules.as_slice() else { panic!("{table:?}") };
         assert_eq!((&first.rule, &last.rule), (&jump.commented(comment), &masquerade.commented(comment)));
         // A rule that our rules don't look like still shows that it refers to the chain.
@@ -365,9 +366,9 @@ COMMIT
             ("C -j DNAT --to-destination [fd00::2]:80", "C -j DNAT --to-destination [fd00::2]:80"),
             ("C -m string --string \"a b\" -g D", "C -m string --string \"a b\" -g D"),
         ] {
-            let rule = Rule::parse(line);
+            let rule = IptablesRule::parse(line);
             assert_eq!(rule.line(), printed);
-            assert_eq!(Rule::parse(printed), rule, "{printed}");
+            assert_eq!(IptablesRule::parse(printed), rule, "{printed}");
         }
     }
 
@@ -375,8 +376,8 @@ COMMIT
     fn a_comment_counts_wherever_it_stands() {
         let [one, other] =
             ["C -m comment --comment x -m mark --mark 0x1", "C -m mark --mark 0x1 -m comment --comment x"];
-        assert_eq!(Rule::parse(one), Rule::parse(other));
-        assert_ne!(Rule::parse(one), Rule::parse("C -m mark --mark 0x1"));
+        assert_eq!(IptablesRule::parse(one), IptablesRule::parse(other));
+        assert_ne!(IptablesRule::parse(one), IptablesRule::parse("C -m mark --mark 0x1"));
     }
 
     /// What is not understood is neither compared as something else, nor written without the program.
@@ -403,8 +404,8 @@ COMMIT
             "C !",
             "C -j D --x",
         ] {
-            assert_eq!(Rule::parse(line).write(false), None, "{line}");
-            assert_eq!(Rule::parse(line).line(), line);
+            assert_eq!(IptablesRule::parse(line).write(false), None, "{line}");
+            assert_eq!(IptablesRule::parse(line).line(), line);
         }
     }
 
@@ -418,9 +419,9 @@ COMMIT
             ("[fd00::2]:80", "fd00::2"),
             ("[fd00::2]:80-90", "fd00::2"),
         ] {
-            let rule = Rule::parse(&format!("C -p tcp -j DNAT --to-destination {to}"));
+            let rule = IptablesRule::parse(&format!("C -p tcp -j DNAT --to-destination {to}"));
             assert_eq!(rule.dnat_address(), Some(address.parse().unwrap()), "{to}");
         }
-        assert_eq!(Rule::parse("C -j D").dnat_address(), None);
+        assert_eq!(IptablesRule::parse("C -j D").dnat_address(), None);
     }
 }

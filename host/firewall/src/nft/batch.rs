@@ -7,7 +7,7 @@ use netlink_packet_netfilter::nftables::{
 };
 use netlink_packet_netfilter::none::ControlMessage;
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
-use postern_netlink::Request;
+use postern_netlink::NetlinkRequest;
 
 use super::rule::{Expression, comment_data, written};
 
@@ -61,7 +61,7 @@ pub(crate) struct BaseChain {
 struct Change {
     operation: &'static str,
     object: String,
-    request: Request,
+    request: NetlinkRequest,
 }
 
 /// Changes that the kernel makes together, if the rule set still has `generation`.
@@ -172,24 +172,24 @@ impl Batch {
                 Some(chain) => format!("{table} {chain}"),
                 None => table.to_string(),
             },
-            request: Request::new(&message(table.family, 0, change), flags),
+            request: NetlinkRequest::new(&message(table.family, 0, change), flags),
         });
     }
 
     /// Returns all changes as one transaction.
-    pub(crate) fn whole(&self) -> Part<'_> {
-        Part { changes: &self.changes, generation: self.generation }
+    pub(crate) fn whole(&self) -> BatchPart<'_> {
+        BatchPart { changes: &self.changes, generation: self.generation }
     }
 
     /// Returns the changes as transactions of at most `room` bytes, which follow each other.
-    pub(crate) fn parts(&self, room: usize) -> Vec<Part<'_>> {
-        let mut parts: Vec<Part<'_>> = Vec::new();
+    pub(crate) fn parts(&self, room: usize) -> Vec<BatchPart<'_>> {
+        let mut parts: Vec<BatchPart<'_>> = Vec::new();
         let (mut first, mut length) = (0, 0);
         let size = |change: &Change| HEADER + change.request.parts().2.len().next_multiple_of(4);
         let mut add = |first: usize, end: usize| {
             let changes = self.changes.get(first..end).unwrap_or_default();
             let generation = parts.last().map_or(self.generation, |last| following(last.generation));
-            parts.push(Part { changes, generation });
+            parts.push(BatchPart { changes, generation });
         };
         for (index, change) in self.changes.iter().enumerate() {
             // A transaction has a beginning and an end.
@@ -210,16 +210,16 @@ pub(crate) fn following(generation: u32) -> u32 {
 }
 
 /// Changes of a batch that are made together.
-pub(crate) struct Part<'a> {
+pub(crate) struct BatchPart<'a> {
     changes: &'a [Change],
     generation: u32,
 }
 
-impl Part<'_> {
+impl BatchPart<'_> {
     /// Returns the transaction as requests, and the index of the last change.
-    pub(crate) fn write(&self) -> (Vec<Request>, usize) {
+    pub(crate) fn write(&self) -> (Vec<NetlinkRequest>, usize) {
         let control =
-            |control: ControlMessage| Request::new(&message(NetfilterProtoFamily::Unspec, NFTABLES, control), 0);
+            |control: ControlMessage| NetlinkRequest::new(&message(NetfilterProtoFamily::Unspec, NFTABLES, control), 0);
         let begin = ControlMessage::Other {
             message_type: BATCH_BEGIN,
             attributes: vec![DefaultNla::new(BATCH_GENID, self.generation.to_be_bytes().to_vec())],
@@ -230,7 +230,7 @@ impl Part<'_> {
         (requests, self.changes.len())
     }
 
-    /// Returns the operation and object of a request of [`Part::write`]. `None` for the first request, which begins the
+    /// Returns the operation and object of a request of [`BatchPart::write`]. `None` for the first request, which begins the
     /// transaction.
     pub(crate) fn describe(&self, request: usize) -> Option<(&'static str, &str)> {
         self.changes.get(request.checked_sub(1)?).map(|change| (change.operation, change.object.as_str()))
@@ -257,7 +257,7 @@ mod tests {
         for number in 0..100 {
             batch.add_chain(table, &format!("chain{number}"), None, None);
         }
-        let length = |part: &Part<'_>| {
+        let length = |part: &BatchPart<'_>| {
             let (requests, _) = part.write();
             requests.iter().map(|request| HEADER + request.parts().2.len().next_multiple_of(4)).sum::<usize>()
         };

@@ -14,14 +14,14 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::NfTablesMessage;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
-use postern_netlink::{Attributes, Connection, Error, Limits, Refusal, Request};
+use postern_netlink::{Attributes, Connection, DumpLimits, NetlinkError, NetlinkRequest, RefusedRequest};
 
 use crate::FirewallError;
 use crate::error::errno_of;
 use crate::variant;
-use batch::{Batch, Part, following, message};
-use rule::Rule;
-use set::{Owner, RuleSet};
+use batch::{Batch, BatchPart, following, message};
+use rule::NftRule;
+use set::{NftOwner, NftRuleSet};
 
 /// The number of further tries for a state that may not pass: a foreign reference, or a name that is taken.
 const RETRIES: u32 = 3;
@@ -42,7 +42,7 @@ pub struct Nft {
     connection: Connection,
     deadline: Instant,
     /// The sets that this connection has completed, and the generation of the rules since then.
-    complete: (Vec<RuleSet>, u32),
+    complete: (Vec<NftRuleSet>, u32),
     /// Connections with an answer that was not read to its end. They are closed with this one: closing one may wait.
     #[allow(dead_code, reason = "they are kept until this is dropped")]
     retired: Vec<Connection>,
@@ -56,7 +56,7 @@ pub struct Nft {
 /// A request's type and payload. The flag is true if it asks for all objects, and not for one.
 type Question = (u16, Vec<u8>, bool);
 
-fn question(request: &Request, all: bool) -> Question {
+fn question(request: &NetlinkRequest, all: bool) -> Question {
     let (kind, _, payload) = request.parts();
     (kind, payload.to_vec(), all)
 }
@@ -98,7 +98,7 @@ impl Memory {
 /// The operation and object of errors about a whole transaction.
 const TRANSACTION: (&str, &str) = ("commit", "nftables transaction");
 
-fn finish(made: Result<Result<Vec<Rule>, FirewallError>, Error>) -> Result<Vec<Rule>, FirewallError> {
+fn finish(made: Result<Result<Vec<NftRule>, FirewallError>, NetlinkError>) -> Result<Vec<NftRule>, FirewallError> {
     let (operation, object) = TRANSACTION;
     made.unwrap_or_else(|error| Err(FirewallError::errno(operation, object, errno_of(error))))
 }
@@ -195,7 +195,7 @@ impl Nft {
     pub(crate) fn change_and_see<T>(
         &mut self,
         mut plan: impl FnMut(&mut Self, &mut Batch) -> Result<T, FirewallError>,
-    ) -> Result<(T, Vec<Rule>), FirewallError> {
+    ) -> Result<(T, Vec<NftRule>), FirewallError> {
         let mut attempt = 0;
         loop {
             let mut batch = Batch::new(self.generation()?);
@@ -250,7 +250,7 @@ impl Nft {
     }
 
     /// Notes the set that the planned change completes.
-    pub(crate) fn note_complete(&mut self, made: RuleSet, batch: &Batch) {
+    pub(crate) fn note_complete(&mut self, made: NftRuleSet, batch: &Batch) {
         let (complete, generation) = &mut self.complete;
         if *generation != batch.generation() {
             complete.clear();
@@ -260,12 +260,12 @@ impl Nft {
     }
 
     /// Forgets the sets of an owner: they are being removed or made again.
-    pub(crate) fn forget(&mut self, owner: &Owner) {
+    pub(crate) fn forget(&mut self, owner: &NftOwner) {
         self.complete.0.retain(|set| set.owner != *owner);
     }
 
     /// True if that set was complete, and no other connection has changed a rule of the namespace since.
-    pub(crate) fn is_still_complete(&mut self, set: &RuleSet) -> Result<bool, FirewallError> {
+    pub(crate) fn is_still_complete(&mut self, set: &NftRuleSet) -> Result<bool, FirewallError> {
         let (complete, generation) = &self.complete;
         let generation = *generation;
         Ok(complete.contains(set) && self.generation()? == generation)
@@ -273,13 +273,13 @@ impl Nft {
 
     /// Makes the changes of a batch. It is one transaction if the kernel takes it. A process without privileges on the
     /// node may send no more than `net.core.wmem_max` allows: then it is several, and an error leaves those before.
-    fn commit(&mut self, batch: &Batch) -> Result<Vec<Rule>, FirewallError> {
+    fn commit(&mut self, batch: &Batch) -> Result<Vec<NftRule>, FirewallError> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
         self.memory.forget();
         let made = match self.transact(&batch.whole()) {
-            Err(Error::System(error)) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {
+            Err(NetlinkError::System(error)) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {
                 let mut made = Vec::new();
                 for part in batch.parts(self.connection.room()) {
                     match self.transact(&part) {
@@ -295,15 +295,15 @@ impl Nft {
     }
 
     /// Makes some changes in one transaction. Returns the new rules that the kernel shows, or its refusal.
-    fn transact(&self, part: &Part<'_>) -> Result<Result<Vec<Rule>, FirewallError>, Error> {
+    fn transact(&self, part: &BatchPart<'_>) -> Result<Result<Vec<NftRule>, FirewallError>, NetlinkError> {
         let mut made = Vec::new();
         let (requests, last) = part.write();
         let refusal = self.connection.transact(&requests, last, self.deadline, |echo| {
             // The kernel also reports the new generation, which has no expressions.
             let rule = attributes(echo);
-            made.extend(rule.first(RULE_EXPRESSIONS).map(|_| Rule::read(rule)));
+            made.extend(rule.first(RULE_EXPRESSIONS).map(|_| NftRule::read(rule)));
         })?;
-        let refused = |refusal: Refusal| {
+        let refused = |refusal: RefusedRequest| {
             let (operation, object) = part.describe(refusal.request).unwrap_or(TRANSACTION);
             FirewallError::errno(operation, object, Errno::from_raw(refusal.errno))
         };
@@ -312,7 +312,7 @@ impl Nft {
 
     /// Requests one object. Returns its attributes.
     fn get(&mut self, family: NetfilterProtoFamily, request: NfTablesMessage) -> Result<Vec<u8>, Errno> {
-        let request = Request::new(&message(family, 0, request), 0);
+        let request = NetlinkRequest::new(&message(family, 0, request), 0);
         let question = question(&request, false);
         if let Some(answer) = self.memory.recall(&question) {
             return answer.as_ref().map(|all| all.first().cloned().unwrap_or_default()).map_err(|errno| *errno);
@@ -322,7 +322,7 @@ impl Nft {
         answer
     }
 
-    fn ask(&self, request: Request) -> Result<Vec<u8>, Errno> {
+    fn ask(&self, request: NetlinkRequest) -> Result<Vec<u8>, Errno> {
         let answer = self.connection.get(request, self.deadline, |answer| Some(attributes(answer).0.to_vec()));
         answer.map_err(errno_of).map(Option::unwrap_or_default)
     }
@@ -334,7 +334,7 @@ impl Nft {
         request: NfTablesMessage,
         read: impl Fn(Attributes<'_>) -> Option<T>,
     ) -> Result<Vec<T>, Errno> {
-        let request = Request::new(&message(family, 0, request), 0);
+        let request = NetlinkRequest::new(&message(family, 0, request), 0);
         if !self.memory.is_open {
             return self.dump_raw(request, read);
         }
@@ -358,7 +358,7 @@ impl Nft {
         read: impl Fn(Attributes<'_>) -> Option<T>,
         enough: impl FnMut(&[T]) -> bool,
     ) -> Result<Vec<T>, FirewallError> {
-        let request = Request::new(&message(family, 0, request), 0);
+        let request = NetlinkRequest::new(&message(family, 0, request), 0);
         let failed = |errno| FirewallError::errno("list", "rules", errno);
         let read = |answer: &[u8]| read(attributes(answer));
         let (objects, whole) = self
@@ -376,10 +376,10 @@ impl Nft {
     /// Requests all objects of another part of netfilter.
     pub(crate) fn dump_raw<T>(
         &mut self,
-        request: Request,
+        request: NetlinkRequest,
         read: impl Fn(Attributes<'_>) -> Option<T>,
     ) -> Result<Vec<T>, Errno> {
-        let objects = self.connection.dump(request, self.deadline, Limits::NONE, |answer, all| {
+        let objects = self.connection.dump(request, self.deadline, DumpLimits::NONE, |answer, all| {
             all.extend(read(attributes(answer)));
             Some(())
         });
@@ -387,7 +387,7 @@ impl Nft {
     }
 
     /// Requests a change of another part of netfilter. The request asks for an acknowledgement.
-    pub(crate) fn ask_raw(&mut self, request: Request) -> Result<(), Errno> {
+    pub(crate) fn ask_raw(&mut self, request: NetlinkRequest) -> Result<(), Errno> {
         self.connection.ask(&[request], self.deadline, |_| {}).map(drop).map_err(errno_of)
     }
 }

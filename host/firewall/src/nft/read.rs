@@ -7,11 +7,11 @@ use netlink_packet_netfilter::nftables::{
     ChainAttribute, ChainMessage, GenMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
 };
 use nix::errno::Errno;
-use postern_netlink::{Attributes, Request};
+use postern_netlink::{Attributes, NetlinkRequest};
 
 use super::Nft;
 use super::batch::{Table, message};
-use super::rule::Rule;
+use super::rule::NftRule;
 use crate::FirewallError;
 
 /// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
@@ -51,7 +51,7 @@ impl Nft {
     /// Returns the rule set's generation. Every change in the namespace increments it, whoever makes the change.
     pub(crate) fn generation(&mut self) -> Result<u32, FirewallError> {
         let request = NfTablesMessage::GetGen(GenMessage { attributes: Vec::new() });
-        self.ask(Request::new(&message(NetfilterProtoFamily::Unspec, 0, request), 0))
+        self.ask(NetlinkRequest::new(&message(NetfilterProtoFamily::Unspec, 0, request), 0))
             .and_then(|reply| number(Attributes(&reply), GEN_ID).ok_or(Errno::EBADMSG))
             .map_err(|errno| FirewallError::errno("read", "the nftables generation", errno))
     }
@@ -104,33 +104,33 @@ impl Nft {
     }
 
     /// Returns the rules of a chain in their order: none if there is no such chain.
-    pub(crate) fn rules(&mut self, table: Table, chain: &str) -> Result<Vec<Rule>, FirewallError> {
+    pub(crate) fn rules(&mut self, table: Table, chain: &str) -> Result<Vec<NftRule>, FirewallError> {
         let attributes = vec![RuleAttribute::Table(table.name.to_owned()), RuleAttribute::Chain(chain.to_owned())];
         let request = NfTablesMessage::GetRule(RuleMessage { attributes });
-        self.dump(table.family, request, |rule| Some(Rule::read(rule)))
+        self.dump(table.family, request, |rule| Some(NftRule::read(rule)))
             .map_err(|errno| FirewallError::errno("list rules of", format!("{table} {chain}"), errno))
     }
 
     /// Returns the rule with this handle, without reading the others of its chain; `None` if there is none.
-    pub(crate) fn rule(&mut self, table: Table, chain: &str, handle: u64) -> Result<Option<Rule>, FirewallError> {
+    pub(crate) fn rule(&mut self, table: Table, chain: &str, handle: u64) -> Result<Option<NftRule>, FirewallError> {
         let attributes = vec![
             RuleAttribute::Table(table.name.to_owned()),
             RuleAttribute::Chain(chain.to_owned()),
             RuleAttribute::Handle(handle),
         ];
         let answer = self.get(table.family, NfTablesMessage::GetRule(RuleMessage { attributes }));
-        found(answer, Rule::read)
+        found(answer, NftRule::read)
             .map_err(|errno| FirewallError::errno("read rule of", format!("{table} {chain}"), errno))
     }
 
     /// Returns the rules of all chains of a table, by chain, in one request: none if there is no such table.
-    pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<Rule>>, FirewallError> {
+    pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<NftRule>>, FirewallError> {
         let attributes = vec![RuleAttribute::Table(table.name.to_owned())];
         let request = NfTablesMessage::GetRule(RuleMessage { attributes });
         let rules = self
-            .dump(table.family, request, |rule| Some((text(rule, RULE_CHAIN)?, Rule::read(rule))))
+            .dump(table.family, request, |rule| Some((text(rule, RULE_CHAIN)?, NftRule::read(rule))))
             .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))?;
-        let mut chains: HashMap<String, Vec<Rule>> = HashMap::new();
+        let mut chains: HashMap<String, Vec<NftRule>> = HashMap::new();
         for (chain, rule) in rules {
             chains.entry(chain).or_default().push(rule);
         }

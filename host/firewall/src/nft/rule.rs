@@ -26,7 +26,7 @@ const IPS_DST_NAT: u32 = 1 << 5;
 
 /// A rule as the kernel reported it.
 #[derive(Clone, Debug)]
-pub(crate) struct Rule {
+pub(crate) struct NftRule {
     pub(crate) handle: u64,
     pub(crate) comment: Option<Vec<u8>>,
     /// The expressions as netlink attributes. They are decoded only when needed: most rules that we read are not ours.
@@ -270,7 +270,7 @@ pub(crate) fn target(expressions: Attributes<'_>) -> Option<String> {
     parts(expressions).find_map(|part| if let Expression::Verdict { chain, .. } = part { chain } else { None })
 }
 
-impl Rule {
+impl NftRule {
     /// Reads the attributes of a rule (`NFTA_RULE_*`).
     pub(crate) fn read(attributes: Attributes<'_>) -> Self {
         let mut rule = Self { handle: 0, comment: None, expressions: Vec::new() };

@@ -8,8 +8,8 @@
 use std::collections::HashSet;
 
 use super::batch::{Batch, Table, following};
-use super::rule::{Expression, Rule, written};
-use super::shared::{Found, SharedTable};
+use super::rule::{Expression, NftRule, written};
+use super::shared::{FoundRule, SharedTable};
 use crate::{FirewallError, Nft};
 
 /// The most new rules of which the handles are asked for. Owners with more are found by their comments.
@@ -29,7 +29,7 @@ pub(crate) struct Mark {
 
 impl Mark {
     /// True if the rule belongs to the owner.
-    pub(crate) fn is_on(&self, rule: &Rule) -> bool {
+    pub(crate) fn is_on(&self, rule: &NftRule) -> bool {
         match self.identifying.and_then(|identifying| self.comment.get(..identifying)) {
             Some(beginning) => rule.commented(beginning),
             None => rule.comment.as_ref() == Some(&self.comment),
@@ -39,7 +39,7 @@ impl Mark {
 
 /// An owner, and the places where its rules can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct NftOwner {
     pub(crate) shared: &'static SharedTable,
     pub(crate) mark: Mark,
     /// The owner's chains; each leads to the ones after it.
@@ -50,23 +50,23 @@ pub(crate) struct Owner {
 
 /// A rule in a shared chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct SharedRule {
     pub(crate) chain: &'static str,
     pub(crate) rule: Vec<Expression>,
 }
 
 /// All rules that an owner should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RuleSet {
-    pub(crate) owner: Owner,
-    pub(crate) entries: Vec<Entry>,
+pub(crate) struct NftRuleSet {
+    pub(crate) owner: NftOwner,
+    pub(crate) entries: Vec<SharedRule>,
     /// The rules of its own chains, in their order.
     pub(crate) contents: Vec<Vec<Vec<Expression>>>,
 }
 
 /// The entries to look at before a set is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum EntryScope {
     All,
     /// None: the owner has no entries yet.
     None,
@@ -74,22 +74,22 @@ pub(crate) enum Look {
     Beside,
 }
 
-impl RuleSet {
+impl NftRuleSet {
     fn table(&self) -> Table {
         self.owner.shared.table
     }
 
-    /// Returns the chains of the entries. The handles of [`RuleSet::ensure`] have the same order.
+    /// Returns the chains of the entries. The handles of [`NftRuleSet::ensure`] have the same order.
     fn places(&self) -> Vec<&'static str> {
         self.entries.iter().map(|entry| entry.chain).collect()
     }
 
-    /// As [`Owner::remove`]. If the handles are not those of all entries, the entries are found by their content.
+    /// As [`NftOwner::remove`]. If the handles are not those of all entries, the entries are found by their content.
     pub(crate) fn remove(
         &self,
         nft: &mut Nft,
         handles: &[u64],
-        goes: impl Fn(&Rule) -> bool,
+        goes: impl Fn(&NftRule) -> bool,
     ) -> Result<Removed, FirewallError> {
         let handles = if handles.len() == self.entries.len() { handles } else { &[] };
         self.owner.remove(nft, handles, &self.places(), goes)
@@ -129,15 +129,15 @@ impl RuleSet {
     pub(crate) fn ensure(
         &self,
         nft: &mut Nft,
-        look: Look,
-        is_taken: impl Fn(&Rule) -> bool,
+        look: EntryScope,
+        is_taken: impl Fn(&NftRule) -> bool,
     ) -> Result<Option<Vec<u64>>, FirewallError> {
         let Self { owner, entries, .. } = self;
         let (is_ours, made) = nft.change_and_see(|nft, batch| {
             let exists = nft.table(self.table())?.is_some();
             let there = if exists { owner.chains_there(nft)? } else { Vec::new() };
             // If no chain has one of the names, no entry can lead to it.
-            let looks = exists && look != Look::None && (owner.chains.is_empty() || !there.is_empty());
+            let looks = exists && look != EntryScope::None && (owner.chains.is_empty() || !there.is_empty());
             let present = if looks { owner.shared.entries(nft)? } else { Vec::new() };
             nft.forget(owner);
             if present.iter().any(|found| is_taken(&found.rule)) {
@@ -145,19 +145,19 @@ impl RuleSet {
             }
             owner.shared.ensure(nft, batch, exists)?;
             self.fill(nft, batch, &there)?;
-            let mut missing: Vec<&Entry> = entries.iter().collect();
-            for Found { chain, rule } in present.iter().filter(|found| owner.mark.is_on(&found.rule)) {
+            let mut missing: Vec<&SharedRule> = entries.iter().collect();
+            for FoundRule { chain, rule } in present.iter().filter(|found| owner.mark.is_on(&found.rule)) {
                 let is = rule.expressions();
                 let position = missing.iter().position(|entry| entry.chain == *chain && entry.rule == is);
                 match position.filter(|_| rule.comment.as_ref() == Some(&owner.mark.comment)) {
                     Some(position) => drop(missing.remove(position)),
-                    None if look == Look::Beside => {}
+                    None if look == EntryScope::Beside => {}
                     None => batch.delete_rule(self.table(), chain, rule.handle),
                 }
             }
             // The kernel shows each new rule at once, and a socket has no room for very many.
             let sees = missing.len() <= MOST_SEEN;
-            for Entry { chain, rule } in missing {
+            for SharedRule { chain, rule } in missing {
                 batch.add_rule(self.table(), chain, false, sees, written(rule, Some(&owner.mark.comment)));
             }
             nft.note_complete(self.clone(), batch);
@@ -193,12 +193,12 @@ impl RuleSet {
     }
 
     /// True if a chain holds these rules, with the owner's mark, and nothing else.
-    fn fills(&self, present: &[Rule], wanted: &[Vec<Expression>]) -> bool {
+    fn fills(&self, present: &[NftRule], wanted: &[Vec<Expression>]) -> bool {
         present.len() == wanted.len()
             && present.iter().zip(wanted).all(|(present, wanted)| self.owner.mark.is_on(present) && present.is(wanted))
     }
 
-    /// True if all that [`RuleSet::ensure`] makes is there and effective. With handles of its entries that are still
+    /// True if all that [`NftRuleSet::ensure`] makes is there and effective. With handles of its entries that are still
     /// the owner's, no entries of others are read.
     pub(crate) fn check(&self, nft: &mut Nft, handles: &[u64]) -> Result<bool, FirewallError> {
         let table = self.table();
@@ -216,15 +216,15 @@ impl RuleSet {
         Ok(nft.is_still_complete(self)? || self.is_complete(|chain| nft.rules(table, chain))?)
     }
 
-    /// As [`RuleSet::check`]; `rules` returns the rules of a chain.
-    pub(crate) fn is_complete<R: AsRef<[Rule]>>(
+    /// As [`NftRuleSet::check`]; `rules` returns the rules of a chain.
+    pub(crate) fn is_complete<R: AsRef<[NftRule]>>(
         &self,
         mut rules: impl FnMut(&str) -> Result<R, FirewallError>,
     ) -> Result<bool, FirewallError> {
         for chain in self.owner.shared.entry_chains() {
             let present = rules(chain)?;
             let own = present.as_ref().iter().filter(|rule| self.owner.mark.is_on(rule));
-            let own: HashSet<Vec<Expression>> = own.map(Rule::expressions).collect();
+            let own: HashSet<Vec<Expression>> = own.map(NftRule::expressions).collect();
             let mut wanted = self.entries.iter().filter(|entry| entry.chain == chain);
             if !wanted.all(|entry| own.contains(&entry.rule)) {
                 return Ok(false);
@@ -239,7 +239,7 @@ impl RuleSet {
     }
 }
 
-impl Owner {
+impl NftOwner {
     /// Returns those of its chains that exist.
     fn chains_there(&self, nft: &mut Nft) -> Result<Vec<&str>, FirewallError> {
         let mut chains = Vec::new();
@@ -252,7 +252,7 @@ impl Owner {
     }
 
     /// True if an entry leads to a chain of the owner, or to a chain that leads there.
-    pub(crate) fn is_reached_by(&self, rule: &Rule) -> bool {
+    pub(crate) fn is_reached_by(&self, rule: &NftRule) -> bool {
         let own = self.chains.iter().chain(&self.outer);
         self.shared.target(rule).is_some_and(|target| own.into_iter().any(|chain| *chain == target))
     }
@@ -267,7 +267,7 @@ impl Owner {
         nft: &mut Nft,
         handles: &[u64],
         places: &[&'static str],
-    ) -> Result<Option<Vec<Found>>, FirewallError> {
+    ) -> Result<Option<Vec<FoundRule>>, FirewallError> {
         let mut entries = Vec::new();
         for (index, handle) in handles.iter().enumerate() {
             let mut found = None;
@@ -276,7 +276,7 @@ impl Owner {
             for chain in place.into_iter().chain(others) {
                 let rule = nft.rule(self.shared.table, chain, *handle)?;
                 if let Some(rule) = rule.filter(|rule| rule.handle == *handle && self.mark.is_on(rule)) {
-                    found = Some(Found { chain, rule });
+                    found = Some(FoundRule { chain, rule });
                     break;
                 }
             }
@@ -300,12 +300,12 @@ impl Owner {
         nft: &mut Nft,
         handles: &[u64],
         places: &[&'static str],
-        goes: impl Fn(&Rule) -> bool,
+        goes: impl Fn(&NftRule) -> bool,
     ) -> Result<Removed, FirewallError> {
         nft.forget(self);
         let mut removed = 0;
         // What was read, and the generation that it is of, if nobody but this loop changes a rule.
-        let mut left: Option<(u32, Removal<'_>)> = None;
+        let mut left: Option<(u32, OwnedObjects<'_>)> = None;
         loop {
             let (all, rest) = nft.change(|nft, batch| {
                 let mut removal = match &left {
@@ -318,7 +318,8 @@ impl Owner {
                 // To find a rule, the kernel walks through its chain, through the deleted ones of this transaction too.
                 let rest = (removal.entries.len() > MOST_DELETED).then(|| {
                     let entries = removal.entries.split_off(MOST_DELETED);
-                    let rest = Removal { table: removal.table, entries, chains: std::mem::take(&mut removal.chains) };
+                    let rest =
+                        OwnedObjects { table: removal.table, entries, chains: std::mem::take(&mut removal.chains) };
                     (following(batch.generation()), rest)
                 });
                 removal.put_into(batch);
@@ -332,12 +333,12 @@ impl Owner {
         }
     }
 
-    /// As [`Owner::remove`], for all entries, if `may` holds for them. Returns true if it does.
-    pub(crate) fn remove_if(&self, nft: &mut Nft, may: impl Fn(&[Rule]) -> bool) -> Result<bool, FirewallError> {
+    /// As [`NftOwner::remove`], for all entries, if `may` holds for them. Returns true if it does.
+    pub(crate) fn remove_if(&self, nft: &mut Nft, may: impl Fn(&[NftRule]) -> bool) -> Result<bool, FirewallError> {
         nft.forget(self);
         nft.change(|nft, batch| {
             let own = self.shared.entries(nft)?.into_iter().map(|found| found.rule);
-            let own: Vec<Rule> = own.filter(|rule| self.mark.is_on(rule)).collect();
+            let own: Vec<NftRule> = own.filter(|rule| self.mark.is_on(rule)).collect();
             let may = may(&own);
             if may {
                 self.removal(nft, |_| true)?.put_into(batch);
@@ -346,12 +347,16 @@ impl Owner {
         })
     }
 
-    /// Returns the objects that [`Owner::remove`] removes.
-    pub(crate) fn removal(&self, nft: &mut Nft, goes: impl Fn(&Rule) -> bool) -> Result<Removal<'_>, FirewallError> {
+    /// Returns the objects that [`NftOwner::remove`] removes.
+    pub(crate) fn removal(
+        &self,
+        nft: &mut Nft,
+        goes: impl Fn(&NftRule) -> bool,
+    ) -> Result<OwnedObjects<'_>, FirewallError> {
         let there = self.chains_there(nft)?;
         let nothing = !self.chains.is_empty() && there.is_empty();
         let all = if nothing { Vec::new() } else { self.shared.entries(nft)? };
-        let (going, staying): (Vec<Found>, Vec<Found>) =
+        let (going, staying): (Vec<FoundRule>, Vec<FoundRule>) =
             all.into_iter().partition(|found| self.mark.is_on(&found.rule) && goes(&found.rule));
         let targets: Vec<String> = staying.iter().filter_map(|found| self.shared.target(&found.rule)).collect();
         // A chain that stays keeps the chains that it leads to.
@@ -369,18 +374,18 @@ impl Owner {
             held &= is_there;
         }
         let entries = going.iter().map(|found| (found.chain, found.rule.handle)).collect();
-        Ok(Removal { table: self.shared.table, entries, chains })
+        Ok(OwnedObjects { table: self.shared.table, entries, chains })
     }
 
-    /// As [`Owner::removal`], by the handles of the entries. It applies only if the kernel says that nothing else leads
+    /// As [`NftOwner::removal`], by the handles of the entries. It applies only if the kernel says that nothing else leads
     /// to the owner's chains.
     fn known_removal(
         &self,
         nft: &mut Nft,
         handles: &[u64],
         places: &[&'static str],
-        goes: impl Fn(&Rule) -> bool,
-    ) -> Result<Option<Removal<'_>>, FirewallError> {
+        goes: impl Fn(&NftRule) -> bool,
+    ) -> Result<Option<OwnedObjects<'_>>, FirewallError> {
         let Some(known) = self.known(nft, handles, places)? else { return Ok(None) };
         if !known.iter().all(|found| goes(&found.rule)) {
             return Ok(None);
@@ -393,10 +398,10 @@ impl Owner {
             if uses != u32::try_from(rules.len() + leading).ok() {
                 return Ok(None);
             }
-            targets.extend(rules.iter().filter_map(Rule::target));
+            targets.extend(rules.iter().filter_map(NftRule::target));
         }
         let entries = known.iter().map(|found| (found.chain, found.rule.handle)).collect();
-        Ok(Some(Removal {
+        Ok(Some(OwnedObjects {
             table: self.shared.table,
             entries,
             chains: self.chains.iter().map(String::as_str).collect(),
@@ -406,7 +411,7 @@ impl Owner {
 
 impl SharedTable {
     /// Returns the chain that an entry of this kind leads to; `None` for foreign rules.
-    fn target(&self, rule: &Rule) -> Option<String> {
+    fn target(&self, rule: &NftRule) -> Option<String> {
         rule.commented(self.kind.as_bytes()).then(|| rule.target()).flatten()
     }
 }
@@ -420,14 +425,14 @@ pub(crate) struct Removed {
 
 /// The objects of an owner that are to be removed.
 #[derive(Clone)]
-pub(crate) struct Removal<'a> {
+pub(crate) struct OwnedObjects<'a> {
     table: Table,
-    /// SharedChain chains, and handles in them.
+    /// Shared chains, and handles in them.
     pub(crate) entries: Vec<(&'static str, u64)>,
     pub(crate) chains: Vec<&'a str>,
 }
 
-impl Removal<'_> {
+impl OwnedObjects<'_> {
     /// Adds the deletions to a batch. Entries come first: a chain that another one jumps to can't be deleted.
     fn put_into(&self, batch: &mut Batch) {
         for (chain, handle) in &self.entries {

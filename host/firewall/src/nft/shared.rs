@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::batch::{BaseChain, Batch, Table};
-use super::rule::{Expression, Rule, written};
+use super::rule::{Expression, NftRule, written};
 use crate::{FirewallError, Nft};
 
 /// Deletions per transaction. A netlink datagram has room for several times as many.
@@ -11,7 +11,7 @@ const CHUNK: usize = 500;
 
 /// The place for a shared rule that is missing from an existing chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum NftPlace {
     First,
     Last,
 }
@@ -26,7 +26,7 @@ pub(crate) struct SharedChain {
     pub(crate) wrong_kind: Option<&'static str>,
     pub(crate) comment: Option<&'static str>,
     /// Rules that belong to no owner: they lead to the owners' rules.
-    pub(crate) rules: Vec<(Place, Vec<Expression>)>,
+    pub(crate) rules: Vec<(NftPlace, Vec<Expression>)>,
     /// True if owners have rules in it.
     pub(crate) has_entries: bool,
 }
@@ -45,9 +45,9 @@ pub struct SharedTable {
 
 /// A rule of an owner in a shared chain.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundRule {
     pub(crate) chain: &'static str,
-    pub(crate) rule: Rule,
+    pub(crate) rule: NftRule,
 }
 
 impl PartialEq for SharedTable {
@@ -71,10 +71,10 @@ impl SharedTable {
     }
 
     /// Returns all rules of these chains: those of all owners, and foreign ones.
-    pub(crate) fn entries(&self, nft: &mut Nft) -> Result<Vec<Found>, FirewallError> {
+    pub(crate) fn entries(&self, nft: &mut Nft) -> Result<Vec<FoundRule>, FirewallError> {
         let mut entries = Vec::new();
         for chain in self.entry_chains() {
-            entries.extend(nft.rules(self.table, chain)?.into_iter().map(|rule| Found { chain, rule }));
+            entries.extend(nft.rules(self.table, chain)?.into_iter().map(|rule| FoundRule { chain, rule }));
         }
         Ok(entries)
     }
@@ -103,15 +103,15 @@ impl SharedTable {
             }
             let present = nft.rules(self.table, chain.name)?;
             let missing = |place| {
-                let of_place = move |(its, _): &&(Place, Vec<Expression>)| *its == place;
+                let of_place = move |(its, _): &&(NftPlace, Vec<Expression>)| *its == place;
                 let rules = chain.rules.iter().filter(of_place).map(|(_, rule)| rule);
                 rules.filter(|rule| !present.iter().any(|present| present.is(rule))).collect::<Vec<_>>()
             };
             // Each rule is put before the one that was added before it.
-            for rule in missing(Place::First).into_iter().rev() {
+            for rule in missing(NftPlace::First).into_iter().rev() {
                 batch.add_rule(self.table, chain.name, true, false, written(rule, None));
             }
-            for rule in missing(Place::Last) {
+            for rule in missing(NftPlace::Last) {
                 batch.append_rule(self.table, chain.name, rule, None);
             }
         }
@@ -119,7 +119,7 @@ impl SharedTable {
     }
 
     /// True if the shared rules are there; `rules` returns the rules of a chain.
-    pub(crate) fn is_complete<R: AsRef<[Rule]>>(
+    pub(crate) fn is_complete<R: AsRef<[NftRule]>>(
         &self,
         rules: &mut impl FnMut(&str) -> Result<R, FirewallError>,
     ) -> Result<bool, FirewallError> {
@@ -161,7 +161,7 @@ impl SharedTable {
                 return Ok(false);
             }
             chains += 1;
-            let is_foreign = |rule: &Rule| !chain.rules.iter().any(|(_, shared)| rule.is(shared));
+            let is_foreign = |rule: &NftRule| !chain.rules.iter().any(|(_, shared)| rule.is(shared));
             if nft.rules(self.table, chain.name)?.iter().any(is_foreign) {
                 return Ok(false);
             }
@@ -175,14 +175,14 @@ impl SharedTable {
     pub(crate) fn remove(
         &self,
         nft: &mut Nft,
-        mut pick: impl FnMut(Vec<Found>) -> Result<Vec<Found>, FirewallError>,
-    ) -> Result<Vec<Rule>, FirewallError> {
+        mut pick: impl FnMut(Vec<FoundRule>) -> Result<Vec<FoundRule>, FirewallError>,
+    ) -> Result<Vec<NftRule>, FirewallError> {
         let mut removed = Vec::new();
         loop {
             let chunk = nft.change(|nft, batch| {
                 let mut picked = pick(self.entries(nft)?)?;
                 picked.truncate(CHUNK);
-                for Found { chain, rule } in &picked {
+                for FoundRule { chain, rule } in &picked {
                     batch.delete_rule(self.table, chain, rule.handle);
                 }
                 Ok(picked)
@@ -201,9 +201,9 @@ impl SharedTable {
     pub(crate) fn retain(
         &self,
         nft: &mut Nft,
-        is_stale: impl Fn(&Rule) -> bool,
-        spared: impl Fn(&mut Vec<Found>) -> Result<(), FirewallError>,
-    ) -> Result<Vec<Rule>, FirewallError> {
+        is_stale: impl Fn(&NftRule) -> bool,
+        spared: impl Fn(&mut Vec<FoundRule>) -> Result<(), FirewallError>,
+    ) -> Result<Vec<NftRule>, FirewallError> {
         self.remove(nft, |mut all| {
             all.retain(|found| is_stale(&found.rule));
             if !all.is_empty() {
@@ -214,12 +214,12 @@ impl SharedTable {
     }
 
     /// Returns the results of `read` for the rules of all owners.
-    pub(crate) fn list<T>(&self, nft: &mut Nft, read: impl Fn(&Rule) -> Option<T>) -> Result<Vec<T>, FirewallError> {
+    pub(crate) fn list<T>(&self, nft: &mut Nft, read: impl Fn(&NftRule) -> Option<T>) -> Result<Vec<T>, FirewallError> {
         Ok(self.entries(nft)?.iter().filter_map(|found| read(&found.rule)).collect())
     }
 
     /// Returns all rules of the table, by chain. It saves time for a caller that compares many sets.
-    pub(crate) fn look(&self, nft: &mut Nft) -> Result<HashMap<String, Vec<Rule>>, FirewallError> {
+    pub(crate) fn look(&self, nft: &mut Nft) -> Result<HashMap<String, Vec<NftRule>>, FirewallError> {
         nft.rules_by_chain(self.table)
     }
 }

@@ -5,7 +5,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::batch::Table;
 use super::rule::verdict;
-use super::set::{Entry, Look, Mark, RuleSet};
+use super::set::{EntryScope, Mark, NftRuleSet, SharedRule};
 use super::shared::{SharedChain, SharedTable};
 use super::*;
 
@@ -86,22 +86,22 @@ fn shared() -> &'static SharedTable {
         rules,
         has_entries,
     };
-    let lead = (shared::Place::Last, vec![rule::to_chain(Verdict::Jump, "ours")]);
+    let lead = (shared::NftPlace::Last, vec![rule::to_chain(Verdict::Jump, "ours")]);
     let chains =
         vec![chain("ours", true, Vec::new()), chain("theirs", true, Vec::new()), chain("top", false, vec![lead])];
     Box::leak(Box::new(SharedTable { table: TABLE, comment: None, chains, kind: "kind-", is_named_for_plugins: true }))
 }
 
-fn set(shared: &'static SharedTable, owner: &str, chains: &[&str]) -> RuleSet {
+fn set(shared: &'static SharedTable, owner: &str, chains: &[&str]) -> NftRuleSet {
     let entry = |chain, target: Option<&&str>| {
         let verdict = match target {
             Some(target) => rule::to_chain(Verdict::Jump, target),
             None => verdict(Verdict::Return),
         };
-        Entry { chain, rule: vec![verdict] }
+        SharedRule { chain, rule: vec![verdict] }
     };
-    RuleSet {
-        owner: Owner {
+    NftRuleSet {
+        owner: NftOwner {
             shared,
             mark: Mark { comment: format!("kind-{owner}").into_bytes(), identifying: None },
             chains: chains.iter().map(|chain| (*chain).to_owned()).collect(),
@@ -126,12 +126,12 @@ fn a_set_may_lie_in_any_chains() {
     let shared = shared();
     for (chains, others) in [(&["own"][..], &["other"][..]), (&[], &[])] {
         let (mine, other) = (set(shared, "mine", chains), set(shared, "other", others));
-        let handles = mine.ensure(&mut nft, Look::All, |_| false).unwrap().unwrap();
+        let handles = mine.ensure(&mut nft, EntryScope::All, |_| false).unwrap().unwrap();
         assert_eq!(handles.len(), 2);
         assert!(mine.check(&mut nft, &[]).unwrap() && !other.check(&mut nft, &[]).unwrap());
-        other.ensure(&mut nft, Look::None, |_| false).unwrap();
+        other.ensure(&mut nft, EntryScope::None, |_| false).unwrap();
         assert!(mine.check(&mut open(), &handles).unwrap() && other.check(&mut open(), &[]).unwrap());
-        assert_eq!(mine.ensure(&mut nft, Look::All, |_| false).unwrap(), Some(Vec::new()), "all there");
+        assert_eq!(mine.ensure(&mut nft, EntryScope::All, |_| false).unwrap(), Some(Vec::new()), "all there");
         assert_eq!(shared.list(&mut nft, |rule| rule.comment.clone()).unwrap().len(), 4);
         assert!(!shared.is_unused(&mut nft).unwrap());
         let removed = mine.owner.remove(&mut nft, &handles, &[], |_| true).unwrap();
@@ -176,8 +176,8 @@ fn a_list_is_read_as_far_as_needed() {
     let mut nft = open();
     make_many(&mut nft);
     let some = |nft: &mut Nft, wanted: &[u8]| {
-        let has = |rules: &[Rule]| rules.iter().any(|rule| rule.commented(wanted));
-        nft.dump_until(TABLE.family, all_of_c(), |rule| Some(Rule::read(rule)), has).unwrap().len()
+        let has = |rules: &[NftRule]| rules.iter().any(|rule| rule.commented(wanted));
+        nft.dump_until(TABLE.family, all_of_c(), |rule| Some(NftRule::read(rule)), has).unwrap().len()
     };
     let first = some(&mut nft, b"0");
     assert!((1..300).contains(&first), "{first}");
@@ -224,7 +224,7 @@ fn a_refused_change_completes_nothing() {
     let mut nft = open();
     let shared = shared();
     let mine = set(shared, "mine", &[]);
-    mine.ensure(&mut nft, Look::All, |_| false).unwrap();
+    mine.ensure(&mut nft, EntryScope::All, |_| false).unwrap();
     let complete = nft.complete.0.first().cloned().unwrap();
     assert!(nft.is_still_complete(&complete).unwrap());
     mine.owner.remove(&mut nft, &[], &[], |_| true).unwrap();

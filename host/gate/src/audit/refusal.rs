@@ -31,7 +31,7 @@ pub(super) const OPERATION: &str = "plugin.start";
 
 /// A run that was refused.
 #[derive(Debug)]
-pub struct Refusal<'a> {
+pub struct RunRefusal<'a> {
     /// The verb that the runtime called.
     pub verb: &'a str,
     /// The plugin that it called.
@@ -44,7 +44,7 @@ pub struct Refusal<'a> {
     pub took: Duration,
 }
 
-impl Refusal<'_> {
+impl RunRefusal<'_> {
     /// Writes the line, unless it says nothing new. If there is no log that can be trusted, standard error says so. The
     /// runtime gets the reason in any case.
     pub fn note(&self) {

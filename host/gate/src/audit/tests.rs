@@ -39,7 +39,7 @@ fn note(audit: &mut Audit, operation: &Operation, rule: Option<&str>) {
         Some(_) => Reply::of(&()),
         None => Err(OpError::new(ErrorCode::Denied, "x", "policy does not allow it")),
     };
-    audit.note(&Entry {
+    audit.note(&AuditEntry {
         verb: Verb::Add,
         plugin: "demo",
         digest: "0123",
@@ -79,7 +79,8 @@ fn what_was_not_admitted_was_not_allowed() {
         for rule in [None, Some("grant.forwarding")] {
             let outcome = Err(OpError::new(code, "x", "no"));
             let (verb, from, took) = (Verb::Add, None, Duration::ZERO);
-            let entry = Entry { verb, plugin: "demo", digest: "0123", operation, rule, from, outcome: &outcome, took };
+            let entry =
+                AuditEntry { verb, plugin: "demo", digest: "0123", operation, rule, from, outcome: &outcome, took };
             place.audit().note(&entry);
             let expected = if rule.is_none() || code == ErrorCode::Denied { "deny" } else { "allow" };
             assert_eq!(place.lines().pop().unwrap()["decision"], expected, "{code:?} {rule:?}");
@@ -98,7 +99,7 @@ fn a_run_that_changes_nothing_cannot_fill_the_log() {
                 let outcome = Err(OpError::new(ErrorCode::Denied, "x", text.clone()));
                 let operation = &ops::Bridge::Find { name: text.clone() }.into();
                 let (verb, from, took) = (Verb::Add, None, Duration::ZERO);
-                audit.note(&Entry {
+                audit.note(&AuditEntry {
                     verb,
                     plugin: "demo",
                     digest: "0123",
@@ -229,7 +230,7 @@ const LINE: u64 = 27;
 fn refusals_do_not_wash_the_log_away() {
     let place = Place::new("refusals");
     let refuse = |attachment: &str, reason: &str| {
-        let refusal = Refusal { verb: "ADD", plugin: "demo", attachment, reason, took: Duration::from_micros(7) };
+        let refusal = RunRefusal { verb: "ADD", plugin: "demo", attachment, reason, took: Duration::from_micros(7) };
         refusal.write(&place.0, LIMIT).unwrap();
     };
     // A different container each time.

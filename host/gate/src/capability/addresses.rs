@@ -25,7 +25,7 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_
 impl host::Addresses for Gate<'_> {
     /// `addresses.add`.
     fn add(&mut self, handle: Handle, addresses: &[IpNet]) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         self.common.add_addresses(&name, addresses.len())?;
         if let Some(foreign) = addresses.iter().find(|address| !self.run.own.owns(address)) {
             return Err(foreign_error(self, foreign));
@@ -54,7 +54,7 @@ impl host::Addresses for Gate<'_> {
 
     /// `addresses.list`.
     fn list(&mut self, handle: Handle) -> Result<Vec<Address>, OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         let container = self.run.system.container_netlink()?;
         let addresses = container.addresses(index).map_err(kernel_error)?;
         is_listable(&name, addresses.len(), "addresses")?;
@@ -63,7 +63,7 @@ impl host::Addresses for Gate<'_> {
 
     /// `addresses.has`.
     fn has(&mut self, handle: Handle, wanted: &[IpNet]) -> Result<Vec<bool>, OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         is_askable(&name, wanted.len(), "addresses")?;
         let container = self.run.system.container_netlink()?;
         let there: HashSet<IpNet> =
@@ -73,7 +73,7 @@ impl host::Addresses for Gate<'_> {
 
     /// `addresses.settle`.
     fn settle(&mut self, handle: Handle) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         let container = self.run.system.container_netlink()?;
         let until = (Instant::now() + SETTLED_WITHIN).min(self.run.fixed.deadline.at());
         let mut pause = Duration::from_millis(1);
@@ -121,7 +121,7 @@ pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
     if !previous.ips.iter().any(|ip| ip.address == *address) {
         return not_own(&address.to_string());
     }
-    let (why, hint) = others::not_counting(gate.run.view(), address, gate.front.granted());
+    let (why, hint) = others::not_counting(gate.run.view(), address, gate.guest.granted());
     let message = format!(
         "{address} is not an address of this attachment: prevResult names it, and no record tells that an earlier plugin \
          gave it{why}"
@@ -155,6 +155,6 @@ pub fn is_askable(link: &str, number: usize, kind: &str) -> Result<(), OpError> 
 }
 
 /// Converts an address to the form that the guest sees.
-pub fn show(address: postern_kernel::Address) -> Address {
+pub fn show(address: postern_kernel::LinkAddress) -> Address {
     Address { net: address.net, scope: address.scope, tentative: address.tentative }
 }

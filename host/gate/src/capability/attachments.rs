@@ -11,7 +11,7 @@ impl host::Attachments for Gate<'_> {
     fn collect(&mut self) -> Result<u32, OpError> {
         let Some(valid) = self.run.request.conf.still_valid() else { return Ok(0) };
         let mut removed = collect::stale_sections(self.run.view())?;
-        let granted = Capability::ALL.iter().filter(|capability| self.front.granted().has(**capability));
+        let granted = Capability::ALL.iter().filter(|capability| self.guest.granted().has(**capability));
         let unrecorded: Vec<_> = granted.filter_map(|capability| capability::facts(*capability).unrecorded).collect();
         if !unrecorded.is_empty() {
             let valid: Vec<(String, String)> =

@@ -1,6 +1,6 @@
 //! `dummy`: the attachment's own link, which leads nowhere.
 
-use super::inner::{self, Wanted};
+use super::inner::{self, NewLink};
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::InnerKind;
 use crate::gate::Gate;
@@ -11,7 +11,7 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| No
 
 impl host::Dummy for Gate<'_> {
     fn create(&mut self) -> Result<LinkInfo, OpError> {
-        let wanted = Wanted {
+        let wanted = NewLink {
             kind: InnerKind::Dummy,
             spec: InnerLinkKind::Dummy,
             mtu: None,

@@ -1,8 +1,8 @@
 //! The facts about a capability that the host needs beside its operations.
 
 use crate::context::View;
-use crate::need::Need;
 use crate::request::Request;
+use crate::right::Right;
 use postern_policy::Granted;
 use postern_types::OpError;
 
@@ -27,7 +27,7 @@ pub struct Facts {
     pub needed: Needed,
     /// Returns what a confined gate keeps for it, beside the kernel's network: by the request, and by the policy if it
     /// can be resolved.
-    pub keeps: fn(&Request, Option<&Granted>) -> Option<Need<'static>>,
+    pub keeps: fn(&Request, Option<&Granted>) -> Option<Right<'static>>,
     /// Finds its unrecorded objects, if they name their network. The objects of other capabilities go with a link or by
     /// a record.
     pub unrecorded: Option<Unrecorded>,

@@ -16,7 +16,7 @@ const TAKERS: [InnerKind; 2] = [InnerKind::Macvlan, InnerKind::Ipvlan];
 const MASTERS: [&str; 3] = ["bridge", "bond", "team"];
 
 /// What was asked for.
-pub struct Wanted {
+pub struct LinkRequest {
     /// The kind for people.
     pub kind: InnerKind,
     /// The kind for the kernel.
@@ -27,7 +27,7 @@ pub struct Wanted {
     pub mac: Option<Mac>,
 }
 
-impl Wanted {
+impl LinkRequest {
     /// The link below.
     const fn parent(&self) -> Option<u32> {
         match self.spec {

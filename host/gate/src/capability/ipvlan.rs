@@ -4,7 +4,7 @@
 //! mode than theirs is refused. Links in this namespace show theirs, and records those of other containers. An ipvlan
 //! that a native plugin put into a container is not seen.
 
-use super::inner::{self, Parent, Wanted};
+use super::inner::{self, NewLink, Parent};
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::{InnerKind, InnerLink, in_record};
 use crate::errors::state_error;
@@ -43,7 +43,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32
     if let Some((name, other)) = shown.filter(|(_, other)| *other != mode) {
         return Err(refused(&below.name, mode, other, &format!("\"{name}\" has it")));
     }
-    let wanted = Wanted {
+    let wanted = NewLink {
         kind: InnerKind::Ipvlan,
         spec: InnerLinkKind::Ipvlan { parent: parent.index, mode },
         mtu,

@@ -2,13 +2,13 @@
 
 use crate::context::Context;
 use crate::effect::{Addresses, Effect};
-use crate::need::Need;
+use crate::right::Right;
 use postern_cni::CniResult;
 use postern_types::OpError;
 use std::net::IpAddr;
 
 /// The questions that every effect answers.
-pub trait Leaves {
+pub trait EffectKind {
     /// Removes the effect. It is success if nothing is there. `taken` is this run's part of it when a failed ADD is
     /// undone: an earlier run's part stays.
     fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
@@ -30,7 +30,7 @@ pub trait Leaves {
     }
 
     /// Returns the rights that a confined gate needs to remove it.
-    fn needs(&self) -> Need<'_>;
+    fn right(&self) -> Right<'_>;
 }
 
 /// The further question to an effect with rules of a packet filter.
@@ -72,12 +72,12 @@ impl Effect {
     /// # Errors
     /// The effect is still there.
     pub(crate) fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
-        self.leaves().remove(run, taken)
+        self.kind().remove(run, taken)
     }
 
     /// True if it is the attachment's link, and the link is there.
     pub(crate) fn is_living_link(&self, run: &Context) -> Result<bool, OpError> {
-        self.leaves().as_link().map_or(Ok(false), |link| link.is_there(run))
+        self.kind().as_link().map_or(Ok(false), |link| link.is_there(run))
     }
 
     /// Puts back the rules of the effect that another program wiped. It makes and changes no link.

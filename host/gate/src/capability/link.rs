@@ -8,8 +8,8 @@ use crate::cause::because;
 use crate::context::{Context, View};
 use crate::effect::{Effect, LinkState, Veth};
 use crate::errors::{about, kernel_error, link_gone, native_error};
-use crate::front::Object;
 use crate::gate::Gate;
+use crate::guest_state::Object;
 use crate::{collect, others};
 use nix::errno::Errno;
 use postern_cni::Verb;
@@ -26,7 +26,7 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| No
 impl host::Link for Gate<'_> {
     /// `link.attributes`, also for a host end or a bridge.
     fn attributes(&mut self, handle: Handle) -> Result<LinkInfo, OpError> {
-        let (index, name, link) = match self.front.object(handle)? {
+        let (index, name, link) = match self.guest.object(handle)? {
             Object::Own { index, name } => {
                 let netlink = self.run.system.container_netlink()?;
                 (*index, name, netlink.link_by_index(*index))
@@ -50,7 +50,7 @@ impl host::Link for Gate<'_> {
 
     /// `link.up`.
     fn up(&mut self, handle: Handle) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         if link_state::of_another(self.run, index)?.is_some_and(|link| !link.up) {
             self.run.journal.intend(self.run.view(), LinkState { index, up: true, ..LinkState::default() })?;
         }
@@ -81,9 +81,9 @@ impl host::Link for Gate<'_> {
 
     /// `link.delete`.
     fn delete(&mut self, handle: Handle) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         // The node would lose a virtual device for good.
-        if self.front.granted().knows(Capability::Device) {
+        if self.guest.granted().knows(Capability::Device) {
             let message = format!("\"{name}\" is a device of the node: it is given back, and not deleted");
             return Err(OpError::new(ErrorCode::InvalidArgument, &name, message));
         }

@@ -10,7 +10,7 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| Non
 impl host::LinkSysctl for Gate<'_> {
     /// `link-sysctl.set-*`.
     fn set(&mut self, handle: Handle, key: LinkSysctl, on: bool) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         let value = if on { "1" } else { "0" };
         let target = match key {
             LinkSysctl::AcceptDad => LinkKey::V6("accept_dad"),

@@ -2,8 +2,8 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::errors::kernel_error;
-use crate::front::Object;
 use crate::gate::Gate;
+use crate::guest_state::Object;
 use crate::others;
 use postern_kernel::Netlink;
 use postern_types::{ErrorCode, LinkInfo, OpError, host};

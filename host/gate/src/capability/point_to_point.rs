@@ -16,7 +16,7 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_
 impl host::PointToPoint for Gate<'_> {
     /// `point-to-point.ensure`.
     fn ensure(&mut self, host: Handle) -> Result<(), OpError> {
-        let (index, name) = self.front.host_end(host)?;
+        let (index, name) = self.guest.host_end(host)?;
         let netlink = self.run.system.host()?;
         let mut gateways = Vec::new();
         for own in &self.run.own.addresses {

@@ -2,7 +2,7 @@
 
 use crate::capability::facts::{Facts, Needed};
 use crate::gate::Gate;
-use crate::need::Need;
+use crate::right::Right;
 use nix::errno::Errno;
 use nix::libc::{O_NONBLOCK, makedev};
 use postern_cni::unicode;
@@ -19,7 +19,7 @@ pub(crate) const FACTS: Facts = Facts {
     needed: Needed::Never,
     keeps: |request, granted| {
         let file = file(&request.conf);
-        granted.is_some_and(|granted| granted.allows_file(&file)).then(|| Need::File(file.into()))
+        granted.is_some_and(|granted| granted.allows_file(&file)).then(|| Right::File(file.into()))
     },
     unrecorded: None,
 };

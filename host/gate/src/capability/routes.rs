@@ -22,7 +22,7 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_
 impl host::Routes for Gate<'_> {
     /// `routes.add`.
     fn add(&mut self, handle: Handle, routes: &[Route]) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         self.common.add_routes(&name, routes.len())?;
         for source in routes.iter().filter_map(|route| route.source) {
             if !self.run.own.addresses.iter().any(|own| own.net.addr() == source) {
@@ -57,7 +57,7 @@ impl host::Routes for Gate<'_> {
 
     /// `routes.remove-connected`.
     fn remove_connected(&mut self, handle: Handle, networks: &[IpNet]) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         if link_state::of_another(self.run, index)?.is_some() {
             let netlink = self.run.system.container_netlink()?;
             let is_meant = |kept: &KeptRoute| {
@@ -85,7 +85,7 @@ impl host::Routes for Gate<'_> {
 
     /// `routes.list`.
     fn list(&mut self, handle: Handle) -> Result<Vec<Route>, OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         let routes = seen(self, index)?;
         is_listable(&name, routes.len(), "routes")?;
         Ok(routes)
@@ -93,7 +93,7 @@ impl host::Routes for Gate<'_> {
 
     /// `routes.has`. The container can have many routes, and many to one destination.
     fn has(&mut self, handle: Handle, wanted: &[Route]) -> Result<Vec<bool>, OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         is_askable(&name, wanted.len(), "routes")?;
         let mut by_destination: HashMap<IpNet, Vec<Route>> = HashMap::new();
         for have in seen(self, index)? {

@@ -9,7 +9,7 @@ use crate::cause::{self, no_address};
 use crate::effect::{InnerKind, InnerLink};
 use crate::errors::{kernel_error, link_gone, native_error};
 use crate::gate::Gate;
-use crate::need::Need;
+use crate::right::Right;
 use nix::errno::Errno;
 use postern_kernel::{KernelError, Link, TapSpec, random_mac, tap};
 use postern_policy::Granted;
@@ -18,7 +18,7 @@ use std::borrow::Cow;
 
 pub(crate) const FACTS: Facts = Facts {
     needed: Needed::Always,
-    keeps: |_, granted| Some(Need::Tap(granted.and_then(Granted::tap_context).map(Cow::Owned))),
+    keeps: |_, granted| Some(Right::Tap(granted.and_then(Granted::tap_context).map(Cow::Owned))),
     unrecorded: None,
 };
 
@@ -63,7 +63,7 @@ impl host::Tap for Gate<'_> {
 
     /// `tap.join`.
     fn join(&mut self, handle: Handle, bridge: &str) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         // The link of that name may be another plugin's, or the container's.
         if !inner::is_recorded(self, InnerKind::Tap, index)? {
             let message = format!("\"{name}\" is no tap that this attachment made");

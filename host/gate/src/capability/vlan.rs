@@ -1,7 +1,7 @@
 //! `vlan`: the attachment's own link, a VLAN of a granted one. A parent has each VLAN once, in whichever namespace: the
 //! kernel sees to that.
 
-use super::inner::{self, Parent, Wanted};
+use super::inner::{self, NewLink, Parent};
 use crate::capability::device::held;
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::InnerKind;
@@ -39,7 +39,7 @@ fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> 
     if let Some(other) = holder(gate, &parent, id)? {
         return Err(taken(&below.name, id, &format!("\"{}\" has it", other.name)));
     }
-    let wanted = Wanted {
+    let wanted = NewLink {
         kind: InnerKind::Vlan,
         spec: InnerLinkKind::Vlan { parent: parent.index, id },
         mtu,
@@ -71,7 +71,7 @@ fn holder_elsewhere(gate: &Gate<'_>, parent: u32, id: VlanId) -> String {
         let (objects, _) = postern_state::node::list(&run.fixed.places.state).ok()?;
         let (here, boot) = (run.system.home_cookie().ok()?, postern_state::boot_id().ok()?);
         objects.iter().filter_map(|object| held::of(object, here, &boot)).find(
-            |held| matches!(held.object, held::Object::Vlan { index, id: other, .. } if (index, other) == (parent, id)),
+            |held| matches!(held.object, held::HeldObject::Vlan { index, id: other, .. } if (index, other) == (parent, id)),
         )
     };
     match notes() {

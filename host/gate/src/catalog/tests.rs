@@ -109,7 +109,7 @@ fn notes_only_what_would_show_a_change() {
 fn a_run_reads_no_imports() {
     let place = Place::new("imports");
     let whole = Manifest::read(&place.catalog(), "demo").unwrap();
-    assert_eq!(Facts::of(&place.catalog(), "demo").unwrap().digest, whole.digest);
+    assert_eq!(RunManifest::of(&place.catalog(), "demo").unwrap().digest, whole.digest);
     let path = Manifest::path(&place.catalog(), "demo");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("\"imports\": []", "\"imports\": [1, {}]")).unwrap();

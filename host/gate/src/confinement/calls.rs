@@ -1,7 +1,7 @@
 //! The system calls of a gate while guests run. The filter (seccomp(2)) refuses all others.
 
 use nix::unistd::Pid;
-use postern_confine::{Condition, ConfineError, DESCRIPTOR_FLAGS, Filter, NO_NEW_CODE, Refusal, Rule};
+use postern_confine::{Argument, CallRule, ConfineError, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE};
 use postern_kernel::{tap, tcx};
 
 /// The most sandboxes of a run: of a plugin, of what it delegates to, and of the IPAM plugin.
@@ -9,15 +9,15 @@ pub const SANDBOXES: usize = 3;
 
 /// The system calls of a gate and its thread. The values to put in are the numbers of the sandboxes.
 pub static GATE: Filter<SANDBOXES> =
-    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], Refusal::Absent);
+    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
 
 /// As [`GATE`], for a gate that may bring a device home.
 pub static WITH_LOOK: Filter<SANDBOXES> =
-    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, LOOK], Refusal::Absent);
+    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, LOOK], DefaultAction::Absent);
 
 /// As [`GATE`], for a thread that makes a tap.
 pub static WITH_TAP: Filter<SANDBOXES> =
-    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, TAP], Refusal::Absent);
+    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, TAP], DefaultAction::Absent);
 
 /// Returns the numbers of these sandboxes, for the filters above.
 ///
@@ -36,29 +36,29 @@ pub fn sandboxes(pids: &[Pid]) -> Result<[u32; SANDBOXES], ConfineError> {
     Ok(numbers)
 }
 
-const RULES: &[Rule] = &[
+const RULES: &[CallRule] = &[
     // Links, addresses, routes and nftables. No other netlink protocol is allowed (udev listens to one), and no other
     // socket.
-    Rule(
+    CallRule(
         libc::SYS_socket,
         &[
-            Condition::OneOf(0, &[libc::AF_NETLINK as u32]),
-            Condition::OneOf(2, &[libc::NETLINK_ROUTE as u32, libc::NETLINK_NETFILTER as u32]),
+            Argument::OneOf(0, &[libc::AF_NETLINK as u32]),
+            Argument::OneOf(2, &[libc::NETLINK_ROUTE as u32, libc::NETLINK_NETFILTER as u32]),
         ],
     ),
     // The calling thread's own processors, at the end of a meeting.
-    Rule(libc::SYS_sched_setaffinity, &[Condition::OneOf(0, &[0])]),
+    CallRule(libc::SYS_sched_setaffinity, &[Argument::OneOf(0, &[0])]),
     // The gate stops the sandboxes when they are no longer needed, and no other process.
-    Rule(libc::SYS_kill, &[Condition::Given(0, 0)]),
-    Rule(libc::SYS_kill, &[Condition::Given(0, 1)]),
-    Rule(libc::SYS_kill, &[Condition::Given(0, 2)]),
+    CallRule(libc::SYS_kill, &[Argument::Given(0, 0)]),
+    CallRule(libc::SYS_kill, &[Argument::Given(0, 1)]),
+    CallRule(libc::SYS_kill, &[Argument::Given(0, 2)]),
 ];
 
 /// The gate asks whether a program reads the device's packets. It loads, attaches and removes none.
-const LOOK: &[Rule] = &[Rule(libc::SYS_bpf, &[Condition::OneOf(0, &[tcx::BPF_PROG_QUERY])])];
+const LOOK: &[CallRule] = &[CallRule(libc::SYS_bpf, &[Argument::OneOf(0, &[tcx::BPF_PROG_QUERY])])];
 
 /// These requests and no other of ioctl(2).
-const TAP: &[Rule] = &[Rule(libc::SYS_ioctl, &[Condition::OneOf(1, &tap::REQUESTS)])];
+const TAP: &[CallRule] = &[CallRule(libc::SYS_ioctl, &[Argument::OneOf(1, &tap::REQUESTS)])];
 
 const CALLS: &[libc::c_long] = &[
     libc::SYS_read,            // channels, files

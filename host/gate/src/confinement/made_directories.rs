@@ -1,6 +1,6 @@
 //! Directories that a run makes before it gives up its rights: a rule of Landlock needs an existing one.
 
-use super::needs::Needs;
+use super::rights::Rights;
 use crate::context::Context;
 use crate::places;
 use postern_cni::Verb;
@@ -16,11 +16,11 @@ pub struct MadeDirectories(Option<DirectoryRemover>);
 impl MadeDirectories {
     /// Makes them before any right is given up, and starts the process that can remove them afterwards.
     #[expect(clippy::disallowed_methods, reason = "the leases' directories, which nobody has opened yet")]
-    pub fn of(run: &Context, needs: &mut Needs) -> std::io::Result<Self> {
+    pub fn of(run: &Context, rights: &mut Rights) -> std::io::Result<Self> {
         let mut made = Vec::new();
         if run.request.verb == Verb::Add {
-            let leases = needs.leases.iter().map(|(_, directory)| (directory, 0o755));
-            let backups = needs.backups.iter().map(|directory| (directory, 0o700));
+            let leases = rights.leases.iter().map(|(_, directory)| (directory, 0o755));
+            let backups = rights.backups.iter().map(|directory| (directory, 0o700));
             for (directory, mode) in leases.chain(backups) {
                 let missing: Vec<&Path> = directory
                     .ancestors()
@@ -33,8 +33,8 @@ impl MadeDirectories {
             }
         }
         // Another user may have put a link on the way while it was missing. Leases are looked at when their rule is made.
-        needs.backups.retain(|directory| !made.contains(directory) || is_trusted_way(directory));
-        // Each is removed before the one that it is in, whichever need made them.
+        rights.backups.retain(|directory| !made.contains(directory) || is_trusted_way(directory));
+        // Each is removed before the one that it is in, whichever right made them.
         made.sort_by_key(|directory: &PathBuf| std::cmp::Reverse(directory.components().count()));
         if made.is_empty() {
             return Ok(Self(None));

@@ -64,7 +64,7 @@ impl Journal {
     }
 
     /// Returns the effects that the record lists, in their order.
-    pub fn effects(&self) -> Vec<postern_state::Effect<Effect>> {
+    pub fn effects(&self) -> Vec<postern_state::NotedEffect<Effect>> {
         self.record.as_ref().map(|record| record.effects(None)).unwrap_or_default()
     }
 

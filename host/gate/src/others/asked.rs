@@ -11,7 +11,7 @@ use crate::view::{can_be_path, is_relative};
 use nix::sys::stat::lstat;
 use postern_cni::{Args, parse_cidr, parse_ip};
 use postern_policy::capability::leases::directory;
-use postern_state::{Owner, RecordKey, Summary};
+use postern_state::{LeaseOwner, RecordKey, Summary};
 use postern_types::OpError;
 use std::net::IpAddr;
 use std::path::Path;
@@ -81,7 +81,7 @@ pub fn holders_of_asked(view: View<'_>) -> Result<Vec<Holder>, OpError> {
 }
 
 /// Returns who holds a lease of this network in a data directory, by the owner that its file names.
-pub fn lessee(view: View<'_>, directory: &str, owner: &Owner) -> Result<Lessee, OpError> {
+pub fn lessee(view: View<'_>, directory: &str, owner: &LeaseOwner) -> Result<Lessee, OpError> {
     let key = view.key_of(&owner.container_id, &owner.ifname)?;
     if !postern_state::is_there(&view.fixed.places.state, &key) {
         return Ok(Lessee::Unrecorded);

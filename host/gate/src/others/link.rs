@@ -112,7 +112,7 @@ pub(crate) fn records_here(view: View<'_>) -> Result<Vec<Summary>, OpError> {
 }
 
 /// True if a record notes a link with this interface index.
-pub fn is_link_of_index(noted: &postern_state::Effect<serde_json::Value>, index: u32) -> bool {
+pub fn is_link_of_index(noted: &postern_state::NotedEffect<serde_json::Value>, index: u32) -> bool {
     let effect = serde_json::from_value::<Effect>(noted.effect.clone());
     noted.handles.contains(&u64::from(index)) && effect.is_ok_and(|effect| effect.is_link())
 }

@@ -6,7 +6,7 @@
 use crate::deadline::Deadline;
 use crate::request::Request;
 use postern_cni::Verb;
-use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, ChannelError, SWITCH, families};
+use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, SWITCH, ServiceError, families};
 use postern_kernel::Namespace;
 use postern_types::{DelegateError, ErrorCode, OpError};
 use std::cell::{Cell, RefCell};
@@ -22,7 +22,7 @@ const A_WHILE: Duration = Duration::from_secs(1);
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum DhcpUse {
     /// All that a plugin asks.
     Plugin,
     /// Giving leases back.
@@ -41,7 +41,7 @@ struct Unanswered {
 
 struct Connection {
     socket: String,
-    of: Use,
+    of: DhcpUse,
     channel: Result<Channel, Unanswered>,
 }
 
@@ -60,7 +60,7 @@ pub struct DhcpConnections {
 impl DhcpConnections {
     /// Opens the connections that a run may need, and lets no other be opened later. Where a service does not answer, the
     /// operation that needs it says so.
-    fn open(&self, sockets: &[String], uses: &[Use], deadline: Instant) {
+    fn open(&self, sockets: &[String], uses: &[DhcpUse], deadline: Instant) {
         for socket in sockets {
             for of in uses {
                 // A second one would wait in vain too.
@@ -82,24 +82,24 @@ impl DhcpConnections {
         Ok(())
     }
 
-    fn connect(&self, socket: &str, of: Use, deadline: Instant) {
+    fn connect(&self, socket: &str, of: DhcpUse, deadline: Instant) {
         // Half of the time is left to the run, which says what is wrong and undoes what it did.
         let began = Instant::now();
         let deadline = began + SOON.min(deadline.saturating_duration_since(began) / 2);
         let channel = Channel::connect(Path::new(socket), deadline).map_err(|error| Unanswered {
             // Nothing was asked, and a DEL has nothing to wait for. A service that this process could not reach may have the
             // lease, and is asked by the next run.
-            is_absent: !matches!(error, ChannelError::Deadline | ChannelError::NotNow(_)),
+            is_absent: !matches!(error, ServiceError::Deadline | ServiceError::NotNow(_)),
             is_late: false,
             error: match error {
-                ChannelError::Deadline if began.elapsed() >= A_WHILE => stuck(socket),
+                ServiceError::Deadline if began.elapsed() >= A_WHILE => stuck(socket),
                 _ => unanswered(socket, &error).error,
             },
         });
         self.keep_connection(socket, of, channel);
     }
 
-    fn keep_connection(&self, socket: &str, of: Use, channel: Result<Channel, Unanswered>) {
+    fn keep_connection(&self, socket: &str, of: DhcpUse, channel: Result<Channel, Unanswered>) {
         self.open.borrow_mut().push(Connection { socket: socket.to_owned(), of, channel });
     }
 
@@ -110,15 +110,18 @@ impl DhcpConnections {
         failed.filter(|failed| failed.error.code == ErrorCode::Deadline && !failed.is_late).cloned()
     }
 
-    fn has(&self, socket: &str, of: Use) -> bool {
+    fn has(&self, socket: &str, of: DhcpUse) -> bool {
         self.open.borrow().iter().any(|open| open.socket == socket && open.of == of)
     }
 
     /// Asks the service at a socket.
-    fn ask(&self, socket: &str, of: Use, ask: &Ask, deadline: Instant) -> Result<Answer, Unanswered> {
+    fn ask(&self, socket: &str, of: DhcpUse, ask: &Ask, deadline: Instant) -> Result<Answer, Unanswered> {
         // A run that opened one for a use has it for all, unless it may have two asks at a time.
-        let of =
-            if of == Use::Release && !self.has(socket, of) && self.has(socket, Use::Plugin) { Use::Plugin } else { of };
+        let of = if of == DhcpUse::Release && !self.has(socket, of) && self.has(socket, DhcpUse::Plugin) {
+            DhcpUse::Plugin
+        } else {
+            of
+        };
         if !self.has(socket, of) && !self.is_sealed.get() {
             self.connect(socket, of, deadline);
         }
@@ -159,7 +162,7 @@ impl DhcpConnections {
             Ask::Check(_) | Ask::Release(_) | Ask::Leases | Ask::Alive => deadline.at().min(Instant::now() + SOON),
         };
         let (is_acquire, began) = (matches!(ask, Ask::Acquire(_)), Instant::now());
-        let answer = self.ask(socket, Use::Plugin, &ask, until).map_err(|unanswered| {
+        let answer = self.ask(socket, DhcpUse::Plugin, &ask, until).map_err(|unanswered| {
             // With no time left from the start, nothing is known of a server.
             let waited = began.elapsed();
             match unanswered.is_late && is_acquire && waited >= A_WHILE {
@@ -183,7 +186,7 @@ impl DhcpConnections {
             return Ok(());
         }
         let until = deadline.at().min(Instant::now() + SOON);
-        match self.ask(socket, Use::Release, &Ask::Release(attachment(request)), until) {
+        match self.ask(socket, DhcpUse::Release, &Ask::Release(attachment(request)), until) {
             Ok(Answer::Refused { code, words, details }) => Err(refused(socket, code, words, details)),
             Ok(Answer::Lease(_) | Answer::Done | Answer::Leases(_)) => {
                 self.released.borrow_mut().push(socket.to_owned());
@@ -205,9 +208,9 @@ impl DhcpConnections {
 
     /// Opens the connections to these services that this run may need.
     pub fn open_for(&self, verb: Verb, deadline: &Deadline, sockets: &[String]) {
-        let uses: &[Use] = match verb {
-            Verb::Add => &[Use::Plugin, Use::Release],
-            Verb::Del | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => &[Use::Plugin],
+        let uses: &[DhcpUse] = match verb {
+            Verb::Add => &[DhcpUse::Plugin, DhcpUse::Release],
+            Verb::Del | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => &[DhcpUse::Plugin],
         };
         self.open(sockets, uses, deadline.at());
     }
@@ -223,33 +226,33 @@ fn stuck(socket: &str) -> OpError {
         .hint("restart it: `systemctl restart postern-dhcp.service`, or end the process that has the socket")
 }
 
-fn unanswered(socket: &str, error: &ChannelError) -> Unanswered {
+fn unanswered(socket: &str, error: &ServiceError) -> Unanswered {
     match error {
-        ChannelError::Deadline => {
+        ServiceError::Deadline => {
             let message = format!("the DHCP service at {socket} gave no answer in the time of this run");
             Unanswered { is_absent: false, is_late: true, error: OpError::new(ErrorCode::Deadline, socket, message) }
         }
-        ChannelError::Absent(why) => {
+        ServiceError::Absent(why) => {
             // The native plugin's words.
             let message = format!("error dialing DHCP daemon: dial unix {socket}: connect: {}", why.to_lowercase());
             let error = OpError::new(ErrorCode::Unsupported, socket, message).hint(START);
             Unanswered { is_absent: true, is_late: false, error }
         }
         // It has the lease, if it gave one, and ends it when the container is gone.
-        ChannelError::Native => {
+        ServiceError::Native => {
             let message = format!("the DHCP service at {socket} {error}");
             let error = OpError::new(ErrorCode::Unsupported, socket, message)
                 .hint(format!("change to Postern's service: `{SWITCH}`"));
             Unanswered { is_absent: true, is_late: false, error }
         }
-        ChannelError::Closed
-        | ChannelError::Untrusted(_)
-        | ChannelError::Malformed(_)
-        | ChannelError::NotNow(_)
-        | ChannelError::Io(_) => {
+        ServiceError::Closed
+        | ServiceError::Untrusted(_)
+        | ServiceError::Malformed(_)
+        | ServiceError::NotNow(_)
+        | ServiceError::Io(_) => {
             let message = format!("the DHCP service at {socket} {error}");
             // One that was killed can't be asked again by this run.
-            let is_absent = *error == ChannelError::Closed;
+            let is_absent = *error == ServiceError::Closed;
             Unanswered { is_absent, is_late: false, error: OpError::new(ErrorCode::Io, socket, message) }
         }
     }

@@ -10,8 +10,8 @@ mod veth;
 
 pub use inner::{InnerLinkKind, InnerSpec};
 pub use settings::{Settings, Treatment};
-pub use show::{Device, Link};
-pub use uses::Use;
+pub use show::{BusDevice, Link};
+pub use uses::LinkUse;
 pub use veth::VethSpec;
 
 use crate::error::{Result, Subject, unless};
@@ -22,7 +22,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage, Lin
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use nix::errno::Errno;
 use nix::libc::{self, IFLA_ALT_IFNAME, IFLA_IFALIAS, IFLA_IFNAME};
-use postern_netlink::Request;
+use postern_netlink::NetlinkRequest;
 use postern_types::LinkName;
 use rtnetlink::{LinkMessageBuilder, LinkUnspec};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -153,7 +153,7 @@ impl Netlink {
     fn list(&self, filter: LinkMessageBuilder<LinkUnspec>, wanted: impl Fn(&Link) -> bool) -> Result<Vec<Link>> {
         let message = filter.append_extra_attribute(without_statistics()).build();
         let subject = Subject { operation: "list", object: &"links" };
-        self.dump(subject, Request::new(&RouteNetlinkMessage::GetLink(message), 0), |payload, links| {
+        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetLink(message), 0), |payload, links| {
             links.extend(Some(Link::decode(payload)?).filter(|link| wanted(link)));
             Some(())
         })

@@ -31,7 +31,7 @@ const STACKED: [&str; 5] = ["macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"];
 
 /// The driver's device that a link belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct BusDevice {
     /// `IFLA_PARENT_DEV_BUS_NAME`: `pci`, `virtio`, `auxiliary`, …
     pub bus: String,
     /// `IFLA_PARENT_DEV_NAME`, its name on that bus: `0000:3b:00.1`.
@@ -105,7 +105,7 @@ pub struct Link {
     /// True if an XDP program reads the received packets.
     pub has_xdp: bool,
     /// The driver's device that it belongs to. Virtual links have none, and no user can make one that has.
-    pub device: Option<Device>,
+    pub device: Option<BusDevice>,
 }
 
 impl Link {
@@ -201,7 +201,7 @@ impl Link {
             }
         }
         if let Some(name) = device {
-            link.device = Some(Device { bus: bus.unwrap_or_default().to_owned(), name: name.to_owned() });
+            link.device = Some(BusDevice { bus: bus.unwrap_or_default().to_owned(), name: name.to_owned() });
         }
         Some(link)
     }
@@ -258,7 +258,7 @@ mod tests {
         message.extend(attribute(IFLA_PARENT_DEV_BUS_NAME, b"pci\0"));
         message.extend(attribute(IFLA_PERM_ADDRESS, &[2, 0, 0, 0, 0, 9]));
         let link = Link::decode(&message).unwrap();
-        assert_eq!(link.device, Some(Device { bus: "pci".to_owned(), name: "0000:3b:00.1".to_owned() }));
+        assert_eq!(link.device, Some(BusDevice { bus: "pci".to_owned(), name: "0000:3b:00.1".to_owned() }));
         assert_eq!(link.permanent, Some([2, 0, 0, 0, 0, 9]));
         assert_eq!((link.index, link.name.text(), link.kind.as_str()), (5, Some("eth0"), "veth"));
         assert_eq!((link.mac, link.operstate), (None, "unknown"));

@@ -12,7 +12,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, VlanProtocol};
 use nix::errno::Errno;
 use nix::libc::ARPHRD_ETHER;
-use postern_netlink::Request;
+use postern_netlink::NetlinkRequest;
 use postern_types::{IpvlanMode, MacvlanMode};
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVlan};
 use std::fmt;
@@ -38,7 +38,7 @@ const MOST_RANGES: usize = 8;
 
 /// A use of a link that its own namespace does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum LinkUse {
     /// At least one macvlan or macvtap.
     Macvlan,
     /// An ipvlan, or another link that takes all its frames.
@@ -49,7 +49,7 @@ pub enum Use {
     Reader,
 }
 
-impl fmt::Display for Use {
+impl fmt::Display for LinkUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Macvlan => f.write_str("a macvlan is stacked on it"),
@@ -61,7 +61,7 @@ impl fmt::Display for Use {
     }
 }
 
-impl Use {
+impl LinkUse {
     /// Returns the words for these uses. VLANs that follow each other are told as a range, and of many ranges only the first:
     /// root in a container can make thousands.
     pub fn words(uses: &[Self]) -> Vec<String> {
@@ -102,7 +102,7 @@ impl Netlink {
     /// # Errors
     /// It cannot be told: the link is no Ethernet link, is a macvlan or ipvlan itself, or has macvlans of this namespace. Then
     /// nothing proves that nobody uses it.
-    pub fn uses_from_elsewhere(&self, link: &Link, own: &[Link]) -> Result<Vec<Use>> {
+    pub fn uses_from_elsewhere(&self, link: &Link, own: &[Link]) -> Result<Vec<LinkUse>> {
         let subject = Subject { operation: "look for users of", object: &link.name };
         if link.hardware != ARPHRD_ETHER {
             return Err(subject.broken("it is no Ethernet link: nothing tells what is stacked on it"));
@@ -124,14 +124,14 @@ impl Netlink {
                 .filter(|found| !own.iter().any(|own| vlan(own).as_ref() == Some(found))),
         );
         if link.kind == "tun" && self.has_reader(link)? {
-            uses.push(Use::Reader);
+            uses.push(LinkUse::Reader);
         }
         Ok(uses)
     }
 
     /// Stacks a throw-away macvlan in mode "passthru" on it, which tolerates no other. It stays down, so that it changes
     /// nothing of the link.
-    fn beside_passthru(&self, link: &Link) -> Result<Option<Use>> {
+    fn beside_passthru(&self, link: &Link) -> Result<Option<LinkUse>> {
         let mut found = None;
         for look in 0..LOOKS {
             // Two looks at once must not meet again at the next one.
@@ -146,15 +146,15 @@ impl Netlink {
         Ok(found)
     }
 
-    fn look_beside_passthru(&self, link: &Link) -> Result<Option<Use>> {
+    fn look_beside_passthru(&self, link: &Link) -> Result<Option<LinkUse>> {
         for left in self.links_with(|other| is_probe(other, link.index))? {
             self.delete_link(left.index)?;
         }
         let passthru = inner::InnerLinkKind::Macvlan { parent: link.index, mode: MacvlanMode::Passthru, queue: None };
         let name = match self.create_probe(passthru) {
             Ok(name) => name,
-            Err(error) if error.is(Errno::EINVAL) => return Ok(Some(Use::Macvlan)),
-            Err(error) if error.is(Errno::EBUSY) => return Ok(Some(Use::Receiver)),
+            Err(error) if error.is(Errno::EINVAL) => return Ok(Some(LinkUse::Macvlan)),
+            Err(error) if error.is(Errno::EBUSY) => return Ok(Some(LinkUse::Receiver)),
             // A kernel without macvlans may have ipvlans. Without a parent none is made: with ENODEV the kernel has the kind.
             Err(error) if error.is(Errno::EOPNOTSUPP) => {
                 let ipvlan = inner::InnerLinkKind::Ipvlan { parent: 0, mode: IpvlanMode::L2 };
@@ -188,7 +188,7 @@ impl Netlink {
     /// Asks for each VLAN of a link with an MTU that no VLAN of it can have. The kernel looks first if the VLAN is in use. So
     /// none is ever made. The request has no name: with one the kernel would first look for a link of that name, and its answer
     /// would be the same as for a VLAN in use.
-    fn vlans_in_use(&self, link: &Link, ids: Range<u16>) -> Result<Vec<Use>> {
+    fn vlans_in_use(&self, link: &Link, ids: Range<u16>) -> Result<Vec<LinkUse>> {
         let subject = Subject { operation: "look for VLANs of", object: &link.name };
         // The kernel refuses a higher MTU before it looks.
         let is_high = link.mtu >= MOST_MTU;
@@ -203,23 +203,23 @@ impl Netlink {
         found
     }
 
-    fn ask_for_vlans(&self, subject: Subject<'_>, index: u32, mtu: u32, ids: Range<u16>) -> Result<Vec<Use>> {
+    fn ask_for_vlans(&self, subject: Subject<'_>, index: u32, mtu: u32, ids: Range<u16>) -> Result<Vec<LinkUse>> {
         let mut found = Vec::new();
         for protocol in [VlanProtocol::Ieee8021Q, VlanProtocol::Ieee8021Ad] {
             let ask = |id: u16| {
                 let link = LinkMessageBuilder::<LinkVlan>::new_with_info_kind(InfoKind::Vlan).id(id).link(index);
                 let link = link.protocol(protocol).mtu(mtu).build();
-                Request::new(&RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK)
+                NetlinkRequest::new(&RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK)
             };
             // The first one tells if the kernel and the link have VLANs at all.
             let mut first = ids.start;
             while first < ids.end {
                 let last = if first == ids.start { first + 1 } else { ids.end.min(first + AT_ONCE) };
-                let requests: Vec<Request> = (first..last).map(ask).collect();
+                let requests: Vec<NetlinkRequest> = (first..last).map(ask).collect();
                 for (id, errno) in (first..last).zip(self.answers(subject, &requests)?) {
                     match Errno::from_raw(errno) {
                         Errno::EINVAL => {}
-                        Errno::EEXIST => found.push(Use::Vlan(id, protocol == VlanProtocol::Ieee8021Ad)),
+                        Errno::EEXIST => found.push(LinkUse::Vlan(id, protocol == VlanProtocol::Ieee8021Ad)),
                         Errno::EOPNOTSUPP => return Ok(found),
                         other => return Err(subject.refused(other as i32, None)),
                     }
@@ -244,13 +244,13 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::uses_from_elsewhere`].
     pub fn has_vlan(&self, link: &Link, id: u16) -> Result<bool> {
-        Ok(self.vlans_in_use(link, id..id.saturating_add(1))?.contains(&Use::Vlan(id, false)))
+        Ok(self.vlans_in_use(link, id..id.saturating_add(1))?.contains(&LinkUse::Vlan(id, false)))
     }
 }
 
 /// Returns the use that a VLAN of the link is.
-fn vlan(own: &Link) -> Option<Use> {
-    own.vlan_id.map(|id| Use::Vlan(id, own.is_provider_vlan))
+fn vlan(own: &Link) -> Option<LinkUse> {
+    own.vlan_id.map(|id| LinkUse::Vlan(id, own.is_provider_vlan))
 }
 
 /// True if this is the throw-away link of another look, or of a run that was killed, on the link of this index.
@@ -268,16 +268,16 @@ mod tests {
 
     #[test]
     fn uses_have_words() {
-        assert_eq!(Use::Vlan(7, true).to_string(), "its VLAN 7 (802.1ad) is in use");
-        assert_eq!(Use::Reader.to_string(), "a program has the tap open");
+        assert_eq!(LinkUse::Vlan(7, true).to_string(), "its VLAN 7 (802.1ad) is in use");
+        assert_eq!(LinkUse::Reader.to_string(), "a program has the tap open");
     }
 
     #[test]
     fn many_vlans_are_few_words() {
-        let vlans = |ids: &[u16], provider| ids.iter().map(move |id| Use::Vlan(*id, provider)).collect::<Vec<_>>();
-        let uses = [vlans(&[1, 2, 3, 7], false), vec![Use::Reader], vlans(&[8], true)].concat();
+        let vlans = |ids: &[u16], provider| ids.iter().map(move |id| LinkUse::Vlan(*id, provider)).collect::<Vec<_>>();
+        let uses = [vlans(&[1, 2, 3, 7], false), vec![LinkUse::Reader], vlans(&[8], true)].concat();
         assert_eq!(
-            Use::words(&uses),
+            LinkUse::words(&uses),
             [
                 "a program has the tap open",
                 "its VLANs 1 to 3 are in use",
@@ -286,9 +286,9 @@ mod tests {
             ]
         );
         let odd: Vec<u16> = (0..VLANS).filter(|id| id % 2 == 1).collect();
-        let words = Use::words(&vlans(&odd, false));
+        let words = LinkUse::words(&vlans(&odd, false));
         assert_eq!(words.len(), MOST_RANGES + 1);
         assert_eq!(words.last().unwrap(), "2039 more of its VLANs are in use");
-        assert!(Use::words(&[]).is_empty());
+        assert!(LinkUse::words(&[]).is_empty());
     }
 }

@@ -4,9 +4,9 @@
 
 use super::receive::{Answer, LONGEST};
 use super::{Connection, refused};
-use crate::error::Error;
+use crate::error::NetlinkError;
 use crate::message::Message;
-use crate::request::Request;
+use crate::request::NetlinkRequest;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_NOOP};
 use nix::sys::socket::{getsockopt, sockopt};
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub const MOST_ATTEMPTS: usize = 4;
 
 /// What a dump may cost, and what it has to be.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct DumpLimits {
     /// The most times that it is read.
     pub attempts: usize,
     /// The most objects that are kept.
@@ -27,7 +27,7 @@ pub struct Limits {
     pub may_change: bool,
 }
 
-impl Limits {
+impl DumpLimits {
     /// Only the deadline limits it: a node can have any number of rules.
     pub const NONE: Self = Self { attempts: usize::MAX, most: usize::MAX, may_change: false };
 }
@@ -39,14 +39,14 @@ impl Connection {
     /// If other processes change them meanwhile, they are read again. If `read` gives more than `limits.most`, none is kept.
     ///
     /// # Errors
-    /// As [`Connection::ask`]; also [`Error::TooMany`] and [`Error::Changing`].
+    /// As [`Connection::ask`]; also [`NetlinkError::TooMany`] and [`NetlinkError::Changing`].
     pub fn dump<T>(
         &self,
-        mut request: Request,
+        mut request: NetlinkRequest,
         deadline: Instant,
-        limits: Limits,
+        limits: DumpLimits,
         read: impl Fn(&[u8], &mut Vec<T>) -> Option<()>,
-    ) -> Result<Vec<T>, Error> {
+    ) -> Result<Vec<T>, NetlinkError> {
         request.flags |= NLM_F_DUMP;
         let mut left = limits.attempts;
         loop {
@@ -61,12 +61,12 @@ impl Connection {
             });
             left = left.saturating_sub(1);
             match asked {
-                Ok(_) if objects.len() > limits.most => return Err(Error::TooMany(limits.most)),
+                Ok(_) if objects.len() > limits.most => return Err(NetlinkError::TooMany(limits.most)),
                 Ok(false) => return Ok(objects),
                 // There is room now.
-                Err(Error::TooLong(length)) if length < LONGEST => left = left.saturating_add(1),
+                Err(NetlinkError::TooLong(length)) if length < LONGEST => left = left.saturating_add(1),
                 Ok(true) if left == 0 && limits.may_change => return Ok(objects),
-                Ok(true) if left == 0 => return Err(Error::Changing),
+                Ok(true) if left == 0 => return Err(NetlinkError::Changing),
                 Ok(true) => {}
                 Err(error) if left > 0 && error.is_short_of_room() => {}
                 Err(error) => return Err(error),
@@ -74,7 +74,12 @@ impl Connection {
         }
     }
 
-    fn dump_once(&self, request: &Request, deadline: Instant, mut each: impl FnMut(&[u8])) -> Result<bool, Error> {
+    fn dump_once(
+        &self,
+        request: &NetlinkRequest,
+        deadline: Instant,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<bool, NetlinkError> {
         let sequence = self.begin_dump(request, deadline)?;
         let mut interrupted = false;
         self.receive(sequence, sequence, deadline, |message, answer| {
@@ -97,11 +102,11 @@ impl Connection {
     /// As [`Connection::dump`].
     pub fn dump_until<T>(
         &self,
-        mut request: Request,
+        mut request: NetlinkRequest,
         deadline: Instant,
         read: impl Fn(&[u8]) -> Option<T>,
         mut enough: impl FnMut(&[T]) -> bool,
-    ) -> Result<(Vec<T>, bool), Error> {
+    ) -> Result<(Vec<T>, bool), NetlinkError> {
         request.flags |= NLM_F_DUMP;
         loop {
             let sequence = self.begin_dump(&request, deadline)?;
@@ -117,7 +122,7 @@ impl Connection {
                     Ok(ended)
                 };
                 match self.receive_some(sequence, sequence, Some(deadline), &mut take) {
-                    Err(Error::TooLong(length)) if length < LONGEST => {
+                    Err(NetlinkError::TooLong(length)) if length < LONGEST => {
                         interrupted = true;
                         break;
                     }
@@ -135,7 +140,7 @@ impl Connection {
     }
 
     /// Sends the request of a dump, and returns its sequence number.
-    pub(super) fn begin_dump(&self, request: &Request, deadline: Instant) -> Result<u32, Error> {
+    pub(super) fn begin_dump(&self, request: &NetlinkRequest, deadline: Instant) -> Result<u32, NetlinkError> {
         while self.unfinished.get().is_some() {
             self.read_unfinished(deadline)?;
         }
@@ -147,21 +152,21 @@ impl Connection {
     /// Reads what is left of an earlier dump. Without memory the kernel stops in its midst and says no end. It goes on when a
     /// datagram is read. So it is asked for one: the acknowledgement of a message that does nothing. If nothing follows
     /// that, the dump is over.
-    fn read_unfinished(&self, deadline: Instant) -> Result<(), Error> {
-        let asked = self.send(&[Request::raw(NLMSG_NOOP, NLM_F_ACK, Vec::new())], None)?;
+    fn read_unfinished(&self, deadline: Instant) -> Result<(), NetlinkError> {
+        let asked = self.send(&[NetlinkRequest::raw(NLMSG_NOOP, NLM_F_ACK, Vec::new())], None)?;
         let mut answered = false;
         while self.unfinished.get().is_some() {
             if Instant::now() >= deadline {
-                return Err(Error::Late);
+                return Err(NetlinkError::Late);
             }
             let mut take = |_: &Message<'_>, _: Answer<'_>| {
                 answered = true;
                 Ok(false)
             };
             match self.receive_some(asked, asked, None, &mut take) {
-                Ok(_) | Err(Error::TooLong(_) | Error::Malformed) => {}
+                Ok(_) | Err(NetlinkError::TooLong(_) | NetlinkError::Malformed) => {}
                 // Nothing is there.
-                Err(Error::Late) => {
+                Err(NetlinkError::Late) => {
                     if answered {
                         self.unfinished.set(None);
                     }

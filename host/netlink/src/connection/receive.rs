@@ -1,7 +1,7 @@
 //! Answers: datagrams, and the messages in them.
 
 use super::Connection;
-use crate::error::Error;
+use crate::error::NetlinkError;
 use crate::message::{Message, Messages, u32_at};
 use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN};
 use nix::libc;
@@ -36,8 +36,8 @@ impl Connection {
         first: u32,
         last: u32,
         deadline: Instant,
-        mut take: impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, Error>,
-    ) -> Result<(), Error> {
+        mut take: impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, NetlinkError>,
+    ) -> Result<(), NetlinkError> {
         while !self.receive_some(first, last, Some(deadline), &mut take)? {}
         Ok(())
     }
@@ -49,8 +49,8 @@ impl Connection {
         first: u32,
         last: u32,
         deadline: Option<Instant>,
-        take: &mut impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, Error>,
-    ) -> Result<bool, Error> {
+        take: &mut impl FnMut(&Message<'_>, Answer<'_>) -> Result<bool, NetlinkError>,
+    ) -> Result<bool, NetlinkError> {
         // The rest of an exchange that ended early, by an error or a timeout, has another number.
         let is_awaited = |sequence: u32| sequence.wrapping_sub(first) <= last.wrapping_sub(first);
         let mut buffer = self.buffer.borrow_mut();
@@ -59,10 +59,10 @@ impl Connection {
             let is_ours = u32_at(&buffer, SEQUENCE).is_none_or(is_awaited);
             buffer.clear();
             buffer.reserve(length.min(LONGEST));
-            return if is_ours { Err(Error::TooLong(length)) } else { Ok(false) };
+            return if is_ours { Err(NetlinkError::TooLong(length)) } else { Ok(false) };
         }
         for message in Messages(&buffer) {
-            let message = message.map_err(|_| Error::Malformed)?;
+            let message = message.map_err(|_| NetlinkError::Malformed)?;
             // A dump for which the kernel had no memory goes on later.
             let ends = match message.kind {
                 NLMSG_DONE => true,
@@ -77,7 +77,7 @@ impl Connection {
             }
             let answer = match message.kind {
                 NLMSG_NOOP => continue,
-                NLMSG_OVERRUN => return Err(Error::Lost),
+                NLMSG_OVERRUN => return Err(NetlinkError::Lost),
                 NLMSG_ERROR | NLMSG_DONE if message.errno() != 0 => Answer::Refused(message),
                 NLMSG_ERROR | NLMSG_DONE => Answer::Done,
                 _ => Answer::Object(message.payload),
@@ -91,7 +91,7 @@ impl Connection {
 
     /// Reads one datagram into `buffer`, and returns its length, which can be more than fits. The kernel answers while the
     /// request is being sent, so waiting is the exception.
-    fn receive_datagram(&self, buffer: &mut Vec<u8>, deadline: Option<Instant>) -> Result<usize, Error> {
+    fn receive_datagram(&self, buffer: &mut Vec<u8>, deadline: Option<Instant>) -> Result<usize, NetlinkError> {
         buffer.clear();
         buffer.reserve(BUFFER);
         // With MSG_TRUNC the datagram's full length is returned, even if the buffer was too small for it.
@@ -99,13 +99,13 @@ impl Connection {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                return Err(Error::Late);
+                return Err(NetlinkError::Late);
             }
             match self.socket.recv(buffer, flags) {
                 Ok(length) => return Ok(length),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let Some(left) = left else { return Err(Error::Late) };
+                    let Some(left) = left else { return Err(NetlinkError::Late) };
                     // A timeout of 0 would mean no timeout.
                     let microseconds = i64::try_from(left.as_micros()).unwrap_or(i64::MAX).max(1);
                     setsockopt(&self.socket, sockopt::ReceiveTimeout, &TimeVal::microseconds(microseconds))

@@ -17,21 +17,21 @@ fn open() -> Connection {
 
 /// Without a mask of extensions the kernel has no room for a long link in a dump. It ends the dump there, and says
 /// nothing.
-fn links() -> Request {
+fn links() -> NetlinkRequest {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
-    Request::new(&RouteNetlinkMessage::GetLink(message), 0)
+    NetlinkRequest::new(&RouteNetlinkMessage::GetLink(message), 0)
 }
 
-fn up(flags: u16) -> Request {
+fn up(flags: u16) -> NetlinkRequest {
     let mut message = LinkMessage::default();
     message.header.index = 1;
-    Request::new(&RouteNetlinkMessage::SetLink(message), flags)
+    NetlinkRequest::new(&RouteNetlinkMessage::SetLink(message), flags)
 }
 
 /// The limits of an ordinary list.
-fn limits() -> Limits {
-    Limits { attempts: MOST_ATTEMPTS, most: 1000, may_change: false }
+fn limits() -> DumpLimits {
+    DumpLimits { attempts: MOST_ATTEMPTS, most: 1000, may_change: false }
 }
 
 fn soon() -> Instant {
@@ -73,21 +73,21 @@ fn an_object_that_is_not_understood_is_left_out() {
 }
 
 /// A request that makes `lo` have this address, or no longer.
-fn address(address: [u8; 4], there: bool) -> Request {
+fn address(address: [u8; 4], there: bool) -> NetlinkRequest {
     let mut message = AddressMessage::default();
     message.header.family = AddressFamily::Inet;
     message.header.prefix_len = 32;
     message.header.index = 1;
     message.attributes.push(AddressAttribute::Local(IpAddr::from(address)));
     match there {
-        true => Request::new(&RouteNetlinkMessage::NewAddress(message), NLM_F_ACK | NLM_F_CREATE),
-        false => Request::new(&RouteNetlinkMessage::DelAddress(message), NLM_F_ACK),
+        true => NetlinkRequest::new(&RouteNetlinkMessage::NewAddress(message), NLM_F_ACK | NLM_F_CREATE),
+        false => NetlinkRequest::new(&RouteNetlinkMessage::DelAddress(message), NLM_F_ACK),
     }
 }
 
 /// Another test may have made it before.
-fn is_there(made: Result<bool, Error>) {
-    assert!(matches!(made, Ok(_) | Err(Error::Refused { errno: libc::EEXIST, .. })), "{made:?}");
+fn is_there(made: Result<bool, NetlinkError>) {
+    assert!(matches!(made, Ok(_) | Err(NetlinkError::Refused { errno: libc::EEXIST, .. })), "{made:?}");
 }
 
 /// Makes more addresses than one datagram holds.
@@ -100,8 +100,8 @@ fn make_addresses() {
     }
 }
 
-fn addresses() -> Request {
-    Request::new(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), 0)
+fn addresses() -> NetlinkRequest {
+    NetlinkRequest::new(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), 0)
 }
 
 /// Gives `lo` so many alternative names that an answer about it is longer than 32 KiB.
@@ -111,16 +111,16 @@ fn make_long() {
         link.header.index = 1;
         let names = (0..125).map(|number| Prop::AltIfName(format!("{round}{number:0126}")));
         link.attributes.push(LinkAttribute::PropList(names.collect()));
-        let add = Request::new(&RouteNetlinkMessage::NewLinkProp(link), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
+        let add = NetlinkRequest::new(&RouteNetlinkMessage::NewLinkProp(link), NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
         is_there(open().ask(&[add], soon(), |_| {}));
     }
 }
 
-fn lo() -> Request {
+fn lo() -> NetlinkRequest {
     let mut lo = LinkMessage::default();
     lo.header.index = 1;
     lo.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
-    Request::new(&RouteNetlinkMessage::GetLink(lo), 0)
+    NetlinkRequest::new(&RouteNetlinkMessage::GetLink(lo), 0)
 }
 
 /// The kernel refuses a second dump on a socket with an unfinished one (`EBUSY`).
@@ -216,7 +216,7 @@ fn a_list_that_changes_without_end_is_an_error_or_taken() {
     let connection = open();
     let (seen, there) = (Cell::new(0), Cell::new(false));
     let dump = |may_change| {
-        connection.dump(links(), soon(), Limits { may_change, ..limits() }, |_, all| {
+        connection.dump(links(), soon(), DumpLimits { may_change, ..limits() }, |_, all| {
             seen.set(seen.get() + 1);
             // The next datagram is ready by now, and the one behind it is not.
             if seen.get() % 20 == 1 {
@@ -226,7 +226,7 @@ fn a_list_that_changes_without_end_is_an_error_or_taken() {
             Some(())
         })
     };
-    assert!(matches!(dump(false), Err(Error::Changing)));
+    assert!(matches!(dump(false), Err(NetlinkError::Changing)));
     assert!(seen.get() >= MOST_ATTEMPTS * 80, "{}", seen.get());
     assert!(dump(true).unwrap().len() > 80);
     assert!(count(&connection) > 80);
@@ -262,15 +262,15 @@ fn a_dump_that_has_never_enough_is_whole() {
 fn an_exchange_has_a_deadline() {
     let connection = open();
     // Another test makes the answer about a link too long for one datagram.
-    let request = Request::new(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_DUMP);
+    let request = NetlinkRequest::new(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_DUMP);
     let before = Instant::now();
     let soon = before + Duration::from_millis(50);
     let late = connection.ask(&[request], soon, |_| std::thread::sleep(Duration::from_millis(60)));
-    assert!(matches!(late, Err(Error::Late)), "{late:?}");
+    assert!(matches!(late, Err(NetlinkError::Late)), "{late:?}");
     // An acknowledgement that was not requested never comes.
     let before = Instant::now();
     let late = connection.ask(&[up(0)], before + Duration::from_millis(50), |_| {});
-    assert!(matches!(late, Err(Error::Late)), "{late:?}");
+    assert!(matches!(late, Err(NetlinkError::Late)), "{late:?}");
     assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
 }
 
@@ -292,10 +292,10 @@ fn sequence_numbers_may_wrap_within_a_batch() {
 #[test]
 fn the_first_refusal_is_the_one_reported() {
     let connection = open();
-    let strange = || Request::raw(u16::MAX, 0, vec![0; 16]);
+    let strange = || NetlinkRequest::raw(u16::MAX, 0, vec![0; 16]);
     let outcome = connection.transact(&[up(0), strange(), strange(), up(0)], 3, soon(), |_| {}).unwrap();
-    assert_eq!(outcome, Some(Refusal { request: 1, errno: libc::EOPNOTSUPP }));
+    assert_eq!(outcome, Some(RefusedRequest { request: 1, errno: libc::EOPNOTSUPP }));
     assert_eq!(connection.transact(&[up(0), up(0)], 1, soon(), |_| {}).unwrap(), None);
     let error = connection.ask(&[strange(), up(NLM_F_ACK)], soon(), |_| {}).unwrap_err();
-    assert!(matches!(error, Error::Refused { errno: libc::EOPNOTSUPP, .. }), "{error:?}");
+    assert!(matches!(error, NetlinkError::Refused { errno: libc::EOPNOTSUPP, .. }), "{error:?}");
 }

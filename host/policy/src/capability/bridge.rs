@@ -1,7 +1,7 @@
 //! `bridge`: the names of bridges, their settings, and the settings of the attachment's port.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key, required};
+use crate::grammar::{Count, Key, ValueKind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::port;
@@ -11,16 +11,16 @@ use postern_types::{Capability, OpError, PortSpec, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
-    required("names", Kind::Link, "${config.bridge | cni0}"),
-    key("mtu", Kind::Mtu, Count::One),
-    key("vlan", Kind::Vlan, Count::One),
-    key("trunk", Kind::Trunk, Count::Any),
-    key("preserve-default-vlan", Kind::Flag, Count::One),
-    key("promisc", Kind::Flag, Count::One),
-    key("isolated", Kind::Flag, Count::One),
-    key("gateways", Kind::Flag, Count::Some),
-    key("force-address", Kind::Flag, Count::One),
-    key("attach", Kind::Link, Count::Any),
+    required("names", ValueKind::Link, "${config.bridge | cni0}"),
+    key("mtu", ValueKind::Mtu, Count::One),
+    key("vlan", ValueKind::Vlan, Count::One),
+    key("trunk", ValueKind::Trunk, Count::Any),
+    key("preserve-default-vlan", ValueKind::Flag, Count::One),
+    key("promisc", ValueKind::Flag, Count::One),
+    key("isolated", ValueKind::Flag, Count::One),
+    key("gateways", ValueKind::Flag, Count::Some),
+    key("force-address", ValueKind::Flag, Count::One),
+    key("attach", ValueKind::Link, Count::Any),
 ];
 
 impl Decide for ops::Bridge {
@@ -59,7 +59,11 @@ impl Decide for ops::Bridge {
 
 fn named(input: &RuleInput<'_>, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
     // A link can't be named "": the operation itself refuses it.
-    if name.is_empty() { Ok("bridge.names") } else { input.one_of(grant, "names", Kind::Link, name, "bridge.names") }
+    if name.is_empty() {
+        Ok("bridge.names")
+    } else {
+        input.one_of(grant, "names", ValueKind::Link, name, "bridge.names")
+    }
 }
 
 /// VLAN filtering may always be switched on. This concerns only a bridge that is made now: all its ports are in one

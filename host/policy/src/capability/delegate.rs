@@ -2,7 +2,7 @@
 //! files that count.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key, required};
+use crate::grammar::{Count, Key, ValueKind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -12,10 +12,10 @@ use postern_types::{Capability, OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
-    required("types", Kind::Plugin, "${config.delegate.type | bridge}"),
-    key("native", Kind::Plugin, Count::Any),
-    required("files", Kind::File, "${config.subnetFile | /run/flannel/subnet.env}"),
-    required("directories", Kind::Directory, "${config.dataDir | /var/lib/cni/flannel}"),
+    required("types", ValueKind::Plugin, "${config.delegate.type | bridge}"),
+    key("native", ValueKind::Plugin, Count::Any),
+    required("files", ValueKind::File, "${config.subnetFile | /run/flannel/subnet.env}"),
+    required("directories", ValueKind::Directory, "${config.dataDir | /var/lib/cni/flannel}"),
 ];
 
 /// The objects that a network names: plugin, subnet file, and the directory of the native plugin's files. They are empty
@@ -30,15 +30,15 @@ pub fn named(conf: &NetConf) -> [String; 3] {
 impl Decide for ops::Delegate {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         let [plugin, file, directory] = named(input.question.conf);
-        let reads = || input.one_of(grant, "files", Kind::File, &file, "delegate.files");
-        let runs = || input.one_of(grant, "types", Kind::Plugin, &plugin, "delegate.types");
+        let reads = || input.one_of(grant, "files", ValueKind::File, &file, "delegate.files");
+        let runs = || input.one_of(grant, "types", ValueKind::Plugin, &plugin, "delegate.types");
         match self {
             // Without its keys there is nothing to decide on: the operation itself says what is wrong with them.
             _ if plugin.is_empty() => Ok(grant.name),
             Self::SubnetFile => reads(),
             Self::Add { .. } => {
                 reads()?;
-                input.one_of(grant, "directories", Kind::Directory, &directory, "delegate.directories")?;
+                input.one_of(grant, "directories", ValueKind::Directory, &directory, "delegate.directories")?;
                 runs()
             }
             Self::Del | Self::Check | Self::Status | Self::Gc => runs(),

@@ -1,7 +1,7 @@
 //! `device`: the links of the node that may be moved into a container, and exceptions for links that the node uses.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key};
+use crate::grammar::{Count, Key, ValueKind, key};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -15,21 +15,21 @@ pub const PORTS: &str = "ports";
 
 /// The keys of its table. A network names its device by one of the first four.
 pub const KEYS: &[Key] = &[
-    key("names", Kind::Link, Count::Some),
-    key("addresses", Kind::LinkAddress, Count::Some),
-    key("paths", Kind::Directory, Count::Some),
-    key("ids", Kind::Device, Count::Some),
-    key(DEFAULT_LINK, Kind::Flag, Count::One),
-    key(PORTS, Kind::Flag, Count::One),
+    key("names", ValueKind::Link, Count::Some),
+    key("addresses", ValueKind::LinkAddress, Count::Some),
+    key("paths", ValueKind::Directory, Count::Some),
+    key("ids", ValueKind::Device, Count::Some),
+    key(DEFAULT_LINK, ValueKind::Flag, Count::One),
+    key(PORTS, ValueKind::Flag, Count::One),
 ];
 
 /// Returns the key of the table that names a device, the kind of its values, and the rule.
-pub fn key_of(by: DeviceKey) -> (&'static str, Kind, &'static str) {
+pub fn key_of(by: DeviceKey) -> (&'static str, ValueKind, &'static str) {
     match by {
-        DeviceKey::Name => ("names", Kind::Link, "device.names"),
-        DeviceKey::Address => ("addresses", Kind::LinkAddress, "device.addresses"),
-        DeviceKey::Path => ("paths", Kind::Directory, "device.paths"),
-        DeviceKey::Pci | DeviceKey::Id => ("ids", Kind::Device, "device.ids"),
+        DeviceKey::Name => ("names", ValueKind::Link, "device.names"),
+        DeviceKey::Address => ("addresses", ValueKind::LinkAddress, "device.addresses"),
+        DeviceKey::Path => ("paths", ValueKind::Directory, "device.paths"),
+        DeviceKey::Pci | DeviceKey::Id => ("ids", ValueKind::Device, "device.ids"),
     }
 }
 

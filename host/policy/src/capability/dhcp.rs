@@ -1,7 +1,7 @@
 //! `dhcp`: the sockets of the services that may be asked, and the networks that leases may lie in.
 
 use super::{Decide, ipam_text};
-use crate::grammar::{Count, Key, Kind, key, required};
+use crate::grammar::{Count, Key, ValueKind, key, required};
 use crate::granted::{Grant, Granted, is_address};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -12,8 +12,8 @@ use postern_types::{Capability, OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
-    required("sockets", Kind::File, "${config.ipam.daemonSocketPath | /run/cni/dhcp.sock}"),
-    key("addresses", Kind::Address, Count::Some),
+    required("sockets", ValueKind::File, "${config.ipam.daemonSocketPath | /run/cni/dhcp.sock}"),
+    key("addresses", ValueKind::Address, Count::Some),
 ];
 
 /// The socket of the native daemon, and of Postern's service, by default.
@@ -28,7 +28,7 @@ impl Decide for ops::Dhcp {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Acquire | Self::Check | Self::Release | Self::Status => {
-                input.one_of(grant, "sockets", Kind::File, &socket(input.question.conf), "dhcp.sockets")
+                input.one_of(grant, "sockets", ValueKind::File, &socket(input.question.conf), "dhcp.sockets")
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `firewall`: the packet filters that may be used, and what the operator's configuration may name in them.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key, required};
+use crate::grammar::{Count, Key, ValueKind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -11,11 +11,11 @@ use postern_types::{Capability, ErrorCode, FirewallBackend, IngressPolicy, OpErr
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
-    required("backends", Kind::Filter, "${config.backend | iptables}"),
-    required("admin-chains", Kind::Chain, "${config.iptablesAdminChainName | CNI-ADMIN}"),
-    key("zones", Kind::Zone, Count::Any),
-    key("ingress", Kind::Ingress, Count::Any),
-    key("required", Kind::Ingress, Count::One),
+    required("backends", ValueKind::Filter, "${config.backend | iptables}"),
+    required("admin-chains", ValueKind::Chain, "${config.iptablesAdminChainName | CNI-ADMIN}"),
+    key("zones", ValueKind::Zone, Count::Any),
+    key("ingress", ValueKind::Ingress, Count::Any),
+    key("required", ValueKind::Ingress, Count::One),
 ];
 
 /// The zone and the admin chain of a network that names none, as of the native plugin.
@@ -66,7 +66,7 @@ impl Decide for ops::Firewall {
                 }
             }
             Self::Isolate { ingress } => {
-                input.one_of(grant, "ingress", Kind::Ingress, ingress.name(), "firewall.ingress")
+                input.one_of(grant, "ingress", ValueKind::Ingress, ingress.name(), "firewall.ingress")
             }
             // Nothing is chosen here: the rules are the attachment's own.
             Self::Check { .. } | Self::Remove => Ok(grant.name),
@@ -96,8 +96,8 @@ impl Decide for ops::Firewall {
 /// The refused object, and the way out.
 fn allowed(granted: &Granted, grant: &Grant, backend: FirewallBackend, named: &Named) -> Result<(), (String, String)> {
     let (key, kind, object) = match backend {
-        FirewallBackend::Iptables => ("admin-chains", Kind::Chain, &named.admin_chain),
-        FirewallBackend::Firewalld => ("zones", Kind::Zone, &named.zone),
+        FirewallBackend::Iptables => ("admin-chains", ValueKind::Chain, &named.admin_chain),
+        FirewallBackend::Firewalld => ("zones", ValueKind::Zone, &named.zone),
     };
     // Chains and zones that no policy can grant are refused before it is asked.
     if let Err(impossible) = kind.check_text(object) {

@@ -1,7 +1,7 @@
 //! `ipam`: the plugins that may be delegates, and those of them that may be native programs.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key, required};
+use crate::grammar::{Count, Key, ValueKind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -10,7 +10,7 @@ use postern_types::{Capability, OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] =
-    &[required("types", Kind::Plugin, "${config.ipam.type}"), key("native", Kind::Plugin, Count::Any)];
+    &[required("types", ValueKind::Plugin, "${config.ipam.type}"), key("native", ValueKind::Plugin, Count::Any)];
 
 impl Decide for ops::Ipam {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
@@ -19,7 +19,7 @@ impl Decide for ops::Ipam {
                 match input.question.conf.ipam_type.as_str() {
                     // Without a type there is nothing to decide on: the operation itself says that it is missing.
                     "" => Ok(grant.name),
-                    name => input.one_of(grant, "types", Kind::Plugin, name, "ipam.types"),
+                    name => input.one_of(grant, "types", ValueKind::Plugin, name, "ipam.types"),
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! `ipvlan`: in which modes, and with which MTU.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key, required};
+use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key, required};
 use crate::granted::Grant;
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -9,14 +9,17 @@ use crate::rules::RuleInput;
 use postern_types::{OpError, ops};
 
 /// The keys of its table.
-pub const KEYS: &[Key] =
-    &[required("modes", Kind::IpvlanMode, "${config.mode | l2}"), key("mtu", Kind::Mtu, Count::One), LOOK_ONLY];
+pub const KEYS: &[Key] = &[
+    required("modes", ValueKind::IpvlanMode, "${config.mode | l2}"),
+    key("mtu", ValueKind::Mtu, Count::One),
+    LOOK_ONLY,
+];
 
 impl Decide for ops::Ipvlan {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Create { mode, mtu, .. } => {
-                let rule = input.one_of(grant, "modes", Kind::IpvlanMode, mode.name(), "ipvlan.modes")?;
+                let rule = input.one_of(grant, "modes", ValueKind::IpvlanMode, mode.name(), "ipvlan.modes")?;
                 input.mtu(grant, *mtu, "")?;
                 input.changes(grant).map(|_| rule)
             }

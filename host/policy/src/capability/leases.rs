@@ -1,7 +1,7 @@
 //! `leases`: the directories, and the ranges of addresses.
 
 use super::{Decide, ipam_text};
-use crate::grammar::{Key, Kind, required};
+use crate::grammar::{Key, ValueKind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -12,8 +12,8 @@ use postern_types::{Capability, LeaseRange, OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
-    required("directories", Kind::Directory, "${config.ipam.dataDir | /var/lib/cni/networks}"),
-    required("ranges", Kind::Range, "${config.ipam.ranges.*.*}"),
+    required("directories", ValueKind::Directory, "${config.ipam.dataDir | /var/lib/cni/networks}"),
+    required("ranges", ValueKind::Range, "${config.ipam.ranges.*.*}"),
 ];
 
 /// The directory where the native host-local keeps its networks by default.
@@ -27,7 +27,7 @@ pub fn directory(conf: &NetConf) -> String {
 impl Decide for ops::Leases {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         let directory = directory(input.question.conf);
-        let rule = input.one_of(grant, "directories", Kind::Directory, &directory, "leases.directories")?;
+        let rule = input.one_of(grant, "directories", ValueKind::Directory, &directory, "leases.directories")?;
         match self {
             Self::Reserve { sets, .. } | Self::Available { sets } => out_of(input, grant, sets),
             Self::Held | Self::Release | Self::Retain => Ok(rule),
@@ -46,12 +46,12 @@ impl Decide for ops::Leases {
 fn out_of(input: &RuleInput<'_>, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<&'static str, OpError> {
     match ranges::check(grant, sets) {
         Ok(()) => Ok("leases.ranges"),
-        Err(ranges::Refused::NotGranted(range)) => {
+        Err(ranges::RangeRefusal::NotGranted(range)) => {
             let object = ranges::show(&range);
             let subnet = range.subnet.trunc().to_string();
             Err(input.deny(Capability::Leases, &object, &on(&object), vec![line::text("ranges", subnet)]))
         }
-        Err(ranges::Refused::UsedUp(range)) => {
+        Err(ranges::RangeRefusal::UsedUp(range)) => {
             let object = ranges::show(&range);
             let another = vec![line::text("ranges", range.subnet.trunc().to_string())];
             let hint = format!(

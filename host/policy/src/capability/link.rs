@@ -6,7 +6,7 @@ use crate::granted::Grant;
 use crate::line::Change;
 use crate::prelude::*;
 use crate::rules::RuleInput;
-use postern_types::{Capability, Kind, OpError, ops};
+use postern_types::{Capability, HandleKind, OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[LOOK_ONLY];
@@ -15,7 +15,7 @@ impl Decide for ops::Link {
     fn granted_by(&self, input: &RuleInput<'_>) -> Capability {
         match self {
             // A link of any kind can be looked at, by a plugin with the capability that gave out the handle.
-            Self::Attributes { link } => (input.question.kind)(*link).map_or(Capability::Link, Kind::giver),
+            Self::Attributes { link } => (input.question.kind)(*link).map_or(Capability::Link, HandleKind::giver),
             Self::Own | Self::Up { .. } | Self::Delete { .. } => Capability::Link,
         }
     }

@@ -1,7 +1,7 @@
 //! `link-settings`: the attributes that a plugin may give the attachment's own link.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key, required};
+use crate::grammar::{Count, Key, ValueKind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::pattern::Pattern;
@@ -15,12 +15,12 @@ pub const DEFAULT_DIRECTORY: &str = "/run/cni/tuning";
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
-    key("macs", Kind::LinkAddress, Count::Some),
-    key("mtu", Kind::Mtu, Count::Some),
-    key("promisc", Kind::Flag, Count::Some),
-    key("allmulti", Kind::Flag, Count::Some),
-    key("tx-queue-length", Kind::Number, Count::Some),
-    required("directories", Kind::Directory, "${config.dataDir | /run/cni/tuning}"),
+    key("macs", ValueKind::LinkAddress, Count::Some),
+    key("mtu", ValueKind::Mtu, Count::Some),
+    key("promisc", ValueKind::Flag, Count::Some),
+    key("allmulti", ValueKind::Flag, Count::Some),
+    key("tx-queue-length", ValueKind::Number, Count::Some),
+    required("directories", ValueKind::Directory, "${config.dataDir | /run/cni/tuning}"),
 ];
 
 /// Returns the directory of the native plugin's files: `dataDir`, or the default.
@@ -34,8 +34,13 @@ impl Decide for ops::LinkSettings {
         match self {
             Self::Change { settings, .. } => {
                 let directory = directory(input.question.conf);
-                let rule =
-                    input.one_of(grant, "directories", Kind::Directory, &directory, "link-settings.directories")?;
+                let rule = input.one_of(
+                    grant,
+                    "directories",
+                    ValueKind::Directory,
+                    &directory,
+                    "link-settings.directories",
+                )?;
                 attributes(input, grant, settings)?;
                 Ok(rule)
             }

@@ -1,13 +1,13 @@
 //! `mac-guard`: granted or not. `required` refuses an ADD without it.
 
-use crate::grammar::{Count, Key, Kind, key};
+use crate::grammar::{Count, Key, ValueKind, key};
 use crate::granted::Granted;
 use crate::line;
 use crate::prelude::*;
 use postern_types::Capability;
 
 /// The keys of its table.
-pub const KEYS: &[Key] = &[key("required", Kind::Flag, Count::One)];
+pub const KEYS: &[Key] = &[key("required", ValueKind::Flag, Count::One)];
 
 impl Granted {
     /// True if an ADD without spoofing protection is to be refused.

@@ -1,7 +1,7 @@
 //! `macvlan`: in which modes, and with which MTU.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key, required};
+use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key, required};
 use crate::granted::Grant;
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -11,8 +11,8 @@ use postern_types::{OpError, ops};
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
     // In "passthru" the container has its parent's frames, and can change the parent's address: it has to be named.
-    required("modes", Kind::Mode, "${config.mode | bridge}"),
-    key("mtu", Kind::Mtu, Count::One),
+    required("modes", ValueKind::Mode, "${config.mode | bridge}"),
+    key("mtu", ValueKind::Mtu, Count::One),
     LOOK_ONLY,
 ];
 
@@ -20,7 +20,7 @@ impl Decide for ops::Macvlan {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Create { mode, mtu, .. } => {
-                let rule = input.one_of(grant, "modes", Kind::Mode, mode.name(), "macvlan.modes")?;
+                let rule = input.one_of(grant, "modes", ValueKind::Mode, mode.name(), "macvlan.modes")?;
                 input.mtu(grant, *mtu, "")?;
                 input.changes(grant).map(|_| rule)
             }

@@ -1,7 +1,7 @@
 //! `masquerade`: the packet filters that may carry it.
 
 use super::Decide;
-use crate::grammar::{ANY, Key, Kind, required};
+use crate::grammar::{ANY, Key, ValueKind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -9,7 +9,7 @@ use crate::rules::RuleInput;
 use postern_types::{Backend, Capability, OpError, ops};
 
 /// The keys of its table.
-pub const KEYS: &[Key] = &[required("backends", Kind::Backend, "${config.ipMasqBackend | any}")];
+pub const KEYS: &[Key] = &[required("backends", ValueKind::Backend, "${config.ipMasqBackend | any}")];
 
 impl Decide for ops::Masquerade {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
@@ -23,7 +23,7 @@ impl Decide for ops::Masquerade {
                 input.one_of(
                     grant,
                     "backends",
-                    Kind::Backend,
+                    ValueKind::Backend,
                     backend.map_or(ANY, Backend::name),
                     "masquerade.backends",
                 )

@@ -1,7 +1,7 @@
 //! `namespace-sysctl`: the keys that a plugin may set in the container's network namespace.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key, required};
+use crate::grammar::{Count, Key, ValueKind, key, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -12,7 +12,7 @@ use postern_types::{Capability, OpError, ops};
 const OTHER_LINKS: &str = "other-links";
 
 /// The keys of its table.
-pub const KEYS: &[Key] = &[required("keys", Kind::Sysctl, "net.*"), key(OTHER_LINKS, Kind::Flag, Count::One)];
+pub const KEYS: &[Key] = &[required("keys", ValueKind::Sysctl, "net.*"), key(OTHER_LINKS, ValueKind::Flag, Count::One)];
 
 /// Returns a key of a configuration as policies write it, with dots between its parts.
 pub fn dotted(key: &str) -> String {
@@ -30,7 +30,7 @@ impl Decide for ops::NamespaceSysctl {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Set { key, .. } | Self::Check { key, .. } => {
-                input.one_of(grant, "keys", Kind::Sysctl, &dotted(key), "namespace-sysctl.keys")
+                input.one_of(grant, "keys", ValueKind::Sysctl, &dotted(key), "namespace-sysctl.keys")
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `parent`: which links others may be stacked on, and where they are.
 
 use super::Decide;
-use crate::grammar::{Count, DEFAULT_LINK, Key, Kind, key, required};
+use crate::grammar::{Count, DEFAULT_LINK, Key, ValueKind, key, required};
 use crate::granted::Grant;
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -10,8 +10,8 @@ use postern_types::{OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
-    required("names", Kind::Link, "${config.master | node.default-link}"),
-    key("in-container", Kind::Flag, Count::One),
+    required("names", ValueKind::Link, "${config.master | node.default-link}"),
+    key("in-container", ValueKind::Flag, Count::One),
 ];
 
 impl Decide for ops::Parent {
@@ -32,7 +32,7 @@ impl Decide for ops::Parent {
                 if name.is_empty() {
                     return Ok("parent.names");
                 }
-                input.one_of(grant, "names", Kind::Link, name, "parent.names")
+                input.one_of(grant, "names", ValueKind::Link, name, "parent.names")
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `port-mappings`: the ports of the node that may lead to a container, and the packet filters that may carry it.
 
 use super::Decide;
-use crate::grammar::{Key, Kind, required};
+use crate::grammar::{Key, ValueKind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::port;
@@ -10,7 +10,8 @@ use crate::rules::RuleInput;
 use postern_types::{Backend, Capability, Forward, OpError, ops};
 
 /// The keys of its table.
-pub const KEYS: &[Key] = &[required("ports", Kind::Ports, "1-65535"), required("backends", Kind::Backend, "nftables")];
+pub const KEYS: &[Key] =
+    &[required("ports", ValueKind::Ports, "1-65535"), required("backends", ValueKind::Backend, "nftables")];
 
 /// The most ports that a table is completed with, one line for each forward.
 const MOST: usize = 16;

@@ -1,7 +1,7 @@
 //! `resolv-conf`: the files that may be read.
 
 use super::{Decide, ipam_text};
-use crate::grammar::{Key, Kind, required};
+use crate::grammar::{Key, ValueKind, required};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -10,7 +10,7 @@ use postern_cni::NetConf;
 use postern_types::{Capability, OpError, ops};
 
 /// The keys of its table.
-pub const KEYS: &[Key] = &[required("files", Kind::File, "${config.ipam.resolvConf}")];
+pub const KEYS: &[Key] = &[required("files", ValueKind::File, "${config.ipam.resolvConf}")];
 
 /// The file with a network's name servers: `ipam.resolvConf`; empty if there is none.
 pub fn file(conf: &NetConf) -> String {
@@ -20,7 +20,9 @@ pub fn file(conf: &NetConf) -> String {
 impl Decide for ops::ResolvConf {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
-            Self::Read => input.one_of(grant, "files", Kind::File, &file(input.question.conf), "resolv-conf.files"),
+            Self::Read => {
+                input.one_of(grant, "files", ValueKind::File, &file(input.question.conf), "resolv-conf.files")
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //! kernel whatever a policy says.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key};
+use crate::grammar::{Count, Key, ValueKind, key};
 use crate::granted::Grant;
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -10,7 +10,7 @@ use crate::rules::RuleInput;
 use postern_types::{OpError, ops};
 
 /// The keys of its table.
-pub const KEYS: &[Key] = &[key("tables", Kind::Number, Count::Some)];
+pub const KEYS: &[Key] = &[key("tables", ValueKind::Number, Count::Some)];
 
 impl Decide for ops::SourceRoutes {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {

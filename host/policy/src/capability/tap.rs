@@ -1,7 +1,7 @@
 //! `tap`: with which MTU, for which user and group, with several queues or not, and which bridges it may join.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key};
+use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key};
 use crate::granted::{Grant, Granted};
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -13,14 +13,14 @@ pub const CONTEXT: &str = "selinux-context";
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
-    key("mtu", Kind::Mtu, Count::One),
+    key("mtu", ValueKind::Mtu, Count::One),
     // Whoever may open a tap has its frames. A tap of no user and no group is for everybody in the container.
-    key("owners", Kind::Number, Count::Some),
-    key("groups", Kind::Number, Count::Some),
+    key("owners", ValueKind::Number, Count::Some),
+    key("groups", ValueKind::Number, Count::Some),
     // One, and no list: the process that makes the tap is started in it before the plugin runs.
-    key(CONTEXT, Kind::SelinuxContext, Count::One),
-    key("multi-queue", Kind::Flag, Count::One),
-    key("bridges", Kind::Link, Count::Some),
+    key(CONTEXT, ValueKind::SelinuxContext, Count::One),
+    key("multi-queue", ValueKind::Flag, Count::One),
+    key("bridges", ValueKind::Link, Count::Some),
     LOOK_ONLY,
 ];
 
@@ -40,7 +40,7 @@ impl Decide for ops::Tap {
             }
             Self::Join { bridge, .. } => {
                 input.changes(grant)?;
-                input.one_of(grant, "bridges", Kind::Link, bridge, "tap.bridges")
+                input.one_of(grant, "bridges", ValueKind::Link, bridge, "tap.bridges")
             }
         }
     }

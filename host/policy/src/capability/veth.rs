@@ -1,7 +1,7 @@
 //! `veth`: to look at the pair only, or also to make it, and the MTU.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key};
+use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key};
 use crate::granted::Grant;
 use crate::line::Change;
 use crate::prelude::*;
@@ -9,7 +9,7 @@ use crate::rules::RuleInput;
 use postern_types::{OpError, ops};
 
 /// The keys of its table.
-pub const KEYS: &[Key] = &[key("mtu", Kind::Mtu, Count::One), LOOK_ONLY];
+pub const KEYS: &[Key] = &[key("mtu", ValueKind::Mtu, Count::One), LOOK_ONLY];
 
 impl Decide for ops::Veth {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {

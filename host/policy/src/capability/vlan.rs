@@ -1,7 +1,7 @@
 //! `vlan`: which VLANs, and with which MTU.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, LOOK_ONLY, key, required};
+use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key, required};
 use crate::granted::Grant;
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -10,13 +10,13 @@ use postern_types::{OpError, ops};
 
 /// The keys of its table. VLAN 0 stands for frames with a priority and no VLAN.
 pub const KEYS: &[Key] =
-    &[required("ids", Kind::Vlan, "${config.vlanId | 0}"), key("mtu", Kind::Mtu, Count::One), LOOK_ONLY];
+    &[required("ids", ValueKind::Vlan, "${config.vlanId | 0}"), key("mtu", ValueKind::Mtu, Count::One), LOOK_ONLY];
 
 impl Decide for ops::Vlan {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Create { id, mtu, .. } => {
-                let rule = input.one_of(grant, "ids", Kind::Vlan, &id.to_string(), "vlan.ids")?;
+                let rule = input.one_of(grant, "ids", ValueKind::Vlan, &id.to_string(), "vlan.ids")?;
                 input.mtu(grant, *mtu, "")?;
                 input.changes(grant).map(|_| rule)
             }

@@ -1,7 +1,7 @@
 //! `vrf`: the VRFs that a plugin may put the attachment's link into, and the routing tables that it may name for them.
 
 use super::Decide;
-use crate::grammar::{Count, Key, Kind, key, required};
+use crate::grammar::{Count, Key, ValueKind, key, required};
 use crate::granted::Grant;
 use crate::line::{self, Change};
 use crate::prelude::*;
@@ -10,13 +10,13 @@ use postern_types::{OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] =
-    &[required("names", Kind::Link, "${config.vrfname}"), key("tables", Kind::Number, Count::Some)];
+    &[required("names", ValueKind::Link, "${config.vrfname}"), key("tables", ValueKind::Number, Count::Some)];
 
 impl Decide for ops::Vrf {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Join { name, table, .. } => {
-                let rule = input.one_of(grant, "names", Kind::Link, name, "vrf.names")?;
+                let rule = input.one_of(grant, "names", ValueKind::Link, name, "vrf.names")?;
                 match table.map(|table| table.to_string()) {
                     Some(table) if !grant.texts("tables").any(|text| text == table) => {
                         Err(input.key(&format!("with table {table}"), Vec::from([line::text("tables", table)])))
@@ -24,7 +24,7 @@ impl Decide for ops::Vrf {
                     _ => Ok(rule),
                 }
             }
-            Self::Check { name } => input.one_of(grant, "names", Kind::Link, name, "vrf.names"),
+            Self::Check { name } => input.one_of(grant, "names", ValueKind::Link, name, "vrf.names"),
             Self::Leave => Ok(grant.name),
         }
     }

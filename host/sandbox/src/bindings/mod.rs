@@ -1,6 +1,6 @@
 //! The guest's typed imports: one file per WIT interface, written by `cargo xtask surface`. They only translate.
 //!
-//! A call becomes an [`postern_types::Operation`], goes through the [`crate::Gate`], and its answer becomes the WIT
+//! A call becomes an [`postern_types::Operation`], goes through the [`crate::CallReceiver`], and its answer becomes the WIT
 //! value. Values that a guest builds before it acts (options, a port, a route) stay in its own resource table on this
 //! side.
 
@@ -41,7 +41,7 @@ mod vlan;
 mod vrf;
 // end of the list
 
-use crate::imports::{Interface, Own, own};
+use crate::imports::{LinkedInterface, Own, own};
 use crate::state::State;
 use postern_types::{ErrorCode, OpError};
 use wasmtime::component::{Resource, ResourceTableError};
@@ -96,7 +96,7 @@ impl From<ResourceTableError> for Failure {
 }
 
 /// Every interface with the function that adds it to a linker.
-pub const INTERFACES: &[Interface] = &[
+pub const INTERFACES: &[LinkedInterface] = &[
     // each capability: ("postern:cni/{name}", |linker| wit::{file}::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/link", |linker| wit::link::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/veth", |linker| wit::veth::add_to_linker::<_, Own>(linker, own)),

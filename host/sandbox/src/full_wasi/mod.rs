@@ -9,9 +9,9 @@ mod http;
 mod streams;
 mod wait;
 
-use crate::imports::Interface;
+use crate::imports::LinkedInterface;
 use crate::state::State;
-use crate::wasi::{Output, OverLimit};
+use crate::wasi::{GuestOutput, OverLimit};
 use postern_types::Start;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -43,8 +43,8 @@ pub struct FullWasi {
 impl FullWasi {
     /// Makes it for a run with this input, and with the clock of `runtime`.
     pub fn new(start: &Start, runtime: Arc<Runtime>) -> Self {
-        let stdout = Shared::new(Output::new(start.limits.stdout, OverLimit::Trap));
-        let stderr = Shared::new(Output::new(start.limits.stderr, OverLimit::Drop));
+        let stdout = Shared::new(GuestOutput::new(start.limits.stdout, OverLimit::Trap));
+        let stderr = Shared::new(GuestOutput::new(start.limits.stderr, OverLimit::Drop));
         // Settings left out are absent: arguments, directories, networks, name resolution.
         let context = WasiCtx::builder()
             .stdin(MemoryInputPipe::new(start.stdin.as_bytes().to_vec()))
@@ -124,7 +124,7 @@ fn table(state: &mut State) -> &mut ResourceTable {
 
 /// Each interface that `crate::wasi` lacks, or that shares objects with such a one, and the function that adds it to a
 /// linker.
-pub const INTERFACES: [Interface; 24] = [
+pub const INTERFACES: [LinkedInterface; 24] = [
     ("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
     ("wasi:cli/exit", |linker| cli::exit::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
     ("wasi:cli/stderr", |linker| cli::stderr::add_to_linker::<_, WasiCli>(linker.whole(), State::cli)),
@@ -153,9 +153,9 @@ pub const INTERFACES: [Interface; 24] = [
     ("wasi:filesystem/types", |linker| {
         sync::filesystem::types::add_to_linker::<_, WasiFilesystem>(linker.whole(), State::filesystem)
     }),
-    ("wasi:io/error", |linker| error::add_to_linker::<_, streams::Table>(linker.whole(), table)),
+    ("wasi:io/error", |linker| error::add_to_linker::<_, streams::StreamTable>(linker.whole(), table)),
     ("wasi:io/poll", |linker| sync::io::poll::add_to_linker::<_, wait::Waits>(linker.whole(), wait::waits)),
-    ("wasi:io/streams", |linker| sync::io::streams::add_to_linker::<_, streams::Table>(linker.whole(), table)),
+    ("wasi:io/streams", |linker| sync::io::streams::add_to_linker::<_, streams::StreamTable>(linker.whole(), table)),
     ("wasi:sockets/instance-network", |linker| {
         sockets::instance_network::add_to_linker::<_, WasiSockets>(linker.whole(), State::sockets)
     }),

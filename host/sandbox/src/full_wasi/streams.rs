@@ -1,6 +1,6 @@
 //! Standard output and error, kept in memory as `crate::wasi` keeps them: with the same limits, and the same beyond them.
 
-use crate::wasi::{BLOCK, Output, OverLimit};
+use crate::wasi::{BLOCK, GuestOutput, OverLimit};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncWrite, sink};
 use wasmtime::component::{HasData, ResourceTable};
@@ -10,25 +10,25 @@ use wasmtime_wasi_io::poll::Pollable;
 use wasmtime_wasi_io::streams::{OutputStream, StreamError, StreamResult};
 
 /// The type parameter of the functions for `wasi:io`.
-pub struct Table;
+pub struct StreamTable;
 
-impl HasData for Table {
+impl HasData for StreamTable {
     type Data<'a> = &'a mut ResourceTable;
 }
 
 /// An output, shared by every handle that the guest has of it.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<Output>>);
+pub struct Shared(Arc<Mutex<GuestOutput>>);
 
 impl Default for Shared {
     /// Makes one that keeps nothing.
     fn default() -> Self {
-        Self::new(Output::new(0, OverLimit::Drop))
+        Self::new(GuestOutput::new(0, OverLimit::Drop))
     }
 }
 
 impl Shared {
-    pub fn new(output: Output) -> Self {
+    pub fn new(output: GuestOutput) -> Self {
         Self(Arc::new(Mutex::new(output)))
     }
 
@@ -36,7 +36,7 @@ impl Shared {
         self.output().take()
     }
 
-    fn output(&self) -> MutexGuard<'_, Output> {
+    fn output(&self) -> MutexGuard<'_, GuestOutput> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

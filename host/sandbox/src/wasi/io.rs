@@ -36,7 +36,7 @@ impl Input {
 }
 
 /// The output of a guest since the last `take`.
-pub struct Output {
+pub struct GuestOutput {
     bytes: Vec<u8>,
     room: usize,
     beyond: OverLimit,
@@ -56,7 +56,7 @@ pub enum OverLimit {
 #[error("wrote too much to standard output")]
 pub struct Flood;
 
-impl Output {
+impl GuestOutput {
     /// Makes an output for `limit` bytes in total.
     pub fn new(limit: usize, beyond: OverLimit) -> Self {
         Self { bytes: Vec::new(), room: limit, beyond }
@@ -98,7 +98,7 @@ pub struct Pollable;
 type Streamed<T> = Result<Result<T, StreamError>>;
 
 impl State {
-    fn output(&mut self, stream: &Resource<OutputStream>) -> Result<&mut Output> {
+    fn output(&mut self, stream: &Resource<OutputStream>) -> Result<&mut GuestOutput> {
         Ok(match self.table.get(stream)? {
             OutputStream::Stdout => &mut self.stdout,
             OutputStream::Stderr => &mut self.stderr,
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_limit_holds_over_several_takes() {
-        let mut output = Output::new(4, OverLimit::Drop);
+        let mut output = GuestOutput::new(4, OverLimit::Drop);
         output.write(b"abc").unwrap();
         assert_eq!(output.take(), b"abc");
         output.write(b"def").unwrap();
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_output_is_an_error() {
-        let mut output = Output::new(4, OverLimit::Trap);
+        let mut output = GuestOutput::new(4, OverLimit::Trap);
         output.write(b"abcd").unwrap();
         assert!(output.write(b"e").is_err());
         assert!(output.write(b"").is_ok());

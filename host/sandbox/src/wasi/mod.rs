@@ -8,13 +8,13 @@ mod cli;
 mod io;
 mod random;
 
-use crate::imports::{Interface, Own, own};
+use crate::imports::{LinkedInterface, Own, own};
 
 pub use cli::Exit;
 pub use generated::FloorPre;
 #[cfg(feature = "wasi")]
 pub use io::BLOCK;
-pub use io::{Input, Output, OverLimit};
+pub use io::{GuestOutput, Input, OverLimit};
 
 use generated::wasi;
 
@@ -34,7 +34,7 @@ mod generated {
 }
 
 /// Each interface, and the function that adds it to a linker.
-pub const INTERFACES: [Interface; 16] = [
+pub const INTERFACES: [LinkedInterface; 16] = [
     ("wasi:cli/environment", |linker| wasi::cli::environment::add_to_linker::<_, Own>(linker, own)),
     ("wasi:cli/exit", |linker| wasi::cli::exit::add_to_linker::<_, Own>(linker, own)),
     ("wasi:cli/stderr", |linker| wasi::cli::stderr::add_to_linker::<_, Own>(linker, own)),

@@ -17,7 +17,7 @@ use postern_confine::fork;
 use postern_sandbox::compile::precompile;
 use postern_sandbox::{child, confine, seal};
 use postern_types::channel::{ChannelError, pair, receive, send_to_sandbox};
-use postern_types::{ErrorCode, FromSandbox, Limits, OpError, Reply, Start, ToSandbox, ops};
+use postern_types::{ErrorCode, FromSandbox, GuestLimits, OpError, Reply, Start, ToSandbox, ops};
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::Shutdown;
@@ -28,8 +28,8 @@ use std::ptr::null_mut;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const LIMITS: Limits =
-    Limits { memory: 16 << 20, tables: 1 << 10, resources: 64, call: 1 << 20, stdout: 1 << 20, stderr: 64 << 10 };
+const LIMITS: GuestLimits =
+    GuestLimits { memory: 16 << 20, tables: 1 << 10, resources: 64, call: 1 << 20, stdout: 1 << 20, stderr: 64 << 10 };
 
 /// A started sandbox.
 struct Sandbox {
@@ -293,7 +293,7 @@ pub fn with_a_little_heap() {
     let (_, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
     setrlimit(Resource::RLIMIT_AS, hard, hard).unwrap();
     let sandbox = Sandbox::fork(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
-    let limits = Limits { stdout: 32 << 20, call: 64 << 20, ..LIMITS };
+    let limits = GuestLimits { stdout: 32 << 20, call: 64 << 20, ..LIMITS };
     let start = Start { env: Vec::new(), stdin: String::new().into(), limits };
     send_to_sandbox(&sandbox.channel, &ToSandbox::Start(start), deadline()).unwrap();
     let reason = sandbox.failed();

@@ -1,6 +1,6 @@
 //! Leases as the account and garbage collection see them: a list, and the removal of one lease.
 
-use super::{Leases, Owner};
+use super::{LeaseOwner, Leases};
 use crate::error::Result;
 use crate::lease_dir::{Slot, data_directory};
 use crate::trust::{kind, trust_owner};
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// An address that had a file when it was read without the lock. The lease may be gone or changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldAddress {
     /// The address.
     pub address: IpAddr,
     /// Its file.
     pub path: PathBuf,
     /// Its owner. `None` if the file has no readable content; the address can't be given out then.
-    pub owner: Option<Owner>,
+    pub owner: Option<LeaseOwner>,
     slot: Slot,
 }
 
-impl Held {
+impl HeldAddress {
     /// Returns the time of its file, when it was taken. `None` if the file is not a lease file.
     #[must_use]
     pub fn taken(&self) -> Option<SystemTime> {
@@ -38,18 +38,18 @@ impl Leases {
     ///
     /// # Errors
     /// [`crate::StateError::Io`].
-    pub fn all(&self) -> Result<Vec<Held>> {
+    pub fn all(&self) -> Result<Vec<HeldAddress>> {
         let mut addresses = self.directory.addresses()?;
         addresses.sort();
         let mut all = Vec::new();
         for address in addresses {
             let slot = self.directory.read(address)?;
             let owner = match &slot {
-                Slot::Held(text, _) => Some(Owner::of(text)),
+                Slot::Held(text, _) => Some(LeaseOwner::of(text)),
                 Slot::Foreign => None,
                 Slot::Absent | Slot::Torn => continue,
             };
-            all.push(Held { address, path: self.directory.path_of(address), owner, slot });
+            all.push(HeldAddress { address, path: self.directory.path_of(address), owner, slot });
         }
         Ok(all)
     }
@@ -84,7 +84,7 @@ impl Leases {
     ///
     /// # Errors
     /// [`crate::StateError::Locked`] at the deadline, [`crate::StateError::Io`].
-    pub fn remove(&self, held: &Held, deadline: Instant) -> Result<bool> {
+    pub fn remove(&self, held: &HeldAddress, deadline: Instant) -> Result<bool> {
         let Slot::Held(text, _) = &held.slot else { return Ok(false) };
         let mut session = self.lock(deadline)?;
         let same = self.directory.read(held.address)? == held.slot;

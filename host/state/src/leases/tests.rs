@@ -61,8 +61,8 @@ fn sets(subnets: &[&str]) -> Vec<RangeSet> {
     canonicalize(subnets.iter().map(input).collect()).unwrap()
 }
 
-fn owner(id: &str) -> Owner {
-    Owner::new(id, "eth0")
+fn owner(id: &str) -> LeaseOwner {
+    LeaseOwner::new(id, "eth0")
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -85,7 +85,7 @@ fn reserve(
 /// True if the next call will use the index.
 fn believed(leases: &Leases) -> bool {
     let (mtime, ctime) = leases.directory.times().unwrap();
-    Index::load(&leases.index, &Mark { mtime, ctime, boot: leases.boot }).is_some()
+    LeaseIndex::load(&leases.index, &DirectoryTimes { mtime, ctime, boot: leases.boot }).is_some()
 }
 
 const SMALL: &str = "10.0.0.0/29";
@@ -236,8 +236,8 @@ fn retain_removes_all_others_whoever_wrote_them() {
         removed,
         [
             (ip("10.0.0.2"), owner("a")),
-            (ip("10.9.9.9"), Owner::new("native", "net1")),
-            (ip("10.9.9.10"), Owner::new("old", ""))
+            (ip("10.9.9.9"), LeaseOwner::new("native", "net1")),
+            (ip("10.9.9.10"), LeaseOwner::new("old", ""))
         ]
     );
     assert!(scratch.file("notes.txt").exists() && scratch.file("lock").exists());
@@ -359,7 +359,8 @@ fn what_was_seen_goes_if_it_is_still_the_same() {
     let before = std::fs::read(&index).unwrap();
     let seen = leases.all().unwrap();
     let told: Vec<_> = seen.iter().map(|held| (held.address.to_string(), held.owner.clone())).collect();
-    let wanted = [("10.0.0.2", owner("ours")), ("10.0.0.3", Owner::new("old", "")), ("10.0.0.10", owner("theirs"))];
+    let wanted =
+        [("10.0.0.2", owner("ours")), ("10.0.0.3", LeaseOwner::new("old", "")), ("10.0.0.10", owner("theirs"))];
     assert_eq!(told, wanted.map(|(ip, owner)| (ip.to_owned(), Some(owner))));
     assert!(scratch.file("10.0.0.4").exists() && before == std::fs::read(&index).unwrap(), "a look changes nothing");
     let age = std::time::SystemTime::now().duration_since(seen[2].taken().unwrap()).unwrap();
@@ -370,7 +371,7 @@ fn what_was_seen_goes_if_it_is_still_the_same() {
     std::thread::sleep(Duration::from_millis(20));
     scratch.native_add("10.0.0.10", "theirs\r\neth0");
     assert!(!leases.remove(&seen[2], soon()).unwrap() && scratch.file("10.0.0.10").exists());
-    let [ours, old, theirs] = <[Held; 3]>::try_from(leases.all().unwrap()).unwrap();
+    let [ours, old, theirs] = <[HeldAddress; 3]>::try_from(leases.all().unwrap()).unwrap();
     for held in [ours, old, theirs] {
         assert!(leases.remove(&held, soon()).unwrap() && !held.path.exists());
         assert!(!leases.remove(&held, soon()).unwrap(), "gone");

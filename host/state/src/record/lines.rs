@@ -1,7 +1,7 @@
 //! The reader of a record's lines.
 
 use super::section::{self, Change, Section};
-use super::{Effect, Header, VERSION};
+use super::{Header, NotedEffect, VERSION};
 use crate::error::StateError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ struct Line {
 /// The content of a record's lines.
 pub(super) struct Parsed<E> {
     pub(super) header: Header,
-    pub(super) live: Vec<Effect<E>>,
+    pub(super) live: Vec<NotedEffect<E>>,
     pub(super) sections: Vec<Section>,
     pub(super) next_seq: u64,
     /// The length of all whole lines, in bytes.
@@ -119,7 +119,13 @@ pub(super) fn parse<E: DeserializeOwned>(path: &Path, content: &[u8]) -> std::re
             if line.link {
                 section::makes_link(&mut parsed.sections, &line.plugin);
             }
-            parsed.live.push(Effect { seq, section: line.plugin, effect, handles: Vec::new(), tables: Vec::new() });
+            parsed.live.push(NotedEffect {
+                seq,
+                section: line.plugin,
+                effect,
+                handles: Vec::new(),
+                tables: Vec::new(),
+            });
             parsed.next_seq = parsed.next_seq.max(seq.saturating_add(1));
         } else if let Some(seq) = line.removed {
             parsed.live.retain(|effect| effect.seq != seq);

@@ -1,7 +1,7 @@
 //! Read-only views of records: a list, and the test for a process at work on one.
 
 use super::lines::{Fault, parse};
-use super::{CORRUPT, Effect, Header, NetworkKey, RecordKey, Section, locked_file, name_in, open_directory};
+use super::{CORRUPT, Header, NetworkKey, NotedEffect, RecordKey, Section, locked_file, name_in, open_directory};
 use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, read_all};
@@ -21,7 +21,7 @@ pub struct Summary {
     /// Its attachment.
     pub header: Option<Header>,
     /// Live effects as they are in the file.
-    pub effects: Vec<Effect<Value>>,
+    pub effects: Vec<NotedEffect<Value>>,
     /// Its sections, in the order in which their plugins were called; none in a record of a version that had none.
     pub sections: Vec<Section>,
     /// The reasons why it can't be read, or its damage.

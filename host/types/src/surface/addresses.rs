@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Address, Handle, OpError, Reply};
 use ipnet::IpNet;
 use serde::ser::SerializeMap;
@@ -88,7 +88,7 @@ impl From<Addresses> for Operation {
     }
 }
 
-impl Table for Addresses {
+impl OperationTable for Addresses {
     const ROWS: &'static [Row] = &[ADD, LIST, HAS, SETTLE];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl From<Attachments> for Operation {
     }
 }
 
-impl Table for Attachments {
+impl OperationTable for Attachments {
     const ROWS: &'static [Row] = &[COLLECT];
 
     fn row(&self) -> &'static Row {

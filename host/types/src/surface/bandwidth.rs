@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, LinkInfo, OpError, RateLimit, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ impl From<Bandwidth> for Operation {
     }
 }
 
-impl Table for Bandwidth {
+impl OperationTable for Bandwidth {
     const ROWS: &'static [Row] = &[LIMIT, CHECK, REMOVE];
 
     fn row(&self) -> &'static Row {

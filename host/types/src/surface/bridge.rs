@@ -5,7 +5,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{BridgeInfo, Handle, LinkInfo, OpError, PortSpec, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,7 @@ impl From<Bridge> for Operation {
     }
 }
 
-impl Table for Bridge {
+impl OperationTable for Bridge {
     const ROWS: &'static [Row] = &[ATTACH, ENSURE_GATEWAYS, ENSURE, FIND, PREVIOUS_LINK];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes, WithoutGrant};
 use crate::{Handle, OpError, Reply, SubnetFile};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ impl From<Delegate> for Operation {
     }
 }
 
-impl Table for Delegate {
+impl OperationTable for Delegate {
     const ROWS: &'static [Row] = &[SUBNET_FILE, ADD, DEL, CHECK, STATUS, GC];
 
     fn row(&self) -> &'static Row {

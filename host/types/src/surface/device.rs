@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes, WithoutGrant};
 use crate::{DeviceKey, Handle, LinkInfo, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,7 @@ impl From<Device> for Operation {
     }
 }
 
-impl Table for Device {
+impl OperationTable for Device {
     const ROWS: &'static [Row] = &[FIND, TAKE, GIVE_BACK];
 
     fn row(&self) -> &'static Row {

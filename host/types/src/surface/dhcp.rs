@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes, WithoutGrant};
 use crate::{DhcpLease, Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ impl From<Dhcp> for Operation {
     }
 }
 
-impl Table for Dhcp {
+impl OperationTable for Dhcp {
     const ROWS: &'static [Row] = &[ACQUIRE, CHECK, RELEASE, STATUS];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, LinkInfo, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl From<Dummy> for Operation {
     }
 }
 
-impl Table for Dummy {
+impl OperationTable for Dummy {
     const ROWS: &'static [Row] = &[CREATE];
 
     fn row(&self) -> &'static Row {

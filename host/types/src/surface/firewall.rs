@@ -5,7 +5,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, IngressPolicy, OpError, Reply};
 use ipnet::IpNet;
 use serde::ser::SerializeMap;
@@ -84,7 +84,7 @@ impl From<Firewall> for Operation {
     }
 }
 
-impl Table for Firewall {
+impl OperationTable for Firewall {
     const ROWS: &'static [Row] = &[ADMIT, ISOLATE, CHECK, REMOVE];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ impl From<Forwarding> for Operation {
     }
 }
 
-impl Table for Forwarding {
+impl OperationTable for Forwarding {
     const ROWS: &'static [Row] = &[ENABLE];
 
     fn row(&self) -> &'static Row {

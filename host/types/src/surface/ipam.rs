@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes, WithoutGrant};
 use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ impl From<Ipam> for Operation {
     }
 }
 
-impl Table for Ipam {
+impl OperationTable for Ipam {
     const ROWS: &'static [Row] = &[ADD, DEL, CHECK, STATUS, GC];
 
     fn row(&self) -> &'static Row {

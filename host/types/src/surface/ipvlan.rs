@@ -5,7 +5,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, IpvlanInfo, IpvlanMode, LinkInfo, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ impl From<Ipvlan> for Operation {
     }
 }
 
-impl Table for Ipvlan {
+impl OperationTable for Ipvlan {
     const ROWS: &'static [Row] = &[CREATE, FIND];
 
     fn row(&self) -> &'static Row {

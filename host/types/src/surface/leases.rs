@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes, WithoutGrant};
 use crate::{Handle, LeaseGrant, LeaseRange, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,7 @@ impl From<Leases> for Operation {
     }
 }
 
-impl Table for Leases {
+impl OperationTable for Leases {
     const ROWS: &'static [Row] = &[RESERVE, HELD, RELEASE, RETAIN, AVAILABLE];
 
     fn row(&self) -> &'static Row {

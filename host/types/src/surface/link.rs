@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes, WithoutGrant};
 use crate::{Handle, LinkInfo, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ impl From<Link> for Operation {
     }
 }
 
-impl Table for Link {
+impl OperationTable for Link {
     const ROWS: &'static [Row] = &[ATTRIBUTES, UP, DELETE, OWN];
 
     fn row(&self) -> &'static Row {

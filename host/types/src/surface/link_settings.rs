@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ impl From<LinkSettings> for Operation {
     }
 }
 
-impl Table for LinkSettings {
+impl OperationTable for LinkSettings {
     const ROWS: &'static [Row] = &[CHANGE, CHECK, RESTORE];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ impl From<LinkSysctl> for Operation {
     }
 }
 
-impl Table for LinkSysctl {
+impl OperationTable for LinkSysctl {
     const ROWS: &'static [Row] = &[SET];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes, WithoutGrant};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes, WithoutGrant};
 use crate::{Handle, LoopbackState, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ impl From<Loopback> for Operation {
     }
 }
 
-impl Table for Loopback {
+impl OperationTable for Loopback {
     const ROWS: &'static [Row] = &[UP, DOWN, ADDRESSES];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, Mac, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ impl From<MacGuard> for Operation {
     }
 }
 
-impl Table for MacGuard {
+impl OperationTable for MacGuard {
     const ROWS: &'static [Row] = &[ENSURE, CHECK, REMOVE];
 
     fn row(&self) -> &'static Row {

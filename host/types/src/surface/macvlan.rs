@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, Mac, MacvlanInfo, MacvlanMode, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ impl From<Macvlan> for Operation {
     }
 }
 
-impl Table for Macvlan {
+impl OperationTable for Macvlan {
     const ROWS: &'static [Row] = &[CREATE, FIND];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Backend, Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl From<Masquerade> for Operation {
     }
 }
 
-impl Table for Masquerade {
+impl OperationTable for Masquerade {
     const ROWS: &'static [Row] = &[ENSURE, CHECK, REMOVE];
 
     fn row(&self) -> &'static Row {

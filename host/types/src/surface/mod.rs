@@ -35,7 +35,7 @@ mod vlan;
 mod vrf;
 
 use crate::log::Line;
-use crate::table::{Row, Table, Takes};
+use crate::table::{OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};

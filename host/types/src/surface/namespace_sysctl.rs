@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ impl From<NamespaceSysctl> for Operation {
     }
 }
 
-impl Table for NamespaceSysctl {
+impl OperationTable for NamespaceSysctl {
     const ROWS: &'static [Row] = &[SET, CHECK];
 
     fn row(&self) -> &'static Row {

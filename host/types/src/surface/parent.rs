@@ -5,7 +5,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, LinkInfo, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ impl From<Parent> for Operation {
     }
 }
 
-impl Table for Parent {
+impl OperationTable for Parent {
     const ROWS: &'static [Row] = &[FIND];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ impl From<PointToPoint> for Operation {
     }
 }
 
-impl Table for PointToPoint {
+impl OperationTable for PointToPoint {
     const ROWS: &'static [Row] = &[ENSURE];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Forward, Handle, NatSources, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ impl From<PortMappings> for Operation {
     }
 }
 
-impl Table for PortMappings {
+impl OperationTable for PortMappings {
     const ROWS: &'static [Row] = &[ENSURE, CHECK, REMOVE];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Dns, Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl From<ResolvConf> for Operation {
     }
 }
 
-impl Table for ResolvConf {
+impl OperationTable for ResolvConf {
     const ROWS: &'static [Row] = &[READ];
 
     fn row(&self) -> &'static Row {

@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply, Route};
 use ipnet::IpNet;
 use serde::ser::SerializeMap;
@@ -91,7 +91,7 @@ impl From<Routes> for Operation {
     }
 }
 
-impl Table for Routes {
+impl OperationTable for Routes {
     const ROWS: &'static [Row] = &[ADD, REMOVE_CONNECTED, LIST, HAS];
 
     fn row(&self) -> &'static Row {

@@ -5,7 +5,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply, RouteSource};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ impl From<SourceRoutes> for Operation {
     }
 }
 
-impl Table for SourceRoutes {
+impl OperationTable for SourceRoutes {
     const ROWS: &'static [Row] = &[APPLY, CHECK, REMOVE];
 
     fn row(&self) -> &'static Row {

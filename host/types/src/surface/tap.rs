@@ -5,7 +5,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, LinkInfo, OpError, Reply, TapSettings};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ impl From<Tap> for Operation {
     }
 }
 
-impl Table for Tap {
+impl OperationTable for Tap {
     const ROWS: &'static [Row] = &[CREATE, JOIN];
 
     fn row(&self) -> &'static Row {

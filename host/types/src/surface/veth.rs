@@ -4,7 +4,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, LinkInfo, Mac, OpError, Reply, VethPair};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ impl From<Veth> for Operation {
     }
 }
 
-impl Table for Veth {
+impl OperationTable for Veth {
     const ROWS: &'static [Row] = &[WAIT_RUNNING, CREATE, FIND];
 
     fn row(&self) -> &'static Row {

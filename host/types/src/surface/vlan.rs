@@ -5,7 +5,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, LinkInfo, OpError, Reply, VlanInfo};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ impl From<Vlan> for Operation {
     }
 }
 
-impl Table for Vlan {
+impl OperationTable for Vlan {
     const ROWS: &'static [Row] = &[CREATE, FIND];
 
     fn row(&self) -> &'static Row {

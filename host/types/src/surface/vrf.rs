@@ -5,7 +5,7 @@
 
 use super::Operation;
 use crate::log::Line;
-use crate::table::{ActsIn, Lasting, Row, Table, Takes};
+use crate::table::{ActsIn, Lasting, OperationTable, Row, Takes};
 use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ impl From<Vrf> for Operation {
     }
 }
 
-impl Table for Vrf {
+impl OperationTable for Vrf {
     const ROWS: &'static [Row] = &[JOIN, CHECK, LEAVE];
 
     fn row(&self) -> &'static Row {

@@ -66,21 +66,21 @@ fn no_result() -> OpError {
 impl Scene<'_, '_> {
     /// Runs the delegate's guest under its own policy. A failed one has made nothing.
     fn ipam(&mut self, verb: Verb) -> Result<Option<String>, OpError> {
-        let Self { stage, run, front, native } = self;
-        let name = front.delegate(&run.request)?;
-        let granted = front.granted();
+        let Self { stage, run, guest, native } = self;
+        let name = guest.delegate(&run.request)?;
+        let granted = guest.granted();
         let may = (granted.allows_native(&name), || granted.native_hint(&name));
         stage.is_component(run, &name, may, native).map_err(|error| ipam::delegate(&name, error))?;
-        let outcome = stage.play_delegate(run, run.request.of_delegate(verb), front.depth, &name);
+        let outcome = stage.play_delegate(run, run.request.of_delegate(verb), guest.depth, &name);
         ipam::answer(&name, verb, outcome, &mut run.own)
     }
 
     /// Runs the main plugin that a network of flannel names, with the configuration that the host makes. `asked` is the
     /// one that the guest names.
     fn main(&mut self, verb: Verb, asked: Option<&str>) -> Result<Option<String>, OpError> {
-        let Self { stage, run, front, native } = self;
+        let Self { stage, run, guest, native } = self;
         let made = Delegation::make(&run.request)?;
-        front.delegate_main(&made.plugin)?;
+        guest.delegate_main(&made.plugin)?;
         if let Some(config) = asked {
             made.compare(config)?;
             if let Some(subnet) = &made.subnet {
@@ -88,10 +88,10 @@ impl Scene<'_, '_> {
                 delegate::spares_node(&netlink, subnet)?;
             }
         }
-        let (name, granted) = (made.plugin.clone(), front.granted());
+        let (name, granted) = (made.plugin.clone(), guest.granted());
         let may = (granted.allows_native_delegate(&name), || granted.native_delegate_hint(&name));
         stage.is_component(run, &name, may, native).map_err(|error| delegate::failed(&name, error))?;
-        let outcome = stage.play_delegate(run, made.request(&run.request, verb), front.depth, &name);
+        let outcome = stage.play_delegate(run, made.request(&run.request, verb), guest.depth, &name);
         let (text, result) = delegate::shown(&name, verb, outcome)?;
         result.iter().for_each(|result| rehearsal::adopt(&mut run.own, result));
         Ok(text)

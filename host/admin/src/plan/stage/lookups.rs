@@ -4,7 +4,7 @@ use super::{Run, Scene, Stage};
 use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_gate::capability::{bridge, leases};
 use postern_gate::places;
-use postern_gate::rehearsal::{self, Front, Request, state_error};
+use postern_gate::rehearsal::{self, GuestState, Request, state_error};
 use postern_policy::Granted;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_sim::{Kernel, Place};
@@ -35,11 +35,11 @@ impl host::Leases for Scene<'_, '_> {
     }
 
     fn release(&mut self) -> Result<(), OpError> {
-        self.stage.simulate(self.run, self.front, &ops::Leases::Release.into())?.read()
+        self.stage.simulate(self.run, self.guest, &ops::Leases::Release.into())?.read()
     }
 
     fn retain(&mut self) -> Result<u32, OpError> {
-        self.stage.simulate(self.run, self.front, &ops::Leases::Retain.into())?.read()
+        self.stage.simulate(self.run, self.guest, &ops::Leases::Retain.into())?.read()
     }
 
     fn available(&mut self, sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
@@ -61,34 +61,34 @@ impl Stage {
     pub(super) fn bridge(
         &mut self,
         run: &mut Run,
-        front: &mut Front<'_>,
+        guest: &mut GuestState<'_>,
         operation: &Operation,
         asked: &ops::Bridge,
     ) -> Result<Reply, OpError> {
         match asked {
-            ops::Bridge::Ensure { name, .. } if front.granted().has_vlans() && self.is_unfiltered(name) => {
+            ops::Bridge::Ensure { name, .. } if guest.granted().has_vlans() && self.is_unfiltered(name) => {
                 Err(bridge::unfiltered(name))
             }
             ops::Bridge::PreviousLink => {
                 let given = &self.given;
                 let counts = |name: &str| {
-                    front.granted().may_take_over_link(name) || given.links.iter().any(|given| given == name)
+                    guest.granted().may_take_over_link(name) || given.links.iter().any(|given| given == name)
                 };
-                let named = rehearsal::named(&run.request.conf, front.granted(), counts)?;
+                let named = rehearsal::named(&run.request.conf, guest.granted(), counts)?;
                 self.kernel.previous_link = named.map(|link| link.name);
                 self.must_be_free()?;
-                self.simulate(run, front, operation)
+                self.simulate(run, guest, operation)
             }
             ops::Bridge::EnsureGateways { port, .. } => {
-                front.has_joined(port)?;
-                self.simulate(run, front, operation)
+                guest.has_joined(port)?;
+                self.simulate(run, guest, operation)
             }
             ops::Bridge::Attach { port, .. } => {
-                let reply = self.simulate(run, front, operation)?;
-                front.join(port);
+                let reply = self.simulate(run, guest, operation)?;
+                guest.join(port);
                 Ok(reply)
             }
-            ops::Bridge::Ensure { .. } | ops::Bridge::Find { .. } => self.simulate(run, front, operation),
+            ops::Bridge::Ensure { .. } | ops::Bridge::Find { .. } => self.simulate(run, guest, operation),
         }
     }
 

@@ -10,9 +10,9 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::Nft;
 use crate::iptables::netlink;
-use crate::iptables::rule::Rule;
+use crate::iptables::rule::IptablesRule;
 use crate::iptables::scope::Scope;
-use crate::iptables::set::Change;
+use crate::iptables::set::TableChange;
 use crate::iptables::text::{SavedRule, SavedTable};
 
 /// Chains and rules of one table: all shapes that masquerading, portmap and firewall have. `NET` is a network of the
@@ -133,9 +133,9 @@ fn own_namespace() -> Nft {
 }
 
 /// Returns the changes that make these chains and rules.
-fn additions(chains: &[String], rules: &[String]) -> Vec<Change> {
-    let rules = rules.iter().map(|rule| Change::Add { rule: Rule::parse(rule), first: false });
-    chains.iter().cloned().map(Change::NewChain).chain(rules).collect()
+fn additions(chains: &[String], rules: &[String]) -> Vec<TableChange> {
+    let rules = rules.iter().map(|rule| TableChange::Add { rule: IptablesRule::parse(rule), first: false });
+    chains.iter().cloned().map(TableChange::NewChain).chain(rules).collect()
 }
 
 /// Returns the input for the program that makes these chains and rules.
@@ -145,7 +145,7 @@ fn input(table: &str, chains: &[String], rules: &[String]) -> String {
     format!("*{table}\n{chains}{rules}COMMIT")
 }
 
-fn change(nft: &mut Nft, v6: bool, table: &'static str, changes: &[Change]) {
+fn change(nft: &mut Nft, v6: bool, table: &'static str, changes: &[TableChange]) {
     let plan = |_: &SavedTable| changes.to_vec();
     assert_eq!(netlink::change(nft, v6, &Scope::whole(table), false, &plan), Ok((changes.len(), Vec::new())));
 }
@@ -199,9 +199,9 @@ fn what_every_version_writes_is_read() {
         own.sort();
         printed.sort();
         assert_eq!(own, printed, "{}", version.name);
-        let mut removals: Vec<Change> = ours.rules.into_iter().map(Change::Delete).collect();
-        removals.extend(chains.iter().cloned().map(Change::Flush));
-        removals.extend(chains.iter().cloned().map(Change::DeleteChain));
+        let mut removals: Vec<TableChange> = ours.rules.into_iter().map(TableChange::Delete).collect();
+        removals.extend(chains.iter().cloned().map(TableChange::Flush));
+        removals.extend(chains.iter().cloned().map(TableChange::DeleteChain));
         change(&mut nft, v6, table, &removals);
         assert!(!version.saved(v6, table).contains("CNI-"), "{}", version.name);
     });

@@ -8,8 +8,8 @@ use nix::sched::{CloneFlags, unshare};
 use postern_confine::{Direct, NoPrograms};
 
 use crate::AttachmentKey;
-use crate::hostport::{Forward, HostPorts, MarkBy};
-use crate::iptables::{Numbers, ProgramRunner};
+use crate::hostport::{HostPorts, MarkBy, PortForward};
+use crate::iptables::{ProgramRunner, RuleHandles};
 use postern_types::{NatSources, Transport};
 
 fn saved() -> Vec<String> {
@@ -22,11 +22,11 @@ fn all() -> Vec<HostPorts> {
     let mut all = Vec::new();
     for address in ["10.1.0.2/16", "fd00::2/64"] {
         for (number, sources) in [NatSources::None, NatSources::All, NatSources::Own].into_iter().enumerate() {
-            let forward = |protocol, host_port| Forward { protocol, host_ip: None, host_port, container_port: 80 };
-            let mut forwards: Vec<Forward> = (8000..8020).map(|port| forward(Transport::Tcp, port)).collect();
+            let forward = |protocol, host_port| PortForward { protocol, host_ip: None, host_port, container_port: 80 };
+            let mut forwards: Vec<PortForward> = (8000..8020).map(|port| forward(Transport::Tcp, port)).collect();
             forwards.extend([forward(Transport::Udp, 53), forward(Transport::Sctp, 77)]);
             let of = address.starts_with("10");
-            forwards.push(Forward {
+            forwards.push(PortForward {
                 host_ip: Some(if of { "10.9.9.9" } else { "fd00::9" }.parse().unwrap()),
                 ..forward(Transport::Tcp, 9000)
             });
@@ -58,7 +58,7 @@ fn is_what_the_program_leaves() {
     for ports in all() {
         let made = ports.iptables_ensure_in(None, without).unwrap();
         for handles in [&[], made.as_slice()] {
-            assert!(ports.iptables_check(Numbers { handles, ..Numbers::default() }, without).unwrap());
+            assert!(ports.iptables_check(RuleHandles { handles, ..RuleHandles::default() }, without).unwrap());
         }
         assert!(ports.iptables_ensure_in(None, without).unwrap().is_empty());
         // Two rules of 15 and 6 TCP ports, and one for each other protocol.
@@ -73,8 +73,8 @@ fn is_what_the_program_leaves() {
             1 => &[],
             _ => handles[0].as_slice(),
         };
-        assert!(ports.iptables_remove(Numbers { handles: known, ..Numbers::default() }, without).unwrap() > 0);
-        assert!(!ports.iptables_check(Numbers { handles: made, ..Numbers::default() }, without).unwrap());
+        assert!(ports.iptables_remove(RuleHandles { handles: known, ..RuleHandles::default() }, without).unwrap() > 0);
+        assert!(!ports.iptables_check(RuleHandles { handles: made, ..RuleHandles::default() }, without).unwrap());
     }
     let left = saved();
     assert!(!left.iter().any(|line| line.contains("CNI-DN")), "{left:?}");

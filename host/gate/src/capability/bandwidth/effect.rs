@@ -1,11 +1,11 @@
 //! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes what the container sends.
 
-use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
 use crate::context::{Context, Journal, View};
 use crate::effect::in_record;
 use crate::errors::{about, kernel_error, link_gone};
-use crate::need::Need;
 use crate::others;
+use crate::right::Right;
 use postern_kernel::{Link, Netlink, Qdisc, TokenBucket};
 use postern_types::{ErrorCode, LinkName, OpError, RateLimit};
 use serde::{Deserialize, Serialize};
@@ -227,7 +227,7 @@ fn occupied(link: &LinkName, what: &str) -> OpError {
         .hint(format!("`tc qdisc show dev {link}` shows it; leave the limits to either that program or this plugin"))
 }
 
-impl Leaves for Bandwidth {
+impl EffectKind for Bandwidth {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.revert(run)
     }
@@ -236,8 +236,8 @@ impl Leaves for Bandwidth {
         self.words()
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Network
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

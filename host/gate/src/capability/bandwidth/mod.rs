@@ -14,7 +14,7 @@ use crate::gate::Gate;
 use crate::others;
 use crate::others::NativeEnd;
 use crate::request::Request;
-use postern_cni::{Bandwidth as Configured, Verb};
+use postern_cni::{BandwidthConf as Configured, Verb};
 use postern_kernel::{Link, Qdisc, TokenBucket};
 use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, RateLimit, host};
 
@@ -50,7 +50,7 @@ impl host::Bandwidth for Gate<'_> {
 fn configured(request: &Request, asked: Limits) -> Result<(), OpError> {
     let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, "bandwidth", message);
     let read = Configured::read(&request.conf).map_err(|error| invalid(error.msg))?;
-    let limit = |limit: postern_cni::RateLimit| RateLimit { rate: limit.rate, burst: limit.burst };
+    let limit = |limit: postern_cni::DirectionLimit| RateLimit { rate: limit.rate, burst: limit.burst };
     if (read.ingress.map(limit), read.egress.map(limit)) == asked && !read.is_unlimited() {
         return Ok(());
     }
@@ -103,7 +103,7 @@ fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
         HostEnd::Recorded(end) => return Ok(end),
         HostEnd::Native(end) => end,
     };
-    let granted = gate.front.granted();
+    let granted = gate.guest.granted();
     if others::may_take_over_link(run, &end.name.to_string(), granted) {
         return Ok(end);
     }

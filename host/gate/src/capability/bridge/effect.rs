@@ -1,10 +1,10 @@
 //! A link of the host that another plugin made, as a port of a bridge. It is let go of, and never deleted.
 
-use crate::capability::leaves::Leaves;
+use crate::capability::leaves::EffectKind;
 use crate::context::Context;
 use crate::errors::{about, kernel_error};
-use crate::need::Need;
 use crate::others;
+use crate::right::Right;
 use nix::errno::Errno;
 use postern_kernel::{KernelError, Link, Netlink};
 use postern_types::OpError;
@@ -48,7 +48,7 @@ impl Port {
     }
 }
 
-impl Leaves for Port {
+impl EffectKind for Port {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         // Of two ADDs for one link at once, neither takes it away from the other.
         match self.link(run.system.host()?)? {
@@ -62,7 +62,7 @@ impl Leaves for Port {
         format!("port {} of bridge {}", self.name, self.bridge)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Network
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }

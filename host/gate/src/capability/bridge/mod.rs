@@ -8,14 +8,14 @@ use crate::capability::veth::{ask_for_no_address, ignore_router_advertisements};
 use crate::context::Context;
 use crate::effect::Port;
 use crate::errors::{about, kernel_error, link_gone, native_error};
-use crate::front::Object;
 use crate::gate::Gate;
+use crate::guest_state::Object;
 use crate::own::OwnAddress;
 use crate::{cause, node, others};
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
-use postern_types::{BridgeInfo, ErrorCode, Handle, Kind, LinkInfo, Mac, OpError, PortSpec, VlanId, host};
+use postern_types::{BridgeInfo, ErrorCode, Handle, HandleKind, LinkInfo, Mac, OpError, PortSpec, VlanId, host};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -24,8 +24,8 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| No
 impl host::Bridge for Gate<'_> {
     /// `bridge.attach`.
     fn attach(&mut self, bridge: Handle, host: Handle, port: &PortSpec) -> Result<(), OpError> {
-        let (bridge_index, bridge_name, ..) = self.front.bridge(bridge)?;
-        let (index, name) = self.front.port(host)?;
+        let (bridge_index, bridge_name, ..) = self.guest.bridge(bridge)?;
+        let (index, name) = self.guest.port(host)?;
         if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
             return Err(OpError::new(
                 ErrorCode::InvalidArgument,
@@ -33,9 +33,9 @@ impl host::Bridge for Gate<'_> {
                 format!("VLAN id {bad} is not 1 to 4094"),
             ));
         }
-        let is_down = match self.front.object(host)?.kind() {
-            Kind::Port => take(self, index, &name, (bridge_index, &bridge_name))?,
-            Kind::Own | Kind::HostEnd | Kind::Bridge | Kind::Parent => false,
+        let is_down = match self.guest.object(host)?.kind() {
+            HandleKind::Port => take(self, index, &name, (bridge_index, &bridge_name))?,
+            HandleKind::Own | HandleKind::HostEnd | HandleKind::Bridge | HandleKind::Parent => false,
         };
         let netlink = self.run.system.host()?;
         let tagged = port.vlan.is_some() || !port.trunk.is_empty();
@@ -65,14 +65,14 @@ impl host::Bridge for Gate<'_> {
         self.run.own.joined = Some(bridge_index);
         self.run.own.path.bridge = Some(bridge_name);
         self.run.own.path.port_settings = tagged || port.hairpin || port.isolated;
-        self.front.join(port);
+        self.guest.join(port);
         Ok(())
     }
 
     /// `bridge.ensure-gateways`.
     fn ensure_gateways(&mut self, bridge: Handle, port: &PortSpec, force: bool) -> Result<Option<LinkInfo>, OpError> {
-        self.front.has_joined(port)?;
-        let (index, name, mac, mtu, is_asking) = self.front.bridge(bridge)?;
+        self.guest.has_joined(port)?;
+        let (index, name, mac, mtu, is_asking) = self.guest.bridge(bridge)?;
         // All gateways are checked before anything is made: an address that is put on a bridge stays there.
         let gateways: Vec<IpNet> =
             self.run.own.addresses.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
@@ -128,7 +128,7 @@ impl host::Bridge for Gate<'_> {
     }
 
     fn previous_link(&mut self) -> Result<Option<LinkInfo>, OpError> {
-        let Some((link, mac)) = others::previous_link(self.run, self.front.granted())? else {
+        let Some((link, mac)) = others::previous_link(self.run, self.guest.granted())? else {
             return Ok(None);
         };
         self.run.own.container_mac = mac;
@@ -150,7 +150,7 @@ fn ensure(
     let bridge = match host.link_by_name(name).map_err(kernel_error)? {
         Some(link) => link,
         None => {
-            gate.front.room(1)?;
+            gate.guest.room(1)?;
             // Two runs may both find that it is missing. The kernel lets one of them create it, and the other finds it.
             let create = || host.create_bridge(name, mtu, vlan_filtering);
             node::noted(&gate.run.fixed.places.state, host, node::BRIDGE, name, create)
@@ -163,7 +163,7 @@ fn ensure(
     };
     must_be_bridge(&bridge)?;
     // The check comes before a pair is made that could not be attached.
-    if gate.front.granted().has_vlans() && !bridge.vlan_filtering {
+    if gate.guest.granted().has_vlans() && !bridge.vlan_filtering {
         return Err(unfiltered(name));
     }
     if promisc && !bridge.promisc {

@@ -1,12 +1,12 @@
 //! The run of another main plugin, with a configuration that the host made.
 
-use crate::capability::leaves::{ByContents, Leaves};
+use crate::capability::leaves::{ByContents, EffectKind};
 use crate::context::{Context, View};
 use crate::delegation::FILE_LIMIT;
 use crate::effect::{Addresses, in_record};
 use crate::errors::state_error;
 use crate::native;
-use crate::need::Need;
+use crate::right::Right;
 use postern_cni::{Error, Json, NetConf, Verb};
 use postern_state::{Backups, StateError};
 use postern_types::{ErrorCode, OpError};
@@ -42,7 +42,7 @@ impl Delegated {
     }
 }
 
-impl Leaves for Delegated {
+impl EffectKind for Delegated {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         if self.native && native::check_name(&self.plugin).is_ok() {
             let failed = |error: Error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string());
@@ -59,8 +59,8 @@ impl Leaves for Delegated {
         }
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Delegate {
+    fn right(&self) -> Right<'_> {
+        Right::Delegate {
             program: self.native.then(|| self.plugin.as_str().into()),
             directory: self.directory.as_deref().map(Into::into),
         }

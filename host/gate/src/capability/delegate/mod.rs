@@ -11,8 +11,8 @@ use crate::delegation::{self, Delegation};
 use crate::effect::Delegated;
 use crate::errors::kernel_error;
 use crate::gate::{DelegateRun, Gate, Ran};
-use crate::need::Need;
 use crate::own::adopt;
+use crate::right::Right;
 use crate::{collect, native};
 use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Subnet, Verb, Version, code};
@@ -30,7 +30,7 @@ pub(crate) const FACTS: Facts = Facts {
             Verb::Add | Verb::Del => true,
             Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
         };
-        Some(Need::Delegate {
+        Some(Right::Delegate {
             program: granted.allows_native_delegate(&plugin).then(|| plugin.into()),
             directory: (writes && granted.allows_delegations_in(&directory)).then(|| directory.into()),
         })
@@ -53,7 +53,7 @@ impl host::Delegate for Gate<'_> {
 
     fn del(&mut self) -> Result<(), OpError> {
         let Some(Delegation { plugin, .. }) = made(self)? else { return Ok(()) };
-        if self.ran.is_none() && !self.front.granted().allows_native_delegate(plugin) {
+        if self.ran.is_none() && !self.guest.granted().allows_native_delegate(plugin) {
             // A policy must not prevent a DEL. The record undoes what it lists.
             if Delegated::recorded(self.run).is_none() {
                 crate::say!(
@@ -107,7 +107,7 @@ pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Delegate) -> Result<Opt
     if !gate.delegates.launcher.has(&delegation.plugin) {
         return Ok(None);
     }
-    gate.front.delegate_main(&delegation.plugin)?;
+    gate.guest.delegate_main(&delegation.plugin)?;
     let request = delegation.request(gate.run.request, verb);
     Ok(Some(DelegateRun { plugin: delegation.plugin.clone(), request }))
 }
@@ -116,7 +116,7 @@ pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Delegate) -> Result<Opt
 fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
     let delegation = made(gate)?.ok_or_else(no_result)?;
     let (plugin, text) = (delegation.plugin.clone(), delegation.text.clone());
-    gate.front.delegate_main(&plugin)?;
+    gate.guest.delegate_main(&plugin)?;
     delegation.compare(config)?;
     if let Some(subnet) = &delegation.subnet {
         spares_node(gate.run.system.host()?, subnet)?;
@@ -152,7 +152,7 @@ fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError>
     let ran = match gate.ran.take() {
         Some(ran) => ran,
         None => {
-            gate.front.delegate_main(plugin)?;
+            gate.guest.delegate_main(plugin)?;
             if verb != Verb::Del {
                 may_be_native(gate, plugin)?;
             }
@@ -177,14 +177,14 @@ fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError>
 
 /// Checks that policy lets this plugin be a native program.
 fn may_be_native(gate: &Gate<'_>, plugin: &str) -> Result<(), OpError> {
-    if gate.front.granted().allows_native_delegate(plugin) {
+    if gate.guest.granted().allows_native_delegate(plugin) {
         return Ok(());
     }
     let message = format!(
         "policy does not allow \"{}\" to run \"{plugin}\" as a native program with all of the host's privileges",
-        gate.front.plugin
+        gate.guest.plugin
     );
-    Err(OpError::new(ErrorCode::Denied, plugin, message).hint(gate.front.granted().native_delegate_hint(plugin)))
+    Err(OpError::new(ErrorCode::Denied, plugin, message).hint(gate.guest.granted().native_delegate_hint(plugin)))
 }
 
 fn run_native(run: &mut Context, common: &mut Common, plugin: &str) -> Result<Option<CniResult>, Error> {

@@ -6,12 +6,12 @@
 
 pub mod home;
 
-use crate::capability::device::held::{self, Object};
-use crate::capability::leaves::{AttachmentLink, Leaves};
+use crate::capability::device::held::{self, HeldObject};
+use crate::capability::leaves::{AttachmentLink, EffectKind};
 use crate::context::{Context, Journal};
 use crate::errors::kernel_error;
 use crate::in_container::{as_far_as_possible, list_or_reason};
-use crate::need::Need;
+use crate::right::Right;
 use crate::sysfs::pci_of_device;
 use postern_cni::CniResult;
 use postern_kernel::{FileSettings, KernelError, Link, Netlink, Settings};
@@ -354,7 +354,7 @@ impl Device {
             unlisted.map(|error| format!("it may be in its container, whose links can't be listed: {error}"));
         let away = self.is_away(host)?.map(|why| unlisted.unwrap_or(why));
         match (away, &self.device) {
-            (Some(why), _) => return held::hold(run, Object::Device(Box::new(self.clone())), &[why]),
+            (Some(why), _) => return held::hold(run, HeldObject::Device(Box::new(self.clone())), &[why]),
             (None, Some((bus, device))) => crate::say!(
                 "postern: \"{}\" ({bus} {device}) is neither in the container nor on this host: it is on no bus any more",
                 self.name
@@ -371,7 +371,7 @@ impl Device {
     }
 }
 
-impl Leaves for Device {
+impl EffectKind for Device {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.come_home(run)?;
         held::names_again(run);
@@ -386,8 +386,8 @@ impl Leaves for Device {
         Some(self)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Device(self.sysfs.as_deref().map(Into::into))
+    fn right(&self) -> Right<'_> {
+        Right::Device(self.sysfs.as_deref().map(Into::into))
     }
 }
 
@@ -448,7 +448,7 @@ pub(crate) mod tests {
         let link = |kind: &str, device: Option<&str>, peer: Option<u32>| {
             let mut link = plain();
             kind.clone_into(&mut link.kind);
-            link.device = device.map(|name| postern_kernel::Device { bus: "pci".to_owned(), name: name.to_owned() });
+            link.device = device.map(|name| postern_kernel::BusDevice { bus: "pci".to_owned(), name: name.to_owned() });
             link.permanent = device.map(|_| [2, 0, 0, 0, 0, 1]);
             link.peer_index = peer;
             link

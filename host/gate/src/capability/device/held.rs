@@ -6,7 +6,7 @@
 //! link of "other networks of this node".
 
 use crate::audit::Audit;
-use crate::capability::device::effect::home::Home;
+use crate::capability::device::effect::home::DeviceHome;
 use crate::capability::device::effect::ordinary_name;
 use crate::clock::now;
 use crate::context::{Context, View};
@@ -31,7 +31,7 @@ const WAY_OUT: &str = "`postern gc` looks at it again";
 /// The object that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Object {
+pub enum HeldObject {
     /// The device, as it was before it was given away.
     Device(Box<Device>),
     /// A VLAN of a link of the node.
@@ -45,7 +45,7 @@ pub enum Object {
     },
 }
 
-impl Object {
+impl HeldObject {
     /// Its name in notes. A device has its own: by that an earlier postern knows it.
     fn name(&self) -> String {
         match self {
@@ -85,7 +85,7 @@ impl Object {
     }
 }
 
-impl Display for Object {
+impl Display for HeldObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Device(device) => write!(f, "device {}", device.name),
@@ -96,9 +96,9 @@ impl Display for Object {
 
 /// A note on a held object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldNote {
     /// The object.
-    pub object: Object,
+    pub object: HeldObject,
     /// The network of the attachment that had it.
     pub network: String,
     /// The container of that attachment.
@@ -113,7 +113,7 @@ pub struct Held {
     pub name_now: Option<String>,
 }
 
-impl Display for Held {
+impl Display for HeldNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.name_now {
             Some(name) => write!(f, "{} (\"{name}\" now)", self.object),
@@ -126,7 +126,7 @@ impl Display for Held {
 struct Owned {
     device: Device,
     /// The note on it, if it is held. Otherwise a record lists it.
-    held: Option<Held>,
+    held: Option<HeldNote>,
 }
 
 /// The notes on held objects, and the log of what is done with these objects.
@@ -203,7 +203,7 @@ impl Notes {
         Ok(done.is_ok())
     }
 
-    fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<Home<'a>>) {
+    fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<DeviceHome<'a>>) {
         let Ok((objects, _)) = node::list(&self.state) else { return };
         if !objects.iter().any(|object| object.kind == HELD) {
             return;
@@ -211,7 +211,7 @@ impl Notes {
         let Some(home) = home() else { return };
         let (Ok(here), Ok(boot)) = (home.host.cookie(), postern_state::boot_id()) else { return };
         for held in objects.iter().filter_map(|object| of(object, here, &boot)).filter(|held| held.name_now.is_some()) {
-            let Object::Device(device) = &held.object else { continue };
+            let HeldObject::Device(device) = &held.object else { continue };
             // A run that noted it before its move may have ended. Then it can have its name already.
             let is_own = |link: Option<Link>| link.is_none_or(|link| device.is_claim(&link));
             if home.host.link_named(&device.name).is_ok_and(is_own) {
@@ -224,9 +224,9 @@ impl Notes {
     /// device here before its DEL.
     fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<Owned>, OpError> {
         let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
-        let holds = |held: &Held| matches!(&held.object, Object::Device(device) if device.is_claim(other));
+        let holds = |held: &HeldNote| matches!(&held.object, HeldObject::Device(device) if device.is_claim(other));
         let held = noted(&self.state, here, &boot, holds)?.and_then(|note| of(&note, here, &boot));
-        if let Some(Held { object: Object::Device(device), .. }) = &held {
+        if let Some(HeldNote { object: HeldObject::Device(device), .. }) = &held {
             return Ok(Some(Owned { device: (**device).clone(), held }));
         }
         let is_here = |header: &Header| header.host_netns_cookie == here && header.boot_id == boot;
@@ -242,23 +242,23 @@ impl Notes {
 ///
 /// # Errors
 /// The note can't be written: the attachment then keeps the object on its record.
-pub(crate) fn hold(run: &Context, object: Object, why: &[String]) -> Result<(), OpError> {
+pub(crate) fn hold(run: &Context, object: HeldObject, why: &[String]) -> Result<(), OpError> {
     let name_now = name_now(run.system.host()?, &object);
-    let held = Held { name_now, ..of_run(run, object, why) };
+    let held = HeldNote { name_now, ..of_run(run, object, why) };
     let start = Instant::now();
     let outcome = run.system.home_cookie().and_then(|here| write(&run.fixed.places.state, here, &held));
     let object = json!({"object": held.object.to_string(), "why": why, "name_now": held.name_now});
     // The removal of the attachment's own effect is the reason.
     Notes::of(run).log("held.hold", &object, "record", &outcome, start);
     outcome?;
-    let stays = if matches!(held.object, Object::Device(_)) { "it stays down; " } else { "" };
+    let stays = if matches!(held.object, HeldObject::Device(_)) { "it stays down; " } else { "" };
     crate::say!("postern: {held} is held: {}; {stays}{WAY_OUT}", why.join("; "));
     Ok(())
 }
 
-fn of_run(run: &Context, object: Object, why: &[String]) -> Held {
+fn of_run(run: &Context, object: HeldObject, why: &[String]) -> HeldNote {
     let request = run.request;
-    Held {
+    HeldNote {
         object,
         network: request.conf.name.clone(),
         container_id: request.container_id.clone(),
@@ -269,8 +269,8 @@ fn of_run(run: &Context, object: Object, why: &[String]) -> Held {
 }
 
 /// Returns the name of a device on the host, if it is here under another one than its own.
-fn name_now(host: &Netlink, object: &Object) -> Option<String> {
-    let Object::Device(device) = object else { return None };
+fn name_now(host: &Netlink, object: &HeldObject) -> Option<String> {
+    let HeldObject::Device(device) = object else { return None };
     let link = device.held_on_host(host).ok().flatten()?;
     (link.name != device.name).then(|| link.name.to_string())
 }
@@ -286,12 +286,12 @@ pub(crate) fn note_before_move(
     index: u32,
     name: &LinkName,
     why: &str,
-) -> Result<Option<Object>, OpError> {
+) -> Result<Option<HeldObject>, OpError> {
     if run.system.host()?.link_by_index(index).map_err(kernel_error)?.is_some() {
         return Ok(None);
     }
-    let object = Object::Device(Box::new(Device { index, ..device.clone() }));
-    let held = Held { name_now: Some(name.to_string()), ..of_run(run, object.clone(), &[why.to_owned()]) };
+    let object = HeldObject::Device(Box::new(Device { index, ..device.clone() }));
+    let held = HeldNote { name_now: Some(name.to_string()), ..of_run(run, object.clone(), &[why.to_owned()]) };
     write(&run.fixed.places.state, run.system.home_cookie()?, &held)?;
     Ok(Some(object))
 }
@@ -300,7 +300,7 @@ pub(crate) fn note_before_move(
 ///
 /// # Errors
 /// The state directory can't be written.
-pub(crate) fn forget(view: View<'_>, object: &Object) -> Result<(), OpError> {
+pub(crate) fn forget(view: View<'_>, object: &HeldObject) -> Result<(), OpError> {
     let (here, boot) = (view.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
     match noted(&view.fixed.places.state, here, &boot, |held| held.object.is_same(object))? {
         Some(note) => node::remove(&view.fixed.places.state, HELD, &note.name, here).map(drop).map_err(state_error),
@@ -311,10 +311,10 @@ pub(crate) fn forget(view: View<'_>, object: &Object) -> Result<(), OpError> {
 /// Gives held devices their names again that are free by now: a device that has come home may have had one of them. What fails
 /// stays held.
 pub(crate) fn names_again(run: &Context) {
-    Notes::of(run).names_again(|| Home::of(run).ok());
+    Notes::of(run).names_again(|| DeviceHome::of(run).ok());
 }
 
-fn write(state: &Path, here: u64, held: &Held) -> Result<(), OpError> {
+fn write(state: &Path, here: u64, held: &HeldNote) -> Result<(), OpError> {
     let boot = postern_state::boot_id().map_err(state_error)?;
     // The first note on it has the time when it began.
     if let Ok(Some(noted)) = noted(state, here, &boot, |other| other.object.is_same(&held.object)) {
@@ -337,24 +337,29 @@ fn write(state: &Path, here: u64, held: &Held) -> Result<(), OpError> {
 }
 
 /// Returns the note of this kind on a held object.
-fn noted(state: &Path, here: u64, boot: &str, wanted: impl Fn(&Held) -> bool) -> Result<Option<NodeObject>, OpError> {
+fn noted(
+    state: &Path,
+    here: u64,
+    boot: &str,
+    wanted: impl Fn(&HeldNote) -> bool,
+) -> Result<Option<NodeObject>, OpError> {
     let (objects, _) = node::list(state).map_err(state_error)?;
     Ok(objects.into_iter().find(|object| of(object, here, boot).is_some_and(|held| wanted(&held))))
 }
 
 /// Returns what a note of this namespace and boot tells, if it is one about a held object.
-pub fn of(object: &NodeObject, here: u64, boot: &str) -> Option<Held> {
+pub fn of(object: &NodeObject, here: u64, boot: &str) -> Option<HeldNote> {
     let is_here = object.kind == HELD && object.host_netns_cookie == here && object.boot_id == boot;
     serde_json::from_value(object.detail.clone()).ok().filter(|_| is_here)
 }
 
-impl Held {
+impl HeldNote {
     /// Looks at the object again. A device that is clean gets its settings and is no longer held. Otherwise it is returned as it
     /// is held now.
     ///
     /// # Errors
     /// Kernel or state directory can't be asked.
-    pub fn mend(&self, home: Home<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
+    pub fn mend(&self, home: DeviceHome<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
         let outcome = self.look_and_log(home, notes);
         if outcome.as_ref().is_ok_and(Option::is_none) {
             notes.names_again(|| Some(home));
@@ -362,7 +367,7 @@ impl Held {
         outcome
     }
 
-    fn look_and_log(&self, home: Home<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
+    fn look_and_log(&self, home: DeviceHome<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
         let start = Instant::now();
         let outcome = self.look(home, notes);
         let told = match &outcome {
@@ -374,10 +379,10 @@ impl Held {
         outcome
     }
 
-    fn look(&self, home: Home<'_>, notes: &Notes) -> Result<Option<Self>, OpError> {
+    fn look(&self, home: DeviceHome<'_>, notes: &Notes) -> Result<Option<Self>, OpError> {
         let why = match &self.object {
-            Object::Device(device) => device.look_again(home, notes)?,
-            Object::Vlan { index, id, .. } => vlan_in_use(home.host, *index, *id)?.into_iter().collect(),
+            HeldObject::Device(device) => device.look_again(home, notes)?,
+            HeldObject::Vlan { index, id, .. } => vlan_in_use(home.host, *index, *id)?.into_iter().collect(),
         };
         if !why.is_empty() {
             return Self { why, ..self.clone() }.note_again(&notes.state, home.host).map(Some);
@@ -414,9 +419,9 @@ impl Held {
     /// Mends it for an ADD.
     ///
     /// # Errors
-    /// As [`Held::mend`], and [`ErrorCode::TryAgain`] if it is still held.
+    /// As [`HeldNote::mend`], and [`ErrorCode::TryAgain`] if it is still held.
     pub(crate) fn mend_for(&self, run: &Context) -> Result<(), OpError> {
-        let Some(held) = self.mend(Home::of(run)?, &mut Notes::of(run))? else { return Ok(()) };
+        let Some(held) = self.mend(DeviceHome::of(run)?, &mut Notes::of(run))? else { return Ok(()) };
         let name = held.object.name();
         let message = format!(
             "\"{name}\" is held since {} of container {} had it, in network {}: {}",
@@ -430,7 +435,7 @@ impl Held {
 
     /// Returns what a user can do.
     pub fn remedy(&self) -> String {
-        let Object::Device(device) = &self.object else {
+        let HeldObject::Device(device) = &self.object else {
             return "end the namespaces that its last container made, or make the node's link anew; then run `postern gc`"
                 .to_owned();
         };
@@ -464,9 +469,9 @@ mod tests {
     use crate::capability::device::effect::tests::plain;
     use postern_kernel::Link;
 
-    fn held(link: &Link, container: &str) -> Held {
-        Held {
-            object: Object::Device(Box::new(Device::of_link(link))),
+    fn held(link: &Link, container: &str) -> HeldNote {
+        HeldNote {
+            object: HeldObject::Device(Box::new(Device::of_link(link))),
             network: "net".to_owned(),
             container_id: container.to_owned(),
             ifname: "eth0".to_owned(),

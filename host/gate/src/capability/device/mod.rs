@@ -10,13 +10,13 @@ use crate::capability::facts::{Facts, Needed};
 use crate::context::{Context, View};
 use crate::effect::{Device, Effect};
 use crate::errors::{kernel_error, link_gone, native_error, state_error};
-use crate::front::Object;
 use crate::gate::Gate;
-use crate::need::Need;
+use crate::guest_state::Object;
 use crate::others;
+use crate::right::Right;
 use crate::sysfs::{PCI, is_there, leads_to, pci_of, sys_path};
-use effect::home::Home;
-use held::{HELD, Held, Notes};
+use effect::home::DeviceHome;
+use held::{HELD, HeldNote, Notes};
 use postern_cni::Verb;
 use postern_kernel::{Link, Netlink};
 use postern_policy::Granted;
@@ -30,7 +30,7 @@ const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
 const USERSPACE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
 pub(crate) const FACTS: Facts =
-    Facts { needed: Needed::Always, keeps: |_, _| Some(Need::Device(None)), unrecorded: None };
+    Facts { needed: Needed::Always, keeps: |_, _| Some(Right::Device(None)), unrecorded: None };
 
 impl host::Device for Gate<'_> {
     fn find(&mut self, by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, OpError> {
@@ -65,7 +65,7 @@ impl host::Device for Gate<'_> {
         let link = look_up_clean(self.run, by, value, &objects)?;
         may_go(self, &link, &objects)?;
         is_not_held(self.run.view(), &link)?;
-        self.front.room(1)?;
+        self.guest.room(1)?;
         let moved = Device::of_whole_link(self.run, &link)?;
         let effect = Effect::from(moved);
         self.run.journal.intend(self.run.view(), effect.clone())?;
@@ -87,7 +87,7 @@ impl host::Device for Gate<'_> {
 
     fn give_back(&mut self) -> Result<(), OpError> {
         give_back(self.run, |own, alias| {
-            let granted = self.front.granted();
+            let granted = self.guest.granted();
             alias.text().is_some_and(|alias| granted.has_device(DeviceKey::Name, alias))
                 || names_of(own).any(|(by, value)| granted.has_device(by, &value))
         })
@@ -121,10 +121,10 @@ fn may_go(gate: &Gate<'_>, link: &Link, objects: &[NodeObject]) -> Result<(), Op
     }
     let used = |what: &str, by: &'static str| {
         let message = format!("policy does not allow device.take on \"{}\", which {what}", link.name);
-        let hint = gate.front.granted().take_hint(by);
+        let hint = gate.guest.granted().take_hint(by);
         Err(OpError::new(ErrorCode::Denied, &link.name, message).hint(hint))
     };
-    let granted = gate.front.granted();
+    let granted = gate.guest.granted();
     let (takes_ports, takes_default) = (granted.may_take(PORTS), granted.may_take(DEFAULT_LINK));
     if takes_ports && takes_default {
         return Ok(());
@@ -238,7 +238,7 @@ pub fn files(view: View<'_>, granted: &Granted) -> Result<Vec<String>, OpError> 
     if objects.iter().any(|object| object.kind == HELD) {
         let (here, boot) = (view.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
         for held in objects.iter().filter_map(|object| held::of(object, here, &boot)) {
-            let held::Object::Device(device) = held.object else { continue };
+            let held::HeldObject::Device(device) = held.object else { continue };
             found.extend(device.sysfs.as_deref().and_then(|directory| Some(directory.rsplit_once('/')?.0.to_owned())));
         }
     }
@@ -309,12 +309,12 @@ fn look_up_clean(run: &Context, by: DeviceKey, value: &str, objects: &[NodeObjec
     let (here, boot) = (run.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
     let mut mended = false;
     for held in objects.iter().filter_map(|object| held::of(object, here, &boot)) {
-        let held::Object::Device(device) = &held.object else { continue };
+        let held::HeldObject::Device(device) = &held.object else { continue };
         match &found {
             // A link that was made anew under the name of a held one is another link. The note may be out of date.
             Ok(link) if !device.is_claim(link) => {
                 if device.name == link.name {
-                    held.mend(Home::of(run)?, &mut Notes::of(run))?;
+                    held.mend(DeviceHome::of(run)?, &mut Notes::of(run))?;
                 }
             }
             Err(_) if !device.has_key(by, value) => {}
@@ -335,7 +335,7 @@ fn is_not_held(view: View<'_>, link: &Link) -> Result<(), OpError> {
         return Ok(());
     }
     let (here, boot) = (view.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
-    let claims = |held: &Held| matches!(&held.object, held::Object::Device(device) if device.is_claim(link));
+    let claims = |held: &HeldNote| matches!(&held.object, held::HeldObject::Device(device) if device.is_claim(link));
     match objects.iter().filter_map(|object| held::of(object, here, &boot)).find(claims) {
         None => Ok(()),
         Some(held) => {

@@ -1,9 +1,9 @@
 //! A lease that the node's DHCP service keeps.
 
-use crate::capability::leaves::{ByContents, Leaves};
+use crate::capability::leaves::{ByContents, EffectKind};
 use crate::context::Context;
 use crate::effect::Addresses;
-use crate::need::Need;
+use crate::right::Right;
 use ipnet::IpNet;
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct Dhcp {
     pub addresses: Vec<IpNet>,
 }
 
-impl Leaves for Dhcp {
+impl EffectKind for Dhcp {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         run.system.dhcp.release(run.request, &run.fixed.deadline, &self.socket)
     }
@@ -37,8 +37,8 @@ impl Leaves for Dhcp {
         self.addresses.iter().map(IpNet::addr).collect()
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Dhcp(Cow::from(&self.socket))
+    fn right(&self) -> Right<'_> {
+        Right::Dhcp(Cow::from(&self.socket))
     }
 }
 

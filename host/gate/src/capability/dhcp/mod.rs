@@ -10,9 +10,9 @@ use crate::context::{Context, Journal, View};
 use crate::effect::{Dhcp, Effect};
 use crate::errors::kernel_error;
 use crate::gate::Gate;
-use crate::need::Need;
 use crate::own::OwnAddress;
 use crate::request::Request;
+use crate::right::Right;
 use crate::{collect, others};
 use ipnet::IpNet;
 use postern_cni::Verb;
@@ -39,7 +39,7 @@ pub(crate) const FACTS: Facts = Facts {
         let socket = socket(&request.conf);
         let is_allowed = granted.is_some_and(|granted| granted.allows_dhcp_socket(&socket));
         let gives_up = request.verb == Verb::Del && request.conf.ipam_type == "dhcp";
-        (gives_up || is_allowed).then(|| Need::Dhcp(socket.into()))
+        (gives_up || is_allowed).then(|| Right::Dhcp(socket.into()))
     },
     unrecorded: None,
 };
@@ -73,10 +73,10 @@ impl host::Dhcp for Gate<'_> {
             crate::say!("postern: {words}");
         }
         for grant in &lease.addresses {
-            if !self.front.granted().allows_dhcp_address(&grant.address) {
+            if !self.guest.granted().allows_dhcp_address(&grant.address) {
                 let message = format!("the DHCP server offers {}, and policy does not have it", grant.address);
                 return Err(OpError::new(ErrorCode::Denied, grant.address.to_string(), message)
-                    .hint(self.front.granted().dhcp_address_hint(&grant.address)));
+                    .hint(self.guest.granted().dhcp_address_hint(&grant.address)));
             }
         }
         // The record has the addresses before others are asked for them. So of two attachments that are offered one address,

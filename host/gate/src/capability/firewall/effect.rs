@@ -1,14 +1,14 @@
 //! Rules that let the attachment's addresses be forwarded.
 
-use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
 use crate::capability::shared::numbers::recorded;
 use crate::context::{Context, Journal};
 use crate::effect::in_record;
 use crate::errors::firewall_error;
-use crate::need::Need;
 use crate::others;
+use crate::right::Right;
 use ipnet::IpNet;
-use postern_firewall::iptables::forward::Numbers;
+use postern_firewall::iptables::forward::AddressHandles;
 use postern_firewall::{firewalld, iptables};
 use postern_types::{FirewallBackend, IptablesVariant, OpError};
 use serde::{Deserialize, Serialize};
@@ -46,10 +46,10 @@ impl Firewall {
     }
 
     /// Returns the handles of rules and tables of this effect that the attachment's record lists.
-    pub(crate) fn numbers(&self, run: &Context) -> Numbers {
+    pub(crate) fn numbers(&self, run: &Context) -> AddressHandles {
         let (handles, tables) = run.journal.numbers(|effect| Self::of(effect) == Some(self));
         let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
-        Numbers { addresses: self.addresses.clone(), handles, tables, recorded }
+        AddressHandles { addresses: self.addresses.clone(), handles, tables, recorded }
     }
 
     /// Makes the rules, as far as they are missing. With `is_first`, the attachment has none: no rules of others are
@@ -111,7 +111,7 @@ impl Firewall {
         if numbers.withdraw(run.system.program_runner()).map_err(firewall_error)? {
             return Ok(());
         }
-        let Numbers { handles, recorded, .. } = numbers;
+        let AddressHandles { handles, recorded, .. } = numbers;
         if !handles.is_empty() && iptables::forward::has(&self.addresses, &handles, run.system.program_runner()) {
             return iptables::forward::withdraw(&self.addresses, &handles, recorded, run.system.program_runner())
                 .map(drop)
@@ -143,7 +143,7 @@ impl Firewall {
     }
 }
 
-impl Leaves for Firewall {
+impl EffectKind for Firewall {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.revert(run)
     }
@@ -159,10 +159,10 @@ impl Leaves for Firewall {
         self.addresses.iter().map(IpNet::addr).collect()
     }
 
-    fn needs(&self) -> Need<'_> {
+    fn right(&self) -> Right<'_> {
         match (self.backend, &self.zone) {
-            (FirewallBackend::Firewalld, Some(zone)) => Need::Zone(Cow::Borrowed(zone)),
-            (FirewallBackend::Firewalld | FirewallBackend::Iptables, _) => Need::Forwarding,
+            (FirewallBackend::Firewalld, Some(zone)) => Right::Zone(Cow::Borrowed(zone)),
+            (FirewallBackend::Firewalld | FirewallBackend::Iptables, _) => Right::Forwarding,
         }
     }
 }

@@ -3,11 +3,11 @@
 //! They stay when an attachment goes, as its bridge does, and as the native plugin leaves them. To open a bridge while
 //! containers are on it, of this plugin or of a native one, would be the greater harm. `postern gc --node` removes them.
 
-use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
 use crate::context::Context;
 use crate::errors::firewall_error;
-use crate::need::Need;
 use crate::node;
+use crate::right::Right;
 use postern_firewall::iptables::forward;
 use postern_types::{IngressPolicy, OpError};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ impl Isolation {
     }
 }
 
-impl Leaves for Isolation {
+impl EffectKind for Isolation {
     fn remove(&self, _: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         Ok(())
     }
@@ -48,8 +48,8 @@ impl Leaves for Isolation {
         format!("wish to have bridge {} isolated ({}), whose rules stay", self.bridge, self.ingress.name())
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Network
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

@@ -10,12 +10,12 @@ use crate::context::{Context, Journal};
 use crate::effect::{Firewall, Isolation};
 use crate::errors::{self, kernel_error};
 use crate::gate::Gate;
-use crate::need::Need;
 use crate::others;
 use crate::request::Request;
+use crate::right::Right;
 use ipnet::IpNet;
 use postern_cni::Verb;
-use postern_firewall::iptables::forward::Numbers;
+use postern_firewall::iptables::forward::AddressHandles;
 use postern_firewall::{firewalld, iptables};
 use postern_kernel::Link;
 use postern_policy::Granted;
@@ -25,7 +25,7 @@ use std::borrow::Cow;
 
 pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: None };
 
-fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> {
+fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>> {
     // A collection removes what records list, and their effects ask for what they need.
     if request.verb == Verb::Gc {
         return None;
@@ -40,8 +40,8 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> 
     };
     let is_possible = named.backend != Some(FirewallBackend::Iptables) && firewalld::installed();
     Some(match is_possible {
-        true => Need::Filters(Cow::Owned(zone.unwrap_or_default())),
-        false => Need::Forwarding,
+        true => Right::Filters(Cow::Owned(zone.unwrap_or_default())),
+        false => Right::Forwarding,
     })
 }
 
@@ -54,7 +54,7 @@ impl host::Firewall for Gate<'_> {
         }
         let named = Named::of(&self.run.request.conf);
         let backend = backend(self.run, &named)?;
-        self.front.granted().allows_filter(backend, &named)?;
+        self.guest.granted().allows_filter(backend, &named)?;
         let (admin_chain, zone) = match backend {
             FirewallBackend::Iptables => (Some(named.admin_chain), None),
             FirewallBackend::Firewalld => (None, Some(named.zone)),
@@ -100,7 +100,7 @@ impl host::Firewall for Gate<'_> {
         if admin.is_none() && isolated.is_none() {
             return Ok(());
         }
-        let numbers = Numbers { addresses: addresses.to_vec(), ..noted };
+        let numbers = AddressHandles { addresses: addresses.to_vec(), ..noted };
         match iptables::forward::missing_rule(&numbers, admin, isolated, run.system.program_runner())
             .map_err(errors::firewall_error)?
         {
@@ -126,7 +126,7 @@ impl host::Firewall for Gate<'_> {
 /// Checks that addresses are the attachment's own.
 fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
     let Some(foreign) = addresses.iter().find(|address| !gate.run.own.owns(address)) else { return Ok(()) };
-    let (why, hint) = others::not_counting(gate.run.view(), foreign, gate.front.granted());
+    let (why, hint) = others::not_counting(gate.run.view(), foreign, gate.guest.granted());
     let message = format!("no record tells that a plugin before gave {foreign} to this attachment{why}");
     Err(OpError::new(ErrorCode::Denied, foreign.to_string(), message).hint(hint))
 }
@@ -158,7 +158,7 @@ fn is_first(journal: &Journal) -> bool {
 }
 
 /// Returns the numbers of the rules that a run finds by its record alone; `None` if it has to search.
-pub(crate) fn noted(run: &Context) -> Option<Vec<Numbers>> {
+pub(crate) fn noted(run: &Context) -> Option<Vec<AddressHandles>> {
     let recorded = run.journal.recorded::<Firewall>();
     let is_known = match run.request.verb {
         Verb::Add | Verb::Status | Verb::Version => true,
@@ -166,7 +166,7 @@ pub(crate) fn noted(run: &Context) -> Option<Vec<Numbers>> {
         Verb::Gc => false,
     };
     let by_iptables = recorded.into_iter().filter(|made| made.backend == FirewallBackend::Iptables);
-    let noted: Vec<Numbers> = by_iptables.map(|made| made.numbers(run)).collect();
+    let noted: Vec<AddressHandles> = by_iptables.map(|made| made.numbers(run)).collect();
     (is_known && noted.iter().all(|numbers| !numbers.handles.is_empty())).then_some(noted)
 }
 
@@ -203,7 +203,7 @@ pub fn is_isolated(run: &Context, ingress: IngressPolicy) -> Result<bool, OpErro
     let Some(bridge) = master(run)?.filter(|link| link.kind == "bridge") else { return Ok(false) };
     let name = bridge.name.to_string();
     let isolated = Some((name.as_str(), ingress));
-    let numbers = Numbers { addresses, ..Numbers::default() };
+    let numbers = AddressHandles { addresses, ..AddressHandles::default() };
     iptables::forward::missing_rule(&numbers, None, isolated, run.system.program_runner())
         .map(|missing| missing.is_none())
         .map_err(errors::firewall_error)

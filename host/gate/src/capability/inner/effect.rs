@@ -1,13 +1,13 @@
 //! A link in the container's namespace that has no end on the host: a macvlan, a VLAN, an ipvlan, a dummy, a tap. It dies with
 //! that namespace.
 
-use crate::capability::device::held::{self, Object};
-use crate::capability::leaves::{AttachmentLink, Leaves};
+use crate::capability::device::held::{self, HeldObject};
+use crate::capability::leaves::{AttachmentLink, EffectKind};
 use crate::context::{Context, Journal, View};
 use crate::effect::{Effect, Macvlan, in_record};
 use crate::errors::kernel_error;
-use crate::need::Need;
 use crate::others;
+use crate::right::Right;
 use postern_cni::CniResult;
 use postern_kernel::{Link, Netlink};
 use postern_types::{IpvlanMode, Mac, OpError, VlanId};
@@ -159,7 +159,7 @@ impl InnerLink {
                     .map(|link| link.name)
                     .unwrap_or_default()
                     .to_string();
-                return held::hold(run, Object::Vlan { parent: name, index: parent, id }, &[why]);
+                return held::hold(run, HeldObject::Vlan { parent: name, index: parent, id }, &[why]);
             }
             sleep(Duration::from_millis(20));
         }
@@ -178,7 +178,7 @@ impl InnerLink {
     }
 }
 
-impl Leaves for InnerLink {
+impl EffectKind for InnerLink {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If it is gone, the
         // link is gone too.
@@ -200,8 +200,8 @@ impl Leaves for InnerLink {
         Some(self)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Container
+    fn right(&self) -> Right<'_> {
+        Right::Container
     }
 }
 

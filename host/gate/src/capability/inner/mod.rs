@@ -7,12 +7,12 @@ use crate::capability::in_the_way;
 use crate::capability::inner::effect as inner_link;
 use crate::effect::{InnerKind, InnerLink};
 use crate::errors::{about, kernel_error, link_gone, native_error};
-use crate::front::Object;
 use crate::gate::Gate;
+use crate::guest_state::Object;
 use postern_kernel::{InnerLinkKind, InnerSpec, Link, Netlink, random_veth_name};
 use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError, VlanId};
 
-/// A parent, as the front keeps it.
+/// A parent, as the guest's state keeps it.
 #[derive(Clone, Copy, Debug)]
 pub struct Parent {
     /// Its interface index.
@@ -27,7 +27,7 @@ impl Parent {
     /// # Errors
     /// [`ErrorCode::InvalidHandle`].
     pub fn of(gate: &Gate<'_>, handle: Handle) -> Result<Self, OpError> {
-        let (index, in_container, mtu) = gate.front.parent(handle)?;
+        let (index, in_container, mtu) = gate.guest.parent(handle)?;
         Ok(Self { index, in_container, mtu })
     }
 
@@ -66,7 +66,7 @@ impl Parent {
 }
 
 /// The link as it is to be made.
-pub struct Wanted {
+pub struct NewLink {
     /// The kind for people, messages and the record.
     pub kind: InnerKind,
     /// The kind for the kernel.
@@ -90,7 +90,7 @@ pub struct Wanted {
 /// [`ErrorCode::Exists`] if the name is taken, or if the attachment has such a link.
 pub fn create(
     gate: &mut Gate<'_>,
-    wanted: &Wanted,
+    wanted: &NewLink,
     ask: impl FnOnce(&Gate<'_>) -> Result<(), OpError>,
 ) -> Result<LinkInfo, OpError> {
     is_free(gate, wanted.kind)?;
@@ -113,7 +113,7 @@ pub fn create(
     };
     let netlink = if wanted.from_host { gate.run.system.host()? } else { container };
     if let Err(error) = netlink.create_inner(&spec) {
-        let asked = in_the_way::Wanted { kind: wanted.kind, spec: wanted.spec, mtu: wanted.mtu, mac: wanted.mac };
+        let asked = in_the_way::LinkRequest { kind: wanted.kind, spec: wanted.spec, mtu: wanted.mtu, mac: wanted.mac };
         let error = asked.explain(native_error(error, &name, format_args!("failed to create {kind}")), netlink);
         // There is nothing to undo: a link that is not there was not moved away either.
         if matches!(container.link_by_name(spec.name), Ok(None)) {
@@ -149,7 +149,7 @@ pub fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpError> {
         let message = format!("this attachment has a {other} link already, which is called \"{}\"", living.name);
         return Err(OpError::new(ErrorCode::Exists, &living.name, message).hint("run DEL first"));
     }
-    gate.front.room(1)
+    gate.guest.room(1)
 }
 
 /// True if the record lists a link of this kind, and it is the one of this index.

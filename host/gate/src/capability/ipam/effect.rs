@@ -1,10 +1,10 @@
 //! The effect of a native IPAM program.
 
-use crate::capability::leaves::{ByContents, Leaves};
+use crate::capability::leaves::{ByContents, EffectKind};
 use crate::context::Context;
 use crate::effect::Addresses;
 use crate::native;
-use crate::need::Need;
+use crate::right::Right;
 use postern_cni::{Error, Verb};
 use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl Native {
     }
 }
 
-impl Leaves for Native {
+impl EffectKind for Native {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         // No program with such a name was ever run.
         if native::check_name(&self.plugin).is_err() {
@@ -48,8 +48,8 @@ impl Leaves for Native {
         format!("what native {} did", self.plugin)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Program(Cow::from(&self.plugin))
+    fn right(&self) -> Right<'_> {
+        Right::Program(Cow::from(&self.plugin))
     }
 }
 

@@ -6,9 +6,9 @@ use crate::capability::facts::{Facts, Needed};
 use crate::capability::leases;
 use crate::effect::Native;
 use crate::gate::{DelegateRun, Gate, Ran};
-use crate::need::Need;
 use crate::own::OwnAddress;
 use crate::own::adopt;
+use crate::right::Right;
 use crate::{collect, native, others};
 use postern_cni::{CniResult, Error, Verb, Version, code};
 use postern_types::{Capability, DelegateError, ErrorCode, OpError, host, ops};
@@ -21,7 +21,7 @@ pub(crate) const FACTS: Facts = Facts {
     needed: Needed::WithAddresses,
     keeps: |request, granted| {
         let name = &request.conf.ipam_type;
-        granted.is_some_and(|granted| granted.allows_native(name)).then(|| Need::Program(name.clone().into()))
+        granted.is_some_and(|granted| granted.allows_native(name)).then(|| Right::Program(name.clone().into()))
     },
     unrecorded: None,
 };
@@ -52,7 +52,7 @@ impl host::Ipam for Gate<'_> {
 /// Returns the run of the IPAM plugin, if it is a component.
 ///
 /// # Errors
-/// As [`crate::front::Front::delegate`]; or what leads to the addresses of a DEL can't be removed.
+/// As [`crate::guest_state::GuestState::delegate`]; or what leads to the addresses of a DEL can't be removed.
 pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Option<DelegateRun>, OpError> {
     let verb = match operation {
         ops::Ipam::Add => Verb::Add,
@@ -61,7 +61,7 @@ pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Option<
         ops::Ipam::Status => Verb::Status,
         ops::Ipam::Gc => Verb::Gc,
     };
-    let plugin = gate.front.delegate(gate.run.request)?;
+    let plugin = gate.guest.delegate(gate.run.request)?;
     if verb == Verb::Del {
         collect::before_release(gate.run)?;
     }
@@ -71,7 +71,7 @@ pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Option<
 
 /// Makes the answer of the IPAM plugin that has run, or else of a native program. Returns the result of an ADD.
 fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError> {
-    let name = &gate.front.delegate(gate.run.request)?;
+    let name = &gate.guest.delegate(gate.run.request)?;
     let Ran { mut outcome, hindered } = match gate.ran.take() {
         Some(ran) => ran,
         None => {
@@ -112,7 +112,7 @@ fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Resu
     }
     let led = others::led_to(run, &given)?;
     let Some(led) = led.first() else { return Ok(()) };
-    if !HOST_ENDS.iter().any(|capability| gate.front.granted().has(*capability)) {
+    if !HOST_ENDS.iter().any(|capability| gate.guest.granted().has(*capability)) {
         crate::say!(
             "postern: IPAM plugin \"{name}\" gave {}: {}; if this node reaches the network of \"{}\", they lead to this container",
             led.address,
@@ -128,7 +128,7 @@ fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Resu
 /// Runs a native program. `hindered`: see [`Ran::hindered`].
 fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) -> Result<Option<CniResult>, Error> {
     // A delegate of the catalog, with its code missing. No native program stands in for it unless policy says so.
-    if !gate.front.granted().allows_native(name) && gate.delegates.launcher.lists(name) {
+    if !gate.guest.granted().allows_native(name) && gate.delegates.launcher.lists(name) {
         *hindered = true;
         let code = if verb == Verb::Status { code::PLUGIN_NOT_AVAILABLE } else { code::INTERNAL };
         return Err(Error::new(code, format!("plugin \"{name}\" is installed, but its code is gone from the catalog"))
@@ -142,7 +142,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
         Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
         found => found?,
     };
-    if !gate.front.granted().allows_native(name) {
+    if !gate.guest.granted().allows_native(name) {
         let listed = Native::of_run(name, gate.run).into();
         if verb == Verb::Del {
             // A policy must not prevent a DEL. The record undoes what it lists.
@@ -158,13 +158,13 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
             crate::DENIED,
             format!(
                 "policy does not allow \"{}\" to run \"{name}\" as a native program with all of the host's privileges",
-                gate.front.plugin
+                gate.guest.plugin
             ),
         )
         .with_details(format!(
             "{} is no sandboxed plugin; {}",
             program.display(),
-            gate.front.granted().native_hint(name)
+            gate.guest.granted().native_hint(name)
         )));
     }
     if verb == Verb::Add {

@@ -1,10 +1,10 @@
 //! Leases of host-local's store.
 
-use crate::capability::leaves::{ByContents, Leaves};
+use crate::capability::leaves::{ByContents, EffectKind};
 use crate::context::Context;
 use crate::effect::Addresses;
 use crate::errors::state_error;
-use crate::need::Need;
+use crate::right::Right;
 use crate::shell::quoted;
 use crate::view::is_relative;
 use postern_cni::Verb;
@@ -52,7 +52,7 @@ impl Lease {
     }
 }
 
-impl Leaves for Lease {
+impl EffectKind for Lease {
     fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
         match taken {
             // The reservation failed, perhaps at a lock that another process still holds.
@@ -66,8 +66,8 @@ impl Leaves for Lease {
         format!("leases in {}", self.directory)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Leases(Cow::from(&self.directory))
+    fn right(&self) -> Right<'_> {
+        Right::Leases(Cow::from(&self.directory))
     }
 }
 

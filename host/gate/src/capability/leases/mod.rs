@@ -8,19 +8,19 @@ use crate::context::{Context, View};
 use crate::effect::{Effect, Lease};
 use crate::errors::state_error;
 use crate::gate::Gate;
-use crate::need::Need;
 use crate::others::LedTo;
 use crate::others::Lessee;
 use crate::others::OTHERWISE;
 use crate::others::looks_gone;
 use crate::own::OwnAddress;
 use crate::request::Request;
+use crate::right::Right;
 use crate::view::is_relative;
 use crate::{collect, kept, others, settings};
 use ipnet::IpNet;
 use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
-use postern_state::{Lease as Taken, Leases, Owner, StateError};
+use postern_state::{LeaseOwner, Leases, StateError, TakenAddress as Taken};
 use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, canonicalize, host};
 use std::net::IpAddr;
 use std::time::Instant;
@@ -29,7 +29,7 @@ use std::time::Instant;
 const MOST_RANGES: usize = 256;
 
 /// Returns the owner of the leases of this request.
-pub fn owner(request: &Request) -> Owner {
+pub fn owner(request: &Request) -> LeaseOwner {
     request.owner()
 }
 
@@ -64,7 +64,7 @@ pub(crate) const FACTS: Facts = Facts {
     keeps: |request, granted| {
         let directory = directory(&request.conf);
         let is_allowed = granted.is_some_and(|granted| granted.allows_leases_in(&directory));
-        (request.verb == Verb::Del || is_allowed).then(|| Need::Leases(directory.into()))
+        (request.verb == Verb::Del || is_allowed).then(|| Right::Leases(directory.into()))
     },
     unrecorded: None,
 };
@@ -110,7 +110,7 @@ impl host::Leases for Gate<'_> {
             && let Some(leases) = self.run.view().leases(&directory, false)?
         {
             let view = self.run.view();
-            let spared = |owner: &Owner, address: IpAddr| {
+            let spared = |owner: &LeaseOwner, address: IpAddr| {
                 let name = || format!("{}/{}/{}", view.request.conf.name, owner.container_id, owner.ifname);
                 let served = kept::is_served(view.system, &view.system.served, address);
                 if let Some(why) = &served {
@@ -206,7 +206,7 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
         let lessee = others::lessee(run.view(), &directory, &owner).unwrap_or(Lessee::Elsewhere);
         (address, owner, lessee)
     });
-    let lessees: Vec<(IpAddr, Owner, Lessee)> = lessees.collect();
+    let lessees: Vec<(IpAddr, LeaseOwner, Lessee)> = lessees.collect();
     let is_gone = |lessee: &Lessee| match lessee {
         Lessee::Recorded(_, summary) => {
             summary.header.as_ref().is_some_and(|header| header.netns_path.is_empty() || looks_gone(&header.netns_path))
@@ -214,7 +214,7 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
         Lessee::Elsewhere | Lessee::Unrecorded => false,
     };
     // Of many, those are looked at by the next ADD that seem to be gone.
-    let gone: Vec<&(IpAddr, Owner, Lessee)> = lessees.iter().filter(|(.., lessee)| is_gone(lessee)).collect();
+    let gone: Vec<&(IpAddr, LeaseOwner, Lessee)> = lessees.iter().filter(|(.., lessee)| is_gone(lessee)).collect();
     let Some((address, owner, lessee)) = gone.first().copied().or(lessees.first()) else { return error };
     let known = match lessee {
         Lessee::Recorded(..) if is_exhausted && gone.is_empty() => OTHERWISE.to_owned(),
@@ -243,7 +243,7 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
         0 | 1 => String::new(),
         many => format!(", and others have {} more", many - 1),
     };
-    let Owner { container_id, ifname } = owner;
+    let LeaseOwner { container_id, ifname } = owner;
     error.hint(format!("container {container_id} has {address} ({ifname}){more}; {known}"))
 }
 

@@ -3,14 +3,14 @@
 //! The record decides. Beside it lies a file of the native plugin's form, for a native plugin that may have to undo the
 //! change. It is only written and removed here, and never believed.
 
-use crate::capability::leaves::{ByContents, Leaves};
+use crate::capability::leaves::{ByContents, EffectKind};
 use crate::capability::mac_guard::effect::{MacGuard, follow};
 use crate::context::{Context, Journal};
 use crate::effect::Addresses;
 use crate::errors::{kernel_error, native_error, state_error};
 use crate::in_container::{Losable, as_far_as_possible, give_back, losable, unless_lasting};
-use crate::need::Need;
 use crate::places;
+use crate::right::Right;
 use ipnet::IpNet;
 use postern_cni::unicode;
 use postern_kernel::{KernelError, Link, Netlink};
@@ -77,7 +77,7 @@ fn is_whole_attachment(journal: &Journal) -> bool {
     sections.iter().all(|section| section.stage == Stage::Ending)
 }
 
-impl Leaves for LinkChange {
+impl EffectKind for LinkChange {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let container = run.system.container().filter(|_| !run.journal.has_foreign_record(run.system));
         // Without the link, its protection must not change either: it goes with the attachment.
@@ -112,8 +112,8 @@ impl Leaves for LinkChange {
         format!("{} instead of {}", self.after, self.before)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Backups(self.directory.as_str().into())
+    fn right(&self) -> Right<'_> {
+        Right::Backups(self.directory.as_str().into())
     }
 }
 

@@ -10,8 +10,8 @@ use crate::context::{Context, System};
 use crate::effect::LinkChange;
 use crate::errors::{kernel_error, link_gone, state_error};
 use crate::gate::Gate;
-use crate::need::Need;
 use crate::request::Request;
+use crate::right::Right;
 use crate::{collect, others};
 use postern_cni::{Fields, Verb};
 use postern_kernel::Link;
@@ -33,7 +33,7 @@ pub(crate) const FACTS: Facts = Facts {
             Verb::Add => granted.is_some_and(|granted| granted.may_change_link(&directory)),
             Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
         };
-        is_needed.then(|| Need::Backups(directory.into()))
+        is_needed.then(|| Right::Backups(directory.into()))
     },
     unrecorded: None,
 };
@@ -41,7 +41,7 @@ pub(crate) const FACTS: Facts = Facts {
 impl host::LinkSettings for Gate<'_> {
     /// `link-settings.change`.
     fn change(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         possible(settings)?;
         let directory = directory(&self.run.request.conf);
         if !Path::new(&directory).is_absolute() {
@@ -75,7 +75,7 @@ impl host::LinkSettings for Gate<'_> {
 
     /// `link-settings.check`.
     fn check(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         let have = of(&own_link(self.run.system, index, &name)?, settings);
         let differs = |what: &str, wanted: String, found: String| {
             let message = format!("Error: Tuning configured {what} of {name} is {wanted}, current value is {found}");
@@ -111,7 +111,7 @@ impl host::LinkSettings for Gate<'_> {
             run.journal.only_of_this_run(run.request, |effect| LinkChange::of(effect).is_some(), "changed link")?;
         }
         collect::take_back(run, |effect| LinkChange::of(effect).is_some())?;
-        let is_known = self.front.granted().knows(Capability::LinkSettings);
+        let is_known = self.guest.granted().knows(Capability::LinkSettings);
         if is_known
             && run.request.verb == Verb::Del
             && run.journal.has_no_section(&run.request.plugin)
@@ -146,7 +146,7 @@ fn guarded_port(gate: &Gate<'_>, settings: &LinkSettings) -> Result<Option<Strin
     if guard(run, &end.name.to_string())?.is_none() {
         return Ok(None);
     }
-    if gate.front.granted().takes_address(mac) || named_addresses(run.request).contains(&mac) {
+    if gate.guest.granted().takes_address(mac) || named_addresses(run.request).contains(&mac) {
         return Ok(Some(end.name.to_string()));
     }
     let message = format!(

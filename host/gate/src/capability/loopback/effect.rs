@@ -1,9 +1,9 @@
 //! The effect of `lo` that was set up.
 
-use crate::capability::leaves::Leaves;
+use crate::capability::leaves::EffectKind;
 use crate::context::Context;
 use crate::errors::{kernel_error, link_gone};
-use crate::need::Need;
+use crate::right::Right;
 use postern_kernel::{Link, Netlink};
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopbackUp {}
 
-impl Leaves for LoopbackUp {
+impl EffectKind for LoopbackUp {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let Some(container) = run.system.container() else { return Ok(()) };
         let netlink = container.netlink().map_err(kernel_error)?;
@@ -24,8 +24,8 @@ impl Leaves for LoopbackUp {
         "lo being up".to_owned()
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Network
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

@@ -8,7 +8,7 @@ use crate::capability::loopback::effect::lo;
 use crate::effect::{Effect, LoopbackUp};
 use crate::errors::kernel_error;
 use crate::gate::Gate;
-use postern_kernel::Address;
+use postern_kernel::LinkAddress;
 use postern_types::{LoopbackState, OpError, host};
 
 /// The most addresses of one family that a guest sees.
@@ -63,7 +63,7 @@ fn is_of_process(path: &str) -> bool {
 
 /// Root in the container can give `lo` any number of addresses. Keeps the first of each family, and before them those that are
 /// no loopback addresses: one of these is reason enough to refuse `lo`.
-fn of_interest(mut addresses: Vec<Address>) -> Vec<Address> {
+fn of_interest(mut addresses: Vec<LinkAddress>) -> Vec<LinkAddress> {
     addresses.sort_by_key(|address| address.net.addr().is_loopback());
     let mut room = [MOST_OF_FAMILY; 2];
     addresses.retain(|address| {
@@ -82,14 +82,15 @@ mod tests {
 
     #[test]
     fn what_is_no_loopback_address_is_seen_among_any_number() {
-        let address = |net: String| Address {
+        let address = |net: String| LinkAddress {
             net: net.parse().unwrap(),
             scope: 254,
             tentative: false,
             permanent: true,
             dad_failed: false,
         };
-        let mut many: Vec<Address> = (0..9000).map(|n| address(format!("127.1.{}.{}/32", n / 250, n % 250))).collect();
+        let mut many: Vec<LinkAddress> =
+            (0..9000).map(|n| address(format!("127.1.{}.{}/32", n / 250, n % 250))).collect();
         many.extend([address("10.0.0.1/8".to_owned()), address("::1/128".to_owned())]);
         let seen: Vec<String> = of_interest(many).iter().map(|address| address.net.to_string()).collect();
         assert_eq!((seen.len(), &*seen[0], &*seen[1], &*seen[128]), (129, "10.0.0.1/8", "127.1.0.0/32", "::1/128"));

@@ -1,13 +1,13 @@
 //! Spoofing protection.
 
-use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
 use crate::capability::link_settings::effect::guarded;
 use crate::context::{Context, System, View};
 use crate::effect::{Effect, in_record};
 use crate::errors::{about, firewall_error, kernel_error};
-use crate::need::Need;
 use crate::others;
 use crate::request::Request;
+use crate::right::Right;
 use postern_firewall::macguard::{self, native_id};
 use postern_kernel::Link;
 use postern_types::{ErrorCode, Mac, OpError};
@@ -63,7 +63,7 @@ impl MacGuard {
     }
 }
 
-impl Leaves for MacGuard {
+impl EffectKind for MacGuard {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.revert(run)
     }
@@ -72,8 +72,8 @@ impl Leaves for MacGuard {
         "spoofing protection".to_owned()
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Network
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

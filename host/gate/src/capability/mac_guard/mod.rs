@@ -15,15 +15,15 @@ use crate::gate::Gate;
 use crate::others;
 use postern_cni::Verb;
 use postern_firewall::macguard::{self, own_id};
-use postern_types::{ErrorCode, Handle, Kind, Mac, OpError, host};
+use postern_types::{ErrorCode, Handle, HandleKind, Mac, OpError, host};
 
 pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::MacGuard for Gate<'_> {
     /// `mac-guard.ensure`.
     fn ensure(&mut self, host: Handle, mac: Mac) -> Result<(), OpError> {
-        let (index, name) = self.front.port(host)?;
-        if self.front.object(host)?.kind() == Kind::Port {
+        let (index, name) = self.guest.port(host)?;
+        if self.guest.object(host)?.kind() == HandleKind::Port {
             must_be_takeable(self.run, index, &name)?;
             // If nothing tells the address behind such a link, the plugin chooses it once, as it does for a pair.
             self.run.own.container_mac.get_or_insert(mac);
@@ -59,7 +59,7 @@ impl host::MacGuard for Gate<'_> {
 
     /// `mac-guard.check`.
     fn check(&mut self, host: Handle, mac: Mac) -> Result<(), OpError> {
-        let (_, name) = self.front.seen_end(host)?;
+        let (_, name) = self.guest.seen_end(host)?;
         if is_whole(self.run, &name, mac)? {
             return Ok(());
         }

@@ -2,9 +2,9 @@
 //! kinds.
 
 use crate::capability::inner::effect::{InnerKind, InnerLink};
-use crate::capability::leaves::{AttachmentLink, Leaves};
+use crate::capability::leaves::{AttachmentLink, EffectKind};
 use crate::context::Context;
-use crate::need::Need;
+use crate::right::Right;
 use postern_cni::CniResult;
 use postern_types::{Mac, OpError};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ impl Macvlan {
     }
 }
 
-impl Leaves for Macvlan {
+impl EffectKind for Macvlan {
     fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.as_inner().remove(run, taken)
     }
@@ -41,8 +41,8 @@ impl Leaves for Macvlan {
         Some(self)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Container
+    fn right(&self) -> Right<'_> {
+        Right::Container
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub mod effect;
 
-use super::inner::{self, Parent, Wanted};
+use super::inner::{self, NewLink, Parent};
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::InnerKind;
 use crate::gate::Gate;
@@ -22,7 +22,7 @@ impl host::Macvlan for Gate<'_> {
     ) -> Result<MacvlanInfo, OpError> {
         let parent = Parent::of(self, parent)?;
         parent.can_carry(mtu)?;
-        let wanted = Wanted {
+        let wanted = NewLink {
             kind: InnerKind::Macvlan,
             spec: InnerLinkKind::Macvlan { parent: parent.index, mode, queue },
             mtu,

@@ -1,14 +1,14 @@
 //! Masquerading rules.
 
-use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
 use crate::capability::shared::numbers::{made_by_iptables, recorded};
 use crate::context::{Context, View};
 use crate::effect::in_record;
 use crate::errors::firewall_error;
-use crate::need::Need;
 use crate::others;
+use crate::right::Right;
 use ipnet::IpNet;
-use postern_firewall::iptables::{Numbers, Recorded};
+use postern_firewall::iptables::{Recorded, RuleHandles};
 use postern_firewall::{FirewallError, iptables, masquerade};
 use postern_state::Header;
 use postern_types::{Backend, IptablesVariant, OpError};
@@ -68,7 +68,7 @@ impl Masquerade {
     /// A program is missing or fails, or the deadline passes.
     pub(crate) fn is_in_iptables(&self, run: &Context) -> Result<bool, FirewallError> {
         let (handles, tables) = self.numbers(run);
-        let known = Numbers { handles: &handles, tables: &tables, recorded: self.recorded(run, &handles) };
+        let known = RuleHandles { handles: &handles, tables: &tables, recorded: self.recorded(run, &handles) };
         iptables::check_known(&run.request.masquerade_key(), &self.addresses, known, run.system.program_runner())
     }
 
@@ -101,7 +101,7 @@ impl Masquerade {
                             iptables::remove_all(&key, &others, recorded, run.system.program_runner())
                         }
                         some => {
-                            let known = Numbers { handles: &handles, tables: &tables, recorded };
+                            let known = RuleHandles { handles: &handles, tables: &tables, recorded };
                             iptables::remove_known(&key, some, known, run.system.program_runner())
                         }
                     }
@@ -113,7 +113,7 @@ impl Masquerade {
     }
 }
 
-impl Leaves for Masquerade {
+impl EffectKind for Masquerade {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.revert(run)
     }
@@ -126,10 +126,10 @@ impl Leaves for Masquerade {
         self.addresses.iter().map(IpNet::addr).collect()
     }
 
-    fn needs(&self) -> Need<'_> {
+    fn right(&self) -> Right<'_> {
         match self.backend {
-            Backend::Nftables => Need::Network,
-            Backend::Iptables => Need::Iptables,
+            Backend::Nftables => Right::Network,
+            Backend::Iptables => Right::Iptables,
         }
     }
 }

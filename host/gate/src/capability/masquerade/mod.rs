@@ -7,8 +7,8 @@ use crate::context::{AttachmentState, Context, Journal, View};
 use crate::effect::{Effect, Masquerade};
 use crate::errors::firewall_error;
 use crate::gate::Gate;
-use crate::need::Need;
 use crate::own::OwnAddress;
+use crate::right::Right;
 use crate::{collect, packet_filter};
 use ipnet::IpNet;
 use postern_cni::Verb;
@@ -22,7 +22,7 @@ fn own(own: &AttachmentState) -> Vec<IpNet> {
 pub(crate) const FACTS: Facts = Facts {
     needed: Needed::WithAddresses,
     keeps: |_, granted| {
-        granted.is_some_and(|granted| granted.allows_backend(Backend::Iptables)).then_some(Need::Iptables)
+        granted.is_some_and(|granted| granted.allows_backend(Backend::Iptables)).then_some(Right::Iptables)
     },
     unrecorded: Some(collect),
 };
@@ -34,7 +34,7 @@ impl host::Masquerade for Gate<'_> {
         if own.is_empty() {
             return Ok(());
         }
-        let allows = |backend| self.front.granted().allows_backend(backend);
+        let allows = |backend| self.guest.granted().allows_backend(backend);
         let backend = backend.map_or_else(|| packet_filter::default(self.run.view(), allows), Ok)?;
         if backend == Backend::Iptables {
             // An effect that can't be made must not be recorded: it could never be removed.

@@ -4,13 +4,13 @@
 //! addresses and routes. The links may belong to attachments of other networks. What the kernel is going to change is noted
 //! before, and comes back.
 
-use crate::capability::leaves::Leaves;
+use crate::capability::leaves::EffectKind;
 use crate::context::{Context, Fixed, View};
 use crate::errors::kernel_error;
 use crate::in_container::{
     as_far_as_possible, give_back, give_routes, listed_as_far_as_possible, losable, losable_of_all,
 };
-use crate::need::Need;
+use crate::right::Right;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::Worker;
@@ -182,7 +182,7 @@ impl Change<'_> {
     }
 }
 
-impl Leaves for NamespaceSetting {
+impl EffectKind for NamespaceSetting {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let Some(container) = run.system.container() else { return Ok(()) };
         for (key, before) in std::iter::once((&self.key, &self.before)).chain(self.beside.iter().map(|(k, v)| (k, v))) {
@@ -214,8 +214,8 @@ impl Leaves for NamespaceSetting {
         format!("setting net/{} of the container", self.key)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Network
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

@@ -13,8 +13,8 @@ use crate::effect::NamespaceSetting;
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
 use crate::named::each_value;
-use crate::need::Need;
 use crate::places::{self, PlaceError};
+use crate::right::Right;
 use postern_cni::{Json, NetConf, Verb};
 use postern_kernel::sysctl::{self, Setting, SettingFile};
 use postern_policy::Granted;
@@ -55,7 +55,7 @@ const DOTS: &str = "each dot and each slash of a key begins a new part, so no ke
 
 pub(crate) const FACTS: Facts = Facts {
     needed: Needed::Never,
-    keeps: |request, _| (request.verb == Verb::Add).then(|| Need::File(ALLOW_LIST.into())),
+    keeps: |request, _| (request.verb == Verb::Add).then(|| Right::File(ALLOW_LIST.into())),
     unrecorded: None,
 };
 
@@ -143,7 +143,7 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
     let path = below_net(key, &request.ifname).ok_or_else(|| {
         invalid(format!("invalid net sysctl key: {key:?}")).hint("keys are net.ipv4.ip_forward and the like")
     })?;
-    own_link(&path, &request.ifname, gate.front.granted())?;
+    own_link(&path, &request.ifname, gate.guest.granted())?;
     let setting = NamespaceSetting::setting(&path)?;
     Ok((path, setting))
 }

@@ -1,16 +1,16 @@
 //! Forwards from the node's ports to one address of the attachment.
 
-use crate::capability::leaves::{Leaves, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
 use crate::capability::shared::numbers::{made_by_iptables, recorded};
 use crate::context::{Context, Journal, System, View};
 use crate::effect::in_record;
 use crate::errors::{firewall_error, kernel_error};
-use crate::need::Need;
 use crate::others;
+use crate::right::Right;
 use ipnet::IpNet;
 use postern_firewall::conntrack::forget_udp;
 use postern_firewall::hostport::{self, HostPorts, MarkBy, Syntax, localnet};
-use postern_firewall::iptables::{self, Numbers};
+use postern_firewall::iptables::{self, RuleHandles};
 use postern_firewall::{AttachmentKey, FirewallError};
 use postern_kernel::{KernelError, Link, Netlink, Sysctl, sysctl};
 use postern_types::{Backend, Forward, IptablesVariant, NatSources, OpError, Transport};
@@ -106,7 +106,7 @@ impl PortMappings {
     pub(crate) fn is_in_iptables(&self, run: &Context) -> Result<bool, FirewallError> {
         let (handles, tables) = self.numbers(run);
         let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
-        let known = Numbers { handles: &handles, tables: &tables, recorded };
+        let known = RuleHandles { handles: &handles, tables: &tables, recorded };
         self.rules(run.request.masquerade_key()).iptables_check(known, run.system.program_runner())
     }
 
@@ -137,7 +137,7 @@ impl PortMappings {
     pub(crate) fn forget_connections(&self, system: &System, all: bool) -> Result<(), OpError> {
         let address = self.address.addr();
         let is_udp = |forward: &&Forward| forward.transport == Transport::Udp;
-        let forwards: Vec<hostport::Forward> =
+        let forwards: Vec<hostport::PortForward> =
             self.forwards.iter().filter(is_udp).flat_map(|forward| singles(*forward, address.is_ipv6())).collect();
         if forwards.is_empty() {
             return Ok(());
@@ -233,10 +233,10 @@ pub fn localnet_is_on(link: &str) -> Result<bool, KernelError> {
 }
 
 /// Returns a forward port by port, as one family has it.
-fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::Forward> {
+fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::PortForward> {
     let concerns = forward.host_address.is_none_or(|address| address.is_ipv6() == v6);
     let ports = concerns.then(|| forward.ports()).into_iter().flatten();
-    ports.map(move |(host_port, container_port)| hostport::Forward {
+    ports.map(move |(host_port, container_port)| hostport::PortForward {
         protocol: forward.transport,
         host_ip: forward.host_address.filter(|address| !address.is_unspecified()),
         host_port,
@@ -244,7 +244,7 @@ fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::Forward
     })
 }
 
-impl Leaves for PortMappings {
+impl EffectKind for PortMappings {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let rules = self.rules(run.request.masquerade_key());
         let (handles, tables) = self.numbers(run);
@@ -254,7 +254,7 @@ impl Leaves for PortMappings {
             }
             Backend::Iptables => {
                 let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
-                let known = Numbers { handles: &handles, tables: &tables, recorded };
+                let known = RuleHandles { handles: &handles, tables: &tables, recorded };
                 rules.iptables_remove(known, run.system.program_runner()).map_err(firewall_error)?;
             }
         }
@@ -275,10 +275,10 @@ impl Leaves for PortMappings {
         vec![self.address.addr()]
     }
 
-    fn needs(&self) -> Need<'_> {
+    fn right(&self) -> Right<'_> {
         match self.backend {
-            Backend::Nftables => Need::Network,
-            Backend::Iptables => Need::HostPorts,
+            Backend::Nftables => Right::Network,
+            Backend::Iptables => Right::HostPorts,
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::context::{Context, View};
 use crate::effect::{Effect, PortMappings};
 use crate::errors::{firewall_error, kernel_error};
 use crate::gate::Gate;
-use crate::need::Need;
 use crate::request::Request;
+use crate::right::Right;
 use crate::{collect, host_ports, node, others, packet_filter};
 use ipnet::IpNet;
 use postern_cni::{PortMap, PortMapping, Verb, parse_ip};
@@ -32,7 +32,7 @@ pub const MOST_PORTS: usize = 16_384;
 pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: Some(collect) };
 
 /// The programs of iptables, if this run may make rules with them.
-fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> {
+fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>> {
     let map = PortMap::read(&request.conf).ok()?;
     let is_wanted = match request.verb {
         Verb::Add | Verb::Check => !map.mappings.is_empty(),
@@ -40,7 +40,7 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Need<'static>> 
     };
     let by_iptables = is_wanted && named(&map).is_ok_and(|backend| backend != Some(Backend::Nftables));
     (by_iptables && granted.is_some_and(|granted| granted.allows_forwards_by(Backend::Iptables)))
-        .then_some(Need::HostPorts)
+        .then_some(Right::HostPorts)
 }
 
 impl host::PortMappings for Gate<'_> {
@@ -98,7 +98,7 @@ fn backend(gate: &Gate<'_>, map: &PortMap) -> Result<Backend, OpError> {
     let effects = gate.run.journal.effects();
     match effects.iter().find_map(|noted| PortMappings::of(&noted.effect)) {
         Some(made) => Ok(made.backend),
-        None => packet_filter::default(gate.run.view(), |backend| gate.front.granted().allows_forwards_by(backend)),
+        None => packet_filter::default(gate.run.view(), |backend| gate.guest.granted().allows_forwards_by(backend)),
     }
 }
 
@@ -231,7 +231,7 @@ fn own(gate: &Gate<'_>, address: IpAddr) -> Result<IpNet, OpError> {
     let Some(named) = previous.ips.iter().find(|ip| ip.address.addr() == address) else {
         return Err(invalid(address.to_string(), format!("{address} is no address of this attachment")));
     };
-    let (why, hint) = others::not_counting(gate.run.view(), &named.address, gate.front.granted());
+    let (why, hint) = others::not_counting(gate.run.view(), &named.address, gate.guest.granted());
     let message = format!("prevResult names {address}, and no record tells that an earlier plugin gave it{why}");
     Err(OpError::new(ErrorCode::Denied, address.to_string(), message).hint(hint))
 }
@@ -246,9 +246,9 @@ fn ensure(
     let effects = effects(gate, addresses, forwards, masquerade)?;
     let Some(first) = effects.first() else { return Ok(()) };
     let backend = first.backend;
-    if !gate.front.granted().allows_forwards_by(backend) {
+    if !gate.guest.granted().allows_forwards_by(backend) {
         let message = format!("policy does not allow forwards by {}", backend.name());
-        let hint = gate.front.granted().forwards_hint(backend);
+        let hint = gate.guest.granted().forwards_hint(backend);
         return Err(OpError::new(ErrorCode::Denied, backend.name(), message).hint(hint));
     }
     if backend == Backend::Iptables {

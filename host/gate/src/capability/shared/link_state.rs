@@ -3,14 +3,14 @@
 //! A link that this run made takes all of it along, and needs no such effect. Root in the container can change everything
 //! here. So each part is found by the link's index, and a part that is gone is no error.
 
-use crate::capability::leaves::{ByContents, Leaves};
+use crate::capability::leaves::{ByContents, EffectKind};
 use crate::claims;
 use crate::context::{Context, View};
 use crate::effect::{Addresses, in_record};
 use crate::errors::kernel_error;
 use crate::in_container::{as_far_as_possible, give_addresses, give_back, listed_as_far_as_possible, losable};
 use crate::journal::Undo;
-use crate::need::Need;
+use crate::right::Right;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::sysctl::Setting;
@@ -262,7 +262,7 @@ fn is_gone(removed: Result<(), KernelError>) -> Result<(), KernelError> {
     })
 }
 
-impl Leaves for LinkState {
+impl EffectKind for LinkState {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         match run.journal.container_with(run.system, "link")? {
             Some(container) => self.take_back(run, container),
@@ -278,8 +278,8 @@ impl Leaves for LinkState {
         self.addresses.iter().map(IpNet::addr).collect()
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Container
+    fn right(&self) -> Right<'_> {
+        Right::Container
     }
 }
 
@@ -322,7 +322,7 @@ mod tests {
         };
         let setting = Some(SettingBefore { key: "ipv6/disable_ipv6".to_owned(), value: "0".to_owned(), of_lo: true });
         let effect = Effect::from(LinkState { index: 2, setting, ..LinkState::default() });
-        let noted = postern_state::Effect {
+        let noted = postern_state::NotedEffect {
             seq: 1,
             section: "tuning".to_owned(),
             effect: serde_json::to_value(effect).unwrap(),

@@ -4,14 +4,14 @@
 //! All of it is in the container's namespace, where root can change it. It is therefore found by the record: a rule by
 //! sender and table, a route by table, link, destination and gateway. What is not there any more is no error.
 
-use crate::capability::leaves::Leaves;
+use crate::capability::leaves::EffectKind;
 use crate::capability::shared::multipath;
 use crate::capability::vrf::effect as vrf;
 use crate::context::{Context, Journal, View};
 use crate::errors::{kernel_error, state_error};
 use crate::in_container::{as_far_as_possible, give_routes};
-use crate::need::Need;
-use postern_kernel::{Netlink, Rule};
+use crate::right::Right;
+use postern_kernel::{Netlink, RoutingRule};
 use postern_state::RoutingLock;
 use postern_types::{KeptRoute, OpError, WholeRoute};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ impl SourceRoutes {
     }
 
     /// Returns what is missing of it, in words.
-    pub fn missing(&self, rules: &[Rule], routes: &[(u32, KeptRoute)]) -> Option<String> {
+    pub fn missing(&self, rules: &[RoutingRule], routes: &[(u32, KeptRoute)]) -> Option<String> {
         let stands = |own: &SourceRule| {
             rules.iter().any(|rule| rule.table == own.table && rule.source == ipnet::IpNet::from(own.source))
         };
@@ -107,7 +107,7 @@ impl SourceRoutes {
     }
 }
 
-impl Leaves for SourceRoutes {
+impl EffectKind for SourceRoutes {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let Some(container) = run.journal.container_with(run.system, "source routing")? else {
             return Ok(());
@@ -126,8 +126,8 @@ impl Leaves for SourceRoutes {
         self.rules.iter().map(|rule| rule.source).collect()
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Container
+    fn right(&self) -> Right<'_> {
+        Right::Container
     }
 }
 

@@ -18,7 +18,7 @@ use crate::in_container::{as_far_as_possible, listed_as_far_as_possible};
 use crate::{collect, others};
 use ipnet::IpNet;
 use postern_cni::Verb;
-use postern_kernel::{MAIN_TABLE, Netlink, Rule};
+use postern_kernel::{MAIN_TABLE, Netlink, RoutingRule};
 use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Route, RouteSource, WholeRoute, host};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -43,7 +43,7 @@ impl host::SourceRoutes for Gate<'_> {
         table: Option<u32>,
         hints: bool,
     ) -> Result<(), OpError> {
-        let (index, name) = self.front.own(handle)?;
+        let (index, name) = self.guest.own(handle)?;
         self.common.add_addresses(&name, sources.len())?;
         for source in sources {
             is_own(self, source)?;
@@ -115,7 +115,7 @@ fn in_table(
     index: u32,
     sources: &[RouteSource],
     table: u32,
-    rules: &[Rule],
+    rules: &[RoutingRule],
     routes: &[(u32, KeptRoute)],
 ) -> Result<SourceRoutes, OpError> {
     let is_own = |source: &IpNet| own.addresses.iter().any(|own| IpNet::from(own.net.addr()) == *source);
@@ -140,7 +140,7 @@ fn in_free_tables(
     index: u32,
     sources: &[RouteSource],
     hints: bool,
-    rules: &[Rule],
+    rules: &[RoutingRule],
     routes: &[(u32, KeptRoute)],
 ) -> Result<SourceRoutes, OpError> {
     let mut used: BTreeSet<u32> = rules.iter().map(|rule| rule.table).collect();

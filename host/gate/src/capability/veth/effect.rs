@@ -1,9 +1,9 @@
 //! The effect of a pair.
 
-use crate::capability::leaves::{AttachmentLink, Leaves};
+use crate::capability::leaves::{AttachmentLink, EffectKind};
 use crate::context::Context;
 use crate::errors::kernel_error;
-use crate::need::Need;
+use crate::right::Right;
 use postern_cni::CniResult;
 use postern_kernel::{Link, Netlink};
 use postern_types::{Mac, OpError};
@@ -31,7 +31,7 @@ impl Veth {
     }
 }
 
-impl Leaves for Veth {
+impl EffectKind for Veth {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let host = run.system.host()?;
         match self.end(host)? {
@@ -48,8 +48,8 @@ impl Leaves for Veth {
         Some(self)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Network
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

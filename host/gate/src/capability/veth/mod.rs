@@ -7,8 +7,8 @@ use crate::capability::facts::{Facts, Needed};
 use crate::context::{Context, System};
 use crate::effect::{Effect, MacGuard, Veth};
 use crate::errors::{about, kernel_error, link_gone, native_error};
-use crate::front::Object;
 use crate::gate::Gate;
+use crate::guest_state::Object;
 use crate::{cause, others};
 use nix::errno::Errno;
 use postern_cni::Verb;
@@ -25,7 +25,7 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| No
 impl host::Veth for Gate<'_> {
     /// `veth.wait-running`.
     fn wait_running(&mut self, handle: Handle) -> Result<LinkInfo, OpError> {
-        let (index, name) = self.front.port(handle)?;
+        let (index, name) = self.guest.port(handle)?;
         let host = self.run.system.host()?;
         let until = (Instant::now() + RUNNING_WITHIN).min(self.run.fixed.deadline.at());
         let mut pause = Duration::from_micros(100);
@@ -72,7 +72,7 @@ impl host::Veth for Gate<'_> {
             let message = format!("this attachment has a pair already, whose host end is \"{living}\"");
             return Err(OpError::new(ErrorCode::Exists, living, message).hint("run DEL first"));
         }
-        self.front.room(2)?;
+        self.guest.room(2)?;
         // The address is chosen here. Root in the container may change the link's address before it is read later.
         let mac = mac.unwrap_or_else(|| Mac(random_mac()));
         self.run.journal.intend(self.run.view(), Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;

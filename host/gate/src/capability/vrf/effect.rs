@@ -4,13 +4,13 @@
 //! under the lock that joining takes too. Root in the container can change all of it. So the VRF is found as the master of
 //! the link that the record names, by its noted index, or by name and table.
 
-use crate::capability::leaves::Leaves;
+use crate::capability::leaves::EffectKind;
 use crate::capability::shared::multipath;
 use crate::capability::source_routes::effect as source_routes;
 use crate::context::{Context, Fixed};
 use crate::errors::{kernel_error, native_error};
 use crate::in_container::{as_far_as_possible, listed_as_far_as_possible};
-use crate::need::Need;
+use crate::right::Right;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_cni::Verb;
@@ -78,7 +78,7 @@ impl Vrf {
     }
 }
 
-impl Leaves for Vrf {
+impl EffectKind for Vrf {
     fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
         let Some(container) = run.journal.container_with(run.system, "VRF")? else { return Ok(()) };
         let _lock = source_routes::lock(run.view())?;
@@ -89,8 +89,8 @@ impl Leaves for Vrf {
         format!("VRF {}, table {}", self.name, self.table)
     }
 
-    fn needs(&self) -> Need<'_> {
-        Need::Container
+    fn right(&self) -> Right<'_> {
+        Right::Container
     }
 }
 

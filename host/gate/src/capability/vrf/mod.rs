@@ -31,7 +31,7 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| No
 impl host::Vrf for Gate<'_> {
     /// `vrf.join`.
     fn join(&mut self, handle: Handle, name: &str, table: Option<u32>) -> Result<(), OpError> {
-        let (index, own_name) = self.front.own(handle)?;
+        let (index, own_name) = self.guest.own(handle)?;
         if let Err(why) = validate_interface_name(name) {
             let message = format!("could not add VRF {name}: {}", why.msg);
             return Err(OpError::new(ErrorCode::InvalidArgument, name, message).hint("name it as a link can be called"));

@@ -1,13 +1,13 @@
 //! The way home of a device: it is moved, cleaned of what the container left, and set up again if it is certainly clean.
 
 use super::{Device, is_ordinary, ordinary_name};
-use crate::capability::device::held::{self, Notes, Object};
+use crate::capability::device::held::{self, HeldObject, Notes};
 use crate::context::{Context, Journal, System};
 use crate::errors::{kernel_error, native_error};
 use crate::others;
 use nix::errno::Errno;
 use postern_kernel::tcx::Sight;
-use postern_kernel::{Link, LinkFiles, Netlink, Settings, Treatment, Use};
+use postern_kernel::{Link, LinkFiles, LinkUse, Netlink, Settings, Treatment};
 use postern_types::{ErrorCode, LinkName, OpError};
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -17,7 +17,7 @@ const MOST_MOVES: usize = 32;
 
 /// The node, as a device meets it.
 #[derive(Clone, Copy)]
-pub struct Home<'a> {
+pub struct DeviceHome<'a> {
     /// A socket in the node's namespace.
     pub host: &'a Netlink,
     /// What a look for programs can tell.
@@ -26,7 +26,7 @@ pub struct Home<'a> {
     pub files: Option<&'a LinkFiles>,
 }
 
-impl<'a> Home<'a> {
+impl<'a> DeviceHome<'a> {
     /// The node of a run.
     pub fn of(run: &'a Context) -> Result<Self, OpError> {
         Ok(Self { host: run.system.host()?, sight: run.system.sight(), files: run.system.link_files() })
@@ -36,7 +36,7 @@ impl<'a> Home<'a> {
 impl Device {
     /// Moves it home, and restores its settings. A device that may not be clean is held.
     pub fn bring_home(&self, run: &Context, container: &Netlink, away: &Link) -> Result<(), OpError> {
-        let home = Home::of(run)?;
+        let home = DeviceHome::of(run)?;
         let (name, taken) = self.name_there(home.host, None, || Notes::of(run))?;
         let doubt = self.doubt(run.system, away);
         // Under another name, a run that ends before its hold would leave a link that nobody knows.
@@ -107,14 +107,14 @@ impl Device {
     }
 
     /// Settles a device that is at home, and holds it if it may not be clean.
-    fn arrive(&self, run: &Context, home: Home<'_>, link: &Link, doubts: Vec<String>) -> Result<(), OpError> {
+    fn arrive(&self, run: &Context, home: DeviceHome<'_>, link: &Link, doubts: Vec<String>) -> Result<(), OpError> {
         let why = self.settle(home, link, doubts);
         match why.is_empty() {
             true => Ok(()),
             // A link can have another index at home.
             false => {
                 let device = Self { index: link.index, ..self.clone() };
-                held::hold(run, Object::Device(Box::new(device)), &why)
+                held::hold(run, HeldObject::Device(Box::new(device)), &why)
             }
         }
     }
@@ -179,7 +179,7 @@ impl Device {
 
     /// Restores the settings of a device that is at home, and reports each of them. The device is set up if it was up before
     /// and is certainly clean. Returns the reasons why it is not: then it is down.
-    fn settle(&self, home: Home<'_>, link: &Link, doubts: Vec<String>) -> Vec<String> {
+    fn settle(&self, home: DeviceHome<'_>, link: &Link, doubts: Vec<String>) -> Vec<String> {
         let mut failed = self.put_right(home, link);
         // A failure can be a passing one (ENOBUFS): whatever is not yet right is tried once more.
         if !failed.is_empty()
@@ -200,7 +200,7 @@ impl Device {
     }
 
     /// Makes a clean device what it was: a port, and up.
-    fn release(&self, home: Home<'_>, index: u32) -> postern_kernel::Result<()> {
+    fn release(&self, home: DeviceHome<'_>, index: u32) -> postern_kernel::Result<()> {
         let Some(link) = home.host.link_by_index(index)? else { return Ok(()) };
         if let Some(master) = self.master.filter(|_| link.master.is_none()) {
             home.host.set_master(index, Some(master))?;
@@ -210,7 +210,7 @@ impl Device {
     }
 
     /// Restores each setting that differs, and returns the failures.
-    fn put_right(&self, home: Home<'_>, link: &Link) -> Vec<String> {
+    fn put_right(&self, home: DeviceHome<'_>, link: &Link) -> Vec<String> {
         let host = home.host;
         let mut failed = Vec::new();
         let mut put_back = |what: &str, done: postern_kernel::Result<()>| match done {
@@ -325,7 +325,7 @@ impl Device {
     }
 
     /// True if one of its settings is not as it was before it was given away, or if that can't be told. Nothing is set.
-    fn is_changed(&self, home: Home<'_>, link: &Link) -> bool {
+    fn is_changed(&self, home: DeviceHome<'_>, link: &Link) -> bool {
         let differs_in_settings = || {
             let before = self.snapshot();
             if before.is_empty() {
@@ -356,15 +356,15 @@ impl Device {
 
     /// Returns the uses of a device that would make the node's traffic another's: programs, stacked links, readers, another
     /// other end.
-    fn uses(&self, home: Home<'_>, index: u32) -> Vec<String> {
+    fn uses(&self, home: DeviceHome<'_>, index: u32) -> Vec<String> {
         // A failure can be a passing one (ENOBUFS), and keeps the device down. An answer that was lost may wait in the socket.
-        let again = |_| Netlink::open().and_then(|host| self.look_for_uses(Home { host: &host, ..home }, index));
+        let again = |_| Netlink::open().and_then(|host| self.look_for_uses(DeviceHome { host: &host, ..home }, index));
         self.look_for_uses(home, index)
             .or_else(again)
             .unwrap_or_else(|error| vec![format!("nothing proves that it is clean: {error}")])
     }
 
-    fn look_for_uses(&self, home: Home<'_>, index: u32) -> postern_kernel::Result<Vec<String>> {
+    fn look_for_uses(&self, home: DeviceHome<'_>, index: u32) -> postern_kernel::Result<Vec<String>> {
         let links = home.host.links()?;
         let Some(link) = links.iter().find(|link| link.index == index) else {
             return Ok(vec!["it is gone".to_owned()]);
@@ -392,15 +392,15 @@ impl Device {
         let takes_all = |other: &Link| matches!(other.kind.as_str(), "bridge" | "bond");
         let is_port = links.iter().any(|other| link.master == Some(other.index) && takes_all(other));
         let mut others = home.host.uses_from_elsewhere(link, &own)?;
-        others.retain(|other| !is_port || *other != Use::Receiver);
-        uses.extend(Use::words(&others));
+        others.retain(|other| !is_port || *other != LinkUse::Receiver);
+        uses.extend(LinkUse::words(&others));
         uses.dedup();
         Ok(uses)
     }
 
     /// Gives a device its own name again, after the kernel or a run that did not end brought it home.
     pub(super) fn restore_name(&self, run: &Context, link: Link) -> Result<(), OpError> {
-        let home = Home::of(run)?;
+        let home = DeviceHome::of(run)?;
         let (link, taken) = self.rename(home.host, link, || Notes::of(run))?;
         let has_our_alias = link.alias.as_ref() == Some(&self.name) && link.alias.as_ref() != Some(&self.alias);
         if link.up && !has_our_alias {
@@ -420,7 +420,7 @@ impl Device {
     }
 
     /// Looks at a held device again, and settles it if it is here. Returns the reasons why it stays held.
-    pub(crate) fn look_again(&self, home: Home<'_>, notes: &Notes) -> Result<Vec<String>, OpError> {
+    pub(crate) fn look_again(&self, home: DeviceHome<'_>, notes: &Notes) -> Result<Vec<String>, OpError> {
         match self.held_on_host(home.host)? {
             // An operator has put it to use. What it has now is the operator's.
             Some(link) if link.up => Ok(self.uses(home, link.index)),

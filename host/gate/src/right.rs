@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// An object that a confined gate can reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Need<'a> {
+pub enum Right<'a> {
     /// The kernel's network.
     Network,
     /// That, in the container's namespace.
@@ -43,22 +43,22 @@ pub enum Need<'a> {
     Program(Cow<'a, str>),
 }
 
-impl Need<'_> {
+impl Right<'_> {
     /// True if an effect that needs it is in the container: what removes it has to look there.
     pub fn is_in_container(&self) -> bool {
         match self {
-            Need::Container | Need::Device(_) | Need::Backups(_) | Need::Tap(_) => true,
-            Need::Network
-            | Need::Iptables
-            | Need::HostPorts
-            | Need::Forwarding
-            | Need::Zone(_)
-            | Need::Filters(_)
-            | Need::Leases(_)
-            | Need::Delegate { .. }
-            | Need::Dhcp(_)
-            | Need::File(_)
-            | Need::Program(_) => false,
+            Right::Container | Right::Device(_) | Right::Backups(_) | Right::Tap(_) => true,
+            Right::Network
+            | Right::Iptables
+            | Right::HostPorts
+            | Right::Forwarding
+            | Right::Zone(_)
+            | Right::Filters(_)
+            | Right::Leases(_)
+            | Right::Delegate { .. }
+            | Right::Dhcp(_)
+            | Right::File(_)
+            | Right::Program(_) => false,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::budget::{Budget, Common};
 use crate::native;
 use crate::request::Request;
 use postern_policy::{Granted, Question, Rule};
-use postern_types::{ErrorCode, Handle, Kind, Mac, OpError, Operation, PortSpec, Takes};
+use postern_types::{ErrorCode, Handle, HandleKind, Mac, OpError, Operation, PortSpec, Takes};
 
 /// The object that a handle stands for. Its kind is the permission: each operation takes one kind and no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,13 +71,13 @@ const OF_BRIDGE: &str = "that of a granted bridge";
 
 impl Object {
     /// Returns the kind that operations take it for.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> HandleKind {
         match self {
-            Self::Own { .. } => Kind::Own,
-            Self::HostEnd { .. } => Kind::HostEnd,
-            Self::Port { .. } => Kind::Port,
-            Self::Bridge { .. } => Kind::Bridge,
-            Self::Parent { .. } => Kind::Parent,
+            Self::Own { .. } => HandleKind::Own,
+            Self::HostEnd { .. } => HandleKind::HostEnd,
+            Self::Port { .. } => HandleKind::Port,
+            Self::Bridge { .. } => HandleKind::Bridge,
+            Self::Parent { .. } => HandleKind::Parent,
         }
     }
 
@@ -127,7 +127,7 @@ impl Object {
 }
 
 /// See the module.
-pub struct Front<'a> {
+pub struct GuestState<'a> {
     /// The calling plugin.
     pub plugin: &'a str,
     /// The depth of delegation; 0 for the plugin that the runtime called.
@@ -140,7 +140,7 @@ pub struct Front<'a> {
     joined: Option<PortSpec>,
 }
 
-impl<'a> Front<'a> {
+impl<'a> GuestState<'a> {
     /// Makes the state of a guest that begins.
     pub fn new(plugin: &'a str, depth: u32, granted: &'a Granted, common: &mut Common) -> Self {
         // The caller answers for its delegates. The whole run has the budget of the plugin that the runtime called,
@@ -355,7 +355,7 @@ impl<'a> Front<'a> {
     }
 }
 
-impl Front<'_> {
+impl GuestState<'_> {
     /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may: its
     /// configuration is the one that the delegate's is made of.
     ///
@@ -399,13 +399,13 @@ mod tests {
     fn handles_count_from_zero_and_are_of_one_kind() {
         let mut common = Common::default();
         let granted = granted("");
-        let mut front = Front::new("bridge", 0, &granted, &mut common);
+        let mut guest = GuestState::new("bridge", 0, &granted, &mut common);
         let bridge = Object::Bridge { index: 43, name: "br".to_owned(), mac: None, mtu: 1500, asks: false };
         let port = Object::Port { index: 44, name: "tap0".to_owned() };
         for (object, handle) in
             [(own(40), 0), (end(41, true), 1), (end(42, false), 2), (bridge, 3), (port, 4), (own(40), 0)]
         {
-            assert_eq!(front.grant(&mut common, object).unwrap(), handle);
+            assert_eq!(guest.grant(&mut common, object).unwrap(), handle);
         }
         for (handle, taken) in [
             (0, [true, false, false, false, false, true]),
@@ -417,7 +417,7 @@ mod tests {
             (40, [false; 6]),
         ] {
             let all = [Takes::Own, Takes::HostEnd, Takes::Port, Takes::SeenEnd, Takes::Bridge, Takes::Any];
-            let found = all.map(|takes| front.take(handle, takes).map_err(|error| error.code));
+            let found = all.map(|takes| guest.take(handle, takes).map_err(|error| error.code));
             assert_eq!(found.map(|found| found.is_ok()), taken, "{handle}");
             assert!(found.iter().flat_map(|found| found.as_ref().err()).all(|e| *e == ErrorCode::InvalidHandle));
         }
@@ -429,19 +429,19 @@ mod tests {
     fn there_are_no_more_handles_than_policy_lets() {
         let mut common = Common::default();
         let granted = granted("[limits]\nhandles = 1");
-        let mut front = Front::new("bridge", 0, &granted, &mut common);
-        assert_eq!(front.room(2).unwrap_err().code, ErrorCode::Exhausted);
-        assert_eq!(front.grant(&mut common, own(1)), Ok(0));
-        assert_eq!(front.grant(&mut common, end(2, true)).unwrap_err().code, ErrorCode::Exhausted);
-        assert_eq!(front.grant(&mut common, own(1)), Ok(0));
+        let mut guest = GuestState::new("bridge", 0, &granted, &mut common);
+        assert_eq!(guest.room(2).unwrap_err().code, ErrorCode::Exhausted);
+        assert_eq!(guest.grant(&mut common, own(1)), Ok(0));
+        assert_eq!(guest.grant(&mut common, end(2, true)).unwrap_err().code, ErrorCode::Exhausted);
+        assert_eq!(guest.grant(&mut common, own(1)), Ok(0));
     }
 
     #[test]
     fn a_delegate_spends_what_its_caller_may() {
         let mut common = Common::default();
         let [two, three] = [2, 3].map(|most| granted(&format!("[limits]\noperations = {most}")));
-        let mut caller = Front::new("bridge", 0, &two, &mut common);
-        let mut delegate = Front::new("bridge", 1, &three, &mut common);
+        let mut caller = GuestState::new("bridge", 0, &two, &mut common);
+        let mut delegate = GuestState::new("bridge", 1, &three, &mut common);
         assert_eq!(caller.count(&mut common, "bridge"), Ok(()));
         assert_eq!(delegate.count(&mut common, "bridge"), Ok(()));
         // The delegate is refused, but not yet stopped: its caller is.
@@ -456,11 +456,11 @@ mod tests {
     #[test]
     fn gateways_are_for_the_port_that_joined() {
         let granted = granted("");
-        let mut front = Front::new("bridge", 0, &granted, &mut Common::default());
+        let mut guest = GuestState::new("bridge", 0, &granted, &mut Common::default());
         let port = PortSpec { vlan: Some(7), ..PortSpec::default() };
-        assert!(front.has_joined(&port).is_err());
-        front.join(&port);
-        assert_eq!(front.has_joined(&port), Ok(()));
-        assert!(front.has_joined(&PortSpec::default()).is_err());
+        assert!(guest.has_joined(&port).is_err());
+        guest.join(&port);
+        assert_eq!(guest.has_joined(&port), Ok(()));
+        assert!(guest.has_joined(&PortSpec::default()).is_err());
     }
 }

@@ -1,13 +1,13 @@
-//! The needs of a run, from policies, configuration and the records that it works on: files, programs, directories of
+//! The rights of a run, from policies, configuration and the records that it works on: files, programs, directories of
 //! leases, and what it changes in the network.
 
 use crate::capability::{device, facts, firewall, leases, namespace_sysctl};
 use crate::context::{Context, View};
 use crate::effect::{Effect, in_record};
 use crate::launcher::Launcher;
-use crate::need::Need;
 use crate::prepared::Prepared;
 use crate::request::Request;
+use crate::right::Right;
 use crate::system::Inside;
 use crate::view::can_be_path;
 use crate::{collectable, disk, native, places};
@@ -21,9 +21,9 @@ use postern_types::{Capability, OpError};
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// The needs of the plugins of this run, and of the records that it works on.
+/// The rights of the plugins of this run, and of the records that it works on.
 #[derive(Debug, Default)]
-pub struct Needs {
+pub struct Rights {
     /// True if this run looks at the tables of legacy iptables.
     pub legacy: bool,
     /// Netlink and sysctls.
@@ -61,7 +61,7 @@ pub struct Needs {
 /// The most DHCP services of one run: a collection has as many records as there are attachments.
 const MOST_SOCKETS: usize = 16;
 
-impl Needs {
+impl Rights {
     pub fn of(
         run: &mut Context,
         launcher: &Launcher,
@@ -69,10 +69,10 @@ impl Needs {
         of_delegates: Option<&Request>,
     ) -> Result<Self, OpError> {
         let listed = recorded(run)?;
-        let mut needs = Self::default();
-        needs.add_plugin(run, launcher, called);
-        needs.add_others(&run.with(of_delegates.unwrap_or(run.request)), launcher, called, &listed);
-        Ok(needs)
+        let mut rights = Self::default();
+        rights.add_plugin(run, launcher, called);
+        rights.add_others(&run.with(of_delegates.unwrap_or(run.request)), launcher, called, &listed);
+        Ok(rights)
     }
 
     /// Checks that an ADD can write its leases.
@@ -92,15 +92,15 @@ impl Needs {
         }
     }
 
-    /// Adds the needs of the delegates, and of the records.
+    /// Adds the rights of the delegates, and of the records.
     fn add_others(&mut self, run: &Context, launcher: &Launcher, called: &Prepared, listed: &[Effect]) {
-        let needs = self;
+        let rights = self;
         for delegate in launcher.delegates() {
-            needs.add_plugin(run, launcher, delegate);
+            rights.add_plugin(run, launcher, delegate);
         }
         let verb = run.request.verb;
         for effect in listed {
-            needs.add(run, effect.needs());
+            rights.add(run, effect.right());
         }
         // An attachment without a record may be a native plugin's, with rules of either backend.
         let is_whole = run.journal.record_is_whole() && !run.journal.has_lost_link();
@@ -119,9 +119,9 @@ impl Needs {
                 }
             };
             // Every collection looks at the node's rules before it gives an address back, whichever plugin was called.
-            needs.network |= verb == Verb::Gc;
+            rights.network |= verb == Verb::Gc;
             let looks = verb == Verb::Gc || launcher.with(called).any(|plugin| masquerades(&plugin.policy));
-            needs.legacy |= looks;
+            rights.legacy |= looks;
             // A collection of a network without masquerading only has to see which legacy tables there are.
             let asks = |plugin: &Prepared| {
                 let has =
@@ -131,7 +131,7 @@ impl Needs {
             let may_run = verb != Verb::Gc || launcher.with(called).any(asks) || iptables::has_legacy_nat();
             if looks && may_run {
                 for is_of_ports in [false, true] {
-                    needs.add_iptables(run.view(), is_of_ports);
+                    rights.add_iptables(run.view(), is_of_ports);
                 }
             }
         }
@@ -139,7 +139,7 @@ impl Needs {
         let ipam = &run.request.conf.ipam_type;
         let is_ready = launcher.with(called).any(|plugin| plugin.name == *ipam);
         if verb == Verb::Del && !ipam.is_empty() && !is_ready && !is_native(run.request, launcher, ipam) {
-            needs.add_leases(run.request, &leases::directory(&run.request.conf));
+            rights.add_leases(run.request, &leases::directory(&run.request.conf));
         }
     }
 
@@ -160,19 +160,19 @@ impl Needs {
             self.device_files.extend(files.into_iter().flatten());
         }
         let keeps = |capability: Capability| (facts(capability).keeps)(run.request, resolved);
-        for need in granted.into_iter().filter_map(keeps) {
+        for right in granted.into_iter().filter_map(keeps) {
             // A delegate of the catalog is not a program.
-            if !matches!(&need, Need::Program(name) if launcher.has(name)) {
-                self.add(run, need);
+            if !matches!(&right, Right::Program(name) if launcher.has(name)) {
+                self.add(run, right);
             }
         }
     }
 
-    fn add(&mut self, run: &Context, need: Need<'_>) {
-        match need {
-            Need::Network | Need::Container => self.network = true,
+    fn add(&mut self, run: &Context, right: Right<'_>) {
+        match right {
+            Right::Network | Right::Container => self.network = true,
             // An ADD is undone.
-            Need::Device(sysfs) => {
+            Right::Device(sysfs) => {
                 self.network = true;
                 // The device is away, and comes back beside the others there.
                 let beside = sysfs.as_deref().and_then(|directory| directory.rsplit_once('/')).map(|(above, _)| above);
@@ -183,44 +183,44 @@ impl Needs {
                 };
             }
             // Only an ADD makes one.
-            Need::Tap(context) => {
+            Right::Tap(context) => {
                 let makes = run.request.verb == Verb::Add;
                 (self.network, self.tap) = (true, makes.then(|| context.map(Cow::into_owned)));
             }
-            Need::Iptables | Need::HostPorts => {
+            Right::Iptables | Right::HostPorts => {
                 self.network = true;
                 // Its error is reported if the rules of this run depend on it.
                 let _ = run.fixed.settings();
-                self.add_iptables(run.view(), need == Need::HostPorts);
+                self.add_iptables(run.view(), right == Right::HostPorts);
             }
-            Need::Zone(zone) => self.add_zone(&zone),
-            Need::Forwarding => self.add_forwarding(run),
-            Need::Filters(zone) => {
+            Right::Zone(zone) => self.add_zone(&zone),
+            Right::Forwarding => self.add_forwarding(run),
+            Right::Filters(zone) => {
                 self.add_forwarding(run);
                 self.add_zone(&zone);
             }
-            Need::Leases(directory) => self.add_leases(run.request, &directory),
-            Need::Backups(directory) => {
+            Right::Leases(directory) => self.add_leases(run.request, &directory),
+            Right::Backups(directory) => {
                 self.network = true;
                 self.add_backups(&directory);
             }
-            Need::Delegate { program, directory } => {
+            Right::Delegate { program, directory } => {
                 if let Some(directory) = directory {
                     self.add_backups(&directory);
                 }
                 if let Some(program) = program {
-                    self.add(run, Need::Program(program));
+                    self.add(run, Right::Program(program));
                 }
             }
-            Need::Dhcp(socket) => {
+            Right::Dhcp(socket) => {
                 let may_be = can_be_path(&socket) && self.dhcp.len() < MOST_SOCKETS;
                 if may_be && !self.dhcp.iter().any(|have| *have == *socket) {
                     self.dhcp.push(socket.into_owned());
                 }
             }
             // A rule on a directory would allow everything in it.
-            Need::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
-            Need::Program(plugin) => {
+            Right::File(file) => self.files.extend(Some(PathBuf::from(&*file)).filter(|file| places::is_file(file))),
+            Right::Program(plugin) => {
                 self.add_programs(native::find(&plugin, &run.request.path).into_iter().map(native::allowed).collect());
             }
         }
