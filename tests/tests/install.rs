@@ -274,7 +274,7 @@ const NO_PLUGINS: [(&str, &str, &str, &str); 15] = [
         "newer",
         r#"(component (import "postern:cni/link@0.2.0" (instance)) COMMAND)"#,
         "",
-        "postern:cni/link@0.2.0, but this host has postern:cni@0.1.0",
+        "postern:cni/link@0.2.0, but this host has postern:cni@0.1.",
     ),
     (
         "files",

@@ -218,6 +218,75 @@ fn policy_narrows_what_a_component_supports() -> Result<()> {
     Ok(())
 }
 
+/// Returns a shipped plugin's component as a build against another patch version of `postern:cni` is: nothing else differs.
+fn of_patch(plugin: &str, patch: u8) -> Result<Vec<u8>> {
+    let mut wasm = component(&format!("postern-{plugin}"))?;
+    let (package, version) = (b"postern:cni/", b"@0.1.");
+    let mut at = 0;
+    while let Some(found) = wasm.iter().skip(at).position(|byte| *byte == b'p').map(|next| at + next) {
+        at = found + 1;
+        let rest = wasm.get(found..).unwrap_or_default();
+        if !rest.starts_with(package) {
+            continue;
+        }
+        // The interface has letters and hyphens.
+        let name =
+            rest.iter().skip(package.len()).take_while(|byte| byte.is_ascii_lowercase() || **byte == b'-').count();
+        let end = found + package.len() + name;
+        if wasm.get(end..).is_some_and(|rest| rest.starts_with(version)) {
+            *wasm.get_mut(end + version.len()).context("a version ends")? = b'0' + patch;
+        }
+    }
+    Ok(wasm)
+}
+
+/// A plugin that was built before the newest functions came runs as it did, with the policy that it had.
+#[test]
+fn a_component_of_an_older_patch_version_runs_unchanged() -> Result<()> {
+    let mut watched = place()?;
+    let policy = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/ptp/policy.toml"))?;
+    let call = |watched: &Watched, verb: &str, previous: &Value| {
+        let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "ptp", "prevResult": previous,
+            "ipam": {"type": "static", "addresses": [{"address": "10.9.0.5/24", "gateway": "10.9.0.1"}]}});
+        let call = Call::new(Path::new(COPY), "ptp", verb, config.to_string());
+        watched.node.call(&call.attachment("c1", &watched.node.netns("c1"), "eth0"))
+    };
+    // What the first attachment of a node leaves (forwarding) is there before.
+    let newest = call(&watched, "ADD", &Value::Null)?.success()?;
+    ensure!(call(&watched, "DEL", &newest)?.status == 0, "no DEL");
+
+    added(&watched.node, "ptp", &of_patch("ptp", 0)?, &policy)?;
+    watched.look()?;
+    let node = &watched.node;
+    let manifest = node.sh(&format!("cat {COPY}/postern.d/ptp.json"))?;
+    ensure!(manifest.contains("postern:cni/veth@0.1.0#create") && !manifest.contains("@0.1.1"), "{manifest}");
+    let result = call(&watched, "ADD", &Value::Null)?.success()?;
+    ensure!(result.pointer("/ips/0/address") == Some(&json!("10.9.0.5/24")), "{result}");
+    for verb in ["CHECK", "DEL"] {
+        let answer = call(&watched, verb, &result)?;
+        ensure!(answer.status == 0 && answer.stdout.is_empty(), "{verb}: {answer:?}");
+    }
+    watched.unchanged()?;
+
+    // Built anew it can do nothing more: a ceiling is about functions, not about their versions.
+    let node = &watched.node;
+    std::fs::write(node.path("/run/file.wasm"), component("postern-ptp")?)?;
+    let difference: Value =
+        serde_json::from_str(&node.sh(&format!("{COPY}/postern inspect --diff ptp /run/file.wasm --json"))?)?;
+    ensure!(difference.get("no_more") == Some(&json!(true)), "{difference}");
+    for functions in ["added", "removed"] {
+        ensure!(difference.get(functions) == Some(&json!({})), "{functions}: {difference}");
+    }
+
+    // A newer one may count on what this host does not have.
+    let (success, _, stderr) = add(node, "newer", &of_patch("ptp", 9)?, &policy)?;
+    ensure!(!success, "it was added");
+    let words = flat(&stderr);
+    ensure!(words.contains("@0.1.9, but this host has postern:cni@0.1."), "{stderr}");
+    ensure!(words.contains(": update Postern, or build the plugin for 0.1."), "{stderr}");
+    Ok(())
+}
+
 #[test]
 fn a_delegate_is_held_to_its_versions() -> Result<()> {
     let mut watched = place()?;

@@ -69,8 +69,8 @@ struct Cli {
 enum Verb {
     /// Compile and install a plugin: its code, its policy, and its file in the CNI bin directory. All of it or nothing.
     ///
-    /// A component may import only `postern:cni` of this version and WASI; any other is refused. A foreign file of the
-    /// plugin's name in the CNI bin directory is kept as PLUGIN.native.
+    /// A component may import only `postern:cni` and WASI, and `postern:cni` in no version that this postern is too old for;
+    /// any other is refused. A foreign file of the plugin's name in the CNI bin directory is kept as PLUGIN.native.
     ///
     /// With the name of an installed plugin and --bin, only that plugin's file is placed in the directory.
     Add {

@@ -12,7 +12,9 @@ use wasmtime::{CustomCodeMemory, Engine};
 const PACKAGE: &str = "postern:cni";
 
 /// Its version, as in `wit/`.
-const VERSION: &str = "0.1.0";
+// each package: const VERSION: &str = "{version}";
+const VERSION: &str = "0.1.1";
+// end of the list
 
 /// This platform, if the compiler can be told its name.
 const TARGET: Option<&str> =
@@ -42,11 +44,17 @@ pub enum ComponentError {
     /// The bytes are not valid WebAssembly. The text says why.
     #[error("not a valid WebAssembly component: {0}")]
     Malformed(String),
-    /// It imports another version of the package: this one.
+    /// It imports a version of the package that this host is too old for: this one.
     #[error(
-        "the component imports {0}, but this host has {PACKAGE}@{VERSION}: build the plugin with a matching postern-guest"
+        "the component imports {0}, but this host has {PACKAGE}@{VERSION}: update Postern, or build the plugin for {VERSION}"
     )]
-    Version(String),
+    Newer(String),
+    /// It imports a version of the package that this host no longer has: this one.
+    #[error(
+        "the component imports {0}, but this host has {PACKAGE}@{VERSION}: build the plugin for {VERSION} (a Rust plugin: with \
+         a newer postern-guest)"
+    )]
+    Older(String),
     /// It imports these, and a sandbox doesn't have them.
     #[error(
         "the component imports what a plugin cannot have: {} (a plugin imports {PACKAGE} and WASI 0.2)",
@@ -125,8 +133,8 @@ pub(crate) fn check_names<'a>(
     let mut refused = Vec::new();
     for import in imports {
         let (name, version) = split(import);
-        if name.split_once('/').is_some_and(|(package, _)| package == PACKAGE) && !compatible(version) {
-            return Err(ComponentError::Version(import.to_owned()));
+        if name.split_once('/').is_some_and(|(package, _)| package == PACKAGE) {
+            check_version(import, version)?;
         }
         if !WasiFloor::Whole.interfaces().any(|(interface, _)| interface == name) && !is_request(name) {
             refused.push(import.to_owned());
@@ -138,10 +146,22 @@ pub(crate) fn check_names<'a>(
     if exports.any(|name| split(name).0 == "wasi:cli/run") { Ok(()) } else { Err(ComponentError::NotACommand) }
 }
 
-/// Below 1.0.0 a new minor version is incompatible (semver.org, 4). The linker uses this rule too.
-fn compatible(version: &str) -> bool {
-    let track = |version: &str| version.rsplit_once('.').map(|(track, _)| track.to_owned());
-    track(version) == track(VERSION)
+/// Checks the version of an import of [`PACKAGE`] by the rule of `wit/VERSIONS.md`. The linker takes a newer patch version
+/// too, if it has the functions. What else its author counted on, this host can't know.
+fn check_version(import: &str, version: &str) -> Result<(), ComponentError> {
+    let (wanted, own) = (numbers(version), numbers(VERSION));
+    if wanted > own {
+        return Err(ComponentError::Newer(import.to_owned()));
+    }
+    let track = |version: Option<[u64; 3]>| version.map(|[major, minor, _]| (major, minor));
+    if track(wanted) == track(own) { Ok(()) } else { Err(ComponentError::Older(import.to_owned())) }
+}
+
+/// Returns the three numbers of a version. `None`: it has something else, such as a mark of a release candidate.
+fn numbers(version: &str) -> Option<[u64; 3]> {
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    let three = [numbers.next()??, numbers.next()??, numbers.next()??];
+    numbers.next().is_none().then_some(three)
 }
 
 fn imports(engine: &Engine, shape: &types::Component) -> Vec<String> {
@@ -179,7 +199,7 @@ mod tests {
     fn tells_the_imports_down_to_functions() {
         let wat = format!(
             r#"(component
-                (import "postern:cni/veth@0.1.9" (instance
+                (import "postern:cni/veth@0.1.0" (instance
                     (export "options" (type $o (sub resource)))
                     (export "[constructor]options" (func (result (own $o))))))
                 (import "wasi:cli/environment@0.2.0" (instance
@@ -187,7 +207,7 @@ mod tests {
                 {PROGRAM})"#
         );
         let compiled = precompile(&wat::parse_str(wat).unwrap()).unwrap();
-        let expected = ["postern:cni/veth@0.1.9#[constructor]options", "wasi:cli/environment@0.2.0#get-arguments"];
+        let expected = ["postern:cni/veth@0.1.0#[constructor]options", "wasi:cli/environment@0.2.0#get-arguments"];
         assert_eq!(compiled.imports, expected);
         assert!(compiled.cwasm.starts_with(b"\x7fELF"));
     }
@@ -208,11 +228,30 @@ mod tests {
 
     #[test]
     fn refuses_another_version_and_names_both() {
-        for version in ["0.2.0", "1.1.0", "0.0.1"] {
+        let host = format!("this host has postern:cni@{VERSION}: ");
+        for (version, way_out) in [
+            ("0.1.2", "update Postern, or build"),
+            ("0.1.99999", "update Postern, or build"),
+            ("0.2.0", "update Postern, or build"),
+            ("1.1.0", "update Postern, or build"),
+            ("0.0.1", "build the plugin for"),
+            ("0.0.99", "build the plugin for"),
+            // No release: it fits no other version.
+            ("0.1.1-rc.1", "build the plugin for"),
+        ] {
             let error = refused(&format!(r#"(import "postern:cni/link@{version}" (instance))"#));
-            assert!(matches!(error, ComponentError::Version(_)));
-            assert!(error.to_string().contains(&format!("postern:cni/link@{version}")), "{error}");
-            assert!(error.to_string().contains("postern:cni@0.1.0"), "{error}");
+            let words = error.to_string();
+            assert!(words.contains(&format!("imports postern:cni/link@{version}, ")), "{words}");
+            assert!(words.contains(&format!("{host}{way_out}")), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_component_of_an_older_patch_version_fits() {
+        let own = numbers(VERSION).unwrap();
+        for patch in 0..=own[2] {
+            let wat = format!(r#"(component (import "postern:cni/link@0.1.{patch}" (instance)) {PROGRAM})"#);
+            precompile(&wat::parse_str(wat).unwrap()).unwrap();
         }
     }
 

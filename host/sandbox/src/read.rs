@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn the_compiler_sees_the_same_imports() {
         let wat = r#"(component
-            (import "postern:cni/veth@0.1.9" (instance
+            (import "postern:cni/veth@0.1.0" (instance
                 (export "options" (type $o (sub resource)))
                 (export "[constructor]options" (func (result (own $o))))))
             (import "wasi:cli/environment@0.2.0" (instance
@@ -111,7 +111,7 @@ mod tests {
         let wasm = wat::parse_str(wat).unwrap();
         let Contents { imports, version } = read(&wasm).unwrap();
         assert_eq!(imports, precompile(&wasm).unwrap().imports);
-        assert!(imports.contains(&"postern:cni/veth@0.1.9#[constructor]options".to_owned()));
+        assert!(imports.contains(&"postern:cni/veth@0.1.0#[constructor]options".to_owned()));
         assert_eq!(version, None);
     }
 
@@ -143,7 +143,7 @@ mod tests {
         let files = component(r#"(import "wasi:keyvalue/store@0.2.0" (instance))"#);
         assert!(matches!(read(&files), Err(ComponentError::Imports(names)) if names == ["wasi:keyvalue/store@0.2.0"]));
         let version = component(r#"(import "postern:cni/link@0.2.0" (instance))"#);
-        assert!(matches!(read(&version), Err(ComponentError::Version(_))));
+        assert!(matches!(read(&version), Err(ComponentError::Newer(_))));
         for bytes in [&b""[..], b"\0asm\x01\0\0\0", b"\x7fELF\x02\x01\x01\0"] {
             assert!(matches!(read(bytes), Err(ComponentError::NotAComponent(_))));
         }

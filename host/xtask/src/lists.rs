@@ -2,7 +2,8 @@
 //!
 //! A list stands between two comments. The first has the line of each capability: `// each capability: mod {file};`. In
 //! it `{name}` is the name in WIT, `{file}` and `{Type}` those in Rust. A list can have the capabilities with keys or without
-//! keys alone. `// each resource: …` has `{resource}` and `{Resource}` too. The second comment is `// end of the list`.
+//! keys alone. `// each resource: …` has `{resource}` and `{Resource}` too. `// each package: …` is one line, with
+//! `{version}`. The second comment is `// end of the list`.
 
 use crate::Written;
 use crate::model::{Capability, Form, Surface, camel, snake};
@@ -11,7 +12,7 @@ use std::fs;
 use std::path::Path;
 
 /// The files with such lists.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "guest-sdk/sim/src/capability/mod.rs",
     "guest-sdk/src/sys/component/mod.rs",
     "guest-sdk/src/sys/native/mod.rs",
@@ -19,6 +20,7 @@ const FILES: [&str; 7] = [
     "host/gate/src/capability/mod.rs",
     "host/policy/src/capability/mod.rs",
     "host/sandbox/src/bindings/mod.rs",
+    "host/sandbox/src/compile.rs",
 ];
 
 /// The end of a list.
@@ -46,6 +48,7 @@ fn with_lists(surface: &Surface, text: &str) -> Result<String> {
             "capability with keys" => capabilities(surface, row, |capability| capability.keys),
             "capability without keys" => capabilities(surface, row, |capability| !capability.keys),
             "resource" => resources(surface, row),
+            "package" => vec![row.replace("{version}", &surface.version)],
             _ => continue,
         };
         let mut rows = rows;

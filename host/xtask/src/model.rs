@@ -9,6 +9,8 @@ use wit_parser::{FunctionKind, InterfaceId, Resolve, Type, TypeDefKind, TypeId, 
 
 /// The whole surface.
 pub struct Surface {
+    /// The version of the package.
+    pub version: String,
     /// The capabilities, in the order of `wit/world.wit`.
     pub capabilities: Vec<Capability>,
 }
@@ -161,7 +163,9 @@ impl Surface {
                 capabilities.push(reader.capability().with_context(|| format!("interface {name}"))?);
             }
         }
-        let surface = Self { capabilities };
+        let version = resolve.packages.get(package).and_then(|package| package.name.version.as_ref());
+        let version = version.context("the package has no version")?.to_string();
+        let surface = Self { version, capabilities };
         let known: BTreeSet<_> = surface.capabilities.iter().map(|capability| capability.name.as_str()).collect();
         let unknown = facts.keys().find(|name| !known.contains(name.as_str()));
         ensure!(unknown.is_none(), "wit/surface.toml has a table {unknown:?} of no interface");

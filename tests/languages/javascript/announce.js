@@ -4,9 +4,9 @@
 import { getEnvironment } from 'wasi:cli/environment@0.2.6';
 import { getStdin } from 'wasi:cli/stdin@0.2.6';
 import { getStdout } from 'wasi:cli/stdout@0.2.6';
-import { own } from 'postern:cni/link@0.1.0';
-import { setArpNotify } from 'postern:cni/link-sysctl@0.1.0';
-import { Route, add as addRoutes, list as listRoutes } from 'postern:cni/routes@0.1.0';
+import { own } from 'postern:cni/link@0.1.1';
+import { setArpNotify } from 'postern:cni/link-sysctl@0.1.1';
+import { Route, add as addRoutes, list as listRoutes } from 'postern:cni/routes@0.1.1';
 
 function read() {
   const input = getStdin();
