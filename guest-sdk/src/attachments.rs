@@ -1,10 +1,18 @@
-//! The objects that this plugin has left on the node.
+//! The objects that attachments have left on the node, for GC.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use crate::error::Error;
 use crate::sys;
 
-/// GC: removes the objects that this plugin made for attachments outside the runtime's list of valid ones. Returns the
-/// number of objects.
+/// Both namespaces: removes the objects of every attachment of this network that is gone. An attachment is gone
+/// if the runtime's list of valid attachments (`cni.dev/valid-attachments`) lacks it. The host finds the
+/// objects by its records and by the tags of rules, whichever plugin made them. It removes rules first and
+/// addresses last.
+///
+/// An address is kept if a rule of the node still leads traffic to it. Without such a list nothing changes; an
+/// empty list means that no attachment is valid. Another network is never touched. Returns the number of
+/// removed objects. Errors: `denied`, `kernel`, `io`.
 pub fn collect() -> Result<u32, Error> {
     sys::attachments::collect()
 }

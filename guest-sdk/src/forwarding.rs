@@ -1,9 +1,13 @@
 //! IP forwarding of the node.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use crate::error::Error;
 use crate::sys;
 
-/// Turns forwarding on for the families of the attachment's addresses, if it is off.
+/// Host's namespace: turns forwarding on (`net.ipv4.ip_forward`, `net.ipv6.conf.all.forwarding`) for the
+/// families of the attachment's addresses, if it is off. It can't turn forwarding off. A node object: neither a
+/// failed ADD nor DEL reverts it. Errors: `denied`, `io`.
 pub fn enable() -> Result<(), Error> {
     sys::forwarding::enable()
 }

@@ -50,18 +50,20 @@ mod request;
 mod result;
 mod sys;
 
+pub mod check;
+pub mod configure;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod fake;
+
+// each capability: pub mod {file};
 pub mod addresses;
 pub mod attachments;
 pub mod bandwidth;
 pub mod bridge;
-pub mod check;
-pub mod configure;
 pub mod delegate;
 pub mod device;
 pub mod dhcp;
 pub mod dummy;
-#[cfg(not(target_arch = "wasm32"))]
-pub mod fake;
 pub mod firewall;
 pub mod forwarding;
 pub mod ipam;
@@ -85,6 +87,7 @@ pub mod tap;
 pub mod veth;
 pub mod vlan;
 pub mod vrf;
+// end of the list
 
 pub use error::{DENIED, Error, all};
 pub use plugin::{Plugin, run};

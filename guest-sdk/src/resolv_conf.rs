@@ -1,10 +1,13 @@
-//! The resolv.conf(5) file that the operator's configuration names.
+//! One resolv.conf(5) file: the one that the operator's configuration names as `ipam.resolvConf`.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
 
 use crate::error::Error;
 use crate::sys;
 use postern_types::Dns;
 
-/// Reads the file named by `ipam.resolvConf`.
+/// Reads the file and returns the values that resolv.conf(5) defines, never raw text. So the contents of other
+/// files can't be read this way. Errors: `denied`, `not-found`, `io`.
 pub fn read() -> Result<Dns, Error> {
     sys::resolv_conf::read()
 }

@@ -26,33 +26,35 @@ fn asked(capability: Capability) -> Option<(Turn, Operation)> {
         Capability::Leases => Some((Turn::Leases, ops::Leases::Retain.into())),
         Capability::Delegate => Some((Turn::Delegate, ops::Delegate::Gc.into())),
         Capability::Ipam => Some((Turn::Ipam, ops::Ipam::Gc.into())),
-        Capability::Link
-        | Capability::Veth
-        | Capability::Addresses
-        | Capability::Routes
-        | Capability::LinkSysctl
-        | Capability::Bridge
-        | Capability::PointToPoint
-        | Capability::Forwarding
-        | Capability::Masquerade
-        | Capability::MacGuard
-        | Capability::ResolvConf
-        | Capability::Loopback
-        | Capability::Parent
-        | Capability::Macvlan
-        | Capability::Vlan
-        | Capability::Ipvlan
-        | Capability::Dummy
-        | Capability::Tap
-        | Capability::Device
-        | Capability::PortMappings
-        | Capability::Firewall
-        | Capability::Bandwidth
-        | Capability::NamespaceSysctl
-        | Capability::LinkSettings
-        | Capability::SourceRoutes
-        | Capability::Vrf
-        | Capability::Dhcp => None,
+        // each capability without collection: Capability::{Type} => None,
+        Capability::Link => None,
+        Capability::Veth => None,
+        Capability::Addresses => None,
+        Capability::Routes => None,
+        Capability::LinkSysctl => None,
+        Capability::Bridge => None,
+        Capability::PointToPoint => None,
+        Capability::Forwarding => None,
+        Capability::Masquerade => None,
+        Capability::MacGuard => None,
+        Capability::ResolvConf => None,
+        Capability::Loopback => None,
+        Capability::Parent => None,
+        Capability::Macvlan => None,
+        Capability::Vlan => None,
+        Capability::Ipvlan => None,
+        Capability::Dummy => None,
+        Capability::Tap => None,
+        Capability::Device => None,
+        Capability::PortMappings => None,
+        Capability::Firewall => None,
+        Capability::Bandwidth => None,
+        Capability::NamespaceSysctl => None,
+        Capability::LinkSettings => None,
+        Capability::SourceRoutes => None,
+        Capability::Vrf => None,
+        Capability::Dhcp => None,
+        // end of the list
     }
 }
 

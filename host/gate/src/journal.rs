@@ -351,7 +351,11 @@ impl Journal {
         Ok(())
     }
 
-    fn record_for_writing(&mut self, view: View<'_>) -> Result<&mut Record<Effect>, OpError> {
+    /// Returns the record to write to. Every operation that leaves something has begun it before.
+    ///
+    /// # Errors
+    /// It can't be begun, or another run has it.
+    pub fn record_for_writing(&mut self, view: View<'_>) -> Result<&mut Record<Effect>, OpError> {
         if self.record.is_none() {
             let header = self.header(view)?;
             let record = Record::open_or_create(&view.fixed.places.state, &header, view.fixed.deadline.at())

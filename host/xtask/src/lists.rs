@@ -1,26 +1,32 @@
 //! The lists of capabilities in files that are written by hand otherwise.
 //!
 //! A list stands between two comments. The first has the line of each capability: `// each capability: mod {file};`. In
-//! it `{name}` is the name in WIT, `{file}` and `{Type}` those in Rust. A list can have the capabilities with keys or without
-//! keys alone. `// each resource: …` has `{resource}` and `{Resource}` too. `// each package: …` is one line, with
-//! `{version}`. The second comment is `// end of the list`.
+//! it `{name}` is the name in WIT, `{file}` and `{Type}` those in Rust, and `{Operations}` has all of its operations. A list
+//! can have the capabilities with keys alone, those without keys, those whose answers show no link, or those without an
+//! operation that collects. `// each resource: …` has `{resource}` and `{Resource}` too. `// each package: …` is one line,
+//! with `{version}`. The second comment is `// end of the list`.
 
 use crate::Written;
-use crate::model::{Capability, Form, Surface, camel, snake};
+use crate::code::is_common;
+use crate::model::{Capability, Form, Surface, Ty, camel, snake};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
 
 /// The files with such lists.
-const FILES: [&str; 8] = [
+const FILES: [&str; 12] = [
     "guest-sdk/sim/src/capability/mod.rs",
+    "guest-sdk/src/lib.rs",
     "guest-sdk/src/sys/component/mod.rs",
     "guest-sdk/src/sys/native/mod.rs",
     "host/admin/src/capability/mod.rs",
+    "host/admin/src/plan/handles.rs",
     "host/gate/src/capability/mod.rs",
+    "host/gate/src/collector.rs",
     "host/policy/src/capability/mod.rs",
     "host/sandbox/src/bindings/mod.rs",
     "host/sandbox/src/compile.rs",
+    "wit/world.wit",
 ];
 
 /// The end of a list.
@@ -47,6 +53,18 @@ fn with_lists(surface: &Surface, text: &str) -> Result<String> {
             "capability" => capabilities(surface, row, |_| true),
             "capability with keys" => capabilities(surface, row, |capability| capability.keys),
             "capability without keys" => capabilities(surface, row, |capability| !capability.keys),
+            "capability without links" => {
+                let shows_links = |capability: &Capability| {
+                    capability.operations.iter().any(|operation| shows_link(surface, &operation.reply))
+                };
+                capabilities(surface, row, |capability| !shows_links(capability))
+            }
+            "capability without collection" => {
+                let collects = |capability: &Capability| {
+                    capability.operations.iter().any(|operation| operation.leaves == "Collection")
+                };
+                capabilities(surface, row, |capability| !collects(capability))
+            }
             "resource" => resources(surface, row),
             "package" => vec![row.replace("{version}", &surface.version)],
             _ => continue,
@@ -66,8 +84,25 @@ fn with_lists(surface: &Surface, text: &str) -> Result<String> {
     Ok(written)
 }
 
-fn capabilities(surface: &Surface, row: &str, wanted: fn(&&Capability) -> bool) -> Vec<String> {
-    surface.capabilities.iter().filter(wanted).map(|capability| filled(row, &capability.name)).collect()
+fn capabilities(surface: &Surface, row: &str, wanted: impl Fn(&Capability) -> bool) -> Vec<String> {
+    let row = |capability: &Capability| {
+        let operations: Vec<_> = capability.operations.iter().map(|operation| camel(&operation.name)).collect();
+        filled(&row.replace("{Operations}", &operations.join(", ")), &capability.name)
+    };
+    surface.capabilities.iter().filter(|capability| wanted(capability)).map(row).collect()
+}
+
+/// True if an answer of this type has a link in it.
+fn shows_link(surface: &Surface, ty: &Ty) -> bool {
+    match ty {
+        Ty::Option(inner) | Ty::List(inner) => shows_link(surface, inner),
+        ty if is_common(ty, "link-attributes") => true,
+        ty => match surface.def_of(ty).ok().flatten().map(|def| &def.form) {
+            Some(Form::Handle(_)) => true,
+            Some(Form::Record(fields)) => fields.iter().any(|field| shows_link(surface, &field.ty)),
+            Some(Form::Enum(_) | Form::Value { .. }) | None => false,
+        },
+    }
 }
 
 fn resources(surface: &Surface, row: &str) -> Vec<String> {

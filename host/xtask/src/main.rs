@@ -55,6 +55,9 @@ fn written(surface: &Surface, root: &Path) -> Result<Vec<Written>> {
     let files =
         [operations::files(surface)?, sandbox::files(surface)?, sdk::files(surface)?, lists::files(surface, root)?];
     let format = |(path, text): Written| {
+        if path.extension().is_some_and(|extension| extension == "wit") {
+            return Ok((path, text));
+        }
         let text = formatted(&text).with_context(|| format!("{} is no Rust", path.display()))?;
         Ok((path, text))
     };

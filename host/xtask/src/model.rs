@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use toml::{Table, Value};
-use wit_parser::{FunctionKind, InterfaceId, Resolve, Type, TypeDefKind, TypeId, WorldItem};
+use wit_parser::{FunctionKind, InterfaceId, Resolve, Type, TypeDefKind, TypeId};
 
 /// The whole surface.
 pub struct Surface {
     /// The version of the package.
     pub version: String,
-    /// The capabilities, in the order of `wit/world.wit`.
+    /// The capabilities, in the order of `wit/surface.toml`.
     pub capabilities: Vec<Capability>,
 }
 
@@ -23,6 +23,8 @@ pub struct Capability {
     pub log: String,
     /// Its table in a policy has keys.
     pub keys: bool,
+    /// Its module of the SDK is written.
+    pub sdk: bool,
     /// What WIT says of it, in one sentence.
     pub doc: String,
     /// What its functions ask for, without copies.
@@ -61,6 +63,8 @@ pub struct Function {
     pub of: Option<String>,
     /// What it is.
     pub kind: Kind,
+    /// All that WIT says of it.
+    pub docs: String,
     /// Its parameters: name in WIT, name in the operation, type. A method's own resource is not among them.
     pub params: Vec<(String, String, Ty)>,
     /// What it returns if it succeeds.
@@ -149,27 +153,23 @@ impl Surface {
     pub fn read(wit: &Path) -> Result<Self> {
         let mut resolve = Resolve::default();
         let (package, _) = resolve.push_dir(wit)?;
-        let facts: Table = fs::read_to_string(wit.join("surface.toml"))?.parse()?;
-        let world = resolve.select_world(&[package], Some("plugin"))?;
-        let world = resolve.worlds.get(world).context("the world `plugin` is gone")?;
+        let text = fs::read_to_string(wit.join("surface.toml"))?;
+        let facts: Table = text.parse()?;
+        let interfaces = &resolve.packages.get(package).context("the package is gone")?.interfaces;
         let mut capabilities = Vec::new();
-        for item in world.imports.values() {
-            let WorldItem::Interface { id, .. } = item else { bail!("a plugin imports interfaces only") };
-            let name = interface(&resolve, *id)?;
-            if name != "types" {
-                let facts = facts.get(&name).and_then(Value::as_table);
-                let facts = facts.with_context(|| format!("wit/surface.toml has no table [{name}]"))?;
-                let reader = Reader { resolve: &resolve, id: *id, name: &name, facts };
-                capabilities.push(reader.capability().with_context(|| format!("interface {name}"))?);
-            }
+        let mut tables: Vec<_> = facts.iter().collect();
+        tables.sort_by_key(|(name, _)| text.find(&format!("\n[{name}]\n")));
+        for (name, facts) in tables {
+            let id = interfaces.get(name).with_context(|| format!("wit/surface.toml has [{name}] of no interface"))?;
+            let facts = facts.as_table().with_context(|| format!("{name} is no table"))?;
+            let reader = Reader { resolve: &resolve, id: *id, name, facts };
+            capabilities.push(reader.capability().with_context(|| format!("interface {name}"))?);
         }
+        let unknown = interfaces.keys().find(|name| *name != "types" && !facts.contains_key(*name));
+        ensure!(unknown.is_none(), "wit/surface.toml has no table for the interface {unknown:?}");
         let version = resolve.packages.get(package).and_then(|package| package.name.version.as_ref());
         let version = version.context("the package has no version")?.to_string();
-        let surface = Self { version, capabilities };
-        let known: BTreeSet<_> = surface.capabilities.iter().map(|capability| capability.name.as_str()).collect();
-        let unknown = facts.keys().find(|name| !known.contains(name.as_str()));
-        ensure!(unknown.is_none(), "wit/surface.toml has a table {unknown:?} of no interface");
-        Ok(surface)
+        Ok(Self { version, capabilities })
     }
 
     /// Returns the capability of this name.
@@ -214,6 +214,7 @@ impl Reader<'_> {
             name: self.name.to_owned(),
             log: self.facts.get("log").and_then(Value::as_str).unwrap_or(self.name).to_owned(),
             keys: self.facts.get("keys").and_then(Value::as_bool).unwrap_or(true),
+            sdk: self.facts.get("sdk").and_then(Value::as_bool).unwrap_or(false),
             doc: sentence(interface.docs.contents.as_deref()),
             operations: Vec::new(),
             functions: Vec::new(),
@@ -223,7 +224,7 @@ impl Reader<'_> {
             self.function(function, &mut capability).with_context(|| format!("function {}", function.name))?;
         }
         let known = |key: &String| {
-            ["log", "keys"].contains(&key.as_str())
+            ["log", "keys", "sdk"].contains(&key.as_str())
                 || capability.operations.iter().any(|operation| operation.name == *key)
                 || capability.types.iter().any(|def| def.name == *key)
         };
@@ -341,7 +342,8 @@ impl Reader<'_> {
             let operation = self.operation(row, function, own, &params, &returns, facts, &capability.types)?;
             capability.operations.push(operation);
         }
-        capability.functions.push(Function { name: name.to_owned(), of, kind, params, returns });
+        let docs = function.docs.contents.clone().unwrap_or_default();
+        capability.functions.push(Function { name: name.to_owned(), of, kind, docs, params, returns });
         Ok(())
     }
 

@@ -217,7 +217,7 @@ fn all(surface: &Surface) -> Result<String> {
          /// Who answers the operations: a trait for each capability.
          pub mod host {{ {host} }}
 
-         /// A WIT interface with privileges, which a policy grants. In the order of `wit/world.wit`.
+         /// A WIT interface with privileges, which a policy grants. In the order of `wit/surface.toml`.
          #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
          #[allow(missing_docs, reason = \"`wit/` describes each\")]
          pub enum Capability {{ {variants} }}

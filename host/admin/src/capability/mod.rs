@@ -151,7 +151,7 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
     }
 }
 
-/// Returns every group of functions with its capability, in the order of `wit/world.wit`.
+/// Returns every group of functions with its capability, in the order of `wit/surface.toml`.
 pub fn groups() -> impl Iterator<Item = (Capability, &'static Group)> {
     Capability::ALL.iter().flat_map(|capability| page(*capability).groups.iter().map(|group| (*capability, group)))
 }

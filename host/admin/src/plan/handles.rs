@@ -75,27 +75,29 @@ pub fn show(
         | Operation::Bridge(ops::Bridge::Attach { .. })
         | Operation::Tap(ops::Tap::Join { .. })
         | Operation::Device(ops::Device::Find { .. } | ops::Device::GiveBack)
-        | Operation::Bandwidth(ops::Bandwidth::Check { .. } | ops::Bandwidth::Remove)
-        | Operation::Addresses(_)
-        | Operation::Routes(_)
-        | Operation::LinkSysctl(_)
-        | Operation::PointToPoint(_)
-        | Operation::Forwarding(_)
-        | Operation::Masquerade(_)
-        | Operation::MacGuard(_)
-        | Operation::Ipam(_)
-        | Operation::Leases(_)
-        | Operation::ResolvConf(_)
-        | Operation::Loopback(_)
-        | Operation::Attachments(_)
-        | Operation::PortMappings(_)
-        | Operation::Firewall(_)
-        | Operation::NamespaceSysctl(_)
-        | Operation::LinkSettings(_)
-        | Operation::Delegate(_)
-        | Operation::SourceRoutes(_)
-        | Operation::Vrf(_)
-        | Operation::Dhcp(_) => Ok(reply),
+        | Operation::Bandwidth(ops::Bandwidth::Check { .. } | ops::Bandwidth::Remove) => Ok(reply),
+        // each capability without links: Operation::{Type}(_) => Ok(reply),
+        Operation::Addresses(_) => Ok(reply),
+        Operation::Routes(_) => Ok(reply),
+        Operation::LinkSysctl(_) => Ok(reply),
+        Operation::PointToPoint(_) => Ok(reply),
+        Operation::Forwarding(_) => Ok(reply),
+        Operation::Masquerade(_) => Ok(reply),
+        Operation::MacGuard(_) => Ok(reply),
+        Operation::Ipam(_) => Ok(reply),
+        Operation::Leases(_) => Ok(reply),
+        Operation::ResolvConf(_) => Ok(reply),
+        Operation::Loopback(_) => Ok(reply),
+        Operation::Attachments(_) => Ok(reply),
+        Operation::PortMappings(_) => Ok(reply),
+        Operation::Firewall(_) => Ok(reply),
+        Operation::NamespaceSysctl(_) => Ok(reply),
+        Operation::LinkSettings(_) => Ok(reply),
+        Operation::Delegate(_) => Ok(reply),
+        Operation::SourceRoutes(_) => Ok(reply),
+        Operation::Vrf(_) => Ok(reply),
+        Operation::Dhcp(_) => Ok(reply),
+        // end of the list
     }
 }
 

@@ -79,26 +79,19 @@ macro_rules! granted_or_not {
 }
 
 granted_or_not! {
-    // The gate sets the addresses of the run's IPAM result alone.
-    Addresses: Add, List, Has, Settle;
-    // The gate collects what no valid attachment has.
-    Attachments: Collect;
-    // The gate accepts only the rates of the run's configuration.
-    Bandwidth: Limit, Check, Remove;
-    // Only its own link.
+    // These have keys for something else. A dummy is only the attachment's own link, and the gate guards no other one.
     Dummy: Create;
-    // The gate switches on what the addresses of the attachment need.
-    Forwarding: Enable;
-    // The component's imports determine the keys.
-    LinkSysctl: Set;
-    // Only `lo` of the container.
-    Loopback: Up, Down, Addresses;
-    // The gate guards the attachment's own link.
     MacGuard: Ensure, Check, Remove;
-    // The gate makes the routes to the attachment's own addresses.
-    PointToPoint: Ensure;
-    // Only in the container's namespace.
+    // each capability without keys: {Type}: {Operations};
+    Addresses: Add, List, Has, Settle;
     Routes: Add, RemoveConnected, List, Has;
+    LinkSysctl: Set;
+    PointToPoint: Ensure;
+    Forwarding: Enable;
+    Loopback: Up, Down, Addresses;
+    Attachments: Collect;
+    Bandwidth: Limit, Check, Remove;
+    // end of the list
 }
 
 /// The rule of an operation without an object: what changes something needs a grant that is for more than looking.

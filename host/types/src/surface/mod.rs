@@ -110,7 +110,7 @@ pub mod host {
     pub use super::vrf::Host as Vrf;
 }
 
-/// A WIT interface with privileges, which a policy grants. In the order of `wit/world.wit`.
+/// A WIT interface with privileges, which a policy grants. In the order of `wit/surface.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "`wit/` describes each")]
 pub enum Capability {

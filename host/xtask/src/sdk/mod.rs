@@ -1,11 +1,13 @@
 //! guest-sdk/src/sys: the way to the host. In a component it is the imported function, and in a program of the build
 //! machine the fake host. Both have the same functions.
+//!
+//! Also the modules of guest-sdk/src that have these functions as they are.
 
 mod component;
 mod native;
 
 use crate::Written;
-use crate::code::{heading, imports};
+use crate::code::{doc, heading, imports};
 use crate::model::{Capability, Def, Field, Form, Function, Kind, Surface, Ty, camel, snake};
 use anyhow::{Context, Result};
 
@@ -36,7 +38,7 @@ const VALUES: &[&str] = &[
     "Transport",
 ];
 
-/// Returns two files for each capability.
+/// Returns two files for each capability, and its module for plugins where that has nothing more.
 pub fn files(surface: &Surface) -> Result<Vec<Written>> {
     let mut files = Vec::new();
     for (arm, place, file) in
@@ -62,7 +64,31 @@ pub fn files(surface: &Surface) -> Result<Vec<Written>> {
             files.push((format!("guest-sdk/src/sys/{arm}/{name}.rs").into(), text));
         }
     }
+    for capability in surface.capabilities.iter().filter(|capability| capability.sdk) {
+        let path = format!("guest-sdk/src/{}.rs", snake(&capability.name));
+        files.push((path.into(), module(surface, capability)?));
+    }
     Ok(files)
+}
+
+/// Returns the module of a capability that has its functions as they are.
+fn module(surface: &Surface, capability: &Capability) -> Result<String> {
+    let mut code = String::new();
+    for function in functions(capability) {
+        let header = header(surface, capability, function)?.replace("pub(crate)", "pub");
+        let given: Vec<_> = function.params.iter().map(|(_, called, _)| called.as_str()).collect();
+        let paragraphs: Vec<_> = function.docs.split("\n\n").map(doc).collect();
+        let call = format!("sys::{}::{}({})", snake(&capability.name), snake(&function.name), given.join(", "));
+        code += &format!("{}{header} {{ {call} }}\n\n", paragraphs.join("///\n"));
+    }
+    let known = [
+        ("crate", &["sys"][..]),
+        ("crate::error", &["Error"]),
+        ("ipnet", &["IpNet"]),
+        ("postern_types", VALUES),
+        ("std::net", &["IpAddr"]),
+    ];
+    Ok(format!("{}{}\n{code}", heading(&capability.doc), imports(&code, &known)))
 }
 
 type Arm = fn(&Surface, &Capability) -> Result<String>;
