@@ -77,6 +77,7 @@ pub mod mac_guard;
 pub mod macvlan;
 pub mod masquerade;
 pub mod namespace_sysctl;
+pub mod notes;
 pub mod parent;
 pub mod point_to_point;
 pub mod port_mappings;

@@ -137,6 +137,8 @@ pub struct Kernel {
     pub changed: Option<LinkSettings>,
     /// Senders that have a routing table of their own, and that table.
     pub rules: Vec<(IpAddr, u32)>,
+    /// The plugin's note for the attachment.
+    pub note: Option<String>,
     /// The number of garbage objects.
     pub garbage: u32,
     /// The number of the operation that fails, counted from 0, and its error.
@@ -182,6 +184,7 @@ impl Default for Kernel {
             settings: BTreeMap::new(),
             changed: None,
             rules: Vec::new(),
+            note: None,
             garbage: 0,
             fail: None,
             log: Vec::new(),

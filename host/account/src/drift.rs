@@ -612,6 +612,7 @@ mod tests {
             since: 1,
             addresses: vec!["10.0.0.3/24".to_owned(), "nonsense".to_owned(), "10.0.0.3/24".to_owned()],
             path: postern_state::DataPath::default(),
+            note: None,
         };
         assert_eq!(addresses(&[section], &effects), [address("10.0.0.3/24")]);
     }

@@ -54,6 +54,7 @@ fn asked(capability: Capability) -> Option<(Turn, Operation)> {
         Capability::SourceRoutes => None,
         Capability::Vrf => None,
         Capability::Dhcp => None,
+        Capability::Notes => None,
         // end of the list
     }
 }

@@ -32,7 +32,7 @@ macro_rules! present {
     };
 }
 
-present!(bool, u8, u16, u32, u64, String, IpAddr, IpNet, Mac);
+present!(bool, u8, u16, u32, u64, usize, String, IpAddr, IpNet, Mac);
 present!(Backend, DeviceKey, IngressPolicy, IpvlanMode, LinkSysctl, MacvlanMode, NatSources);
 present!(Dns, LinkSettings, PortSpec, RateLimit, TapSettings);
 present!(

@@ -48,7 +48,7 @@ fn few_operations_need_less_or_more_than_others_on_del() {
     let rows = || Capability::ALL.iter().flat_map(|capability| capability.rows());
     let allowed = rows().filter(|row| row.without_grant == WithoutGrant::Allowed).map(|row| row.name);
     let removals = "masquerade.remove mac-guard.remove ipam.del port-mappings.remove firewall.remove bandwidth.remove \
-                    link-settings.restore delegate.del source-routes.remove vrf.leave";
+                    link-settings.restore delegate.del source-routes.remove vrf.leave notes.get";
     assert_eq!(allowed.collect::<Vec<_>>().join(" "), removals);
     let other = rows().filter(|row| row.without_grant != WithoutGrant::of(row.lasting));
     let other: Vec<String> = other.map(|row| format!("{} {:?}", row.name, row.without_grant)).collect();
@@ -61,6 +61,7 @@ fn few_operations_need_less_or_more_than_others_on_del() {
         "device.give-back IfLinkMaker",
         "delegate.del Allowed",
         "dhcp.release IfAddressPlugin",
+        "notes.get Allowed",
     ];
     assert_eq!(other, expected);
 }
@@ -90,5 +91,5 @@ fn where_capabilities_act() {
         names(Capability::acts_in_container),
         "link veth addresses routes link-sysctl loopback parent macvlan vlan ipvlan dummy tap device firewall bandwidth namespace-sysctl link-settings delegate source-routes vrf dhcp"
     );
-    assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf");
+    assert_eq!(names(|capability| !capability.acts_in_kernel()), "ipam leases resolv-conf notes");
 }

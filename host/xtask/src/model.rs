@@ -45,6 +45,8 @@ pub struct Operation {
     pub fields: Vec<(String, Ty)>,
     /// The handles among them, with what they must be.
     pub handles: Vec<(String, String)>,
+    /// The texts among them whose length alone is logged.
+    pub secrets: BTreeSet<String>,
     /// What it returns.
     pub reply: Ty,
     /// `acts`, `leaves` and `without-grant`.
@@ -391,9 +393,16 @@ impl Reader<'_> {
         let fact = |key: &str| facts.get(key).and_then(Value::as_str).map(str::to_owned);
         let needed = |key: &str| fact(key).with_context(|| format!("its row has no `{key}`"));
         let mut handles = Vec::new();
-        for (field, _) in &fields {
-            let takes = fact(&field.replace('_', "-")).filter(|takes| text_type(takes).is_none());
-            handles.extend(takes.map(|takes| (field.clone(), camel(&takes))));
+        let mut secrets = BTreeSet::new();
+        for (field, ty) in &fields {
+            match fact(&field.replace('_', "-")) {
+                Some(fact) if fact == "secret" => {
+                    ensure!(*ty == Ty::String, "{field} is no text");
+                    secrets.insert(field.clone());
+                }
+                Some(fact) if text_type(&fact).is_none() => handles.push((field.clone(), camel(&fact))),
+                Some(_) | None => {}
+            }
         }
         let names: BTreeSet<_> = fields.iter().map(|(field, _)| field.replace('_', "-")).collect();
         let own = |key: &str| matches!(key, "acts" | "leaves" | "without-grant") || names.contains(key);
@@ -404,6 +413,7 @@ impl Reader<'_> {
             doc: sentence(function.docs.contents.as_deref()),
             fields,
             handles,
+            secrets,
             reply: returns.clone(),
             acts: camel(&needed("acts")?),
             leaves: camel(&needed("leaves")?),

@@ -86,7 +86,10 @@ fn one(surface: &Surface, capability: &Capability) -> Result<String> {
                 operation.handles.iter().map(|(field, takes)| format!("({field}, Takes::{takes})")).collect();
             writeln!(handles, "Self::{variant} {{ {named} .. }} => vec![{}],", pairs.join(", "))?;
         }
-        let added = list(&|field| format!("line.add(\"{field}\", {field})?;"));
+        let added = list(&|field| match operation.secrets.contains(field) {
+            true => format!("line.add(\"{field}_bytes\", &{field}.len())?;"),
+            false => format!("line.add(\"{field}\", {field})?;"),
+        });
         writeln!(logged, "Self::{variant} {pattern} => {{ {added} }}")?;
     }
     if handles.lines().count() < capability.operations.len() {

@@ -29,6 +29,7 @@ pub(crate) mod mac_guard;
 pub(crate) mod macvlan;
 pub(crate) mod masquerade;
 pub(crate) mod namespace_sysctl;
+pub(crate) mod notes;
 pub(crate) mod parent;
 pub(crate) mod point_to_point;
 pub(crate) mod port_mappings;

@@ -25,6 +25,7 @@ mod mac_guard;
 mod macvlan;
 mod masquerade;
 mod namespace_sysctl;
+mod notes;
 mod parent;
 mod point_to_point;
 mod port_mappings;
@@ -108,6 +109,7 @@ pub const fn page(capability: Capability) -> &'static Page {
         Capability::SourceRoutes => &source_routes::PAGE,
         Capability::Vrf => &vrf::PAGE,
         Capability::Dhcp => &dhcp::PAGE,
+        Capability::Notes => &notes::PAGE,
         // end of the list
     }
 }
@@ -147,6 +149,7 @@ pub fn operation_texts(operation: &Operation) -> &dyn OperationTexts {
         Operation::SourceRoutes(operation) => operation,
         Operation::Vrf(operation) => operation,
         Operation::Dhcp(operation) => operation,
+        Operation::Notes(operation) => operation,
         // end of the list
     }
 }

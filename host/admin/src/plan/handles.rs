@@ -97,6 +97,7 @@ pub fn show(
         Operation::SourceRoutes(_) => Ok(reply),
         Operation::Vrf(_) => Ok(reply),
         Operation::Dhcp(_) => Ok(reply),
+        Operation::Notes(_) => Ok(reply),
         // end of the list
     }
 }

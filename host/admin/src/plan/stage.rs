@@ -12,7 +12,7 @@ use crate::lists;
 use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, code, config_version, read_conf};
 use postern_dhcp_channel::{Family, families};
-use postern_gate::capability::{device, resolv_conf};
+use postern_gate::capability::{device, notes, resolv_conf};
 use postern_gate::rehearsal::{
     self, BadEnd, Common, GuestState, Launcher, LinkAttributes, OwnAddress, Plugin, Request, RunFacts, UnmetDemand,
 };
@@ -253,6 +253,10 @@ impl Stage {
         let verb = run.request.verb;
         let start = rehearsal::start(&run.request, verb, &granted);
         let mut guest = GuestState::new(plugin, depth, &granted, &mut run.common);
+        if depth == 0 {
+            // The section of its ADD is a new one.
+            self.kernel.note = None;
+        }
         let deadline = run.deadline;
         let (stdout, status) = rehearsal::serve(plugin, &mut sandbox, start, deadline, |operation| {
             let answer = self.answer(run, &mut guest, operation);
@@ -376,6 +380,10 @@ impl Stage {
                     run.isolated = Some(*ingress);
                 }
                 Ok(reply)
+            }
+            Operation::Notes(_) => {
+                notes::refuse_delegate(guest)?;
+                self.simulate(run, guest, operation)
             }
             Operation::PortMappings(ops::PortMappings::Ensure { addresses, .. }) => {
                 let is_own = |address: &&IpAddr| run.own.iter().any(|own| own.net.addr() == **address);

@@ -33,6 +33,7 @@ pub mod mac_guard;
 pub mod macvlan;
 pub mod masquerade;
 pub mod namespace_sysctl;
+pub mod notes;
 pub mod parent;
 pub mod point_to_point;
 pub mod port_mappings;
@@ -84,6 +85,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
         Capability::SourceRoutes => &source_routes::FACTS,
         Capability::Vrf => &vrf::FACTS,
         Capability::Dhcp => &dhcp::FACTS,
+        Capability::Notes => &notes::FACTS,
         // end of the list
     }
 }

@@ -91,6 +91,7 @@ granted_or_not! {
     Loopback: Up, Down, Addresses;
     Attachments: Collect;
     Bandwidth: Limit, Check, Remove;
+    Notes: Set, Get;
     // end of the list
 }
 
@@ -151,6 +152,7 @@ pub fn of(operation: &Operation) -> &dyn Decide {
         Operation::SourceRoutes(operation) => operation,
         Operation::Vrf(operation) => operation,
         Operation::Dhcp(operation) => operation,
+        Operation::Notes(operation) => operation,
         // end of the list
     }
 }
@@ -192,6 +194,7 @@ pub const fn keys(capability: Capability) -> &'static [Key] {
         Capability::Loopback => &[],
         Capability::Attachments => &[],
         Capability::Bandwidth => &[],
+        Capability::Notes => &[],
         // end of the list
     }
 }

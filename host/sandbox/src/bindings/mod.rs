@@ -29,6 +29,7 @@ mod mac_guard;
 mod macvlan;
 mod masquerade;
 mod namespace_sysctl;
+mod notes;
 mod parent;
 mod point_to_point;
 mod port_mappings;
@@ -129,6 +130,7 @@ pub const INTERFACES: &[LinkedInterface] = &[
     ("postern:cni/source-routes", |linker| wit::source_routes::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/vrf", |linker| wit::vrf::add_to_linker::<_, Own>(linker, own)),
     ("postern:cni/dhcp", |linker| wit::dhcp::add_to_linker::<_, Own>(linker, own)),
+    ("postern:cni/notes", |linker| wit::notes::add_to_linker::<_, Own>(linker, own)),
     // end of the list
     // Without authority: all others take their records from it.
     ("postern:cni/types", |linker| wit::types::add_to_linker::<_, Own>(linker, own)),

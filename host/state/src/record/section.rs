@@ -3,7 +3,13 @@
 //! A chain can have a plugin twice. Its first section has the plugin's name, and each further one has an ordinal after
 //! it: `tuning`, `tuning#2`. So a record without repeated plugins looks as it did before there were ordinals.
 
+use super::{MOST_BYTES, Record};
+use crate::error::{Result, StateError};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+/// The length of a record in bytes from which on it takes no more notes of plugins. What else is noted has the rest.
+const ROOM_FOR_NOTES: u64 = MOST_BYTES / 4;
 
 /// One plugin that the runtime called for the attachment, and the progress of its ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub struct Section {
     pub addresses: Vec<String>,
     /// The data path that it made for its packets; empty in a record of an earlier version.
     pub path: DataPath,
+    /// The text that the plugin itself keeps.
+    pub note: Option<String>,
 }
 
 impl Section {
@@ -37,6 +45,24 @@ impl Section {
     #[must_use]
     pub fn plugin(&self) -> &str {
         plugin_of(&self.name)
+    }
+}
+
+impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
+    /// Notes the text that the plugin of `section` keeps, in place of the one before; the empty text is none. Earlier versions
+    /// ignore this. Each text takes its room until the record ends.
+    ///
+    /// # Errors
+    /// As [`Record::append`]: the text before counts then.
+    pub fn keep(&mut self, section: &str, text: &str) -> Result<()> {
+        if self.length + text.len() as u64 > ROOM_FOR_NOTES {
+            return Err(StateError::Exhausted(format!(
+                "record {}: its room for notes of plugins, {} KiB, is used up",
+                self.directory.path_of(&self.name).display(),
+                ROOM_FOR_NOTES >> 10
+            )));
+        }
+        self.change(section, Change::Note(text.to_owned()))
     }
 }
 
@@ -148,6 +174,8 @@ pub(super) enum Change {
     },
     /// It joins a link of another plugin.
     Joined(bool),
+    /// The plugin keeps this text, in place of the one before; the empty text is none. Earlier versions ignore it.
+    Note(String),
     /// The runtime has the result; milliseconds since 1970.
     Given(u64),
     /// Its DEL has begun.
@@ -178,6 +206,7 @@ pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
                 since: time,
                 addresses: Vec::new(),
                 path: DataPath::default(),
+                note: None,
             });
         }
         (Change::Ended(_), _) => sections.retain(|section| section.name != name),
@@ -186,7 +215,8 @@ pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
         }
         (Change::Ending(_), Some(own)) => own.stage = Stage::Ending,
         (Change::Joined(joined), Some(own)) => own.joined = joined,
+        (Change::Note(text), Some(own)) => own.note = Some(text).filter(|text| !text.is_empty()),
         (Change::Given(time), Some(own)) => (own.stage, own.since) = (Stage::Given, time),
-        (Change::Made { .. } | Change::Ending(_) | Change::Joined(_) | Change::Given(_), None) => {}
+        (Change::Made { .. } | Change::Ending(_) | Change::Joined(_) | Change::Note(_) | Change::Given(_), None) => {}
     }
 }

@@ -23,6 +23,7 @@ mod mac_guard;
 mod macvlan;
 mod masquerade;
 mod namespace_sysctl;
+mod notes;
 mod parent;
 mod point_to_point;
 mod port_mappings;
@@ -63,6 +64,7 @@ pub mod ops {
     pub use super::macvlan::Macvlan;
     pub use super::masquerade::Masquerade;
     pub use super::namespace_sysctl::NamespaceSysctl;
+    pub use super::notes::Notes;
     pub use super::parent::Parent;
     pub use super::point_to_point::PointToPoint;
     pub use super::port_mappings::PortMappings;
@@ -98,6 +100,7 @@ pub mod host {
     pub use super::macvlan::Host as Macvlan;
     pub use super::masquerade::Host as Masquerade;
     pub use super::namespace_sysctl::Host as NamespaceSysctl;
+    pub use super::notes::Host as Notes;
     pub use super::parent::Host as Parent;
     pub use super::point_to_point::Host as PointToPoint;
     pub use super::port_mappings::Host as PortMappings;
@@ -145,6 +148,7 @@ pub enum Capability {
     SourceRoutes,
     Vrf,
     Dhcp,
+    Notes,
 }
 
 impl Capability {
@@ -181,6 +185,7 @@ impl Capability {
         Self::SourceRoutes,
         Self::Vrf,
         Self::Dhcp,
+        Self::Notes,
     ];
 
     /// The name of the WIT interface, and of the policy's table.
@@ -217,6 +222,7 @@ impl Capability {
             Self::SourceRoutes => "source-routes",
             Self::Vrf => "vrf",
             Self::Dhcp => "dhcp",
+            Self::Notes => "notes",
         }
     }
 
@@ -254,6 +260,7 @@ impl Capability {
             Self::SourceRoutes => ops::SourceRoutes::ROWS,
             Self::Vrf => ops::Vrf::ROWS,
             Self::Dhcp => ops::Dhcp::ROWS,
+            Self::Notes => ops::Notes::ROWS,
         }
     }
 }
@@ -295,6 +302,7 @@ pub enum Operation {
     SourceRoutes(ops::SourceRoutes),
     Vrf(ops::Vrf),
     Dhcp(ops::Dhcp),
+    Notes(ops::Notes),
 }
 
 /// Who answers every operation.
@@ -330,6 +338,7 @@ pub trait Host:
     + host::SourceRoutes
     + host::Vrf
     + host::Dhcp
+    + host::Notes
 {
 }
 
@@ -371,6 +380,7 @@ impl Operation {
             Self::SourceRoutes(operation) => operation.ask(node),
             Self::Vrf(operation) => operation.ask(node),
             Self::Dhcp(operation) => operation.ask(node),
+            Self::Notes(operation) => operation.ask(node),
         }
     }
 
@@ -408,6 +418,7 @@ impl Operation {
             Self::SourceRoutes(_) => Capability::SourceRoutes,
             Self::Vrf(_) => Capability::Vrf,
             Self::Dhcp(_) => Capability::Dhcp,
+            Self::Notes(_) => Capability::Notes,
         }
     }
 
@@ -445,6 +456,7 @@ impl Operation {
             Self::SourceRoutes(operation) => operation.row(),
             Self::Vrf(operation) => operation.row(),
             Self::Dhcp(operation) => operation.row(),
+            Self::Notes(operation) => operation.row(),
         }
     }
 
@@ -482,6 +494,7 @@ impl Operation {
             Self::SourceRoutes(operation) => operation.handles(),
             Self::Vrf(operation) => operation.handles(),
             Self::Dhcp(operation) => operation.handles(),
+            Self::Notes(operation) => operation.handles(),
         }
     }
 
@@ -518,6 +531,7 @@ impl Operation {
             Self::SourceRoutes(operation) => operation.log(line),
             Self::Vrf(operation) => operation.log(line),
             Self::Dhcp(operation) => operation.log(line),
+            Self::Notes(operation) => operation.log(line),
         }
     }
 }

@@ -187,5 +187,7 @@ pub fn samples() -> Vec<Operation> {
         ops::Dhcp::Check.into(),
         ops::Dhcp::Release.into(),
         ops::Dhcp::Status.into(),
+        ops::Notes::Set { text: "a secret".to_owned() }.into(),
+        ops::Notes::Get.into(),
     ]
 }

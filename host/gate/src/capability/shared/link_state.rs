@@ -319,6 +319,7 @@ mod tests {
             since: 0,
             addresses: Vec::new(),
             path: DataPath::default(),
+            note: None,
         };
         let setting = Some(SettingBefore { key: "ipv6/disable_ipv6".to_owned(), value: "0".to_owned(), of_lo: true });
         let effect = Effect::from(LinkState { index: 2, setting, ..LinkState::default() });

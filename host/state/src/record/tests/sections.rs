@@ -68,6 +68,7 @@ fn sections_tell_how_far_each_plugin_got() {
         since: 9,
         addresses: vec!["10.0.0.2/24".to_owned()],
         path: DataPath::default(),
+        note: None,
     };
     let tuning = Section {
         name: "tuning".to_owned(),
@@ -80,6 +81,7 @@ fn sections_tell_how_far_each_plugin_got() {
         since: 8,
         addresses: Vec::new(),
         path: DataPath::default(),
+        note: None,
     };
     assert_eq!(record.sections(), [bridge.clone(), tuning]);
     assert_eq!(list(&scratch.path("state")).unwrap()[0].sections, record.sections());
@@ -166,4 +168,57 @@ fn a_section_that_joined_is_known_by_that() {
     // The next ADD begins anew.
     record.begin("bridge", "d", "c", 3).unwrap();
     assert!(!record.sections()[0].joined);
+}
+
+#[test]
+fn a_note_counts_until_its_section_ends() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    let notes = |record: &Record<Act>| -> Vec<(String, Option<String>)> {
+        record.sections().iter().map(|section| (section.name.clone(), section.note.clone())).collect()
+    };
+    let expected = |all: &[(&str, Option<&str>)]| -> Vec<(String, Option<String>)> {
+        all.iter().map(|(name, note)| ((*name).to_owned(), note.map(str::to_owned))).collect()
+    };
+    record.begin("remember", "d", "a", 1).unwrap();
+    record.begin("remember#2", "d", "b", 1).unwrap();
+    record.keep("remember", "first").unwrap();
+    record.keep("remember", "second\n\u{1b}[2J").unwrap();
+    record.keep("remember#2", "other").unwrap();
+    record.keep("nobody", "lost").unwrap();
+    drop(record);
+    let mut record = open(&scratch);
+    let both = expected(&[("remember", Some("second\n\u{1b}[2J")), ("remember#2", Some("other"))]);
+    assert_eq!(notes(&record), both);
+    // A torn line is a note that does not count.
+    let text = std::fs::read_to_string(path(&scratch)).unwrap();
+    record.keep("remember", "third").unwrap();
+    drop(record);
+    std::fs::write(path(&scratch), text + "{\"plugin\":\"remember\",\"note\":\"thi").unwrap();
+    let mut record = open(&scratch);
+    assert_eq!(notes(&record), both);
+    record.keep("remember", "").unwrap();
+    assert_eq!(notes(&record), expected(&[("remember", None), ("remember#2", Some("other"))]));
+    // An ADD that is made again begins without one.
+    record.begin("remember#2", "d", "b", 2).unwrap();
+    assert_eq!(notes(&record), expected(&[("remember", None), ("remember#2", None)]));
+}
+
+/// Each note takes its room, since a record is not compacted. What every run has to note keeps its own.
+#[test]
+fn notes_do_not_fill_a_record() {
+    let scratch = Scratch::new();
+    let mut record = open(&scratch);
+    record.begin("remember", "d", "a", 1).unwrap();
+    let text = |at: usize| format!("{at}{}", "\u{1}".repeat(4000));
+    let refused = (0..1000).find(|at| record.keep("remember", &text(*at)).is_err()).unwrap();
+    assert!(record.length < MOST_BYTES / 3, "{}", record.length);
+    let error = record.keep("remember", "x".repeat(4096).as_str()).unwrap_err();
+    assert!(matches!(&error, StateError::Exhausted(text) if text.contains("room for notes")), "{error}");
+    assert_eq!(record.sections()[0].note, Some(text(refused - 1)));
+    record.append("remember", &Act::Lease, false).unwrap();
+    record.made("remember", Vec::new(), DataPath::default()).unwrap();
+    record.given("remember", 2).unwrap();
+    drop(record);
+    assert_eq!(open(&scratch).sections()[0].note, Some(text(refused - 1)));
 }

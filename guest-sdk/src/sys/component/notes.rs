@@ -1,0 +1,14 @@
+//! `notes` in a component.
+//!
+//! Written by `cargo xtask surface` from `wit/`, which is to be changed in place of this.
+
+use super::wit::notes as wit;
+use crate::error::Error;
+
+pub(crate) fn set(text: &str) -> Result<(), Error> {
+    wit::set(text).map_err(super::failure)
+}
+
+pub(crate) fn get() -> Result<Option<String>, Error> {
+    wit::get().map_err(super::failure)
+}

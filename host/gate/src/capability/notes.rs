@@ -1,0 +1,75 @@
+//! `notes`: the text that a plugin keeps in its section of the attachment's record.
+//!
+//! The run's section is found as for all that the record lists: by the attachment, the plugin's name and its configuration. So
+//! nothing that a guest says chooses whose note it is.
+
+use super::facts::{Facts, Needed};
+use crate::errors::state_error;
+use crate::gate::Gate;
+use crate::guest_state::GuestState;
+use postern_state::{Section, Stage};
+use postern_types::{ErrorCode, OpError, host};
+
+/// The greatest length of a note, in bytes.
+const LIMIT: usize = 4096;
+
+/// The facts about it that the host needs beside its operations.
+pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
+
+impl host::Notes for Gate<'_> {
+    fn set(&mut self, text: &str) -> Result<(), OpError> {
+        if text.len() > LIMIT {
+            let message = format!("a note of {} bytes is too long: it may have {LIMIT}", text.len());
+            return Err(OpError::new(ErrorCode::Denied, "", message).hint("keep less; no policy can allow more"));
+        }
+        // The section of an earlier ADD is an attachment already.
+        let Some(section) = own_section(self)?.filter(|section| section.stage == Stage::Begun) else {
+            let message = "an earlier ADD made this attachment, and what it noted stays";
+            return Err(OpError::new(ErrorCode::Exists, "", message).hint("run DEL first"));
+        };
+        if section.note.as_deref().unwrap_or_default() == text {
+            return Ok(());
+        }
+        let name = section.name.clone();
+        self.run.journal.record_for_writing(self.run.view())?.keep(&name, text).map_err(state_error)
+    }
+
+    fn get(&mut self) -> Result<Option<String>, OpError> {
+        let note = own_section(self)?.and_then(|section| section.note.clone());
+        match note {
+            Some(text) if text.len() > LIMIT => {
+                let message = format!(
+                    "the note in the attachment's record has {} bytes, and this host writes {LIMIT} at most: another program \
+                     changed the record",
+                    text.len()
+                );
+                Err(OpError::new(ErrorCode::Io, "", message).hint("run DEL, then ADD"))
+            }
+            note => Ok(note),
+        }
+    }
+}
+
+/// Refuses a delegate: the section that the record has is its caller's.
+///
+/// # Errors
+/// [`ErrorCode::Denied`].
+pub fn refuse_delegate(guest: &GuestState<'_>) -> Result<(), OpError> {
+    if guest.depth == 0 {
+        return Ok(());
+    }
+    let message = format!("\"{}\" runs for another plugin here, and has no section of its own", guest.plugin);
+    let way_out = "only a plugin that the runtime calls keeps a note";
+    Err(OpError::new(ErrorCode::Denied, guest.plugin, message).hint(way_out))
+}
+
+/// Returns the section of the plugin that asks, if the record has one.
+fn own_section<'a>(gate: &'a Gate<'_>) -> Result<Option<&'a Section>, OpError> {
+    refuse_delegate(&gate.guest)?;
+    let journal = &gate.run.journal;
+    // A record of an attachment that is gone tells nothing of this one.
+    if journal.is_replaced() {
+        return Ok(None);
+    }
+    Ok(journal.sections().iter().find(|section| section.name == journal.section()))
+}
