@@ -766,6 +766,28 @@ fn a_hostile_plugin_gets_no_further_than_the_simulation() -> Result<()> {
     Ok(())
 }
 
+/// A note is told by its length, and a delegate has none here either: its section would be its caller's.
+#[test]
+fn notes_are_planned_as_they_are_kept() -> Result<()> {
+    let place = Place::new(&["c1", "c2"])?;
+    place.write("/etc/postern/policy/hostile.toml", "[grant.notes]")?;
+    let ipam = json!({"type": "host-local", "subnet": "10.9.0.0/24"});
+    let list = json!({"cniVersion": "1.0.0", "name": "net", "plugins": [
+        {"type": "bridge", "bridge": "br9", "ipam": ipam},
+        {"type": "remember", "args": {"cni": {"labels": [{"key": "app", "value": "web"}]}}},
+    ]});
+    let (status, plan) = place.object_of(&test_bin()?, &list, &[])?;
+    let text = plan.to_string();
+    ensure!(status == 0 && text.contains("keep a note of 7 bytes for the attachment"), "{status}: {plan:#}");
+    ensure!(!text.contains("app=web"), "{plan:#}");
+    let delegate =
+        network("1.0.0", json!({"type": "bridge", "bridge": "br9", "hostile": "note", "ipam": {"type": "hostile"}}));
+    let (status, plan) = place.object_of(&test_bin()?, &delegate, &[])?;
+    let words = "\\\"hostile\\\" runs for another plugin here, and has no section of its own";
+    ensure!(status == 1 && plan.to_string().contains(words), "{status}: {plan:#}");
+    Ok(())
+}
+
 #[test]
 fn what_makes_no_sense_is_an_error() -> Result<()> {
     let place = Place::new(&["c1", "c2"])?;

@@ -215,3 +215,70 @@ fn records_of_postern_0_1_are_ended() -> Result<()> {
     chain.done("DEL", &bridge())?;
     chain.has(&[], false, false)
 }
+
+/// Returns the configuration of the example that keeps a note: the labels of its container.
+fn remember(tag: u32, labels: &Value) -> Value {
+    json!({"cniVersion": "1.1.0", "name": "net", "type": "remember", "tag": tag, "args": {"cni": {"labels": labels}}})
+}
+
+/// Each section has a note of its own, from ADD to DEL.
+#[test]
+fn a_note_lives_as_long_as_its_section() -> Result<()> {
+    let chain = Chain::new()?;
+    chain.node.sh(common::PRIVATE_ETC)?;
+    let labels = |value: &str| json!([{"key": "app", "value": value}]);
+    let notes = || chain.node.sh("grep -ho '\"note\":.*' /run/postern/attachments/* || true");
+    let (web, other) = (remember(1, &labels("web")), remember(2, &labels("db")));
+    let result = chain.call("ADD", &web)?.success()?;
+    ensure!(result.pointer("/ips") == chain.previous.pointer("/ips"), "{result}");
+    chain.done("CHECK", &web)?;
+    // Before its own ADD, the second call of the plugin has none.
+    chain.done("ADD", &other)?;
+    ensure!(notes()? == "\"note\":\"app=web\"}\n\"note\":\"app=db\"}\n", "{}", notes()?);
+    chain.done("CHECK", &web)?;
+    chain.done("CHECK", &other)?;
+    let answer = chain.call("CHECK", &remember(1, &labels("db")))?;
+    common::Refusal::of(&answer)?.expect(999, "the labels were\napp=web\nand are\napp=db")?;
+
+    // The words of the DEL are those of its own section.
+    let answer = chain.call("DEL", &web)?;
+    ensure!(
+        answer.status == 0 && answer.stderr.contains("remember: container c1 had\nremember: app=web\n"),
+        "{answer:?}"
+    );
+    chain.done("CHECK", &other)?;
+    // No grant is needed to read it on DEL: a policy may have changed since.
+    chain.node.sh("echo 'withdraw = [\"notes\"]' > /etc/postern/policy/remember.toml")?;
+    common::Refusal::of(&chain.call("CHECK", &other)?)?.expect(110, "notes.get")?;
+    let answer = chain.call("DEL", &other)?;
+    ensure!(
+        answer.status == 0 && answer.stderr.contains("remember: container c1 had\nremember: app=db\n"),
+        "{answer:?}"
+    );
+    chain.node.sh("rm /etc/postern/policy/remember.toml")?;
+    ensure!(chain.sections()?.len() == 1, "{:?}", chain.sections()?);
+
+    // An ADD that fails after its note, and one whose note is refused.
+    let long = labels(&"x".repeat(4093));
+    for (change, code, words) in [
+        (json!({"prevResult": null}), 999, "must be called behind another plugin"),
+        (
+            json!({"prevResult": chain.previous, "args": {"cni": {"labels": long}}}),
+            110,
+            "a note of 4097 bytes is too long",
+        ),
+    ] {
+        let mut config = web.clone();
+        merge(&mut config, &change);
+        let call = Call::new(&chain.bin, "remember", "ADD", config.to_string());
+        let answer = chain.node.call(&call.attachment("c1", &chain.node.netns("c1"), "eth0"))?;
+        common::Refusal::of(&answer)?.expect(code, words)?;
+        ensure!(chain.sections()?.len() == 1, "{words}: {:?}", chain.sections()?);
+        chain.done("CHECK", &remember(1, &json!([])))?;
+    }
+    // What DEL of the attachment's link ends goes too.
+    chain.done("ADD", &web)?;
+    chain.done("DEL", &bridge())?;
+    ensure!(chain.node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
+    Ok(())
+}

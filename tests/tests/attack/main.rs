@@ -24,6 +24,7 @@ mod handles;
 mod leases;
 mod limits;
 mod namespaces;
+mod notes;
 mod output;
 mod pairs;
 mod parents;

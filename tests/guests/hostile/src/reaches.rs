@@ -2,7 +2,9 @@
 
 use ipnet::IpNet;
 use postern_guest::types::{Backend, LeaseRange, Route};
-use postern_guest::{Error, addresses, bridge, forwarding, ipam, leases, link, masquerade, resolv_conf, routes, veth};
+use postern_guest::{
+    Error, addresses, bridge, forwarding, ipam, leases, link, masquerade, notes, resolv_conf, routes, veth,
+};
 use std::net::{IpAddr, Ipv4Addr};
 
 const FOREIGN: Ipv4Addr = Ipv4Addr::new(10, 66, 6, 6);
@@ -26,6 +28,8 @@ pub fn reach(behaviour: &str) -> Result<(), Error> {
         "backend" => masquerade::ensure(Some(Backend::Iptables)),
         "ipam" => ipam::add().map(drop),
         "leases" => leases::reserve(&[vec![range()]], &[]).map(drop),
+        "note" => notes::set("a secret"),
+        "read-note" => notes::get().map(drop),
         "file" => resolv_conf::read().map(drop),
         "address" => addresses::add(&own_link()?, &[IpNet::from(IpAddr::from(FOREIGN))]),
         "source" => routes::add(

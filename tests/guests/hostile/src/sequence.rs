@@ -13,8 +13,8 @@ use postern_guest::types::{
 use postern_guest::veth::{HostEnd, Pair};
 use postern_guest::{
     addresses, attachments, bandwidth, bridge, delegate, device, dhcp, dummy, firewall, forwarding, ipam, ipvlan,
-    leases, link, link_settings, link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, parent,
-    point_to_point, port_mappings, resolv_conf, routes, source_routes, tap, veth, vlan, vrf,
+    leases, link, link_settings, link_sysctl, loopback, mac_guard, macvlan, masquerade, namespace_sysctl, notes,
+    parent, point_to_point, port_mappings, resolv_conf, routes, source_routes, tap, veth, vlan, vrf,
 };
 use std::net::IpAddr;
 
@@ -399,7 +399,11 @@ fn call(random: &mut Random, held: &mut Held) -> Option<()> {
         62 => vrf::leave().ok()?,
         63..=65 => delegation(random, held)?,
         54..=56 => limits(random, held)?,
-        _ => match random.below(7) {
+        _ => match random.below(8) {
+            7 => {
+                let length = *random.one_of(&[0, 1, 4096, 4097])?;
+                drop((notes::get().ok(), notes::set(&"n".repeat(length)).ok()));
+            }
             // No service is there.
             6 => drop((dhcp::acquire().ok(), dhcp::check().ok(), dhcp::release().ok(), dhcp::status().ok())),
             5 => drop(random.one_of(&held.parents)?.attributes().ok()?),
