@@ -282,3 +282,30 @@ fn a_note_lives_as_long_as_its_section() -> Result<()> {
     ensure!(chain.node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
     Ok(())
 }
+
+/// A note belongs to the container of its ADD. A container that comes again under the same names has none.
+#[test]
+fn a_note_is_of_one_container() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    // Nothing else of ours has begun a record.
+    let chain = Chain { node, bin: test_bin()?, previous: json!({"cniVersion": "1.1.0"}) };
+    let with = |value: &str| remember(1, &json!([{"key": "app", "value": value}]));
+    let (old, new) = (with("old"), with("new"));
+    chain.done("ADD", &old)?;
+    let header = chain.node.sh("head -n 1 /run/postern/attachments/*")?;
+    ensure!(header.contains("\"netns_cookie\":") && !header.contains("\"netns_cookie\":null"), "{header}");
+    chain.done("CHECK", &old)?;
+
+    chain.node.sh("ip netns del c1; ip netns add c1")?;
+    common::Refusal::of(&chain.call("CHECK", &old)?)?.expect(999, "the labels were\n\nand are\napp=old")?;
+    chain.done("ADD", &new)?;
+    chain.done("CHECK", &new)?;
+    ensure!(chain.sections()?.len() == 1, "{:?}", chain.sections()?);
+    chain.done("DEL", &new)?;
+
+    let call = chain.request("ADD", &new)?.attachment("c1", "/run/netns/none", "eth0");
+    common::Refusal::of(&chain.node.call(&call)?)?.expect(999, "failed to open netns \"/run/netns/none\"")?;
+    ensure!(chain.node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
+    Ok(())
+}

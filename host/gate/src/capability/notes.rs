@@ -7,6 +7,7 @@ use super::facts::{Facts, Needed};
 use crate::errors::state_error;
 use crate::gate::Gate;
 use crate::guest_state::GuestState;
+use postern_cni::Verb;
 use postern_state::{Section, Stage};
 use postern_types::{ErrorCode, OpError, host};
 
@@ -67,8 +68,10 @@ pub fn refuse_delegate(guest: &GuestState<'_>) -> Result<(), OpError> {
 fn own_section<'a>(gate: &'a Gate<'_>) -> Result<Option<&'a Section>, OpError> {
     refuse_delegate(&gate.guest)?;
     let journal = &gate.run.journal;
-    // A record of an attachment that is gone tells nothing of this one.
-    if journal.is_replaced() {
+    // A record of an attachment that is gone tells nothing of this one. DEL is about that attachment, wherever the path leads
+    // by now.
+    let is_gone = || gate.run.request.verb != Verb::Del && journal.has_foreign_record(gate.run.system);
+    if journal.is_replaced() || is_gone() {
         return Ok(None);
     }
     Ok(journal.sections().iter().find(|section| section.name == journal.section()))

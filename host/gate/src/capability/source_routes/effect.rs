@@ -143,7 +143,7 @@ pub(crate) fn lock(view: View<'_>) -> Result<RoutingLock, OpError> {
 /// Returns the same of the called plugin's own section.
 pub(crate) fn of_section(journal: &Journal) -> Vec<SourceRoutes> {
     let section = journal.section();
-    let effects = journal.record().map(|record| record.effects(Some(&section))).unwrap_or_default();
+    let effects = journal.record().map(|record| record.effects(Some(section))).unwrap_or_default();
     effects.iter().filter_map(|noted| SourceRoutes::of(&noted.effect)).cloned().collect()
 }
 
