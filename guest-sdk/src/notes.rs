@@ -5,9 +5,9 @@
 use crate::error::Error;
 use crate::sys;
 
-/// Container's namespace: keeps a text of at most 4096 bytes for the container in it, in place of the one
-/// before. An empty text keeps none. Allowed only on ADD. The text counts as soon as it is in the record. A
-/// failed ADD takes it back, and it goes with the attachment.
+/// Keeps a text of at most 4096 bytes for the container in the namespace, in place of the one before. An empty
+/// text keeps none. Allowed only on ADD. The text counts as soon as it is in the record. A failed ADD takes it
+/// back, and it goes with the attachment.
 ///
 /// Each text takes its room in the record, which has enough for some sixty long ones: an ADD notes what it has
 /// to know later, and no progress. Errors: `denied` (also: the text is longer), `exists` (an earlier ADD made

@@ -435,3 +435,39 @@ fn a_record_between_native_plugins_has_no_addresses() -> Result<()> {
     ensure!(rules()?.is_empty(), "left: {}", rules()?);
     Ok(())
 }
+
+/// The record of our host-local below a native bridge tells the container by its namespace. A container that comes again
+/// under the same names gets an address, and the one before has given its own back.
+#[test]
+fn a_container_comes_again_below_a_native_bridge() -> Result<()> {
+    let node = Node::new()?;
+    node.add_container("c1")?;
+    directories(&node)?;
+    let config = json!({"cniVersion": "1.0.0", "name": "again", "type": "bridge", "bridge": "again0", "isGateway": true,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.5.0.0/30"}]]}});
+    let call_with = |plugin: &str, verb: &str, patch: &Value| {
+        let mut config = config.clone();
+        merge(&mut config, patch);
+        let call = Call::new(Path::new("/run/native"), plugin, verb, config.to_string());
+        node.call(&call.attachment("c1", &node.netns("c1"), "eth0"))
+    };
+    let call = |verb: &str| call_with("bridge", verb, &json!({}));
+    let leases = || node.sh("ls /var/lib/cni/networks/again | grep -F 10.5. || true");
+    call("ADD")?.success()?;
+    let header = node.sh("head -n 1 /run/postern/attachments/*")?;
+    ensure!(header.contains("\"netns_cookie\":") && !header.contains("\"netns_cookie\":null"), "{header}");
+    ensure!(leases()? == "10.5.0.2\n", "{}", leases()?);
+
+    // The same container asks again. The native host-local refuses that too.
+    let refusal = call_with("host-local", "ADD", &json!({}))?;
+    ensure!(refusal.status == 1 && refusal.stdout.contains("duplicate"), "{refusal:?}");
+    // The network has one address.
+    node.sh("ip netns del c1; ip netns add c1")?;
+    let previous = call("ADD")?.success()?;
+    call_with("bridge", "CHECK", &json!({"prevResult": previous}))?.success()?;
+    ensure!(leases()? == "10.5.0.2\n", "{}", leases()?);
+    call("DEL")?.success()?;
+    ensure!(leases()?.is_empty(), "{}", leases()?);
+    ensure!(node.sh("ls /run/postern/attachments")?.is_empty(), "a record is left");
+    Ok(())
+}

@@ -92,7 +92,8 @@ pub fn begin(
     let deadline = Deadline::new(call.started + limits.time(), limits.cleanup());
     let digest = plugin.map(|plugin| plugin.digest.clone()).unwrap_or_default();
     let mut parts = RunParts::new(request, Fixed::new(deadline, places, digest, part.makes_link()));
-    let is_needed = plugin.is_none_or(|plugin| acts_in_container(&parts.request, &plugin.policy));
+    let acts = plugin.is_none_or(|plugin| acts_in_container(&parts.request, &plugin.policy));
+    let is_needed = acts || plugin.is_some_and(|plugin| keeps_notes(&parts.request, &plugin.policy));
     let namespace = container(&parts.request, &parts.system, is_needed, env.allows_own_netns());
     let mut run = parts.context();
     if verb.has_attachment() {
@@ -119,7 +120,7 @@ pub fn begin(
         }
     };
     let made = match plugin {
-        Some(plugin) => ready(&mut parts, launcher, plugin, &delegation, is_needed, namespace)?,
+        Some(plugin) => ready(&mut parts, launcher, plugin, &delegation, acts, namespace)?,
         None => {
             enter(&mut parts, namespace)?;
             MadeDirectories::default()
@@ -137,14 +138,14 @@ fn ready(
     launcher: &mut Launcher,
     called: &Prepared,
     delegation: &Result<Option<Delegation>, OpError>,
-    is_needed: bool,
+    acts: bool,
     namespace: Option<Namespace>,
 ) -> Result<MadeDirectories, Error> {
     let run = parts.context();
     // Only an earlier result has addresses to take over.
     let has_previous = matches!(run.request.conf.previous_result(), Ok(Some(_)));
     let of_previous = called.granted().filter(|_| has_previous);
-    let enters = |namespace: &Namespace| is_needed || others::asks_container(&run, of_previous, namespace);
+    let enters = |namespace: &Namespace| acts || others::asks_container(&run, of_previous, namespace);
     let enters = namespace.as_ref().is_some_and(enters);
     let main = delegation.as_ref().ok().and_then(Option::as_ref);
     let of_delegates = main.map(|main| main.request(run.request, run.request.verb));
@@ -167,6 +168,9 @@ fn ready(
     if !holders.is_empty() {
         let known = holders::make_way(&mut parts.context(), holders);
         parts.system.known.holders = known.inspect_err(|_| parts.journal.close_record())?;
+    }
+    if let Some(namespace) = namespace.as_ref().filter(|_| !enters) {
+        identify(parts, &called.policy, namespace)?;
     }
     let namespace = namespace.filter(|_| enters);
     confinement::confine(parts, launcher, called, of_delegates.as_ref(), namespace).inspect_err(|_| {
@@ -283,6 +287,29 @@ fn acts_in_container(request: &Request, policy: &Policy) -> bool {
         Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => policy.grants(capability),
     };
     Capability::ALL.iter().any(|capability| capability.acts_in_container() && may(*capability))
+}
+
+/// True if a note may be written or read: it is kept for the container in the namespace.
+fn keeps_notes(request: &Request, policy: &Policy) -> bool {
+    matches!(request.verb, Verb::Add | Verb::Check) && policy.grants(Capability::Notes)
+}
+
+/// Reads the number of a container's namespace in which the run does nothing: the record that it writes is about one container.
+///
+/// # Errors
+/// The namespace can't be entered, and a note is kept for it.
+fn identify(parts: &mut RunParts, policy: &Policy, namespace: &Namespace) -> Result<(), Error> {
+    let is_recorded = |capability: &Capability| capability.is_recorded() && policy.grants(*capability);
+    let writes = parts.request.verb == Verb::Add && Capability::ALL.iter().any(is_recorded);
+    let keeps_notes = keeps_notes(&parts.request, policy);
+    if !writes && !keeps_notes {
+        return Ok(());
+    }
+    match parts.journal.identify(namespace) {
+        Err(error) if keeps_notes => Err(internal(error)),
+        // Natively, a plugin that manages addresses needs no right to enter the container.
+        _ => Ok(()),
+    }
 }
 
 /// Opens the container's namespace of a request, and refuses the host's own. One that is not `needed` may be absent.

@@ -49,7 +49,7 @@ pub struct Journal {
     is_section_open: bool,
     /// What this run has noted in the index of claims.
     indexed: HashSet<Claim>,
-    /// The cookie of the container's namespace, if it was read before the namespace was entered.
+    /// The cookie of the container's namespace, if it was read before the namespace was entered, or is not entered.
     cookie: Option<u64>,
     /// The conditions under which an address is given back, if this is not a DEL.
     retention: Option<Retention>,
@@ -92,7 +92,7 @@ impl Journal {
 
     /// True if the record is from another boot, or from another namespace than that of `CNI_NETNS`.
     pub fn has_foreign_record(&self, system: &System) -> bool {
-        self.record.as_ref().is_some_and(|record| is_foreign(record.header(), system))
+        self.record.as_ref().is_some_and(|record| self.is_foreign(record.header(), system))
     }
 
     /// Returns the effects that an earlier run of this ADD left. It ran in another boot, or for another namespace, or
@@ -101,7 +101,7 @@ impl Journal {
     pub fn leftover(&self, View { request, fixed, system }: View<'_>) -> Option<Leftover> {
         // A section that this run began before a helper was started is not a leftover.
         let record = self.record.as_ref().filter(|_| !self.is_section_open)?;
-        if is_foreign(record.header(), system) {
+        if self.is_foreign(record.header(), system) {
             return Some(Leftover::Attachment);
         }
         let own = record.sections().iter().filter(|section| section.plugin() == request.plugin);
@@ -234,8 +234,34 @@ impl Journal {
         if self.record.is_some() {
             return Ok(());
         }
-        self.cookie = namespace.map(Namespace::cookie).transpose().map_err(kernel_error)?;
+        if let Some(namespace) = namespace {
+            self.identify(namespace)?;
+        }
         self.begin(view)
+    }
+
+    /// Reads the cookie of the container's namespace, which is not entered, or is entered later.
+    ///
+    /// # Errors
+    /// It can't be entered for a look.
+    pub fn identify(&mut self, namespace: &Namespace) -> Result<(), OpError> {
+        self.cookie = Some(namespace.cookie().map_err(kernel_error)?);
+        Ok(())
+    }
+
+    /// Returns the cookie of the container's namespace, if it was entered or identified.
+    fn cookie(&self, system: &System) -> Result<Option<u64>, OpError> {
+        match system.container() {
+            Some(worker) => worker.cookie().map(Some).map_err(kernel_error),
+            None => Ok(self.cookie),
+        }
+    }
+
+    /// True if a record is from another boot, or from another namespace than that of `CNI_NETNS`.
+    fn is_foreign(&self, header: &Header, system: &System) -> bool {
+        let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != header.boot_id);
+        let cookies = (header.netns_cookie, self.cookie(system));
+        other_boot || matches!(cookies, (Some(noted), Ok(Some(cookie))) if noted != cookie)
     }
 
     /// Notes that everything is made, before the runtime gets the result.
@@ -325,10 +351,7 @@ impl Journal {
             ifname: request.ifname.clone(),
             boot_id: postern_state::boot_id().map_err(state_error)?,
             host_netns_cookie: system.home_cookie()?,
-            netns_cookie: match system.container() {
-                Some(worker) => Some(worker.cookie().map_err(kernel_error)?),
-                None => self.cookie,
-            },
+            netns_cookie: self.cookie(system)?,
             netns_path: request.netns.clone(),
             created: now(),
         })
@@ -430,13 +453,6 @@ impl Journal {
             crate::say!("postern: {error}");
         }
     }
-}
-
-/// True if a record is from another boot, or from another namespace than that of `CNI_NETNS`.
-fn is_foreign(header: &Header, system: &System) -> bool {
-    let other_boot = postern_state::boot_id().is_ok_and(|boot| boot != header.boot_id);
-    let cookies = (header.netns_cookie, system.container().map(Worker::cookie));
-    other_boot || matches!(cookies, (Some(noted), Some(Ok(cookie))) if noted != cookie)
 }
 
 /// True if the effect is port mappings: their rules lead traffic to the attachment's address.

@@ -28,6 +28,11 @@ impl Capability {
         self.rows().iter().any(|row| row.lasting == Lasting::Link)
     }
 
+    /// True if the attachment's record lists what some of its operations leave.
+    pub fn is_recorded(self) -> bool {
+        self.rows().iter().any(|row| row.lasting.is_recorded())
+    }
+
     /// True if some of its operations act in a network namespace: they use netlink or a sysctl.
     pub fn acts_in_kernel(self) -> bool {
         self.rows().iter().any(|row| match row.acts {

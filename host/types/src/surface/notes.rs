@@ -10,7 +10,7 @@ use crate::{Handle, OpError, Reply};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
 
-const SET: Row = Row::new("notes.set", "notes-set", ActsIn::Container, Lasting::Attachment);
+const SET: Row = Row::new("notes.set", "notes-set", ActsIn::Nowhere, Lasting::Attachment);
 const GET: Row =
     Row::new("notes.get", "notes-get", ActsIn::Nowhere, Lasting::Nothing).without_grant(WithoutGrant::Allowed);
 
@@ -19,8 +19,7 @@ const GET: Row =
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "a variant's own line and `wit/notes.wit` describe its fields")]
 pub enum Notes {
-    /// Container's namespace: keeps a text of at most 4096 bytes for the container in it, in place of the one
-    /// before.
+    /// Keeps a text of at most 4096 bytes for the container in the namespace, in place of the one before.
     Set { text: String },
     /// Returns the text, if there is one.
     Get,
