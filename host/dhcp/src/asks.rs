@@ -197,7 +197,7 @@ impl Service {
         if let Err(words) = self.open_for(&mut entry, namespace) {
             return Err(refused(INTERNAL, words, ""));
         }
-        entry.events.push_back(Event::Start { previous });
+        entry.events.push_back((Event::Start { previous }, None));
         self.leases.insert(key, entry);
         Ok(())
     }
@@ -326,8 +326,7 @@ impl Service {
             }
             entry.wake_at = None;
             entry.events.clear();
-            entry.senders.clear();
-            entry.events.push_back(Event::Release);
+            entry.events.push_back((Event::Release, None));
         }
         if let Some(id) = acquirer {
             let words = format!("the DHCP lease of {names} was released while it was being acquired");

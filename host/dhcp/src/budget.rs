@@ -1,7 +1,7 @@
 //! Budgets: how often something may happen.
 
 /// A bucket of tokens, which fills again with time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RefillingBudget {
     /// The most tokens.
     most: u64,

@@ -3,7 +3,7 @@
 use crate::asks::{LOOK_MS, refused, subject};
 use crate::clock;
 use crate::connections::Id;
-use crate::lease::{KeptLease, Open, Phase, Running, address};
+use crate::lease::{GRACE_MS, KeptLease, Open, Phase, Running, address};
 use crate::opener::NotOpened;
 use crate::service::Service;
 use postern_dhcp::{Event, Family, INFINITE, Input, Lease, Outcome, Output};
@@ -37,8 +37,7 @@ impl Service {
                 return Ok(());
             };
             let Some(entry) = self.leases.get_mut(&key) else { continue };
-            let Some(event) = entry.events.pop_front() else { continue };
-            let sender = if matches!(event, Event::Packet { .. }) { entry.senders.pop_front() } else { None };
+            let Some((event, sender)) = entry.events.pop_front() else { continue };
             entry.running = Some(Running { sender });
             let asks_routers = matches!(event, Event::Start { .. } | Event::Timer);
             if entry.family == Family::Ipv6 && asks_routers && matches!(entry.phase, Phase::Acquiring) {
@@ -98,10 +97,8 @@ impl Service {
             None => {}
         }
         // A release is one step, whatever comes of it.
-        let is_done = self.leases.get(key).is_some_and(|entry| {
-            matches!(entry.phase, Phase::Releasing) && entry.events.is_empty() && entry.running.is_none()
-        });
-        if is_done {
+        let is_done = |entry: &KeptLease| matches!(entry.phase, Phase::Releasing) && entry.is_idle();
+        if self.leases.get(key).is_some_and(is_done) {
             self.finish(key);
         }
     }
@@ -228,8 +225,9 @@ impl Service {
     /// Writes the lease's file.
     fn keep(&mut self, key: &str) {
         let Some(entry) = self.leases.get(key) else { return };
-        if let Some(parts) = entry.parts()
-            && let Err(error) = self.store.write(parts)
+        if entry.state.is_some()
+            && entry.lease.is_some()
+            && let Err(error) = self.store.write(entry)
         {
             postern_gate::say!("postern dhcp: {}: cannot write its file: {error}", subject(&entry.attachment));
         }
@@ -254,7 +252,6 @@ impl Service {
         entry.wake_at = None;
         entry.open = None;
         entry.events.clear();
-        entry.senders.clear();
         entry.phase = Phase::Lost(reason.to_owned());
         let protocol = entry.protocol();
         postern_gate::say!("postern dhcp: {}: the {protocol} lease is lost: {reason}", subject(&entry.attachment));
@@ -293,33 +290,27 @@ impl Service {
 
     fn keep_time_of(&mut self, key: &str, now: u64) {
         let Some(entry) = self.leases.get_mut(key) else { return };
-        match &mut entry.phase {
-            Phase::Settling { .. } => self.settle(key, now),
-            Phase::Probing(probe) if probe.next <= now => self.ask_link(key),
-            Phase::Remembered => self.finish(key),
-            Phase::Bound => {
-                let has_ended = entry.expires_at.is_some_and(|end| end.saturating_add(crate::lease::GRACE_MS) <= now);
-                let is_closed = entry.open.as_ref().is_some_and(|open| open.until <= now);
-                if is_closed {
-                    entry.open = None;
-                }
-                if has_ended && entry.running.is_none() && entry.events.is_empty() {
-                    self.lose(key, "it has expired");
-                } else if entry.wake_at.is_some_and(|at| at <= now)
-                    && entry.running.is_none()
-                    && entry.events.is_empty()
-                {
-                    entry.wake_at = None;
-                    entry.events.push_back(Event::Timer);
-                    // Before anything is sent for it.
-                    self.look_at_one(key);
-                }
-            }
-            _ => {
-                if entry.wake_at.is_some_and(|at| at <= now) && entry.events.is_empty() {
-                    entry.wake_at = None;
-                    entry.events.push_back(Event::Timer);
-                }
+        let is_past = |time: Option<u64>| time.is_some_and(|at| at <= now);
+        let is_bound = match &entry.phase {
+            Phase::Settling { .. } => return self.settle(key, now),
+            Phase::Probing(probe) if probe.next <= now => return self.ask_link(key),
+            Phase::Remembered => return self.finish(key),
+            phase => matches!(phase, Phase::Bound),
+        };
+        if is_bound && is_past(entry.open.as_ref().map(|open| open.until)) {
+            entry.open = None;
+        }
+        if !entry.is_idle() {
+            return;
+        }
+        if is_bound && is_past(entry.expires_at.map(|end| end.saturating_add(GRACE_MS))) {
+            self.lose(key, "it has expired");
+        } else if is_past(entry.wake_at) {
+            entry.wake_at = None;
+            entry.events.push_back((Event::Timer, None));
+            if is_bound {
+                // Before anything is sent for it.
+                self.look_at_one(key);
             }
         }
     }

@@ -78,5 +78,5 @@ impl Service {
 
 /// True if nothing happens for a lease at the moment.
 fn rests(entry: &KeptLease) -> bool {
-    matches!(entry.phase, Phase::Bound | Phase::Lost(_)) && entry.running.is_none() && entry.events.is_empty()
+    matches!(entry.phase, Phase::Bound | Phase::Lost(_)) && entry.is_idle()
 }

@@ -6,10 +6,11 @@ use crate::frame::MacBytes;
 use crate::namespace::Identity;
 use crate::packet::PacketSocket;
 use crate::probe::Probe;
-use crate::store::{Parts, name};
+use crate::store::name;
 use postern_dhcp::{Client, Event, Family, Hex, Lease, State, Timeouts, client_id, duid, provided_id};
 use postern_dhcp_channel::{Attachment, HeldLease, Standing};
 use postern_kernel::{KernelError, Netlink};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,7 @@ const PACKETS: RefillingBudget = RefillingBudget::new(64, 125);
 const MOST_OFFERED: usize = 1024;
 
 /// What a lease waits for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Phase {
     /// For its link to be able to send.
     Settling {
@@ -38,6 +39,7 @@ pub enum Phase {
         next: u64,
     },
     /// For a server.
+    #[default]
     Acquiring,
     /// For other stations to say that they have the address.
     Probing(Probe),
@@ -64,14 +66,16 @@ pub struct Open {
     pub until: u64,
 }
 
-/// A lease. An attachment with addresses of both families has two.
-#[derive(Debug)]
+/// A lease. An attachment with addresses of both families has two. Its file has what is not skipped here.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct KeptLease {
     /// Which one: the number is never used again. A lease may replace another one of the same name.
+    #[serde(skip)]
     pub serial: u64,
-    /// The attachment.
+    /// The attachment, with all that the client needs.
     pub attachment: Attachment,
     /// The family of its address.
+    #[serde(default)]
     pub family: Family,
     /// Its network namespace.
     pub namespace: Identity,
@@ -79,52 +83,64 @@ pub struct KeptLease {
     pub index: u32,
     /// The link's hardware address.
     pub mac: MacBytes,
-    /// Where the last answer came from.
+    /// The hardware address that the last answer came from: the server, or the router to it.
     pub hop: Option<MacBytes>,
-    /// Servers shall broadcast their answers.
-    pub broadcast: bool,
-    /// What it waits for.
-    pub phase: Phase,
     /// The client's state.
     pub state: Option<State>,
     /// The lease, once a server has given it.
     pub lease: Option<Lease>,
+    /// The time of the next step, by this boot's clock.
+    pub wake_at: Option<u64>,
+    /// The end of the lease, by this boot's clock; none: never.
+    pub expires_at: Option<u64>,
+    /// What goes on top of this boot's clock for the client's time.
+    pub offset: u64,
+    /// What it waits for.
+    #[serde(skip)]
+    pub phase: Phase,
+    /// Servers shall broadcast their answers.
+    #[serde(skip)]
+    pub broadcast: bool,
     /// The addresses that servers have offered, the last of them. The client can ask for no others.
+    #[serde(skip)]
     pub offered: VecDeque<IpAddr>,
     /// The address of an earlier lease, which is asked for first.
+    #[serde(skip)]
     pub previous: Option<IpAddr>,
-    /// What goes on top of the clock for the client's time.
-    pub offset: u64,
-    /// The time of the next step.
-    pub wake_at: Option<u64>,
-    /// The end of the lease.
-    pub expires_at: Option<u64>,
-    /// The events that wait for a step.
-    pub events: VecDeque<Event>,
-    /// The hardware address that the packet of the running step came from, with its runner.
+    /// The events that wait for a step. A packet comes with the hardware address of its sender.
+    #[serde(skip)]
+    pub events: VecDeque<(Event, Option<MacBytes>)>,
+    /// The step that is running.
+    #[serde(skip)]
     pub running: Option<Running>,
     /// What is open.
+    #[serde(skip)]
     pub open: Option<Open>,
     /// Who waits for the lease.
+    #[serde(skip)]
     pub acquirer: Option<Id>,
     /// It is there already, and who waits has asked for it together with another one. So it stays if that fails.
+    #[serde(skip)]
     pub is_kept: bool,
     /// Who waits for its end.
+    #[serde(skip)]
     pub releasers: Vec<Id>,
     /// What it may send.
+    #[serde(skip)]
     pub sends: RefillingBudget,
     /// What it may be given.
+    #[serde(skip)]
     pub packets: RefillingBudget,
     /// How often routers were asked to advertise themselves.
+    #[serde(skip)]
     pub solicitations: u8,
-    /// The senders of the packets that wait, in their order.
-    pub senders: VecDeque<MacBytes>,
     /// What the client was refused, so that it is said once.
+    #[serde(skip)]
     pub is_warned: bool,
 }
 
 /// A step that is running.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Running {
     /// Its event was a packet from there.
     pub sender: Option<MacBytes>,
@@ -140,72 +156,14 @@ impl KeptLease {
         mac: MacBytes,
         phase: Phase,
     ) -> Self {
-        Self {
-            serial: next_serial(),
-            attachment,
-            family,
-            namespace,
-            index,
-            mac,
-            hop: None,
-            broadcast: false,
-            phase,
-            state: None,
-            lease: None,
-            offered: VecDeque::new(),
-            previous: None,
-            offset: 0,
-            wake_at: None,
-            expires_at: None,
-            events: VecDeque::new(),
-            running: None,
-            open: None,
-            acquirer: None,
-            is_kept: false,
-            releasers: Vec::new(),
-            sends: SENDS,
-            packets: PACKETS,
-            solicitations: 0,
-            senders: VecDeque::new(),
-            is_warned: false,
-        }
+        Self { attachment, family, namespace, index, mac, ..Self::default() }.begun(phase)
     }
 
-    /// Makes one of a file.
-    pub fn of_file(kept: Parts, is_of_before: bool) -> Self {
-        let phase = match (is_of_before, kept.lost) {
-            (true, _) => Phase::Remembered,
-            (false, Some(reason)) => Phase::Lost(reason),
-            (false, None) => Phase::Bound,
-        };
-        let is_bound = matches!(phase, Phase::Bound);
-        Self {
-            hop: kept.hop,
-            state: Some(kept.state),
-            lease: Some(kept.lease),
-            offset: kept.offset,
-            wake_at: kept.wake_at.filter(|_| is_bound),
-            expires_at: kept.expires_at,
-            ..Self::new(kept.attachment, kept.family, kept.namespace, kept.index, kept.mac, phase)
-        }
-    }
-
-    /// Returns what goes into its file; `None` before there is a lease.
-    pub fn parts(&self) -> Option<Parts> {
-        Some(Parts {
-            attachment: self.attachment.clone(),
-            family: self.family,
-            namespace: self.namespace,
-            index: self.index,
-            mac: self.mac,
-            hop: self.hop,
-            state: self.state.clone()?,
-            lease: self.lease.clone()?,
-            lost: if let Phase::Lost(reason) = &self.phase { Some(reason.clone()) } else { None },
-            wake_at: self.wake_at,
-            expires_at: self.expires_at,
-            offset: self.offset,
-        })
+    /// Returns it with what it has in memory alone.
+    pub fn begun(self, phase: Phase) -> Self {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        Self { serial, phase, sends: SENDS, packets: PACKETS, ..self }
     }
 
     /// Returns the name of its file, which no other lease has.
@@ -290,6 +248,11 @@ impl KeptLease {
         !matches!(self.phase, Phase::Lost(_) | Phase::Remembered)
     }
 
+    /// True if no step runs or waits for it.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none() && self.events.is_empty()
+    }
+
     /// Returns its line in the list of all leases.
     pub fn held(&self, now: u64) -> HeldLease {
         let standing = match &self.phase {
@@ -313,27 +276,21 @@ impl KeptLease {
 
     /// The time at which it has to be looked at; `None` if only an event does that.
     pub fn deadline(&self) -> Option<u64> {
-        let waits = self.running.is_none() && self.events.is_empty();
         let phase = match &self.phase {
             Phase::Settling { next, .. } => Some(*next),
             Phase::Probing(probe) => Some(probe.next),
             _ => None,
         };
-        let wake = self.wake_at.filter(|_| waits);
+        let wake = self.wake_at.filter(|_| self.is_idle());
         // A client that fails does not keep a lease that has ended.
         let end = match self.phase {
-            Phase::Bound => self.expires_at.filter(|_| waits).map(|end| end.saturating_add(GRACE_MS)),
+            Phase::Bound => self.expires_at.filter(|_| self.is_idle()).map(|end| end.saturating_add(GRACE_MS)),
             Phase::Remembered => self.expires_at,
             _ => None,
         };
         let close = self.open.as_ref().filter(|_| matches!(self.phase, Phase::Bound)).map(|open| open.until);
         [phase, wake, end, close].into_iter().flatten().min()
     }
-}
-
-fn next_serial() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The time that the client has, after the end of a lease, to say so itself.

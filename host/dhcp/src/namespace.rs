@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// What tells a namespace from all others of this boot: device and inode of nsfs. The number can come again after the
 /// namespace is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The device.
     pub device: u64,

@@ -98,7 +98,7 @@ impl Service {
                 );
                 entry.phase = Phase::Acquiring;
                 entry.wake_at = None;
-                entry.events.push_back(Event::Conflict);
+                entry.events.push_back((Event::Conflict, None));
                 return;
             }
         }

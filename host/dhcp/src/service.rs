@@ -2,7 +2,6 @@
 
 use crate::clock;
 use crate::connections::{ClientConnection, Id};
-use crate::gone::REMEMBERED_MS;
 use crate::lease::{KeptLease, Phase};
 use crate::namespace::{Identity, OwnNamespace};
 use crate::opener::{NotOpened, Opener};
@@ -86,17 +85,12 @@ impl Service {
             looked_at: String::new(),
         };
         let loaded = service.store.load().map_err(|error| format!("cannot list the leases: {error}"))?;
-        for one in loaded {
-            let mut entry = KeptLease::of_file(one.parts, one.is_of_before);
-            if one.is_of_before && entry.expires_at.is_none() {
-                entry.expires_at = Some(REMEMBERED_MS);
-            }
-            let key = entry.key();
-            let is_gone = !one.is_of_before && service.open_namespace(&entry).err() == Some(NotOpened::Gone);
-            if is_gone {
+        for entry in loaded {
+            let is_of_before = matches!(entry.phase, Phase::Remembered);
+            if !is_of_before && service.open_namespace(&entry).err() == Some(NotOpened::Gone) {
                 service.forget(&entry);
             } else {
-                service.leases.insert(key, entry);
+                service.leases.insert(entry.key(), entry);
             }
         }
         Ok(service)
@@ -268,7 +262,7 @@ impl Service {
 
     /// Removes a lease's file.
     pub fn forget(&self, entry: &KeptLease) {
-        if let Err(error) = self.store.remove(&entry.attachment, entry.family) {
+        if let Err(error) = self.store.remove(entry) {
             postern_gate::say!("postern dhcp: cannot remove a lease's file: {error}");
         }
     }

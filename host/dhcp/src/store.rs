@@ -1,10 +1,10 @@
 //! The files of leases: one for each, so that a damaged one harms no other. They survive the service and a reboot.
 
 use crate::clock;
-use crate::frame::MacBytes;
-use crate::namespace::Identity;
+use crate::gone::REMEMBERED_MS;
+use crate::lease::{KeptLease, Phase};
 use nix::sys::stat::{SFlag, fstat};
-use postern_dhcp::{Family, Lease, State};
+use postern_dhcp::Family;
 use postern_dhcp_channel::Attachment;
 use postern_state::{Dir, OpenMode, StateError, boot_id, kind, trust_stat};
 use serde::{Deserialize, Serialize};
@@ -21,55 +21,18 @@ const VERSION: u32 = 1;
 /// The longest file, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// A lease, as the service has it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Parts {
-    /// The attachment, with all that the client needs.
-    pub attachment: Attachment,
-    /// The family of its address.
-    #[serde(default)]
-    pub family: Family,
-    /// Its network namespace.
-    pub namespace: Identity,
-    /// The index of its link.
-    pub index: u32,
-    /// The link's hardware address.
-    pub mac: MacBytes,
-    /// The hardware address that the last answer came from: the server, or the router to it.
-    pub hop: Option<MacBytes>,
-    /// The client's state.
-    pub state: State,
-    /// The lease.
-    pub lease: Lease,
-    /// Why it is lost, if it is.
-    pub lost: Option<String>,
-    /// The time of the next step, by this boot's clock.
-    pub wake_at: Option<u64>,
-    /// The end of the lease, by this boot's clock; none: never.
-    pub expires_at: Option<u64>,
-    /// What goes on top of this boot's clock for the client's time.
-    pub offset: u64,
-}
-
-/// A lease as it is on disk.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Kept {
+/// A lease as it is on disk: it is written from a reference.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept<Entry> {
     version: u32,
     #[serde(flatten)]
-    parts: Parts,
+    entry: Entry,
+    /// Why it is lost, if it is.
+    lost: Option<String>,
     /// The boot that these times are of.
     boot: String,
     /// Both clocks, when the file was written.
     written: (u64, u64),
-}
-
-/// A lease that was read.
-#[derive(Debug)]
-pub struct Loaded {
-    /// The lease, with its times by this boot's clock.
-    pub parts: Parts,
-    /// True if it is of a boot before this one.
-    pub is_of_before: bool,
 }
 
 /// The directory of the leases.
@@ -114,15 +77,15 @@ impl Store {
         &self.path
     }
 
-    /// Writes a lease, in one step.
+    /// Writes a lease that a server has given, in one step.
     ///
     /// # Errors
     /// The disk is full, or can't be written.
-    pub fn write(&self, parts: Parts) -> io::Result<()> {
-        let name = name(&parts.attachment, parts.family);
-        let kept =
-            Kept { version: VERSION, parts, boot: self.boot.clone(), written: (clock::since_boot(), clock::wall()) };
-        let text = serde_json::to_vec(&kept)?;
+    pub fn write(&self, entry: &KeptLease) -> io::Result<()> {
+        let lost = if let Phase::Lost(reason) = &entry.phase { Some(reason.clone()) } else { None };
+        let (boot, written) = (self.boot.clone(), (clock::since_boot(), clock::wall()));
+        let text = serde_json::to_vec(&Kept { version: VERSION, entry, lost, boot, written })?;
+        let name = entry.key();
         self.dir.replace(&name, &format!("{name}.new"), &text)
     }
 
@@ -130,41 +93,38 @@ impl Store {
     ///
     /// # Errors
     /// The disk can't be written.
-    pub fn remove(&self, attachment: &Attachment, family: Family) -> io::Result<()> {
-        self.dir.unlink(&name(attachment, family)).map(drop)
+    pub fn remove(&self, entry: &KeptLease) -> io::Result<()> {
+        self.dir.unlink(&entry.key()).map(drop)
     }
 
-    /// Reads all leases. One that can't be read is left where it is, and said. What a kill or a power cut has left of a
-    /// file is removed: nothing is synced to disk (docs/decisions.md).
+    /// Reads all leases, with their times by this boot's clock. Those of a boot before this one are remembered. One that
+    /// can't be read is left where it is, and said. What a kill or a power cut has left of a file is removed: nothing is
+    /// synced to disk (docs/decisions.md).
     ///
     /// # Errors
     /// The directory can't be listed.
-    pub fn load(&self) -> io::Result<Vec<Loaded>> {
+    pub fn load(&self) -> io::Result<Vec<KeptLease>> {
         let mut leases = Vec::new();
         for unfinished in self.dir.names_that(|name| name.ends_with(".json.new"))? {
             let _ = self.dir.unlink(&unfinished);
         }
         for name in self.dir.names_that(|name| name.ends_with(".json"))? {
+            let path = self.path.join(&name);
             match self.read(&name) {
-                Ok(Some(loaded)) => leases.push(loaded),
+                Ok(Some(entry)) => leases.push(entry),
                 Ok(None) => {
-                    let path = self.path.join(&name);
-                    postern_gate::say!(
-                        "postern dhcp: {}: it was never written to disk, and is removed",
-                        path.display()
-                    );
+                    let path = path.display();
+                    postern_gate::say!("postern dhcp: {path}: it was never written to disk, and is removed");
                     let _ = self.dir.unlink(&name);
                 }
-                Err(words) => {
-                    postern_gate::say!("postern dhcp: {}: {words}; it is left alone", self.path.join(&name).display());
-                }
+                Err(words) => postern_gate::say!("postern dhcp: {}: {words}; it is left alone", path.display()),
             }
         }
         Ok(leases)
     }
 
     /// Reads a lease; `None` if its bytes never reached the disk.
-    fn read(&self, name: &str) -> Result<Option<Loaded>, String> {
+    fn read(&self, name: &str) -> Result<Option<KeptLease>, String> {
         let words = |error: io::Error| error.to_string();
         let file = self.dir.file(name, OpenMode::Read).map_err(words)?;
         let stat = fstat(&file).map_err(|errno| errno.desc().to_owned())?;
@@ -177,8 +137,9 @@ impl Store {
         if text.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        let mut kept: Kept = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-        if kept.version != VERSION || self::name(&kept.parts.attachment, kept.parts.family) != name {
+        let mut kept: Kept<KeptLease> = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let is_whole = kept.entry.state.is_some() && kept.entry.lease.is_some();
+        if kept.version != VERSION || kept.entry.key() != name || !is_whole {
             return Err("it is not of this version, or of another lease".to_owned());
         }
         let is_of_before = kept.boot != self.boot;
@@ -187,28 +148,40 @@ impl Store {
         if is_of_before || now < kept.written.0 {
             kept.carry_over(now, clock::wall());
         }
-        Ok(Some(Loaded { parts: kept.parts, is_of_before }))
+        let phase = match kept.lost {
+            _ if is_of_before => Phase::Remembered,
+            Some(reason) => Phase::Lost(reason),
+            None => Phase::Bound,
+        };
+        let mut entry = kept.entry.begun(phase);
+        entry.wake_at = entry.wake_at.filter(|_| matches!(entry.phase, Phase::Bound));
+        if is_of_before {
+            entry.expires_at.get_or_insert(REMEMBERED_MS);
+        }
+        Ok(Some(entry))
     }
 }
 
-impl Kept {
+impl Kept<KeptLease> {
     /// Converts the times of an earlier boot to this one's clock. Between them counts the wall clock. It may have been
     /// set back: then no time counts, and the lease is never longer than it was.
     fn carry_over(&mut self, now: u64, wall: u64) {
         let (then, then_wall) = self.written;
         let at = then.saturating_add(wall.saturating_sub(then_wall));
         let convert = |time: u64| now.saturating_add(time.saturating_sub(at));
-        let parts = &mut self.parts;
-        parts.expires_at = parts.expires_at.map(convert);
-        parts.wake_at = parts.wake_at.map(convert);
+        let entry = &mut self.entry;
+        entry.expires_at = entry.expires_at.map(convert);
+        entry.wake_at = entry.wake_at.map(convert);
         // The client's time goes on.
-        parts.offset = parts.offset.saturating_add(at).saturating_sub(now);
+        entry.offset = entry.offset.saturating_add(at).saturating_sub(now);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::namespace::Identity;
+    use postern_dhcp::{Lease, State};
     use std::os::unix::fs::PermissionsExt;
 
     fn scratch(name: &str) -> PathBuf {
@@ -219,20 +192,16 @@ mod tests {
         path
     }
 
-    fn parts(container: &str) -> Parts {
-        Parts {
-            attachment: Attachment { container_id: container.to_owned(), ..Attachment::default() },
-            family: Family::Ipv4,
-            namespace: Identity { device: 4, inode: 5 },
-            index: 2,
-            mac: [2, 0, 0, 0, 0, 1],
-            hop: None,
-            state: State(serde_json::json!({"x": 1})),
-            lease: Lease::default(),
-            lost: None,
+    fn lease(container: &str) -> KeptLease {
+        let attachment = Attachment { container_id: container.to_owned(), ..Attachment::default() };
+        let (namespace, mac) = (Identity { device: 4, inode: 5 }, [2, 0, 0, 0, 0, 1]);
+        let entry = KeptLease::new(attachment, Family::Ipv4, namespace, 2, mac, Phase::Bound);
+        KeptLease {
+            state: Some(State(serde_json::json!({"x": 1}))),
+            lease: Some(Lease::default()),
             wake_at: Some(1000),
             expires_at: Some(2000),
-            offset: 0,
+            ..entry
         }
     }
 
@@ -241,22 +210,22 @@ mod tests {
         let library = scratch("store");
         let store = Store::open(&library).unwrap();
         for container in ["c1", "c2"] {
-            store.write(parts(container)).unwrap();
+            store.write(&lease(container)).unwrap();
         }
-        store.write(parts("c1")).unwrap();
+        store.write(&lease("c1")).unwrap();
         // One that is damaged, one of another name, and one that another user could have written.
         std::fs::write(store.path().join("damaged.json"), "{").unwrap();
-        let own = name(&parts("c1").attachment, Family::Ipv4);
+        let own = lease("c1").key();
         std::fs::copy(store.path().join(&own), store.path().join("other.json")).unwrap();
-        let open = store.path().join(name(&parts("c2").attachment, Family::Ipv4));
+        let open = store.path().join(lease("c2").key());
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o666)).unwrap();
         let loaded = store.load().unwrap();
-        let names: Vec<&str> = loaded.iter().map(|loaded| loaded.parts.attachment.container_id.as_str()).collect();
+        let names: Vec<&str> = loaded.iter().map(|entry| entry.attachment.container_id.as_str()).collect();
         assert_eq!(names, ["c1"]);
-        assert!(!loaded[0].is_of_before);
-        assert_eq!((loaded[0].parts.wake_at, loaded[0].parts.expires_at), (Some(1000), Some(2000)));
-        store.remove(&parts("c1").attachment, Family::Ipv4).unwrap();
-        store.remove(&parts("c1").attachment, Family::Ipv4).unwrap();
+        assert!(matches!(loaded[0].phase, Phase::Bound));
+        assert_eq!((loaded[0].wake_at, loaded[0].expires_at), (Some(1000), Some(2000)));
+        store.remove(&lease("c1")).unwrap();
+        store.remove(&lease("c1")).unwrap();
         assert!(store.load().unwrap().is_empty());
         std::fs::remove_dir_all(library).unwrap();
     }
@@ -265,8 +234,8 @@ mod tests {
     fn what_a_power_cut_leaves_is_removed() {
         let library = scratch("cut");
         let store = Store::open(&library).unwrap();
-        store.write(parts("c1")).unwrap();
-        let own = store.path().join(name(&parts("c1").attachment, Family::Ipv4));
+        store.write(&lease("c1")).unwrap();
+        let own = store.path().join(lease("c1").key());
         let empty = [("0.json", &[][..]), ("1.json", &[0; 4096]), ("2.json.new", b"{")];
         for (name, text) in empty {
             std::fs::write(store.path().join(name), text).unwrap();
@@ -284,20 +253,17 @@ mod tests {
     fn times_over_a_reboot_never_grow() {
         let library = scratch("reboot");
         let store = Store::open(&library).unwrap();
-        let mut parts = parts("c1");
-        let now = clock::since_boot();
-        parts.expires_at = Some(now + 100_000);
-        let file = store.path().join(name(&parts.attachment, Family::Ipv4));
-        store.write(parts).unwrap();
-        let kept: Kept = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
-        let (then, wall) = kept.written;
+        let entry = KeptLease { expires_at: Some(clock::since_boot() + 100_000), ..lease("c1") };
+        store.write(&entry).unwrap();
+        let file = std::fs::read(store.path().join(entry.key())).unwrap();
         for (elapsed, left) in [(0, 100_000), (40_000, 60_000), (200_000, 0), (-500_000, 100_000)] {
-            let mut kept = kept.clone();
+            let mut kept: Kept<KeptLease> = serde_json::from_slice(&file).unwrap();
+            let (then, wall) = kept.written;
             kept.carry_over(5000, wall.saturating_add_signed(elapsed));
-            let until = kept.parts.expires_at.unwrap() - 5000;
+            let until = kept.entry.expires_at.unwrap() - 5000;
             assert!(until.abs_diff(left) < 1000, "{elapsed}: {until}");
             // The client's clock has not gone back.
-            assert!(kept.parts.offset + 5000 >= then, "{elapsed}");
+            assert!(kept.entry.offset + 5000 >= then, "{elapsed}");
         }
         std::fs::remove_dir_all(library).unwrap();
     }

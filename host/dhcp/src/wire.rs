@@ -143,8 +143,7 @@ impl Service {
                 if matches!(entry.phase, Phase::Acquiring) {
                     entry.note_offers(&payload);
                 }
-                entry.events.push_back(Event::Packet { payload: Payload(payload), from });
-                entry.senders.push_back(from_mac);
+                entry.events.push_back((Event::Packet { payload: Payload(payload), from }, Some(from_mac)));
             }
         }
     }
