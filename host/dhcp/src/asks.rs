@@ -9,7 +9,7 @@ use crate::service::Service;
 use crate::store::name;
 use postern_dhcp::{Event, Family, Lease, State};
 use postern_dhcp_channel::{Answer, Ask, Attachment, INTERNAL};
-use postern_kernel::{Link, Netlink};
+use postern_kernel::{KernelError, Link, Netlink};
 use postern_types::IpvlanMode;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -189,14 +189,11 @@ impl Service {
             if let Some(other) = before.acquirer {
                 let names = subject(&before.attachment);
                 let words = format!("the DHCP lease of {names} is acquired anew, for another namespace or link");
-                self.tell(other, &refused(AGAIN, words, "try again"));
-                self.abandon_for(other);
+                self.disappoint(other, &refused(AGAIN, words, "try again"));
             }
             self.tell_releasers(&before);
         }
-        if let Err(words) = self.open_for(&mut entry, namespace) {
-            return Err(refused(INTERNAL, words, ""));
-        }
+        entry.open = Some(self.open_for(&entry, namespace).map_err(|words| refused(INTERNAL, words, ""))?);
         entry.events.push_back((Event::Start { previous }, None));
         self.leases.insert(key, entry);
         Ok(())
@@ -341,10 +338,15 @@ impl Service {
         if let Some(id) = entry.acquirer {
             // It was there, and the lease of the other family was still waited for.
             let words = format!("the DHCP lease of {} ended while it was being acquired", subject(&entry.attachment));
-            self.tell(id, &refused(AGAIN, words, ""));
-            self.abandon_for(id);
+            self.disappoint(id, &refused(AGAIN, words, ""));
         }
         self.tell_releasers(&entry);
+    }
+
+    /// Tells who waits for leases that one can't be had. The others are of no use to them, and are given back.
+    pub fn disappoint(&mut self, id: Id, answer: &Answer) {
+        self.tell(id, answer);
+        self.abandon_for(id);
     }
 
     /// Tells who waits for the end of a lease that has ended, unless they wait for another one too.
@@ -370,7 +372,7 @@ impl Service {
             let words = format!("\"{path}\" leads the DHCP service to another namespace than the plugin");
             return Err(refused(ENVIRONMENT, words, "the service needs the same files (--hostprefix)"));
         }
-        if found == self.home.identity() {
+        if found == self.home.identity {
             return Err(refused(
                 ENVIRONMENT,
                 format!("\"{path}\" is the namespace of the node, not of a container"),
@@ -397,18 +399,17 @@ impl Service {
 
     /// Finds the attachment's link, and sets it up.
     fn link(&self, attachment: &Attachment, namespace: &OwnedFd) -> Result<Link, Answer> {
-        let found = self.home.visit(namespace, || {
+        let look = || -> Result<Option<Link>, KernelError> {
             let netlink = Netlink::open()?;
             let link = netlink.link_by_name(&attachment.ifname)?;
-            if let Some(link) = &link
-                && !link.up
-            {
+            if let Some(link) = link.as_ref().filter(|link| !link.up) {
                 netlink.set_up(link.index)?;
             }
-            Ok::<_, postern_kernel::KernelError>(link)
-        });
+            Ok(link)
+        };
+        let found = self.home.visit(namespace, || Ok::<_, KernelError>(look()));
         let found =
-            found.map_err(|errno| refused(ENVIRONMENT, format!("cannot enter {}: {errno}", attachment.netns), ""))?;
+            found.map_err(|words| refused(ENVIRONMENT, format!("cannot enter {}: {words}", attachment.netns), ""))?;
         let found = found.map_err(|error| refused(INTERNAL, error.to_string(), ""))?;
         found.ok_or_else(|| {
             let words = format!(
@@ -427,9 +428,7 @@ impl Service {
     fn look_at(&self, entry: &KeptLease) -> Result<bool, String> {
         let gone = || format!("the network namespace of {} is gone", subject(&entry.attachment));
         let namespace = self.open_namespace(entry).map_err(|_| gone())?;
-        let link = self.home.visit(&namespace, || Netlink::open()?.link_by_index(entry.index));
-        let link = link.map_err(|errno| errno.to_string())?.map_err(|error| error.to_string())?;
-        let link = link.filter(|link| link.mac == Some(entry.mac));
+        let link = self.home.visit(&namespace, || entry.link(&Netlink::open()?))?;
         link.map(|link| link.up)
             .ok_or_else(|| format!("the link of the DHCP lease of {} is gone", subject(&entry.attachment)))
     }

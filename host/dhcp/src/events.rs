@@ -1,14 +1,12 @@
 //! What happens to leases: timers, and the steps of the client.
 
-use crate::asks::{LOOK_MS, refused, subject};
+use crate::asks::{LOOK_MS, subject};
 use crate::clock;
-use crate::connections::Id;
 use crate::lease::{GRACE_MS, KeptLease, Open, Phase, Running, address};
 use crate::opener::NotOpened;
 use crate::service::Service;
 use postern_dhcp::{Event, Family, INFINITE, Input, Lease, Outcome, Output};
-use postern_dhcp_channel::INTERNAL;
-use postern_kernel::{KernelError, Netlink};
+use postern_kernel::Netlink;
 use std::hash::{BuildHasher, RandomState};
 
 /// The least time until a step, while a lease is acquired and when it is bound. A server's times may be zero.
@@ -172,25 +170,20 @@ impl Service {
     pub fn fail_to_acquire(&mut self, key: &str, reason: &str) {
         let Some(entry) = self.leases.remove(key) else { return };
         self.forget(&entry);
-        self.tell_acquirer(&entry, entry.acquirer, reason);
+        if let Some(id) = entry.acquirer {
+            self.disappoint(id, &entry.refusal(reason));
+        }
         self.tell_releasers(&entry);
     }
 
     /// As [`Service::fail_to_acquire`], where the client does not know of it: what a server has given is given back.
     pub fn fail_to_use(&mut self, key: &str, reason: &str) {
-        let Some(mut entry) = self.leases.remove(key) else { return };
-        let acquirer = entry.acquirer.take();
-        self.tell_acquirer(&entry, acquirer, reason);
-        self.leases.insert(key.to_owned(), entry);
-        self.abandon(key);
-    }
-
-    fn tell_acquirer(&mut self, entry: &KeptLease, acquirer: Option<Id>, reason: &str) {
-        if let Some(id) = acquirer {
-            let words = format!("no {} lease for {}: {reason}", entry.protocol(), subject(&entry.attachment));
-            self.tell(id, &refused(INTERNAL, words, ""));
-            self.abandon_for(id);
+        let Some(entry) = self.leases.get_mut(key) else { return };
+        if let Some(id) = entry.acquirer.take() {
+            let refusal = entry.refusal(reason);
+            self.disappoint(id, &refusal);
         }
+        self.abandon(key);
     }
 
     /// A server has given the lease, and nobody else has its address.
@@ -225,10 +218,7 @@ impl Service {
     /// Writes the lease's file.
     fn keep(&mut self, key: &str) {
         let Some(entry) = self.leases.get(key) else { return };
-        if entry.state.is_some()
-            && entry.lease.is_some()
-            && let Err(error) = self.store.write(entry)
-        {
+        if let Err(error) = self.store.write(entry) {
             postern_gate::say!("postern dhcp: {}: cannot write its file: {error}", subject(&entry.attachment));
         }
     }
@@ -240,9 +230,8 @@ impl Service {
         match entry.acquirer {
             // Its address is in use, unlike that of a new lease.
             Some(id) if entry.is_kept => {
-                let words = format!("no {} lease for {}: {reason}", entry.protocol(), subject(&entry.attachment));
-                self.tell(id, &refused(INTERNAL, words, ""));
-                self.abandon_for(id);
+                let refusal = entry.refusal(reason);
+                self.disappoint(id, &refusal);
             }
             // Who asked for both families has no answer yet.
             Some(_) => return self.fail_to_acquire(key, reason),
@@ -258,18 +247,14 @@ impl Service {
         let Some(entry) = self.leases.get(key) else { return };
         let is_shared = self.has_other_lease(entry);
         let done = match self.open_namespace(entry) {
-            Ok(namespace) => {
-                let visited = self.home.visit(&namespace, || -> Result<(), KernelError> {
-                    let netlink = Netlink::open()?;
-                    let link = netlink.link_by_index(entry.index)?;
-                    // Another link may have the number by now.
-                    if link.is_none_or(|link| link.mac != Some(entry.mac)) {
-                        return Ok(());
-                    }
-                    if is_shared { entry.take_addresses(&netlink) } else { netlink.set_down(entry.index) }
-                });
-                visited.map_err(|errno| errno.to_string()).and_then(|done| done.map_err(|error| error.to_string()))
-            }
+            Ok(namespace) => self.home.visit(&namespace, || {
+                let netlink = Netlink::open()?;
+                match entry.link(&netlink)? {
+                    Some(_) if is_shared => entry.take_addresses(&netlink),
+                    Some(_) => netlink.set_down(entry.index),
+                    None => Ok(()),
+                }
+            }),
             Err(NotOpened::Gone) => return self.finish(key),
             Err(NotOpened::Refused(words)) => Err(words),
         };

@@ -62,8 +62,7 @@ impl Service {
             Err(NotOpened::Gone) => true,
             Err(NotOpened::Refused(_)) => false,
             Ok(namespace) => {
-                let link = self.home.visit(&namespace, || Netlink::open()?.link_by_index(entry.index));
-                matches!(link, Ok(Ok(link)) if link.as_ref().and_then(|link| link.mac) != Some(entry.mac))
+                matches!(self.home.visit(&namespace, || entry.link(&Netlink::open()?)), Ok(None))
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A lease as the service sees it: what it waits for, and what is open for it.
 
+use crate::asks::{refused, subject};
 use crate::budget::RefillingBudget;
 use crate::connections::Id;
 use crate::frame::MacBytes;
@@ -8,8 +9,8 @@ use crate::packet::PacketSocket;
 use crate::probe::Probe;
 use crate::store::name;
 use postern_dhcp::{Client, Event, Family, Hex, Lease, State, Timeouts, client_id, duid, provided_id};
-use postern_dhcp_channel::{Attachment, HeldLease, Standing};
-use postern_kernel::{KernelError, Netlink};
+use postern_dhcp_channel::{Answer, Attachment, HeldLease, INTERNAL, Standing};
+use postern_kernel::{KernelError, Link, Netlink};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
@@ -225,6 +226,16 @@ impl KeptLease {
     pub fn is_given(&self, lease: &Lease) -> bool {
         let given = address(lease, self.family);
         given.is_some_and(|given| self.offered.contains(&given)) || given.is_some() && given == self.address()
+    }
+
+    /// Returns its link: another one may have the number by now.
+    pub fn link(&self, netlink: &Netlink) -> Result<Option<Link>, KernelError> {
+        Ok(netlink.link_by_index(self.index)?.filter(|link| link.mac == Some(self.mac)))
+    }
+
+    /// Returns the answer to who waits for it in vain.
+    pub fn refusal(&self, reason: &str) -> Answer {
+        refused(INTERNAL, format!("no {} lease for {}: {reason}", self.protocol(), subject(&self.attachment)), "")
     }
 
     /// Takes the addresses of the lease from the link. They may be gone already.

@@ -1,10 +1,10 @@
 //! Entering a container's network namespace, for as long as it takes to open sockets there.
 
-use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::fstat;
 use postern_kernel::Namespace;
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// What tells a namespace from all others of this boot: device and inode of nsfs. The number can come again after the
@@ -18,9 +18,6 @@ pub struct Identity {
 }
 
 /// Returns the identity of an open namespace.
-///
-/// # Errors
-/// Those of fstat(2).
 pub fn identity(namespace: impl AsFd) -> nix::Result<Identity> {
     let stat = fstat(namespace.as_fd())?;
     Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
@@ -30,37 +27,28 @@ pub fn identity(namespace: impl AsFd) -> nix::Result<Identity> {
 #[derive(Debug)]
 pub struct OwnNamespace {
     namespace: Namespace,
-    identity: Identity,
+    pub identity: Identity,
 }
 
 impl OwnNamespace {
-    /// Opens it.
-    ///
-    /// # Errors
-    /// `/proc` is not there.
     pub fn open() -> Result<Self, String> {
         let namespace = Namespace::current().map_err(|error| error.to_string())?;
         let identity = identity(namespace.fd()).map_err(|errno| errno.desc().to_owned())?;
         Ok(Self { namespace, identity })
     }
 
-    /// Returns its identity.
-    pub fn identity(&self) -> Identity {
-        self.identity
-    }
-
     /// Does something in a namespace. The process has one thread, so nothing else happens there.
     ///
     /// # Errors
-    /// `EINVAL` if it is no network namespace, `EPERM` without rights over it.
-    pub fn visit<T>(&self, namespace: &OwnedFd, act: impl FnOnce() -> T) -> Result<T, Errno> {
-        setns(namespace, CloneFlags::CLONE_NEWNET)?;
+    /// `EINVAL` if it is no network namespace, `EPERM` without rights over it; those of `act`.
+    pub fn visit<T, E: Display>(&self, namespace: &OwnedFd, act: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+        setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|errno| errno.to_string())?;
         let done = act();
         if let Err(errno) = setns(self.namespace.fd(), CloneFlags::CLONE_NEWNET) {
             // It must not go on in a container's namespace. Started again, it reads its leases from their files.
             postern_gate::say!("postern dhcp: cannot leave a container's namespace: {errno}");
             std::process::exit(1);
         }
-        Ok(done)
+        done.map_err(|error| error.to_string())
     }
 }

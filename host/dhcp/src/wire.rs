@@ -68,37 +68,26 @@ impl Service {
     }
 
     /// Opens what a lease needs to speak with servers, if it is not open.
-    ///
-    /// # Errors
-    /// The namespace or the link is gone, or the kernel refuses.
     fn ensure_open(&mut self, key: &str) -> Result<(), String> {
-        let Some(mut entry) = self.leases.remove(key) else { return Ok(()) };
-        let opened = if entry.open.is_some() {
-            Ok(())
-        } else {
-            let namespace = self.open_namespace(&entry).map_err(|error| match error {
-                NotOpened::Gone => "its network namespace is gone".to_owned(),
-                NotOpened::Refused(words) => words,
-            });
-            namespace.and_then(|namespace| self.open_for(&mut entry, &namespace))
-        };
-        self.leases.insert(key.to_owned(), entry);
-        opened
+        let Some(entry) = self.leases.get(key).filter(|entry| entry.open.is_none()) else { return Ok(()) };
+        let namespace = self.open_namespace(entry).map_err(|error| match error {
+            NotOpened::Gone => "its network namespace is gone".to_owned(),
+            NotOpened::Refused(words) => words,
+        })?;
+        let opened = self.open_for(entry, &namespace)?;
+        if let Some(entry) = self.leases.get_mut(key) {
+            entry.open = Some(opened);
+        }
+        Ok(())
     }
 
-    /// Opens sockets in a namespace.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn open_for(&self, entry: &mut KeptLease, namespace: &OwnedFd) -> Result<(), String> {
-        let opened = self.home.visit(namespace, || -> Result<Open, String> {
+    /// Opens what a lease needs in its namespace.
+    pub fn open_for(&self, entry: &KeptLease, namespace: &OwnedFd) -> Result<Open, String> {
+        self.home.visit(namespace, || -> Result<Open, String> {
             let netlink = Netlink::open().map_err(|error| error.to_string())?;
-            let link = netlink.link_by_index(entry.index).map_err(|error| error.to_string())?;
-            if link.and_then(|link| link.mac) != Some(entry.mac) {
-                return Err(format!(
-                    "its link \"{}\" is gone, or has another hardware address",
-                    entry.attachment.ifname
-                ));
+            if entry.link(&netlink).map_err(|error| error.to_string())?.is_none() {
+                let ifname = &entry.attachment.ifname;
+                return Err(format!("its link \"{ifname}\" is gone, or has another hardware address"));
             }
             let packets = match entry.family {
                 Family::Ipv4 => PacketSocket::dhcp(entry.index, entry.mac),
@@ -107,9 +96,7 @@ impl Service {
             let packets = packets.map_err(|errno| errno.to_string())?;
             let until = clock::since_boot().saturating_add(LISTEN_MS);
             Ok(Open { source: entry.source(&netlink), netlink, packets, until })
-        });
-        entry.open = Some(opened.map_err(|errno| errno.to_string())??);
-        Ok(())
+        })
     }
 
     /// Takes the frames that wait for a lease.
