@@ -21,18 +21,13 @@ pub const REMEMBERED_MS: u64 = 24 * 60 * 60 * 1000;
 impl Service {
     /// Ends all leases whose container is gone. For one that will be renewed the namespace alone is looked at.
     pub fn look_at_all(&mut self) {
-        let keys: Vec<String> =
-            self.leases.iter().filter(|(_, entry)| rests(entry)).map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            let Some(entry) = self.leases.get(&key) else { continue };
-            let is_gone = if entry.wake_at.is_some() {
-                self.open_namespace(entry).err() == Some(NotOpened::Gone)
-            } else {
-                self.is_gone(entry)
-            };
-            if is_gone {
-                self.forget_gone(&key);
-            }
+        let is_gone = |entry: &KeptLease| match entry.wake_at {
+            Some(_) => self.open_namespace(entry).err() == Some(NotOpened::Gone),
+            None => self.is_gone(entry),
+        };
+        let gone = self.leases.iter().filter(|(_, entry)| rests(entry) && is_gone(entry));
+        for key in gone.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.forget_gone(&key);
         }
     }
 
@@ -61,9 +56,7 @@ impl Service {
         match self.open_namespace(entry) {
             Err(NotOpened::Gone) => true,
             Err(NotOpened::Refused(_)) => false,
-            Ok(namespace) => {
-                matches!(self.home.visit(&namespace, || entry.link(&Netlink::open()?)), Ok(None))
-            }
+            Ok(namespace) => matches!(self.home.visit(&namespace, || entry.link(&Netlink::open()?)), Ok(None)),
         }
     }
 

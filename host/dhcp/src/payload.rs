@@ -1,7 +1,7 @@
 //! The checks of a payload that a guest wants to send: it must be DHCP of this client, and nothing else.
 
 use crate::frame::MacBytes;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The longest payload that is sent, in bytes: it fits into one frame.
 pub const LONGEST: usize = 1400;
@@ -24,23 +24,28 @@ const CLIENT_ID: u8 = 61;
 const RELAY: u8 = 82;
 
 /// What the lease's messages must say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientV4<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
     /// The hardware address of the link.
     pub mac: MacBytes,
-    /// The value of option 61.
+    /// The value of option 61; for DHCPv6 the DUID.
     pub id: &'a [u8],
     /// The address of the lease, if there is one.
-    pub address: Option<Ipv4Addr>,
+    pub address: Option<IpAddr>,
     /// The other addresses that it may name: those that servers have offered, and that of an earlier lease.
-    pub offered: &'a [Ipv4Addr],
+    pub offered: &'a [IpAddr],
 }
 
-/// Checks a payload, and returns the address that the client says it has; unspecified for none.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn check(payload: &[u8], client: &ClientV4<'_>) -> Result<Ipv4Addr, &'static str> {
+impl Expected<'_> {
+    /// True for the address of the lease, and for the others.
+    pub fn may_want(&self, named: IpAddr) -> bool {
+        Some(named) == self.address || self.offered.contains(&named)
+    }
+}
+
+/// Checks a payload, and returns the address that the client says it has; unspecified for none. An error is what is wrong
+/// with it.
+pub fn check(payload: &[u8], client: &Expected<'_>) -> Result<Ipv4Addr, &'static str> {
     if payload.len() > LONGEST {
         return Err("it is longer than a frame may be");
     }
@@ -62,7 +67,7 @@ pub fn check(payload: &[u8], client: &ClientV4<'_>) -> Result<Ipv4Addr, &'static
     let from = <[u8; 4]>::try_from(field(12, 4)).map(Ipv4Addr::from).map_err(|_| "it is shorter than a message is")?;
     let kind = check_options(options, client)?;
     // What was requested can be given back before the answer is there.
-    let is_own = Some(from) == client.address || kind == RELEASE && client.offered.contains(&from);
+    let is_own = Some(from.into()) == client.address || kind == RELEASE && client.may_want(from.into());
     if !from.is_unspecified() && !is_own {
         return Err("it names an address that is not this lease's");
     }
@@ -70,13 +75,13 @@ pub fn check(payload: &[u8], client: &ClientV4<'_>) -> Result<Ipv4Addr, &'static
 }
 
 /// Returns the address that a server's message offers (`yiaddr`), if it offers one.
-pub fn offered(payload: &[u8]) -> Option<Ipv4Addr> {
+pub fn offered(payload: &[u8]) -> Option<IpAddr> {
     let address: [u8; 4] = payload.get(16..20)?.try_into().ok()?;
-    Some(Ipv4Addr::from(address)).filter(|address| !address.is_unspecified())
+    Some(IpAddr::from(address)).filter(|address| !address.is_unspecified())
 }
 
 /// Checks the options, and returns the type of the message.
-fn check_options(options: &[u8], client: &ClientV4<'_>) -> Result<u8, &'static str> {
+fn check_options(options: &[u8], client: &Expected<'_>) -> Result<u8, &'static str> {
     let (mut rest, mut kinds, mut ids, mut wanted) = (options, 0, 0, 0);
     let mut kind = 0;
     loop {
@@ -94,18 +99,16 @@ fn check_options(options: &[u8], client: &ClientV4<'_>) -> Result<u8, &'static s
         let (value, after) = after.split_at_checked(usize::from(*length)).ok_or("an option is cut off")?;
         match *code {
             // DISCOVER, REQUEST, DECLINE and RELEASE.
-            MESSAGE_TYPE => match value {
-                [1 | 3 | DECLINE | RELEASE] => {
-                    kinds += 1;
-                    kind = value.first().copied().unwrap_or_default();
-                }
-                _ => return Err("it is not of a client's type"),
-            },
+            MESSAGE_TYPE => {
+                let [named @ (1 | 3 | DECLINE | RELEASE)] = value else { return Err("it is not of a client's type") };
+                kinds += 1;
+                kind = *named;
+            }
             CLIENT_ID if value == client.id => ids += 1,
             CLIENT_ID => return Err("it has another client's identifier"),
             WANTED => {
-                let named = <[u8; 4]>::try_from(value).map(Ipv4Addr::from).map_err(|_| "it wants half an address")?;
-                if Some(named) != client.address && !client.offered.contains(&named) {
+                let named = <[u8; 4]>::try_from(value).map(IpAddr::from).map_err(|_| "it wants half an address")?;
+                if !client.may_want(named) {
                     return Err("it wants an address that no server has offered");
                 }
                 wanted += 1;
@@ -130,8 +133,12 @@ mod tests {
 
     const MAC: MacBytes = [2, 0, 0, 0, 0, 1];
     const OFFERED: Ipv4Addr = Ipv4Addr::new(10, 5, 0, 8);
-    const OWN: ClientV4<'_> =
-        ClientV4 { mac: MAC, id: b"\0c1/n/eth0", address: Some(Ipv4Addr::new(10, 5, 0, 7)), offered: &[OFFERED] };
+    const OWN: Expected<'_> = Expected {
+        mac: MAC,
+        id: b"\0c1/n/eth0",
+        address: Some(IpAddr::V4(Ipv4Addr::new(10, 5, 0, 7))),
+        offered: &[IpAddr::V4(OFFERED)],
+    };
 
     fn message(options: &[(u8, &[u8])]) -> Vec<u8> {
         let mut message = vec![0; OPTIONS];
@@ -231,7 +238,7 @@ mod tests {
         for (what, payload) in cases {
             assert!(check(&payload, &OWN).is_err(), "{what}");
         }
-        let nobody = ClientV4 { address: None, ..OWN };
+        let nobody = Expected { address: None, ..OWN };
         let mut renewal = discover();
         renewal[12..16].copy_from_slice(&[10, 5, 0, 7]);
         assert!(check(&renewal, &nobody).is_err(), "an address without a lease");
@@ -240,7 +247,7 @@ mod tests {
     /// A server may have given what was requested, and its answer is not there yet.
     #[test]
     fn a_requested_address_is_given_back() {
-        let nobody = ClientV4 { address: None, ..OWN };
+        let nobody = Expected { address: None, ..OWN };
         for (kind, address, passes) in
             [(7, OFFERED, true), (3, OFFERED, false), (4, OFFERED, false), (7, Ipv4Addr::new(10, 5, 0, 9), false)]
         {
@@ -256,7 +263,7 @@ mod tests {
         let mut offer = discover();
         assert_eq!(offered(&offer), None);
         offer[16..20].copy_from_slice(&OFFERED.octets());
-        assert_eq!(offered(&offer), Some(OFFERED));
+        assert_eq!(offered(&offer), Some(OFFERED.into()));
         assert_eq!(offered(&offer[..19]), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The checks of a DHCPv6 message that a guest wants to send: it must be one of this client, and nothing else.
 
-use crate::payload::LONGEST;
-use std::net::Ipv6Addr;
+use crate::payload::{Expected, LONGEST};
+use std::net::IpAddr;
 
 const SOLICIT: u8 = 1;
 const REQUEST: u8 = 3;
@@ -26,22 +26,8 @@ const IAID: [u8; 4] = [0, 0, 0, 1];
 /// The most addresses of one offer that are looked at. A client wants one.
 pub const MOST: usize = 4;
 
-/// What the lease's messages must say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientV6<'a> {
-    /// Its identifier.
-    pub id: &'a [u8],
-    /// The address of the lease, if there is one.
-    pub address: Option<Ipv6Addr>,
-    /// The other addresses that it may name: those that servers have offered, and that of an earlier lease.
-    pub offered: &'a [Ipv6Addr],
-}
-
-/// Checks a payload.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn check(payload: &[u8], client: &ClientV6<'_>) -> Result<(), &'static str> {
+/// Checks a payload. An error is what is wrong with it.
+pub fn check(payload: &[u8], client: &Expected<'_>) -> Result<(), &'static str> {
     if payload.len() > LONGEST {
         return Err("it is longer than a frame may be");
     }
@@ -73,11 +59,10 @@ pub fn check(payload: &[u8], client: &ClientV6<'_>) -> Result<(), &'static str> 
         return Err("it has no identifier");
     }
     let named = association.ok_or("it has no association")?;
-    let is_offered = |named| Some(named) == client.address || client.offered.contains(&named);
     match (kind, named) {
         (SOLICIT | REQUEST, None) => Ok(()),
         // What was requested can be given back before the answer is there.
-        (SOLICIT | REQUEST | DECLINE | RELEASE, Some(named)) if is_offered(named) => Ok(()),
+        (SOLICIT | REQUEST | DECLINE | RELEASE, Some(named)) if client.may_want(named) => Ok(()),
         (SOLICIT | REQUEST | DECLINE, _) => Err("it names an address that no server has offered"),
         _ if named.is_some() && named == client.address => Ok(()),
         _ => Err("it names an address that is not this lease's"),
@@ -85,16 +70,16 @@ pub fn check(payload: &[u8], client: &ClientV6<'_>) -> Result<(), &'static str> 
 }
 
 /// Returns the addresses that a server's message offers, the first few of them.
-pub fn offered(payload: &[u8]) -> Vec<Ipv6Addr> {
+pub fn offered(payload: &[u8]) -> Vec<IpAddr> {
     let inside =
         |options, code| Options(options).filter_map(move |(found, value)| value.ok().filter(|_| found == code));
     let associations = inside(payload.get(4..).unwrap_or_default(), ASSOCIATION);
     let addresses = associations.filter_map(|one| one.get(12..)).flat_map(|options| inside(options, ADDRESS));
-    addresses.filter_map(|value| value.first_chunk::<16>()).map(|bytes| Ipv6Addr::from(*bytes)).take(MOST).collect()
+    addresses.filter_map(|value| value.first_chunk::<16>()).map(|bytes| IpAddr::from(*bytes)).take(MOST).collect()
 }
 
 /// Reads an association: this client's, without times, with one address or none.
-fn address_of(association: &[u8]) -> Result<Option<Ipv6Addr>, &'static str> {
+fn address_of(association: &[u8]) -> Result<Option<IpAddr>, &'static str> {
     let (header, options) = association.split_at_checked(12).ok_or("its association is cut off")?;
     if !header.starts_with(&IAID) {
         return Err("it has another association than the lease");
@@ -105,7 +90,7 @@ fn address_of(association: &[u8]) -> Result<Option<Ipv6Addr>, &'static str> {
         if code != ADDRESS || found.is_some() {
             return Err("its association has what a client does not send");
         }
-        found = value.first_chunk::<16>().map(|bytes| Ipv6Addr::from(*bytes));
+        found = value.first_chunk::<16>().map(|bytes| IpAddr::from(*bytes));
     }
     Ok(found)
 }
@@ -136,19 +121,25 @@ impl<'a> Iterator for Options<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
 
     const ID: &[u8] = b"\0\x04sixteen bytes....";
-    const ADDRESS_OF_LEASE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
-    const OFFERED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9);
-    const OWN: ClientV6<'_> = ClientV6 { id: ID, address: Some(ADDRESS_OF_LEASE), offered: &[OFFERED] };
+    const ADDRESS_OF_LEASE: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7));
+    const OFFERED: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9));
+    const OWN: Expected<'_> = Expected { mac: [0; 6], id: ID, address: Some(ADDRESS_OF_LEASE), offered: &[OFFERED] };
 
     fn option(code: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(value.len()).unwrap();
         [&code.to_be_bytes(), &length.to_be_bytes(), value].concat()
     }
 
-    fn association(id: u8, address: Option<Ipv6Addr>) -> Vec<u8> {
-        let inner = address.map(|address| option(5, &[&address.octets()[..], &[0; 8]].concat())).unwrap_or_default();
+    fn octets(address: IpAddr) -> [u8; 16] {
+        let IpAddr::V6(address) = address else { panic!("{address}") };
+        address.octets()
+    }
+
+    fn association(id: u8, address: Option<IpAddr>) -> Vec<u8> {
+        let inner = address.map(|address| option(5, &[&octets(address)[..], &[0; 8]].concat())).unwrap_or_default();
         option(3, &[&[0, 0, 0, id], &[0; 8][..], &inner].concat())
     }
 
@@ -173,7 +164,7 @@ mod tests {
             assert_eq!(check(&offered, &OWN), Ok(()), "{kind}");
         }
         let first = message(SOLICIT, &[option(1, ID), association(1, None)]);
-        assert_eq!(check(&first, &ClientV6 { address: None, ..OWN }), Ok(()));
+        assert_eq!(check(&first, &Expected { address: None, ..OWN }), Ok(()));
     }
 
     #[test]
@@ -226,7 +217,7 @@ mod tests {
         for (what, payload) in cases {
             assert!(check(&payload, &OWN).is_err(), "{what}");
         }
-        let nobody = ClientV6 { address: None, ..OWN };
+        let nobody = Expected { address: None, ..OWN };
         assert!(check(&message(RENEW, &[id(), own()]), &nobody).is_err(), "an address without a lease");
     }
 
@@ -236,7 +227,7 @@ mod tests {
         let inner = |count: u8| (1..=count).map(address).collect::<Vec<_>>().concat();
         let association = |inner: &[u8]| option(3, &[&[0, 0, 0, 1], &[0; 8][..], inner].concat());
         let found =
-            |options: &[Vec<u8>]| offered(&message(2, options)).iter().map(|one| one.octets()[15]).collect::<Vec<_>>();
+            |options: &[Vec<u8>]| offered(&message(2, options)).iter().map(|one| octets(*one)[15]).collect::<Vec<_>>();
         assert_eq!(found(&[option(1, ID), association(&inner(2)), association(&inner(1))]), [1, 2, 1]);
         assert_eq!(found(&[association(&inner(100))]), [1, 2, 3, 4]);
         assert_eq!(found(&[association(&[]), option(3, &[0; 11]), association(&option(5, &[0; 15]))]), [0; 0]);

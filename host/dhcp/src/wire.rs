@@ -7,7 +7,7 @@ use crate::frame6;
 use crate::lease::{KeptLease, Open, Phase, WAITING};
 use crate::opener::NotOpened;
 use crate::packet::PacketSocket;
-use crate::payload;
+use crate::payload::{self, Expected};
 use crate::payload6;
 use crate::service::Service;
 use postern_dhcp::{Event, Family, Payload, Send, To};
@@ -137,28 +137,19 @@ impl Service {
 }
 
 impl KeptLease {
-    /// Checks a packet of the client, and puts it into a frame.
-    ///
-    /// # Errors
-    /// What is wrong with it.
+    /// Checks a packet of the client, and puts it into a frame. An error is what is wrong with it.
     fn framed(&self, packet: &Send) -> Result<Vec<u8>, &'static str> {
-        let (id, payload) = (self.id(), &packet.payload.0);
-        let offered = self.offered.iter().chain(&self.previous);
+        let payload = &packet.payload.0;
+        let offered: Vec<IpAddr> = self.offered.iter().chain(&self.previous).copied().collect();
+        let client = Expected { mac: self.mac, id: &self.id(), address: self.address(), offered: &offered };
         match self.family {
             Family::Ipv4 => {
-                let v4 = |address| if let IpAddr::V4(address) = address { Some(address) } else { None };
-                let (address, offered) =
-                    (self.address().and_then(v4), offered.copied().filter_map(v4).collect::<Vec<_>>());
-                let client = payload::ClientV4 { mac: self.mac, id: &id, address, offered: &offered };
                 let from = payload::check(payload, &client)?;
                 let (to_mac, to) = receiver(packet.to, self.hop)?;
                 Ok(frame::udp(&Ends { from_mac: self.mac, to_mac, from, to }, payload))
             }
             Family::Ipv6 => {
-                let v6 = |address| if let IpAddr::V6(address) = address { Some(address) } else { None };
-                let (address, offered) =
-                    (self.address().and_then(v6), offered.copied().filter_map(v6).collect::<Vec<_>>());
-                payload6::check(payload, &payload6::ClientV6 { id: &id, address, offered: &offered })?;
+                payload6::check(payload, &client)?;
                 if packet.to != To::Broadcast {
                     return Err("it is for one server, and not for the multicast address of all");
                 }
@@ -171,14 +162,12 @@ impl KeptLease {
 
     /// Remembers which addresses a packet offers to the client. The host reads nothing else of it.
     fn note_offers(&mut self, payload: &[u8]) {
-        let offered: Vec<IpAddr> = match self.family {
-            Family::Ipv4 => payload::offered(payload).map(IpAddr::V4).into_iter().collect(),
+        let offered = match self.family {
+            Family::Ipv4 => payload::offered(payload).into_iter().collect(),
             Family::Ipv6 if frame6::is_advertisement(payload) => Vec::new(),
-            Family::Ipv6 => payload6::offered(payload).into_iter().map(IpAddr::V6).collect(),
+            Family::Ipv6 => payload6::offered(payload),
         };
-        for address in offered {
-            self.note_offer(address);
-        }
+        offered.into_iter().for_each(|address| self.note_offer(address));
     }
 
     /// Returns the link's own link-local address, once no other station has it. DHCP needs none.
