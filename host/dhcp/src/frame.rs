@@ -1,5 +1,5 @@
-//! Ethernet frames of DHCP and ARP (`frame6` has those of IPv6). The service writes all headers, so a guest can't send to other ports, from another
-//! address or with another protocol. Of what comes in, only headers are read here.
+//! Ethernet frames of DHCP and ARP (`frame6` has those of IPv6). The service writes all headers, so a guest can't send to
+//! other ports, from another address or with another protocol. Of what comes in, only headers are read here.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,7 +14,10 @@ pub const LONGEST_RECEIVED: usize = 4096;
 
 /// The length of an Ethernet header.
 pub const ETHERNET: usize = 14;
-const UDP: usize = 8;
+const UDP_HEADER: usize = 8;
+
+/// The number of UDP among protocols.
+pub const UDP: u8 = 17;
 const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const TYPE_ARP: [u8; 2] = [0x08, 0x06];
 const CLIENT: u16 = 68;
@@ -35,30 +38,35 @@ pub struct Ends {
 
 /// Returns the frame for a payload, from the client's port to the server's.
 pub fn udp(ends: &Ends, payload: &[u8]) -> Vec<u8> {
-    let length = |header: usize| u16::try_from(header + payload.len()).unwrap_or(u16::MAX).to_be_bytes();
-    let mut segment: Vec<u8> = [CLIENT.to_be_bytes(), SERVER.to_be_bytes(), length(UDP), [0, 0]].concat();
-    segment.extend(payload);
-    let pseudo = pseudo_header(ends.from, ends.to, length(UDP));
-    // Zero means "no checksum" in UDP.
-    let checksum = match checksum(&[&pseudo, &segment]) {
+    let (from, to) = (ends.from.octets(), ends.to.octets());
+    let segment = summed(&from, &to, UDP, segment(CLIENT, SERVER, payload), 6);
+    // Version 4, 20 bytes; no fragments; a time to live of 64; UDP.
+    let length = u16::try_from(20 + segment.len()).unwrap_or(u16::MAX).to_be_bytes();
+    let mut header = [&[0x45, 0], &length[..], &[0, 0, 0x40, 0, 64, UDP, 0, 0], &from, &to].concat();
+    let sum = checksum(&[&header]);
+    put(&mut header, 10, sum);
+    [&ends.to_mac[..], &ends.from_mac, &TYPE_IPV4, &header, &segment].concat()
+}
+
+/// Returns the UDP header for a payload, still without its checksum, and the payload.
+pub fn segment(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(UDP_HEADER + payload.len()).unwrap_or(u16::MAX);
+    let header = [from, to, length, 0].map(u16::to_be_bytes).concat();
+    [&header[..], payload].concat()
+}
+
+/// Returns the body of a packet with its checksum, which belongs in that place. In UDP zero would mean "no checksum".
+pub fn summed(from: &[u8], to: &[u8], next: u8, mut body: Vec<u8>, place: usize) -> Vec<u8> {
+    let sum = match sum_of(from, to, next, &body) {
         0 => 0xffff,
         sum => sum,
     };
-    segment.iter_mut().skip(6).zip(checksum.to_be_bytes()).for_each(|(to, from)| *to = from);
+    put(&mut body, place, sum);
+    body
+}
 
-    // Version 4, 20 bytes; no fragments; a time to live of 64; UDP.
-    let mut header: Vec<u8> = vec![0x45, 0];
-    header.extend(length(20 + UDP));
-    header.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-    header.extend(ends.from.octets());
-    header.extend(ends.to.octets());
-    let sum = self::checksum(&[&header]);
-    header.iter_mut().skip(10).zip(sum.to_be_bytes()).for_each(|(to, from)| *to = from);
-
-    let mut frame = [&ends.to_mac[..], &ends.from_mac, &TYPE_IPV4].concat();
-    frame.extend(header);
-    frame.extend(segment);
-    frame
+fn put(bytes: &mut [u8], place: usize, number: u16) {
+    bytes.iter_mut().skip(place).zip(number.to_be_bytes()).for_each(|(to, from)| *to = from);
 }
 
 /// A payload that came in.
@@ -76,48 +84,34 @@ pub struct Received {
 /// `is_summed` false its UDP checksum is not yet there, because the sender is on this machine.
 pub fn read_udp(frame: &[u8], is_summed: bool) -> Option<Received> {
     let (ethernet, packet) = frame.split_at_checked(ETHERNET)?;
-    let (_, from_mac) = ethernet.split_at_checked(6)?;
-    if from_mac.get(6..)? != TYPE_IPV4 {
-        return None;
-    }
-    let from_mac: MacBytes = from_mac.get(..6)?.try_into().ok()?;
     let first = *packet.first()?;
     let header_length = usize::from(first & 0xf) * 4;
     let total = usize::from(word(packet, 2)?);
-    if first >> 4 != 4 || header_length < 20 || total < header_length {
+    if ethernet.get(12..)? != TYPE_IPV4 || first >> 4 != 4 || header_length < 20 || total < header_length {
         return None;
     }
     // An Ethernet frame may have padding.
     let (header, segment) = packet.get(..total)?.split_at_checked(header_length)?;
     let is_fragment = word(header, 6)? & 0x3fff != 0;
-    if is_fragment || *header.get(9)? != 17 || checksum(&[header]) != 0 {
+    if is_fragment || *header.get(9)? != UDP || checksum(&[header]) != 0 {
         return None;
     }
-    let address = |at: usize| -> Option<Ipv4Addr> { Some(<[u8; 4]>::try_from(header.get(at..at + 4)?).ok()?.into()) };
-    let (from, to) = (address(12)?, address(16)?);
-    let length = word(segment, 4)?;
-    let segment = segment.get(..usize::from(length))?;
-    if word(segment, 2)? != CLIENT {
+    let (from, to) = (header.get(12..16)?, header.get(16..20)?);
+    let segment = segment.get(..usize::from(word(segment, 4)?))?;
+    let is_right = !is_summed || word(segment, 6)? == 0 || sum_of(from, to, UDP, segment) == 0;
+    if word(segment, 2)? != CLIENT || !is_right {
         return None;
     }
-    let sum = word(segment, 6)?;
-    if is_summed && sum != 0 && checksum(&[&pseudo_header(from, to, length.to_be_bytes()), segment]) != 0 {
-        return None;
-    }
-    let payload = segment.get(UDP..).filter(|payload| payload.len() <= LONGEST_RECEIVED)?.to_vec();
-    Some(Received { from_mac, from: IpAddr::V4(from), payload })
+    let payload = segment.get(UDP_HEADER..).filter(|payload| payload.len() <= LONGEST_RECEIVED)?.to_vec();
+    let from: [u8; 4] = from.try_into().ok()?;
+    Some(Received { from_mac: ethernet.get(6..12)?.try_into().ok()?, from: from.into(), payload })
 }
 
 /// Returns the frame that asks who has an address, without saying that the sender has one (RFC 5227, an ARP probe).
 pub fn arp_probe(own: MacBytes, address: Ipv4Addr) -> Vec<u8> {
-    let mut frame = [&ALL[..], &own, &TYPE_ARP].concat();
     // Ethernet, IPv4, their lengths, a request.
-    frame.extend([0, 1, 8, 0, 6, 4, 0, 1]);
-    frame.extend(own);
-    frame.extend([0; 4]);
-    frame.extend([0; 6]);
-    frame.extend(address.octets());
-    frame
+    let request = [0, 1, 8, 0, 6, 4, 0, 1];
+    [&ALL[..], &own, &TYPE_ARP, &request, &own, &[0; 4], &[0; 6], &address.octets()].concat()
 }
 
 /// True if an ARP frame shows that another station has the address, or is about to take it (RFC 5227, 2.1.1).
@@ -135,12 +129,15 @@ pub fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn pseudo_header(from: Ipv4Addr, to: Ipv4Addr, length: [u8; 2]) -> Vec<u8> {
-    [&from.octets()[..], &to.octets(), &[0, 17], &length].concat()
+/// Returns the checksum of a packet's body: zero if it has the right one already. The pseudo header is that of IPv6
+/// (RFC 8200, 8.1). That of IPv4 has the same words in another order, and so the same sum.
+pub fn sum_of(from: &[u8], to: &[u8], next: u8, body: &[u8]) -> u16 {
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes();
+    checksum(&[from, to, &length, &[0, 0, 0, next], body])
 }
 
 /// The checksum of RFC 1071 over parts of even length, but for the last.
-pub fn checksum(parts: &[&[u8]]) -> u16 {
+fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for pair in parts.iter().flat_map(|part| part.chunks(2)) {
         let (high, low) = (pair.first().copied().unwrap_or(0), pair.get(1).copied().unwrap_or(0));

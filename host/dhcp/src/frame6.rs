@@ -1,7 +1,7 @@
 //! Ethernet frames of DHCPv6 and of neighbour discovery. As for DHCP, the service writes all headers, and reads only
 //! headers of what comes in.
 
-use crate::frame::{ETHERNET, LONGEST_RECEIVED, MacBytes, Received, checksum, word};
+use crate::frame::{ETHERNET, LONGEST_RECEIVED, MacBytes, Received, UDP, segment, sum_of, summed, word};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// All servers and relays of the link (RFC 8415, 7.1).
@@ -13,7 +13,6 @@ const STATIONS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const HEADER: usize = 40;
-const UDP: u8 = 17;
 const ICMP: u8 = 58;
 const CLIENT: u16 = 546;
 const SERVER: u16 = 547;
@@ -32,10 +31,7 @@ const OF_SERVERS: [u8; 2] = [2, 7];
 
 /// Returns the frame for a payload, from the client's port to the port of all servers.
 pub fn udp(own: MacBytes, from: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(8 + payload.len()).unwrap_or(u16::MAX);
-    let mut segment: Vec<u8> = [CLIENT, SERVER, length, 0].map(u16::to_be_bytes).concat();
-    segment.extend(payload);
-    frame(own, from, SERVERS, UDP, segment, 6)
+    frame(own, from, SERVERS, UDP, segment(CLIENT, SERVER, payload), 6)
 }
 
 /// Returns the frame that asks routers to advertise themselves.
@@ -69,24 +65,13 @@ fn hardware(group: Ipv6Addr) -> MacBytes {
 }
 
 /// Makes a frame to a multicast address, and puts the checksum in its place in `body`.
-fn frame(own: MacBytes, from: Ipv6Addr, to: Ipv6Addr, next: u8, mut body: Vec<u8>, place: usize) -> Vec<u8> {
-    let pseudo = pseudo_header(from, to, next, body.len());
-    // Zero would mean "no checksum", which IPv6 does not have.
-    let sum = match checksum(&[&pseudo, &body]) {
-        0 => 0xffff,
-        sum => sum,
-    };
-    body.iter_mut().skip(place).zip(sum.to_be_bytes()).for_each(|(to, from)| *to = from);
+fn frame(own: MacBytes, from: Ipv6Addr, to: Ipv6Addr, next: u8, body: Vec<u8>, place: usize) -> Vec<u8> {
+    let (group, from, to) = (hardware(to), from.octets(), to.octets());
+    let body = summed(&from, &to, next, body, place);
     let length = u16::try_from(body.len()).unwrap_or(u16::MAX).to_be_bytes();
-    let mut frame = [&hardware(to)[..], &own, &TYPE_IPV6].concat();
     // Version 6, neither class nor flow.
-    frame.extend([0x60, 0, 0, 0]);
-    frame.extend(length);
-    frame.extend([next, OF_THIS_LINK]);
-    frame.extend(from.octets());
-    frame.extend(to.octets());
-    frame.extend(body);
-    frame
+    let header = [&[0x60, 0, 0, 0], &length[..], &[next, OF_THIS_LINK], &from, &to].concat();
+    [&group[..], &own, &TYPE_IPV6, &header, &body].concat()
 }
 
 /// A packet without extension headers. Neither servers of the link nor routers need any, and fragments have one.
@@ -119,7 +104,7 @@ impl<'a> Packet<'a> {
     }
 
     fn is_right(&self) -> bool {
-        checksum(&[&pseudo_header(self.from, self.to, self.next, self.body.len()), self.body]) == 0
+        sum_of(&self.from.octets(), &self.to.octets(), self.next, self.body) == 0
     }
 }
 
@@ -171,11 +156,6 @@ pub fn neighbour_conflicts(frame: &[u8], is_summed: bool, own: MacBytes, address
     };
     let is_sound = packet.next == ICMP && packet.hops == OF_THIS_LINK && (!is_summed || packet.is_right());
     is_sound && is_about && says && packet.from_mac != own
-}
-
-fn pseudo_header(from: Ipv6Addr, to: Ipv6Addr, next: u8, length: usize) -> Vec<u8> {
-    let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
-    [&from.octets()[..], &to.octets(), &length, &[0, 0, 0, next]].concat()
 }
 
 #[cfg(test)]
