@@ -1,6 +1,6 @@
-//! Packet sockets on one link (packet(7)): one for DHCP or DHCPv6, one for ARP or neighbours. A filter in the kernel lets only those frames in
-//! that can be an answer to this client.
-#![allow(unsafe_code, reason = "bind(2), setsockopt(2) and recvmsg(2) with structures that nix lacks")]
+//! Packet sockets on one link (packet(7)): one for DHCP or DHCPv6, one for ARP or neighbours. A filter in the kernel lets
+//! only those frames in that can be an answer to this client.
+#![allow(unsafe_code, reason = "bind(2) and setsockopt(2) with structures that nix lacks")]
 
 use crate::frame::MacBytes;
 use libc::{
@@ -9,7 +9,10 @@ use libc::{
     sock_filter, sock_fprog,
 };
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, send, socket};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, send, socket,
+};
+use std::io::IoSliceMut;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -174,26 +177,17 @@ impl PacketSocket {
     /// # Errors
     /// `ENETDOWN` if the link was set down or is gone.
     pub fn receive(&self) -> nix::Result<Option<Frame>> {
-        let mut bytes = vec![0; ROOM];
-        let mut control = [0u64; 16];
-        let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        // SAFETY: all-zero bytes are a valid value of this structure of numbers and null pointers.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = &raw mut piece;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        #[allow(clippy::unnecessary_cast, reason = "the C library has a type of its own for it")]
-        let length = size_of_val(&control) as _;
-        message.msg_controllen = length;
-        // SAFETY: the buffers are alive and as long as they say.
-        let read = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-        let read = match Errno::result(read) {
-            Ok(read) => usize::try_from(read).unwrap_or(0),
+        let (mut bytes, mut control) = (vec![0; ROOM], nix::cmsg_space!(libc::tpacket_auxdata));
+        let mut pieces = [IoSliceMut::new(&mut bytes)];
+        let received = recvmsg::<()>(self.0.as_raw_fd(), &mut pieces, Some(&mut control), MsgFlags::MSG_DONTWAIT);
+        let message = match received {
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
-            Err(errno) => return Err(errno),
+            received => received?,
         };
-        bytes.truncate(read);
-        Ok(Some(Frame { bytes, is_summed: status(&message) & libc::TP_STATUS_CSUMNOTREADY == 0 }))
+        let status = message.cmsgs()?.find_map(|control| status(&control)).unwrap_or(0);
+        let length = message.bytes;
+        bytes.truncate(length);
+        Ok(Some(Frame { bytes, is_summed: status & libc::TP_STATUS_CSUMNOTREADY == 0 }))
     }
 }
 
@@ -203,23 +197,12 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Returns the status of a frame (packet(7), `PACKET_AUXDATA`).
-fn status(message: &libc::msghdr) -> u32 {
-    // SAFETY: the kernel has filled the header, and its control messages are in a buffer that is alive.
-    let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
-    while !control.is_null() {
-        // SAFETY: the macros return headers inside of the buffer, or null.
-        let header = unsafe { *control };
-        if (header.cmsg_level, header.cmsg_type) == (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
-            // SAFETY: the kernel writes this structure behind such a header; it need not be aligned.
-            let data: libc::tpacket_auxdata =
-                unsafe { libc::CMSG_DATA(control).cast::<libc::tpacket_auxdata>().read_unaligned() };
-            return data.tp_status;
-        }
-        // SAFETY: as above.
-        control = unsafe { libc::CMSG_NXTHDR(message, control) };
-    }
-    0
+/// Returns the status of a frame: the first number of `struct tpacket_auxdata` (packet(7), `PACKET_AUXDATA`).
+fn status(control: &ControlMessageOwned) -> Option<u32> {
+    let ControlMessageOwned::Unknown(message) = control else { return None };
+    let kind = (message.cmsg_header.cmsg_level, message.cmsg_header.cmsg_type);
+    let status = message.data_bytes.first_chunk().filter(|_| kind == (libc::SOL_PACKET, libc::PACKET_AUXDATA));
+    status.map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
 fn set<T>(descriptor: &OwnedFd, level: c_int, option: c_int, value: &T) -> nix::Result<()> {
