@@ -11,7 +11,7 @@ use nix::unistd::geteuid;
 use postern_state::{is_passing, kind, trust};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// The command that puts Postern's service in the place of a native daemon.
@@ -122,10 +122,10 @@ impl Channel {
 /// Checks who could have put the socket there.
 fn look(path: &Path) -> Result<(), ServiceError> {
     let directory = path.parent().filter(|_| path.is_absolute());
-    let directory: PathBuf = directory.ok_or(ServiceError::Io("its path is not absolute".to_owned()))?.to_owned();
+    let directory = directory.ok_or_else(|| ServiceError::Io("its path is not absolute".to_owned()))?;
     // Absent before untrusted: the directory may be missing too.
     let found = lstat(path)?;
-    trust(&directory).map_err(|error| ServiceError::Untrusted(error.to_string()))?;
+    trust(directory).map_err(|error| ServiceError::Untrusted(error.to_string()))?;
     if kind(&found) != SFlag::S_IFSOCK {
         return Err(ServiceError::Untrusted("there is something else than a socket".to_owned()));
     }

@@ -270,12 +270,7 @@ impl Service {
                 Err(refused(INTERNAL, words, what))
             }
             Phase::Bound => match self.look_at(entry) {
-                Ok(true) => Ok(entry.lease.clone().unwrap_or_default()),
-                Ok(false) => {
-                    let (ifname, subject) = (&attachment.ifname, subject(attachment));
-                    let words = format!("link \"{ifname}\" of the {protocol} lease of {subject} is down");
-                    Err(refused(INTERNAL, words, ""))
-                }
+                Ok(()) => Ok(entry.lease.clone().unwrap_or_default()),
                 Err(words) => Err(refused(INTERNAL, words, "")),
             },
             _ => Err(refused(AGAIN, format!("the {protocol} lease of {} is not there yet", subject(attachment)), "")),
@@ -424,13 +419,16 @@ impl Service {
         })
     }
 
-    /// True if the lease's link is there and up.
-    fn look_at(&self, entry: &KeptLease) -> Result<bool, String> {
-        let gone = || format!("the network namespace of {} is gone", subject(&entry.attachment));
-        let namespace = self.open_namespace(entry).map_err(|_| gone())?;
-        let link = self.home.visit(&namespace, || entry.link(&Netlink::open()?))?;
-        link.map(|link| link.up)
-            .ok_or_else(|| format!("the link of the DHCP lease of {} is gone", subject(&entry.attachment)))
+    /// Checks that the lease's link is there and up.
+    fn look_at(&self, entry: &KeptLease) -> Result<(), String> {
+        let (ifname, protocol, subject) = (&entry.attachment.ifname, entry.protocol(), subject(&entry.attachment));
+        let namespace = self.open_namespace(entry);
+        let namespace = namespace.map_err(|_| format!("the network namespace of {subject} is gone"))?;
+        match self.home.visit(&namespace, || entry.link(&Netlink::open()?))? {
+            Some(link) if link.up => Ok(()),
+            Some(_) => Err(format!("link \"{ifname}\" of the {protocol} lease of {subject} is down")),
+            None => Err(format!("the link of the DHCP lease of {subject} is gone")),
+        }
     }
 }
 

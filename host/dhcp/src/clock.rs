@@ -4,11 +4,6 @@
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Asks for the time once. The first question looks for the kernel's function, by calls that a filter would not allow.
-pub fn prepare() {
-    let _ = since_boot();
-}
-
 /// Returns the milliseconds since the machine was started.
 pub fn since_boot() -> u64 {
     milliseconds(ClockId::CLOCK_BOOTTIME)

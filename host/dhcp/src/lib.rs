@@ -43,6 +43,7 @@ mod steps;
 mod store;
 mod wire;
 
+use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
@@ -52,7 +53,6 @@ use options::{DhcpCommand, Options};
 use postern_confine::forget_environment;
 use postern_gate::places::Places;
 use postern_gate::{Engine, streams};
-use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 /// The number of processes for steps: one more than may hang.
@@ -83,13 +83,13 @@ pub fn main(arguments: &[String], engine: Engine) -> u8 {
 }
 
 fn serve(options: Options, engine: Engine) -> Result<(), String> {
-    let words = |error: &dyn Display| error.to_string();
-    clock::prepare();
+    // The first question for the time looks for the kernel's function, by calls that a filter would not allow.
+    let _ = clock::since_boot();
     postern_gate::put_right();
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(FILES.min(hard)), hard);
     }
-    let places = Places::find().map_err(|error| words(&error))?;
+    let places = Places::find().map_err(|error| error.to_string())?;
     let store = store::Store::open(&places.library)?;
     let home = namespace::OwnNamespace::open()?;
     let listener = listen::open(&options)?;
@@ -103,14 +103,12 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     }
     let opener =
         opener::Opener::start().map_err(|error| format!("no process can be started that opens namespaces: {error}"))?;
-    let mut stops = SigSet::empty();
-    stops.add(Signal::SIGTERM);
-    stops.add(Signal::SIGINT);
-    stops.thread_block().map_err(|errno| words(&errno))?;
-    let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-    let signals = SignalFd::with_flags(&stops, flags).map_err(|errno| words(&errno))?;
-    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)
-        .map_err(|errno| words(&errno))?;
+    let words = |errno: Errno| errno.to_string();
+    let stops = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    stops.thread_block().map_err(words)?;
+    let signals = SignalFd::with_flags(&stops, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(words)?;
+    let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+    let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags).map_err(words)?;
     let _ = prctl::set_name(c"dhcp service");
     forget_environment();
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);

@@ -63,9 +63,6 @@ pub enum DhcpCommand {
 /// Reads the arguments behind the program's name. `serve` and `daemon` may come first.
 ///
 /// Without any, no service begins: programs start everything in a CNI bin directory in that way, to learn its version.
-///
-/// # Errors
-/// The words for an option that is not known, or whose value makes no sense.
 pub fn parse(arguments: &[String]) -> Result<DhcpCommand, String> {
     if arguments.is_empty() {
         return Err("usage: postern-dhcpd serve [OPTIONS], which keeps DHCP leases alive".to_owned());
@@ -78,45 +75,38 @@ pub fn parse(arguments: &[String]) -> Result<DhcpCommand, String> {
         }
         let flag = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
         let flag = flag.ok_or_else(|| format!("\"{argument}\" is no option"))?;
-        let (name, given) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value.to_owned())));
+        let (name, given) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+        let mut value = || match given {
+            Some(value) => Ok(value),
+            None => rest.next().map(|(_, value)| value.as_str()).ok_or_else(|| format!("-{name} needs a value")),
+        };
         match name {
             "h" | "help" => return Ok(DhcpCommand::Help),
             "broadcast" => {
-                options.broadcast = match given.as_deref() {
+                options.broadcast = match given {
                     None | Some("true" | "1" | "t" | "T" | "TRUE" | "True") => true,
                     Some("false" | "0" | "f" | "F" | "FALSE" | "False") => false,
                     Some(other) => return Err(format!("-broadcast is true or false, and not \"{other}\"")),
-                };
-                continue;
+                }
             }
-            _ => {}
-        }
-        let is_known =
-            matches!(name, "pidfile" | "hostprefix" | "socketpath" | "timeout" | "resendmax" | "resendtimeout");
-        if !is_known {
-            return Err(format!("there is no option -{name}"));
-        }
-        let value = match given {
-            Some(value) => value,
-            None => rest.next().map(|(_, value)| value.clone()).ok_or_else(|| format!("-{name} needs a value"))?,
-        };
-        let time = || {
-            let time = duration(&value).filter(|time| !time.is_zero());
-            let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
-            time.ok_or_else(|| format!("-{name} is a time such as 10s or 3m28s, and not \"{value}\""))
-        };
-        match name {
-            "pidfile" => options.pidfile = Some(absolute(name, &value)?).filter(|path| path.as_os_str() != ""),
-            "hostprefix" => options.host_prefix = value,
-            "socketpath" => options.socket = value.into(),
-            "timeout" => options.timeouts.request_ms = time()?,
-            "resendmax" => options.timeouts.resend_max_ms = time()?,
-            _ => options.timeouts.resend_ms = time()?,
+            "pidfile" => options.pidfile = Some(absolute(name, value()?)?).filter(|path| path.as_os_str() != ""),
+            "hostprefix" => value()?.clone_into(&mut options.host_prefix),
+            "socketpath" => options.socket = value()?.into(),
+            "timeout" => options.timeouts.request_ms = time(name, value()?)?,
+            "resendmax" => options.timeouts.resend_max_ms = time(name, value()?)?,
+            "resendtimeout" => options.timeouts.resend_ms = time(name, value()?)?,
+            _ => return Err(format!("there is no option -{name}")),
         }
     }
     let socket = format!("{}{}", options.host_prefix, options.socket.display());
     options.socket = absolute("socketpath", &socket)?;
     Ok(DhcpCommand::Serve(options))
+}
+
+fn time(name: &str, value: &str) -> Result<u64, String> {
+    let time = duration(value).filter(|time| !time.is_zero());
+    let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
+    time.ok_or_else(|| format!("-{name} is a time such as 10s or 3m28s, and not \"{value}\""))
 }
 
 fn absolute(name: &str, value: &str) -> Result<PathBuf, String> {

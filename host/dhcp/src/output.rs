@@ -20,10 +20,7 @@ const MOST_ENTRIES: usize = 256;
 /// The longest reason why something failed. Longer ones are cut: words harm nobody, and the end of a lease must count.
 const LONGEST_REASON: usize = 1 << 10;
 
-/// Reads what a step printed.
-///
-/// # Errors
-/// What is wrong with it, as the rest of a sentence about the client.
+/// Reads what a step printed. An error is the rest of a sentence about the client.
 pub fn read(text: &str) -> Result<Output, String> {
     if text.len() > LONGEST {
         return Err(format!("printed {} bytes, and the result of a step has at most {LONGEST}", text.len()));
@@ -41,15 +38,8 @@ pub fn read(text: &str) -> Result<Output, String> {
 
 /// Returns the beginning of words that the client has chosen.
 pub fn cut(words: &str) -> String {
-    let mut short = String::new();
-    for c in words.chars() {
-        if short.len() + c.len_utf8() > LONGEST_REASON {
-            short.push('…');
-            break;
-        }
-        short.push(c);
-    }
-    short
+    let (short, rest) = words.split_at(words.floor_char_boundary(LONGEST_REASON));
+    if rest.is_empty() { short.to_owned() } else { format!("{short}…") }
 }
 
 fn check_lease(lease: &Lease) -> Result<(), String> {

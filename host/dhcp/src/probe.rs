@@ -39,10 +39,8 @@ impl Service {
             IpAddr::V4(_) => PacketSocket::arp(entry.index),
             IpAddr::V6(address) => PacketSocket::neighbours(entry.index, frame6::multicast_of(address)),
         };
-        let socket = self
-            .open_namespace(entry)
-            .map_err(|error| format!("{error:?}"))
-            .and_then(|namespace| self.home.visit(&namespace, || open(entry)));
+        let namespace = self.open_namespace(entry).map_err(|error| format!("{error:?}"));
+        let socket = namespace.and_then(|namespace| self.home.visit(&namespace, || open(entry)));
         let now = clock::since_boot();
         match socket {
             Ok(socket) => {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, Pid};
 use postern_confine::{ConfineError, close_all_but, end_process, fork};
 use std::ffi::CStr;
@@ -46,10 +46,7 @@ impl Task {
     fn give_up(&self, line: &impl AsRawFd) -> Result<(), ConfineError> {
         close_all_but(&[self.inherits, &[line.as_raw_fd()]].concat())?;
         // A stop is for the service, which ends these processes when it is done.
-        let mut stops = SigSet::empty();
-        stops.add(Signal::SIGTERM);
-        stops.add(Signal::SIGINT);
-        let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&stops), None);
+        let _ = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]).thread_block();
         let _ = prctl::set_name(self.name);
         Ok(())
     }

@@ -101,7 +101,6 @@ impl Service {
     /// # Errors
     /// The kernel fails, or a process of the service has ended.
     pub fn run(&mut self, listener: &OwnedFd, signals: &SignalFd, timer: &TimerFd) -> Result<(), String> {
-        let words = |errno: nix::errno::Errno| errno.desc().to_owned();
         loop {
             self.begin_steps()?;
             self.set(timer).map_err(|errno| errno.to_string())?;
@@ -136,10 +135,10 @@ impl Service {
                 }
                 match poll(&mut waits, PollTimeout::NONE) {
                     Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                    Err(errno) => return Err(words(errno)),
+                    Err(errno) => return Err(errno.desc().to_owned()),
                 }
-                let ready: Vec<bool> = waits.iter().map(|wait| wait.any() == Some(true)).collect();
-                sources.into_iter().zip(ready).filter_map(|(source, ready)| ready.then_some(source)).collect::<Vec<_>>()
+                let ready = sources.into_iter().zip(&waits).filter(|(_, wait)| wait.any() == Some(true));
+                ready.map(|(source, _)| source).collect::<Vec<_>>()
             };
             for source in ready {
                 match source {

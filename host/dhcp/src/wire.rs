@@ -36,21 +36,15 @@ impl Service {
         let Some(entry) = self.leases.get_mut(key) else { return };
         let mut refusal = None;
         for packet in packets {
-            let frame = match entry.framed(packet) {
-                Ok(frame) if entry.sends.take(now) => frame,
-                Ok(_) => {
-                    refusal = Some("it sends more than a client does");
-                    continue;
+            match (entry.framed(packet), &mut entry.open) {
+                (Err(words), _) => refusal = Some(words),
+                (Ok(_), _) if !entry.sends.take(now) => refusal = Some("it sends more than a client does"),
+                (Ok(frame), Some(open)) => {
+                    open.until = now.saturating_add(LISTEN_MS);
+                    // A packet that is lost is sent again by the client.
+                    let _ = open.packets.send(&frame);
                 }
-                Err(words) => {
-                    refusal = Some(words);
-                    continue;
-                }
-            };
-            if let Some(open) = &mut entry.open {
-                open.until = now.saturating_add(LISTEN_MS);
-                // A packet that is lost is sent again by the client.
-                let _ = open.packets.send(&frame);
+                (Ok(_), None) => {}
             }
         }
         if let Some(words) = refusal
