@@ -11,9 +11,6 @@ use postern_confine::{
 use std::path::{Path, PathBuf};
 
 /// Confines the service: to its leases, the audit log, and what leases need of the kernel.
-///
-/// # Errors
-/// The step that failed.
 pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
     let files = Files::new([(leases, Access::Own), (logs, Access::Own)])?;
     if !files.enforced() {
@@ -45,9 +42,6 @@ const SERVICE_RULES: &[CallRule] = &[
 /// Confines the process that opens namespaces. A namespace's path may be anywhere, and Landlock would forbid the way
 /// below `/proc/PID`. So it is the filter that makes files useless to it: it can open them for reading, and has no call
 /// that reads, maps, changes or removes one.
-///
-/// # Errors
-/// The step that failed.
 pub fn opener() -> Result<(), ConfineError> {
     nix::sys::prctl::set_no_new_privs().map_err(|errno| ConfineError::new("PR_SET_NO_NEW_PRIVS", errno))?;
     postern_confine::keep_capabilities(&[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH])?;
@@ -66,9 +60,6 @@ const OPENER_RULES: &[CallRule] = &[
 ];
 
 /// Confines the process that removes the service's own files: to those directories, where it can remove files.
-///
-/// # Errors
-/// The step that failed.
 pub fn remover<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<(), ConfineError> {
     let files = Files::new(directories.into_iter().map(|directory| (directory, Access::RemoveFiles)))?;
     Confinement { capabilities: Vec::new(), files, filter: REMOVER.ready().clone() }.apply()
@@ -86,9 +77,6 @@ const REMOVER_CALLS: &[c_long] = &[
 
 /// Confines a process that runs steps: to code and policies, which it reads, and to notes about verified code. Its
 /// children become sandboxes, so that it keeps what these give up by themselves, and the calls that do it.
-///
-/// # Errors
-/// The step that failed.
 pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
     let read = read.iter().map(|path| (path.as_path(), Access::Read));
     let files = Files::new(read.chain([(notes, Access::Own)]))?;

@@ -78,14 +78,9 @@ impl ClientConnection {
         !self.outgoing.is_empty()
     }
 
-    /// True if a question is being worked on.
-    pub fn is_busy(&self) -> bool {
-        self.is_asked
-    }
-
     /// The time at which a silent connection is closed; none while a question is being worked on.
     pub fn closes_at(&self) -> Option<u64> {
-        (!self.is_busy()).then(|| self.heard_at.saturating_add(SILENT_MS))
+        (!self.is_asked).then(|| self.heard_at.saturating_add(SILENT_MS))
     }
 
     /// Reads what is there. False if the client has gone, or says what makes no sense.
@@ -122,10 +117,8 @@ impl ClientConnection {
         true
     }
 
-    /// Returns the next question that is complete.
-    ///
-    /// # Errors
-    /// The client says what makes no sense; the connection is no longer of use.
+    /// Returns the next question that is complete. After an error the connection is of no use: the client says what makes no
+    /// sense.
     pub fn question(&mut self) -> Result<Option<ClientRequest>, ()> {
         if self.is_asked || self.is_closing {
             return Ok(None);

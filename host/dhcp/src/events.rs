@@ -17,10 +17,7 @@ const LEAST_BOUND_MS: u64 = 1000;
 const AGAIN_MS: u64 = 10_000;
 
 impl Service {
-    /// Starts steps, as many as there are free processes for them.
-    ///
-    /// # Errors
-    /// A process has ended.
+    /// Starts steps, as many as there are free processes for them. It fails if a process has ended.
     pub fn begin_steps(&mut self) -> Result<(), String> {
         let now = clock::since_boot();
         for at in 0..self.runners.len() {
@@ -54,10 +51,7 @@ impl Service {
         Ok(())
     }
 
-    /// Takes the result of a step.
-    ///
-    /// # Errors
-    /// The process has ended, or answers no more.
+    /// Takes the result of a step. It fails if the process has ended, or answers no more.
     pub fn end_step(&mut self, at: usize) -> Result<(), String> {
         let Some((runner, slot)) = self.runners.get_mut(at) else { return Ok(()) };
         let (key, serial) = slot.take().ok_or("a process for steps has ended")?;

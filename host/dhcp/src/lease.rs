@@ -239,9 +239,6 @@ impl KeptLease {
     }
 
     /// Takes the addresses of the lease from the link. They may be gone already.
-    ///
-    /// # Errors
-    /// One of them stays.
     pub fn take_addresses(&self, netlink: &Netlink) -> Result<(), KernelError> {
         for leased in self.lease.iter().flat_map(|lease| &lease.addresses) {
             let taken = netlink.delete_address(self.index, leased.address);

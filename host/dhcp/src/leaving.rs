@@ -51,9 +51,6 @@ pub struct Remover {
 
 impl Remover {
     /// Forks the process; `None` if nothing belongs to the service. The calling one must have a single thread.
-    ///
-    /// # Errors
-    /// The kernel gives no process or no socket.
     pub fn start(own: &[OwnFile]) -> Result<Option<Self>, String> {
         if own.is_empty() {
             return Ok(None);

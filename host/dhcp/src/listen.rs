@@ -32,9 +32,6 @@ pub struct Listener {
 }
 
 /// Takes systemd's socket, or makes one, and writes the file with the process ID.
-///
-/// # Errors
-/// In words, with the way out.
 pub fn open(options: &Options) -> Result<Listener, String> {
     let mut own = Vec::new();
     let socket = match given()? {

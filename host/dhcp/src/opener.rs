@@ -47,9 +47,6 @@ pub struct Opener {
 
 impl Opener {
     /// Forks the process. The calling one must have a single thread.
-    ///
-    /// # Errors
-    /// The kernel gives no process or no socket.
     pub fn start() -> Result<Self, String> {
         let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
         let pair = pair.map_err(|errno| errno.desc().to_owned())?;
@@ -58,9 +55,6 @@ impl Opener {
     }
 
     /// Opens the namespace at `path`.
-    ///
-    /// # Errors
-    /// See [`NotOpened`].
     pub fn open(&self, path: &str) -> Result<(OwnedFd, Identity), NotOpened> {
         if path.is_empty() || path.len() > LONGEST {
             return Err(NotOpened::Gone);

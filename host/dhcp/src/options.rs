@@ -90,7 +90,7 @@ pub fn parse(arguments: &[String]) -> Result<DhcpCommand, String> {
                 }
             }
             "pidfile" => options.pidfile = Some(absolute(name, value()?)?).filter(|path| path.as_os_str() != ""),
-            "hostprefix" => value()?.clone_into(&mut options.host_prefix),
+            "hostprefix" => options.host_prefix = value()?.to_owned(),
             "socketpath" => options.socket = value()?.into(),
             "timeout" => options.timeouts.request_ms = time(name, value()?)?,
             "resendmax" => options.timeouts.resend_max_ms = time(name, value()?)?,

@@ -71,17 +71,11 @@ impl PacketSocket {
     }
 
     /// Opens a socket for ARP on that link.
-    ///
-    /// # Errors
-    /// As [`PacketSocket::dhcp`].
     pub fn arp(index: u32) -> nix::Result<Self> {
         Self::open(index, libc::ETH_P_ARP, PACKET_BROADCAST, &[filter(BPF_RET | BPF_K, 0, 0, 64)])
     }
 
     /// Opens a socket for answers of DHCPv6 servers, and for router advertisements, on that link. `frame6` checks more.
-    ///
-    /// # Errors
-    /// As [`PacketSocket::dhcp`].
     pub fn dhcpv6(index: u32) -> nix::Result<Self> {
         // Distances to the last instruction, which drops the frame.
         let program = [
@@ -109,9 +103,6 @@ impl PacketSocket {
     }
 
     /// Opens a socket for what neighbours say and ask, on that link. Questions for an address come to `group`.
-    ///
-    /// # Errors
-    /// As [`PacketSocket::dhcp`].
     pub fn neighbours(index: u32, group: MacBytes) -> nix::Result<Self> {
         let program = [
             load(BPF_H | BPF_ABS, 12),

@@ -22,9 +22,6 @@ pub struct Task {
 impl Task {
     /// Forks the process: it confines itself, does its work with its end of a line to the service, and ends. The calling
     /// process must have a single thread.
-    ///
-    /// # Errors
-    /// The kernel gives no process.
     pub fn start<Line: AsRawFd>(
         &self,
         (ours, theirs): (Line, Line),

@@ -61,9 +61,6 @@ enum Source {
 
 impl Service {
     /// Makes the service, and reads its leases.
-    ///
-    /// # Errors
-    /// The leases can't be listed.
     pub fn new(
         options: Options,
         home: OwnNamespace,
@@ -96,10 +93,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Serves until a signal says to stop.
-    ///
-    /// # Errors
-    /// The kernel fails, or a process of the service has ended.
+    /// Serves until a signal says to stop. It fails if a process of the service has ended.
     pub fn run(&mut self, listener: &OwnedFd, signals: &SignalFd, timer: &TimerFd) -> Result<(), String> {
         loop {
             self.begin_steps()?;
@@ -226,19 +220,13 @@ impl Service {
         connection.write()
     }
 
-    /// Opens the namespace of a lease, if it is still the one that it was.
-    ///
-    /// # Errors
-    /// [`NotOpened::Gone`] if the path leads to none, or to another.
+    /// Opens the namespace of a lease. It is gone if the path leads to none, or to another.
     pub fn open_namespace(&self, entry: &KeptLease) -> Result<OwnedFd, NotOpened> {
         let (namespace, identity) = self.open_path(&entry.attachment.netns)?;
         if identity == entry.namespace { Ok(namespace) } else { Err(NotOpened::Gone) }
     }
 
     /// Opens the namespace at a path of the runtime.
-    ///
-    /// # Errors
-    /// See [`NotOpened`].
     pub fn open_path(&self, path: &str) -> Result<(OwnedFd, Identity), NotOpened> {
         if path.is_empty() {
             return Err(NotOpened::Gone);

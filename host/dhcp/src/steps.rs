@@ -42,9 +42,6 @@ pub struct Runner {
 
 impl Runner {
     /// Forks the process. The calling one must have a single thread.
-    ///
-    /// # Errors
-    /// The kernel gives no process or no socket.
     pub fn start(engine: Engine, state: &Path) -> Result<Self, String> {
         let pair = pair().map_err(|error| error.to_string())?;
         let (stream, _) = TASK.start(pair, || confined(state), |stream| run(stream, engine, state))?;
@@ -52,18 +49,13 @@ impl Runner {
     }
 
     /// Begins a step. It is done when the descriptor can be read.
-    ///
-    /// # Errors
-    /// The process has ended.
     pub fn begin(&self, input: &Input) -> Result<(), String> {
         let text = serde_json::to_string(input).map_err(|error| error.to_string())?;
         send_text(&self.stream, &text, Some(Instant::now() + ANSWER_WITHIN)).map_err(|error| error.to_string())
     }
 
-    /// Returns what became of the step: the guest's output, or why there is none.
-    ///
-    /// # Errors
-    /// The process has ended, or does not answer.
+    /// Returns what became of the step: the guest's output, or why there is none. It fails if the process has ended, or does
+    /// not answer.
     pub fn finish(&self) -> Result<Result<Output, String>, String> {
         let text = receive_text(&self.stream, Some(Instant::now() + ANSWER_WITHIN));
         let text = text.map_err(|error| error.to_string())?;

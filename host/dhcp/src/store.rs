@@ -61,9 +61,6 @@ pub fn name(attachment: &Attachment, family: Family) -> String {
 
 impl Store {
     /// Opens the directory below `library`, and makes it where it is missing. Nobody else may be able to write there.
-    ///
-    /// # Errors
-    /// It can't be opened, or is not to be trusted.
     pub fn open(library: &Path) -> Result<Self, String> {
         let path = library.join(DIRECTORY);
         Dir::make(&path, 0o700).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -78,9 +75,6 @@ impl Store {
     }
 
     /// Writes a lease that a server has given, in one step.
-    ///
-    /// # Errors
-    /// The disk is full, or can't be written.
     pub fn write(&self, entry: &KeptLease) -> io::Result<()> {
         let lost = if let Phase::Lost(reason) = &entry.phase { Some(reason.clone()) } else { None };
         let (boot, written) = (self.boot.clone(), (clock::since_boot(), clock::wall()));
@@ -90,9 +84,6 @@ impl Store {
     }
 
     /// Removes a lease. It need not be there.
-    ///
-    /// # Errors
-    /// The disk can't be written.
     pub fn remove(&self, entry: &KeptLease) -> io::Result<()> {
         self.dir.unlink(&entry.key()).map(drop)
     }
@@ -100,9 +91,6 @@ impl Store {
     /// Reads all leases, with their times by this boot's clock. Those of a boot before this one are remembered. One that
     /// can't be read is left where it is, and said. What a kill or a power cut has left of a file is removed: nothing is
     /// synced to disk (docs/decisions.md).
-    ///
-    /// # Errors
-    /// The directory can't be listed.
     pub fn load(&self) -> io::Result<Vec<KeptLease>> {
         let mut leases = Vec::new();
         for unfinished in self.dir.names_that(|name| name.ends_with(".json.new"))? {
