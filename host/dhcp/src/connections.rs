@@ -46,6 +46,19 @@ pub struct ClientRequest {
     pub namespace: Option<OwnedFd>,
 }
 
+/// Receives bytes, and the descriptors that come with them.
+pub fn receive(socket: impl AsFd, bytes: &mut [u8], flags: RecvFlags) -> nix::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, flags | RecvFlags::CMSG_CLOEXEC);
+    let length = message.map_err(|error| Errno::from_raw(error.raw_os_error()))?.bytes;
+    let descriptors = control.drain().filter_map(|part| match part {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok((length, descriptors.flatten().collect()))
+}
+
 impl ClientConnection {
     /// Accepts a connection; `None` if there is none, or its process is another user's.
     pub fn accept(listener: &OwnedFd, id: Id, now: u64) -> Option<Self> {
@@ -86,24 +99,14 @@ impl ClientConnection {
     /// Reads what is there. False if the client has gone, or says what makes no sense.
     pub fn read(&mut self, now: u64) -> bool {
         let mut piece = vec![0; 16 << 10];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         for _ in 0..8 {
-            let mut pieces = [IoSliceMut::new(&mut piece)];
-            let mut control = RecvAncillaryBuffer::new(&mut space);
-            let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-            let length = match recvmsg(&self.socket, &mut pieces, &mut control, flags) {
-                Ok(message) => {
-                    for part in control.drain() {
-                        if let RecvAncillaryMessage::ScmRights(descriptors) = part {
-                            self.descriptors.extend(descriptors);
-                        }
-                    }
-                    message.bytes
-                }
-                Err(rustix::io::Errno::AGAIN) => return true,
-                Err(rustix::io::Errno::INTR) => continue,
+            let (length, descriptors) = match receive(&self.socket, &mut piece, RecvFlags::DONTWAIT) {
+                Ok(received) => received,
+                Err(Errno::EAGAIN) => return true,
+                Err(Errno::EINTR) => continue,
                 Err(_) => return false,
             };
+            self.descriptors.extend(descriptors);
             // One descriptor for each question; more are a mistake, or a flood.
             if length == 0 || self.descriptors.len() > 4 {
                 return false;

@@ -5,13 +5,13 @@
 
 use crate::confine;
 use crate::namespace::Identity;
-use crate::process::Task;
+use crate::process::{Task, TaskProcess};
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
+use nix::sys::socket::{MsgFlags, recv};
 use nix::sys::stat::lstat;
-use nix::sys::wait::waitpid;
-use nix::unistd::{Pid, unlink};
-use std::os::fd::{AsRawFd, OwnedFd};
+use nix::unistd::unlink;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// A file that belongs to the service, and goes with it.
@@ -41,39 +41,17 @@ impl OwnFile {
 
 const TASK: Task = Task { words: "the process that removes the socket", name: c"dhcp files", inherits: &[2] };
 
-/// The process, seen from the service.
-#[derive(Debug)]
-pub struct Remover {
-    /// Its other end sees when the service has ended.
-    line: OwnedFd,
-    pid: Pid,
-}
-
-impl Remover {
-    /// Forks the process; `None` if nothing belongs to the service. The calling one must have a single thread.
-    pub fn start(own: &[OwnFile]) -> Result<Option<Self>, String> {
-        if own.is_empty() {
-            return Ok(None);
-        }
-        let pair = socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC);
-        let pair = pair.map_err(|errno| errno.desc().to_owned())?;
-        let directories = own.iter().filter_map(|own| own.path.parent());
-        let started = TASK.start(
-            pair,
-            || confine::remover(directories),
-            |line| {
-                while recv(line.as_raw_fd(), &mut [0], MsgFlags::empty()) == Err(Errno::EINTR) {}
-                own.iter().for_each(OwnFile::remove);
-            },
-        );
-        started.map(|(line, pid)| Some(Self { line, pid }))
+/// Forks the process; `None` if nothing belongs to the service. The calling one must have a single thread.
+pub fn start(own: &[OwnFile]) -> Result<Option<TaskProcess>, String> {
+    if own.is_empty() {
+        return Ok(None);
     }
-
-    /// Has the files removed, and waits for that.
-    pub fn end(self) {
-        drop(self.line);
-        let _ = waitpid(self.pid, None);
-    }
+    let directories = own.iter().filter_map(|own| own.path.parent());
+    let work = |line: &UnixStream| {
+        while recv(line.as_raw_fd(), &mut [0], MsgFlags::empty()) == Err(Errno::EINTR) {}
+        own.iter().for_each(OwnFile::remove);
+    };
+    TASK.start(|| confine::remover(directories), work).map(Some)
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ fn serve(options: Options, engine: Engine) -> Result<(), String> {
     let store = store::Store::open(&places.library)?;
     let home = namespace::OwnNamespace::open()?;
     let listener = listen::open(&options)?;
-    let remover = leaving::Remover::start(&listener.own)
+    let remover = leaving::start(&listener.own)
         .map_err(|error| format!("no process can be started that removes the socket at the end: {error}"))?;
     // Each is forked before this process has anything of a lease, and while it has one thread.
     let mut runners = Vec::new();

@@ -4,20 +4,17 @@
 //! It opens, and hands out. It has no system call that reads a file, changes one, or maps one.
 
 use crate::confine;
+use crate::connections::receive;
 use crate::namespace::{Identity, identity};
-use crate::process::Task;
+use crate::process::{Task, TaskProcess};
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, Shutdown, SockFlag, SockType, recv, send, sendmsg, shutdown, socketpair,
-};
+use nix::sys::socket::{ControlMessage, MsgFlags, recv, send, sendmsg};
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
-use nix::sys::wait::waitpid;
-use nix::unistd::Pid;
 use postern_kernel::{Namespace, OpenError};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::RecvFlags;
+use std::io::IoSlice;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 /// The longest path, as the kernel's.
 const LONGEST: usize = 4096;
@@ -40,18 +37,12 @@ const TASK: Task = Task { words: "the process that opens namespaces", name: c"dh
 
 /// The process, seen from the service.
 #[derive(Debug)]
-pub struct Opener {
-    socket: OwnedFd,
-    pid: Pid,
-}
+pub struct Opener(pub TaskProcess);
 
 impl Opener {
     /// Forks the process. The calling one must have a single thread.
     pub fn start() -> Result<Self, String> {
-        let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
-        let pair = pair.map_err(|errno| errno.desc().to_owned())?;
-        let (socket, pid) = TASK.start(pair, confine::opener, run)?;
-        Ok(Self { socket, pid })
+        TASK.start(confine::opener, run).map(Self)
     }
 
     /// Opens the namespace at `path`.
@@ -60,18 +51,10 @@ impl Opener {
             return Err(NotOpened::Gone);
         }
         let failed = |errno: Errno| NotOpened::Refused(format!("the process that opens namespaces: {errno}"));
-        send(self.socket.as_raw_fd(), path.as_bytes(), MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
+        send(self.0.line.as_raw_fd(), path.as_bytes(), MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
         let mut words = vec![0; LONGEST];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut pieces = [IoSliceMut::new(&mut words)];
-        let message = recvmsg(&self.socket, &mut pieces, &mut control, RecvFlags::CMSG_CLOEXEC);
-        let length = message.map_err(|error| failed(Errno::from_raw(error.raw_os_error())))?.bytes;
-        let descriptor = control.drain().find_map(|part| match part {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
-        });
-        match (words.get(..length).unwrap_or_default(), descriptor) {
+        let (length, descriptors) = receive(&self.0.line, &mut words, RecvFlags::empty()).map_err(failed)?;
+        match (words.get(..length).unwrap_or_default(), descriptors.into_iter().next()) {
             (OPENED, Some(descriptor)) => {
                 let identity = identity(&descriptor).map_err(failed)?;
                 Ok((descriptor, identity))
@@ -80,16 +63,9 @@ impl Opener {
             (words, _) => Err(NotOpened::Refused(String::from_utf8_lossy(words).into_owned())),
         }
     }
-
-    /// Ends the process, and waits for that.
-    pub fn end(self) {
-        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
-        drop(self.socket);
-        let _ = waitpid(self.pid, None);
-    }
 }
 
-fn run(socket: &OwnedFd) {
+fn run(socket: &UnixStream) {
     let mut path = vec![0; LONGEST];
     loop {
         match recv(socket.as_raw_fd(), &mut path, MsgFlags::empty()) {
@@ -106,7 +82,7 @@ fn run(socket: &OwnedFd) {
 }
 
 /// Opens, and answers.
-fn answer(socket: &OwnedFd, path: &str) -> nix::Result<()> {
+fn answer(socket: &UnixStream, path: &str) -> nix::Result<()> {
     let opened = Namespace::open(path).and_then(|namespace| {
         // A path below /proc may lead to any file; only a namespace is handed out.
         match fstatfs(namespace.fd()) {

@@ -3,10 +3,14 @@
 
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
 use postern_confine::{ConfineError, close_all_but, end_process, fork};
+use postern_types::channel::pair;
 use std::ffi::CStr;
+use std::net::Shutdown;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 
 /// What such a process is for.
 #[derive(Debug)]
@@ -19,19 +23,35 @@ pub struct Task {
     pub inherits: &'static [RawFd],
 }
 
+/// Such a process, seen from the service.
+#[derive(Debug)]
+pub struct TaskProcess {
+    /// The service's end of the line. The other end sees when the service has ended.
+    pub line: UnixStream,
+    pid: Pid,
+}
+
+impl TaskProcess {
+    /// Ends the process, and waits for that.
+    pub fn end(self) {
+        let _ = self.line.shutdown(Shutdown::Both);
+        let _ = waitpid(self.pid, None);
+    }
+}
+
 impl Task {
     /// Forks the process: it confines itself, does its work with its end of a line to the service, and ends. The calling
     /// process must have a single thread.
-    pub fn start<Line: AsRawFd>(
+    pub fn start(
         &self,
-        (ours, theirs): (Line, Line),
         confine: impl FnOnce() -> Result<(), ConfineError>,
-        work: impl FnOnce(&Line),
-    ) -> Result<(Line, Pid), String> {
+        work: impl FnOnce(&UnixStream),
+    ) -> Result<TaskProcess, String> {
+        let (line, theirs) = pair().map_err(|error| error.to_string())?;
         // SAFETY: the process has one thread, and the child never returns.
         match unsafe { fork() }.map_err(|errno| errno.desc().to_owned())? {
-            ForkResult::Parent { child } => return Ok((ours, child)),
-            ForkResult::Child => drop(ours),
+            ForkResult::Parent { child } => return Ok(TaskProcess { line, pid: child }),
+            ForkResult::Child => drop(line),
         }
         match self.give_up(&theirs).and_then(|()| confine()) {
             Ok(()) => work(&theirs),

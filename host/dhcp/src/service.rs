@@ -257,6 +257,6 @@ impl Service {
     /// Ends the processes of the service.
     pub fn end(self) {
         drop(self.runners);
-        self.opener.end();
+        self.opener.0.end();
     }
 }

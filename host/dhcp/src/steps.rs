@@ -13,7 +13,7 @@ use postern_confine::ConfineError;
 use postern_dhcp::{Input, Output};
 use postern_gate::rehearsal::{BadEnd, Launcher, reap, serve};
 use postern_gate::{Engine, places};
-use postern_types::channel::{pair, receive_text, send_text};
+use postern_types::channel::{receive_text, send_text};
 use postern_types::{GuestLimits, OpError, Operation, Reply, Start};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -43,9 +43,8 @@ pub struct Runner {
 impl Runner {
     /// Forks the process. The calling one must have a single thread.
     pub fn start(engine: Engine, state: &Path) -> Result<Self, String> {
-        let pair = pair().map_err(|error| error.to_string())?;
-        let (stream, _) = TASK.start(pair, || confined(state), |stream| run(stream, engine, state))?;
-        Ok(Self { stream })
+        let process = TASK.start(|| confined(state), |stream| run(stream, engine, state))?;
+        Ok(Self { stream: process.line })
     }
 
     /// Begins a step. It is done when the descriptor can be read.
