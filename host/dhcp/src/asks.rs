@@ -75,10 +75,11 @@ impl Service {
         let link = self.link(attachment, &namespace)?;
         carries_broadcasts(attachment, &link)?;
         let wanted = attachment.wanted();
-        let mut starts = Vec::new();
+        let (mut starts, mut kept) = (Vec::new(), Vec::new());
         for family in &wanted {
-            if let Some(before) = self.standing(attachment, *family, identity, &link)? {
-                starts.push((*family, before));
+            match self.standing(attachment, *family, identity, &link)? {
+                Some(before) => starts.push((*family, before)),
+                None => kept.push(name(attachment, *family)),
             }
         }
         if self.leases.len() + starts.len() > MOST {
@@ -94,9 +95,8 @@ impl Service {
             }
         }
         // Those that are there are a part of the answer.
-        let starts_anew = |family: &Family| starts.iter().any(|(start, _)| start == family);
-        for family in wanted.iter().filter(|family| !starts_anew(family)) {
-            if let Some(entry) = self.leases.get_mut(&name(attachment, *family)) {
+        for key in kept {
+            if let Some(entry) = self.leases.get_mut(&key) {
                 entry.acquirer = Some(id);
                 entry.is_kept = true;
             }

@@ -9,7 +9,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFl
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// The time that a connection may be silent, in milliseconds. A gate connects before it knows whether it will ask.
 const SILENT_MS: u64 = 10 * 60 * 1000;
@@ -24,9 +24,8 @@ pub struct Id(pub u64);
 /// A connection.
 #[derive(Debug)]
 pub struct ClientConnection {
-    /// Its number.
     pub id: Id,
-    socket: OwnedFd,
+    pub socket: OwnedFd,
     has_greeted: bool,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
@@ -40,7 +39,6 @@ pub struct ClientConnection {
 /// Something that a client asks for.
 #[derive(Debug)]
 pub struct ClientRequest {
-    /// What.
     pub ask: Ask,
     /// The namespace, if it came with it.
     pub namespace: Option<OwnedFd>,
@@ -79,11 +77,6 @@ impl ClientConnection {
             heard_at: now,
             is_closing: false,
         })
-    }
-
-    /// Returns the descriptor to wait for.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 
     /// True if something has to be written.

@@ -78,7 +78,6 @@ pub struct KeptLease {
     /// The family of its address.
     #[serde(default)]
     pub family: Family,
-    /// Its network namespace.
     pub namespace: Identity,
     /// The index of its link.
     pub index: u32,
@@ -96,7 +95,6 @@ pub struct KeptLease {
     pub expires_at: Option<u64>,
     /// What goes on top of this boot's clock for the client's time.
     pub offset: u64,
-    /// What it waits for.
     #[serde(skip)]
     pub phase: Phase,
     /// Servers shall broadcast their answers.
@@ -111,10 +109,8 @@ pub struct KeptLease {
     /// The events that wait for a step. A packet comes with the hardware address of its sender.
     #[serde(skip)]
     pub events: VecDeque<(Event, Option<MacBytes>)>,
-    /// The step that is running.
     #[serde(skip)]
     pub running: Option<Running>,
-    /// What is open.
     #[serde(skip)]
     pub open: Option<Open>,
     /// Who waits for the lease.

@@ -3,7 +3,6 @@
 use crate::leaving::OwnFile;
 use crate::options::Options;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockname, getsockopt, listen, socket,
     sockopt,
@@ -14,6 +13,7 @@ use postern_state::{Dir, kind};
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 /// The first descriptor that systemd gives (sd_listen_fds(3)).
@@ -25,7 +25,6 @@ const WAITING: i32 = 128;
 /// The socket, and the files that go with the service.
 #[derive(Debug)]
 pub struct Listener {
-    /// The listening socket.
     pub socket: OwnedFd,
     /// What is removed at the end: not the socket that systemd keeps.
     pub own: Vec<OwnFile>,
@@ -74,11 +73,10 @@ fn given() -> Result<Option<OwnedFd>, String> {
         return Err("what systemd gives is no UNIX stream socket: see postern-dhcp.socket".to_owned());
     }
     // systemd gives a blocking one. A wait for a client that has gone meanwhile would stop all leases.
-    let flags = fcntl(&socket, FcntlArg::F_GETFL).map(OFlag::from_bits_retain);
-    flags
-        .and_then(|flags| fcntl(&socket, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)))
-        .map_err(|errno| format!("the socket that systemd gives can't be used: {}", errno.desc()))?;
-    Ok(Some(socket))
+    let listener = UnixListener::from(socket);
+    let set = listener.set_nonblocking(true);
+    set.map_err(|error| format!("the socket that systemd gives can't be used: {error}"))?;
+    Ok(Some(listener.into()))
 }
 
 /// Makes the socket. Only the service's user can connect.

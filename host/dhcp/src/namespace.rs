@@ -11,9 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// namespace is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The device.
     pub device: u64,
-    /// The inode.
     pub inode: u64,
 }
 

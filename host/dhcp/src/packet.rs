@@ -14,7 +14,7 @@ use nix::sys::socket::{
 };
 use std::io::IoSliceMut;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The room for a frame: the longest headers, and the longest payload that is read.
 const ROOM: usize = 14 + 60 + 8 + crate::frame::LONGEST_RECEIVED;
@@ -24,12 +24,11 @@ const WAITING: c_int = 64 << 10;
 
 /// A socket on one link.
 #[derive(Debug)]
-pub struct PacketSocket(OwnedFd);
+pub struct PacketSocket(pub OwnedFd);
 
 /// A frame that came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its bytes.
     pub bytes: Vec<u8>,
     /// False if the sender is on this machine and the checksum was left to the hardware.
     pub is_summed: bool,
@@ -179,12 +178,6 @@ impl PacketSocket {
         let length = message.bytes;
         bytes.truncate(length);
         Ok(Some(Frame { bytes, is_summed: status & libc::TP_STATUS_CSUMNOTREADY == 0 }))
-    }
-}
-
-impl AsFd for PacketSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

@@ -21,7 +21,6 @@ const FRAMES: usize = 32;
 pub struct Probe {
     /// The lease, if nobody answers.
     pub lease: Lease,
-    /// Its address.
     pub address: IpAddr,
     /// The socket for ARP, or for what neighbours say.
     pub socket: PacketSocket,

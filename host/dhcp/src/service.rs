@@ -28,13 +28,10 @@ const MOST_CONNECTIONS: usize = 1024;
 /// What the service has.
 #[derive(Debug)]
 pub struct Service {
-    /// The command line.
     pub options: Options,
     /// Its own namespace.
     pub home: OwnNamespace,
-    /// What opens namespaces.
     pub opener: Opener,
-    /// The files of leases.
     pub store: Store,
     /// The directory of the audit log.
     pub logs: PathBuf,
@@ -113,18 +110,18 @@ impl Service {
                 }
                 for connection in self.connections.values() {
                     let flags = if connection.wants_to_write() { input | PollFlags::POLLOUT } else { input };
-                    wait(Source::Connection(connection.id), connection.fd(), flags);
+                    wait(Source::Connection(connection.id), connection.socket.as_fd(), flags);
                 }
                 // An idle one that can be read has ended.
                 for (at, (runner, _)) in self.runners.iter().enumerate() {
-                    wait(Source::Runner(at), runner.as_fd(), input);
+                    wait(Source::Runner(at), runner.stream.as_fd(), input);
                 }
                 for (key, entry) in &self.leases {
                     if let Some(open) = &entry.open {
-                        wait(Source::Packets(key.clone()), open.packets.as_fd(), input);
+                        wait(Source::Packets(key.clone()), open.packets.0.as_fd(), input);
                     }
                     if let Phase::Probing(probe) = &entry.phase {
-                        wait(Source::Probe(key.clone()), probe.socket.as_fd(), input);
+                        wait(Source::Probe(key.clone()), probe.socket.0.as_fd(), input);
                     }
                 }
                 match poll(&mut waits, PollTimeout::NONE) {

@@ -15,7 +15,6 @@ use postern_gate::rehearsal::{BadEnd, Launcher, reap, serve};
 use postern_gate::{Engine, places};
 use postern_types::channel::{receive_text, send_text};
 use postern_types::{GuestLimits, OpError, Operation, Reply, Start};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,7 +36,8 @@ const TASK: Task = Task { words: "a process for steps", name: c"dhcp steps", inh
 /// A process that runs steps, one after the other.
 #[derive(Debug)]
 pub struct Runner {
-    stream: UnixStream,
+    /// It can be read when a step is done.
+    pub stream: UnixStream,
 }
 
 impl Runner {
@@ -47,7 +47,7 @@ impl Runner {
         Ok(Self { stream: process.line })
     }
 
-    /// Begins a step. It is done when the descriptor can be read.
+    /// Begins a step.
     pub fn begin(&self, input: &Input) -> Result<(), String> {
         let text = serde_json::to_string(input).map_err(|error| error.to_string())?;
         send_text(&self.stream, &text, Some(Instant::now() + ANSWER_WITHIN)).map_err(|error| error.to_string())
@@ -60,12 +60,6 @@ impl Runner {
         let text = text.map_err(|error| error.to_string())?;
         let answer: Result<String, String> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         Ok(answer.map_err(|words| output::cut(&words)).and_then(|text| output::read(&text)))
-    }
-}
-
-impl AsFd for Runner {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
     }
 }
 
