@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(crate) const STRUCTURE: &str = "NetConf";
 
 /// The configuration keys that every plugin has. A plugin reads its own keys from [`NetConf::fields`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NetConf {
     /// `cniVersion` as written; empty if absent. It was already compared with the plugin's supported versions.
     pub cni_version: String,
@@ -59,18 +59,7 @@ impl NetConf {
     /// Makes a configuration with nothing but its raw JSON and name; every other key counts as absent.
     pub fn unread(raw: Json) -> Self {
         let name = raw.fields(STRUCTURE).and_then(|fields| fields.string("name")).ok().flatten().unwrap_or_default();
-        Self {
-            cni_version: String::new(),
-            name,
-            plugin_type: String::new(),
-            capabilities: BTreeMap::new(),
-            ipam_type: String::new(),
-            dns: CniDns::default(),
-            valid_attachments: None,
-            attachments: None,
-            raw,
-            previous: Previous::default(),
-        }
+        Self { name, raw, ..Self::default() }
     }
 
     /// Reads the common keys. [`validate_conf`](crate::validate_conf) checks that there is a valid name.
@@ -139,10 +128,7 @@ impl NetConf {
             capabilities,
             ipam_type,
             dns,
-            valid_attachments: None,
-            attachments: None,
-            raw: Json::Null,
-            previous: Previous::default(),
+            ..Self::default()
         };
         Ok(read.with_lists(Lists::of(raw)?))
     }

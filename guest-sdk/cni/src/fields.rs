@@ -12,6 +12,7 @@ use crate::address::{parse_cidr, parse_ip};
 use crate::error::Error;
 use crate::json::Json;
 use ipnet::IpNet;
+use serde_json::Number;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -25,15 +26,6 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) fn of(json: &'a Json, structure: &'static str) -> Result<Fields<'a>, Error> {
-        let mut fields = Fields::none(structure);
-        if !fields.merge(json) {
-            let kind = json.kind();
-            return Err(Error::internal(format!("json: cannot unmarshal {kind} into Go value of type {structure}")));
-        }
-        Ok(fields)
-    }
-
     /// Returns no members; it stands for an absent object.
     pub(crate) fn none(structure: &'static str) -> Fields<'a> {
         Fields { structure, path: String::new(), entries: Vec::new() }
@@ -119,34 +111,22 @@ impl<'a> Fields<'a> {
 
     /// Reads a whole number.
     pub fn int(&self, name: &str) -> Result<Option<i64>, Error> {
-        self.scalar(name, "int", |json| match json {
-            Json::Number(number) => number.as_i64(),
-            _ => None,
-        })
+        self.scalar(name, "int", |json| json.number()?.as_i64())
     }
 
     /// Reads a whole number of 0 or more.
     pub fn uint(&self, name: &str) -> Result<Option<u64>, Error> {
-        self.scalar(name, "uint", |json| match json {
-            Json::Number(number) => number.as_u64(),
-            _ => None,
-        })
+        self.scalar(name, "uint", |json| json.number()?.as_u64())
     }
 
     /// Reads a whole number of 0 or more, where the native plugin's type has its size in its name.
     pub fn uint64(&self, name: &str) -> Result<Option<u64>, Error> {
-        self.scalar(name, "uint64", |json| match json {
-            Json::Number(number) => number.as_u64(),
-            _ => None,
-        })
+        self.scalar(name, "uint64", |json| json.number()?.as_u64())
     }
 
     /// A whole number of at most 32 bits that isn't negative.
     pub fn uint32(&self, name: &str) -> Result<Option<u32>, Error> {
-        self.scalar(name, "uint32", |json| match json {
-            Json::Number(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
-            _ => None,
-        })
+        self.scalar(name, "uint32", |json| json.number()?.as_u64()?.try_into().ok())
     }
 
     /// Reads a text.
@@ -210,28 +190,23 @@ impl<'a> Fields<'a> {
     /// Reads a list of objects whose keys are fields. `null` in it is an error: native plugins crash on it.
     pub fn objects(&self, name: &str) -> Result<Option<Vec<Fields<'a>>>, Error> {
         let Some(items) = self.list(name)? else { return Ok(None) };
-        let read = |item: &'a Json| {
-            let mut child = self.child(name);
-            if item.is_null() || !child.merge(item) {
-                return Err(self.mismatch(name, item, "struct"));
-            }
-            Ok(child)
-        };
+        let read = |item| self.entry(name, item)?.ok_or_else(|| self.mismatch(name, item, "struct"));
         items.iter().map(read).collect::<Result<_, _>>().map(Some)
     }
 
     /// As [`Fields::objects`], for the lists of a result: `null` in one is an entry that tells nothing. An absent list has
     /// no entries.
     pub fn entries_or_null(&self, name: &str) -> Result<Vec<Option<Fields<'a>>>, Error> {
-        let read = |item: &'a Json| {
-            let mut child = self.child(name);
-            match item.is_null() {
-                true => Ok(None),
-                false if child.merge(item) => Ok(Some(child)),
-                false => Err(self.mismatch(name, item, "struct")),
-            }
-        };
-        self.list(name)?.unwrap_or_default().iter().map(read).collect()
+        self.list(name)?.unwrap_or_default().iter().map(|item| self.entry(name, item)).collect()
+    }
+
+    /// Reads an entry of the list `name`, an object whose keys are fields; `None` for `null`.
+    fn entry(&self, name: &str, item: &'a Json) -> Result<Option<Fields<'a>>, Error> {
+        let mut child = self.child(name);
+        match child.merge(item) {
+            true => Ok((!item.is_null()).then_some(child)),
+            false => Err(self.mismatch(name, item, "struct")),
+        }
     }
 
     /// Reads a map, such as `sysctl`. Case matters in its keys, and the last of equal ones is kept.
@@ -267,6 +242,27 @@ pub(crate) fn same_name(key: &str, name: &str) -> bool {
 }
 
 impl Json {
+    /// Returns the members as fields of the structure `structure`, a name for messages. `null` has no fields.
+    ///
+    /// # Errors
+    /// Code 999 if this is neither an object nor `null`.
+    pub fn fields<'a>(&'a self, structure: &'static str) -> Result<Fields<'a>, Error> {
+        let mut fields = Fields::none(structure);
+        match fields.merge(self) {
+            true => Ok(fields),
+            false => Err(self.undecodable(structure)),
+        }
+    }
+
+    /// Makes the error for a value that is not of this type of Go.
+    pub(crate) fn undecodable(&self, wanted: &str) -> Error {
+        Error::internal(format!("json: cannot unmarshal {} into Go value of type {wanted}", self.kind()))
+    }
+
+    fn number(&self) -> Option<&Number> {
+        if let Json::Number(number) = self { Some(number) } else { None }
+    }
+
     /// Returns every member of an object that sets the field `name`, as spelt and in the order of the document. Another
     /// value has none.
     pub fn members<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = (&'a str, &'a Json)> + use<'a, 'n> {

@@ -4,7 +4,6 @@
 //! both (see [`Fields`](crate::Fields)).
 
 use crate::error::Error;
-use crate::fields::Fields;
 use crate::{lists, unicode};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -16,8 +15,9 @@ use std::fmt;
 ///
 /// [`Json::parse`] limits the depth to 127, so code that walks a tree may recurse.
 #[allow(missing_docs, reason = "the names say it")]
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Json {
+    #[default]
     Null,
     Bool(bool),
     Number(Number),
@@ -36,8 +36,7 @@ impl Json {
     /// # Errors
     /// Code 6.
     pub fn parse(bytes: &[u8], limit: usize) -> Result<Json, Error> {
-        check_length(bytes, limit)?;
-        tolerant(bytes, |bytes| Tree { without_lists: false }.parse(bytes))
+        Tree { without_lists: false }.parse(bytes, limit)
     }
 
     /// As [`Json::parse`], but it skips GC's lists of valid attachments, whatever their form. It is for plugins, which
@@ -46,16 +45,7 @@ impl Json {
     /// # Errors
     /// As [`Json::parse`].
     pub fn parse_without_lists(bytes: &[u8], limit: usize) -> Result<Json, Error> {
-        check_length(bytes, limit)?;
-        tolerant(bytes, |bytes| Tree { without_lists: true }.parse(bytes))
-    }
-
-    /// Returns the members as fields of the structure `structure`, a name for messages. `null` has no fields.
-    ///
-    /// # Errors
-    /// Code 999 if this is neither an object nor `null`.
-    pub fn fields<'a>(&'a self, structure: &'static str) -> Result<Fields<'a>, Error> {
-        Fields::of(self, structure)
+        Tree { without_lists: true }.parse(bytes, limit)
     }
 
     /// True if this is `null`.
@@ -144,22 +134,6 @@ impl From<Value> for Json {
     }
 }
 
-/// Converts to a `Value`. The order is lost, and of equal keys the last is kept.
-impl From<Json> for Value {
-    fn from(json: Json) -> Value {
-        match json {
-            Json::Null => Value::Null,
-            Json::Bool(value) => Value::Bool(value),
-            Json::Number(number) => Value::Number(number),
-            Json::String(text) => Value::String(text),
-            Json::Array(items) => Value::Array(items.into_iter().map(Value::from).collect()),
-            Json::Object(entries) => {
-                Value::Object(entries.into_iter().map(|(key, value)| (key, value.into())).collect())
-            }
-        }
-    }
-}
-
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -185,42 +159,35 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Converts a parser's error, with the native plugins' message if they have one.
-fn undecodable(error: serde_json::Error) -> Error {
-    match error.classify() {
-        serde_json::error::Category::Eof => Error::decoding("unexpected end of JSON input"),
-        _ => Error::decoding(error.to_string()),
-    }
-}
-
-/// Parses a document, and once more if only its characters were at fault.
-fn tolerant<T>(bytes: &[u8], parse: impl Fn(&[u8]) -> Result<T, Error>) -> Result<T, Error> {
-    parse(bytes).or_else(|error| match unicode::json(bytes) {
-        Cow::Owned(replaced) => parse(replaced.as_bytes()),
-        Cow::Borrowed(_) => Err(error),
-    })
-}
-
-fn check_length(bytes: &[u8], limit: usize) -> Result<(), Error> {
-    match bytes.len() {
-        length if length > limit => {
-            Err(Error::decoding(format!("{length} bytes of JSON are more than the limit of {limit}")))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// A visitor that builds a value with all its parts.
+#[derive(Clone, Copy)]
 struct Tree {
     /// True if members with GC's lists are skipped at the top level.
     without_lists: bool,
 }
 
 impl Tree {
-    fn parse(self, bytes: &[u8]) -> Result<Json, Error> {
+    fn parse(self, bytes: &[u8], limit: usize) -> Result<Json, Error> {
+        let length = bytes.len();
+        if length > limit {
+            return Err(Error::decoding(format!("{length} bytes of JSON are more than the limit of {limit}")));
+        }
+        // Once more if only its characters were at fault.
+        let read = self.read(bytes).or_else(|error| match unicode::json(bytes) {
+            Cow::Owned(replaced) => self.read(replaced.as_bytes()),
+            Cow::Borrowed(_) => Err(error),
+        });
+        read.map_err(|error| match error.classify() {
+            // The native plugins' message.
+            serde_json::error::Category::Eof => Error::decoding("unexpected end of JSON input"),
+            _ => Error::decoding(error.to_string()),
+        })
+    }
+
+    fn read(self, bytes: &[u8]) -> serde_json::Result<Json> {
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-        let read = deserializer.deserialize_any(self).and_then(|json| deserializer.end().map(|()| json));
-        read.map_err(undecodable)
+        let json = deserializer.deserialize_any(self)?;
+        deserializer.end().map(|()| json)
     }
 }
 
@@ -303,7 +270,7 @@ mod tests {
     #[test]
     fn values_there_and_back() {
         let json = parse(r#"{"a":[null,true,"x",-2,1.5],"b":{"Z":1,"z":0}}"#).unwrap();
-        assert_eq!(Json::from(Value::from(json.clone())), json);
+        assert_eq!(Json::from(serde_json::to_value(&json).unwrap()), json);
         // serde_json's private markers are ordinary keys here.
         let marked = parse(r#"{"$serde_json::private::Number":"1"}"#).unwrap();
         assert_eq!(marked.kind(), "object");
@@ -357,7 +324,8 @@ mod tests {
             assert!(error.msg.contains("recursion limit"), "{error}");
         }
         let deepest = format!("{}{}", "[".repeat(127), "]".repeat(127));
-        assert_eq!(Json::from(Value::from(parse(&deepest).unwrap())), parse(&deepest).unwrap());
+        let tree = parse(&deepest).unwrap();
+        assert_eq!(Json::from(serde_json::to_value(&tree).unwrap()), tree);
         assert!(parse(&format!("[{deepest}]")).is_err());
         assert!(Json::parse(b"[1]", 3).is_ok());
         let error = Json::parse(b"[1] ", 3).unwrap_err();

@@ -20,9 +20,6 @@ pub struct Lists {
 
 impl Lists {
     /// Reads the lists of a configuration.
-    ///
-    /// # Errors
-    /// Code 999: one of them has another type.
     pub(crate) fn of(conf: &Json) -> Result<Self, Error> {
         let fields = conf.fields(STRUCTURE)?;
         let [valid_attachments, attachments] = KEYS.map(|key| attachments(&fields, key));

@@ -46,7 +46,7 @@ fn agree(json: &Json) {
     assert_eq!(&pretty, json);
     let sorted = json.clone().sorted();
     assert_eq!(sorted.clone().sorted(), sorted);
-    assert_eq!(serde_json::Value::from(sorted), serde_json::Value::from(json.clone()));
+    assert_eq!(serde_json::to_value(sorted).unwrap(), serde_json::to_value(json).unwrap());
     let _ = (Error::parse(json), VersionInfo::parse(json));
     for version in Version::ALL {
         let previous = CniResult::parse_previous(json.clone(), version.as_str());

@@ -30,11 +30,7 @@ impl CniResult {
         let entries = match json {
             Json::Null => &[],
             Json::Object(entries) => entries.as_slice(),
-            other => {
-                let kind = other.kind();
-                let message = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
-                return Err(not_a_result(Error::internal(message)));
-            }
+            other => return Err(not_a_result(other.undecodable("map[string]interface {}"))),
         };
         let declared = entries.iter().rev().find(|(key, _)| key == "cniVersion").map(|(_, value)| value);
         match declared {
@@ -58,12 +54,7 @@ impl CniResult {
         let prefix = |error: Error| error.context("could not parse prevResult");
         let mut entries = match json {
             Json::Object(entries) => entries,
-            other => {
-                let kind = other.kind();
-                return Err(prefix(Error::internal(format!(
-                    "json: cannot unmarshal {kind} into Go value of type Result"
-                ))));
-            }
+            other => return Err(prefix(other.undecodable(STRUCTURE))),
         };
         // Native plugins look for this spelling, not the specification's, and insert it if it is absent or empty. The
         // keys are sorted then, so a `cniVersion` comes later and wins.
@@ -80,9 +71,8 @@ fn not_a_result(error: Error) -> Error {
 }
 
 fn decode(json: &Json, version: &str) -> Result<CniResult, Error> {
-    let known = Version::parse(version);
-    let family =
-        Family::of(known.ok_or_else(|| Error::internal(format!("unsupported CNI result version {}", quote(version))))?);
+    let unsupported = || Error::internal(format!("unsupported CNI result version {}", quote(version)));
+    let family = Version::parse(version).map(Family::of).ok_or_else(unsupported)?;
     let fields = json.fields(STRUCTURE)?;
     let result = match family {
         Family::Pair => pair(&fields)?,
