@@ -62,18 +62,12 @@ impl Verb {
 
     /// True if the verb concerns one attachment, and so needs its container and interface.
     pub const fn has_attachment(self) -> bool {
-        match self {
-            Verb::Add | Verb::Del | Verb::Check => true,
-            Verb::Gc | Verb::Status | Verb::Version => false,
-        }
+        matches!(self, Verb::Add | Verb::Del | Verb::Check)
     }
 
     /// True if the verb can't do without the container's namespace.
     const fn needs_namespace(self) -> bool {
-        match self {
-            Verb::Add | Verb::Check => true,
-            Verb::Del | Verb::Gc | Verb::Status | Verb::Version => false,
-        }
+        matches!(self, Verb::Add | Verb::Check)
     }
 }
 
@@ -103,23 +97,6 @@ pub struct Env {
 }
 
 impl Env {
-    /// Collects the variables from `lookup`, which is called for each name.
-    ///
-    /// # Errors
-    /// Every error of `lookup`, for instance for a value that isn't UTF-8.
-    pub fn collect<E>(mut lookup: impl FnMut(&'static str) -> Result<Option<String>, E>) -> Result<Env, E> {
-        let mut get = |name| lookup(name).map(Option::unwrap_or_default);
-        Ok(Env {
-            command: get("CNI_COMMAND")?,
-            container_id: get("CNI_CONTAINERID")?,
-            netns: get("CNI_NETNS")?,
-            ifname: get("CNI_IFNAME")?,
-            args: get("CNI_ARGS")?,
-            path: get("CNI_PATH")?,
-            netns_override: get("CNI_NETNS_OVERRIDE")?,
-        })
-    }
-
     /// Collects the variables from the environment of the process. Bytes that aren't UTF-8 are replaced, so that only a
     /// verb that uses the text fails.
     ///
@@ -130,16 +107,23 @@ impl Env {
     }
 
     fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Env, Error> {
-        let text = |name| variable(name).map(|value| value.to_string_lossy().into_owned());
-        let needs_all = text("CNI_COMMAND").and_then(|verb| Verb::parse(&verb)).is_some_and(Verb::needs_namespace);
-        Env::collect(|name| {
-            let is_used = needs_all && ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"].contains(&name);
-            match variable(name) {
-                Some(value) if is_used && value.to_str().is_none() => {
-                    Err(Error::environment(format!("{name} is not valid UTF-8")))
-                }
-                _ => Ok(text(name)),
+        let text = |name| variable(name).unwrap_or_default().to_string_lossy().into_owned();
+        let command = text("CNI_COMMAND");
+        let needs_all = Verb::parse(&command).is_some_and(Verb::needs_namespace);
+        let used = |name| match variable(name) {
+            Some(value) if needs_all && value.to_str().is_none() => {
+                Err(Error::environment(format!("{name} is not valid UTF-8")))
             }
+            _ => Ok(text(name)),
+        };
+        Ok(Env {
+            command,
+            container_id: used("CNI_CONTAINERID")?,
+            netns: used("CNI_NETNS")?,
+            ifname: used("CNI_IFNAME")?,
+            args: text("CNI_ARGS"),
+            path: text("CNI_PATH"),
+            netns_override: text("CNI_NETNS_OVERRIDE"),
         })
     }
 
@@ -245,10 +229,10 @@ pub fn check_version(verb: Verb, config_version: &str, supported: &[Version]) ->
     let config_version = if config_version.is_empty() { Version::V0_1_0.as_str() } else { config_version };
     if verb.since() > Version::V0_1_0 {
         let wanted = NumericVersion::parse(config_version)?;
-        if wanted < verb.since() {
+        if wanted < verb.since().numeric() {
             return Err(Error::version(format!("config version does not allow {verb}")));
         }
-        if !supported.iter().any(|version| wanted <= *version) {
+        if !supported.iter().any(|version| wanted <= version.numeric()) {
             return Err(Error::version(format!("plugin version does not allow {verb}")));
         }
     }
@@ -359,7 +343,7 @@ mod tests {
         }
         assert_eq!(odd("ADD", "CNI_ARGS").unwrap().args, "K=\u{fffd}");
         assert_eq!(odd("CHECK", "CNI_NETNS").unwrap_err().msg, "CNI_NETNS is not valid UTF-8");
-        let asked = Env::collect(|name| Ok::<_, ()>((name != "CNI_ARGS").then(|| name.to_lowercase()))).unwrap();
+        let asked = Env::of(|name| (name != "CNI_ARGS").then(|| name.to_lowercase().into())).unwrap();
         assert_eq!((asked.ifname.as_str(), asked.netns_override.as_str()), ("cni_ifname", "cni_netns_override"));
         assert_eq!(asked.args, "");
         for (value, on) in [("1", true), ("TRUE", true), ("True", true), ("yes", false), ("0", false), ("", false)] {

@@ -78,12 +78,12 @@ fn configurations() {
             }
         }
         let check = accept(&example.text, Verb::Check);
-        assert_eq!(check.is_ok(), example.specification.has_check(), "{}", example.name);
+        assert_eq!(check.is_ok(), example.specification >= Verb::Check.since(), "{}", example.name);
         for verb in [Verb::Gc, Verb::Status] {
             match accept(&example.text, verb) {
-                Ok(_) => assert!(example.specification.has_gc_status(), "{}", example.name),
+                Ok(_) => assert!(example.specification >= verb.since(), "{}", example.name),
                 Err(error) => {
-                    assert!(!example.specification.has_gc_status(), "{}", example.name);
+                    assert!(example.specification < verb.since(), "{}", example.name);
                     assert_eq!((error.code, error.msg), (1, format!("config version does not allow {verb}")));
                 }
             }

@@ -169,7 +169,7 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
 /// as often as it asks. Policy's limits on versions are refusals.
 fn lacks_verb(verb: Verb, conf: &Json) -> bool {
     let version = config_version(conf).and_then(|version| NumericVersion::parse(&version));
-    version.is_ok_and(|version| version < verb.since())
+    version.is_ok_and(|version| version < verb.since().numeric())
 }
 
 fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error> {

@@ -96,7 +96,7 @@ impl List {
     /// # Errors
     /// Code 6: the version is no version.
     pub fn has(&self, version: Version) -> Result<bool, Error> {
-        Ok(NumericVersion::parse(&self.version)? >= version)
+        Ok(NumericVersion::parse(&self.version)? >= version.numeric())
     }
 }
 
@@ -219,7 +219,7 @@ pub fn version(list: &Map<String, Value>) -> Result<String, String> {
     };
     let mut best: Option<(NumericVersion, &str)> = None;
     let mut consider = |number: NumericVersion, text| {
-        if number <= Version::LATEST && best.is_none_or(|(best, _)| number >= best) {
+        if number <= Version::LATEST.numeric() && best.is_none_or(|(best, _)| number >= best) {
             best = Some((number, text));
         }
     };

@@ -21,7 +21,7 @@ pub use call::{Call, Refusal, refused, report};
 pub use names::Names;
 pub use node::HOST_END;
 use node::Node;
-use postern_cni::{Env, Version};
+use postern_cni::{Env, Verb, Version};
 use postern_gate::rehearsal;
 use postern_types::Mac;
 pub use report::{PluginReport, Report};
@@ -147,13 +147,8 @@ fn planned(list: &List, only: Option<&str>, attachment: &Attachment, stage: &mut
 /// Returns the verbs that follow an ADD, DEL last. A version that is none has no more.
 fn verbs(version: &str) -> Vec<&'static str> {
     let version = Version::parse(version).unwrap_or(Version::V0_1_0);
-    let all = [
-        (version.has_check(), "CHECK"),
-        (version.has_gc_status(), "STATUS"),
-        (version.has_gc_status(), "GC"),
-        (true, "DEL"),
-    ];
-    all.into_iter().filter(|(has, _)| *has).map(|(_, verb)| verb).collect()
+    let all = [Verb::Check, Verb::Status, Verb::Gc, Verb::Del];
+    all.into_iter().filter(|verb| version >= verb.since()).map(Verb::as_str).collect()
 }
 
 /// How far a list was played.

@@ -118,7 +118,7 @@ fn version(sheet: &mut Sheet<'_>, node: &Node, is_list: bool) -> Option<Version>
             continue;
         }
         match NumericVersion::parse(text) {
-            Ok(number) if !several || number <= Version::LATEST => {
+            Ok(number) if !several || number <= Version::LATEST.numeric() => {
                 if best.is_none_or(|best| number > best) {
                     best = Some(number);
                 }
@@ -143,7 +143,7 @@ fn version(sheet: &mut Sheet<'_>, node: &Node, is_list: bool) -> Option<Version>
         // All that it has is newer than what is known, or the empty version.
         return if several { unknown(sheet, at) } else { Some(Version::V0_1_0) };
     };
-    Version::ALL.into_iter().find(|version| best == *version).or_else(|| unknown(sheet, at))
+    Version::ALL.into_iter().find(|version| best == version.numeric()).or_else(|| unknown(sheet, at))
 }
 
 fn unknown(sheet: &mut Sheet<'_>, at: usize) -> Option<Version> {
