@@ -52,11 +52,8 @@ impl BandwidthConf {
 }
 
 fn numbers(fields: &Fields<'_>) -> Result<[u64; 4], Error> {
-    let mut numbers = [0; 4];
-    for (number, key) in numbers.iter_mut().zip(KEYS) {
-        *number = fields.uint64(key)?.unwrap_or(0);
-    }
-    Ok(numbers)
+    let [one, two, three, four] = KEYS.map(|key| fields.uint64(key).map(Option::unwrap_or_default));
+    Ok([one?, two?, three?, four?])
 }
 
 /// Checks one limit. Less than a byte would let nothing pass: the native plugin divides by zero then.

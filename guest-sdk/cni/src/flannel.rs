@@ -2,7 +2,7 @@
 //! which delegates with no other.
 
 use crate::address::parse_cidr;
-use crate::{Error, Fields, Json, NetConf};
+use crate::{Error, Json, NetConf};
 use ipnet::IpNet;
 
 /// The subnet file of a network that names none.
@@ -16,9 +16,6 @@ pub const DELEGATE: &str = "bridge";
 
 /// The IPAM plugin of a network that names none.
 pub const IPAM: &str = "host-local";
-
-/// The native plugin's type, as its messages name it.
-const STRUCTURE: &str = "NetConf";
 
 /// The contents of a subnet file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +51,7 @@ impl Subnet {
                 "FLANNEL_IPV6_SUBNET" => subnets[1] = Some(network(key, value()?)?),
                 "FLANNEL_MTU" => {
                     let value = value()?;
-                    let number = value.parse::<u32>().map_err(|_| invalid(key, value, "a number of bytes"))?;
-                    mtu = Some(number);
+                    mtu = Some(value.parse().map_err(|_| invalid(key, value, "a number of bytes"))?);
                 }
                 "FLANNEL_IPMASQ" => ip_masq = Some(value()? == "true"),
                 _ => {}
@@ -68,16 +64,12 @@ impl Subnet {
             (mtu.is_none(), "FLANNEL_MTU"),
             (ip_masq.is_none(), "FLANNEL_IPMASQ"),
         ];
-        match (mtu, ip_masq) {
-            (Some(mtu), Some(ip_masq)) if !networks.is_empty() && !subnets.is_empty() => {
-                Ok(Self { networks, subnets, mtu, ip_masq })
-            }
-            _ => {
-                let names: Vec<&str> = missing.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
-                let message = format!("{path} is missing {}", names.join(", "));
-                Err(Error::internal(message).with_details("flanneld writes it: see the log of flannel's pod"))
-            }
-        }
+        let missing: Vec<&str> = missing.into_iter().filter(|(is, _)| *is).map(|(_, name)| name).collect();
+        let (Some(mtu), Some(ip_masq), []) = (mtu, ip_masq, missing.as_slice()) else {
+            let message = format!("{path} is missing {}", missing.join(", "));
+            return Err(Error::internal(message).with_details("flanneld writes it: see the log of flannel's pod"));
+        };
+        Ok(Self { networks, subnets, mtu, ip_masq })
     }
 }
 
@@ -123,7 +115,7 @@ impl Flannel {
     /// # Errors
     /// Code 999 for a key of the wrong type, for `delegate.name` or `delegate.ipam`, and for a type that is no text.
     pub fn read(conf: &NetConf) -> Result<Self, Error> {
-        let fields = conf.raw().fields(STRUCTURE).unwrap_or_else(|_| Fields::none(STRUCTURE));
+        let fields = conf.fields();
         let text = |key: &str, default: &str| {
             let found = fields.string(key)?.filter(|text| !text.is_empty());
             Ok::<_, Error>(found.unwrap_or_else(|| default.to_owned()))

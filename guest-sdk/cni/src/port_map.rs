@@ -44,17 +44,20 @@ impl PortMap {
     /// Code 999, with the native plugin's texts.
     pub fn read(conf: &NetConf) -> Result<Self, Error> {
         let fields = conf.raw().fields("PortMapConf").unwrap_or_else(|_| Fields::none("PortMapConf"));
-        let decoding = |error: Error| error.context("failed to parse network configuration");
-        let bit = fields.int("markMasqBit").map_err(decoding)?;
-        let read = Self {
-            mappings: Self::mappings_of(&conf.runtime_config().map_err(decoding)?).map_err(decoding)?,
-            backend: fields.string("backend").map_err(decoding)?,
-            snat: fields.bool("snat").map_err(decoding)?.unwrap_or(true),
-            masq_all: fields.bool("masqAll").map_err(decoding)?.unwrap_or(false),
-            mark_bit: bit.and_then(|bit| u8::try_from(bit).ok()),
-            set_mark_chain: fields.string("externalSetMarkChain").map_err(decoding)?,
-            conditions: [words(&fields, "conditionsV4")?, words(&fields, "conditionsV6")?],
+        let decode = || -> Result<(Option<i64>, Self), Error> {
+            let bit = fields.int("markMasqBit")?;
+            let read = Self {
+                mappings: Self::mappings_of(&conf.runtime_config()?)?,
+                backend: fields.string("backend")?,
+                snat: fields.bool("snat")?.unwrap_or(true),
+                masq_all: fields.bool("masqAll")?.unwrap_or(false),
+                mark_bit: bit.and_then(|bit| u8::try_from(bit).ok()),
+                set_mark_chain: fields.string("externalSetMarkChain")?,
+                conditions: [fields.strings("conditionsV4")?, fields.strings("conditionsV6")?],
+            };
+            Ok((bit, read))
         };
+        let (bit, read) = decode().map_err(|error| error.context("failed to parse network configuration"))?;
         if bit.is_some() && read.set_mark_chain.is_some() {
             return Err(Error::internal("Cannot specify externalSetMarkChain and markMasqBit"));
         }
@@ -62,11 +65,10 @@ impl PortMap {
             return Err(Error::internal("MasqMarkBit must be between 0 and 31"));
         }
         for mapping in &read.mappings {
-            if mapping.container_port <= 0 {
-                return Err(Error::internal(format!("Invalid container port number: {}", mapping.container_port)));
-            }
-            if mapping.host_port <= 0 {
-                return Err(Error::internal(format!("Invalid host port number: {}", mapping.host_port)));
+            for (whose, port) in [("container", mapping.container_port), ("host", mapping.host_port)] {
+                if port <= 0 {
+                    return Err(Error::internal(format!("Invalid {whose} port number: {port}")));
+                }
             }
         }
         Ok(read)
@@ -79,12 +81,10 @@ impl PortMap {
     /// Code 999, with the native plugin's texts: an unknown backend, or options of the other one.
     pub fn backend(&self) -> Result<Option<&'static str>, Error> {
         let of_conditions = |wanted: bool| {
-            let first = |words: &Option<Vec<String>>| words.as_ref().and_then(|words| words.first().cloned());
-            let names = CONDITIONS.iter().zip(&self.conditions).filter_map(move |(name, words)| {
-                let first = first(words)?;
-                (first.starts_with(['-', '!']) == wanted).then_some(*name)
-            });
-            names.collect::<Vec<_>>()
+            let is_of = |first: &String| first.starts_with(['-', '!']) == wanted;
+            let names = CONDITIONS.into_iter().zip(&self.conditions);
+            let names = names.filter(|(_, words)| words.iter().flatten().next().is_some_and(is_of));
+            names.map(|(name, _)| name).collect::<Vec<_>>()
         };
         let (mut of_iptables, of_nftables) = (of_conditions(true), of_conditions(false));
         if self.set_mark_chain.is_some() {
@@ -117,12 +117,8 @@ impl PortMap {
         let Some(list) = runtime.list("portMappings")? else { return Ok(Vec::new()) };
         // Without names of its own, each mapping would copy the path to it.
         let read = |mapping: &Json| {
-            let fields = match mapping {
-                Json::Null => Fields::none("PortMapEntry"),
-                other => other
-                    .fields("PortMapEntry")
-                    .map_err(|_| runtime.mismatch("portMappings", other, "main.PortMapEntry"))?,
-            };
+            let wrong = |_| runtime.mismatch("portMappings", mapping, "main.PortMapEntry");
+            let fields = mapping.fields("PortMapEntry").map_err(wrong)?;
             Ok(PortMapping {
                 host_port: fields.int("hostPort")?.unwrap_or(0),
                 container_port: fields.int("containerPort")?.unwrap_or(0),
@@ -132,10 +128,6 @@ impl PortMap {
         };
         list.iter().map(read).collect()
     }
-}
-
-fn words(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<String>>, Error> {
-    fields.strings(name).map_err(|error| error.context("failed to parse network configuration"))
 }
 
 #[cfg(test)]

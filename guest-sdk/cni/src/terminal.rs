@@ -12,19 +12,14 @@
 
 use std::fmt::Write;
 
-/// True if a character is shown as it is. The ellipsis is included: Postern adds it where it cuts a text.
-fn is_plain(c: char) -> bool {
-    matches!(c, ' '..='~' | '…')
-}
-
 /// Returns a text of several lines for people. All characters except plain ones and line ends are escaped, as
 /// `\u{202e}`.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\n' => out.push(c),
-            c if is_plain(c) => out.push(c),
+            // The ellipsis is there where Postern has cut a text.
+            '\n' | ' '..='~' | '…' => out.push(c),
             c => out.extend(c.escape_default()),
         }
     }
