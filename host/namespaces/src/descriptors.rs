@@ -8,7 +8,6 @@ use crate::mounts::NamespaceId;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::stat::makedev;
-use postern_kernel::{cookie_of, namespace_of};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::fs::File;
@@ -36,9 +35,6 @@ pub(crate) enum Lead {
 }
 
 /// Returns what a descriptor in `/proc/PID/fd` leads to. `nsfs` is the device of namespaces. No file system is waited for.
-///
-/// # Errors
-/// Those of statx(2).
 pub(crate) fn lead(path: &Path, nsfs: u64) -> io::Result<Lead> {
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE | StatxFlags::INO)?;
     if makedev(found.stx_dev_major.into(), found.stx_dev_minor.into()) == nsfs {
@@ -55,46 +51,25 @@ pub(crate) fn lead(path: &Path, nsfs: u64) -> io::Result<Lead> {
 #[derive(Debug)]
 pub(crate) struct OpenFiles(OwnedFd);
 
-/// What keeps a namespace that has no other name.
-#[derive(Debug)]
-pub(crate) enum Kept {
-    /// The number of the namespace of a socket.
-    Number(u64),
-    /// The namespace.
-    Namespace(OwnedFd),
-}
-
 impl OpenFiles {
-    /// # Errors
-    /// Those of pidfd_open(2).
     pub(crate) fn of(process: u32) -> io::Result<Self> {
         let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(Errno::ESRCH)?;
         Ok(Self(pidfd_open(process, PidfdFlags::empty())?))
     }
 
-    /// Returns the namespace that a socket or an open `/dev/net/tun` keeps, or its number.
+    /// Asks a socket or an open `/dev/net/tun` for the namespace that it keeps, or for the number of that.
     ///
     /// # Errors
-    /// Those of pidfd_getfd(2): `EPERM` where this process may not look into the other one. Those of the question.
-    pub(crate) fn kept_by(&self, number: i32, lead: &Lead) -> io::Result<Kept> {
+    /// Those of pidfd_getfd(2): `EPERM` where this process may not look into the other one. Those of the question: for the
+    /// namespace of a socket `EPERM` without `CAP_NET_ADMIN` over it.
+    pub(crate) fn ask<T>(&self, number: u32, question: fn(OwnedFd) -> io::Result<T>) -> io::Result<T> {
+        let number = i32::try_from(number).map_err(|_| Errno::EBADF)?;
         let copy = pidfd_getfd(&self.0, number, PidfdGetfdFlags::empty());
-        let kept = copy.map_err(io::Error::from).and_then(|copy| match lead {
-            Lead::Tun => namespace_of(&copy).map(Kept::Namespace),
-            Lead::Namespace(_) | Lead::Socket | Lead::Nothing => cookie_of(&copy).map(Kept::Number),
-        });
         // It was closed meanwhile, and its number may be another file's.
-        kept.map_err(|error| match error.raw_os_error() {
+        copy.map_err(io::Error::from).and_then(question).map_err(|error| match error.raw_os_error() {
             Some(libc::EBADF | libc::ENOTSOCK) => Errno::ENOENT.into(),
             _ => error,
         })
-    }
-
-    /// As [`OpenFiles::kept_by`], for the namespace itself.
-    ///
-    /// # Errors
-    /// As [`OpenFiles::kept_by`], and `EPERM` without `CAP_NET_ADMIN` over the namespace.
-    pub(crate) fn namespace_of(&self, number: i32) -> io::Result<OwnedFd> {
-        namespace_of(pidfd_getfd(&self.0, number, PidfdGetfdFlags::empty())?)
     }
 }
 
@@ -109,10 +84,8 @@ pub(crate) enum NamespaceKind {
     Other,
 }
 
-/// Returns the kind of an open namespace. Its name in `/proc/PID/fd` does not tell it: a mount has the path of its mount.
-///
-/// # Errors
-/// Those of ioctl(2): `ENOTTY` if it is no namespace.
+/// Returns the kind of an open namespace; `ENOTTY` if it is none. Its name in `/proc/PID/fd` does not tell it: a mount has
+/// the path of its mount.
 #[allow(unsafe_code, reason = "ioctl(2) has no safe form")]
 pub(crate) fn kind_of(namespace: &File) -> io::Result<NamespaceKind> {
     // SAFETY: the request takes no argument, and touches no memory of this process.
@@ -124,10 +97,7 @@ pub(crate) fn kind_of(namespace: &File) -> io::Result<NamespaceKind> {
     })
 }
 
-/// True if a thread has another table of open files than its process.
-///
-/// # Errors
-/// Those of kcmp(2): `ENOSYS` in a kernel without it.
+/// True if a thread has another table of open files than its process; `ENOSYS` in a kernel without kcmp(2).
 #[allow(unsafe_code, reason = "kcmp(2) has no safe form")]
 pub(crate) fn has_own_files(process: u32, thread: u32) -> io::Result<bool> {
     // SAFETY: the call takes numbers, and touches no memory of this process.

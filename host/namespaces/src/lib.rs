@@ -17,13 +17,13 @@
 mod descriptors;
 mod mounts;
 
-use crate::descriptors::{Kept, Lead, NamespaceKind, OpenFiles, has_own_files, kind_of, lead};
+use crate::descriptors::{Lead, NamespaceKind, OpenFiles, has_own_files, kind_of, lead};
 use crate::mounts::{Mount, NamespaceId};
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::Mode;
-use postern_kernel::{KernelError, Link, LinkAddress, Netlink, cookie_of, describe};
+use postern_kernel::{KernelError, Link, LinkAddress, Netlink, cookie_of, describe, namespace_of};
 use postern_types::Route;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -59,8 +59,7 @@ const NETWORK: &str = "ns/net";
 const OWN: &str = "/proc/thread-self";
 
 /// What is read of each namespace.
-#[derive(Clone, Debug)]
-pub enum Look {
+enum Look {
     /// Its number alone.
     Number,
     /// Its links and addresses too, and the routes of the namespaces with these numbers.
@@ -68,7 +67,7 @@ pub enum Look {
 }
 
 /// A network namespace that is alive.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LiveNamespace {
     /// Device and inode of nsfs.
     pub identity: (u64, u64),
@@ -231,6 +230,15 @@ fn reason(error: &io::Error) -> String {
     error.raw_os_error().map_or_else(|| error.to_string(), describe)
 }
 
+/// Returns the entries of a directory of procfs that are numbers: processes, threads, descriptors.
+fn numbered(directory: impl AsRef<Path>) -> io::Result<impl Iterator<Item = io::Result<(u32, PathBuf)>>> {
+    let number = |path: &Path| path.file_name()?.to_str()?.parse().ok();
+    Ok(fs::read_dir(directory)?.filter_map(move |entry| {
+        let path = entry.map(|entry| entry.path());
+        path.map(|path| Some((number(&path)?, path))).transpose()
+    }))
+}
+
 /// Returns the target of a magic link of procfs.
 fn target(path: &Path) -> io::Result<NamespaceId> {
     fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
@@ -310,11 +318,10 @@ impl Search {
         let mut looked_at = BTreeSet::new();
         for _ in 0..ROUNDS {
             let before = looked_at.len();
-            for entry in fs::read_dir("/proc")? {
-                let entry = entry?;
-                let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-                if looked_at.insert(pid) && !self.is_late(&entry.path()) {
-                    self.process(pid, &entry.path());
+            for process in numbered("/proc")? {
+                let (pid, path) = process?;
+                if looked_at.insert(pid) && !self.is_late(&path) {
+                    self.process(pid, &path);
                 }
             }
             if looked_at.len() == before {
@@ -327,10 +334,9 @@ impl Search {
     /// Looks at all threads of a process: each may be in its own namespace.
     fn process(&mut self, pid: u32, directory: &Path) {
         let mut inhabited = BTreeSet::new();
-        let tasks = directory.join("task");
-        let result = fs::read_dir(&tasks).and_then(|threads| {
+        let result = numbered(directory.join("task")).and_then(|threads| {
             for thread in threads {
-                let thread = thread?.path();
+                let (id, thread) = thread?;
                 if thread == self.own {
                     continue;
                 }
@@ -338,9 +344,9 @@ impl Search {
                     break;
                 }
                 // The first thread is the process, which has the shorter path.
-                let first = thread.file_name() == directory.file_name();
+                let thread = if id == pid { directory } else { &thread };
                 // If it has ended meanwhile, the search continues with the next.
-                unless_gone(self.task(pid, if first { directory } else { &thread }, &mut inhabited))?;
+                unless_gone(self.task(pid, thread, &mut inhabited))?;
             }
             Ok(())
         });
@@ -482,10 +488,8 @@ impl Search {
 
     /// Looks at the open files of all processes. A process that can't be looked into was reported before.
     fn all_descriptors(&mut self) -> io::Result<()> {
-        for entry in fs::read_dir("/proc")? {
-            let entry = entry?;
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            let process = entry.path();
+        for process in numbered("/proc")? {
+            let (pid, process) = process?;
             if self.unseen.iter().any(|unseen| unseen.path == process) {
                 continue;
             }
@@ -503,9 +507,8 @@ impl Search {
     fn descriptors(&mut self, pid: u32, process: &Path) -> io::Result<()> {
         let mut files = None;
         self.open_files(pid, process, &mut files)?;
-        for thread in fs::read_dir(process.join("task"))? {
-            let path = thread?.path();
-            let Some(id) = path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()) else { continue };
+        for thread in numbered(process.join("task"))? {
+            let (id, path) = thread?;
             if id == pid || self.is_late(&path) {
                 continue;
             }
@@ -520,24 +523,23 @@ impl Search {
     }
 
     fn open_files(&mut self, pid: u32, task: &Path, files: &mut Option<OpenFiles>) -> io::Result<()> {
-        for (count, entry) in fs::read_dir(task.join("fd"))?.enumerate() {
-            let path = entry?.path();
+        for (count, entry) in numbered(task.join("fd"))?.enumerate() {
+            let (number, path) = entry?;
             if count.is_multiple_of(DESCRIPTORS) && self.is_late(&path) {
                 break;
             }
-            if let Err(error) = unless_gone(self.open_file(pid, &path, files)) {
+            if let Err(error) = unless_gone(self.open_file(pid, number, &path, files)) {
                 self.note_unreadable(&path, reason(&error));
             }
         }
         Ok(())
     }
 
-    fn open_file(&mut self, pid: u32, path: &Path, files: &mut Option<OpenFiles>) -> io::Result<()> {
-        let number = path.file_name().and_then(|name| name.to_str()?.parse::<i32>().ok()).unwrap_or(-1);
+    fn open_file(&mut self, pid: u32, number: u32, path: &Path, files: &mut Option<OpenFiles>) -> io::Result<()> {
         let lead = lead(path, self.nsfs)?;
-        match &lead {
+        match lead {
             Lead::Nothing => return Ok(()),
-            Lead::Namespace(key) if self.found.contains_key(key) || self.inhabited.contains(key) => return Ok(()),
+            Lead::Namespace(key) if self.found.contains_key(&key) || self.inhabited.contains(&key) => return Ok(()),
             Lead::Namespace(_) => {
                 let file = File::open(path)?;
                 let key = mounts::identity(&file)?;
@@ -564,19 +566,20 @@ impl Search {
             Some(files) => files,
             None => files.insert(OpenFiles::of(pid)?),
         };
-        match files.kept_by(number, &lead)? {
-            Kept::Namespace(namespace) => self.enter_kept(path, namespace),
-            Kept::Number(cookie) => {
-                let is_known = self.entered.contains(&cookie) || self.held.contains_key(&cookie);
-                if !is_known {
-                    self.held.insert(cookie, path.to_owned());
-                    if let (Look::Everything(_), Ok(namespace)) = (&self.look, files.namespace_of(number)) {
-                        self.enter_kept(path, namespace)?;
-                    }
-                }
-                Ok(())
-            }
+        if matches!(lead, Lead::Tun) {
+            return self.enter_kept(path, files.ask(number, namespace_of)?);
         }
+        let cookie = files.ask(number, cookie_of)?;
+        if self.entered.contains(&cookie) || self.held.contains_key(&cookie) {
+            return Ok(());
+        }
+        self.held.insert(cookie, path.to_owned());
+        if matches!(self.look, Look::Everything(_))
+            && let Ok(namespace) = files.ask(number, namespace_of)
+        {
+            self.enter_kept(path, namespace)?;
+        }
+        Ok(())
     }
 
     fn enter_kept(&mut self, path: &Path, namespace: OwnedFd) -> io::Result<()> {
@@ -596,17 +599,7 @@ fn why_not_reached(error: &io::Error) -> String {
 
 /// Returns the state of the calling thread's namespace. Without its cookie it can't be distinguished from others.
 fn look_around(key: NamespaceId, path: &Path, look: &Look) -> Result<LiveNamespace, String> {
-    let found = |cookie| LiveNamespace {
-        identity: key,
-        cookie,
-        path: path.to_owned(),
-        processes: 0,
-        process: None,
-        links: Vec::new(),
-        addresses: Vec::new(),
-        unread: None,
-        routes: None,
-    };
+    let found = |cookie| LiveNamespace { identity: key, cookie, path: path.to_owned(), ..LiveNamespace::default() };
     let Look::Everything(routes_of) = look else {
         // Any socket tells the number, and this one can do nothing.
         return UnixDatagram::unbound().and_then(cookie_of).map(found).map_err(|error| reason(&error));

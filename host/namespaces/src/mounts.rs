@@ -131,10 +131,8 @@ fn mount_id(file: &OwnedFd) -> io::Result<u64> {
     id.ok_or_else(|| io::Error::other("the kernel does not tell which mount a file is in"))
 }
 
-/// Opens the namespace that was walked to. The caller must have verified meanwhile that its mount is one of nsfs.
-///
-/// # Errors
-/// Those of `open(2)`; `ESTALE` if it is not the namespace of the mount.
+/// Opens the namespace that was walked to; `ESTALE` if it is not the namespace of the mount. The caller must have verified
+/// meanwhile that its mount is one of nsfs.
 pub(crate) fn open(found: &OwnedFd, key: NamespaceId) -> io::Result<File> {
     let file = File::open(format!("/proc/thread-self/fd/{}", found.as_raw_fd()))?;
     match identity(&file)? == key {
@@ -144,9 +142,6 @@ pub(crate) fn open(found: &OwnedFd, key: NamespaceId) -> io::Result<File> {
 }
 
 /// Returns the identity of the namespace.
-///
-/// # Errors
-/// Those of `fstat(2)`.
 pub(crate) fn identity(file: &File) -> io::Result<NamespaceId> {
     file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
