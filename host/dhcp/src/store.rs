@@ -218,6 +218,26 @@ mod tests {
         std::fs::remove_dir_all(library).unwrap();
     }
 
+    /// Other builds read the files of this one, and this one theirs.
+    #[test]
+    fn a_file_has_these_keys() {
+        let library = scratch("keys");
+        let store = Store::open(&library).unwrap();
+        store.write(&lease("c1")).unwrap();
+        let text = std::fs::read(store.path().join(lease("c1").key())).unwrap();
+        let file: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let mut keys: Vec<&String> = file.as_object().unwrap().keys().collect();
+        keys.sort_unstable();
+        let (of_lease, of_file) = (
+            ["attachment", "expires_at", "family", "hop", "index", "lease", "mac", "namespace", "offset", "state"],
+            ["wake_at", "boot", "lost", "version", "written"],
+        );
+        let mut expected = [&of_lease[..], &of_file].concat();
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+        std::fs::remove_dir_all(library).unwrap();
+    }
+
     #[test]
     fn what_a_power_cut_leaves_is_removed() {
         let library = scratch("cut");
