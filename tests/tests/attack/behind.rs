@@ -206,7 +206,9 @@ fn beside_a_recorded_address_no_address_of_others_counts() -> Result<()> {
     let mut attacked = AttackedNode::new()?;
     attacked.plugin("hostile", "ADD", &crate::attacked_node::good())?.success()?;
     attacked.prepare(
-        "for address in 10.9.0.77/24 10.77.0.2/24 192.0.2.1/24 fd00:9::77/64; do ip -n c1 addr add $address dev eth0; done",
+        "for address in 10.9.0.77/24 10.77.0.2/24 192.0.2.1/24 fd00:9::77/64; do
+             ip -n c1 addr add $address dev eth0 nodad 2>/dev/null || ip -n c1 addr add $address dev eth0
+         done",
     )?;
     attacked.operator_policy("chained", POLICY)?;
     for (address, words) in [
