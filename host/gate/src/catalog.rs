@@ -11,7 +11,7 @@ use crate::manifest::{self, RunManifest};
 pub use crate::manifest::{Manifest, Names, WasiExtent};
 
 use crate::places::{PlaceError, TrustedDir};
-use crate::plugin_error::PluginError;
+use crate::plugin_error::{AGAIN, PluginError};
 use crate::program;
 use base16ct::lower::encode_string as hex;
 use nix::sys::stat::fstat;
@@ -70,21 +70,36 @@ pub fn code_path(catalog: &Path, plugin: &str) -> PathBuf {
 /// No such plugin, code or manifest that others could have written, no manifest, truncated code, code for another engine.
 pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, PluginError> {
     let code = code_path(catalog, plugin);
-    let name = plugin.to_owned();
-    let absent = || PluginError::Absent { plugin: name.clone(), catalog: catalog.to_owned() };
+    let absent = || {
+        let catalog = catalog.display();
+        let way_out = "`postern add FILE.wasm --policy FILE` places one";
+        PluginError(format!("there is no plugin \"{plugin}\" in {catalog}; {way_out}"))
+    };
     let directory = TrustedDir::open(catalog)?.ok_or_else(absent)?;
     let file = directory.file(&format!("{plugin}.cwasm"))?.ok_or_else(absent)?;
     let manifest: RunManifest = manifest::read_from(&directory, catalog, plugin)?;
     if manifest.plugin != plugin {
-        return Err(PluginError::Renamed { plugin: name, code, installed: manifest.plugin });
+        return Err(PluginError(format!(
+            "plugin \"{plugin}\" is not what it is called: {} was installed as \"{}\"; {AGAIN}",
+            code.display(),
+            manifest.plugin
+        )));
     }
     let size = file.metadata().map_err(|e| PlaceError::unreadable(&code, e))?.len();
     if size != manifest.size {
-        return Err(PluginError::NotWhole { plugin: name, code, size, installed: manifest.size });
+        return Err(PluginError(format!(
+            "the code of plugin \"{plugin}\" is not whole: {} has {size} bytes, and had {} when it was installed; {AGAIN}",
+            code.display(),
+            manifest.size
+        )));
     }
     if engine != manifest.engine {
-        let engine = engine.to_owned();
-        return Err(PluginError::OtherEngine { plugin: name, code, compiled: manifest.engine, engine });
+        return Err(PluginError(format!(
+            "the code of plugin \"{plugin}\" was compiled for another engine: {} is for \"{}\", and this host has \
+             \"{engine}\"; {AGAIN}",
+            code.display(),
+            manifest.engine
+        )));
     }
     Ok(Unverified { file, manifest, catalog: catalog.to_owned(), plugin: plugin.to_owned() })
 }
@@ -147,13 +162,14 @@ impl Unverified {
         if found == self.manifest.code {
             return Ok(());
         }
-        Err(PluginError::Changed {
-            plugin: self.plugin.clone(),
-            code: self.path(),
-            found,
-            manifest: Manifest::path(&self.catalog, &self.plugin),
-            wanted: self.manifest.code.clone(),
-        })
+        Err(PluginError(format!(
+            "the code of plugin \"{}\" was changed or swapped: {} has sha256 {found}, and its manifest {} says {}; find out \
+             who did that, then {AGAIN}",
+            self.plugin,
+            self.path().display(),
+            Manifest::path(&self.catalog, &self.plugin).display(),
+            self.manifest.code
+        )))
     }
 
     fn unreadable(&self, reason: impl std::fmt::Display) -> PluginError {
@@ -258,8 +274,11 @@ pub fn check_pin(pinned: Option<&str>, installed_digest: &str, plugin: &str, fil
     if pinned == installed {
         return Ok(());
     }
-    let (plugin, file) = (plugin.to_owned(), file.to_owned());
-    Err(PluginError::OtherComponent { plugin, pinned, given: installed, file })
+    Err(PluginError(format!(
+        "plugin \"{plugin}\" is another component than its policy is for: sha256:{pinned} is pinned, and \
+         sha256:{installed} is given; look at what changed with `postern inspect --diff OLD NEW`, then set `digest` in {}",
+        file.display()
+    )))
 }
 
 #[cfg(test)]

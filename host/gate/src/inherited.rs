@@ -6,34 +6,6 @@ use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::stat::{Mode, umask};
 
-/// A limit of this process that is too low for any run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RlimitError {
-    /// The kernel does not tell the limit.
-    #[error("the limit of its {name} is not known: {reason}")]
-    Unknown {
-        /// The name of the limit.
-        name: &'static str,
-        /// The kernel's message.
-        reason: String,
-    },
-    /// The limit is too low, and may not be raised.
-    #[error(
-        "the runtime limits its {name} to {has}, and it needs {needs}; raise it where the runtime is started (`ulimit \
-         {option} {needs}`), or in its service"
-    )]
-    TooLow {
-        /// The name of the limit.
-        name: &'static str,
-        /// The option of the shell's `ulimit`.
-        option: &'static str,
-        /// The limit in the shell's units.
-        has: u64,
-        /// The needed value in the shell's units.
-        needs: u64,
-    },
-}
-
 /// A limit, with the shell's option and unit for it.
 struct Limit {
     resource: Resource,
@@ -113,20 +85,20 @@ pub fn put_right() {
 ///
 /// # Errors
 /// The limit that is too low and may not be raised.
-pub fn limits() -> Result<(), RlimitError> {
+pub fn limits() -> Result<(), String> {
     [STACK, FILES, DATA].iter().try_for_each(Limit::raise)
 }
 
 /// Checks the limits that the engine needs in the process of a guest, and no other process.
-pub fn engine_limits() -> Result<(), RlimitError> {
+pub fn engine_limits() -> Result<(), String> {
     ADDRESSES.raise()
 }
 
 impl Limit {
     /// Raises the limit as far as the runtime allows.
-    fn raise(&self) -> Result<(), RlimitError> {
+    fn raise(&self) -> Result<(), String> {
         let Self { resource, wanted, least, name, option, unit } = self;
-        let (soft, hard) = getrlimit(*resource).map_err(|e| RlimitError::Unknown { name, reason: e.to_string() })?;
+        let (soft, hard) = getrlimit(*resource).map_err(|e| format!("the limit of its {name} is not known: {e}"))?;
         let most = hard.min(*wanted);
         if soft >= *wanted
             || soft < most && setrlimit(*resource, most, hard).is_ok() && most >= *least
@@ -135,6 +107,9 @@ impl Limit {
             return Ok(());
         }
         let (has, needs) = (soft / unit, least / unit);
-        Err(RlimitError::TooLow { name, option, has, needs })
+        Err(format!(
+            "the runtime limits its {name} to {has}, and it needs {needs}; raise it where the runtime is started (`ulimit \
+             {option} {needs}`), or in its service"
+        ))
     }
 }

@@ -148,7 +148,7 @@ impl Launcher {
     /// No such plugin, no policy, code that is not trusted, no process.
     pub fn delegate(&self, plugin: &str) -> Result<&Prepared, PluginError> {
         let found = self.delegates.iter().find(|(name, _)| name == plugin);
-        let (_, delegate) = found.ok_or_else(|| PluginError::Taken(plugin.to_owned()))?;
+        let (_, delegate) = found.ok_or_else(|| PluginError::taken(plugin))?;
         delegate.as_ref().map_err(Clone::clone)
     }
 
@@ -173,7 +173,7 @@ impl Launcher {
     /// start that began with the previous catalog is then repeated.
     fn start(&self, plugin: &str) -> Result<Started, PluginError> {
         if !plugin_file::is_name(plugin) {
-            return Err(PluginError::Name(plugin.to_owned()));
+            return Err(PluginError(format!("invalid plugin name: {plugin}")));
         }
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
         of_one_catalog(catalog, || self.start_from(catalog, plugin))

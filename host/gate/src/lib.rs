@@ -87,7 +87,7 @@ mod view;
 
 pub use audit::LOG;
 pub use effect::Effect;
-pub use inherited::{RlimitError, put_right};
+pub use inherited::put_right;
 pub use places::PlaceError;
 pub use plugin_error::PluginError;
 pub use postern_state::Header;

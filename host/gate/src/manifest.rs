@@ -1,7 +1,7 @@
 //! The manifest: the facts about a plugin from its compilation, kept beside its code.
 
 use crate::places::{PlaceError, TrustedDir};
-use crate::plugin_error::PluginError;
+use crate::plugin_error::{AGAIN, PluginError};
 use postern_policy::Form;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,10 @@ impl Manifest {
     }
 
     fn absent(catalog: &Path, plugin: &str) -> PluginError {
-        PluginError::NoManifest { plugin: plugin.to_owned(), manifest: Self::path(catalog, plugin) }
+        PluginError(format!(
+            "no plugin \"{plugin}\" is installed: {} is missing, which says what its code has to be; {AGAIN}",
+            Self::path(catalog, plugin).display()
+        ))
     }
 
     /// Reads the manifest of an installed plugin, in a catalog that [`crate::places::trust`] has accepted.
@@ -127,5 +130,6 @@ pub(crate) fn read_from<Imports: DeserializeOwned>(
     let length = file.metadata().map_or(0, |meta| meta.len().min(LONGEST));
     let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
     file.take(LONGEST).read_to_end(&mut text).map_err(|e| PlaceError::unreadable(&path, e))?;
-    serde_json::from_slice(&text).map_err(|e| PluginError::Garbled { manifest: path, reason: e.to_string() })
+    serde_json::from_slice(&text)
+        .map_err(|reason| PluginError(format!("{} makes no sense: {reason}; {AGAIN}", path.display())))
 }

@@ -13,56 +13,21 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The reason why a file or directory is not used, with the way out.
+/// The reason why a file or directory is not used, with the way out: words for people. No code tells one from another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceError {
-    /// Other users could have changed it.
-    #[error(transparent)]
-    Untrusted(#[from] TrustError),
-    /// `/proc` does not tell the file of this program.
-    #[error("cannot find out where postern itself is: {0}")]
-    Nameless(String),
-    /// There is no catalog in the expected places.
-    #[error("there is no catalog of plugins at {0}; `make install` puts one there")]
-    NoCatalog(String),
-    /// There is no directory for records that this user may write to.
-    #[error(
-        "user {0} may not write to {STATE}, where records are kept; run postern as root, or set XDG_RUNTIME_DIR to a \
-         directory of this user's"
-    )]
-    NotWritable(u32),
-    /// There is no directory.
-    #[error("{}: {reason}; it has to be a directory, and no link to one", .path.display())]
-    NoDirectory {
-        /// The path of the object that is there instead.
-        path: PathBuf,
-        /// The kernel's message.
-        reason: String,
-    },
-    /// There is a symbolic link instead of a file.
-    #[error(
-        "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there (`make \
-         install`, or `postern add FILE.wasm --policy FILE`)",
-        .0.display()
-    )]
-    Link(PathBuf),
-    /// There is an object that is not a regular file.
-    #[error("{} is no regular file; remove it, and install the plugin again", .0.display())]
-    Irregular(PathBuf),
-    /// The file can't be read.
-    #[error("{}: {reason}", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's message.
-        reason: String,
-    },
-}
+#[error("{0}")]
+pub struct PlaceError(String);
 
 impl PlaceError {
     /// The file can't be read.
     pub(crate) fn unreadable(path: &Path, reason: impl std::fmt::Display) -> Self {
-        Self::Unreadable { path: path.to_owned(), reason: reason.to_string() }
+        Self(format!("{}: {reason}", path.display()))
+    }
+}
+
+impl From<TrustError> for PlaceError {
+    fn from(error: TrustError) -> Self {
+        Self(error.to_string())
     }
 }
 
@@ -97,7 +62,7 @@ pub fn catalog() -> Result<PathBuf, PlaceError> {
 
 #[expect(clippy::disallowed_methods, reason = "a link of the kernel's own")]
 fn own_file() -> Result<PathBuf, PlaceError> {
-    std::fs::read_link("/proc/self/exe").map_err(|e| PlaceError::Nameless(e.to_string()))
+    std::fs::read_link("/proc/self/exe").map_err(|e| PlaceError(format!("cannot find out where postern itself is: {e}")))
 }
 
 /// Returns the directory of the installation that this executable belongs to, with all its versions.
@@ -121,7 +86,8 @@ fn catalog_of(exe: &Path) -> Result<PathBuf, PlaceError> {
         }
         looked.push(candidate.display().to_string());
     }
-    Err(PlaceError::NoCatalog(looked.join(" or ")))
+    let looked = looked.join(" or ");
+    Err(PlaceError(format!("there is no catalog of plugins at {looked}; `make install` puts one there")))
 }
 
 /// Returns the data that distinguish a directory from a later one in its place: device, inode, and the time of its last
@@ -214,15 +180,23 @@ fn log_directory(state: &Path) -> Result<PathBuf, PlaceError> {
 fn below_runtime_dir() -> Result<PathBuf, PlaceError> {
     let dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     let own = dir.map(|dir| PathBuf::from(dir).join("postern"));
-    own.filter(|own| usable(own)).ok_or_else(|| PlaceError::NotWritable(geteuid().as_raw()))
+    own.filter(|own| usable(own)).ok_or_else(|| {
+        PlaceError(format!(
+            "user {} may not write to {STATE}, where records are kept; run postern as root, or set XDG_RUNTIME_DIR to a \
+             directory of this user's",
+            geteuid()
+        ))
+    })
 }
 
 /// Opens a directory itself, never the target of a symbolic link with that name.
 ///
 /// # Errors
-/// [`PlaceError::NoDirectory`].
+/// There is no such directory.
 pub fn directory(path: &Path) -> Result<Dir, PlaceError> {
-    Dir::open_itself(path).map_err(|e| PlaceError::NoDirectory { path: path.to_owned(), reason: e.to_string() })
+    Dir::open_itself(path).map_err(|reason| {
+        PlaceError(format!("{}: {reason}; it has to be a directory, and no link to one", path.display()))
+    })
 }
 
 /// True if the directory exists or can be made, and can be written.
@@ -263,7 +237,7 @@ impl TrustedDir {
     /// Opens the directory; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`PlaceError::Unreadable`].
+    /// It can't be read.
     pub fn open(path: &Path) -> Result<Option<Self>, PlaceError> {
         match Dir::open(path) {
             Ok(dir) => Ok(Some(Self { dir, path: path.to_owned() })),
@@ -282,12 +256,19 @@ impl TrustedDir {
         let file = match self.dir.file(name, OpenMode::Read) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(e) if is_link(&e) => return Err(PlaceError::Link(path)),
+            Err(e) if is_link(&e) => {
+                return Err(PlaceError(format!(
+                    "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there \
+                     (`make install`, or `postern add FILE.wasm --policy FILE`)",
+                    path.display()
+                )));
+            }
             Err(e) => return Err(PlaceError::unreadable(&path, e)),
         };
         let stat = fstat(&file).map_err(|e| PlaceError::unreadable(&path, e))?;
         if kind(&stat) != SFlag::S_IFREG {
-            return Err(PlaceError::Irregular(path));
+            let path = path.display();
+            return Err(PlaceError(format!("{path} is no regular file; remove it, and install the plugin again")));
         }
         trust_stat(&path, &stat, false)?;
         Ok(Some(file))

@@ -28,7 +28,11 @@ fn shipped(catalog: &Path, plugin: &str) -> Result<Text, PluginError> {
     let path = catalog.join(format!("{plugin}.toml"));
     match places::open_trusted(&path)? {
         Some(open) => Ok(read(&path, open)?),
-        None => Err(PluginError::NoPolicy { plugin: plugin.to_owned(), file: path }),
+        None => Err(PluginError(format!(
+            "plugin \"{plugin}\" has no policy at {}, and a plugin without a policy is not run; `postern add FILE.wasm \
+             --policy FILE` places both",
+            path.display()
+        ))),
     }
 }
 

@@ -95,7 +95,7 @@ impl Prepared {
     /// # Errors
     /// It runs already, or its process has ended.
     pub fn process(&self) -> Result<RefMut<'_, Process>, PluginError> {
-        let taken = || PluginError::Taken(self.name.clone());
+        let taken = || PluginError::taken(&self.name);
         let process = self.process.try_borrow_mut().map_err(|_| taken())?;
         if matches!(*process, Process::Ended) { Err(taken()) } else { Ok(process) }
     }
@@ -165,7 +165,7 @@ mod tests {
     fn a_plugin_runs_once_at_a_time_and_not_after_its_end() {
         let plugin = prepared(&request("{}"));
         let running = plugin.process().unwrap();
-        assert_eq!(plugin.process().err(), Some(PluginError::Taken("bridge".to_owned())));
+        assert_eq!(plugin.process().err(), Some(PluginError::taken("bridge")));
         drop(running);
         assert!(plugin.process().is_ok());
         plugin.end();

@@ -14,6 +14,7 @@ use postern_confine::{end_process, fork};
 use postern_types::channel::{self, ChannelError};
 use postern_types::{FromSandbox, ToSandbox};
 use std::ffi::CString;
+use std::fmt::Display;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -65,9 +66,10 @@ impl Sandbox {
     /// # Errors
     /// The kernel gives no process or no channel, or a limit is too low.
     pub fn start(code: OwnedFd, main: ChildMain, program: Option<File>) -> Result<Self, PluginError> {
-        inherited::engine_limits()?;
+        let no_process = |why: &dyn Display| PluginError(format!("cannot start the sandbox process: {why}"));
+        inherited::engine_limits().map_err(|why| no_process(&why))?;
         know_the_processor();
-        let (ours, theirs) = channel::pair().map_err(|e| PluginError::NoChannel(e.to_string()))?;
+        let (ours, theirs) = channel::pair().map_err(|e| PluginError(format!("cannot open a channel to the sandbox: {e}")))?;
         // SAFETY: the child never returns here. It may allocate, although this process may have a thread by now: the heap
         // of the executable (`postern_sandbox::Heap`) keeps its lock usable in a child.
         match unsafe { fork() } {
@@ -79,7 +81,7 @@ impl Sandbox {
                     Some(program) => exec_or_report(&program, theirs, &code),
                 }
             }
-            Err(errno) => Err(PluginError::NoProcess(errno.to_string())),
+            Err(errno) => Err(no_process(&errno)),
         }
     }
 

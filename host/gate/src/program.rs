@@ -28,10 +28,12 @@ pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
     let directory = real.parent().unwrap_or(Path::new("/"));
     places::trust(directory).map_err(PlaceError::from)?;
     let path = directory.join(PROGRAM);
-    match places::open_trusted(&path)? {
-        Some(file) => Ok(file),
-        None => Err(PluginError::NoProgram { plugin: plugin.to_owned(), program: path }),
-    }
+    places::open_trusted(&path)?.ok_or_else(|| {
+        PluginError(format!(
+            "plugin \"{plugin}\" imports all of WASI, and is run by {}, which is not there; `make install` puts it there",
+            path.display()
+        ))
+    })
 }
 
 /// Becomes that program. Returns only if it can't.
