@@ -82,15 +82,12 @@ pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<Recor
         }
         match Record::open_existing(&run.fixed.places.state, &holder.key, Instant::now()) {
             Ok(Some(record)) => locked.push((holder, record)),
-            // A run for it is under way, and ends what is in doubt. If this ADD wants what it has, the operation says so.
-            Err(StateError::Locked { .. }) if holder.is_noted => {
-                let _ = postern_state::doubts::settle(&run.fixed.places.state, &holder.key);
-            }
-            Err(StateError::Locked { .. }) => {
+            Err(StateError::Locked { .. }) if !holder.is_noted => {
                 let message = format!("{}, and a run for that attachment is under way", holder.has);
                 return Err(internal(OpError::new(ErrorCode::TryAgain, "holder", message)));
             }
-            // It has gone meanwhile, or can't be read: the operation says so.
+            // It has gone meanwhile, or can't be read, or a run for it is under way, which ends what is in doubt. If this
+            // ADD wants what it has, the operation says so.
             Ok(None) | Err(_) => {
                 let _ = postern_state::doubts::settle(&run.fixed.places.state, &holder.key);
             }
@@ -119,35 +116,30 @@ fn proof(
     boot: &str,
     living: &mut Option<Living>,
 ) -> Result<&'static str, HolderState> {
+    let unknown = |why: &str| HolderState::Unknown(why.to_owned());
+    let failed = |error: OpError| HolderState::Unknown(error.to_string());
     let header = record.header();
     if header.boot_id != boot {
-        return match is_made_again(view.fixed, record) {
-            Ok(false) => Ok("it was made before the machine was last started"),
-            Ok(true) => Err(HolderState::Unknown("it was made again since".to_owned())),
-            Err(error) => Err(HolderState::Unknown(error.to_string())),
+        return match is_made_again(view.fixed, record).map_err(failed)? {
+            false => Ok("it was made before the machine was last started"),
+            true => Err(unknown("it was made again since")),
         };
     }
     if view.system.home_cookie().ok() != Some(header.host_netns_cookie) {
-        return Err(HolderState::Unknown("it is of another host namespace".to_owned()));
+        return Err(unknown("it is of another host namespace"));
     }
     // The host end of a pair has another end, and that is in a namespace.
-    match has_pair(view.system, record) {
-        Ok(false) => {}
-        Ok(true) => return Err(HolderState::Alive),
-        Err(error) => return Err(HolderState::Unknown(error.to_string())),
+    if has_pair(view.system, record).map_err(failed)? {
+        return Err(HolderState::Alive);
     }
-    let Some(cookie) = header.netns_cookie else {
-        return Err(HolderState::Unknown("its record does not name its namespace".to_owned()));
-    };
+    let Some(cookie) = header.netns_cookie else { return Err(unknown("its record does not name its namespace")) };
     let living = living.get_or_insert_with(|| Living::search(view.fixed.deadline.at()));
-    match living.has(cookie) {
-        Ok(false) => match is_made_again(view.fixed, record) {
-            Ok(false) => Ok("nothing keeps its network namespace alive"),
-            Ok(true) => Err(HolderState::Unknown("a program that writes no records may have made it again".to_owned())),
-            Err(error) => Err(HolderState::Unknown(error.to_string())),
-        },
-        Ok(true) => Err(HolderState::Alive),
-        Err(gap) => Err(HolderState::Unknown(gap)),
+    if living.has(cookie).map_err(HolderState::Unknown)? {
+        return Err(HolderState::Alive);
+    }
+    match is_made_again(view.fixed, record).map_err(failed)? {
+        false => Ok("nothing keeps its network namespace alive"),
+        true => Err(unknown("a program that writes no records may have made it again")),
     }
 }
 

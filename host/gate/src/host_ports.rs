@@ -55,22 +55,9 @@ pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError
         Some(index) => index.lock(view.fixed.deadline.answer_by()),
         None => PortIndex::open(&view.fixed.places.state, cookie, view.fixed.deadline.answer_by()),
     };
-    let index = index.map_err(state_error)?;
-    let boot = postern_state::boot_id().map_err(state_error)?;
-    let mut claims = PortClaims { index, own: view.key()?, boot, cookie, known: HashMap::new() };
-    let mut all = claims.index.is_new().map_err(state_error)?;
-    for forward in forwards {
-        for holder in claims.holders(forward)? {
-            match holder {
-                SlotHolder::Nobody => {}
-                SlotHolder::Several => all = true,
-                SlotHolder::One(key) => claims.read(view.fixed, key)?,
-            }
-        }
-    }
-    if all {
-        claims.read_all(view.fixed)?;
-    }
+    let mut claims = PortClaims::new(view, index.map_err(state_error)?, cookie)?;
+    let is_new = claims.index.is_new().map_err(state_error)?;
+    claims.look(view.fixed, forwards, is_new, |_| true)?;
     let conflicting =
         claims.conflicts(view.request, forwards).next().map(|(own, theirs, other)| conflict(view, own, theirs, other));
     conflicting.map_or(Ok(claims), Err)
@@ -89,24 +76,8 @@ pub fn taken(view: View<'_>, forwards: &[Forward]) -> Result<Vec<Taken>, OpError
     let Some(index) = PortIndex::unlocked(&view.fixed.places.state, cookie).map_err(state_error)? else {
         return Ok(Vec::new());
     };
-    let boot = postern_state::boot_id().map_err(state_error)?;
-    let mut claims = PortClaims { index, own: view.key()?, boot, cookie, known: HashMap::new() };
-    let mut all = false;
-    for forward in forwards {
-        for holder in claims.holders(forward)? {
-            match holder {
-                SlotHolder::Nobody => {}
-                SlotHolder::Several => all = true,
-                SlotHolder::One(key) if postern_state::is_there(&view.fixed.places.state, &key) => {
-                    claims.read(view.fixed, key)?
-                }
-                SlotHolder::One(_) => {}
-            }
-        }
-    }
-    if all {
-        claims.read_all(view.fixed)?;
-    }
+    let mut claims = PortClaims::new(view, index, cookie)?;
+    claims.look(view.fixed, forwards, false, |key| postern_state::is_there(&view.fixed.places.state, key))?;
     let taken = claims.conflicts(view.request, forwards).filter_map(|(own, theirs, other)| {
         Some(Taken { key: other.key?, has: words(own, theirs, other), is_noted: false })
     });
@@ -135,8 +106,31 @@ fn conflict(view: View<'_>, own: &Forward, theirs: &Forward, other: &Claim) -> O
 }
 
 impl PortClaims {
-    fn holders(&self, forward: &Forward) -> Result<Vec<SlotHolder>, OpError> {
-        self.index.holders(number(forward.transport), forward.host_port, forward.count).map_err(state_error)
+    fn new(view: View<'_>, index: PortIndex, cookie: u64) -> Result<Self, OpError> {
+        let boot = postern_state::boot_id().map_err(state_error)?;
+        Ok(Self { index, own: view.key()?, boot, cookie, known: HashMap::new() })
+    }
+
+    /// Reads the records that may have a port of these forwards: of those that the index names, the ones that `is_asked`
+    /// accepts; or all records, if the index can't name them.
+    fn look(
+        &mut self,
+        fixed: &Fixed,
+        forwards: &[Forward],
+        mut all: bool,
+        is_asked: impl Fn(&RecordKey) -> bool,
+    ) -> Result<(), OpError> {
+        for forward in forwards {
+            let holders = self.index.holders(number(forward.transport), forward.host_port, forward.count);
+            for holder in holders.map_err(state_error)? {
+                match holder {
+                    SlotHolder::One(key) if is_asked(&key) => self.read(fixed, key)?,
+                    SlotHolder::One(_) | SlotHolder::Nobody => {}
+                    SlotHolder::Several => all = true,
+                }
+            }
+        }
+        if all { self.read_all(fixed) } else { Ok(()) }
     }
 
     /// Returns the forwards of other containers that overlap with these.

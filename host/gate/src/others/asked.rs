@@ -82,13 +82,9 @@ pub fn holders_of_asked(view: View<'_>) -> Result<Vec<Holder>, OpError> {
 
 /// Returns who holds a lease of this network in a data directory, by the owner that its file names.
 pub fn lessee(view: View<'_>, directory: &str, owner: &LeaseOwner) -> Result<Lessee, OpError> {
-    let key = view.key_of(&owner.container_id, &owner.ifname)?;
-    if !postern_state::is_there(&view.fixed.places.state, &key) {
-        return Ok(Lessee::Unrecorded);
-    }
-    let Some(summary) = postern_state::find(&view.fixed.places.state, &key).map_err(state_error)? else {
-        return Ok(Lessee::Unrecorded);
-    };
+    let (key, state) = (view.key_of(&owner.container_id, &owner.ifname)?, &view.fixed.places.state);
+    let found = if postern_state::is_there(state, &key) { postern_state::find(state, &key) } else { Ok(None) };
+    let Some(summary) = found.map_err(state_error)? else { return Ok(Lessee::Unrecorded) };
     let is_listed = in_record::<Lease>(&summary).any(|lease| Path::new(&lease.directory) == Path::new(directory));
     Ok(if is_listed { Lessee::Recorded(key, Box::new(summary)) } else { Lessee::Elsewhere })
 }

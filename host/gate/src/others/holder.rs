@@ -26,13 +26,6 @@ pub struct Holder {
     pub is_noted: bool,
 }
 
-/// An attachment that has an address.
-struct Holding {
-    key: RecordKey,
-    /// Its network, container and interface.
-    attachment: String,
-}
-
 /// An address to which forwards of another attachment lead.
 pub struct LedTo {
     pub address: IpAddr,
@@ -74,32 +67,40 @@ fn words_on(view: View<'_>, key: &RecordKey, network: Option<NetworkKey>) -> Str
 /// Returns the other attachments of this host whose records have an address of `prevResult`, as far as the index tells
 /// without its lock. [`holder_in_words`] uses the open index.
 pub fn holders_of_previous(view: View<'_>) -> Result<Vec<Holder>, OpError> {
-    let previous = view.request.previous();
-    let cookie = view.system.home_cookie()?;
-    let unlocked = ClaimIndex::unlocked(&view.fixed.places.state, cookie).map_err(state_error)?;
-    let Some(index) = unlocked.filter(|_| !previous.ips.is_empty()) else { return Ok(Vec::new()) };
+    let addresses: Vec<IpAddr> = view.request.previous().ips.iter().map(|ip| ip.address.addr()).collect();
     let mut holders = Vec::new();
-    for address in previous.ips.iter().map(|ip| ip.address.addr()) {
-        // Without an answer the question itself asks all records.
-        let keys = index.candidates(address.into()).map_err(state_error)?.unwrap_or_default();
-        for key in keys.into_iter().filter(|key| postern_state::is_there(&view.fixed.places.state, key)) {
-            let found = postern_state::find(&view.fixed.places.state, &key).map_err(state_error)?;
-            let holding = found.map(|summary| holding_of(view, &summary, address)).transpose()?.flatten();
-            holders.extend(holding.map(|Holding { key, attachment }| Holder {
+    for (address, keys) in candidates_unlocked(view, &addresses)? {
+        for summary in claims::records(view, Some(keys))? {
+            holders.extend(holder(view, &summary, address)?.map(|(key, attachment)| Holder {
                 key,
                 has: format!("attachment {attachment} has {address}, by its record"),
                 is_noted: false,
             }));
         }
     }
-    view.system.known.claims.set(Some(index));
     Ok(holders)
+}
+
+/// Returns the records that may have each of these addresses, as far as the index tells without its lock. Later questions
+/// use the open index.
+fn candidates_unlocked(view: View<'_>, addresses: &[IpAddr]) -> Result<Vec<(IpAddr, Vec<RecordKey>)>, OpError> {
+    let unlocked = ClaimIndex::unlocked(&view.fixed.places.state, view.system.home_cookie()?).map_err(state_error)?;
+    let Some(index) = unlocked else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for address in addresses {
+        // Without an answer the question itself asks all records.
+        let mut keys = index.candidates((*address).into()).map_err(state_error)?.unwrap_or_default();
+        keys.retain(|key| postern_state::is_there(&view.fixed.places.state, key));
+        found.push((*address, keys));
+    }
+    view.system.known.claims.set(Some(index));
+    Ok(found)
 }
 
 /// True if the record of another attachment of this host has an address. It is known without the index too.
 pub fn is_held(view: View<'_>, address: IpAddr) -> Result<bool, OpError> {
     for summary in claims::claimants(view, &[address.into()])? {
-        if holding_of(view, &summary, address)?.is_some() {
+        if holder(view, &summary, address)?.is_some() {
             return Ok(true);
         }
     }
@@ -107,29 +108,29 @@ pub fn is_held(view: View<'_>, address: IpAddr) -> Result<bool, OpError> {
 }
 
 /// Says in words which other attachment of this host has an address, by its record, and what is known of that attachment.
+/// The first question fills the index.
 pub fn holder_in_words(view: View<'_>, address: IpAddr) -> Result<Option<String>, OpError> {
-    Ok(holding(view, address)?.map(|Holding { key, attachment }| {
-        format!("attachment {attachment} has it, by its record; {}", words_on_holder(view, Some(&key)))
-    }))
-}
-
-fn holding(view: View<'_>, address: IpAddr) -> Result<Option<Holding>, OpError> {
-    for summary in with_address(view, address)? {
-        if let Some(holding) = holding_of(view, &summary, address)? {
-            return Ok(Some(holding));
+    for summary in claims::candidates(view, &[address.into()], view.fixed.deadline.answer_by())? {
+        if let Some((key, attachment)) = holder(view, &summary, address)? {
+            let known = words_on_holder(view, Some(&key));
+            return Ok(Some(format!("attachment {attachment} has it, by its record; {known}")));
         }
     }
     Ok(None)
 }
 
-/// Returns the attachment of a record, if it is another one of this host and has the address.
-fn holding_of(view: View<'_>, summary: &Summary, address: IpAddr) -> Result<Option<Holding>, OpError> {
+/// Returns the attachment of a record as [`other`], if it has the address.
+fn holder(view: View<'_>, summary: &Summary, address: IpAddr) -> Result<Option<(RecordKey, String)>, OpError> {
+    Ok(other(view, summary)?.filter(|_| addresses_of(summary).any(|noted| noted == address)))
+}
+
+/// Returns the key of a record, and its network, container and interface in words; `None` unless it is of another
+/// attachment of this host.
+fn other(view: View<'_>, summary: &Summary) -> Result<Option<(RecordKey, String)>, OpError> {
     let (own, is_of_here) = (view.key()?, claims::is_of_here(view.system)?);
     let header = summary.header.as_ref().filter(|header| is_of_here(header));
-    let (Some(key), Some(header)) = (summary.key, header) else { return Ok(None) };
-    let has = key != own && addresses_of(summary).any(|noted| noted == address);
-    Ok(has
-        .then(|| Holding { key, attachment: format!("{}/{}/{}", header.network, header.container_id, header.ifname) }))
+    let (Some(key), Some(header)) = (summary.key.filter(|key| *key != own), header) else { return Ok(None) };
+    Ok(Some((key, format!("{}/{}/{}", header.network, header.container_id, header.ifname))))
 }
 
 /// Returns those of these addresses that forwards of another attachment of this host lead to, by its record, each with that
@@ -150,40 +151,28 @@ pub fn led_to(run: &mut Context, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpE
 
 /// As [`led_to`], as far as the index tells without its lock. [`led_to`] uses the open index.
 pub(super) fn leading_to(view: View<'_>, addresses: &[IpAddr]) -> Result<Vec<LedTo>, OpError> {
-    let unlocked = ClaimIndex::unlocked(&view.fixed.places.state, view.system.home_cookie()?).map_err(state_error)?;
-    let Some(index) = unlocked else { return Ok(Vec::new()) };
-    let mut asked = Vec::new();
-    for address in addresses {
-        // Without an answer the question itself asks all records.
-        let mut keys = index.candidates((*address).into()).map_err(state_error)?.unwrap_or_default();
-        keys.retain(|key| postern_state::is_there(&view.fixed.places.state, key));
-        asked.push((*address, Some(keys)));
-    }
-    view.system.known.claims.set(Some(index));
+    let asked = candidates_unlocked(view, addresses)?.into_iter().map(|(address, keys)| (address, Some(keys)));
     led_by(view, asked)
 }
 
 /// Returns those of these addresses that forwards of other attachments lead to. The records to ask come with each address;
 /// `None` is all of them.
-fn led_by(view: View<'_>, asked: Vec<(IpAddr, Option<Vec<RecordKey>>)>) -> Result<Vec<LedTo>, OpError> {
-    let (own, is_of_here) = (view.key()?, claims::is_of_here(view.system)?);
+fn led_by(
+    view: View<'_>,
+    asked: impl IntoIterator<Item = (IpAddr, Option<Vec<RecordKey>>)>,
+) -> Result<Vec<LedTo>, OpError> {
+    let own = view.key()?;
     let mut led = Vec::new();
     for (address, keys) in asked {
-        let others = keys.map(|keys| keys.into_iter().filter(|key| *key != own).collect::<Vec<_>>());
+        let others = keys.map(|keys| keys.into_iter().filter(|key| *key != own).collect());
         for summary in claims::records(view, others)? {
-            let Some(key) = summary.key.filter(|key| *key != own) else { continue };
-            let Some(header) = summary.header.as_ref().filter(|header| is_of_here(header)) else { continue };
-            if in_record::<PortMappings>(&summary).any(|to| to.address.addr() == address) {
-                let attachment = format!("{}/{}/{}", header.network, header.container_id, header.ifname);
+            if in_record::<PortMappings>(&summary).any(|to| to.address.addr() == address)
+                && let Some((key, attachment)) = other(view, &summary)?
+            {
                 led.push(LedTo { address, key, attachment });
                 break;
             }
         }
     }
     Ok(led)
-}
-
-/// Returns the records that may have an address. The first question fills the index.
-fn with_address(view: View<'_>, address: IpAddr) -> Result<Vec<Summary>, OpError> {
-    claims::candidates(view, &[address.into()], view.fixed.deadline.answer_by())
 }
