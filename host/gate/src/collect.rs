@@ -11,7 +11,7 @@ use crate::retention::Retention;
 use crate::{collectable, kept, others};
 use nix::errno::Errno;
 use postern_kernel::{KernelError, Link};
-use postern_state::{Record, RecordKey, StateError};
+use postern_state::{Header, Record, RecordKey, StateError};
 use postern_types::{ErrorCode, OpError};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -297,32 +297,26 @@ fn has_link(run: &Context, listed: &[postern_state::NotedEffect<Effect>]) -> Res
 pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
     let network = &view.request.conf.name;
     let here = view.system.home_cookie()?;
+    let is_meant = |header: &Header| header.network == *network && header.host_netns_cookie == here;
     let (mut removed, mut failed) = (0, None);
     for summary in collectable::records(view)? {
-        let Some(key) = &summary.key else { continue };
-        // A record that could not be read is read again. If that fails for good, it is reported and set aside.
-        let again = || Record::<Effect>::open_existing(&view.fixed.places.state, key, Instant::now());
-        let header = match &summary.header {
-            Some(header) => Ok(Some(header.clone())),
-            None => again().map(|record| record.map(|record| record.header().clone())),
-        };
-        let header = match header {
-            Ok(Some(header)) => header,
-            Ok(None) | Err(StateError::Locked { .. }) => continue,
-            Err(error) => {
-                crate::say!("postern: {error}");
-                continue;
-            }
-        };
+        let Some(key) = summary.key.as_ref().filter(|_| summary.header.as_ref().is_none_or(is_meant)) else { continue };
         if Instant::now() >= view.fixed.deadline.at() {
             return Err(OpError::new(ErrorCode::Deadline, "records", "the deadline passed before all were looked at")
                 .hint("what is left goes with the next GC"));
         }
-        if header.network == *network && header.host_netns_cookie == here {
-            match section(view, key) {
+        // It does not wait for a lock: a process that holds it is working on the record.
+        match Record::open_existing(&view.fixed.places.state, key, Instant::now()) {
+            Ok(Some(record)) if is_meant(record.header()) => match sections(view, key, record) {
                 Ok(count) => removed += count,
                 Err(error) => failed = Some(error),
+            },
+            Ok(_) | Err(StateError::Locked { .. }) => {}
+            // A record that could not be read is read again here. If that fails for good, it is reported and set aside.
+            Err(error) if summary.header.is_none() || matches!(error, StateError::Corrupt { .. }) => {
+                crate::say!("postern: {error}");
             }
+            Err(error) => failed = Some(state_error(error)),
         }
     }
     failed.map_or(Ok(removed), Err)
@@ -343,22 +337,12 @@ pub fn busy(view: View<'_>) -> Result<Vec<(String, String)>, OpError> {
     Ok(own.filter(|(container_id, ifname)| is_busy(view, container_id, ifname)).collect())
 }
 
-/// Removes all sections of another attachment's record. It does nothing if that attachment's
-/// own run is active or has made progress since this collection began.
+/// Removes all sections of another attachment's record. It does nothing if that attachment's own run has made progress since
+/// this collection began.
 ///
 /// # Errors
 /// The effects that could not be removed.
-fn section(view: View<'_>, key: &RecordKey) -> Result<usize, OpError> {
-    // It does not wait for a lock: a process that holds it is working on the record.
-    let record = match Record::open_existing(&view.fixed.places.state, key, Instant::now()) {
-        Ok(Some(record)) => record,
-        Ok(None) | Err(StateError::Locked { .. }) => return Ok(0),
-        Err(damaged @ StateError::Corrupt { .. }) => {
-            crate::say!("postern: {damaged}");
-            return Ok(0);
-        }
-        Err(error) => return Err(state_error(error)),
-    };
+fn sections(view: View<'_>, key: &RecordKey, record: Record<Effect>) -> Result<usize, OpError> {
     // The check is made while the lock is held. Without the lock a whole ADD could happen after it.
     if postern_state::has_progress(record.sections(), view.fixed.started) {
         return Ok(0);
