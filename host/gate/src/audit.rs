@@ -16,7 +16,7 @@ use file::{LIMIT, LogFile};
 use postern_cni::{Verb, terminal};
 use postern_types::{ErrorCode, Lasting, OpError, Operation, Reply};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
@@ -97,6 +97,27 @@ struct Line<'a, R: Serialize> {
     micros: u128,
 }
 
+impl<'a, R: Serialize> Line<'a, R> {
+    /// Makes the line of an act of the host itself.
+    fn of_host(attachment: &'a str, verb: &'a str, operation: &'a str, request: &'a R, took: Duration) -> Self {
+        Self {
+            time: now(),
+            attachment,
+            verb,
+            plugin: "postern",
+            digest: None,
+            operation,
+            request: Some(request),
+            cut: None,
+            decision: "allow",
+            rule: None,
+            from: None,
+            result: String::new(),
+            micros: took.as_micros(),
+        }
+    }
+}
+
 impl Audit {
     /// Makes a log in the directory `logs` for the attachment `network/container/ifname`.
     pub fn new(logs: &Path, attachment: String) -> Self {
@@ -122,25 +143,20 @@ impl Audit {
         let before = self.lines.len();
         // What was not admitted was not done: by policy, for want of a namespace or of time, beyond a limit.
         let is_done = entry.rule.is_some() && !matches!(entry.outcome, Err(error) if error.code == ErrorCode::Denied);
+        let (verb, operation, request) = (entry.verb.as_str(), entry.operation.name(), entry.operation.logged());
         let mut line = Line {
-            time: now(),
-            attachment: &self.attachment,
-            verb: entry.verb.as_str(),
             plugin: entry.plugin,
             digest: Some(entry.digest),
-            operation: entry.operation.name(),
-            request: Some(&entry.operation.logged()),
-            cut: None,
             decision: if is_done { "allow" } else { "deny" },
             rule: entry.rule,
             from: entry.from,
             result: result(entry.outcome),
-            micros: entry.took.as_micros(),
+            ..Line::of_host(&self.attachment, verb, operation, &request, entry.took)
         };
         let mut text = written(&line);
         // A short line has no long request.
         if text.len() > SHOWN {
-            let request = written(&entry.operation.logged());
+            let request = written(&request);
             if request.len() > SHOWN {
                 (line.request, line.cut) = (None, Some(shorten(&request)));
                 text = written(&line);
@@ -155,18 +171,6 @@ impl Audit {
         }
     }
 
-    /// Notes a removal by the host itself: undo, DEL by the record, garbage collection. No policy is asked, because the
-    /// record is the rule.
-    pub fn note_removal(&mut self, verb: &str, effect: &impl Serialize, outcome: &Result<(), OpError>, took: Duration) {
-        self.note_own(verb, "record.remove", effect, "record", outcome, took);
-    }
-
-    /// Notes a removal, by the host, of objects with an attachment's names. It happens on DEL, if there is neither a
-    /// record nor a plugin to ask. The rule is that the objects are the attachment's own.
-    pub fn note_own_removal(&mut self, object: &impl Serialize, outcome: &Result<(), OpError>, took: Duration) {
-        self.note_own("DEL", "own.remove", object, "own", outcome, took);
-    }
-
     /// Notes an act of the host itself. `rule` is the reason why it may do so.
     pub fn note_own(
         &mut self,
@@ -177,22 +181,8 @@ impl Audit {
         outcome: &Result<(), impl Display>,
         took: Duration,
     ) {
-        let line = Line {
-            time: now(),
-            attachment: &self.attachment,
-            verb,
-            plugin: "postern",
-            digest: None,
-            operation,
-            request: Some(object),
-            cut: None,
-            decision: "allow",
-            rule: Some(rule),
-            from: None,
-            result: result(outcome),
-            micros: took.as_micros(),
-        };
-        append(&mut self.lines, &line);
+        let line = Line::of_host(&self.attachment, verb, operation, object, took);
+        append(&mut self.lines, &Line { rule: Some(rule), result: result(outcome), ..line });
         self.flush();
     }
 
@@ -215,25 +205,6 @@ impl Audit {
     fn give_up(&mut self) {
         self.lost += self.lines.iter().filter(|byte| **byte == b'\n').count();
         self.lines.clear();
-    }
-}
-
-/// Returns the line of a run that was refused before a guest ran. It has no digest: modified code could choose it.
-fn line_of_refusal<'a>(refusal: &RunRefusal<'a>, request: &'a Value) -> Line<'a, Value> {
-    Line {
-        time: now(),
-        attachment: refusal.attachment,
-        verb: refusal.verb,
-        plugin: refusal.plugin,
-        digest: None,
-        operation: refusal::OPERATION,
-        request: Some(request),
-        cut: None,
-        decision: "deny",
-        rule: None,
-        from: None,
-        result: shorten(refusal.reason),
-        micros: refusal.took.as_micros(),
     }
 }
 

@@ -138,7 +138,8 @@ fn step(
 ) {
     let start = Instant::now();
     let outcome = act(run);
-    run.audit.note_own_removal(&object, &outcome, start.elapsed());
+    // The rule is that the objects are the attachment's own.
+    run.audit.note_own("DEL", "own.remove", &object, "own", &outcome, start.elapsed());
     if let Err(error) = outcome {
         failed.get_or_insert(error);
     }
