@@ -39,17 +39,6 @@ const LONGEST_NOTE: u64 = 1 << 10;
 /// The number of bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// Code that is proven to be the compiled code.
-#[derive(Debug)]
-pub struct Installed {
-    /// The code, open for reading.
-    pub code: OwnedFd,
-    /// SHA-256 of the component that it was compiled from, hexadecimal.
-    pub digest: String,
-    /// The versions of CNI that the component named, see [`Manifest::versions`].
-    pub versions: Option<Vec<String>>,
-}
-
 /// Code that has passed all checks except that of its bytes.
 #[derive(Debug)]
 pub struct Unverified {
@@ -129,12 +118,13 @@ impl Unverified {
         }
     }
 
-    /// Proves that the bytes are those that the manifest names: by a note in the state directory, or by reading them
-    /// all.
+    /// Proves that the bytes are those that the manifest names, and returns the manifest. A note in the state directory is
+    /// enough; without one all bytes are read. No note is looked for or left if there is no `state`.
     ///
     /// # Errors
     /// The bytes differ, or can't be read.
-    pub fn verify(self, state: &Path) -> Result<Installed, PluginError> {
+    pub fn verify(self, state: Option<&Path>) -> Result<RunManifest, PluginError> {
+        let Some(state) = state else { return self.prove().map(|()| self.manifest) };
         let before = self.seen()?;
         let (notes, name) = (state.join(VERIFIED), self.note_name());
         if read_note(&notes, &name).as_ref() != Some(&before) {
@@ -144,17 +134,7 @@ impl Unverified {
                 let _ = write_note(&notes, &name, &before);
             }
         }
-        Ok(self.proven())
-    }
-
-    /// As [`Unverified::verify`], for a caller without a state directory: all bytes are read, and no note is left.
-    pub fn verify_by_reading(self) -> Result<Installed, PluginError> {
-        self.prove()?;
-        Ok(self.proven())
-    }
-
-    fn proven(self) -> Installed {
-        Installed { code: self.file.into(), digest: self.manifest.digest, versions: self.manifest.versions }
+        Ok(self.manifest)
     }
 
     fn prove(&self) -> Result<(), PluginError> {

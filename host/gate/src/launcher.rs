@@ -1,6 +1,6 @@
 //! The launcher finds a plugin's policy and code by its name, and starts a process with the code.
 
-use crate::catalog::{self, Installed, Unverified};
+use crate::catalog::{self, Unverified};
 use crate::manifest::RunManifest;
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
@@ -213,10 +213,7 @@ fn of_one_catalog<T>(catalog: &Path, mut read: impl FnMut() -> T) -> T {
 /// Makes the last checks before a guest is given anything to run.
 fn make_ready(plugin: &str, started: Started, state: Option<&Path>) -> Result<Plugin, PluginError> {
     let Started { code, policy, sandbox } = started;
-    let Installed { digest, versions, .. } = match state {
-        Some(state) => code.verify(state)?,
-        None => code.verify_by_reading()?,
-    };
+    let RunManifest { digest, versions, .. } = code.verify(state)?;
     catalog::check_pin(policy.digest(), &digest, plugin, Path::new(policy.pin_file().unwrap_or_default()))?;
     Ok(Plugin { policy, sandbox, digest, versions })
 }

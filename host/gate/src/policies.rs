@@ -37,7 +37,7 @@ fn shipped(catalog: &Path, plugin: &str) -> Result<Text, PluginError> {
 }
 
 fn operators_of(plugin: &str) -> Result<Option<Text>, PluginError> {
-    Ok(operators(Path::new(OPERATOR_DIRECTORY), &format!("{plugin}.toml"))?)
+    Ok(operators(&Path::new(OPERATOR_DIRECTORY).join(format!("{plugin}.toml")))?)
 }
 
 /// Reads the operator's settings for the whole node: all are absent if there is no file.
@@ -45,32 +45,23 @@ fn operators_of(plugin: &str) -> Result<Option<Text>, PluginError> {
 /// # Errors
 /// The file is not trusted, or can't be understood.
 pub fn node_settings() -> Result<NodeSettings, PluginError> {
-    let path = Path::new(NODE_FILE);
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Ok(NodeSettings::default());
-    };
-    Ok(operators(directory, name)?.map(|text| NodeSettings::parse(&text)).transpose()?.unwrap_or_default())
+    Ok(operators(Path::new(NODE_FILE))?.map(|text| NodeSettings::parse(&text)).transpose()?.unwrap_or_default())
 }
 
 /// Returns the operator's file, if there is one. It may be a link: its owner decides where it leads, and is checked
 /// too.
-fn operators(directory: &Path, name: &str) -> Result<Option<Text>, PlaceError> {
-    let own = directory.join(name);
-    let opened = Dir::open(directory).and_then(|directory| match directory.file(name, OpenMode::Read) {
-        Err(e) if places::is_link(&e) => behind(&own),
-        opened => opened,
-    });
-    let open = match opened {
+fn operators(own: &Path) -> Result<Option<Text>, PlaceError> {
+    let open = match open_itself(own).or_else(|e| if places::is_link(&e) { behind(own) } else { Err(e) }) {
         Ok(open) => open,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(PlaceError::unreadable(&own, e)),
+        Err(e) => return Err(PlaceError::unreadable(own, e)),
     };
-    places::trust(&own)?;
+    places::trust(own)?;
     if !open.metadata().is_ok_and(|meta| meta.is_file()) {
-        return Err(PlaceError::unreadable(&own, "it is no regular file"));
+        return Err(PlaceError::unreadable(own, "it is no regular file"));
     }
-    places::trust_file(&own, &open)?;
-    read(&own, open).map(Some)
+    places::trust_file(own, &open)?;
+    read(own, open).map(Some)
 }
 
 /// Opens the target of a link.
@@ -79,8 +70,12 @@ fn operators(directory: &Path, name: &str) -> Result<Option<Text>, PlaceError> {
     reason = "where the operator's link leads, which is judged as a path before it is read"
 )]
 fn behind(link: &Path) -> io::Result<File> {
-    let real = std::fs::canonicalize(link)?;
-    let (Some(directory), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
+    open_itself(&std::fs::canonicalize(link)?)
+}
+
+/// Opens a file, and not what a link of this name leads to.
+fn open_itself(path: &Path) -> io::Result<File> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(ErrorKind::InvalidFilename.into());
     };
     Dir::open(directory)?.file(name, OpenMode::Read)
@@ -89,9 +84,7 @@ fn behind(link: &Path) -> io::Result<File> {
 /// Reads the shipped file alone: it tells what the plugin was made for, whatever an operator's file says. `None` if it
 /// is missing, not trusted, or can't be read.
 pub fn load_shipped(catalog: &Path, plugin: &str) -> Option<Policy> {
-    let path = catalog.join(format!("{plugin}.toml"));
-    let open = places::open_trusted(&path).ok()??;
-    let shipped = read(&path, open).ok()?;
+    let shipped = shipped(catalog, plugin).ok()?;
     Policy::parse(&shipped.text, &shipped.path).ok()
 }
 
@@ -118,8 +111,8 @@ mod tests {
             std::fs::create_dir(place).unwrap();
             std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let read = |name: &str| operators(&policies, name).map(|text| text.map(|text| text.text));
-        assert!(operators(&dir.join("none"), "bridge.toml").unwrap().is_none());
+        let read = |name: &str| operators(&policies.join(name)).map(|text| text.map(|text| text.text));
+        assert!(operators(&dir.join("none/bridge.toml")).unwrap().is_none());
         assert_eq!(read("bridge.toml"), Ok(None));
         let file = kept.join("bridge.toml");
         std::fs::write(&file, "digest").unwrap();

@@ -52,8 +52,8 @@ impl Place {
         }
     }
 
-    fn run(&self) -> Result<Installed, PluginError> {
-        open(&self.catalog(), "demo", ENGINE)?.verify(&self.state())
+    fn run(&self) -> Result<RunManifest, PluginError> {
+        open(&self.catalog(), "demo", ENGINE)?.verify(Some(&self.state()))
     }
 
     fn notes(&self) -> Vec<PathBuf> {
