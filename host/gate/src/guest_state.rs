@@ -63,10 +63,9 @@ pub enum Object {
     },
 }
 
-/// The object of a parent's handle, as text.
+// The objects of handles, as text.
+const OF_HOST_END: &str = "the attachment's host end";
 const OF_PARENT: &str = "that of a link to stack on";
-
-/// The object of a bridge's handle, as text.
 const OF_BRIDGE: &str = "that of a granted bridge";
 
 impl Object {
@@ -94,30 +93,16 @@ impl Object {
 
     /// Returns the reason why an operation can't take it; `None` if there is none.
     fn lacks(&self, takes: Takes) -> Option<&'static str> {
-        match (takes, self) {
-            (Takes::Any, _)
-            | (Takes::Own, Self::Own { .. })
-            | (Takes::HostEnd | Takes::Port, Self::HostEnd { ours: true, .. })
-            | (Takes::SeenEnd, Self::HostEnd { .. })
-            | (Takes::Port | Takes::SeenEnd, Self::Port { .. })
-            | (Takes::Bridge, Self::Bridge { .. })
-            | (Takes::Parent, Self::Parent { .. }) => None,
-            (Takes::Own, Self::HostEnd { .. } | Self::Port { .. } | Self::Bridge { .. } | Self::Parent { .. }) => {
-                Some("the attachment's own link")
-            }
-            (Takes::HostEnd | Takes::Port, Self::HostEnd { ours: false, .. })
-            | (Takes::HostEnd, Self::Port { .. })
-            | (
-                Takes::HostEnd | Takes::Port | Takes::SeenEnd,
-                Self::Own { .. } | Self::Bridge { .. } | Self::Parent { .. },
-            ) => Some("the attachment's host end"),
-            (Takes::Bridge, Self::Own { .. } | Self::HostEnd { .. } | Self::Port { .. } | Self::Parent { .. }) => {
-                Some(OF_BRIDGE)
-            }
-            (Takes::Parent, Self::Own { .. } | Self::HostEnd { .. } | Self::Port { .. } | Self::Bridge { .. }) => {
-                Some(OF_PARENT)
-            }
-        }
+        let (fits, wanted) = match takes {
+            Takes::Any => return None,
+            Takes::Own => (matches!(self, Self::Own { .. }), "the attachment's own link"),
+            Takes::HostEnd => (matches!(self, Self::HostEnd { ours: true, .. }), OF_HOST_END),
+            Takes::Port => (matches!(self, Self::HostEnd { ours: true, .. } | Self::Port { .. }), OF_HOST_END),
+            Takes::SeenEnd => (matches!(self, Self::HostEnd { .. } | Self::Port { .. }), OF_HOST_END),
+            Takes::Bridge => (matches!(self, Self::Bridge { .. }), OF_BRIDGE),
+            Takes::Parent => (matches!(self, Self::Parent { .. }), OF_PARENT),
+        };
+        (!fits).then_some(wanted)
     }
 
     fn is_not(&self, wanted: &str) -> OpError {
@@ -223,10 +208,7 @@ impl<'a> GuestState<'a> {
     }
 
     /// Checks that another handle can be given out, before something is made that needs one.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Exhausted`].
-    pub fn room(&self, wanted: usize) -> Result<(), OpError> {
+    pub(crate) fn room(&self, wanted: usize) -> Result<(), OpError> {
         let limit = self.granted.limits().handles();
         if u32::try_from(self.objects.len() + wanted).is_ok_and(|have| have <= limit) {
             return Ok(());
@@ -256,61 +238,37 @@ impl<'a> GuestState<'a> {
     }
 
     /// Returns index and name of the attachment's own link, by handle.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
-    pub fn own(&self, handle: Handle) -> Result<(u32, String), OpError> {
+    pub(crate) fn own(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::Own)
     }
 
     /// Returns index and name of the attachment's host end, by handle.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
-    pub fn host_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
+    pub(crate) fn host_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::HostEnd)
     }
 
     /// As `host_end`, or a link of the host that an earlier plugin made.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
-    pub fn port(&self, handle: Handle) -> Result<(u32, String), OpError> {
+    pub(crate) fn port(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::Port)
     }
 
     /// As `port`, or a link that only seems to be the host end: only to look at.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
-    pub fn seen_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
+    pub(crate) fn seen_end(&self, handle: Handle) -> Result<(u32, String), OpError> {
         self.link(handle, Takes::SeenEnd)
     }
 
     /// Returns a bridge that policy grants, by handle: index, name, address, MTU, and whether it asks for its addresses.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
-    pub fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32, bool), OpError> {
-        match self.take(handle, Takes::Bridge)? {
-            Object::Bridge { index, name, mac, mtu, asks } => Ok((*index, name.clone(), *mac, *mtu, *asks)),
-            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Port { .. } | Object::Parent { .. }) => {
-                Err(other.is_not(OF_BRIDGE))
-            }
-        }
+    pub(crate) fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32, bool), OpError> {
+        let object = self.take(handle, Takes::Bridge)?;
+        let Object::Bridge { index, name, mac, mtu, asks } = object else { return Err(object.is_not(OF_BRIDGE)) };
+        Ok((*index, name.clone(), *mac, *mtu, *asks))
     }
 
     /// A link that policy grants to stack others on, by handle: index, whether it is in the container, and MTU.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for something else.
-    pub fn parent(&self, handle: Handle) -> Result<(u32, bool, u32), OpError> {
-        match self.take(handle, Takes::Parent)? {
-            Object::Parent { index, in_container, mtu, .. } => Ok((*index, *in_container, *mtu)),
-            other @ (Object::Own { .. } | Object::HostEnd { .. } | Object::Port { .. } | Object::Bridge { .. }) => {
-                Err(other.is_not(OF_PARENT))
-            }
-        }
+    pub(crate) fn parent(&self, handle: Handle) -> Result<(u32, bool, u32), OpError> {
+        let object = self.take(handle, Takes::Parent)?;
+        let Object::Parent { index, in_container, mtu, .. } = object else { return Err(object.is_not(OF_PARENT)) };
+        Ok((*index, *in_container, *mtu))
     }
 
     fn link(&self, handle: Handle, takes: Takes) -> Result<(u32, String), OpError> {
