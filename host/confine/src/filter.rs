@@ -37,6 +37,22 @@ pub enum DefaultAction {
     Absent,
 }
 
+/// What each process calls, whatever it does: none of it makes or opens anything.
+pub const COMMON: &[c_long] = &[
+    libc::SYS_close,           // any descriptor
+    libc::SYS_munmap,          // memory
+    libc::SYS_mremap,          // memory
+    libc::SYS_madvise,         // memory, and that of a thread that ends
+    libc::SYS_brk,             // memory
+    libc::SYS_rt_sigreturn,    // the end of a signal handler
+    libc::SYS_rt_sigaction,    // the handling of SIGPIPE; the end of postern-admin, which has Rust's own start
+    libc::SYS_sigaltstack,     // the stack for overflows, of a thread that ends
+    libc::SYS_futex,           // locks
+    libc::SYS_restart_syscall, // a wait that was interrupted
+    libc::SYS_exit,            // the end of a thread
+    libc::SYS_exit_group,      // the end
+];
+
 /// Memory is allowed, but no new code.
 pub const NO_NEW_CODE: &[CallRule] = &[
     CallRule(libc::SYS_mmap, &[Argument::Lacks(2, libc::PROT_EXEC as u32)]),

@@ -26,7 +26,7 @@ pub use descriptors::close_all_but;
 pub use directory_remover::DirectoryRemover;
 pub use environment::{forget_backtraces, forget_environment};
 pub use files::{Access, Files};
-pub use filter::{Argument, CallRule, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE, ReadyFilter};
+pub use filter::{Argument, COMMON, CallRule, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE, ReadyFilter};
 pub use fork::{AroundFork, end_process, fork, keep_around_forks};
 pub use helper::{Allowed, Helper, ProgramLimits};
 pub use program::{Direct, Environment, NoPrograms, PROGRAMS, Program, ProgramOutput, Run, locate};

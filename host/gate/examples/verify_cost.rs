@@ -46,7 +46,8 @@ fn main() {
         "open (owner, modes, manifest, size, engine): {} µs",
         median(|| drop(catalog::open(&dir, "demo", "engine")))
     );
-    let verify = |state: Option<&Path>| catalog::open(&dir, "demo", "engine").and_then(|code| code.verify(state)).unwrap();
+    let verify =
+        |state: Option<&Path>| catalog::open(&dir, "demo", "engine").and_then(|code| code.verify(state)).unwrap();
     println!("open and verify by reading: {} µs", median(|| drop(verify(None))));
     verify(Some(&state));
     println!("open and verify by the note: {} µs", median(|| drop(verify(Some(&state)))));

@@ -62,7 +62,8 @@ pub fn catalog() -> Result<PathBuf, PlaceError> {
 
 #[expect(clippy::disallowed_methods, reason = "a link of the kernel's own")]
 fn own_file() -> Result<PathBuf, PlaceError> {
-    std::fs::read_link("/proc/self/exe").map_err(|e| PlaceError(format!("cannot find out where postern itself is: {e}")))
+    std::fs::read_link("/proc/self/exe")
+        .map_err(|e| PlaceError(format!("cannot find out where postern itself is: {e}")))
 }
 
 /// Returns the directory of the installation that this executable belongs to, with all its versions.

@@ -69,7 +69,8 @@ impl Sandbox {
         let no_process = |why: &dyn Display| PluginError(format!("cannot start the sandbox process: {why}"));
         inherited::engine_limits().map_err(|why| no_process(&why))?;
         know_the_processor();
-        let (ours, theirs) = channel::pair().map_err(|e| PluginError(format!("cannot open a channel to the sandbox: {e}")))?;
+        let (ours, theirs) =
+            channel::pair().map_err(|e| PluginError(format!("cannot open a channel to the sandbox: {e}")))?;
         // SAFETY: the child never returns here. It may allocate, although this process may have a thread by now: the heap
         // of the executable (`postern_sandbox::Heap`) keeps its lock usable in a child.
         match unsafe { fork() } {

@@ -13,7 +13,8 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
 use postern_confine::Capability as Right;
 use postern_confine::{
-    Argument, CallRule, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE, close_all_but, fork, keep_capabilities,
+    Argument, COMMON, CallRule, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE, close_all_but, fork,
+    keep_capabilities,
 };
 use postern_namespaces::Namespaces;
 use postern_types::channel::{pair, receive, send};
@@ -139,7 +140,7 @@ fn confine(channel: RawFd, parent: Pid) -> Result<(), String> {
 
 /// The system calls of the search. The value to put in is the descriptor of the channel.
 static FILTER: Filter<1> =
-    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
+    Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
 
 const CHANNEL: Argument = Argument::Given(0, 0);
 
@@ -164,38 +165,26 @@ const RULES: &[CallRule] = &[
 ];
 
 const CALLS: &[libc::c_long] = &[
-    libc::SYS_read,            // lists of mounts
-    libc::SYS_close,           // any descriptor
-    libc::SYS_lseek,           // the length of a file
-    libc::SYS_openat2,         // the way to a mount, which opens nothing
-    libc::SYS_newfstatat,      // which namespace it is
-    libc::SYS_fstat,           // the same, of older C libraries
-    libc::SYS_statx,           // the same, of the standard library
-    libc::SYS_readlinkat,      // roots of processes
-    libc::SYS_getdents64,      // lists of processes and their descriptors
-    libc::SYS_pidfd_open,      // a process
-    libc::SYS_pidfd_getfd,     // a copy of its socket
-    libc::SYS_kcmp,            // threads with open files of their own
-    libc::SYS_munmap,          // memory
-    libc::SYS_mremap,          // memory
-    libc::SYS_madvise,         // memory
-    libc::SYS_brk,             // memory
-    libc::SYS_rt_sigreturn,    // the end of a signal handler
-    libc::SYS_rt_sigprocmask,  // the C library's
-    libc::SYS_rt_sigaction,    // the C library's
-    libc::SYS_sigaltstack,     // the C library's
-    libc::SYS_futex,           // the C library's
-    libc::SYS_getrandom,       // the standard library's
-    libc::SYS_clock_gettime,   // the clock, if the vDSO has none
-    libc::SYS_restart_syscall, // a wait that was interrupted
-    libc::SYS_ppoll,           // waiting for the parent
-    libc::SYS_getsockopt,      // a namespace's number
-    libc::SYS_getpid,          // the C library's
-    libc::SYS_gettid,          // the C library's
-    libc::SYS_geteuid,         // the C library's
-    libc::SYS_sched_yield,     // the heap's lock
-    libc::SYS_exit,            // the end
-    libc::SYS_exit_group,      // the end
+    libc::SYS_read,           // lists of mounts
+    libc::SYS_lseek,          // the length of a file
+    libc::SYS_openat2,        // the way to a mount, which opens nothing
+    libc::SYS_newfstatat,     // which namespace it is
+    libc::SYS_fstat,          // the same, of older C libraries
+    libc::SYS_statx,          // the same, of the standard library
+    libc::SYS_readlinkat,     // roots of processes
+    libc::SYS_getdents64,     // lists of processes and their descriptors
+    libc::SYS_pidfd_open,     // a process
+    libc::SYS_pidfd_getfd,    // a copy of its socket
+    libc::SYS_kcmp,           // threads with open files of their own
+    libc::SYS_rt_sigprocmask, // the C library's
+    libc::SYS_getrandom,      // the standard library's
+    libc::SYS_clock_gettime,  // the clock, if the vDSO has none
+    libc::SYS_ppoll,          // waiting for the parent
+    libc::SYS_getsockopt,     // a namespace's number
+    libc::SYS_getpid,         // the C library's
+    libc::SYS_gettid,         // the C library's
+    libc::SYS_geteuid,        // the C library's
+    libc::SYS_sched_yield,    // the heap's lock
 ];
 
 /// System calls that newer architectures do not have.

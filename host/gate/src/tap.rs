@@ -2,28 +2,16 @@
 
 use nix::libc;
 use postern_confine::{
-    Argument, CallRule, Capability, Confinement, DefaultAction, Files, Filter, NO_NEW_CODE, close_all_but,
+    Argument, COMMON, CallRule, Capability, Confinement, DefaultAction, Files, Filter, NO_NEW_CODE, close_all_but,
 };
 pub use postern_kernel::tap::NAME;
 
 /// What it still has to do: one request, and its own end.
-static FILTER: Filter = Filter::new(&[CALLS], &[NO_NEW_CODE, REQUEST], DefaultAction::Absent);
+static FILTER: Filter = Filter::new(&[COMMON, CALLS], &[NO_NEW_CODE, REQUEST], DefaultAction::Absent);
 
 const CALLS: &[libc::c_long] = &[
-    libc::SYS_read,            // the request
-    libc::SYS_write,           // the answer
-    libc::SYS_close,           // any descriptor
-    libc::SYS_munmap,          // memory
-    libc::SYS_mremap,          // memory
-    libc::SYS_madvise,         // memory
-    libc::SYS_brk,             // memory
-    libc::SYS_rt_sigreturn,    // the end of a signal handler
-    libc::SYS_rt_sigaction,    // the end of postern-admin, which has Rust's own start
-    libc::SYS_sigaltstack,     // the same
-    libc::SYS_futex,           // locks of standard input and output
-    libc::SYS_restart_syscall, // a wait that was interrupted
-    libc::SYS_exit,            // the end
-    libc::SYS_exit_group,      // the end
+    libc::SYS_read,  // the request
+    libc::SYS_write, // the answer
 ];
 
 const REQUEST: &[CallRule] = &[CallRule(libc::SYS_ioctl, &[Argument::OneOf(1, &[libc::TUNSETIFF as u32])])];

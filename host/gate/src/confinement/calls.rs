@@ -1,7 +1,7 @@
 //! The system calls of a gate while guests run. The filter (seccomp(2)) refuses all others.
 
 use nix::unistd::Pid;
-use postern_confine::{Argument, CallRule, ConfineError, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE};
+use postern_confine::{Argument, COMMON, CallRule, ConfineError, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE};
 use postern_kernel::{tap, tcx};
 
 /// The most sandboxes of a run: of a plugin, of what it delegates to, and of the IPAM plugin.
@@ -9,15 +9,15 @@ pub const SANDBOXES: usize = 3;
 
 /// The system calls of a gate and its thread. The values to put in are the numbers of the sandboxes.
 pub static GATE: Filter<SANDBOXES> =
-    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
+    Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES], DefaultAction::Absent);
 
 /// As [`GATE`], for a gate that may bring a device home.
 pub static WITH_LOOK: Filter<SANDBOXES> =
-    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, LOOK], DefaultAction::Absent);
+    Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, LOOK], DefaultAction::Absent);
 
 /// As [`GATE`], for a thread that makes a tap.
 pub static WITH_TAP: Filter<SANDBOXES> =
-    Filter::new(&[CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, TAP], DefaultAction::Absent);
+    Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, TAP], DefaultAction::Absent);
 
 /// Returns the numbers of these sandboxes, for the filters above.
 ///
@@ -66,7 +66,6 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_writev,          // standard error, in one piece
     libc::SYS_pread64,         // the lease index
     libc::SYS_pwrite64,        // the lease index
-    libc::SYS_close,           // any descriptor
     libc::SYS_lseek,           // the length of a file
     libc::SYS_openat,          // files, within Landlock's rules
     libc::SYS_openat2,         // the same, of cap-std
@@ -85,21 +84,12 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_ftruncate,       // a torn line of a record
     libc::SYS_utimensat,       // the lease directory's time
     libc::SYS_flock,           // locks of leases, records and the log
-    libc::SYS_munmap,          // memory
-    libc::SYS_mremap,          // memory
-    libc::SYS_madvise,         // memory of a thread that ends
-    libc::SYS_brk,             // memory
-    libc::SYS_rt_sigreturn,    // the end of a signal handler
     libc::SYS_rt_sigprocmask,  // around the end of a thread
-    libc::SYS_rt_sigaction,    // the handling of SIGPIPE
-    libc::SYS_sigaltstack,     // the stack for overflows, of a thread that ends
-    libc::SYS_futex,           // locks between the two threads
-    libc::SYS_sched_yield,     // the same, under contention
+    libc::SYS_sched_yield,     // locks between the two threads, under contention
     libc::SYS_getrandom,       // names and addresses of links
     libc::SYS_clock_gettime,   // the clock, if the vDSO has none
     libc::SYS_clock_nanosleep, // waiting for a link, a lock
     libc::SYS_nanosleep,       // the same, of older C libraries
-    libc::SYS_restart_syscall, // a wait that was interrupted
     libc::SYS_ppoll,           // waiting for netlink
     libc::SYS_bind,            // netlink sockets
     libc::SYS_connect,         // netlink sockets
@@ -114,8 +104,6 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_gettid,          // a thread's own directory in /proc
     libc::SYS_geteuid,         // the user with trusted files
     libc::SYS_wait4,           // waiting for ended sandboxes
-    libc::SYS_exit,            // the end of a thread
-    libc::SYS_exit_group,      // the end
 ];
 
 /// System calls that newer architectures do not have.
