@@ -29,10 +29,7 @@ pub fn begin<'o>(
     (OpenCall { operation, start, rule }, delegate)
 }
 
-/// Writes a call down.
-///
-/// # Errors
-/// The error that the guest gets, with the operation's name filled in.
+/// Writes a call down. The error that the guest gets has the operation's name.
 pub fn end(gate: &mut Gate<'_>, call: OpenCall<'_>, outcome: Result<Reply, OpError>) -> Result<Reply, OpError> {
     let OpenCall { operation, start, rule } = call;
     let outcome = outcome.map_err(|mut error| {

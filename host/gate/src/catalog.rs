@@ -95,10 +95,7 @@ pub fn open(catalog: &Path, plugin: &str, engine: &str) -> Result<Unverified, Pl
 
 impl Unverified {
     /// Returns the code for a sandbox, which maps it but must not start it yet.
-    ///
-    /// # Errors
-    /// This process may open no more files.
-    pub fn code(&self) -> Result<OwnedFd, PluginError> {
+    pub(crate) fn code(&self) -> Result<OwnedFd, PluginError> {
         self.file.try_clone().map(Into::into).map_err(|e| self.unreadable(e))
     }
 

@@ -99,9 +99,6 @@ pub fn records_on_link(view: View<'_>, link: &Link) -> Result<Vec<Summary>, OpEr
 }
 
 /// Returns what the record is about to claim with an effect.
-///
-/// # Errors
-/// The container's namespace can't be asked for its number.
 pub fn of_new(effect: &Effect, system: &System) -> Result<Vec<Claim>, OpError> {
     let container = match LinkState::of(effect) {
         Some(_) => Some(system.container_required()?.cookie().map_err(kernel_error)?),

@@ -41,9 +41,6 @@ pub fn undo(run: &mut Context, before: usize) {
 }
 
 /// Prepares the deletion of the attachment's link: what uses its DHCP leases goes, and then the leases are given back.
-///
-/// # Errors
-/// A rule stays, or the kernel does not show the link.
 pub fn before_deletion(run: &mut Context) -> Result<(), OpError> {
     if run.journal.dhcp_leases().is_empty() {
         return Ok(());
@@ -109,9 +106,8 @@ fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError
 /// It runs before a plugin's DEL gives the addresses back, because the plugin could stop there. The record, and not the
 /// plugin, ensures that two containers never have one address.
 ///
-/// # Errors
-/// An effect stays. It is also an error if the container still has the link of an attachment without a complete record.
-/// Its plugin has to delete that link first.
+/// It fails too if the container still has the link of an attachment without a complete record. Its plugin has to delete that
+/// link first.
 pub fn before_release(run: &mut Context) -> Result<(), OpError> {
     remove_users(run)?;
     if !run.journal.owns_link() || run.journal.record_is_whole() {
@@ -138,9 +134,6 @@ pub fn before_release(run: &mut Context) -> Result<(), OpError> {
 }
 
 /// As `before_release`, if the container's link is already deleted: only the effects that the record lists.
-///
-/// # Errors
-/// An effect stays.
 pub fn remove_users(run: &mut Context) -> Result<(), OpError> {
     remove_listed(run, None, |effect| effect.addresses() == Addresses::Used).map(drop).map_err(|error| {
         let message = format!("no address is given back while something uses it: {}", error.message);
@@ -148,10 +141,8 @@ pub fn remove_users(run: &mut Context) -> Result<(), OpError> {
     })
 }
 
-/// Removes the effects of an earlier run of this ADD. The node is then as if that run had never happened.
-///
-/// # Errors
-/// The effects that could not be removed. They stay in the record, and nothing new may be made.
+/// Removes the effects of an earlier run of this ADD. The node is then as if that run had never happened. What could
+/// not be removed stays in the record, and nothing new may be made.
 pub fn recover(run: &mut Context) -> Result<(), OpError> {
     let Some(leftover) = run.journal.leftover(run.view()) else { return Ok(()) };
     let is_foreign = run.journal.has_foreign_record(run.system);
@@ -193,10 +184,8 @@ pub fn recover(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Removes the effects that the record still lists for a section after the DEL of its plugin, or for all sections.
-///
-/// # Errors
-/// The effects that could not be removed; they stay in the record.
+/// Removes the effects that the record still lists for a section after the DEL of its plugin, or for all sections. What could
+/// not be removed stays there.
 pub fn by_record(run: &mut Context, section: Option<&str>) -> Result<usize, OpError> {
     run.fixed.deadline.allow_cleanup();
     let listed = run.journal.record().map(|record| record.effects(section)).unwrap_or_default();
@@ -291,9 +280,6 @@ fn has_link(run: &Context, listed: &[postern_state::NotedEffect<Effect>]) -> Res
 ///
 /// It removes the sections of all plugins, not only of the called one. A collection goes from plugin to plugin in the
 /// order of the list. An address must not be free while the rules of a later plugin still use it.
-///
-/// # Errors
-/// The effects that could not be removed.
 pub fn stale_sections(view: View<'_>) -> Result<usize, OpError> {
     let network = &view.request.conf.name;
     let here = view.system.home_cookie()?;
@@ -339,9 +325,6 @@ pub fn busy(view: View<'_>) -> Result<Vec<(String, String)>, OpError> {
 
 /// Removes all sections of another attachment's record. It does nothing if that attachment's own run has made progress since
 /// this collection began.
-///
-/// # Errors
-/// The effects that could not be removed.
 fn sections(view: View<'_>, key: &RecordKey, record: Record<Effect>) -> Result<usize, OpError> {
     // The check is made while the lock is held. Without the lock a whole ADD could happen after it.
     if postern_state::has_progress(record.sections(), view.fixed.started) {
@@ -368,10 +351,7 @@ fn parts_of(record: Record<Effect>, key: &RecordKey, View { request, fixed, syst
     parts
 }
 
-/// Takes back the effects of a kind that the called plugin's own section lists, the last one first.
-///
-/// # Errors
-/// That of the first effect that could not be taken back.
+/// Takes back the effects of a kind that the called plugin's own section lists, the last one first, until one fails.
 pub fn take_back(run: &mut Context, matches: impl Fn(&Effect) -> bool) -> Result<(), OpError> {
     let listed = run.journal.record().map(|record| record.effects(Some(run.journal.section()))).unwrap_or_default();
     for noted in listed.into_iter().rev().filter(|noted| matches(&noted.effect)) {

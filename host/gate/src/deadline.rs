@@ -26,10 +26,8 @@ impl Deadline {
         self.at.get()
     }
 
-    /// Checks that there is time left. It is called before each operation, and before each step of a long one.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Deadline`].
+    /// Fails with [`ErrorCode::Deadline`] if no time is left. It is called before each operation, and before each step of a
+    /// long one.
     pub fn in_time(&self) -> Result<(), OpError> {
         if Instant::now() >= self.at() {
             return Err(OpError::new(ErrorCode::Deadline, "", "the deadline of this run has passed"));

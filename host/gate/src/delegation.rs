@@ -121,10 +121,7 @@ impl Delegation {
 }
 
 /// Returns the delegation of this run. On DEL there may be none: nothing was delegated, as far as is known.
-///
-/// # Errors
-/// The reason why there can be none.
-pub fn prepare(run: &Context, granted: &Granted) -> Result<Option<Delegation>, OpError> {
+pub(crate) fn prepare(run: &Context, granted: &Granted) -> Result<Option<Delegation>, OpError> {
     let request = run.request;
     let make = || {
         let [_, file, _] = named(&request.conf);

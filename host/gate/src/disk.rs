@@ -5,10 +5,8 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use postern_cni::{Error, code};
 use std::path::Path;
 
-/// Checks the file system of a directory, or of its future parent.
-///
-/// # Errors
-/// Code 5: it is read-only, full, or out of inodes (statvfs(3)).
+/// Checks that the file system of a directory, or of its future parent, is not read-only, full, or out of inodes (statvfs(3)):
+/// code 5.
 pub fn writable(directory: &Path) -> Result<(), Error> {
     let Some(present) = directory.ancestors().find(|path| crate::places::is_there(path)) else { return Ok(()) };
     // If the kernel does not answer, the later writing reports the error.

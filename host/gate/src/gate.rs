@@ -77,9 +77,6 @@ impl<'a> Gate<'a> {
     }
 
     /// Gives out a handle.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Exhausted`].
     pub fn grant(&mut self, object: Object) -> Result<Handle, OpError> {
         self.guest.grant(self.common, object)
     }

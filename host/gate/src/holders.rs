@@ -70,10 +70,8 @@ pub fn find(run: &Context, called: &Prepared, granted: Option<&Granted>) -> Vec<
     found
 }
 
-/// Removes what the attachments left that are provably gone, and returns what is known of the others.
-///
-/// # Errors
-/// Code 11: a run for one of them is under way.
+/// Removes what the attachments left that are provably gone, and returns what is known of the others. Code 11: a run for one
+/// of them is under way.
 pub fn make_way(run: &mut Context, holders: Vec<Holder>) -> Result<HashMap<RecordKey, HolderState>, Error> {
     let mut locked: Vec<(Holder, Record<Effect>)> = Vec::new();
     for holder in holders {
@@ -191,10 +189,7 @@ fn has_pair(system: &System, record: &Record<Effect>) -> Result<bool, OpError> {
     Ok(links.iter().any(|link| link.kind == "veth" && link.mac.is_some_and(|mac| pairs.contains(&mac))))
 }
 
-/// Removes what an attachment left that is gone.
-///
-/// # Errors
-/// What stays, in words.
+/// Removes what an attachment left that is gone. An error says what stays.
 fn remove(run: &mut Context, holder: &Holder, record: Record<Effect>, proof: &str) -> Result<(), String> {
     let start = Instant::now();
     let Header { network, container_id, ifname, .. } = record.header();

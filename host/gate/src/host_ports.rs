@@ -45,10 +45,8 @@ pub struct PortClaims {
     known: HashMap<RecordKey, Option<Claim>>,
 }
 
-/// Claims ports for the attachment. After this the record must list them; then [`PortClaims::note`].
-///
-/// # Errors
-/// [`ErrorCode::Exists`]: another container has one of them. [`ErrorCode::Io`]: the index can't be read.
+/// Claims ports for the attachment: [`ErrorCode::Exists`] if another container has one of them. After this the record must
+/// list them; then [`PortClaims::note`].
 pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError> {
     let cookie = view.system.home_cookie()?;
     let index = match view.system.known.ports.take() {
@@ -65,9 +63,6 @@ pub fn claim(view: View<'_>, forwards: &[Forward]) -> Result<PortClaims, OpError
 
 /// Returns the attachments that have a port of these forwards, as far as the index tells without
 /// its lock. [`claim`] uses the open index.
-///
-/// # Errors
-/// Index or records can't be read.
 pub fn taken(view: View<'_>, forwards: &[Forward]) -> Result<Vec<Taken>, OpError> {
     if forwards.is_empty() {
         return Ok(Vec::new());
@@ -167,10 +162,8 @@ impl PortClaims {
         Ok(())
     }
 
-    /// Notes in the index that the attachment has these ports, once its record lists them.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Io`]: then nothing may be forwarded.
+    /// Notes in the index that the attachment has these ports, once its record lists them. On an error nothing may be
+    /// forwarded.
     pub fn note(self, forwards: &[Forward]) -> Result<(), OpError> {
         for forward in forwards {
             let transport = forward.transport;

@@ -18,10 +18,7 @@ use std::collections::BTreeMap;
 const PASSING_OF_LISTS: [Errno; 4] = [Errno::ENOMEM, Errno::ENOBUFS, Errno::EMFILE, Errno::ENFILE];
 
 /// Does or asks something about one object in the container on the way back, and tries it again if it fails. What is not
-/// possible for good is said, and is no error.
-///
-/// # Errors
-/// A passing one: a later DEL can do it.
+/// possible for good is said, and is no error. After a passing error a later DEL can do it.
 pub(crate) fn as_far_as_possible<T: Default>(attempt: impl Fn() -> Result<T, KernelError>) -> Result<T, OpError> {
     unless_lasting(attempt().or_else(|_| attempt()))
 }
@@ -88,9 +85,6 @@ pub(crate) fn routes_of(netlink: &Netlink, index: u32) -> Result<Vec<KeptRoute>,
 
 /// Gives a link addresses that it lost. Root in the container may have made some impossible, and the kernel has made some by
 /// itself: these stay away.
-///
-/// # Errors
-/// [`postern_types::ErrorCode::Deadline`].
 pub(crate) fn give_addresses(fixed: &Fixed, netlink: &Netlink, index: u32, addresses: &[IpNet]) -> Result<(), OpError> {
     for address in addresses {
         fixed.deadline.in_time()?;

@@ -92,10 +92,7 @@ impl Launcher {
     }
 
     /// Reads the versions of a plugin: those of CNI that its policy and its component name, and its own. No guest is run.
-    ///
-    /// # Errors
-    /// The policy is missing, not trusted, or can't be understood. There is no manifest, or it makes no sense.
-    pub fn versions(&self, plugin: &str) -> Result<Versions, PluginError> {
+    pub(crate) fn versions(&self, plugin: &str) -> Result<Versions, PluginError> {
         let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
         of_one_catalog(catalog, || {
             // A missing policy is the first thing to tell.
@@ -143,10 +140,7 @@ impl Launcher {
     }
 
     /// Returns a delegate of this run.
-    ///
-    /// # Errors
-    /// No such plugin, no policy, code that is not trusted, no process.
-    pub fn delegate(&self, plugin: &str) -> Result<&Prepared, PluginError> {
+    pub(crate) fn delegate(&self, plugin: &str) -> Result<&Prepared, PluginError> {
         let found = self.delegates.iter().find(|(name, _)| name == plugin);
         let (_, delegate) = found.ok_or_else(|| PluginError::taken(plugin))?;
         delegate.as_ref().map_err(Clone::clone)

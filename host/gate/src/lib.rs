@@ -26,7 +26,7 @@ pub mod catalog;
 mod cause;
 mod claims;
 mod clock;
-pub mod collect;
+mod collect;
 mod collectable;
 mod collector;
 mod confinement;

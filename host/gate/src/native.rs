@@ -16,10 +16,8 @@ use std::path::{Path, PathBuf};
 /// The greatest size of a delegate's output, in bytes.
 const LIMIT: usize = 1 << 20;
 
-/// Makes the three refusals of the native libraries (the second is CVE-2021-20206).
-///
-/// # Errors
-/// [`ErrorCode::InvalidArgument`]: the name is empty, or is no plain file name. The configuration has it.
+/// Makes the three refusals of the native libraries (the second is CVE-2021-20206): the name is empty, or is no plain file
+/// name.
 pub fn check_name(name: &str) -> Result<(), OpError> {
     if name.is_empty() {
         return Err(OpError::new(ErrorCode::InvalidArgument, "ipam.type", "no plugin name provided")
@@ -31,10 +29,8 @@ pub fn check_name(name: &str) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Looks a plugin up in the directories of `CNI_PATH`: the first regular file of that name.
-///
-/// # Errors
-/// Code 999, the native library's text.
+/// Looks a plugin up in the directories of `CNI_PATH`: the first regular file of that name. The error has the native
+/// library's text.
 pub fn find(name: &str, path: &str) -> Result<PathBuf, Error> {
     // The name can also come from a record. It must be a file of those directories.
     if check_name(name).is_err() {
@@ -70,9 +66,6 @@ pub fn allowed(path: PathBuf) -> Allowed {
 
 /// Checks that every gateway has the IP version of its address. No configuration and no policy can make another one
 /// valid.
-///
-/// # Errors
-/// Code 999, naming the plugin, the address and the gateway.
 pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>) -> Result<(), Error> {
     for ip in ips {
         if let Some(gateway) = ip.gateway.filter(|gateway| gateway.is_ipv4() != ip.address.addr().is_ipv4()) {
@@ -86,10 +79,8 @@ pub fn one_family<'r>(plugin: &str, ips: impl IntoIterator<Item = &'r IpConfig>)
 }
 
 /// Runs a plugin as a delegate: the environment of this process with the verb replaced, and the attachment's standard input
-/// unchanged. Its result has gateways of its addresses' IP versions.
-///
-/// # Errors
-/// The delegate's own error object; code 0 if it failed without one; code 999 if it can't be understood.
+/// unchanged. Its result has gateways of its addresses' IP versions. An error is the delegate's own error object; it has code 0 if
+/// the delegate failed without one, and code 999 if the object can't be understood.
 pub fn run(plugin: &str, path: &Path, run: &Context, verb: Verb) -> Result<Option<CniResult>, Error> {
     let result = run_with(path, run, verb, run.request.stdin.to_string())?;
     one_family(plugin, result.iter().flat_map(|result| &result.ips))?;

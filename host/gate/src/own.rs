@@ -50,10 +50,7 @@ impl OwnAddress {
 
     /// Returns the gateway as an address of a bridge, with the address's prefix length. The node gets a route to that
     /// network, so it must be the network of the address.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidArgument`]: the gateway does not lie in the address's network.
-    pub fn gateway_on_bridge(&self) -> Result<IpNet, OpError> {
+    pub(crate) fn gateway_on_bridge(&self) -> Result<IpNet, OpError> {
         let gateway = self.gateway_or_first().filter(|gateway| self.net.contains(gateway));
         let net = gateway.and_then(|gateway| IpNet::new(gateway, self.net.prefix_len()).ok());
         net.ok_or_else(|| {

@@ -10,10 +10,7 @@ use postern_firewall::iptables::{self, ProgramRunner};
 use postern_types::{Backend, ErrorCode, OpError};
 
 /// Returns the packet filter for new rules, of those that policy allows.
-///
-/// # Errors
-/// The node's settings can't be read or understood.
-pub fn default(view: View<'_>, allows: impl Fn(Backend) -> bool) -> Result<Backend, OpError> {
+pub(crate) fn default(view: View<'_>, allows: impl Fn(Backend) -> bool) -> Result<Backend, OpError> {
     match Backend::ALL.map(allows) {
         [true, false] => Ok(Backend::Nftables),
         [false, true] => Ok(Backend::Iptables),

@@ -102,10 +102,7 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
     }
 }
 
-/// Carries out what a plugin's guest would ask for GC. All is tried.
-///
-/// # Errors
-/// The first failure.
+/// Carries out what a plugin's guest would ask for GC. All is tried, and the first failure returned.
 fn collect_by_host(gate: &mut Gate<'_>, plugin: &Prepared) -> Result<(), Error> {
     let operations = collector::operations(&plugin.policy, gate.run.request);
     let answers = operations.iter().map(|operation| answer(gate, operation).map(drop));

@@ -74,10 +74,7 @@ impl Prepared {
     }
 
     /// Returns the policy for a request. A delegate may be called with another configuration than it was prepared for: what
-    /// the one names is not granted to the other.
-    ///
-    /// # Errors
-    /// The configuration makes a value of the policy ambiguous.
+    /// the one names is not granted to the other. It may make a value of the policy ambiguous.
     pub fn granted_for(&self, request: &Request) -> Result<Cow<'_, Granted>, PolicyError> {
         match Rc::ptr_eq(&self.conf, &request.conf) {
             true => self.granted.as_ref().map(Cow::Borrowed).map_err(Clone::clone),
@@ -90,10 +87,7 @@ impl Prepared {
         spoken(&self.policy, self.versions.as_deref(), verb, version)
     }
 
-    /// Returns what does its work, for one run.
-    ///
-    /// # Errors
-    /// It runs already, or its process has ended.
+    /// Returns what does its work, for one run, unless it runs already or its process has ended.
     pub fn process(&self) -> Result<RefMut<'_, Process>, PluginError> {
         let taken = || PluginError::taken(&self.name);
         let process = self.process.try_borrow_mut().map_err(|_| taken())?;

@@ -92,18 +92,12 @@ impl Sandbox {
     }
 
     /// Sends a message.
-    ///
-    /// # Errors
-    /// [`ExchangeError`].
-    pub fn send(&mut self, message: &ToSandbox, deadline: Instant) -> Result<(), ExchangeError> {
+    pub(crate) fn send(&mut self, message: &ToSandbox, deadline: Instant) -> Result<(), ExchangeError> {
         channel::send_to_sandbox(&self.channel, message, Some(deadline)).map_err(ExchangeError::from)
     }
 
     /// Waits for the next message.
-    ///
-    /// # Errors
-    /// [`ExchangeError`].
-    pub fn receive(&mut self, deadline: Instant) -> Result<FromSandbox, ExchangeError> {
+    pub(crate) fn receive(&mut self, deadline: Instant) -> Result<FromSandbox, ExchangeError> {
         channel::receive(&self.channel, Some(deadline)).map_err(ExchangeError::from)
     }
 }

@@ -19,9 +19,6 @@ use std::path::Path;
 pub const PROGRAM: &str = "postern-wasi";
 
 /// Opens the program that goes with a catalog which [`places::trust`] has accepted. A version of an installation has both.
-///
-/// # Errors
-/// It is not there, or not to be trusted.
 #[expect(clippy::disallowed_methods, reason = "a catalog that was found to be trusted, wherever links lead")]
 pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
     let real = catalog.canonicalize().map_err(|e| PlaceError::unreadable(catalog, e))?;
@@ -37,9 +34,6 @@ pub fn open(catalog: &Path, plugin: &str) -> Result<File, PluginError> {
 }
 
 /// Becomes that program. Returns only if it can't.
-///
-/// # Errors
-/// The kernel's error.
 pub fn exec(program: &File, channel: &OwnedFd, code: &OwnedFd) -> nix::Result<Infallible> {
     let mut arguments = vec![CString::from(c"postern-wasi")];
     for descriptor in [channel, code] {

@@ -115,9 +115,6 @@ fn refused(name: &str, env: &Env, stdin: &[u8], started: Instant, error: &Error)
 }
 
 /// Carries out a request. Returns the output that was not printed yet: mostly none.
-///
-/// # Errors
-/// The error for the runtime.
 fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Result<String, Error> {
     let verb = call.verb;
     let refused = |error: &Error| refused(call.name, call.env, call.stdin, call.started, error);

@@ -56,10 +56,8 @@ impl Living {
         searched(deadline).unwrap_or_else(|reason| Self { numbers: BTreeSet::new(), gap: Some(reason) })
     }
 
-    /// True if something keeps the namespace of this number alive, false if nothing does.
-    ///
-    /// # Errors
-    /// It is unknown: what could not be looked at, in words.
+    /// True if something keeps the namespace of this number alive, false if nothing does. An error says what could not
+    /// be looked at.
     pub fn has(&self, number: u64) -> Result<bool, String> {
         match &self.gap {
             _ if self.numbers.contains(&number) => Ok(true),

@@ -46,10 +46,7 @@ pub struct NoContainerAsked {
 }
 
 impl NoContainerAsked {
-    /// Refuses an operation.
-    ///
-    /// # Errors
-    /// [`ErrorCode::NotFound`], always.
+    /// Refuses an operation, always.
     pub fn refuse(&self, netns: &str) -> Result<(), OpError> {
         self.is_asked.set(true);
         Err(OpError::new(ErrorCode::NotFound, netns, self.error.to_string()))
@@ -146,9 +143,6 @@ impl System {
     }
 
     /// Makes the way into the container's namespace, as it is needed. A thread that lives there is confined by `confine`.
-    ///
-    /// # Errors
-    /// The kernel refuses a thread, or the way back.
     pub fn enter(
         &mut self,
         namespace: Namespace,
@@ -175,9 +169,6 @@ impl System {
     }
 
     /// Returns the container's namespace itself, for questions to the kernel.
-    ///
-    /// # Errors
-    /// [`ErrorCode::NotFound`].
     pub fn namespace(&self) -> Result<&Namespace, OpError> {
         self.namespace.as_ref().ok_or_else(|| self.container_gone())
     }
@@ -188,17 +179,11 @@ impl System {
     }
 
     /// Returns the container's namespace, for an operation that needs it.
-    ///
-    /// # Errors
-    /// [`ErrorCode::NotFound`].
     pub fn container_required(&self) -> Result<&Worker, OpError> {
         self.worker.as_deref().ok_or_else(|| self.container_gone())
     }
 
     /// Returns the socket in the container's namespace, for an operation that needs it.
-    ///
-    /// # Errors
-    /// [`ErrorCode::NotFound`], or the kernel refuses a socket.
     pub fn container_netlink(&self) -> Result<&Netlink, OpError> {
         self.container_required()?.netlink().map_err(kernel_error)
     }
@@ -269,9 +254,6 @@ impl System {
     }
 
     /// Makes a request to nftables for a removal. In a kernel without nftables there is nothing to remove.
-    ///
-    /// # Errors
-    /// The kernel refuses for another reason.
     pub fn unless_absent<T: Default>(
         &self,
         ask: impl FnOnce(&mut Nft) -> Result<T, FirewallError>,

@@ -75,10 +75,7 @@ impl SearchedObjects {
 }
 
 /// Removes the objects with the attachment's names: rules first, addresses last, and no addresses while the pair stays.
-/// It is success if nothing is there.
-///
-/// # Errors
-/// The first object that could not be removed; the removal of all was tried.
+/// It is success if nothing is there. The removal of all is tried, and the first error returned.
 pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
     run.fixed.deadline.allow_cleanup();
     let mut failed = None;

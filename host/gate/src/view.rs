@@ -36,17 +36,12 @@ impl View<'_> {
     }
 
     /// Returns the leases of the network in a data directory; `create` makes it if it is missing.
-    ///
-    /// # Errors
-    /// Other users can write to the directory, or it can't be read.
     pub fn leases(&self, directory: &str, create: bool) -> Result<Option<Leases>, OpError> {
         self.open_leases(directory, create).map_err(state_error)
     }
 
-    /// As [`View::leases`], with the error of the directory.
-    ///
-    /// # Errors
-    /// [`StateError::Untrusted`] if another user could change the leases.
+    /// As [`View::leases`], with the error of the directory: [`StateError::Untrusted`] if another user could change the
+    /// leases.
     pub fn open_leases(&self, directory: &str, create: bool) -> Result<Option<Leases>, StateError> {
         // The text of a record or a configuration can be anything. A path that is not possible has no leases.
         if !create && !can_be_path(directory) {

@@ -19,10 +19,7 @@ pub static WITH_LOOK: Filter<SANDBOXES> =
 pub static WITH_TAP: Filter<SANDBOXES> =
     Filter::new(&[COMMON, CALLS, OLD_CALLS], &[NO_NEW_CODE, DESCRIPTOR_FLAGS, RULES, TAP], DefaultAction::Absent);
 
-/// Returns the numbers of these sandboxes, for the filters above.
-///
-/// # Errors
-/// They are more than a filter has places for.
+/// Returns the numbers of these sandboxes, for the filters above. An error: they are more than a filter has places for.
 pub fn sandboxes(pids: &[Pid]) -> Result<[u32; SANDBOXES], ConfineError> {
     if pids.len() > SANDBOXES {
         let reason = format!("{} sandboxes are to be stopped, and it has places for {SANDBOXES}", pids.len());

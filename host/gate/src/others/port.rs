@@ -49,9 +49,6 @@ pub fn end(run: &Context) -> Result<Option<Link>, OpError> {
 
 /// The link of the host that a plugin before made: on ADD the one that `prevResult` names, else the one that the record
 /// lists. With it goes the address behind it, where `prevResult` has the container's end.
-///
-/// # Errors
-/// It is not to be had: nobody answers for the name, or it is in use.
 pub fn previous_link(run: &Context, granted: &Granted) -> Result<Option<(Link, Option<Mac>)>, OpError> {
     if let Some(port) = run.journal.ports().first() {
         if run.request.verb == Verb::Add {
@@ -86,9 +83,6 @@ pub fn previous_link(run: &Context, granted: &Granted) -> Result<Option<(Link, O
 
 /// Fails if a link is a port, or belongs to another attachment. It is asked when the link is handed out, and again once
 /// the record lists it. So two ADDs at once see each other.
-///
-/// # Errors
-/// The link's owner.
 pub fn must_be_free(run: &Context, link: &Link) -> Result<(), OpError> {
     let name = &link.name;
     let refuse = |what: String, hint: &str| Err(OpError::new(ErrorCode::Exists, name, what).hint(hint));
@@ -126,9 +120,6 @@ pub fn must_be_free(run: &Context, link: &Link) -> Result<(), OpError> {
 }
 
 /// Fails if the node itself uses a link: the node would be cut off.
-///
-/// # Errors
-/// The link's use.
 fn must_be_unused(system: &System, link: &Link) -> Result<(), OpError> {
     let host = system.host()?;
     let is_routable = |address: &IpAddr| match address {

@@ -74,9 +74,6 @@ impl DhcpConnections {
     }
 
     /// Keeps a descriptor of the container's namespace.
-    ///
-    /// # Errors
-    /// The kernel gives no descriptor.
     pub fn keep(&self, namespace: &Namespace) -> std::io::Result<()> {
         *self.namespace.borrow_mut() = Some(namespace.fd().try_clone_to_owned()?);
         Ok(())
@@ -146,9 +143,6 @@ impl DhcpConnections {
     }
 
     /// Asks the DHCP service at a socket about this attachment, as `about` says.
-    ///
-    /// # Errors
-    /// No service answers, or the service refuses.
     pub fn ask_service(
         &self,
         request: &Request,
@@ -178,9 +172,6 @@ impl DhcpConnections {
 
     /// Gives the attachment's lease back, once in a run. Without a service it is success: the service ends the leases of namespaces that
     /// are gone, and the server ends each when its time is over.
-    ///
-    /// # Errors
-    /// The service refuses, or does not answer in time.
     pub fn release(&self, request: &Request, deadline: &Deadline, socket: &str) -> Result<(), OpError> {
         if self.released.borrow().iter().any(|released| released == socket) {
             return Ok(());
