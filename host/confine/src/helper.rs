@@ -14,7 +14,7 @@ use crate::program::{Direct, Environment, Program, ProgramOutput, Run};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_child_subreaper;
-use nix::unistd::{ForkResult, Pid};
+use nix::unistd::ForkResult;
 use postern_types::channel::{ChannelError, pair, receive, send};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -72,7 +72,6 @@ impl Allowed {
 /// A running helper. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Helper {
-    pid: Pid,
     channel: UnixStream,
     programs: Vec<Allowed>,
     bus: Option<Bus>,
@@ -91,12 +90,6 @@ struct Request {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Text {
-    Piece(String),
-    End,
-}
-
-#[derive(Serialize, Deserialize)]
 enum Answer {
     /// The two outputs follow in pieces.
     Ended {
@@ -110,38 +103,24 @@ enum Answer {
 }
 
 impl Helper {
-    /// Forks the helper. For a process with one thread that has given up nothing yet.
+    /// Forks the helper, which may make these calls on the message bus, too. For a process with one thread that has given up
+    /// nothing yet.
     ///
     /// `lock` stays open in the helper and in its programs. If this process is killed, the next holder of the lock
     /// waits for them too.
     ///
     /// # Errors
     /// The kernel gives no process or no channel.
-    pub fn start(programs: Vec<Allowed>, lock: Option<BorrowedFd<'_>>) -> io::Result<Self> {
-        Self::start_with(programs, None, lock)
-    }
-
-    /// As [`Helper::start`], for a helper that also makes these calls on the message bus.
-    ///
-    /// # Errors
-    /// As [`Helper::start`].
-    pub fn start_with(programs: Vec<Allowed>, bus: Option<Bus>, lock: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+    pub fn start(programs: Vec<Allowed>, bus: Option<Bus>, lock: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let (ours, theirs) = pair()?;
         // SAFETY: the process has one thread, and the child never returns from `serve`.
         match unsafe { crate::fork() }? {
-            ForkResult::Parent { child } => {
-                Ok(Self { pid: child, channel: ours, programs, bus, unanswered: Cell::new(false) })
-            }
+            ForkResult::Parent { .. } => Ok(Self { channel: ours, programs, bus, unanswered: Cell::new(false) }),
             ForkResult::Child => {
                 drop(ours);
                 serve(&theirs, &programs, bus.as_ref(), lock)
             }
         }
-    }
-
-    /// Returns the helper's process ID.
-    pub fn pid(&self) -> Pid {
-        self.pid
     }
 }
 
@@ -170,23 +149,19 @@ impl Run for Helper {
             environment: program.environment.clone(),
             milliseconds: u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1),
         };
-        match self.ask(&request, &program.input, deadline + GRACE) {
-            Ok(Ok(output)) => Ok(output),
-            Ok(Err((Some(errno), _))) => Err(io::Error::from_raw_os_error(errno)),
-            Ok(Err((None, text))) => Err(io::Error::other(text)),
-            Err(error) => {
-                self.unanswered.set(true);
-                Err(broken(error))
-            }
-        }
+        self.ask(&request, &program.input, deadline + GRACE).unwrap_or_else(|error| {
+            self.unanswered.set(true);
+            Err(match error {
+                ChannelError::Timeout => Errno::ETIMEDOUT.into(),
+                error => io::Error::other(format!("the helper that runs programs: {error}")),
+            })
+        })
     }
 }
 
-/// The result of a program: its output, or an error as text, with an error number if there is one.
-type Ended = Result<ProgramOutput, (Option<i32>, String)>;
-
 impl Helper {
-    fn ask(&self, request: &Request, input: &str, until: Instant) -> Result<Ended, ChannelError> {
+    /// Returns what became of a program, unless the helper does not say.
+    fn ask(&self, request: &Request, input: &str, until: Instant) -> Result<io::Result<ProgramOutput>, ChannelError> {
         let until = Some(until);
         send(&self.channel, request, until)?;
         send_text(&self.channel, input, until)?;
@@ -196,32 +171,27 @@ impl Helper {
                 let stderr = receive_text(&self.channel, until)?;
                 Ok(Ok(ProgramOutput { status, ended, stdout, stderr }))
             }
-            Answer::Failed { errno, text } => Ok(Err((errno, text))),
+            Answer::Failed { errno: Some(errno), .. } => Ok(Err(io::Error::from_raw_os_error(errno))),
+            Answer::Failed { errno: None, text } => Ok(Err(io::Error::other(text))),
         }
     }
 }
 
-fn broken(error: ChannelError) -> io::Error {
-    match error {
-        ChannelError::Timeout => Errno::ETIMEDOUT.into(),
-        error => io::Error::other(format!("the helper that runs programs: {error}")),
-    }
-}
-
+/// Sends a text in pieces; `None` is its end.
 fn send_text(channel: &UnixStream, text: &str, until: Option<Instant>) -> Result<(), ChannelError> {
     let mut rest = text;
     while !rest.is_empty() {
         let at = rest.char_indices().nth(PIECE).map_or(rest.len(), |(at, _)| at);
         let (piece, after) = rest.split_at(at);
-        send(channel, &Text::Piece(piece.to_owned()), until)?;
+        send(channel, &Some(piece), until)?;
         rest = after;
     }
-    send(channel, &Text::End, until)
+    send(channel, &None::<&str>, until)
 }
 
 fn receive_text(channel: &UnixStream, until: Option<Instant>) -> Result<String, ChannelError> {
     let mut text = String::new();
-    while let Text::Piece(piece) = receive(channel, until)? {
+    while let Some(piece) = receive::<Option<String>>(channel, until)? {
         text.push_str(&piece);
     }
     Ok(text)

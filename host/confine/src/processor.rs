@@ -57,14 +57,10 @@ pub fn pin() {
 pub fn unpin_if_late() {
     let Some(Some(shared)) = SHARED.get() else { return };
     if IS_PINNED.load(Ordering::Relaxed) && shared.since.elapsed() > LONGEST {
-        unpin(shared);
+        // It is tried once: a cpuset that has changed meanwhile has moved the process already.
+        IS_PINNED.store(false, Ordering::Relaxed);
+        let _ = sched_setaffinity(Pid::from_raw(0), &shared.allowed);
     }
-}
-
-fn unpin(shared: &Shared) {
-    // It is tried once: a cpuset that has changed meanwhile has moved the process already.
-    IS_PINNED.store(false, Ordering::Relaxed);
-    let _ = sched_setaffinity(Pid::from_raw(0), &shared.allowed);
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -177,55 +177,47 @@ type Finished = (ExitStatus, Vec<u8>, Vec<u8>);
 /// Reads both outputs to their ends, then waits for the program's end. A child of the program that keeps an output open
 /// is waited for too, until the deadline.
 fn finish(child: &mut Child, deadline: Instant, client: Option<BorrowedFd<'_>>) -> io::Result<Finished> {
-    let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::from(ErrorKind::BrokenPipe));
     };
-    let (mut output, mut complaints) = (Vec::new(), Vec::new());
-    let (mut output_open, mut complaints_open) = (true, true);
+    // Each output until its end, and what was read of it.
+    let mut open = [OwnedFd::from(stdout), OwnedFd::from(stderr)].map(|output| Some(File::from(output)));
+    let mut texts = [Vec::new(), Vec::new()];
     let mut piece = [0; 16 * 1024];
-    while output_open || complaints_open {
+    while open.iter().any(Option::is_some) {
         let remaining = remaining(deadline)?;
-        // poll(2) would ignore a negative descriptor. Instead, an output at its end is left out.
-        let mut wanted = Vec::with_capacity(3);
-        if output_open {
-            wanted.push(PollFd::new(stdout.as_fd(), PollFlags::POLLIN));
-        }
-        if complaints_open {
-            wanted.push(PollFd::new(stderr.as_fd(), PollFlags::POLLIN));
-        }
         // Only the client's end matters here: its next message is read later.
-        wanted.extend(client.map(|client| PollFd::new(client, PollFlags::empty())));
+        let end = client.map(|client| PollFd::new(client, PollFlags::empty()));
+        // poll(2) would ignore a negative descriptor. Instead, an output at its end is left out.
+        let outputs = open.iter().flatten().map(|output| PollFd::new(output.as_fd(), PollFlags::POLLIN));
+        let mut wanted: Vec<PollFd<'_>> = end.into_iter().chain(outputs).collect();
         let timeout = PollTimeout::try_from(remaining.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX);
         match poll(&mut wanted, timeout) {
             Ok(0) | Err(Errno::EINTR) => continue,
             Ok(_) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let mut ready = wanted.iter().map(|fd| fd.any().unwrap_or(true));
-        let output_ready = output_open && ready.next().unwrap_or(false);
-        let complaints_ready = complaints_open && ready.next().unwrap_or(false);
-        let client_gone = ready.next().unwrap_or(false);
-        drop(ready);
-        if client_gone {
+        let ready: Vec<bool> = wanted.iter().map(|fd| fd.any().unwrap_or(true)).collect();
+        let mut ready = ready.into_iter();
+        if client.is_some() && ready.next() == Some(true) {
             return Err(Errno::ECONNRESET.into());
         }
-        if output_ready {
-            let length = stdout.read(&mut piece)?;
-            output.extend(piece.iter().take(length));
-            output_open = length > 0;
-        }
-        if complaints_ready {
-            let length = stderr.read(&mut piece)?;
-            complaints.extend(piece.iter().take(length));
-            complaints_open = length > 0;
-        }
-        if output.len() > LIMIT || complaints.len() > LIMIT {
-            return Err(io::Error::new(ErrorKind::FileTooLarge, "it printed too much"));
+        for (output, text) in open.iter_mut().zip(&mut texts) {
+            let Some(file) = output.as_mut().filter(|_| ready.next() == Some(true)) else { continue };
+            let length = file.read(&mut piece)?;
+            text.extend(piece.iter().take(length));
+            if length == 0 {
+                *output = None;
+            }
+            if text.len() > LIMIT {
+                return Err(io::Error::new(ErrorKind::FileTooLarge, "it printed too much"));
+            }
         }
     }
     // Both outputs are closed, so the program is exiting.
     loop {
         if let Some(status) = child.try_wait()? {
+            let [output, complaints] = texts;
             return Ok((status, output, complaints));
         }
         remaining(deadline)?;

@@ -215,7 +215,8 @@ fn a_helper_runs_what_is_listed_and_nothing_else() {
     };
     let scripts = |given: &[String]| given.first().is_some_and(|first| first == "-c");
     let helper =
-        Helper::start(vec![allowed("/bin/cat", <[String]>::is_empty), allowed("/bin/sh", scripts)], None).unwrap();
+        Helper::start(vec![allowed("/bin/cat", <[String]>::is_empty), allowed("/bin/sh", scripts)], None, None)
+            .unwrap();
     confine(&[], &[libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_setsockopt, libc::SYS_clock_gettime], &[]);
     let program = |path: &str, arguments: &[&str], input: String| Program {
         path: path.into(),

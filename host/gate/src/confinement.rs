@@ -84,7 +84,7 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
         let lock = run.journal.record().map(Record::lock);
         // The helper starts before there is a second thread and before any right is given up: programs need the rights
         // from the runtime.
-        Rc::new(Helper::start_with(rights.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
+        Rc::new(Helper::start(rights.programs.clone(), bus, lock).map_err(|error| failed(&error))?)
     };
     if !rights.dhcp.is_empty() {
         parts.system.dhcp.open_for(parts.request.verb, &parts.fixed.deadline, &rights.dhcp);
