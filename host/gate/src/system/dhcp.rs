@@ -58,21 +58,6 @@ pub struct DhcpConnections {
 }
 
 impl DhcpConnections {
-    /// Opens the connections that a run may need, and lets no other be opened later. Where a service does not answer, the
-    /// operation that needs it says so.
-    fn open(&self, sockets: &[String], uses: &[DhcpUse], deadline: Instant) {
-        for socket in sockets {
-            for of in uses {
-                // A second one would wait in vain too.
-                match self.why_stuck(socket) {
-                    Some(why) => self.keep_connection(socket, *of, Err(why)),
-                    None => self.connect(socket, *of, deadline),
-                }
-            }
-        }
-        self.is_sealed.set(true);
-    }
-
     /// Keeps a descriptor of the container's namespace.
     pub fn keep(&self, namespace: &Namespace) -> std::io::Result<()> {
         *self.namespace.borrow_mut() = Some(namespace.fd().try_clone_to_owned()?);
@@ -197,13 +182,23 @@ impl DhcpConnections {
         }
     }
 
-    /// Opens the connections to these services that this run may need.
+    /// Opens the connections to these services that this run may need, and lets no other be opened later. Where a service
+    /// does not answer, the operation that needs it says so.
     pub fn open_for(&self, verb: Verb, deadline: &Deadline, sockets: &[String]) {
         let uses: &[DhcpUse] = match verb {
             Verb::Add => &[DhcpUse::Plugin, DhcpUse::Release],
             Verb::Del | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => &[DhcpUse::Plugin],
         };
-        self.open(sockets, uses, deadline.at());
+        for socket in sockets {
+            for of in uses {
+                // A second one would wait in vain too.
+                match self.why_stuck(socket) {
+                    Some(why) => self.keep_connection(socket, *of, Err(why)),
+                    None => self.connect(socket, *of, deadline.at()),
+                }
+            }
+        }
+        self.is_sealed.set(true);
     }
 }
 
@@ -218,35 +213,29 @@ fn stuck(socket: &str) -> OpError {
 }
 
 fn unanswered(socket: &str, error: &ServiceError) -> Unanswered {
-    match error {
+    let new = |code, message: String| OpError::new(code, socket, message);
+    let said = format!("the DHCP service at {socket} {error}");
+    let (is_absent, error) = match error {
         ServiceError::Deadline => {
             let message = format!("the DHCP service at {socket} gave no answer in the time of this run");
-            Unanswered { is_absent: false, is_late: true, error: OpError::new(ErrorCode::Deadline, socket, message) }
+            return Unanswered { is_absent: false, is_late: true, error: new(ErrorCode::Deadline, message) };
         }
         ServiceError::Absent(why) => {
             // The native plugin's words.
             let message = format!("error dialing DHCP daemon: dial unix {socket}: connect: {}", why.to_lowercase());
-            let error = OpError::new(ErrorCode::Unsupported, socket, message).hint(START);
-            Unanswered { is_absent: true, is_late: false, error }
+            (true, new(ErrorCode::Unsupported, message).hint(START))
         }
         // It has the lease, if it gave one, and ends it when the container is gone.
         ServiceError::Native => {
-            let message = format!("the DHCP service at {socket} {error}");
-            let error = OpError::new(ErrorCode::Unsupported, socket, message)
-                .hint(format!("change to Postern's service: `{SWITCH}`"));
-            Unanswered { is_absent: true, is_late: false, error }
+            (true, new(ErrorCode::Unsupported, said).hint(format!("change to Postern's service: `{SWITCH}`")))
         }
-        ServiceError::Closed
-        | ServiceError::Untrusted(_)
-        | ServiceError::Malformed(_)
-        | ServiceError::NotNow(_)
-        | ServiceError::Io(_) => {
-            let message = format!("the DHCP service at {socket} {error}");
-            // One that was killed can't be asked again by this run.
-            let is_absent = *error == ServiceError::Closed;
-            Unanswered { is_absent, is_late: false, error: OpError::new(ErrorCode::Io, socket, message) }
+        // One that was killed can't be asked again by this run.
+        ServiceError::Closed => (true, new(ErrorCode::Io, said)),
+        ServiceError::Untrusted(_) | ServiceError::Malformed(_) | ServiceError::NotNow(_) | ServiceError::Io(_) => {
+            (false, new(ErrorCode::Io, said))
         }
-    }
+    };
+    Unanswered { is_absent, is_late: false, error }
 }
 
 /// Converts the refusal of a service to the form that a guest gets: unchanged, as that of a delegate.
