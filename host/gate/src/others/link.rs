@@ -31,17 +31,9 @@ pub fn living_pair(run: &Context) -> Result<Option<Link>, OpError> {
     Ok(None)
 }
 
-/// Returns the host end of the container's pair by the kernel alone: a native plugin's pair has no record. Both ends
-/// must name each other, and the host end must name the container's namespace. An index is unique in one namespace
-/// only, and root in the container can choose it.
-pub fn mutual_end(view: View<'_>) -> Result<Option<Link>, OpError> {
-    match view.system.link_inside(&view.request.ifname)?.filter(|own| own.kind == "veth") {
-        Some(own) => mutual_end_of(view.system, &own),
-        None => Ok(None),
-    }
-}
-
-/// As [`mutual_end`], for this link of the container, which is a veth.
+/// Returns the other end of this veth of the container by the kernel alone, if it is on the host: a native plugin's pair has
+/// no record. Both ends must name each other, and the host end must name the container's namespace. An index is unique in
+/// one namespace only, and root in the container can choose it.
 pub fn mutual_end_of(system: &System, own: &Link) -> Result<Option<Link>, OpError> {
     let Some(peer) = own.peer_index else { return Ok(None) };
     let host = system.host()?;
@@ -53,7 +45,7 @@ pub fn mutual_end_of(system: &System, own: &Link) -> Result<Option<Link>, OpErro
 
 /// Returns the host end of the pair of a native plugin: the other end of the container's link, which `prevResult`
 /// names as a link of the host, and no record of another attachment lists. Both ends and the namespace must agree
-/// ([`mutual_end`]).
+/// ([`mutual_end_of`]).
 pub fn end_behind_native(view: View<'_>) -> Result<Option<Link>, OpError> {
     match native_end(view)? {
         NativeEnd::Own(end) => Ok(Some(end)),
@@ -63,7 +55,9 @@ pub fn end_behind_native(view: View<'_>) -> Result<Option<Link>, OpError> {
 
 /// As [`end_behind_native`], with what is missing.
 pub fn native_end(view: View<'_>) -> Result<NativeEnd, OpError> {
-    let Some(end) = mutual_end(view)? else { return Ok(NativeEnd::None) };
+    let own = view.system.link_inside(&view.request.ifname)?.filter(|own| own.kind == "veth");
+    let end = own.map(|own| mutual_end_of(view.system, &own)).transpose()?.flatten();
+    let Some(end) = end else { return Ok(NativeEnd::None) };
     let previous = view.request.previous();
     if !previous.interfaces.iter().any(|link| link.sandbox.is_empty() && link.name == end.name) {
         return Ok(NativeEnd::Unnamed(end));
@@ -92,14 +86,9 @@ pub fn leads_here(system: &System, own: &Link) -> Result<bool, OpError> {
 
 /// True if the record of another attachment of this host namespace makes this claim.
 pub(crate) fn is_claimed_by(view: View<'_>, claims: impl Fn(&Summary) -> bool) -> Result<bool, OpError> {
-    Ok(claimed_by(view, claims)?.is_some())
-}
-
-/// Returns the record of another attachment of this host that makes this claim.
-pub(crate) fn claimed_by(view: View<'_>, claims: impl Fn(&Summary) -> bool) -> Result<Option<Summary>, OpError> {
     let own = view.key()?;
     let is_other = |summary: &Summary| summary.key.as_ref().is_some_and(|key| *key != own);
-    Ok(records_here(view)?.into_iter().find(|summary| is_other(summary) && claims(summary)))
+    Ok(records_here(view)?.iter().any(|summary| is_other(summary) && claims(summary)))
 }
 
 /// Returns the records of attachments that this host namespace has. Others may have the same directory of records, but
