@@ -343,7 +343,8 @@ fn parts_of(record: Record<Effect>, key: &RecordKey, View { request, fixed, syst
     parts.request.path.clone_from(&request.path);
     parts.request.stdin = Arc::clone(&request.stdin);
     parts.system.share_all(system);
-    parts.journal.set_retention(Retention::of_runtime(Rc::clone(&system.served), &request.plugin));
+    let (served, called) = (Rc::clone(&system.served), Some(request.plugin.clone()));
+    parts.journal.set_retention(Retention { served, called, ..Retention::default() });
     // If its container could not be entered, a later operation of the plugin may try it again.
     if let Some(found) = system.known.containers.get(key) {
         parts.system.use_access(found.clone());

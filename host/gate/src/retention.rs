@@ -12,7 +12,7 @@ use std::rc::Rc;
 pub type LazyServed = Rc<OnceCell<Result<Served, FirewallError>>>;
 
 /// The facts of a collection beside the record.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Retention {
     /// The rules.
     pub served: LazyServed,
@@ -21,18 +21,6 @@ pub struct Retention {
     /// The reason why plugins of the chain may have left objects that Postern can't remove.
     pub chain: Option<String>,
     /// True if the record had port mappings when the collection came to it: the rules as they were read may still have
-    /// them.
+    /// them. [`crate::context::Journal::set_retention`] sets it.
     pub had_forwards: bool,
-}
-
-impl Retention {
-    /// For a collection by a runtime, which calls one plugin after the other.
-    pub fn of_runtime(served: LazyServed, called: &str) -> Self {
-        Self { served, called: Some(called.to_owned()), chain: None, had_forwards: false }
-    }
-
-    /// For a collection by people. `chain` is the reason why plugins of the attachment's chain may have left objects.
-    pub fn of_people(served: LazyServed, chain: Option<String>) -> Self {
-        Self { served, called: None, chain, had_forwards: false }
-    }
 }

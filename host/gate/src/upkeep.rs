@@ -37,7 +37,8 @@ impl Removal {
 
     /// Keeps addresses that one of these rules serves, or all addresses if there is a reason.
     pub fn set_retention(&mut self, rules: &LazyServed, reason: Option<String>) {
-        self.0.journal.set_retention(Retention::of_people(Rc::clone(rules), reason));
+        let retention = Retention { served: Rc::clone(rules), chain: reason, ..Retention::default() };
+        self.0.journal.set_retention(retention);
     }
 
     /// Removes the effects that the record lists, or those of one section. Returns true if none is left: addresses may
