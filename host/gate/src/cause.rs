@@ -30,22 +30,20 @@ pub struct Asked {
 impl Asked {
     /// Adds the cause to the kernel's refusal to make such a link.
     pub fn explain(&self, error: OpError) -> OpError {
-        match error.errno.map(Errno::from_raw) {
-            Some(Errno::EADDRNOTAVAIL) => match self.mac.and_then(no_address) {
-                Some((what, way_out)) => because(error, &what).hint(way_out),
-                None => error,
-            },
-            Some(Errno::EINVAL | Errno::ERANGE) => match self.mtu.and_then(|mtu| no_mtu(mtu, self.largest)) {
-                Some((what, way_out)) => because(error, &what).hint(way_out),
-                None => error,
-            },
-            _ => error,
+        let cause = match error.errno.map(Errno::from_raw) {
+            Some(Errno::EADDRNOTAVAIL) => self.mac.and_then(no_address),
+            Some(Errno::EINVAL | Errno::ERANGE) => self.mtu.and_then(|mtu| no_mtu(mtu, self.largest)),
+            _ => None,
+        };
+        match cause {
+            Some((what, way_out)) => because(error, &what).hint(way_out),
+            None => error,
         }
     }
 }
 
 /// Returns the reason why no link can have an address, and the way out. `None` if a link can have it.
-pub fn no_address(mac: Mac) -> Option<(String, &'static str)> {
+pub fn no_address(mac: Mac) -> Option<(String, String)> {
     let what = match mac.is_unicast() {
         true => return None,
         false if mac.0 == [0; 6] => "is all zeros",
@@ -53,7 +51,7 @@ pub fn no_address(mac: Mac) -> Option<(String, &'static str)> {
         false => "is the address of a group",
     };
     let way_out = "name as `mac` or MAC the address of one link: its first byte is even, and it is not all zeros";
-    Some((format!("{mac} {what}"), way_out))
+    Some((format!("{mac} {what}"), way_out.to_owned()))
 }
 
 /// Returns the reason why no link of a kind can have an MTU, and the way out. `None` if a link can have it.

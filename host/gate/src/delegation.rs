@@ -67,7 +67,7 @@ impl Delegation {
     }
 
     /// Adds what the runtime says in this call: `prevResult`, and the valid attachments.
-    fn with_call(mut self, request: &Request) -> Result<Self, OpError> {
+    fn with_call(self, request: &Request) -> Result<Self, OpError> {
         let Json::Object(mut keys) = self.conf.raw().clone() else { return Ok(self) };
         if let Some(previous) = request.conf.raw_previous_result() {
             flannel::set(&mut keys, "prevResult", previous);
@@ -84,9 +84,8 @@ impl Delegation {
             };
             flannel::set(&mut keys, key, Json::Array(list.iter().map(entry).collect()));
         }
-        let of_native = self.of_native;
-        self = Self::new(self.plugin, Json::Object(keys).sorted(), self.subnet)?;
-        Ok(Self { of_native, ..self })
+        let made = Self::new(self.plugin, Json::Object(keys).sorted(), self.subnet)?;
+        Ok(Self { of_native: self.of_native, ..made })
     }
 
     /// Returns the delegate's request, for a run of its caller.

@@ -79,17 +79,14 @@ impl SearchedObjects {
 pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
     run.fixed.deadline.allow_cleanup();
     let mut failed = None;
-    if part.rules {
-        step(run, &mut failed, json!({"effect": "masquerade"}), masquerade::remove_own);
-    }
-    if part.ports {
-        step(run, &mut failed, json!({"effect": "port-mappings"}), port_mappings::remove_own);
-    }
-    if part.forwarded {
-        step(run, &mut failed, json!({"effect": "firewall"}), firewall::remove_own);
-    }
-    if part.limits {
-        step(run, &mut failed, json!({"effect": "bandwidth"}), bandwidth::remove_own);
+    let rules: [(bool, &str, fn(&mut Context) -> Result<(), OpError>); 4] = [
+        (part.rules, "masquerade", masquerade::remove_own),
+        (part.ports, "port-mappings", port_mappings::remove_own),
+        (part.forwarded, "firewall", firewall::remove_own),
+        (part.limits, "bandwidth", bandwidth::remove_own),
+    ];
+    for (_, effect, remove) in rules.into_iter().filter(|(is_searched, ..)| *is_searched) {
+        step(run, &mut failed, json!({"effect": effect}), remove);
     }
     let mut pair_stays = false;
     // An attachment that joined with another plugin's link leaves the container's link to that plugin.

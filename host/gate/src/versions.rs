@@ -19,10 +19,6 @@ pub fn supported(policy: Option<&[String]>, named: Option<&[String]>) -> Result<
 
 /// Returns the versions that a component named. Those of a later postern, which this one doesn't know, are left out.
 pub fn own_versions(named: Option<&[String]>) -> Vec<Version> {
-    match named {
-        None => Version::ALL.to_vec(),
-        Some(named) => {
-            Version::ALL.into_iter().filter(|version| named.iter().any(|text| text == version.as_str())).collect()
-        }
-    }
+    let is_own = |version: &Version| named.is_none_or(|named| named.iter().any(|text| text == version.as_str()));
+    Version::ALL.into_iter().filter(is_own).collect()
 }

@@ -115,10 +115,8 @@ fn unmap(start: *mut u8, length: usize) {
 
 /// Raises the limit of the address space as far as the runtime allows. A reservation is no memory.
 fn raise_address_space() -> bool {
-    match getrlimit(Resource::RLIMIT_AS) {
-        Ok((soft, hard)) => soft < hard && setrlimit(Resource::RLIMIT_AS, hard, hard).is_ok(),
-        Err(_) => false,
-    }
+    let limits = getrlimit(Resource::RLIMIT_AS);
+    limits.is_ok_and(|(soft, hard)| soft < hard && setrlimit(Resource::RLIMIT_AS, hard, hard).is_ok())
 }
 
 // SAFETY: each piece is handed out once, readable and writable.
