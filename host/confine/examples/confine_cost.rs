@@ -5,7 +5,7 @@
 
 use nix::unistd::ForkResult;
 use postern_confine::{
-    Access, Argument, CallRule, Capability, Confinement, DefaultAction, Files, Filter, forget_environment, fork,
+    Access, Argument, CallRule, CapabilitySet, Confinement, DefaultAction, Files, Filter, forget_environment, fork,
     keep_capabilities,
 };
 use std::io::{Read, Write};
@@ -42,7 +42,7 @@ fn files() -> Files {
     Files::new(paths.map(|path| (Path::new(path), Access::Own))).unwrap()
 }
 
-const KEPT: [Capability; 2] = [Capability::CAP_NET_ADMIN, Capability::CAP_KILL];
+const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::KILL);
 
 type Step = (&'static str, fn() -> Box<dyn FnOnce()>);
 
@@ -80,18 +80,16 @@ fn main() {
             let filter = FILTER.ready().clone();
             Box::new(move || filter.install().unwrap())
         }),
-        ("drop capabilities", || Box::new(|| keep_capabilities(&KEPT).unwrap())),
+        ("drop capabilities", || Box::new(|| keep_capabilities(KEPT).unwrap())),
         ("make Landlock rules", || Box::new(|| std::mem::forget(files()))),
         ("enforce them, and drop capabilities, and filter", || {
-            let confinement =
-                Confinement { capabilities: KEPT.to_vec(), files: files(), filter: FILTER.ready().clone() };
+            let confinement = Confinement { capabilities: KEPT, files: files(), filter: FILTER.ready().clone() };
             Box::new(move || confinement.apply().unwrap())
         }),
         ("all of it", || {
             Box::new(|| {
                 forget_environment();
-                let confinement =
-                    Confinement { capabilities: KEPT.to_vec(), files: files(), filter: FILTER.ready().clone() };
+                let confinement = Confinement { capabilities: KEPT, files: files(), filter: FILTER.ready().clone() };
                 confinement.apply().unwrap();
             })
         }),

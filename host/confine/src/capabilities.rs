@@ -1,7 +1,6 @@
 //! Capabilities (capabilities(7)).
 
 use crate::ConfineError;
-use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
@@ -10,16 +9,14 @@ use rustix::thread::{
 /// Keeps these capabilities in the permitted and effective sets, as far as the thread has them. The inheritable and
 /// ambient sets become empty.
 ///
-/// All sets change in one call. The crate `caps` needs nine, and a table for each set: ten times as long.
+/// All sets change in one call.
 ///
 /// The bounding set stays: [`empty_bounding_set`] is for processes that need nothing of it.
 ///
 /// # Errors
 /// The kernel refuses to take one away.
-pub fn keep_capabilities(kept: &[Capability]) -> Result<(), ConfineError> {
-    let has = capabilities(None).map_err(|error| failed("capget", error))?;
-    let wanted = kept.iter().fold(0_u64, |wanted, capability| wanted | capability.bitmask());
-    let kept = has.permitted & CapabilitySet::from_bits_retain(wanted);
+pub fn keep_capabilities(kept: CapabilitySet) -> Result<(), ConfineError> {
+    let kept = kept & capabilities(None).map_err(|error| failed("capget", error))?.permitted;
     // The ambient set is always a part of the inheritable one (capabilities(7)).
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).map_err(|error| failed("capset", error))
@@ -44,7 +41,7 @@ pub fn empty_bounding_set() -> Result<(), ConfineError> {
             // The kernel has no such capability.
             Err(Errno::EINVAL) => break,
             Err(Errno::EPERM)
-                if matches!(caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP), Ok(false)) =>
+                if capabilities(None).is_ok_and(|has| !has.effective.contains(CapabilitySet::SETPCAP)) =>
             {
                 break;
             }

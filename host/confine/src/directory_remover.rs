@@ -11,7 +11,7 @@ use crate::descriptors::close_all_but;
 use crate::environment::forget_environment;
 use crate::files::{Access, Files};
 use crate::filter::{Argument, CallRule, DefaultAction, Filter};
-use crate::{ConfineError, Confinement};
+use crate::{CapabilitySet, ConfineError, Confinement};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
@@ -76,7 +76,7 @@ fn confine(channel: &UnixStream, directories: &[PathBuf]) -> Result<(), ConfineE
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|e| ConfineError::new("setrlimit", e))?;
     let parents = directories.iter().filter_map(|directory| directory.parent());
     let files = Files::new(parents.map(|parent: &Path| (parent, Access::RemoveEmpty)))?;
-    Confinement { capabilities: Vec::new(), files, filter: FILTER.ready().clone() }.apply()
+    Confinement { capabilities: CapabilitySet::empty(), files, filter: FILTER.ready().clone() }.apply()
 }
 
 #[cfg(target_arch = "x86_64")]

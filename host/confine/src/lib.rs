@@ -21,7 +21,6 @@ mod tree;
 
 pub use bus::Bus;
 pub use capabilities::{empty_bounding_set, keep_capabilities};
-pub use caps::Capability;
 pub use descriptors::close_all_but;
 pub use directory_remover::DirectoryRemover;
 pub use environment::{forget_backtraces, forget_environment};
@@ -30,6 +29,7 @@ pub use filter::{Argument, COMMON, CallRule, DESCRIPTOR_FLAGS, DefaultAction, Fi
 pub use fork::{AroundFork, end_process, fork, keep_around_forks};
 pub use helper::{Allowed, Helper, ProgramLimits};
 pub use program::{Direct, Environment, NoPrograms, PROGRAMS, Program, ProgramOutput, Run, locate};
+pub use rustix::thread::CapabilitySet;
 
 use std::fmt;
 
@@ -54,7 +54,7 @@ impl ConfineError {
 #[derive(Debug)]
 pub struct Confinement {
     /// The capabilities that stay; all sets lose every other one.
-    pub capabilities: Vec<Capability>,
+    pub capabilities: CapabilitySet,
     /// The files that stay in reach, if the kernel has Landlock.
     pub files: Files,
     /// The system calls that stay allowed.
@@ -69,7 +69,7 @@ impl Confinement {
     pub fn apply(&self) -> Result<(), ConfineError> {
         nix::sys::prctl::set_no_new_privs().map_err(|e| ConfineError::new("PR_SET_NO_NEW_PRIVS", e))?;
         self.files.restrict()?;
-        keep_capabilities(&self.capabilities)?;
+        keep_capabilities(self.capabilities)?;
         // This step is the last: the filter refuses calls that the other steps need.
         self.filter.install()
     }

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::ForkResult;
 use postern_confine::{
-    Access, Allowed, Argument, CallRule, Capability, Confinement, DefaultAction, Direct, Environment, Files, Filter,
+    Access, Allowed, Argument, CallRule, CapabilitySet, Confinement, DefaultAction, Direct, Environment, Files, Filter,
     Helper, Program, ProgramLimits, Run, close_all_but, forget_environment, fork, keep_capabilities,
 };
 use std::fs;
@@ -45,7 +45,7 @@ const CALLS: &[libc::c_long] = &[
 fn confine(files: &[(&Path, Access)], calls: &[libc::c_long], rules: &[CallRule]) {
     let filter: Filter = Filter::new(&[CALLS, calls], &[rules], DefaultAction::Absent);
     let confinement = Confinement {
-        capabilities: vec![Capability::CAP_NET_ADMIN],
+        capabilities: CapabilitySet::NET_ADMIN,
         files: Files::new(files.iter().copied()).unwrap(),
         filter: filter.ready().clone(),
     };
@@ -94,7 +94,7 @@ fn programs_gain_nothing() {
         ForkResult::Child => {
             nix::unistd::dup2_stdout(write).unwrap();
             nix::sys::prctl::set_no_new_privs().unwrap();
-            keep_capabilities(&[Capability::CAP_NET_ADMIN]).unwrap();
+            keep_capabilities(CapabilitySet::NET_ADMIN).unwrap();
             let _ = nix::unistd::execv(c"/bin/cat", &[c"cat", c"/proc/self/status"]);
             unsafe { libc::_exit(1) }
         }

@@ -5,8 +5,8 @@ mod tests;
 
 use libc::c_long;
 use postern_confine::{
-    Access, Argument, CallRule, Capability, ConfineError, Confinement, DESCRIPTOR_FLAGS, DefaultAction, Files, Filter,
-    NO_NEW_CODE,
+    Access, Argument, CallRule, CapabilitySet, ConfineError, Confinement, DESCRIPTOR_FLAGS, DefaultAction, Files,
+    Filter, NO_NEW_CODE,
 };
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub fn service(leases: &Path, logs: &Path) -> Result<(), ConfineError> {
         );
     }
     // To enter namespaces, to open packet sockets, and to set links up and down.
-    let capabilities = vec![Capability::CAP_SYS_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_NET_ADMIN];
+    let capabilities = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN;
     Confinement { capabilities, files, filter: SERVICE.ready().clone() }.apply()
 }
 
@@ -44,7 +44,7 @@ const SERVICE_RULES: &[CallRule] = &[
 /// that reads, maps, changes or removes one.
 pub fn opener() -> Result<(), ConfineError> {
     nix::sys::prctl::set_no_new_privs().map_err(|errno| ConfineError::new("PR_SET_NO_NEW_PRIVS", errno))?;
-    postern_confine::keep_capabilities(&[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH])?;
+    postern_confine::keep_capabilities(CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH)?;
     OPENER.ready().install()
 }
 
@@ -62,7 +62,7 @@ const OPENER_RULES: &[CallRule] = &[
 /// Confines the process that removes the service's own files: to those directories, where it can remove files.
 pub fn remover<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Result<(), ConfineError> {
     let files = Files::new(directories.into_iter().map(|directory| (directory, Access::RemoveFiles)))?;
-    Confinement { capabilities: Vec::new(), files, filter: REMOVER.ready().clone() }.apply()
+    Confinement { capabilities: CapabilitySet::empty(), files, filter: REMOVER.ready().clone() }.apply()
 }
 
 static REMOVER: Filter = Filter::new(&[COMMON, REMOVER_CALLS], &[NO_FILE], DefaultAction::Absent);
@@ -80,8 +80,7 @@ const REMOVER_CALLS: &[c_long] = &[
 pub fn steps(read: &[PathBuf], notes: &Path) -> Result<(), ConfineError> {
     let read = read.iter().map(|path| (path.as_path(), Access::Read));
     let files = Files::new(read.chain([(notes, Access::Own)]))?;
-    let capabilities =
-        vec![Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_SETPCAP, Capability::CAP_KILL];
+    let capabilities = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::SETPCAP | CapabilitySet::KILL;
     Confinement { capabilities, files, filter: STEPS.ready().clone() }.apply()
 }
 

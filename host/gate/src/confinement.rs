@@ -22,9 +22,9 @@ pub use made_directories::MadeDirectories;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use postern_cni::{Error, Verb};
-use postern_confine::Capability as Right;
 use postern_confine::{
-    Access, Bus, ConfineError, Confinement, Files, Helper, NoPrograms, ReadyFilter, forget_environment, processor,
+    Access, Bus, CapabilitySet, ConfineError, Confinement, Files, Helper, NoPrograms, ReadyFilter, forget_environment,
+    processor,
 };
 use postern_kernel::Namespace;
 use postern_state::{Dir, OpenMode, Record, lease_directory};
@@ -136,18 +136,18 @@ fn give_up(parts: &mut RunParts, pids: &[Pid], namespace: Option<Namespace>, rig
 
 impl Rights {
     /// Returns the Linux capabilities to keep (capabilities(7)).
-    fn capabilities(&self) -> Vec<Right> {
+    fn capabilities(&self) -> CapabilitySet {
         // The sandboxes belong to another user. The filter below lists the processes that may be killed.
-        let mut kept = vec![Right::CAP_KILL];
+        let mut kept = CapabilitySet::KILL;
         if self.network {
-            kept.push(Right::CAP_NET_ADMIN);
+            kept |= CapabilitySet::NET_ADMIN;
         }
         if !self.leases.is_empty() {
             // A data directory may belong to another user than root, and its time is set back (host/state).
-            kept.extend([Right::CAP_DAC_OVERRIDE, Right::CAP_FOWNER]);
+            kept |= CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
         } else if !self.backups.is_empty() {
             // The native plugin makes the directory without the right to search it.
-            kept.push(Right::CAP_DAC_OVERRIDE);
+            kept |= CapabilitySet::DAC_OVERRIDE;
         }
         kept
     }

@@ -11,10 +11,9 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
-use postern_confine::Capability as Right;
 use postern_confine::{
-    Argument, COMMON, CallRule, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE, close_all_but, fork,
-    keep_capabilities,
+    Argument, COMMON, CallRule, CapabilitySet, DESCRIPTOR_FLAGS, DefaultAction, Filter, NO_NEW_CODE, close_all_but,
+    fork, keep_capabilities,
 };
 use postern_namespaces::Namespaces;
 use postern_types::channel::{pair, receive, send};
@@ -131,8 +130,11 @@ fn confine(channel: RawFd, parent: Pid) -> Result<(), String> {
     }
     prctl::set_no_new_privs().map_err(errno)?;
     // To look into processes of other users and at their files, to enter namespaces, to ask an open `/dev/net/tun`.
-    let kept = [Right::CAP_SYS_PTRACE, Right::CAP_DAC_READ_SEARCH, Right::CAP_SYS_ADMIN, Right::CAP_NET_ADMIN];
-    keep_capabilities(&kept).map_err(|error| error.to_string())?;
+    let kept = CapabilitySet::SYS_PTRACE
+        | CapabilitySet::DAC_READ_SEARCH
+        | CapabilitySet::SYS_ADMIN
+        | CapabilitySet::NET_ADMIN;
+    keep_capabilities(kept).map_err(|error| error.to_string())?;
     FILTER.with([channel as u32]).install().map_err(|error| error.to_string())
 }
 

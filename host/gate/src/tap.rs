@@ -2,7 +2,7 @@
 
 use nix::libc;
 use postern_confine::{
-    Argument, COMMON, CallRule, Capability, Confinement, DefaultAction, Files, Filter, NO_NEW_CODE, close_all_but,
+    Argument, COMMON, CallRule, CapabilitySet, Confinement, DefaultAction, Files, Filter, NO_NEW_CODE, close_all_but,
 };
 pub use postern_kernel::tap::NAME;
 
@@ -26,7 +26,7 @@ pub fn main() {
 fn confine() -> Option<()> {
     close_all_but(&[0, 1, 2]).ok()?;
     let confinement = Confinement {
-        capabilities: vec![Capability::CAP_NET_ADMIN],
+        capabilities: CapabilitySet::NET_ADMIN,
         files: Files::new([]).ok()?,
         filter: FILTER.ready().clone(),
     };

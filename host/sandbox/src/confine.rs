@@ -10,7 +10,7 @@ use nix::sys::prctl;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use postern_confine::{close_all_but, empty_bounding_set, forget_environment, keep_capabilities};
+use postern_confine::{CapabilitySet, close_all_but, empty_bounding_set, forget_environment, keep_capabilities};
 use std::error::Error;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -136,9 +136,7 @@ fn drop_privileges() -> Result<(), Box<dyn Error>> {
         Ok(()) | Err(Errno::EPERM | Errno::EINVAL) => {}
         Err(error) => return Err(format!("setresuid: {error}").into()),
     }
-
-    keep_capabilities(&[])?;
-    Ok(())
+    Ok(keep_capabilities(CapabilitySet::empty())?)
 }
 
 /// Must come after the change of user, which resets the signal (prctl(2)).
