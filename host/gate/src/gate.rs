@@ -64,18 +64,7 @@ pub struct Gate<'a> {
     pub guest: GuestState<'a>,
 }
 
-impl<'a> Gate<'a> {
-    /// Makes a gate for one guest.
-    pub fn new(
-        run: &'a mut Context<'a>,
-        common: &'a mut Common,
-        delegates: Delegates<'a>,
-        digest: &'a str,
-        guest: GuestState<'a>,
-    ) -> Self {
-        Self { run, common, hindered: false, delegates, ran: None, digest, guest }
-    }
-
+impl Gate<'_> {
     /// Gives out a handle.
     pub fn grant(&mut self, object: Object) -> Result<Handle, OpError> {
         self.guest.grant(self.common, object)

@@ -16,16 +16,13 @@ use std::path::{Path, PathBuf};
 /// The most times that a catalog may be replaced while a plugin is being started.
 const REPLACED: u32 = 20;
 
-/// The versions of CNI that a file names. `None` means all.
-type Named = Option<Vec<String>>;
-
 /// What a plugin supports and is, without a run of its guest.
 #[derive(Debug)]
 pub struct Versions {
-    /// The versions of CNI in its policy.
-    pub policy: Named,
-    /// The versions of CNI that its component named.
-    pub component: Named,
+    /// The versions of CNI in its policy. `None` means all.
+    pub policy: Option<Vec<String>>,
+    /// As `policy`, those that its component named.
+    pub component: Option<Vec<String>>,
     /// Its own version, see [`crate::catalog::Manifest::version`].
     pub version: Option<String>,
 }

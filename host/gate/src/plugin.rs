@@ -6,14 +6,14 @@ use crate::context::Context;
 use crate::gate::{DelegateRun, Delegates, Gate, Ran};
 use crate::guest_state::GuestState;
 use crate::prepared::{Prepared, Process, unavailable};
-use crate::process::{ExchangeError, Sandbox};
+use crate::process::Sandbox;
 use crate::request::Request;
 use crate::{call, collect, collector, outcome, settings};
 use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, code, config_version};
 use postern_confine::processor;
 use postern_policy::Granted;
-use postern_types::channel::MAX_MESSAGE;
+use postern_types::channel::{ChannelError, MAX_MESSAGE};
 use postern_types::{Capability, ErrorCode, FromSandbox, NO_CODE_ALLOWED, OpError, Operation, Reply, Start, ToSandbox};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +53,8 @@ fn run_once(run: &mut Context, common: &mut Common, delegates: Delegates<'_>, pl
     }
     let mut run = run.with(request);
     let guest = GuestState::new(&plugin.name, depth, &granted, common);
-    let mut gate = Gate::new(&mut run, common, delegates, &plugin.digest, guest);
+    let digest = &plugin.digest;
+    let mut gate = Gate { run: &mut run, common, hindered: false, delegates, ran: None, digest, guest };
     let outcome = serve_with(&mut gate, plugin, &mut process);
     Ran { outcome, hindered: gate.hindered }
 }
@@ -200,7 +201,7 @@ fn serve_from(
         processor::unpin_if_late();
         // A sandbox that has ended can't be sent to, but may have sent the reason. That is received then.
         let sent = match sandbox.send(&answer, deadline) {
-            Err(ExchangeError::TooLarge) => {
+            Err(ChannelError::TooLarge(_)) => {
                 let operation = last.unwrap_or("the guest's start");
                 let message = format!(
                     "the answer is longer than a message may be: that to {operation} has over {MAX_MESSAGE} bytes"
@@ -216,7 +217,7 @@ fn serve_from(
             match sandbox.receive(until) {
                 Ok(FromSandbox::Stderr(text)) => stderr.show(&text),
                 Ok(message) => break message,
-                Err(error) => return Err(describe(sent.err().unwrap_or(error), last).into()),
+                Err(error) => return Err(describe(&sent.err().unwrap_or(error), last).into()),
             }
         };
         match message {
@@ -241,12 +242,13 @@ fn serve_from(
     }
 }
 
-fn describe(error: ExchangeError, last: Option<&str>) -> String {
+/// Says why nothing, or nothing more, comes from a sandbox.
+fn describe(error: &ChannelError, last: Option<&str>) -> String {
     let last = last.map(|last| format!("; its last operation was {last}")).unwrap_or_default();
     match error {
-        ExchangeError::Deadline => format!("ran past its deadline and was stopped{last}"),
-        ExchangeError::TooLarge => "said more than a message may hold".to_owned(),
-        ExchangeError::Broken(reason) => format!("ended without an answer: {reason}{last}"),
+        ChannelError::Timeout => format!("ran past its deadline and was stopped{last}"),
+        ChannelError::TooLarge(_) => "said more than a message may hold".to_owned(),
+        reason => format!("ended without an answer: {reason}{last}"),
     }
 }
 

@@ -39,27 +39,6 @@ pub struct Sandbox {
     channel: UnixStream,
 }
 
-/// The reason why nothing, or nothing more, comes from the sandbox.
-#[derive(Debug)]
-pub enum ExchangeError {
-    /// The message to send was longer than allowed; nothing was sent.
-    TooLarge,
-    /// The deadline has passed.
-    Deadline,
-    /// The process has ended, or sent something that can't be understood.
-    Broken(String),
-}
-
-impl From<ChannelError> for ExchangeError {
-    fn from(error: ChannelError) -> Self {
-        match error {
-            ChannelError::Timeout => Self::Deadline,
-            ChannelError::TooLarge(_) => Self::TooLarge,
-            other => Self::Broken(other.to_string()),
-        }
-    }
-}
-
 impl Sandbox {
     /// Forks. The child goes on with `main`, or becomes another program: see [`program`].
     ///
@@ -92,13 +71,13 @@ impl Sandbox {
     }
 
     /// Sends a message.
-    pub(crate) fn send(&mut self, message: &ToSandbox, deadline: Instant) -> Result<(), ExchangeError> {
-        channel::send_to_sandbox(&self.channel, message, Some(deadline)).map_err(ExchangeError::from)
+    pub(crate) fn send(&mut self, message: &ToSandbox, deadline: Instant) -> Result<(), ChannelError> {
+        channel::send_to_sandbox(&self.channel, message, Some(deadline))
     }
 
     /// Waits for the next message.
-    pub(crate) fn receive(&mut self, deadline: Instant) -> Result<FromSandbox, ExchangeError> {
-        channel::receive(&self.channel, Some(deadline)).map_err(ExchangeError::from)
+    pub(crate) fn receive(&mut self, deadline: Instant) -> Result<FromSandbox, ChannelError> {
+        channel::receive(&self.channel, Some(deadline))
     }
 }
 

@@ -96,14 +96,11 @@ pub fn must_be_free(run: &Context, link: &Link) -> Result<(), OpError> {
         );
     }
     let pair = living_pair(run)?;
-    match &pair {
-        Some(pair) if pair.index != link.index => {
-            return refuse(
-                format!("this attachment has a pair already, whose host end is \"{}\"", pair.name),
-                "run DEL first",
-            );
-        }
-        _ => {}
+    if let Some(pair) = pair.as_ref().filter(|pair| pair.index != link.index) {
+        return refuse(
+            format!("this attachment has a pair already, whose host end is \"{}\"", pair.name),
+            "run DEL first",
+        );
     }
     let own = || match run.system.namespace() {
         Ok(namespace) => host.namespace_number(namespace.fd()).map_err(kernel_error),
