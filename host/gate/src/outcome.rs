@@ -1,7 +1,7 @@
 //! The checks of a guest's output, before it is accepted.
 
 use crate::DENIED;
-use crate::attached::{self, UnmetDemand};
+use crate::attached::UnmetDemand;
 use crate::budget::Common;
 use crate::context::Context;
 use crate::errors::kernel_error;
@@ -13,7 +13,6 @@ use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Interface, IpConfig, Json, Verb, code};
 use postern_policy::Granted;
 use postern_types::OpError;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -22,20 +21,18 @@ use std::path::Path;
 const LIMIT: usize = 1 << 20;
 
 /// The facts of a run with which a result is compared.
-pub trait RunFacts {
+pub struct RunFacts<'a> {
     /// The request.
-    fn request(&self) -> &Request;
+    pub request: &'a Request,
     /// The attachment's addresses.
-    fn own(&self) -> &[OwnAddress];
-    /// True if a guest was shown the host's link of this name.
-    fn has_shown(&self, link: &str) -> bool;
+    pub own: &'a [OwnAddress],
+    /// The links that guests were shown, and the gate's refusals.
+    pub common: &'a Common,
     /// Returns the current state of the link that a result names. It is in the container if it has a sandbox, and
     /// otherwise on the host.
-    fn seen(&self, interface: &Interface) -> Result<Option<LinkAttributes>, OpError>;
-    /// Returns the gate's refusals by policy in this run, the latest first.
-    fn refusals(&self) -> &VecDeque<Error>;
+    pub seen: &'a dyn Fn(&Interface) -> Result<Option<LinkAttributes>, OpError>,
     /// Returns the demand of policy that the attachment's port does not meet.
-    fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError>;
+    pub unmet_demand: &'a dyn Fn(&Granted) -> Result<Option<UnmetDemand>, OpError>,
 }
 
 /// The attributes of a link, beside its name and address.
@@ -47,37 +44,16 @@ pub struct LinkAttributes {
     pub pci: Option<String>,
 }
 
-impl RunFacts for (&Context<'_>, &Common) {
-    fn request(&self) -> &Request {
-        self.0.request
-    }
-
-    fn own(&self) -> &[OwnAddress] {
-        &self.0.own.addresses
-    }
-
-    fn has_shown(&self, link: &str) -> bool {
-        self.1.shown.contains(link)
-    }
-
-    fn seen(&self, interface: &Interface) -> Result<Option<LinkAttributes>, OpError> {
-        let netlink = match interface.sandbox.is_empty() {
-            true => self.0.system.host()?,
-            false => self.0.system.container_netlink()?,
-        };
-        let link = netlink.link_by_name(&interface.name).map_err(kernel_error)?;
-        // An alternative name finds it too, but results name links by their own name.
-        let link = link.filter(|link| link.name == interface.name);
-        Ok(link.map(|link| LinkAttributes { mtu: link.mtu, pci: pci_of(&link) }))
-    }
-
-    fn refusals(&self) -> &VecDeque<Error> {
-        &self.1.refusals
-    }
-
-    fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
-        attached::unmet_demand(self.0, granted)
-    }
+/// Returns the current state of a link that a result of this run names.
+pub fn seen(run: &Context<'_>, interface: &Interface) -> Result<Option<LinkAttributes>, OpError> {
+    let netlink = match interface.sandbox.is_empty() {
+        true => run.system.host()?,
+        false => run.system.container_netlink()?,
+    };
+    let link = netlink.link_by_name(&interface.name).map_err(kernel_error)?;
+    // An alternative name finds it too, but results name links by their own name.
+    let link = link.filter(|link| link.name == interface.name);
+    Ok(link.map(|link| LinkAttributes { mtu: link.mtu, pci: pci_of(&link) }))
 }
 
 /// Reads a guest's output: a result for a successful ADD, nothing for the other verbs, an error object for a failure.
@@ -86,7 +62,7 @@ impl RunFacts for (&Context<'_>, &Common) {
 /// # Errors
 /// The guest's own error. Code 999 if it printed something else, or a result with a false claim.
 pub fn read(
-    run: &impl RunFacts,
+    run: &RunFacts<'_>,
     granted: &Granted,
     plugin: &str,
     verb: Verb,
@@ -116,10 +92,9 @@ pub fn read(
     if stdout.trim().is_empty() {
         return Err(Error::internal(format!("plugin \"{plugin}\" ended without printing a result")));
     }
-    let result =
-        CniResult::parse_output(stdout.as_bytes(), LIMIT, &run.request().conf.cni_version).map_err(|error| {
-            Error::internal(format!("plugin \"{plugin}\" printed no CNI result: {error}")).with_details(excerpt(stdout))
-        })?;
+    let result = CniResult::parse_output(stdout.as_bytes(), LIMIT, &run.request.conf.cni_version).map_err(|error| {
+        Error::internal(format!("plugin \"{plugin}\" printed no CNI result: {error}")).with_details(excerpt(stdout))
+    })?;
     require(run, granted, plugin)?;
     believe(run, granted, plugin, loopback, &result)?;
     Ok(Some(result))
@@ -127,8 +102,8 @@ pub fn read(
 
 /// Returns an error of a guest with the code of the gate's refusals: the refusal, if there was one with these words. They
 /// may be part of longer ones. The way out is always the gate's: people copy it into policies.
-fn refusal(run: &impl RunFacts, plugin: &str, error: Error) -> Error {
-    match run.refusals().iter().find(|refusal| error.msg.contains(&refusal.msg)) {
+fn refusal(run: &RunFacts<'_>, plugin: &str, error: Error) -> Error {
+    match run.common.refusals.iter().find(|refusal| error.msg.contains(&refusal.msg)) {
         Some(refusal) => Error { details: refusal.details.clone(), ..error },
         None => Error::internal(format!(
             "plugin \"{plugin}\" failed with code {DENIED}, which is the gate's alone, and the gate refused nothing in these \
@@ -140,13 +115,13 @@ fn refusal(run: &impl RunFacts, plugin: &str, error: Error) -> Error {
 
 /// Checks that a result names only links and addresses that this run was given or found, or that `prevResult` has.
 fn believe(
-    run: &impl RunFacts,
+    run: &RunFacts<'_>,
     granted: &Granted,
     plugin: &str,
     loopback: bool,
     result: &CniResult,
 ) -> Result<(), Error> {
-    let request = run.request();
+    let request = run.request;
     let previous = request.previous();
     for interface in &result.interfaces {
         let before = previous
@@ -158,7 +133,7 @@ fn believe(
             // Whatever an earlier plugin wrote as its sandbox: the attachment's interface may have got another address.
             || (is_own && before.is_some())
             || (interface.sandbox == request.netns && (is_own || interface.name == "lo"))
-            || (interface.sandbox.is_empty() && run.has_shown(&interface.name));
+            || (interface.sandbox.is_empty() && run.common.shown.contains(&interface.name));
         if !known {
             return Err(Error::internal(format!(
                 "plugin \"{plugin}\" claims interface \"{}\", which it neither made nor was given",
@@ -188,7 +163,7 @@ fn believe(
 /// Checks the attributes of a link in a result: MTU and PCI device. They must equal those of `before`, its entry in
 /// `prevResult`, or those of the kernel. A socket must exist, and policy must name it: no guest can make one.
 fn believe_details(
-    run: &impl RunFacts,
+    run: &RunFacts<'_>,
     granted: &Granted,
     plugin: &str,
     interface: &Interface,
@@ -214,7 +189,7 @@ fn believe_details(
     if !says_mtu && !says_device {
         return Ok(());
     }
-    let seen = run.seen(interface).map_err(|error| {
+    let seen = (run.seen)(interface).map_err(|error| {
         Error::internal(format!("what plugin \"{plugin}\" says of interface \"{name}\" can't be looked at: {error}"))
     })?;
     let Some(seen) = seen else {
@@ -243,8 +218,8 @@ fn is_socket(path: &str) -> Result<(), String> {
 }
 
 /// Checks that the demands of policy on an ADD are met now.
-fn require(run: &impl RunFacts, granted: &Granted, plugin: &str) -> Result<(), Error> {
-    let unmet_demand = run.unmet_demand(granted).map_err(|error| {
+fn require(run: &RunFacts<'_>, granted: &Granted, plugin: &str) -> Result<(), Error> {
+    let unmet_demand = (run.unmet_demand)(granted).map_err(|error| {
         Error::internal(format!("what plugin \"{plugin}\" made can't be held against its policy: {error}"))
     })?;
     let Some(UnmetDemand { what, line }) = unmet_demand else { return Ok(()) };
@@ -259,12 +234,12 @@ fn require(run: &impl RunFacts, granted: &Granted, plugin: &str) -> Result<(), E
 ///
 /// Addresses of `prevResult` may be passed on unchanged, whoever made them. Only the plugin that is asked for addresses
 /// can add new ones, and only those that its policy names.
-fn believe_address(run: &impl RunFacts, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
+fn believe_address(run: &RunFacts<'_>, granted: &Granted, plugin: &str, ip: &IpConfig) -> Result<(), Error> {
     let address = ip.address;
-    let owned = run.own().iter().any(|own| own.net == address);
-    let agrees = run.own().iter().any(|own| own.net == address && own.agrees_with(ip.gateway));
-    if run.request().conf.ipam_type != plugin {
-        let previous = run.request().previous();
+    let owned = run.own.iter().any(|own| own.net == address);
+    let agrees = run.own.iter().any(|own| own.net == address && own.agrees_with(ip.gateway));
+    if run.request.conf.ipam_type != plugin {
+        let previous = run.request.previous();
         if previous.ips.iter().any(|known| (known.address, known.gateway) == (ip.address, ip.gateway)) {
             return Ok(());
         }
@@ -277,7 +252,7 @@ fn believe_address(run: &impl RunFacts, granted: &Granted, plugin: &str, ip: &Ip
                 let error = Error::internal(format!(
                     "plugin \"{plugin}\" claims address {address}, which neither IPAM nor prevResult gave"
                 ));
-                Err(match run.request().conf.ipam_type.is_empty() {
+                Err(match run.request.conf.ipam_type.is_empty() {
                     true => error
                         .with_details(format!("`ipam` has no `type`: \"type\": \"{plugin}\" lets it give addresses")),
                     false => error,

@@ -5,10 +5,11 @@ use crate::budget::Common;
 use crate::context::Context;
 use crate::gate::{DelegateRun, Delegates, Gate, Ran};
 use crate::guest_state::GuestState;
+use crate::outcome::RunFacts;
 use crate::prepared::{Prepared, Process, unavailable};
 use crate::process::Sandbox;
 use crate::request::Request;
-use crate::{call, collect, collector, outcome, settings};
+use crate::{attached, call, collect, collector, outcome, settings};
 use postern_cni::terminal::one_line;
 use postern_cni::{CniResult, Error, Verb, code, config_version};
 use postern_confine::processor;
@@ -92,11 +93,17 @@ fn serve_with(gate: &mut Gate<'_>, plugin: &Prepared, process: &mut Process) -> 
         },
     };
     let loopback = plugin.policy.grants(Capability::Loopback);
-    match outcome::read(&(&*gate.run, &*gate.common), gate.guest.granted(), name, verb, &stdout, status, loopback) {
+    let (run, common) = (&*gate.run, &*gate.common);
+    let facts = RunFacts {
+        request: run.request,
+        own: &run.own.addresses,
+        common,
+        seen: &|interface| outcome::seen(run, interface),
+        unmet_demand: &|granted| attached::unmet_demand(run, granted),
+    };
+    match outcome::read(&facts, gate.guest.granted(), name, verb, &stdout, status, loopback) {
         // A fault of the node is no error of STATUS, unless the operator wants it.
-        Err(error)
-            if verb == Verb::Status && gate.common.is_fault(&error) && settings::is_said(gate.run.view(), &error) =>
-        {
+        Err(error) if verb == Verb::Status && common.is_fault(&error) && settings::is_said(run.view(), &error) => {
             Ok(None)
         }
         outcome => outcome,

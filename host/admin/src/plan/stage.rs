@@ -10,7 +10,7 @@ use super::report::{Delegate, OperationReport, Verdict};
 use crate::capability::operation_texts;
 use crate::lists;
 use postern_account::lease_snapshot::LeaseSnapshot;
-use postern_cni::{CniResult, Env, Error, Interface, IpConfig, Verb, code, config_version, read_conf};
+use postern_cni::{CniResult, Env, Error, IpConfig, Verb, code, config_version, read_conf};
 use postern_dhcp_channel::{Family, families};
 use postern_gate::capability::{device, notes, resolv_conf};
 use postern_gate::rehearsal::{
@@ -22,7 +22,7 @@ use postern_sim::{Kernel, Place, dhcp_example};
 use postern_types::{
     Capability, DhcpLease, ErrorCode, IngressPolicy, LeaseGrant, LinkInfo, OpError, Operation, Reply, ops,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -63,8 +63,6 @@ struct Run {
     guarded: bool,
     isolated: Option<IngressPolicy>,
     common: Common,
-    /// The links of the node when the guest ended: true if in the container, and the name.
-    links: Vec<(bool, String, LinkAttributes)>,
 }
 
 /// An operation of a guest that the code beside the simulation answers.
@@ -84,36 +82,14 @@ struct ChainInput {
     links: Vec<String>,
 }
 
-impl RunFacts for Run {
-    fn request(&self) -> &Request {
-        &self.request
-    }
-
-    fn own(&self) -> &[OwnAddress] {
-        &self.own
-    }
-
-    fn has_shown(&self, link: &str) -> bool {
-        self.common.shown.contains(link)
-    }
-
-    fn seen(&self, interface: &Interface) -> Result<Option<LinkAttributes>, OpError> {
-        let is_inside = !interface.sandbox.is_empty();
-        let mut links = self.links.iter().filter(|(inside, name, _)| (*inside, name) == (is_inside, &interface.name));
-        Ok(links.next().map(|(.., seen)| seen.clone()))
-    }
-
-    fn refusals(&self) -> &VecDeque<Error> {
-        &self.common.refusals
-    }
-
-    fn unmet_demand(&self, granted: &Granted) -> Result<Option<UnmetDemand>, OpError> {
+impl Run {
+    fn unmet_demand(&self, granted: &Granted) -> Option<UnmetDemand> {
         // Only the guest acts in a simulation: its effects are there.
         let is_unguarded = granted.requires_mac_guard() && !self.guarded;
         let is_open = |wanted| !self.own.is_empty() && self.isolated != Some(wanted);
         let is_open = granted.required_ingress().is_some_and(is_open);
         let guard = is_unguarded.then(UnmetDemand::of_guard);
-        Ok(guard.or_else(|| is_open.then(UnmetDemand::of_isolation)))
+        guard.or_else(|| is_open.then(UnmetDemand::of_isolation))
     }
 }
 
@@ -221,16 +197,8 @@ impl Stage {
             rehearsal::adopt(&mut own, &CniResult { ips, ..CniResult::default() });
         }
         let deadline = Instant::now() + ready.policy.limits().time();
-        let mut run = Run {
-            request,
-            deadline,
-            own,
-            leased: false,
-            guarded: false,
-            isolated: None,
-            common: Common::default(),
-            links: Vec::new(),
-        };
+        let mut run =
+            Run { request, deadline, own, leased: false, guarded: false, isolated: None, common: Common::default() };
         let result = self.run(&mut run, ready, plugin, 0)?.unwrap_or_default();
         if verb != Verb::Add {
             return Ok(serde_json::Value::Null);
@@ -266,12 +234,19 @@ impl Stage {
             answer
         })
         .map_err(|end| end.of(plugin))?;
-        let seen = |link: &postern_sim::Link| {
-            let seen = LinkAttributes { mtu: link.info.mtu, pci: link.pci.clone() };
-            (link.place == Place::Container, link.info.name.clone(), seen)
+        let (run, kernel) = (&*run, &self.kernel);
+        let facts = RunFacts {
+            request: &run.request,
+            own: &run.own,
+            common: &run.common,
+            seen: &|interface| {
+                let place = if interface.sandbox.is_empty() { Place::Host } else { Place::Container };
+                let link = kernel.find(place, &interface.name);
+                Ok(link.map(|link| LinkAttributes { mtu: link.info.mtu, pci: link.pci.clone() }))
+            },
+            unmet_demand: &|granted| Ok(run.unmet_demand(granted)),
         };
-        run.links = self.kernel.links.values().map(seen).collect();
-        rehearsal::read(run, guest.granted(), plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
+        rehearsal::read(&facts, guest.granted(), plugin, verb, &stdout, status, policy.grants(Capability::Loopback))
     }
 
     /// Decides on one operation and lets the simulation answer it, even if denied. An error stops the guest.

@@ -22,7 +22,7 @@ fn message(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
     let granted = Policy::parse(policy, &format!("{plugin}.toml")).unwrap().resolve(&Json::Null, "").unwrap();
     let gateway = if gateway.is_empty() { String::new() } else { format!(r#","gateway":"{gateway}""#) };
     let stdout = format!(r#"{{"cniVersion":"1.0.0","ips":[{{"address":"{address}"{gateway}}}]}}"#);
-    match read(&(&run, &Common::default()), &granted, plugin, Verb::Add, &stdout, 0, false) {
+    match read(&facts(&run, &Common::default()), &granted, plugin, Verb::Add, &stdout, 0, false) {
         Ok(_) => String::new(),
         Err(error) => {
             assert_eq!(error.code, 999);
@@ -31,33 +31,10 @@ fn message(plugin: &str, policy: &str, address: &str, gateway: &str) -> String {
     }
 }
 
-/// A run with these links.
-struct Shown<'a>(Context<'a>, Option<LinkAttributes>, Common);
-
-impl RunFacts for Shown<'_> {
-    fn request(&self) -> &Request {
-        self.0.request
-    }
-
-    fn own(&self) -> &[OwnAddress] {
-        &self.0.own.addresses
-    }
-
-    fn has_shown(&self, _: &str) -> bool {
-        false
-    }
-
-    fn seen(&self, _: &Interface) -> Result<Option<LinkAttributes>, OpError> {
-        Ok(self.1.clone())
-    }
-
-    fn refusals(&self) -> &VecDeque<Error> {
-        &self.2.refusals
-    }
-
-    fn unmet_demand(&self, _: &Granted) -> Result<Option<UnmetDemand>, OpError> {
-        Ok(None)
-    }
+/// The facts of a run without links, of which policy demands nothing.
+fn facts<'a>(run: &'a Context<'_>, common: &'a Common) -> RunFacts<'a> {
+    let (request, own) = (run.request, run.own.addresses.as_slice());
+    RunFacts { request, own, common, seen: &|_| Ok(None), unmet_demand: &|_| Ok(None) }
 }
 
 #[test]
@@ -73,12 +50,13 @@ fn what_is_said_of_a_link_is_what_there_is() {
             r#"{{"cniVersion":"1.1.0","name":"n","prevResult":{{"cniVersion":"1.1.0","interfaces":[{previous}]}}}}"#
         );
         let mut parts = parts(&conf, Verb::Add);
-        let run = Shown(parts.context(), seen, Common::default());
+        let (run, common) = (parts.context(), Common::default());
+        let facts = RunFacts { seen: &|_| Ok(seen.clone()), ..facts(&run, &common) };
         let policy = format!("[result]\nsockets = [\"{place}/*.sock\"]");
         let granted = Policy::parse(&policy, "x.toml").unwrap().resolve(&Json::Null, "").unwrap();
         let stdout =
             format!(r#"{{"cniVersion":"1.1.0","interfaces":[{{"name":"eth0","sandbox":"/run/netns/c",{key}}}]}}"#);
-        let read = read(&run, &granted, "x", Verb::Add, &stdout, 0, false);
+        let read = read(&facts, &granted, "x", Verb::Add, &stdout, 0, false);
         read.map_or_else(|error| error.to_string(), |_| String::new())
     };
     let device = "0000:3b:00.1";
@@ -118,7 +96,7 @@ fn a_refusal_is_the_gates() {
     let says = |common: &Common, msg: &str| {
         let stdout =
             format!(r#"{{"cniVersion":"1.0.0","code":110,"msg":"{msg}","details":"[grant.bridge] names = *"}}"#);
-        read(&(&run, common), &granted, "x", Verb::Add, &stdout, 1, false).unwrap_err()
+        read(&facts(&run, common), &granted, "x", Verb::Add, &stdout, 1, false).unwrap_err()
     };
     let own = says(&common, "policy does not allow x to have bridge cni0");
     assert_eq!((own.code, own.details.as_str()), (999, ""));
@@ -148,7 +126,7 @@ fn what_only_passes_through_is_the_earlier_plugins() {
         let mut result = same.clone();
         change(&mut result);
         let stdout = result.to_json(Version::V1_0_0).unwrap();
-        read(&(&run, &Common::default()), &granted, "x", Verb::Add, &stdout, 0, false).is_ok()
+        read(&facts(&run, &Common::default()), &granted, "x", Verb::Add, &stdout, 0, false).is_ok()
     };
     assert!(passes(&|_| {}));
     assert!(passes(&|result| "02:00:00:00:00:09".clone_into(&mut result.interfaces[1].mac)));
@@ -186,9 +164,9 @@ fn an_earlier_result_counts_by_record_or_policy() {
         assert_eq!(own, expected, "{policy}");
         // The result may be passed on unchanged, whichever parts count.
         let same = r#"{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24","gateway":"10.9.0.7"}]}"#;
-        assert!(read(&(&run, &Common::default()), &granted, "x", Verb::Add, same, 0, false).is_ok());
+        assert!(read(&facts(&run, &Common::default()), &granted, "x", Verb::Add, same, 0, false).is_ok());
         let other = same.replace("10.9.0.7", "10.9.0.8");
-        assert!(read(&(&run, &Common::default()), &granted, "x", Verb::Add, &other, 0, false).is_err());
+        assert!(read(&facts(&run, &Common::default()), &granted, "x", Verb::Add, &other, 0, false).is_err());
     }
 }
 
