@@ -65,12 +65,6 @@ enum Lives {
     OnDisk,
 }
 
-/// What is the same for all effects of a kind.
-struct Nature {
-    record_timing: RecordTiming,
-    lives: Lives,
-}
-
 /// How an effect is related to the attachment's addresses: not at all, it uses them, or its contents tell.
 macro_rules! addresses {
     (Nothing, $effect:ident) => {{
@@ -97,7 +91,7 @@ macro_rules! rules {
     };
 }
 
-/// Makes [`Effect`] from one row for each: its type, its file, its [`Nature`], and the two answers above.
+/// Makes [`Effect`] from one row for each: its type, its file, when it is noted, where it lives, and the two answers above.
 macro_rules! effects {
     ($($kind:ident: $($file:ident)::+, $timing:ident, $lives:ident, $concern:ident, $rules:ident;)+) => {
         $(pub use crate::capability::$($file)::+::$kind;)+
@@ -118,12 +112,16 @@ macro_rules! effects {
                 }
             }
 
-            const fn nature(&self) -> Nature {
+            /// Tells how often the effect is written to the record.
+            pub(crate) const fn record_timing(&self) -> RecordTiming {
                 match self {
-                    $(Self::$kind(_) => Nature {
-                        record_timing: RecordTiming::$timing,
-                        lives: Lives::$lives,
-                    },)+
+                    $(Self::$kind(_) => RecordTiming::$timing,)+
+                }
+            }
+
+            const fn lives(&self) -> Lives {
+                match self {
+                    $(Self::$kind(_) => Lives::$lives,)+
                 }
             }
 
@@ -201,11 +199,6 @@ impl Effect {
         self.kind().own_addresses()
     }
 
-    /// Tells how often the effect is written to the record.
-    pub(crate) fn record_timing(&self) -> RecordTiming {
-        self.nature().record_timing
-    }
-
     /// True if it is the attachment's link.
     pub(crate) fn is_link(&self) -> bool {
         self.kind().as_link().is_some()
@@ -218,7 +211,7 @@ impl Effect {
 
     /// True if it is on a disk, and not in a kernel.
     pub fn outlives_boot(&self) -> bool {
-        self.nature().lives == Lives::OnDisk
+        self.lives() == Lives::OnDisk
     }
 
     /// Returns the rights that a confined gate needs to remove it.

@@ -304,16 +304,10 @@ impl<'a> GuestState<'a> {
             // It would get the same configuration, and delegate to itself again.
             return Err(OpError::new(ErrorCode::Exhausted, name, "an IPAM plugin delegates to itself without end"));
         }
-        let most = self.granted.limits().depth();
-        if self.depth >= most {
-            return Err(OpError::new(ErrorCode::Exhausted, name, format!("plugins delegate more than {most} deep"))
-                .hint(self.granted.limit_hint("depth", most)));
-        }
+        self.in_depth(name)?;
         Ok(name.clone())
     }
-}
 
-impl GuestState<'_> {
     /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may: its
     /// configuration is the one that the delegate's is made of.
     ///
@@ -326,12 +320,16 @@ impl GuestState<'_> {
             return Err(OpError::new(ErrorCode::Exhausted, name, message)
                 .hint("`delegate.type` and `ipam.type` name a plugin that delegates to no other"));
         }
+        self.in_depth(name)
+    }
+
+    fn in_depth(&self, name: &str) -> Result<(), OpError> {
         let most = self.granted.limits().depth();
-        if self.depth >= most {
-            return Err(OpError::new(ErrorCode::Exhausted, name, format!("plugins delegate more than {most} deep"))
-                .hint(self.granted.limit_hint("depth", most)));
+        if self.depth < most {
+            return Ok(());
         }
-        Ok(())
+        Err(OpError::new(ErrorCode::Exhausted, name, format!("plugins delegate more than {most} deep"))
+            .hint(self.granted.limit_hint("depth", most)))
     }
 }
 
