@@ -169,17 +169,12 @@ pub fn recover(run: &mut Context) -> Result<(), OpError> {
     run.journal.renew_record(run.view())?;
     run.journal.find_section(run.view());
     if removed > 0 {
-        let request = run.request;
+        let name = run.request.attachment();
         let reason = match is_foreign {
             true => "was made for a namespace that is gone",
             false => "was killed before it ended, or its DEL was",
         };
-        crate::say!(
-            "postern: an earlier ADD of {}/{}/{} {reason}: removed {removed} things that it had left",
-            request.conf.name,
-            request.container_id,
-            request.ifname
-        );
+        crate::say!("postern: an earlier ADD of {name} {reason}: removed {removed} things that it had left");
     }
     Ok(())
 }
@@ -200,11 +195,7 @@ pub fn by_record(run: &mut Context, section: Option<&str>) -> Result<usize, OpEr
     let Removed { count, kept } = remove_listed(run, section, |_| true)?;
     match kept {
         None => run.journal.ended(section),
-        Some(why) => {
-            let request = run.request;
-            let name = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
-            crate::say!("postern: {name}: its addresses are kept: {why}");
-        }
+        Some(why) => crate::say!("postern: {}: its addresses are kept: {why}", run.request.attachment()),
     }
     Ok(count)
 }

@@ -66,12 +66,11 @@ pub struct RunParts {
 impl RunParts {
     /// Makes the parts of a run. It knows only its own namespace and has no open record.
     pub fn new(request: Request, fixed: Fixed) -> Self {
-        let attachment = format!("{}/{}/{}", request.conf.name, request.container_id, request.ifname);
         Self {
             system: System::new(&fixed.deadline, &request.netns),
             journal: Journal::new(&request.plugin, fixed.makes_links),
             own: AttachmentState::default(),
-            audit: Audit::new(&fixed.places.logs, attachment),
+            audit: Audit::new(&fixed.places.logs, request.attachment()),
             request,
             fixed,
         }

@@ -82,9 +82,14 @@ impl Request {
         Self { verb, ..self.clone() }
     }
 
+    /// Names its attachment: network, container and interface.
+    pub fn attachment(&self) -> String {
+        format!("{}/{}/{}", self.conf.name, self.container_id, self.ifname)
+    }
+
     /// Returns the owner of its leases.
     pub fn owner(&self) -> LeaseOwner {
-        LeaseOwner { container_id: self.container_id.clone(), ifname: self.ifname.clone() }
+        LeaseOwner::new(&self.container_id, &self.ifname)
     }
 
     /// Returns the key that identifies the attachment's masquerading rules.

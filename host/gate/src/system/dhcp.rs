@@ -169,13 +169,8 @@ impl DhcpConnections {
                 Ok(())
             }
             Err(Unanswered { is_absent: true, error, .. }) => {
-                crate::say!(
-                    "postern: {}/{}/{}: the DHCP lease is not given back, and ends with its time: {}",
-                    request.conf.name,
-                    request.container_id,
-                    request.ifname,
-                    error.message
-                );
+                let (name, why) = (request.attachment(), error.message);
+                crate::say!("postern: {name}: the DHCP lease is not given back, and ends with its time: {why}");
                 Ok(())
             }
             Err(Unanswered { is_absent: false, error, .. }) => Err(error),
