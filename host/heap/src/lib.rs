@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// second reservation. A gate needs some MiB, and the compiler more.
 const SPACE: usize = 512 << 20;
 
-/// The least address space that is tried, where it is limited.
+/// The same where it is limited, in bytes: stacks of threads and the plugin's code need some of what is left, too.
 const LEAST: usize = 1 << 20;
 
 /// The bytes that become writable at once: a multiple of every page size of the kernel.
@@ -48,23 +48,14 @@ impl Space {
     /// Reserves address space for this many bytes, with room for more if no limit is in the way. What was left of an
     /// earlier reservation is given back.
     fn reserve(&self, size: usize) -> Option<()> {
-        let least = size.max(LEAST);
         let mut length = size.max(SPACE);
         let mut start = map(length);
         if start.is_none() && raise_address_space() {
             start = map(length);
         }
         if start.is_none() {
-            while start.is_none() && length > least {
-                length = least.max(length / 2);
-                start = map(length);
-            }
-            // Stacks of threads and the plugin's code need some of what is left, too.
-            let half = length / 2;
-            if half >= least && half.is_multiple_of(PIECE) {
-                unmap(start?.as_ptr().wrapping_add(half), length - half);
-                length = half;
-            }
+            length = size.max(LEAST);
+            start = map(length);
         }
         let start = start?;
         self.give_back();

@@ -104,7 +104,7 @@ fn a_limit_of_the_address_space_is_raised_or_leaves_some() {
     let shared = apart(|| {
         limit(100 << 20, None);
         let space = new();
-        let is_there = space.reserve(PIECE).is_some() && space.left() == 32 << 20;
+        let is_there = space.reserve(PIECE).is_some() && space.left() == LEAST;
         i32::from(!is_there || map(64 << 20).is_none())
     });
     assert!(matches!(shared, Some(WaitStatus::Exited(_, 0))), "{shared:?}");
