@@ -111,10 +111,8 @@ pub fn run_with(path: &Path, run: &Context, verb: Verb, input: String) -> Result
     if output.status != Some(0) {
         return Err(of_program(failure(&output)));
     }
-    if !output.stderr.is_empty() {
-        for line in output.stderr.trim_end().lines() {
-            crate::say!("{}", line);
-        }
+    for line in output.stderr.trim_end().lines() {
+        crate::say!("{}", line);
     }
     match verb {
         Verb::Add => CniResult::parse_output(output.stdout.as_bytes(), LIMIT, &request.conf.cni_version).map(Some),
@@ -132,22 +130,16 @@ fn unrunnable(path: &Path, error: &std::io::Error) -> Error {
 /// Returns the native library's error for a delegate that failed.
 fn failure(output: &ProgramOutput) -> Error {
     let ProgramOutput { status, ended, stdout, stderr } = output;
-    if stdout.is_empty() {
-        let status = status.map_or_else(|| ended.clone(), |code| format!("exit status {code}"));
-        return Error::new(
-            code::UNKNOWN,
-            if stderr.is_empty() {
-                format!("netplugin failed with no error message: {status}")
-            } else {
-                format!("netplugin failed: {stderr:?}")
-            },
-        );
+    let unknown = |words: String| Error::new(code::UNKNOWN, words);
+    if !stdout.is_empty() {
+        let parsed = Json::parse(stdout.as_bytes(), LIMIT).and_then(|json| Error::parse(&json));
+        return parsed.unwrap_or_else(|error| {
+            unknown(format!("netplugin failed but error parsing its diagnostic message {stdout:?}: {error}"))
+        });
     }
-    let parsed = Json::parse(stdout.as_bytes(), LIMIT).and_then(|json| Error::parse(&json));
-    parsed.unwrap_or_else(|error| {
-        Error::new(
-            code::UNKNOWN,
-            format!("netplugin failed but error parsing its diagnostic message {stdout:?}: {error}"),
-        )
-    })
+    if !stderr.is_empty() {
+        return unknown(format!("netplugin failed: {stderr:?}"));
+    }
+    let status = status.map_or_else(|| ended.clone(), |code| format!("exit status {code}"));
+    unknown(format!("netplugin failed with no error message: {status}"))
 }

@@ -170,19 +170,17 @@ fn believe_details(
     before: Option<&Interface>,
 ) -> Result<(), Error> {
     let Interface { name, mtu, pci_id, socket_path, .. } = interface;
+    let claims = |what: String| Error::internal(format!("plugin \"{plugin}\" claims {what}"));
     let is_new = |is_said: bool, is_same: fn(&Interface, &Interface) -> bool| {
         is_said && !before.is_some_and(|before| is_same(before, interface))
     };
     if is_new(!socket_path.is_empty(), |a, b| a.socket_path == b.socket_path) {
         if !granted.may_name_socket(socket_path) {
-            let message = format!("plugin \"{plugin}\" claims socket \"{socket_path}\" for interface \"{name}\"");
-            return Err(Error::internal(message).with_details(granted.result_hint("sockets", socket_path)));
+            return Err(claims(format!("socket \"{socket_path}\" for interface \"{name}\""))
+                .with_details(granted.result_hint("sockets", socket_path)));
         }
-        is_socket(socket_path).map_err(|why| {
-            Error::internal(format!(
-                "plugin \"{plugin}\" claims socket \"{socket_path}\" for interface \"{name}\": {why}"
-            ))
-        })?;
+        is_socket(socket_path)
+            .map_err(|why| claims(format!("socket \"{socket_path}\" for interface \"{name}\": {why}")))?;
     }
     let says_mtu = is_new(*mtu != 0, |a, b| a.mtu == b.mtu);
     let says_device = is_new(!pci_id.is_empty(), |a, b| a.pci_id == b.pci_id);
@@ -192,20 +190,13 @@ fn believe_details(
     let seen = (run.seen)(interface).map_err(|error| {
         Error::internal(format!("what plugin \"{plugin}\" says of interface \"{name}\" can't be looked at: {error}"))
     })?;
-    let Some(seen) = seen else {
-        return Err(Error::internal(format!("plugin \"{plugin}\" claims interface \"{name}\", which is not there")));
-    };
+    let seen = seen.ok_or_else(|| claims(format!("interface \"{name}\", which is not there")))?;
     if says_mtu && *mtu != i64::from(seen.mtu) {
-        return Err(Error::internal(format!(
-            "plugin \"{plugin}\" claims MTU {mtu} for interface \"{name}\", which has {}",
-            seen.mtu
-        )));
+        return Err(claims(format!("MTU {mtu} for interface \"{name}\", which has {}", seen.mtu)));
     }
     if says_device && seen.pci.as_ref() != Some(pci_id) {
         let is = seen.pci.map_or_else(|| "belongs to none".to_owned(), |pci| format!("belongs to {pci}"));
-        return Err(Error::internal(format!(
-            "plugin \"{plugin}\" claims PCI device \"{pci_id}\" for interface \"{name}\", which {is}"
-        )));
+        return Err(claims(format!("PCI device \"{pci_id}\" for interface \"{name}\", which {is}")));
     }
     Ok(())
 }
@@ -243,21 +234,17 @@ fn believe_address(run: &RunFacts<'_>, granted: &Granted, plugin: &str, ip: &IpC
         if previous.ips.iter().any(|known| (known.address, known.gateway) == (ip.address, ip.gateway)) {
             return Ok(());
         }
+        let claims = |what: String| {
+            Error::internal(format!("plugin \"{plugin}\" claims {what}, which neither IPAM nor prevResult gave"))
+        };
         return match (owned, ip.gateway) {
             (true, _) if agrees => Ok(()),
-            (true, Some(gateway)) => Err(Error::internal(format!(
-                "plugin \"{plugin}\" claims gateway {gateway} for {address}, which neither IPAM nor prevResult gave"
-            ))),
-            _ => {
-                let error = Error::internal(format!(
-                    "plugin \"{plugin}\" claims address {address}, which neither IPAM nor prevResult gave"
-                ));
-                Err(match run.request.conf.ipam_type.is_empty() {
-                    true => error
-                        .with_details(format!("`ipam` has no `type`: \"type\": \"{plugin}\" lets it give addresses")),
-                    false => error,
-                })
+            (true, Some(gateway)) => Err(claims(format!("gateway {gateway} for {address}"))),
+            _ if run.request.conf.ipam_type.is_empty() => {
+                let details = format!("`ipam` has no `type`: \"type\": \"{plugin}\" lets it give addresses");
+                Err(claims(format!("address {address}")).with_details(details))
             }
+            _ => Err(claims(format!("address {address}"))),
         };
     }
     let refused = |what: String, hint: String| {

@@ -131,13 +131,12 @@ fn masquerading(view: View<'_>, policy: &Policy, granted: &Granted) -> Result<()
     if !is_on(view, "ipMasq") || !policy.knows(Capability::Masquerade) || view.request.conf.ipam_type.is_empty() {
         return Ok(());
     }
-    let backend = match view.request.conf.fields().str("ipMasqBackend").ok().flatten() {
-        None => None,
-        Some("nftables") => Some(Backend::Nftables),
-        Some("iptables") => Some(Backend::Iptables),
+    let named = view.request.conf.fields().str("ipMasqBackend").ok().flatten();
+    let backend = named.and_then(Backend::parse);
+    if named.is_some() && backend.is_none() {
         // The plugin reports that with its own words.
-        Some(_) => return Ok(()),
-    };
+        return Ok(());
+    }
     asked(view, granted, &ops::Masquerade::Ensure { backend }.into()).map_err(refused)?;
     let by_default = || packet_filter::default(view, |backend| granted.allows_backend(backend));
     match backend.map_or_else(by_default, Ok).map_err(refused)? {
