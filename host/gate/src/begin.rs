@@ -70,9 +70,6 @@ pub struct PreparedRun {
 
 /// Does everything that comes before the guest. `refused` notes a refusal that the runtime does not get: DEL then uses
 /// the record.
-///
-/// # Errors
-/// The error for the runtime.
 pub fn begin(
     call: &Call<'_>,
     raw: (Json, Lists),
@@ -130,9 +127,6 @@ pub fn begin(
 }
 
 /// Prepares the delegates, does what an unconfined process has to do, and confines this process.
-///
-/// # Errors
-/// The error for the runtime.
 fn ready(
     parts: &mut RunParts,
     launcher: &mut Launcher,
@@ -196,9 +190,6 @@ fn enter(parts: &mut RunParts, namespace: Option<Namespace>) -> Result<(), Error
 
 /// Opens the plugin, judges the version of the configuration, and starts the processes of delegates. Request and plugin are
 /// made of these.
-///
-/// # Errors
-/// The error for the runtime.
 fn admit(
     call: &Call<'_>,
     raw: (Json, Lists),

@@ -206,9 +206,6 @@ impl Journal {
 
     /// Begins the section of the called plugin, before the first operation that changes anything. A change that can't
     /// be written down must not be made.
-    ///
-    /// # Errors
-    /// The record can't be written.
     pub fn begin(&mut self, view: View<'_>) -> Result<(), OpError> {
         if self.is_section_open || view.request.verb != Verb::Add {
             return Ok(());
@@ -225,9 +222,6 @@ impl Journal {
     }
 
     /// As [`Journal::begin`], before the container's namespace is entered.
-    ///
-    /// # Errors
-    /// As [`Journal::begin`], or the namespace is not a namespace.
     pub fn begin_for(&mut self, view: View<'_>, namespace: Option<&Namespace>) -> Result<(), OpError> {
         // An existing record may be from another boot or namespace, which is known later. It is recovered then, and
         // begun.
@@ -241,9 +235,6 @@ impl Journal {
     }
 
     /// Reads the cookie of the container's namespace, which is not entered, or is entered later.
-    ///
-    /// # Errors
-    /// It can't be entered for a look.
     pub fn identify(&mut self, namespace: &Namespace) -> Result<(), OpError> {
         self.cookie = Some(namespace.cookie().map_err(kernel_error)?);
         Ok(())
@@ -359,9 +350,6 @@ impl Journal {
 
     /// Makes the record of an earlier run this run's record, if it lists nothing any more. From then on it is about
     /// this boot and this namespace. The file stays, because a helper may hold its lock too.
-    ///
-    /// # Errors
-    /// The record can't be written.
     pub fn renew_record(&mut self, view: View<'_>) -> Result<(), OpError> {
         if self.record.as_ref().is_some_and(|record| record.is_empty() && record.warnings().is_empty()) {
             let header = self.header(view)?;
