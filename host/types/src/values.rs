@@ -20,6 +20,36 @@ sparse! {
     TapSettings { mtu, mac, owner, group, multi_queue, packet_information, vnet_header, selinux_context }
 }
 
+/// Gives the values of an enumeration the names that configurations and policies write.
+macro_rules! named {
+    ($($name:ident { $($value:ident = $text:literal),+ $(,)? })+) => {
+        $(impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$value),+];
+
+            /// As configurations and policies write it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $text),+
+                }
+            }
+
+            /// The one of this name.
+            pub fn parse(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.name() == name)
+            }
+        })+
+    };
+}
+
+named! {
+    Backend { Nftables = "nftables", Iptables = "iptables" }
+    FirewallBackend { Iptables = "iptables", Firewalld = "firewalld" }
+    IngressPolicy { SameBridge = "same-bridge", Isolated = "isolated" }
+    IpvlanMode { L2 = "l2", L3 = "l3", L3s = "l3s" }
+    MacvlanMode { Bridge = "bridge", Private = "private", Vepa = "vepa", Passthru = "passthru" }
+}
+
 /// A link as the gate shows it: its handle, and its attributes from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkInfo {
@@ -206,23 +236,6 @@ pub enum MacvlanMode {
     Passthru,
 }
 
-impl MacvlanMode {
-    /// As configurations and policies write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bridge => "bridge",
-            Self::Private => "private",
-            Self::Vepa => "vepa",
-            Self::Passthru => "passthru",
-        }
-    }
-
-    /// The one of this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Bridge, Self::Private, Self::Vepa, Self::Passthru].into_iter().find(|mode| mode.name() == name)
-    }
-}
-
 /// The attachment's own link, as a macvlan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MacvlanInfo {
@@ -243,25 +256,6 @@ pub enum IpvlanMode {
     L3,
     /// The same through that packet filter, with connection tracking.
     L3s,
-}
-
-impl IpvlanMode {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::L2, Self::L3, Self::L3s];
-
-    /// As configurations and policies write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::L2 => "l2",
-            Self::L3 => "l3",
-            Self::L3s => "l3s",
-        }
-    }
-
-    /// The one of this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
-    }
 }
 
 /// The state of the container's `lo`.
@@ -338,24 +332,6 @@ pub enum Backend {
     Iptables,
 }
 
-impl Backend {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Nftables, Self::Iptables];
-
-    /// As configurations and policies write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nftables => "nftables",
-            Self::Iptables => "iptables",
-        }
-    }
-
-    /// The one of this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|backend| backend.name() == name)
-    }
-}
-
 /// The variant of iptables: the place in the kernel where its rules are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -386,21 +362,6 @@ pub enum FirewallBackend {
     Firewalld,
 }
 
-impl FirewallBackend {
-    /// As configurations and policies write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Iptables => "iptables",
-            Self::Firewalld => "firewalld",
-        }
-    }
-
-    /// The one of this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Iptables, Self::Firewalld].into_iter().find(|backend| backend.name() == name)
-    }
-}
-
 /// The places that a bridge may be reached from, beside the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -409,21 +370,6 @@ pub enum IngressPolicy {
     SameBridge,
     /// None.
     Isolated,
-}
-
-impl IngressPolicy {
-    /// As configurations and policies write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SameBridge => "same-bridge",
-            Self::Isolated => "isolated",
-        }
-    }
-
-    /// The one of this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::SameBridge, Self::Isolated].into_iter().find(|policy| policy.name() == name)
-    }
 }
 
 /// A limit of the rate of one direction: a token bucket (`tc-tbf(8)`).
