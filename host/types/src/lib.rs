@@ -35,8 +35,8 @@ pub use surface::{Capability, Host, Operation, host, ops};
 pub use table::{ActsIn, HandleKind, Lasting, OperationTable, Row, Takes, WithoutGrant};
 pub use values::{
     Address, Backend, BridgeInfo, DeviceKey, DhcpLease, Dns, FirewallBackend, IngressPolicy, IptablesVariant,
-    IpvlanInfo, IpvlanMode, KeptRoute, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl, LoopbackState,
-    MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, RouteSource, SubnetFile, TapSettings, VethPair, VlanId,
-    VlanInfo,
+    IpvlanInfo, IpvlanMode, KeptRoute, LONGEST_NOTE, LeaseGrant, LeaseRange, LinkInfo, LinkSettings, LinkSysctl,
+    LoopbackState, MacvlanInfo, MacvlanMode, PortSpec, RateLimit, Route, RouteSource, SubnetFile, TapSettings,
+    VethPair, VlanId, VlanInfo,
 };
 pub use whole_route::{NextHop, WholeRoute};

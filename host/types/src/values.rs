@@ -10,6 +10,9 @@ use std::net::IpAddr;
 /// An 802.1Q VLAN identifier, 1 to 4094.
 pub type VlanId = u16;
 
+/// The greatest length of a text that a plugin keeps (`notes`), in bytes.
+pub const LONGEST_NOTE: usize = 4096;
+
 sparse! {
     DhcpLease { addresses, routes, dns, mtu, server, seconds }
     LeaseRange { subnet, start, end, gateway }

@@ -1,15 +1,12 @@
 //! `notes`, simulated.
 
 use crate::kernel::Kernel;
-use postern_types::{ErrorCode, OpError, host};
-
-/// The greatest length of a note, in bytes.
-const LIMIT: usize = 4096;
+use postern_types::{ErrorCode, LONGEST_NOTE, OpError, host};
 
 impl host::Notes for Kernel {
     fn set(&mut self, text: &str) -> Result<(), OpError> {
-        if text.len() > LIMIT {
-            let message = format!("a note of {} bytes is too long: it may have {LIMIT}", text.len());
+        if text.len() > LONGEST_NOTE {
+            let message = format!("a note of {} bytes is too long: it may have {LONGEST_NOTE}", text.len());
             return Err(OpError::new(ErrorCode::Denied, "", message));
         }
         self.note = Some(text.to_owned()).filter(|text| !text.is_empty());

@@ -9,18 +9,15 @@ use crate::gate::Gate;
 use crate::guest_state::GuestState;
 use postern_cni::Verb;
 use postern_state::{Section, Stage};
-use postern_types::{ErrorCode, OpError, host};
-
-/// The greatest length of a note, in bytes.
-const LIMIT: usize = 4096;
+use postern_types::{ErrorCode, LONGEST_NOTE, OpError, host};
 
 /// The facts about it that the host needs beside its operations.
 pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Notes for Gate<'_> {
     fn set(&mut self, text: &str) -> Result<(), OpError> {
-        if text.len() > LIMIT {
-            let message = format!("a note of {} bytes is too long: it may have {LIMIT}", text.len());
+        if text.len() > LONGEST_NOTE {
+            let message = format!("a note of {} bytes is too long: it may have {LONGEST_NOTE}", text.len());
             return Err(OpError::new(ErrorCode::Denied, "", message).hint("keep less; no policy can allow more"));
         }
         // The section of an earlier ADD is an attachment already.
@@ -38,10 +35,10 @@ impl host::Notes for Gate<'_> {
     fn get(&mut self) -> Result<Option<String>, OpError> {
         let note = own_section(self)?.and_then(|section| section.note.clone());
         match note {
-            Some(text) if text.len() > LIMIT => {
+            Some(text) if text.len() > LONGEST_NOTE => {
                 let message = format!(
-                    "the note in the attachment's record has {} bytes, and this host writes {LIMIT} at most: another program \
-                     changed the record",
+                    "the note in the attachment's record has {} bytes, and this host writes {LONGEST_NOTE} at most: \
+                     another program changed the record",
                     text.len()
                 );
                 Err(OpError::new(ErrorCode::Io, "", message).hint("run DEL, then ADD"))
