@@ -86,7 +86,6 @@ pub fn all<const N: usize>(outcomes: [Result<(), Error>; N]) -> Result<(), Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_types::DelegateError;
 
     #[test]
     fn every_kind_has_its_code() {
@@ -118,9 +117,10 @@ mod tests {
 
     #[test]
     fn a_delegates_error_is_handed_on() {
-        let delegate = DelegateError { code: 123, msg: "m".to_owned(), details: "d".to_owned() };
-        let error = OpError { delegate: Some(delegate), ..OpError::new(ErrorCode::Delegate, "o", "ipam failed") };
-        assert_eq!(*Error::from(error).object(), postern_cni::Error::new(123, "m").with_details("d"));
+        let delegate = postern_cni::Error::new(123, "m").with_details("d");
+        let error = OpError::new(ErrorCode::Delegate, "o", "ipam failed");
+        let error = OpError { delegate: Some(delegate.clone()), ..error };
+        assert_eq!(*Error::from(error).object(), delegate);
     }
 
     #[test]

@@ -38,18 +38,6 @@ pub enum ErrorCode {
     Delegate,
 }
 
-/// The CNI error object of a delegate, passed on unchanged (specification 1.1.0, "Error").
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DelegateError {
-    /// CNI error code.
-    pub code: u32,
-    /// Short message.
-    pub msg: String,
-    /// Longer message; may be empty.
-    #[serde(default)]
-    pub details: String,
-}
-
 /// The gate's answer instead of a [`crate::Reply`]. Mirrors the record `error` of `wit/types.wit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}{}", way_out(hint))]
@@ -67,8 +55,8 @@ pub struct OpError {
     /// The way out; empty if none is known.
     #[serde(default)]
     pub hint: String,
-    /// The delegate's own error, for [`ErrorCode::Delegate`].
-    pub delegate: Option<DelegateError>,
+    /// The delegate's own error, for [`ErrorCode::Delegate`], passed on unchanged.
+    pub delegate: Option<Error>,
 }
 
 impl OpError {
@@ -106,7 +94,7 @@ impl OpError {
 impl From<OpError> for Error {
     fn from(error: OpError) -> Self {
         if let Some(delegate) = error.delegate {
-            return Self { code: delegate.code, msg: delegate.msg, details: delegate.details };
+            return delegate;
         }
         let code = match error.code {
             ErrorCode::Denied => DENIED,

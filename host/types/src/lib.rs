@@ -23,7 +23,7 @@ mod table;
 mod values;
 mod whole_route;
 
-pub use error::{DENIED, DelegateError, ErrorCode, OpError};
+pub use error::{DENIED, ErrorCode, OpError};
 pub use forward::{Forward, ForwardParseError, NatSources, Transport};
 pub use link_name::LinkName;
 pub use mac::{Mac, MacParseError};

@@ -44,7 +44,7 @@ pub(crate) mod vrf;
 
 use crate::error::Error;
 use generated::postern::cni as wit;
-use postern_types::{Address, DelegateError, ErrorCode, LinkInfo, OpError};
+use postern_types::{Address, ErrorCode, LinkInfo, OpError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -73,7 +73,7 @@ fn failure(error: wit::types::Error) -> Error {
         object: error.object,
         message: error.message,
         hint: error.hint,
-        delegate: error.delegate.map(|d| DelegateError { code: d.code, msg: d.msg, details: d.details }),
+        delegate: error.delegate.map(|d| postern_cni::Error { code: d.code, msg: d.msg, details: d.details }),
     })
 }
 

@@ -152,11 +152,7 @@ fn wrong_keys_are_refused_before_anything_is_asked() {
 fn a_services_own_error_is_handed_on() {
     offer(lease());
     fake::with(|kernel| {
-        let delegate = postern_guest::types::DelegateError {
-            code: 999,
-            msg: "no more tries".to_owned(),
-            details: "eth0".to_owned(),
-        };
+        let delegate = postern_guest::cni::Error::new(999, "no more tries").with_details("eth0");
         let error = OpError::new(ErrorCode::Delegate, "/run/cni/dhcp.sock", "no more tries");
         kernel.fail = Some((0, OpError { delegate: Some(delegate), ..error }));
     });

@@ -8,7 +8,7 @@ use crate::request::Request;
 use postern_cni::Verb;
 use postern_dhcp_channel::{Answer, Ask, Attachment, Channel, SWITCH, ServiceError, families};
 use postern_kernel::Namespace;
-use postern_types::{DelegateError, ErrorCode, OpError};
+use postern_types::{ErrorCode, OpError};
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -236,8 +236,7 @@ fn unanswered(socket: &str, error: &ServiceError) -> Unanswered {
 /// Converts the refusal of a service to the form that a guest gets: unchanged, as that of a delegate.
 pub fn refused(socket: &str, code: u32, words: String, details: String) -> OpError {
     let mut error = OpError::new(ErrorCode::Delegate, socket, words.clone());
-    let own = crate::errors::of_program(postern_cni::Error::new(code, words).with_details(details));
-    error.delegate = Some(DelegateError { code: own.code, msg: own.msg, details: own.details });
+    error.delegate = Some(crate::errors::of_program(postern_cni::Error::new(code, words).with_details(details)));
     error
 }
 

@@ -18,7 +18,7 @@ use ipnet::IpNet;
 use postern_cni::{CniResult, Error, Subnet, Verb, Version, code};
 use postern_kernel::Netlink;
 use postern_policy::capability::delegate::named;
-use postern_types::{DelegateError, ErrorCode, OpError, SubnetFile, host, ops};
+use postern_types::{ErrorCode, OpError, SubnetFile, host, ops};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) const FACTS: Facts = Facts {
@@ -225,7 +225,7 @@ pub fn shown(
 /// Converts a delegate's error to the form that its caller gets.
 pub fn failed(plugin: &str, error: Error) -> OpError {
     let mut converted = OpError::new(ErrorCode::Delegate, plugin, format!("delegate \"{plugin}\" failed: {error}"));
-    converted.delegate = Some(DelegateError { code: error.code, msg: error.msg, details: error.details });
+    converted.delegate = Some(error);
     converted
 }
 

@@ -11,7 +11,7 @@ use crate::own::adopt;
 use crate::right::Right;
 use crate::{collect, native, others};
 use postern_cni::{CniResult, Error, Verb, Version, code};
-use postern_types::{Capability, DelegateError, ErrorCode, OpError, host, ops};
+use postern_types::{Capability, ErrorCode, OpError, host, ops};
 use std::net::IpAddr;
 
 /// The plugin with leases that the host can find by itself.
@@ -204,6 +204,6 @@ pub fn answer(
 /// Converts a delegate's error to the form that its caller gets.
 pub fn delegate(name: &str, error: Error) -> OpError {
     let mut converted = OpError::new(ErrorCode::Delegate, name, format!("IPAM plugin \"{name}\" failed: {error}"));
-    converted.delegate = Some(DelegateError { code: error.code, msg: error.msg, details: error.details });
+    converted.delegate = Some(error);
     converted
 }
