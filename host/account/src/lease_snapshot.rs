@@ -123,11 +123,11 @@ impl LeaseSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use postern_types::{RangeInput, canonicalize};
+    use postern_types::{LeaseRange, canonicalize};
     use std::time::{Duration, Instant};
 
-    fn set(subnet: &str, end: &str) -> Vec<RangeInput> {
-        vec![RangeInput { subnet: subnet.parse().unwrap(), start: None, end: end.parse().ok(), gateway: None }]
+    fn set(subnet: &str, end: &str) -> Vec<LeaseRange> {
+        vec![LeaseRange { subnet: subnet.parse().unwrap(), start: None, end: end.parse().ok(), gateway: None }]
     }
 
     /// Every call of a long sequence returns what the snapshot before it predicts, including errors and their text.

@@ -12,8 +12,7 @@ use super::template::spelt_once;
 use crate::prelude::*;
 use ipnet::IpNet;
 use postern_cni::{Json, parse_cidr};
-use postern_types::LeaseRange;
-use postern_types::{Range, RangeInput, canonicalize};
+use postern_types::{LeaseRange, Range, canonicalize};
 
 /// The reason of a refusal.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,8 +55,7 @@ pub fn show(range: &LeaseRange) -> String {
 
 /// Returns a range with its defaults; `None` if nothing can be leased from it.
 fn checked(range: &LeaseRange) -> Option<Range> {
-    let LeaseRange { subnet, start, end, gateway } = *range;
-    let sets = canonicalize(vec![vec![RangeInput { subnet, start, end, gateway }]]).ok()?;
+    let sets = canonicalize(vec![vec![range.clone()]]).ok()?;
     sets.into_iter().next()?.ranges.into_iter().next()
 }
 

@@ -5,7 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "measurements look at the files by themselves")]
 
 use postern_state::{LeaseOwner, LeaseStore, Leases};
-use postern_types::{RangeInput, RangeSet, canonicalize};
+use postern_types::{LeaseRange, RangeSet, canonicalize};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const ROUNDS: usize = 500;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let base = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
-    let input = RangeInput { subnet: "10.0.0.0/8".parse()?, start: None, end: None, gateway: None };
+    let input = LeaseRange { subnet: "10.0.0.0/8".parse()?, start: None, end: None, gateway: None };
     let sets = canonicalize(vec![vec![input]])?;
     println!("{:>8} {:>12} {:>12} {:>20}", "leases", "reserve", "release", "after others");
     for count in [10, 1_000, 10_000] {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test; Clippy knows helpers as part of one only inside the library")]
 
 use postern_state::{LeaseOwner, LeaseStore, Leases};
-use postern_types::{RangeInput, RangeSet, canonicalize};
+use postern_types::{LeaseRange, RangeSet, canonicalize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -23,7 +23,7 @@ fn store(place: &Path) -> LeaseStore {
 }
 
 fn sets() -> Vec<RangeSet> {
-    let input = RangeInput { subnet: "10.0.0.0/22".parse().unwrap(), start: None, end: None, gateway: None };
+    let input = LeaseRange { subnet: "10.0.0.0/22".parse().unwrap(), start: None, end: None, gateway: None };
     canonicalize(vec![vec![input]]).unwrap()
 }
 

@@ -29,7 +29,7 @@ pub use link_name::LinkName;
 pub use mac::{Mac, MacParseError};
 pub use message::{FromSandbox, GuestLimits, NO_CODE_ALLOWED, Start, ToSandbox};
 pub use operation::{Handle, Logged};
-pub use ranges::{Range, RangeInput, RangeSet, canonicalize, canonicalize_numbered};
+pub use ranges::{Range, RangeSet, canonicalize, canonicalize_numbered};
 pub use reply::Reply;
 pub use surface::{Capability, Host, Operation, host, ops};
 pub use table::{ActsIn, HandleKind, Lasting, OperationTable, Row, Takes, WithoutGrant};

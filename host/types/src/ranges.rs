@@ -3,22 +3,10 @@
 //! All functions are pure. Error texts are the native plugin's, because operators search for them. No list of addresses
 //! is ever built: a walk through an IPv6 /64 is lazy arithmetic on 128-bit numbers.
 
+use crate::LeaseRange;
 use ipnet::IpNet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// A range as configured, before the checks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RangeInput {
-    /// The subnet, with host bits as written.
-    pub subnet: IpNet,
-    /// First address to give out.
-    pub start: Option<IpAddr>,
-    /// Last address to give out.
-    pub end: Option<IpAddr>,
-    /// The subnet's gateway, never given out.
-    pub gateway: Option<IpAddr>,
-}
 
 /// A checked range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,40 +33,31 @@ pub struct RangeSet {
 ///
 /// # Errors
 /// The native plugin's text for the first fault.
-pub fn canonicalize(sets: Vec<Vec<RangeInput>>) -> Result<Vec<RangeSet>, String> {
+pub fn canonicalize(sets: Vec<Vec<LeaseRange>>) -> Result<Vec<RangeSet>, String> {
     canonicalize_numbered(sets.into_iter().enumerate().collect())
 }
 
-/// Does the same for sets with these numbers, which messages have: some sets of a configuration may be left out.
+/// Does the same for sets with these ascending numbers, which messages have: some sets of a configuration may be left out.
 ///
 /// # Errors
 /// As [`canonicalize`].
-pub fn canonicalize_numbered(sets: Vec<(usize, Vec<RangeInput>)>) -> Result<Vec<RangeSet>, String> {
+pub fn canonicalize_numbered(sets: Vec<(usize, Vec<LeaseRange>)>) -> Result<Vec<RangeSet>, String> {
     if sets.is_empty() {
         return Err("no IP ranges specified".to_owned());
     }
-    let mut checked: Vec<RangeSet> = Vec::with_capacity(sets.len());
-    let mut numbers = Vec::with_capacity(sets.len());
+    let mut checked = Vec::with_capacity(sets.len());
     for (number, set) in sets {
-        checked.push(canonical_set(set).map_err(|text| format!("invalid range set {number}: {text}"))?);
-        numbers.push(number);
+        let set = canonical_set(set).map_err(|text| format!("invalid range set {number}: {text}"))?;
+        checked.push((number, set));
     }
-    // A file may have thousands: not each is compared with each.
-    let flat: Vec<(usize, &Range)> =
-        checked.iter().enumerate().flat_map(|(at, set)| set.ranges.iter().map(move |range| (at, range))).collect();
-    let overlapping = of_overlapping(&flat.iter().map(|(_, range)| *range).collect::<Vec<_>>());
-    let first = overlapping.into_iter().filter_map(|place| flat.get(place)).map(|(at, _)| *at).min();
-    if let Some((i, set)) = first.and_then(|i| Some((i, checked.get(i)?))) {
-        let is_other = |(at, range): &&(usize, &Range)| *at > i && set.ranges.iter().any(|own| own.overlaps(range));
-        if let Some((j, _)) = flat.iter().find(is_other) {
-            let number = |at: &usize| numbers.get(*at).copied().unwrap_or(*at);
-            return Err(format!("range set {} overlaps with {}", number(&i), number(j)));
-        }
+    let ranges = checked.iter().flat_map(|(number, set)| set.ranges.iter().map(|range| (*number, range)));
+    if let Some((i, j)) = first_overlap(ranges.collect()) {
+        return Err(format!("range set {i} overlaps with {j}"));
     }
-    Ok(checked)
+    Ok(checked.into_iter().map(|(_, set)| set).collect())
 }
 
-fn canonical_set(set: Vec<RangeInput>) -> Result<RangeSet, String> {
+fn canonical_set(set: Vec<LeaseRange>) -> Result<RangeSet, String> {
     if set.is_empty() {
         return Err("empty range set".to_owned());
     }
@@ -90,25 +69,33 @@ fn canonical_set(set: Vec<RangeInput>) -> Result<RangeSet, String> {
         }
         ranges.push(range);
     }
-    let first = of_overlapping(&ranges.iter().collect::<Vec<_>>()).into_iter().min();
-    if let Some((i, a)) = first.and_then(|i| Some((i, ranges.get(i)?)))
-        && let Some(b) = ranges.iter().skip(i + 1).find(|b| a.overlaps(b))
+    if let Some((i, j)) = first_overlap(ranges.iter().enumerate().collect())
+        && let (Some(a), Some(b)) = (ranges.get(i), ranges.get(j))
     {
         return Err(format!("subnets {a} and {b} overlap"));
     }
     Ok(RangeSet { ranges })
 }
 
-/// Returns the places of the ranges that overlap another one, in the time that sorting takes.
-fn of_overlapping(ranges: &[&Range]) -> Vec<usize> {
-    let mut sorted: Vec<(usize, &Range)> = ranges.iter().copied().enumerate().collect();
+/// Returns the numbers of the first two that overlap. Ranges of one set have one number, and don't overlap. A file may have
+/// thousands: not each is compared with each.
+fn first_overlap(ranges: Vec<(usize, &Range)>) -> Option<(usize, usize)> {
+    let first = of_overlapping(&ranges).into_iter().min()?;
+    let own: Vec<&Range> = ranges.iter().filter(|(of, _)| *of == first).map(|(_, range)| *range).collect();
+    let overlaps = |(of, range): &&(usize, &Range)| *of > first && own.iter().any(|own| own.overlaps(range));
+    ranges.iter().find(overlaps).map(|(second, _)| (first, *second))
+}
+
+/// Returns the numbers of the ranges that overlap another one, in the time that sorting takes.
+fn of_overlapping(ranges: &[(usize, &Range)]) -> Vec<usize> {
+    let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|(_, range)| (range.start.is_ipv6(), number(range.start)));
     let mut found = Vec::new();
     let mut last: Option<&Range> = None;
-    for (at, (place, range)) in sorted.iter().enumerate() {
+    for (at, (of, range)) in sorted.iter().enumerate() {
         let next = sorted.get(at + 1).is_some_and(|(_, next)| range.overlaps(next));
         if next || last.is_some_and(|last| last.overlaps(range)) {
-            found.push(*place);
+            found.push(*of);
         }
         // The one that reaches farthest, of this family.
         if last.is_none_or(|last| last.end.is_ipv4() != range.end.is_ipv4() || last.end < range.end) {
@@ -118,7 +105,7 @@ fn of_overlapping(ranges: &[&Range]) -> Vec<usize> {
     found
 }
 
-fn canonical_range(input: RangeInput) -> Result<Range, String> {
+fn canonical_range(input: LeaseRange) -> Result<Range, String> {
     let subnet = input.subnet;
     if subnet.prefix_len() + 2 > subnet.max_prefix_len() {
         return Err(format!("Network {subnet} too small to allocate from"));
@@ -269,9 +256,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn input(subnet: &str, start: &str, end: &str, gateway: &str) -> RangeInput {
+    fn input(subnet: &str, start: &str, end: &str, gateway: &str) -> LeaseRange {
         let ip = |text: &str| (!text.is_empty()).then(|| text.parse().unwrap());
-        RangeInput { subnet: subnet.parse().unwrap(), start: ip(start), end: ip(end), gateway: ip(gateway) }
+        LeaseRange { subnet: subnet.parse().unwrap(), start: ip(start), end: ip(end), gateway: ip(gateway) }
     }
 
     fn one(subnet: &str, start: &str, end: &str, gateway: &str) -> Result<RangeSet, String> {
@@ -374,7 +361,7 @@ mod tests {
             let subnet = ipnet::Ipv4Net::new(Ipv4Addr::from_bits(net), prefix).unwrap().trunc();
             let base = subnet.network().to_bits();
             let at = |offset: u32| Some(IpAddr::V4(Ipv4Addr::from_bits(base.saturating_add(offset))));
-            let input = RangeInput { subnet: IpNet::V4(subnet), start: at(cut % 100), end: None, gateway: at(gateway) };
+            let input = LeaseRange { subnet: IpNet::V4(subnet), start: at(cut % 100), end: None, gateway: at(gateway) };
             if let Ok(sets) = canonicalize(vec![vec![input]]) {
                 let set = &sets[0];
                 let mut seen: Vec<IpAddr> = set.walk(at(from % 300)).map(|(ip, _)| ip).collect();

@@ -7,7 +7,7 @@ use postern_account::lease_snapshot::LeaseSnapshot;
 use postern_gate::places;
 use postern_policy::capability::leases::DEFAULT_DIRECTORY;
 use postern_state::LeaseStore;
-use postern_types::{RangeInput, canonicalize};
+use postern_types::{LeaseRange, canonicalize};
 use serde_json::Value;
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub fn examine(examination: &mut Examination, node: &Node) {
 
 /// Returns the sets of ranges of host-local: the old-style one, then the others. `None` for another IPAM plugin, and for
 /// ranges that can't be read.
-fn sets(entry: &Entry) -> Option<Vec<Vec<RangeInput>>> {
+fn sets(entry: &Entry) -> Option<Vec<Vec<LeaseRange>>> {
     let ipam = entry.get("ipam").filter(|_| entry.ipam() == "host-local")?;
     let old_style = ipam.get("subnet").map(|_| range(ipam).map(|range| vec![range]));
     let others = ipam.get("ranges").and_then(Value::as_array).into_iter().flatten();
@@ -47,12 +47,12 @@ fn sets(entry: &Entry) -> Option<Vec<Vec<RangeInput>>> {
 }
 
 /// Reads an object with host-local's keys.
-fn range(range: &Value) -> Option<RangeInput> {
+fn range(range: &Value) -> Option<LeaseRange> {
     let address = |key: &str| match range.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()) {
         Some(text) => text.parse().ok().map(Some),
         None => Some(None),
     };
-    Some(RangeInput {
+    Some(LeaseRange {
         subnet: range.get("subnet")?.as_str()?.parse::<IpNet>().ok()?,
         start: address("rangeStart")?,
         end: address("rangeEnd")?,

@@ -5,7 +5,7 @@ use super::text::{Node, Tree};
 use ipnet::IpNet;
 use postern_cni::{Version, parse_cidr, parse_ip};
 use postern_keys::{Delegation, Plugin};
-use postern_types::{RangeInput, canonicalize, canonicalize_numbered};
+use postern_types::{LeaseRange, canonicalize, canonicalize_numbered};
 use std::net::IpAddr;
 
 /// Returns the addresses and subnets that a file's `ipam` names, of Postern's IPAM plugins.
@@ -87,7 +87,7 @@ const MOST_PAIRED: usize = 1000;
 struct Range<'n> {
     node: &'n Node,
     path: String,
-    input: RangeInput,
+    input: LeaseRange,
 }
 
 fn host_local(
@@ -169,7 +169,7 @@ fn range(node: &Node, path: String) -> Option<Range<'_>> {
         "" => Some(None),
         text => parse_ip(text).ok().map(Some),
     };
-    let input = RangeInput {
+    let input = LeaseRange {
         subnet: parse_cidr(node.word("subnet")).ok()?,
         start: address("rangeStart")?,
         end: address("rangeEnd")?,
@@ -232,7 +232,7 @@ fn overlap(a: &Range<'_>, b: &Range<'_>) -> bool {
 }
 
 fn words(range: &Range<'_>) -> String {
-    let RangeInput { subnet, start, end, .. } = &range.input;
+    let LeaseRange { subnet, start, end, .. } = &range.input;
     match (start, end) {
         (None, None) => subnet.to_string(),
         (start, end) => {

@@ -1,5 +1,5 @@
 use super::*;
-use postern_types::{RangeInput, canonicalize};
+use postern_types::{LeaseRange, canonicalize};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) fn soon() -> Instant {
 
 fn sets(subnets: &[&str]) -> Vec<RangeSet> {
     let input =
-        |subnet: &&str| vec![RangeInput { subnet: subnet.parse().unwrap(), start: None, end: None, gateway: None }];
+        |subnet: &&str| vec![LeaseRange { subnet: subnet.parse().unwrap(), start: None, end: None, gateway: None }];
     canonicalize(subnets.iter().map(input).collect()).unwrap()
 }
 

@@ -21,7 +21,7 @@ use ipnet::IpNet;
 use postern_cni::Verb;
 pub use postern_policy::capability::leases::{DEFAULT_DIRECTORY, directory};
 use postern_state::{LeaseOwner, Leases, StateError, TakenAddress as Taken};
-use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeInput, RangeSet, canonicalize, host};
+use postern_types::{ErrorCode, LeaseGrant, LeaseRange, OpError, RangeSet, canonicalize, host};
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -49,14 +49,7 @@ pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
             OpError::new(ErrorCode::InvalidArgument, "ranges", message).hint("join ranges that lie side by side")
         );
     }
-    let input = |range: &LeaseRange| RangeInput {
-        subnet: range.subnet,
-        start: range.start,
-        end: range.end,
-        gateway: range.gateway,
-    };
-    let sets = sets.iter().map(|set| set.iter().map(input).collect()).collect();
-    canonicalize(sets).map_err(|message| OpError::new(ErrorCode::InvalidArgument, "ranges", message))
+    canonicalize(sets.to_vec()).map_err(|message| OpError::new(ErrorCode::InvalidArgument, "ranges", message))
 }
 
 pub(crate) const FACTS: Facts = Facts {
