@@ -130,18 +130,6 @@ impl PartialEq<String> for LinkName {
     }
 }
 
-impl PartialEq<LinkName> for str {
-    fn eq(&self, other: &LinkName) -> bool {
-        *other == *self
-    }
-}
-
-impl PartialEq<LinkName> for &str {
-    fn eq(&self, other: &LinkName) -> bool {
-        *other == **self
-    }
-}
-
 impl PartialEq<LinkName> for String {
     fn eq(&self, other: &LinkName) -> bool {
         *other == **self

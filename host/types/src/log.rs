@@ -3,8 +3,8 @@
 //! The channel has the same values in a form without keys, so that nothing may be left out there.
 
 use crate::{
-    Backend, DeviceKey, Dns, Forward, IngressPolicy, IpvlanMode, LeaseGrant, LeaseRange, LinkSettings, LinkSysctl, Mac,
-    MacvlanMode, NatSources, PortSpec, RateLimit, Route, RouteSource, TapSettings,
+    Backend, DeviceKey, Dns, IngressPolicy, IpvlanMode, LinkSettings, LinkSysctl, Mac, MacvlanMode, NatSources,
+    PortSpec, RateLimit, TapSettings,
 };
 use ipnet::IpNet;
 use serde::Serialize;
@@ -25,7 +25,9 @@ impl<T> Absent for Option<T> {
     }
 }
 
-/// These always are there.
+impl<T> Absent for Vec<T> {}
+
+/// These always are there, and so are lists.
 macro_rules! present {
     ($($name:ty),+ $(,)?) => {
         $(impl Absent for $name {})+
@@ -35,16 +37,6 @@ macro_rules! present {
 present!(bool, u8, u16, u32, u64, usize, String, IpAddr, IpNet, Mac);
 present!(Backend, DeviceKey, IngressPolicy, IpvlanMode, LinkSysctl, MacvlanMode, NatSources);
 present!(Dns, LinkSettings, PortSpec, RateLimit, TapSettings);
-present!(
-    Vec<u16>,
-    Vec<IpAddr>,
-    Vec<IpNet>,
-    Vec<Forward>,
-    Vec<LeaseGrant>,
-    Vec<Route>,
-    Vec<RouteSource>,
-    Vec<Vec<LeaseRange>>
-);
 
 /// One operation in the audit log, while it is written.
 pub struct Line<M>(pub M);

@@ -17,10 +17,7 @@ impl Capability {
 
     /// True if some of its operations act in the container's namespace.
     pub fn acts_in_container(self) -> bool {
-        self.rows().iter().any(|row| match row.acts {
-            ActsIn::Container | ActsIn::Both => true,
-            ActsIn::Host | ActsIn::Nowhere => false,
-        })
+        self.rows().iter().any(|row| matches!(row.acts, ActsIn::Container | ActsIn::Both))
     }
 
     /// True if one of its operations makes the attachment's own link.
@@ -35,10 +32,7 @@ impl Capability {
 
     /// True if some of its operations act in a network namespace: they use netlink or a sysctl.
     pub fn acts_in_kernel(self) -> bool {
-        self.rows().iter().any(|row| match row.acts {
-            ActsIn::Container | ActsIn::Host | ActsIn::Both => true,
-            ActsIn::Nowhere => false,
-        })
+        self.rows().iter().any(|row| row.acts != ActsIn::Nowhere)
     }
 }
 

@@ -86,17 +86,7 @@ pub enum WithoutGrant {
 impl WithoutGrant {
     /// The rule for nearly all operations: what removes is allowed. `wit/surface.toml` names the exceptions.
     pub const fn of(lasting: Lasting) -> Self {
-        match lasting {
-            Lasting::Removal => Self::Allowed,
-            Lasting::Nothing
-            | Lasting::Attachment
-            | Lasting::Link
-            | Lasting::Namespace
-            | Lasting::Part
-            | Lasting::Node
-            | Lasting::Release
-            | Lasting::Collection => Self::Refused,
-        }
+        if matches!(lasting, Lasting::Removal) { Self::Allowed } else { Self::Refused }
     }
 }
 
