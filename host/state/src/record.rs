@@ -27,7 +27,7 @@ mod lines;
 mod section;
 mod summary;
 
-use lines::{Fault, FirstLine, Parsed, parse};
+use lines::{Content, Fault, FirstLine, Line, parse};
 use section::Change;
 
 pub use key::{Header, NetworkKey, RecordKey};
@@ -60,56 +60,18 @@ const CREATE: OpenMode = OpenMode::ChangeOrCreate(0o600);
 const CORRUPT: &str = ".corrupt-";
 
 /// An effect on the node, made or about to be made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotedEffect<E> {
     /// Its number in this record, ascending from 1.
     pub seq: u64,
     /// The section of the plugin that made it ([`plugin_of`]).
-    #[serde(rename = "plugin")]
     pub section: String,
     /// The effect itself.
     pub effect: E,
     /// The kernel's numbers of its objects, if they were noted since ([`Record::note_handles`]).
-    #[serde(skip)]
     pub handles: Vec<u64>,
     /// The kernel's numbers of the tables in which those objects are, if they were noted.
-    #[serde(skip)]
     pub tables: Vec<u64>,
-}
-
-/// A note on an effect that is about to be made.
-#[derive(Serialize)]
-struct EffectLine<'a, E> {
-    #[serde(flatten)]
-    effect: &'a NotedEffect<E>,
-    /// True if it is the attachment's link. Postern 0.1 ignores this key.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    link: bool,
-}
-
-/// A note on the kernel's numbers for an effect.
-#[derive(Serialize)]
-struct HandlesLine<'a> {
-    plugin: &'a str,
-    of: u64,
-    handles: &'a [u64],
-    #[serde(skip_serializing_if = "<[u64]>::is_empty")]
-    tables: &'a [u64],
-}
-
-/// A note that an effect was undone.
-#[derive(Serialize)]
-struct Removed<'a> {
-    plugin: &'a str,
-    removed: u64,
-}
-
-/// A note on a plugin's section.
-#[derive(Serialize)]
-struct Changed<'a> {
-    plugin: &'a str,
-    #[serde(flatten)]
-    change: &'a Change,
 }
 
 /// An attachment's record, open and locked. Effects are of type `E`.
@@ -118,16 +80,10 @@ pub struct Record<E> {
     /// The name of its file.
     name: String,
     file: File,
-    /// The length of all whole lines, in bytes.
-    length: u64,
-    header: Header,
-    live: Vec<NotedEffect<E>>,
-    sections: Vec<Section>,
-    next_seq: u64,
+    content: Content<E>,
     is_new: bool,
     /// True if the disk is read-only: the listed effects can be removed nevertheless.
     is_read_only: bool,
-    warnings: Vec<String>,
 }
 
 impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
@@ -145,7 +101,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             let directory = Directory::make_state(root, SUBDIRECTORY)?;
             match Self::open(directory, &header.key(), Some(header), deadline) {
                 Ok(Some(mut record)) => {
-                    record.warnings.splice(0..0, warnings);
+                    record.content.warnings.splice(0..0, warnings);
                     return Ok(record);
                 }
                 Ok(None) => return Err(vanished(root)),
@@ -189,14 +145,14 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             Err(error) if error.is_no_file() => return Err(set_aside(&directory, name, error.to_string())),
             Err(error) => return Err(error),
         };
-        let content = match read_all(&file) {
-            Ok(content) => content,
+        let bytes = match read_all(&file) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 return Err(set_aside(&directory, name, error.to_string()));
             }
             Err(error) => return Err(StateError::io("read", &path, error)),
         };
-        let parsed = match parse::<E>(&path, &content) {
+        let parsed = match parse::<E>(&path, &bytes) {
             // The process was killed before it wrote a first line: nothing was begun.
             Ok(None) if create.is_none() => {
                 directory.unlink(name)?;
@@ -212,23 +168,12 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             return Err(set_aside(&directory, name, "its first line is about another attachment".to_owned()));
         }
         let is_new = parsed.is_none();
-        let Some(parsed) = parsed.or_else(|| create.map(Parsed::beginning)) else { return Ok(None) };
-        let mut record = Self {
-            directory,
-            name: name.clone(),
-            file,
-            length: parsed.length,
-            header: parsed.header,
-            live: parsed.live,
-            sections: parsed.sections,
-            next_seq: parsed.next_seq,
-            is_new,
-            is_read_only,
-            warnings: parsed.warnings,
-        };
+        let begun = || create.cloned().map(Content::beginning);
+        let Some(content) = parsed.or_else(begun) else { return Ok(None) };
+        let mut record = Self { directory, name: name.clone(), file, content, is_new, is_read_only };
         // The next line must not follow directly on the torn line of a killed process.
-        if record.length < content.len() as u64 && !is_read_only {
-            record.file.set_len(record.length).map_err(|error| StateError::io("truncate", &path, error))?;
+        if record.content.length < bytes.len() as u64 && !is_read_only {
+            record.file.set_len(record.content.length).map_err(|error| StateError::io("truncate", &path, error))?;
         }
         if is_new {
             record.write_first()?;
@@ -237,8 +182,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     fn write_first(&mut self) -> Result<()> {
-        let first = FirstLine { version: VERSION, writer: WRITER.to_owned(), header: self.header.clone() };
-        let line = self.line(&first)?;
+        let first = FirstLine { version: VERSION, writer: WRITER.to_owned(), header: self.content.header.clone() };
+        let line = self.encode(&first)?;
         self.write(&line)
     }
 
@@ -248,9 +193,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Io`]: nothing may be noted or done then.
     pub fn renew(&mut self, header: Header) -> Result<()> {
         self.file.set_len(0).map_err(|error| self.failed("truncate", error))?;
-        (self.length, self.header, self.next_seq) = (0, header, 1);
-        self.live.clear();
-        self.sections.clear();
+        let warnings = std::mem::take(&mut self.content.warnings);
+        self.content = Content { warnings, ..Content::beginning(header) };
         self.write_first()
     }
 
@@ -261,24 +205,12 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Exhausted`] if the record is full: a record too long to be read could not be used for removal
     /// either. [`StateError::Io`]. After either nothing is noted, and the act must not be begun.
     pub fn append(&mut self, section: &str, effect: &E, makes_link: bool) -> Result<u64> {
-        let effect = NotedEffect {
-            seq: self.next_seq,
-            section: section.to_owned(),
-            effect: effect.clone(),
-            handles: Vec::new(),
-            tables: Vec::new(),
-        };
-        let line = self.line(&EffectLine { effect: &effect, link: makes_link })?;
-        if self.live.len() >= MOST_EFFECTS || self.length + line.len() as u64 > MOST_BYTES {
+        if self.content.live.len() >= MOST_EFFECTS {
             return Err(self.full());
         }
-        self.write(&line)?;
-        self.next_seq += 1;
-        if makes_link {
-            section::makes_link(&mut self.sections, section);
-        }
-        self.live.push(effect);
-        Ok(self.next_seq - 1)
+        let seq = self.content.next_seq;
+        self.note(Line { seq: Some(seq), effect: Some(effect), link: makes_link, ..Line::about(section) })?;
+        Ok(seq)
     }
 
     /// Notes the kernel's numbers of effect `seq`, which exists now, so that its removal needs no search. `tables` are
@@ -288,17 +220,9 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// # Errors
     /// As [`Record::append`]. Continue nevertheless: the effect can be searched for.
     pub fn note_handles(&mut self, seq: u64, handles: &[u64], tables: &[u64]) -> Result<()> {
-        let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
-        let plugin = self.live.get(place).map(|effect| effect.section.clone()).unwrap_or_default();
-        let line = self.line(&HandlesLine { plugin: &plugin, of: seq, handles, tables })?;
-        if self.length + line.len() as u64 > MOST_BYTES {
-            return Err(self.full());
-        }
-        self.write(&line)?;
-        if let Some(effect) = self.live.get_mut(place) {
-            (effect.handles, effect.tables) = (handles.to_vec(), tables.to_vec());
-        }
-        Ok(())
+        let Some(effect) = self.live(seq) else { return Ok(()) };
+        let (handles, tables) = (Some(handles.to_vec()), tables.to_vec());
+        self.note(Line { of: Some(seq), handles, tables, ..Line::about(&effect.section) })
     }
 
     /// Notes that the ADD of `section` is about to make effects. `digest` is the SHA-256 of its component
@@ -318,28 +242,25 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// # Errors
     /// [`StateError::Io`], and [`StateError::Exhausted`] if the record is full: the ADD must be undone then.
     pub fn made(&mut self, section: &str, addresses: Vec<String>, path: DataPath) -> Result<()> {
+        let line = |change| Line::<&E> { change: Some(change), ..Line::about(section) };
         // This line is as long as the one that will replace it. Until then it counts as unfinished.
-        let given = self.line(&Changed { plugin: section, change: &Change::Given(A_TIME) })?;
-        let mut change = Change::Made { addresses: addresses.clone(), path: path.clone() };
-        let mut lines = self.line(&Changed { plugin: section, change: &change })?;
+        let given = self.encode(&line(Change::Given(A_TIME)))?;
+        let mut made = line(Change::Made { addresses: addresses.clone(), path: path.clone() });
+        let mut text = self.encode(&made)?;
         // Only the routes of a plugin can be many.
         for path in [DataPath { routes: Vec::new(), ..path }, DataPath::default()] {
-            if self.length + (lines.len() + given.len()) as u64 <= PAGE {
+            if self.content.length + (text.len() + given.len()) as u64 <= PAGE {
                 break;
             }
-            change = Change::Made { addresses: addresses.clone(), path };
-            lines = self.line(&Changed { plugin: section, change: &change })?;
+            made = line(Change::Made { addresses: addresses.clone(), path });
+            text = self.encode(&made)?;
         }
-        let written = lines.len() as u64;
-        lines.resize(lines.len() + given.len() - 1, b' ');
-        lines.push(b'\n');
-        if self.length + lines.len() as u64 > MOST_BYTES {
-            return Err(self.full());
-        }
-        let before = self.length;
-        self.write(&lines)?;
-        self.length = before + written;
-        section::apply(&mut self.sections, section, change);
+        let whole = self.content.length + text.len() as u64;
+        text.resize(text.len() + given.len() - 1, b' ');
+        text.push(b'\n');
+        self.write_if_room(&text)?;
+        self.content.length = whole;
+        self.content.apply(made, None);
         Ok(())
     }
 
@@ -364,9 +285,10 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// # Errors
     /// [`StateError::Io`]: continue the removal nevertheless.
     pub fn ending(&mut self, section: Option<&str>) -> Result<()> {
-        let own = self.sections.iter().filter(|section| section.stage != Stage::Ending);
-        let own = own.map(|section| section.name.clone()).filter(|name| section.is_none_or(|section| section == name));
-        own.collect::<Vec<String>>().into_iter().try_for_each(|name| self.change(&name, Change::Ending(true)))
+        let is_ending = |section: &Section| section.stage == Stage::Ending;
+        self.names(section, |section| !is_ending(section))
+            .iter()
+            .try_for_each(|name| self.change(name, Change::Ending(true)))
     }
 
     /// Notes that `section`, or all sections, needs no more work: its DEL is complete, or its failed ADD is undone.
@@ -374,44 +296,43 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// # Errors
     /// As [`Record::mark_removed`].
     pub fn end(&mut self, section: Option<&str>) -> Result<()> {
-        let ended: Vec<String> = self.sections.iter().map(|section| section.name.clone()).collect();
-        let ended = ended.into_iter().filter(|name| section.is_none_or(|section| section == name));
-        ended.into_iter().try_for_each(|name| self.change(&name, Change::Ended(true)))
+        let ended = |name: &String| Line { change: Some(Change::Ended(true)), ..Line::about(name) };
+        self.names(section, |_| true).iter().try_for_each(|name| self.note_end(ended(name)))
+    }
+
+    /// Returns the names of the sections, or of one of them, that are `wanted`.
+    fn names(&self, section: Option<&str>, wanted: impl Fn(&Section) -> bool) -> Vec<String> {
+        let own = self.content.sections.iter().filter(|own| section.is_none_or(|section| section == own.name));
+        own.filter(|section| wanted(section)).map(|section| section.name.clone()).collect()
     }
 
     fn change(&mut self, section: &str, change: Change) -> Result<()> {
-        let line = self.line(&Changed { plugin: section, change: &change })?;
-        // The end is noted in memory even if the write fails: an empty record's file is removed.
-        let ends = matches!(change, Change::Ended(_));
-        if !ends && self.length + line.len() as u64 > MOST_BYTES {
-            return Err(self.full());
-        }
-        if ends {
-            section::apply(&mut self.sections, section, change);
-            return if self.length + line.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&line) };
-        }
-        self.write(&line)?;
-        section::apply(&mut self.sections, section, change);
+        self.note(Line { change: Some(change), ..Line::about(section) })
+    }
+
+    /// Writes a line, and takes over what it says.
+    fn note(&mut self, line: Line<&E>) -> Result<()> {
+        let text = self.encode(&line)?;
+        self.write_if_room(&text)?;
+        let effect = line.effect.cloned();
+        self.content.apply(line, effect);
         Ok(())
+    }
+
+    /// Takes over what a line about the end of something says, and writes it. In memory that counts even if the write fails:
+    /// an empty record's file is removed.
+    fn note_end(&mut self, line: Line<&E>) -> Result<()> {
+        let text = self.encode(&line)?;
+        self.content.apply(line, None);
+        // A record of an earlier version may be so long that this line would make it unreadable. At worst an effect is
+        // undone twice.
+        if self.content.length + text.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&text) }
     }
 
     /// Returns the sections in the order in which their plugins were called.
     #[must_use]
     pub fn sections(&self) -> &[Section] {
-        &self.sections
-    }
-
-    /// Returns the name of a plugin's next section, after all its present ones.
-    #[must_use]
-    pub fn next_section(&self, plugin: &str) -> String {
-        section::next(&self.sections, plugin)
-    }
-
-    /// Returns the section that a call of a plugin belongs to, found by the hash of the call's configuration. It is the
-    /// last section with this hash, or else the plugin's last one. `None` if it has none.
-    #[must_use]
-    pub fn called_section(&self, plugin: &str, config: &str) -> Option<&Section> {
-        section::called(&self.sections, plugin, config)
+        &self.content.sections
     }
 
     /// Notes that effect `seq` was undone. Unknown numbers are ignored.
@@ -420,30 +341,31 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Io`]: this record still knows it in memory, so continue the removal. At worst the effect is undone
     /// twice.
     pub fn mark_removed(&mut self, seq: u64) -> Result<()> {
-        let Some(place) = self.live.iter().position(|effect| effect.seq == seq) else { return Ok(()) };
-        let gone = self.live.remove(place);
-        let line = self.line(&Removed { plugin: &gone.section, removed: seq })?;
-        // A record of an earlier version may be so long that this line would make it unreadable. At worst the effect is
-        // undone twice.
-        if self.length + line.len() as u64 > READ_LIMIT { Ok(()) } else { self.write(&line) }
+        let Some(gone) = self.live(seq) else { return Ok(()) };
+        self.note_end(Line { removed: Some(seq), ..Line::about(&gone.section) })
+    }
+
+    fn live(&self, seq: u64) -> Option<&NotedEffect<E>> {
+        self.content.live.iter().find(|effect| effect.seq == seq)
     }
 
     /// Returns the live effects of `section`, or of all sections, in the order in which they were noted.
     #[must_use]
     pub fn effects(&self, section: Option<&str>) -> Vec<NotedEffect<E>> {
-        self.live.iter().filter(|effect| section.is_none_or(|section| effect.section == section)).cloned().collect()
+        let own = |effect: &&NotedEffect<E>| section.is_none_or(|section| effect.section == section);
+        self.content.live.iter().filter(own).cloned().collect()
     }
 
     /// True if no effect is live and there is no section.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.sections.is_empty()
+        self.content.live.is_empty() && self.content.sections.is_empty()
     }
 
     /// Returns the header. For a record that existed, it is the one it was begun with.
     #[must_use]
     pub fn header(&self) -> &Header {
-        &self.header
+        &self.content.header
     }
 
     /// Returns the open file that the lock belongs to: the lock is free when the last process that has it open has
@@ -462,7 +384,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// Returns the damage that was found on opening, for the log.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        &self.content.warnings
     }
 
     /// Removes the file if nothing is left in it; true if it was removed. A record with damaged lines is set aside:
@@ -472,7 +394,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// [`StateError::Io`]; [`StateError::Corrupt`] names the path where it was set aside.
     pub fn remove_file(self) -> Result<bool> {
         // Still locked: a process that waits for the lock sees that the file has lost its name, and looks again.
-        match self.warnings.first() {
+        match self.content.warnings.first() {
             _ if !self.is_empty() => Ok(false),
             None => self.directory.unlink(&self.name),
             Some(warning) => Err(set_aside(&self.directory, &self.name, warning.clone())),
@@ -488,10 +410,14 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         ))
     }
 
-    fn line(&self, content: &impl Serialize) -> Result<Vec<u8>> {
-        let mut line = serde_json::to_vec(content).map_err(|error| self.failed("encode a line of", error.into()))?;
-        line.push(b'\n');
-        Ok(line)
+    fn encode(&self, line: &impl Serialize) -> Result<Vec<u8>> {
+        let mut text = serde_json::to_vec(line).map_err(|error| self.failed("encode a line of", error.into()))?;
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    fn write_if_room(&mut self, lines: &[u8]) -> Result<()> {
+        if self.content.length + lines.len() as u64 > MOST_BYTES { Err(self.full()) } else { self.write(lines) }
     }
 
     /// Adds whole lines with one write; a partial write (full disk) is taken back.
@@ -500,18 +426,18 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             return Err(self.failed("write", Errno::EROFS.into()));
         }
         let written = loop {
-            match self.file.write_at(lines, self.length) {
+            match self.file.write_at(lines, self.content.length) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
         };
         match written {
             Ok(count) if count == lines.len() => {
-                self.length += count as u64;
+                self.content.length += count as u64;
                 Ok(())
             }
             Ok(_) => {
-                self.file.set_len(self.length).map_err(|error| self.failed("truncate", error))?;
+                self.file.set_len(self.content.length).map_err(|error| self.failed("truncate", error))?;
                 Err(self.failed("write", Errno::ENOSPC.into()))
             }
             Err(error) => Err(self.failed("write", error)),

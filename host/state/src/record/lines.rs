@@ -1,6 +1,6 @@
 //! The reader of a record's lines.
 
-use super::section::{self, Change, Section};
+use super::section::{self, Change, Section, is_false};
 use super::{Header, NotedEffect, VERSION};
 use crate::error::StateError;
 use serde::de::DeserializeOwned;
@@ -25,45 +25,91 @@ struct AnyVersion {
     writer: String,
 }
 
-/// Any further line, as read. A line that this version doesn't know has none of the optional parts, and is ignored.
-#[derive(Deserialize)]
-struct Line {
-    plugin: String,
-    seq: Option<u64>,
-    #[serde(default)]
-    effect: Value,
-    #[serde(default)]
-    link: bool,
-    removed: Option<u64>,
-    of: Option<u64>,
-    #[serde(default)]
-    handles: Vec<u64>,
-    #[serde(default)]
-    tables: Vec<u64>,
+/// Any further line, with an effect of type `E`. One that this version doesn't know has none of the optional parts, and is
+/// ignored.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Line<E> {
+    /// The number of an effect that is about to be made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seq: Option<u64>,
+    /// The name of the section.
+    pub(super) plugin: String,
+    /// That effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) effect: Option<E>,
+    /// True if it is the attachment's link. Postern 0.1 ignores this key.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) link: bool,
+    /// The number of an effect that was undone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<u64>,
+    /// The number of an effect whose objects and tables have numbers of the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) of: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) handles: Option<Vec<u64>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) tables: Vec<u64>,
+    /// What changes in the section.
     #[serde(flatten)]
-    change: Option<Change>,
+    pub(super) change: Option<Change>,
 }
 
-/// The content of a record's lines.
-pub(super) struct Parsed<E> {
+impl<E> Line<E> {
+    /// Makes a line about a section that says nothing yet.
+    pub(super) fn about(section: &str) -> Self {
+        Self {
+            seq: None,
+            plugin: section.to_owned(),
+            effect: None,
+            link: false,
+            removed: None,
+            of: None,
+            handles: None,
+            tables: Vec::new(),
+            change: None,
+        }
+    }
+}
+
+/// What a record's lines say.
+pub(super) struct Content<E> {
     pub(super) header: Header,
     pub(super) live: Vec<NotedEffect<E>>,
     pub(super) sections: Vec<Section>,
     pub(super) next_seq: u64,
     /// The length of all whole lines, in bytes.
     pub(super) length: u64,
+    /// The damage that was found.
     pub(super) warnings: Vec<String>,
 }
 
-impl<E> Parsed<E> {
-    pub(super) fn beginning(header: &Header) -> Self {
-        Self {
-            header: header.clone(),
-            live: Vec::new(),
-            sections: Vec::new(),
-            next_seq: 1,
-            length: 0,
-            warnings: Vec::new(),
+impl<E> Content<E> {
+    /// Returns that of a record without lines.
+    pub(super) fn beginning(header: Header) -> Self {
+        Self { header, live: Vec::new(), sections: Vec::new(), next_seq: 1, length: 0, warnings: Vec::new() }
+    }
+
+    /// Takes over what a line says. `effect` is the line's.
+    pub(super) fn apply<T>(&mut self, line: Line<T>, effect: Option<E>) {
+        if let Some(seq) = line.seq {
+            if line.link {
+                section::makes_link(&mut self.sections, &line.plugin);
+            }
+            let noted =
+                |effect| NotedEffect { seq, section: line.plugin, effect, handles: Vec::new(), tables: Vec::new() };
+            self.live.extend(effect.map(noted));
+            self.next_seq = self.next_seq.max(seq.saturating_add(1));
+        } else if let Some(seq) = line.removed {
+            if let Some(place) = self.live.iter().position(|effect| effect.seq == seq) {
+                self.live.remove(place);
+            }
+        } else if let Some(seq) = line.of {
+            if let Some(effect) = self.live.iter_mut().find(|effect| effect.seq == seq) {
+                (effect.handles, effect.tables) = (line.handles.unwrap_or_default(), line.tables);
+            }
+        } else if let Some(change) = line.change {
+            section::apply(&mut self.sections, &line.plugin, change);
         }
     }
 }
@@ -77,11 +123,11 @@ pub(super) enum Fault {
 }
 
 /// Reads the lines; `None` if not even the first one was finished.
-pub(super) fn parse<E: DeserializeOwned>(path: &Path, content: &[u8]) -> std::result::Result<Option<Parsed<E>>, Fault> {
-    let whole = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
-    let mut lines = content.get(..whole).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
+pub(super) fn parse<E: DeserializeOwned>(path: &Path, bytes: &[u8]) -> std::result::Result<Option<Content<E>>, Fault> {
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+    let mut lines = bytes.get(..whole).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
     let Some(first) = lines.next() else {
-        return match content.first() {
+        return match bytes.first() {
             None | Some(b'{') => Ok(None),
             Some(_) => Err(Fault::Corrupt("it has no lines".to_owned())),
         };
@@ -93,50 +139,29 @@ pub(super) fn parse<E: DeserializeOwned>(path: &Path, content: &[u8]) -> std::re
         return Err(Fault::Unusable(StateError::OtherVersion { path: path.to_owned(), version, writer }));
     }
     let FirstLine { header, .. } = serde_json::from_slice(first).map_err(bad)?;
-    let mut parsed = Parsed::beginning(&header);
-    parsed.length = first.len() as u64;
+    let mut content = Content::beginning(header);
+    content.length = first.len() as u64;
     let mut lines = lines.enumerate().peekable();
     while let Some((index, bytes)) = lines.next() {
         let number = index + 2;
-        let line: Line = match serde_json::from_slice(bytes) {
+        let mut line: Line<Value> = match serde_json::from_slice(bytes) {
             Ok(line) => line,
             // The last line is torn.
             Err(_) if lines.peek().is_none() => break,
             Err(error) => {
-                parsed
-                    .warnings
-                    .push(format!("record {}: line {number} is damaged and left out: {error}", path.display()));
-                parsed.length += bytes.len() as u64;
+                let warning = format!("record {}: line {number} is damaged and left out: {error}", path.display());
+                content.warnings.push(warning);
+                content.length += bytes.len() as u64;
                 continue;
             }
         };
-        parsed.length += bytes.len() as u64;
-        if let Some(seq) = line.seq {
-            let effect = serde_json::from_value(line.effect).map_err(|error| {
-                let detail = error.to_string();
-                Fault::Unusable(StateError::UnknownEffect { path: path.to_owned(), line: number, detail })
-            })?;
-            if line.link {
-                section::makes_link(&mut parsed.sections, &line.plugin);
-            }
-            parsed.live.push(NotedEffect {
-                seq,
-                section: line.plugin,
-                effect,
-                handles: Vec::new(),
-                tables: Vec::new(),
-            });
-            parsed.next_seq = parsed.next_seq.max(seq.saturating_add(1));
-        } else if let Some(seq) = line.removed {
-            parsed.live.retain(|effect| effect.seq != seq);
-        } else if let Some(seq) = line.of {
-            let noted = parsed.live.iter_mut().find(|effect| effect.seq == seq);
-            if let Some(effect) = noted {
-                (effect.handles, effect.tables) = (line.handles, line.tables);
-            }
-        } else if let Some(change) = line.change {
-            section::apply(&mut parsed.sections, &line.plugin, change);
-        }
+        content.length += bytes.len() as u64;
+        let effect = line.effect.take().unwrap_or_default();
+        let effect = line.seq.map(|_| serde_json::from_value(effect)).transpose().map_err(|error| {
+            let detail = error.to_string();
+            Fault::Unusable(StateError::UnknownEffect { path: path.to_owned(), line: number, detail })
+        })?;
+        content.apply(line, effect);
     }
-    Ok(Some(parsed))
+    Ok(Some(content))
 }

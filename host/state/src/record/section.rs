@@ -55,7 +55,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     /// # Errors
     /// As [`Record::append`]: the text before counts then.
     pub fn keep(&mut self, section: &str, text: &str) -> Result<()> {
-        if self.length + text.len() as u64 > ROOM_FOR_NOTES {
+        if self.content.length + text.len() as u64 > ROOM_FOR_NOTES {
             return Err(StateError::Exhausted(format!(
                 "record {}: its room for notes of plugins, {} KiB, is used up",
                 self.directory.path_of(&self.name).display(),
@@ -63,6 +63,29 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
             )));
         }
         self.change(section, Change::Note(text.to_owned()))
+    }
+
+    /// Returns the name of a plugin's next section, after all its present ones.
+    #[must_use]
+    pub fn next_section(&self, plugin: &str) -> String {
+        let ordinal = |section: &Section| match section.name.split_once(ORDINAL) {
+            Some((_, ordinal)) => ordinal.parse().unwrap_or(1_u32),
+            None => 1,
+        };
+        let last = self.sections().iter().filter(|section| section.plugin() == plugin).map(ordinal).max();
+        match last.map(|last| last.saturating_add(1)) {
+            None => plugin.to_owned(),
+            Some(ordinal) => format!("{plugin}{ORDINAL}{ordinal}"),
+        }
+    }
+
+    /// Returns the section that a call of a plugin belongs to, found by the hash of the call's configuration. It is the
+    /// last section with this hash, or else the plugin's last one. `None` if it has none.
+    #[must_use]
+    pub fn called_section(&self, plugin: &str, config: &str) -> Option<&Section> {
+        let mut own = self.sections().iter().filter(|section| section.plugin() == plugin);
+        let of_config = own.clone().rfind(|section| section.config.as_deref() == Some(config));
+        of_config.or_else(|| own.next_back())
     }
 }
 
@@ -74,27 +97,6 @@ pub fn plugin_of(section: &str) -> &str {
 
 /// The character between a plugin's name, which can't contain it, and the ordinal.
 const ORDINAL: char = '#';
-
-/// Returns the name of the plugin's next section, after all present ones.
-pub(super) fn next(sections: &[Section], plugin: &str) -> String {
-    let ordinal = |section: &Section| match section.name.split_once(ORDINAL) {
-        Some((_, ordinal)) => ordinal.parse().unwrap_or(1_u32),
-        None => 1,
-    };
-    let last = sections.iter().filter(|section| section.plugin() == plugin).map(ordinal).max();
-    match last.map(|last| last.saturating_add(1)) {
-        None => plugin.to_owned(),
-        Some(ordinal) => format!("{plugin}{ORDINAL}{ordinal}"),
-    }
-}
-
-/// Returns the section for a call of a plugin with this configuration. It is the last one with this hash, or else the
-/// plugin's last one.
-pub(super) fn called<'a>(sections: &'a [Section], plugin: &str, config: &str) -> Option<&'a Section> {
-    let mut own = sections.iter().filter(|section| section.plugin() == plugin);
-    let of_config = own.clone().rfind(|section| section.config.as_deref() == Some(config));
-    of_config.or_else(|| own.next_back())
-}
 
 /// The data path of an attachment's packets when its ADD had made everything. An account of the node compares the
 /// kernel's state with it. Each part is absent if the plugin made no such thing.
@@ -131,7 +133,7 @@ impl DataPath {
     }
 }
 
-fn is_false(value: &bool) -> bool {
+pub(super) fn is_false(value: &bool) -> bool {
     !value
 }
 

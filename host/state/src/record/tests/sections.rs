@@ -212,7 +212,7 @@ fn notes_do_not_fill_a_record() {
     record.begin("remember", "d", "a", 1).unwrap();
     let text = |at: usize| format!("{at}{}", "\u{1}".repeat(4000));
     let refused = (0..1000).find(|at| record.keep("remember", &text(*at)).is_err()).unwrap();
-    assert!(record.length < MOST_BYTES / 3, "{}", record.length);
+    assert!(record.content.length < MOST_BYTES / 3, "{}", record.content.length);
     let error = record.keep("remember", "x".repeat(4096).as_str()).unwrap_err();
     assert!(matches!(&error, StateError::Exhausted(text) if text.contains("room for notes")), "{error}");
     assert_eq!(record.sections()[0].note, Some(text(refused - 1)));
