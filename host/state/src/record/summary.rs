@@ -48,10 +48,15 @@ impl Summary {
 /// # Errors
 /// [`StateError::Untrusted`], [`StateError::Io`] for the directory. An error of a single record is in its summary.
 pub fn list(root: &Path) -> Result<Vec<Summary>> {
+    list_where(root, |_| true)
+}
+
+/// Returns the records whose content is wanted.
+fn list_where(root: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Summary>> {
     let Some(directory) = open_directory(root)? else { return Ok(Vec::new()) };
     let mut names = directory.names()?;
     names.sort();
-    Ok(names.iter().filter_map(|name| look(&directory, name)).collect())
+    Ok(names.iter().filter_map(|name| look(&directory, name, &is_wanted)).collect())
 }
 
 /// Returns all records as [`list`] does, for whoever concludes something from what they do not list.
@@ -68,11 +73,8 @@ pub fn list_known(root: &Path) -> Result<Vec<Summary>> {
 /// # Errors
 /// As [`list_known`].
 pub fn list_with(root: &Path, text: &str) -> Result<Vec<Summary>> {
-    let Some(directory) = open_directory(root)? else { return Ok(Vec::new()) };
     let has_text = |content: &[u8]| content.windows(text.len().max(1)).any(|part| part == text.as_bytes());
-    let mut names = directory.names()?;
-    names.sort();
-    names.iter().filter_map(|name| look_if(&directory, name, has_text)).map(Summary::known).collect()
+    list_where(root, has_text)?.into_iter().map(Summary::known).collect()
 }
 
 /// Returns one record below `root` as [`list_known`] does; `None` if there is none.
@@ -81,7 +83,7 @@ pub fn list_with(root: &Path, text: &str) -> Result<Vec<Summary>> {
 /// As [`list_known`].
 pub fn find(root: &Path, key: &RecordKey) -> Result<Option<Summary>> {
     let Some(directory) = open_directory(root)? else { return Ok(None) };
-    look(&directory, &name_in(&directory, key)?).map(Summary::known).transpose()
+    look(&directory, &name_in(&directory, key)?, |_| true).map(Summary::known).transpose()
 }
 
 /// True if there is a file of this record below `root`.
@@ -150,7 +152,7 @@ fn list_that(root: &Path, wanted: impl Fn(&RecordKey) -> bool) -> Result<Vec<Sum
     names.sort();
     let mut summaries = Vec::new();
     for name in names {
-        if let Some(summary) = look(&directory, &name) {
+        if let Some(summary) = look(&directory, &name, |_| true) {
             summaries.push(summary);
         } else if RecordKey::parse(&name).is_some() {
             remove_empty(&directory, &name)?;
@@ -159,18 +161,11 @@ fn list_that(root: &Path, wanted: impl Fn(&RecordKey) -> bool) -> Result<Vec<Sum
     Ok(summaries)
 }
 
-/// Reads a file of the directory; `None` if it is no record, or has no first line yet.
-fn look(directory: &Directory, name: &str) -> Option<Summary> {
-    look_if(directory, name, |_| true)
-}
-
-/// As `look`; `None` also for a content that is not wanted.
-fn look_if(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool) -> Option<Summary> {
-    let path = directory.path_of(name);
-    let key = RecordKey::parse(name);
+/// Reads a file of the directory; `None` if it is no record, has no first line yet, or a content that is not wanted.
+fn look(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool) -> Option<Summary> {
     let mut summary = Summary {
-        path,
-        key,
+        path: directory.path_of(name),
+        key: RecordKey::parse(name),
         header: None,
         effects: Vec::new(),
         sections: Vec::new(),
