@@ -72,9 +72,6 @@ pub(crate) struct LeaseDir {
     directory: Directory,
 }
 
-/// The lock of a lease directory, held until dropped.
-pub(crate) struct DirLock(#[expect(dead_code, reason = "closing the file is what unlocks")] File);
-
 /// A lease that is not yet visible.
 struct Draft<'a> {
     file: File,
@@ -212,9 +209,9 @@ impl LeaseDir {
         Ok(directory.map(Directory::trusted).transpose()?.map(|directory| Self { directory }))
     }
 
-    /// Takes the lock that the native plugin takes.
-    pub(crate) fn lock(&self, deadline: Instant) -> Result<DirLock> {
-        self.directory.locked("lock", OpenMode::ReadOrCreate(0o750), deadline).map(DirLock)
+    /// Takes the lock that the native plugin takes. Closing the file is what unlocks.
+    pub(crate) fn lock(&self, deadline: Instant) -> Result<File> {
+        self.directory.locked("lock", OpenMode::ReadOrCreate(0o750), deadline)
     }
 
     /// Returns all addresses that have a file. Names other than an address's canonical text are left out.

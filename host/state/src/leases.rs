@@ -11,12 +11,13 @@ pub use held::{HeldAddress, networks};
 use crate::dir::Dir;
 use crate::error::{Result, StateError};
 use crate::files::digest;
-use crate::lease_dir::{DirLock, FileId, LeaseDir, Slot};
+use crate::lease_dir::{FileId, LeaseDir, Slot};
 use crate::lease_index::{DirectoryTimes, IndexEntry, IndexPlace, LeaseIndex, OwnerHash, boot_number, key_of};
 use base16ct::lower::encode_string;
 use ipnet::IpNet;
 use postern_types::{Range, RangeSet};
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -236,32 +237,13 @@ impl Leases {
         spared: impl Fn(&LeaseOwner, IpAddr) -> bool,
         deadline: Instant,
     ) -> Result<Vec<(IpAddr, LeaseOwner)>> {
-        let mut lock = self.directory.lock(deadline)?;
+        let mut session = self.lock(deadline)?;
         let mut removed = Vec::new();
-        if let Some(index) = self.believed()
-            && let Ok(entries_to_collect) = entries_to_collect(&index, valid)
-        {
-            let mut session = Session { leases: self, _lock: lock, index, intact: true, changed: false };
-            if session.remove_all(&entries_to_collect, &spared, &mut removed)? {
-                session.finish();
-                removed.sort();
-                return Ok(removed);
-            }
-            lock = session._lock;
+        if !session.remove_others(valid, &spared, &mut removed)? {
+            session.read_files()?;
+            session.intact &= session.remove_others(valid, &spared, &mut removed)?;
         }
-        let texts =
-            |(container_id, ifname): &(&str, &str)| [text_of(container_id, ifname), container_id.trim().to_owned()];
-        let valid: HashSet<String> = valid.iter().flat_map(texts).collect();
-        let mut kept = Vec::new();
-        for (entry, text) in self.scan(false)? {
-            if valid.contains(&text) || spared(&LeaseOwner::of(&text), entry.address) {
-                kept.push(entry);
-            } else {
-                self.directory.remove(entry.address)?;
-                removed.push((entry.address, LeaseOwner::of(&text)));
-            }
-        }
-        Session { leases: self, _lock: lock, index: LeaseIndex::Fresh(kept), intact: true, changed: true }.finish();
+        session.finish();
         removed.sort();
         Ok(removed)
     }
@@ -295,24 +277,19 @@ impl Leases {
         let changed = believed.is_none();
         let index = match believed {
             Some(index) => index,
-            None => self.scanned(true)?,
+            None => self.scan(true)?,
         };
         Ok(Session { leases: self, _lock: lock, index, intact: true, changed })
     }
 
-    /// Makes a new index. If `notes_count`, files with the same identity as in the last index's notes aren't opened.
-    fn scanned(&self, notes_count: bool) -> Result<LeaseIndex> {
-        Ok(LeaseIndex::Fresh(self.scan(notes_count)?.into_iter().map(|(entry, _)| entry).collect()))
-    }
-
-    /// Finds every lease. Removes files that count as none, because the native plugin would take them for leases. Only
-    /// under the lock. The owners' texts are returned unless `notes_count`.
-    fn scan(&self, notes_count: bool) -> Result<Vec<(IndexEntry, String)>> {
+    /// Makes a new index of every lease. Removes files that count as none, because the native plugin would take them for
+    /// leases. Only under the lock. If `notes_count`, files with the same identity as in the last index's notes aren't opened.
+    fn scan(&self, notes_count: bool) -> Result<LeaseIndex> {
         let Reading { leases, free } = self.read_all(self.directory.clean_addresses()?, notes_count)?;
         for ip in free {
             self.directory.remove(ip)?;
         }
-        Ok(leases)
+        Ok(LeaseIndex::Fresh(leases.into_iter().map(|(entry, _)| entry).collect()))
     }
 
     fn read_all(&self, addresses: Vec<IpAddr>, notes_count: bool) -> Result<Reading> {
@@ -385,7 +362,7 @@ pub fn full_set(sets: &[RangeSet], taken: &[IpAddr]) -> Option<usize> {
 /// One call under the lock.
 struct Session<'a> {
     leases: &'a Leases,
-    _lock: DirLock,
+    _lock: File,
     index: LeaseIndex,
     /// True if the index has followed all changes.
     intact: bool,
@@ -503,11 +480,15 @@ impl Session<'_> {
         if let Some(found) = self.verified(text)? {
             return Ok(found);
         }
-        // A program wrote into a lease file, or the index is damaged: start again from the files.
-        self.index = self.leases.scanned(false)?;
-        self.intact = true;
-        self.changed = true;
+        self.read_files()?;
         Ok(self.verified(text)?.unwrap_or_default())
+    }
+
+    /// Starts again from the files: a program wrote into one, or the index is damaged.
+    fn read_files(&mut self) -> Result<()> {
+        self.index = self.leases.scan(false)?;
+        (self.intact, self.changed) = (true, true);
+        Ok(())
     }
 
     /// Returns the addresses of `text` in the index; `None` if the files contradict it.
@@ -525,15 +506,16 @@ impl Session<'_> {
         Ok(Some(found))
     }
 
-    /// Removes these leases except those that `spared` keeps. Returns `false` if a file contradicts the index, which
-    /// must then be made anew.
-    fn remove_all(
+    /// Removes the leases that aren't those of a `valid` owner, except those that `spared` keeps. Returns `false` if a file
+    /// contradicts the index, which must then be made anew.
+    fn remove_others(
         &mut self,
-        entries: &[IndexEntry],
+        valid: &[(&str, &str)],
         spared: impl Fn(&LeaseOwner, IpAddr) -> bool,
         removed: &mut Vec<(IpAddr, LeaseOwner)>,
     ) -> Result<bool> {
-        for entry in entries {
+        let Ok(entries) = entries_to_collect(&self.index, valid) else { return Ok(false) };
+        for entry in &entries {
             let text = match self.leases.directory.read(entry.address)? {
                 Slot::Held(text, _) if key_of(&text) == entry.key => text,
                 // A script without the lock removed it at this moment.
