@@ -146,16 +146,11 @@ impl LeaseIndex {
         match self {
             Self::Fresh(entries) => Ok(entries.iter().filter(|entry| entry.key == *key).copied().collect()),
             Self::Table(table) => {
-                let mut found = Vec::new();
-                table.probe(key, |_, slot| {
-                    if let Slot::Live(entry) = slot
-                        && entry.key == *key
-                    {
-                        found.push(entry);
-                    }
-                    slot != Slot::Empty
-                })?;
-                Ok(found)
+                let own = |(_, slot)| match slot {
+                    Slot::Live(entry) if entry.key == *key => Some(entry),
+                    Slot::Empty | Slot::Dead | Slot::Live(_) => None,
+                };
+                Ok(table.chain(key)?.into_iter().filter_map(own).collect())
             }
         }
     }
@@ -189,14 +184,9 @@ impl LeaseIndex {
                 Ok(())
             }
             Self::Table(table) => {
-                let mut place = None;
-                table.probe(key, |number, slot| {
-                    if matches!(slot, Slot::Live(entry) if entry.key == *key && entry.address == address) {
-                        place = Some(number);
-                    }
-                    place.is_none() && slot != Slot::Empty
-                })?;
-                place.map_or(Ok(()), |number| table.write(number, &encode(DEAD, None)))
+                let is_it = |slot| matches!(slot, Slot::Live(entry) if entry.key == *key && entry.address == address);
+                let place = table.chain(key)?.into_iter().find(|(_, slot)| is_it(*slot));
+                place.map_or(Ok(()), |(number, _)| table.write(number, &encode(DEAD, None)))
             }
         }
     }
@@ -226,34 +216,30 @@ impl LeaseTable {
         Ok(shape.map(|(slots, used, mark)| (Self { file, slots, used }, mark)))
     }
 
-    /// Passes the slots where `key` may be to `more`, until `more` returns false.
-    fn probe(&self, key: &OwnerHash, mut more: impl FnMut(u64, Slot) -> bool) -> io::Result<()> {
+    /// Returns the slots where `key` may be, with their numbers: from its first one to the first empty one.
+    fn chain(&self, key: &OwnerHash) -> io::Result<Vec<(u64, Slot)>> {
         let mut number = home(key, self.slots);
         let mut left = self.slots;
+        let mut chain = Vec::new();
         let mut bytes = [0; UNIT * RUN as usize];
         while left > 0 {
             let run = RUN.min(self.slots - number).min(left);
             let bytes = bytes.get_mut(..UNIT * run as usize).unwrap_or_default();
             self.file.read_exact_at(bytes, position(number))?;
             for (offset, bytes) in bytes.chunks(UNIT).enumerate() {
-                if !more(number + offset as u64, decode(bytes)) {
-                    return Ok(());
+                chain.push((number + offset as u64, decode(bytes)));
+                if matches!(chain.last(), Some((_, Slot::Empty))) {
+                    return Ok(chain);
                 }
             }
             left -= run;
             number = (number + run) % self.slots;
         }
-        Ok(())
+        Ok(chain)
     }
 
     fn insert(&mut self, entry: &IndexEntry) -> io::Result<()> {
-        let mut place = None;
-        self.probe(&entry.key, |number, slot| {
-            if !matches!(slot, Slot::Live(_)) {
-                place = Some((number, slot));
-            }
-            place.is_none()
-        })?;
+        let place = self.chain(&entry.key)?.into_iter().find(|(_, slot)| !matches!(slot, Slot::Live(_)));
         let (number, slot) = place.ok_or_else(|| io::Error::other("no room in the index"))?;
         self.used += u64::from(slot == Slot::Empty);
         self.write(number, &encode(LIVE, Some(entry)))
