@@ -12,7 +12,6 @@
 //! them only by name.
 
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
-use cap_std::ambient_authority;
 use cap_std::fs::{DirBuilder, DirBuilderExt as _, File, OpenOptions, OpenOptionsExt as _};
 use nix::dir::Dir as Listing;
 use nix::errno::Errno;
@@ -70,22 +69,22 @@ impl Dir {
     /// # Errors
     /// As open(2).
     pub fn open(path: &Path) -> io::Result<Self> {
-        // Not by the standard library, which takes `O_PATH` out with musl: then the right to read would be needed.
-        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-        Ok(Self(cap_std::fs::Dir::from_std_file(opened.into())))
+        Self::open_with(path, OFlags::empty())
     }
 
     /// Does the same for the directory itself, never for the target of a link.
     ///
     /// # Errors
     /// As open(2): `ENOTDIR` for a link.
-    #[expect(clippy::disallowed_methods, reason = "the one place where a path becomes a directory")]
     pub fn open_itself(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).follow(FollowSymlinks::No).custom_flags((OFlag::O_DIRECTORY | OFlag::O_PATH).bits());
-        let file = File::open_ambient_with(path, &options, ambient_authority())?;
-        Ok(Self(cap_std::fs::Dir::from_std_file(file.into_std())))
+        Self::open_with(path, OFlags::NOFOLLOW)
+    }
+
+    fn open_with(path: &Path, how: OFlags) -> io::Result<Self> {
+        // Not by the standard library, which takes `O_PATH` out with musl: then the right to read would be needed.
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC | how;
+        let opened = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        Ok(Self(cap_std::fs::Dir::from_std_file(opened.into())))
     }
 
     /// Makes a directory with all parents, where they are missing.
@@ -205,8 +204,8 @@ impl Dir {
     /// # Errors
     /// As open(2) and getdents(2).
     pub fn names_that(&self, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
-        let mut options = OpenOptions::new();
-        options.read(true).follow(FollowSymlinks::No).custom_flags(OFlag::O_DIRECTORY.bits());
+        let mut options = OpenMode::Read.options();
+        options.custom_flags(OFlag::O_DIRECTORY.bits());
         let mut listing = Listing::from_fd(OwnedFd::from(self.0.open_with(".", &options)?.into_std()))?;
         let mut names = Vec::new();
         for entry in listing.iter() {
