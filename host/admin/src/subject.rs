@@ -1,6 +1,6 @@
 //! The object of an inspection: an installed plugin or a component file, and its policy.
 
-use crate::authority::{Grant, PREVIOUS, RESULT};
+use crate::authority::Grant;
 use crate::component::Component;
 use crate::imports::Imports;
 use crate::install::bin_dir::is_reserved;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use postern_gate::catalog::Manifest;
 use postern_gate::places;
 use postern_gate::{plugin_file, policies};
-use postern_policy::{Origin, Policy};
+use postern_policy::{GrantView, Origin, Policy};
 use postern_sandbox::compile_process::Contents;
 use postern_sandbox::engine;
 use serde::Serialize;
@@ -118,24 +118,17 @@ impl Subject {
     /// The network makes a value of the policy ambiguous.
     pub fn grants(&self, network: Option<&Network>) -> Result<Vec<Grant>> {
         let Some(policy) = &self.policy else { return Ok(Vec::new()) };
-        let (view, result, previous) = match network {
-            None => (policy.view(), policy.result_view(), policy.previous_view()),
-            Some(network) => {
-                let granted = policy.resolve(&network.json(), "").map_err(anyhow::Error::msg)?;
-                (granted.view(), granted.result_view(), granted.previous_view())
-            }
+        let view = match network {
+            None => policy.view(),
+            Some(network) => policy.resolve(&network.json(), "").map_err(anyhow::Error::msg)?.view(),
         };
-        let grant = |capability: &str, from: Origin, objects: Vec<(&str, Vec<String>)>| Grant {
-            capability: capability.to_owned(),
-            from: from.to_string(),
-            file: self.file_of(from).display().to_string(),
-            objects: objects.into_iter().map(|(key, values)| (key.to_owned(), values)).collect(),
+        let grant = |table: GrantView| Grant {
+            capability: table.name.to_owned(),
+            from: table.from.to_string(),
+            file: self.file_of(table.from).display().to_string(),
+            objects: table.objects.into_iter().map(|(key, values)| (key.to_owned(), values)).collect(),
         };
-        let mut grants: Vec<Grant> =
-            view.into_iter().map(|table| grant(table.capability.name(), table.from, table.objects)).collect();
-        grants.extend(policy.result_origin().map(|from| grant(RESULT, from, result)));
-        grants.extend(policy.previous_origin().map(|from| grant(PREVIOUS, from, previous)));
-        Ok(grants)
+        Ok(view.into_iter().map(grant).collect())
     }
 
     fn file_of(&self, from: Origin) -> &Path {

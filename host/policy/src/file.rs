@@ -4,7 +4,7 @@ use super::error::FileError;
 use super::grammar::{self, Count, Key, ValueKind};
 use super::limits::Limits;
 use super::template::Template;
-use super::view::Origin;
+use super::view::{GrantView, Origin};
 use crate::prelude::*;
 use alloc::collections::BTreeMap;
 use core::fmt::{Display, from_fn};
@@ -62,6 +62,13 @@ impl GrantTable {
     pub fn says(&self, key: &str, text: &str) -> bool {
         let values = self.keys.iter().filter(|(name, _)| name.name == key).flat_map(|(_, values)| values);
         values.into_iter().any(|value| value.text() == text)
+    }
+
+    /// Returns the table as it is written.
+    pub fn view(&self) -> GrantView {
+        let texts = |templates: &[Template]| templates.iter().map(|template| template.text().to_owned()).collect();
+        let objects = self.keys.iter().map(|(key, templates)| (key.name, texts(templates))).collect();
+        GrantView { name: self.name, from: self.from, objects }
     }
 }
 

@@ -115,7 +115,7 @@ impl Grant {
         self.texts(key).any(|text| text == "true")
     }
 
-    fn objects(&self) -> Vec<(&'static str, Vec<String>)> {
+    fn view(&self) -> GrantView {
         let list = |patterns: &[Pattern]| patterns.iter().map(Pattern::to_string).collect::<Vec<_>>().join(" or ");
         let texts = |value: &Value| match value {
             Value::Text(pattern) => vec![pattern.to_string()],
@@ -124,7 +124,8 @@ impl Grant {
             Value::EachWithEach(addresses, gateways) if addresses.is_empty() || gateways.is_empty() => Vec::new(),
             Value::EachWithEach(addresses, gateways) => vec![format!("{} via {}", list(addresses), list(gateways))],
         };
-        self.keys.iter().map(|(key, values)| (*key, values.iter().flat_map(texts).collect())).collect()
+        let objects = self.keys.iter().map(|(key, values)| (*key, values.iter().flat_map(texts).collect())).collect();
+        GrantView { name: self.name, from: self.from, objects }
     }
 }
 
@@ -301,24 +302,9 @@ impl Granted {
         self.file.withdraw.contains(&capability)
     }
 
-    /// Returns the grants with the values of this run.
+    /// Returns the grants, `[result]` and `[previous]` with the values of this run.
     pub fn view(&self) -> Vec<GrantView> {
-        let view = |(capability, grant): (&Capability, &Grant)| GrantView {
-            capability: *capability,
-            from: grant.from,
-            objects: grant.objects(),
-        };
-        self.grants.iter().map(view).collect()
-    }
-
-    /// Returns `[previous]` with the values of this run.
-    pub fn previous_view(&self) -> Vec<(&'static str, Vec<String>)> {
-        self.previous.as_ref().map(Grant::objects).unwrap_or_default()
-    }
-
-    /// Returns `[result]` with the values of this run.
-    pub fn result_view(&self) -> Vec<(&'static str, Vec<String>)> {
-        self.result.as_ref().map(Grant::objects).unwrap_or_default()
+        self.grants.values().chain(&self.result).chain(&self.previous).map(Grant::view).collect()
     }
 }
 
@@ -408,7 +394,8 @@ pub mod tests {
             let message = granted.may_name_gateway(&address.parse().unwrap(), &gateway.parse().unwrap());
             assert_eq!(message, expected, "{address} via {gateway}");
         }
-        let shown = granted.result_view().into_iter().find(|(key, _)| *key == "gateways").unwrap().1;
+        let result = granted.view().into_iter().find(|table| table.name == "result").unwrap();
+        let shown = result.objects.into_iter().find(|(key, _)| *key == "gateways").unwrap().1;
         assert_eq!(
             shown,
             [

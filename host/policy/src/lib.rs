@@ -69,7 +69,7 @@ use alloc::sync::Arc;
 use file::{Collector, File};
 use postern_cni::Json;
 use postern_types::Capability;
-use template::{Sources, Template};
+use template::Sources;
 
 /// The directory of the operator's policy files. Their tables replace those of the shipped file of the same name.
 pub const OPERATOR_DIRECTORY: &str = "/etc/postern/policy";
@@ -234,34 +234,10 @@ impl Policy {
         &self.file.withdraw
     }
 
-    /// Returns the grants as they are written.
+    /// Returns the grants, `[result]` and `[previous]` as they are written.
     pub fn view(&self) -> Vec<GrantView> {
-        let view = |(capability, grant): (&Capability, &file::GrantTable)| GrantView {
-            capability: *capability,
-            from: grant.from,
-            objects: written(grant),
-        };
-        self.file.grants.iter().map(view).collect()
-    }
-
-    /// Returns `[result]` as it is written.
-    pub fn result_view(&self) -> Vec<(&'static str, Vec<String>)> {
-        self.file.result.as_ref().map(written).unwrap_or_default()
-    }
-
-    /// Returns the file that contains `[result]`.
-    pub fn result_origin(&self) -> Option<Origin> {
-        self.file.result.as_ref().map(|result| result.from)
-    }
-
-    /// Returns `[previous]` as it is written.
-    pub fn previous_view(&self) -> Vec<(&'static str, Vec<String>)> {
-        self.file.previous.as_ref().map(written).unwrap_or_default()
-    }
-
-    /// Returns the file that contains `[previous]`.
-    pub fn previous_origin(&self) -> Option<Origin> {
-        self.file.previous.as_ref().map(|previous| previous.from)
+        let File { grants, result, previous, .. } = &*self.file;
+        grants.values().chain(result).chain(previous).map(file::GrantTable::view).collect()
     }
 
     /// Returns the policy for one configuration and its `CNI_ARGS`.
@@ -285,11 +261,6 @@ impl Policy {
             path: self.path.clone(),
         })
     }
-}
-
-fn written(grant: &file::GrantTable) -> Vec<(&'static str, Vec<String>)> {
-    let texts = |templates: &[Template]| templates.iter().map(|template| template.text().to_owned()).collect();
-    grant.keys.iter().map(|(key, templates)| (key.name, texts(templates))).collect()
 }
 
 fn parse(path: &str, text: &str, from: Origin) -> Result<File, PolicyError> {
@@ -355,15 +326,15 @@ pub(crate) mod tests {
         assert_eq!(policy.capabilities(), [Capability::Bridge, Capability::Forwarding, Capability::Attachments]);
         assert_eq!(policy.withdrawn(), [Capability::Veth]);
         let names = ("names", vec!["b".to_owned(), "${config.x | c*}".to_owned()]);
-        let bridge = GrantView { capability: Capability::Bridge, from: Origin::Operator, objects: vec![names] };
+        let bridge = GrantView { name: "bridge", from: Origin::Operator, objects: vec![names] };
         let view = policy.view();
         assert_eq!(view[0], bridge);
-        assert_eq!((view[2].capability, view[2].from), (Capability::Attachments, Origin::Shipped));
-        assert_eq!(policy.result_view(), [("addresses", vec!["10.0.0.0/8".to_owned()])]);
-        assert_eq!(policy.result_origin(), Some(Origin::Operator));
+        assert_eq!((view[2].name, view[2].from), ("attachments", Origin::Shipped));
+        let addresses = ("addresses", vec!["10.0.0.0/8".to_owned()]);
+        assert_eq!(view[3], GrantView { name: "result", from: Origin::Operator, objects: vec![addresses] });
         let granted = policy.resolve(&Json::parse(br#"{"x":"y"}"#, 4096).unwrap(), "").unwrap();
         assert_eq!(granted.view()[0].objects, [("names", vec!["b".to_owned(), "y".to_owned()])]);
-        assert_eq!(granted.result_view(), policy.result_view());
+        assert_eq!(granted.view()[3], view[3]);
         assert_eq!(
             (granted.plugin().as_str(), granted.operator_file().as_str()),
             ("bridge", "/etc/postern/policy/bridge.toml")

@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use core::fmt;
-use postern_types::Capability;
 
 /// The source of a policy rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +31,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A granted capability, with its granted objects.
+/// A table of a policy, with its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantView {
-    /// The capability.
-    pub capability: Capability,
-    /// The file with the grant.
+    /// The capability; `result` for `[result]`, `previous` for `[previous]`.
+    pub name: &'static str,
+    /// The file with the table.
     pub from: Origin,
     /// The keys that its table sets, each with its values.
     pub objects: Vec<(&'static str, Vec<String>)>,

@@ -97,7 +97,7 @@ fn examine_plugin(
     let Ok(granted) = policy.resolve(&request.into(), "") else { return };
     let view = granted.view();
     let values = |key: &str| -> Vec<String> {
-        let ipam = view.iter().find(|grant| grant.capability == Capability::Ipam);
+        let ipam = view.iter().find(|grant| grant.name == Capability::Ipam.name());
         let found = ipam.and_then(|grant| grant.objects.iter().find(|(name, _)| *name == key));
         found.map(|(_, values)| values.clone()).unwrap_or_default()
     };
