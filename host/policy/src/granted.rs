@@ -6,7 +6,7 @@ use super::grammar::ValueKind;
 use super::limits::Limits;
 use super::line::{self, Change};
 use super::pattern::Pattern;
-use super::template::{Content, Sources};
+use super::template::{Sources, Value};
 use super::view::{GrantView, Origin};
 use super::{OPERATOR_DIRECTORY, ranges};
 use crate::prelude::*;
@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use core::net::IpAddr;
 use ipnet::IpNet;
 use postern_cni::{parse_cidr, parse_ip};
-use postern_types::{Capability, LeaseRange};
+use postern_types::Capability;
 
 /// A policy for one run.
 #[derive(Clone, Debug)]
@@ -36,42 +36,14 @@ pub struct Grant {
     keys: Vec<(&'static str, Vec<Value>)>,
 }
 
-/// A value.
-#[derive(Clone, Debug)]
-pub enum Value {
-    /// A text, possibly with open parts.
-    Text(Pattern),
-    /// A range of the configuration, and the set of ranges that contains it.
-    Range(LeaseRange, Vec<usize>),
-    /// Addresses, each with its allowed gateway.
-    Pairs(Vec<(Pattern, Pattern)>),
-    /// Addresses and gateways. Each address may have each gateway that its network contains.
-    EachWithEach(Vec<Pattern>, Vec<Pattern>),
-}
-
 impl Grant {
-    /// # Errors
-    /// The configuration makes a value ambiguous.
+    /// Fills in the values, which the configuration may make ambiguous.
     pub(super) fn resolve(grant: &file::GrantTable, sources: Sources<'_>) -> Result<Self, Ambiguous> {
         let mut keys = Vec::new();
         for (key, templates) in &grant.keys {
             let mut values = Vec::new();
             for (number, template) in templates.iter().enumerate() {
-                for found in template.resolve(sources)? {
-                    match found.content {
-                        Content::Text(pattern) => values.push(Value::Text(pattern)),
-                        Content::Object(object) if key.kind == ValueKind::Range => {
-                            // The plugin refuses a value that is not a range. Nothing can be leased from it.
-                            let set = core::iter::once(number).chain(found.set).collect();
-                            values.extend(ranges::read(&object)?.map(|range| Value::Range(range, set)));
-                        }
-                        Content::Object(_) => {}
-                        Content::Pairs(pairs) => values.push(Value::Pairs(pairs)),
-                        Content::EachWithEach(addresses, gateways) => {
-                            values.push(Value::EachWithEach(addresses, gateways));
-                        }
-                    }
-                }
+                values.extend(template.resolve(sources, (key.kind == ValueKind::Range).then_some(number))?);
             }
             keys.push((key.name, values));
         }

@@ -7,8 +7,8 @@
 //! range cut into pieces yields no more addresses.
 
 use super::error::Ambiguous;
-use super::granted::{Grant, Value};
-use super::template::spelt_once;
+use super::granted::Grant;
+use super::template::{Value, spelt_once};
 use crate::prelude::*;
 use ipnet::IpNet;
 use postern_cni::{Json, parse_cidr};
@@ -23,10 +23,7 @@ pub enum RangeRefusal {
     UsedUp(LeaseRange),
 }
 
-/// Reads a range as host-local does. `None` if it is not a range.
-///
-/// # Errors
-/// The range has a key twice.
+/// Reads a range as host-local does. `None` if it is not a range. One that has a key twice is an error.
 pub fn read(json: &Json) -> Result<Option<LeaseRange>, Ambiguous> {
     for key in ["subnet", "rangeStart", "rangeEnd", "gateway"] {
         spelt_once(json, key)?;
@@ -114,10 +111,7 @@ fn granted_sets(grant: &Grant) -> Vec<Set> {
 }
 
 /// Checks that every range is granted. An invalid range passes: nothing can be leased from it. The lease store refuses
-/// it with the native plugin's words.
-///
-/// # Errors
-/// The first range that is not granted.
+/// it with the native plugin's words. The error has the first range that is not granted.
 pub fn check(grant: &Grant, sets: &[Vec<LeaseRange>]) -> Result<(), RangeRefusal> {
     let granted = granted_sets(grant);
     let mut used: Vec<Option<usize>> = vec![None; granted.len()];

@@ -24,10 +24,12 @@
 use super::error::{Ambiguous, ValueError};
 use super::grammar::DEFAULT_LINK;
 use super::pattern::Pattern;
+use super::ranges;
 use crate::prelude::*;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use postern_cni::Json;
+use postern_types::LeaseRange;
 
 /// A parsed value of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,31 +84,21 @@ pub struct Sources<'a> {
 }
 
 /// A value that a template stands for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FoundValue {
-    /// The value.
-    pub content: Content,
-    /// The list that contains the value: the positions of all stars except the last. All values of one list have the
-    /// same set.
-    pub set: Vec<usize>,
-}
-
-/// A value of the configuration.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Content {
-    /// A text, a number or a boolean, with the text around it.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A text, a number or a boolean, with the text around it, possibly with open parts.
     Text(Pattern),
-    /// An object that a lone placeholder refers to.
-    Object(Json),
-    /// Addresses, each with its gateway.
+    /// A range of the configuration, and the set of ranges that contains it: the number of the template, and the positions
+    /// of all stars except the last.
+    Range(LeaseRange, Vec<usize>),
+    /// Addresses, each with its gateway, wherever that is.
     Pairs(Vec<(Pattern, Pattern)>),
-    /// Addresses, and gateways that any of them may have.
+    /// Addresses and gateways. Each address may have each gateway that its network contains.
     EachWithEach(Vec<Pattern>, Vec<Pattern>),
 }
 
 impl Template {
-    /// # Errors
-    /// The fault of the value, and the values that are possible.
+    /// Reads a value. The error has its fault, and the values that are possible.
     pub fn parse(text: &str) -> Result<Self, ValueError> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -126,9 +118,6 @@ impl Template {
     }
 
     /// Reads a value that may be a pair, `ADDRESS via GATEWAY`.
-    ///
-    /// # Errors
-    /// As [`Template::parse`].
     pub fn parse_gateway(text: &str) -> Result<Self, ValueError> {
         let outside = |at: usize| {
             let before = text.get(..at).unwrap_or_default();
@@ -183,49 +172,44 @@ impl Template {
         })
     }
 
-    /// Returns the values for this configuration.
-    ///
-    /// # Errors
-    /// The configuration has a key twice.
-    pub fn resolve(&self, sources: Sources<'_>) -> Result<Vec<FoundValue>, Ambiguous> {
+    /// Returns the values for this configuration, which must not have a key twice. `ranges` is the number of this template
+    /// among those of its key, if the key takes ranges.
+    pub fn resolve(&self, sources: Sources<'_>, ranges: Option<usize>) -> Result<Vec<Value>, Ambiguous> {
         if let Some((address, gateway)) = self.pair() {
-            let content = Self::resolve_pair(address, gateway, sources)?;
-            return Ok(vec![FoundValue { content, set: Vec::new() }]);
+            return Ok(vec![Self::resolve_pair(address, gateway, sources)?]);
         }
         let mut found = Vec::new();
         for (mut set, element) in self.elements(sources)? {
             set.pop();
-            found.extend(self.content(sources, &element)?.map(|content| FoundValue { content, set }));
+            let set = ranges.map(|number| core::iter::once(number).chain(set).collect());
+            found.extend(self.value(sources, &element, set)?);
         }
         Ok(found)
     }
 
-    fn resolve_pair(address: &Self, gateway: &Self, sources: Sources<'_>) -> Result<Content, Ambiguous> {
+    fn resolve_pair(address: &Self, gateway: &Self, sources: Sources<'_>) -> Result<Value, Ambiguous> {
         let together = match (&address.list, &gateway.list) {
             (Some(one), Some(other)) => one.same_as(other),
             (None, None) => true,
             _ => false,
         };
         if !together {
-            return Ok(Content::EachWithEach(address.texts(sources)?, gateway.texts(sources)?));
+            return Ok(Value::EachWithEach(address.texts(sources)?, gateway.texts(sources)?));
         }
         let mut pairs = Vec::new();
         for (_, element) in address.elements(sources)? {
-            let both = (address.content(sources, &element)?, gateway.content(sources, &element)?);
-            if let (Some(Content::Text(address)), Some(Content::Text(gateway))) = both {
+            let both = (address.value(sources, &element, None)?, gateway.value(sources, &element, None)?);
+            if let (Some(Value::Text(address)), Some(Value::Text(gateway))) = both {
                 pairs.push((address, gateway));
             }
         }
-        Ok(Content::Pairs(pairs))
+        Ok(Value::Pairs(pairs))
     }
 
     /// Returns the values that are text.
     fn texts(&self, sources: Sources<'_>) -> Result<Vec<Pattern>, Ambiguous> {
-        let text = |found: FoundValue| match found.content {
-            Content::Text(pattern) => Some(pattern),
-            _ => None,
-        };
-        Ok(self.resolve(sources)?.into_iter().filter_map(text).collect())
+        let text = |value| if let Value::Text(pattern) = value { Some(pattern) } else { None };
+        Ok(self.resolve(sources, None)?.into_iter().filter_map(text).collect())
     }
 
     /// Returns the elements of the list of its stars, with their positions. Without stars it returns one null.
@@ -237,8 +221,8 @@ impl Template {
         Ok(elements)
     }
 
-    /// Returns the value for one element of the list.
-    fn content(&self, sources: Sources<'_>, element: &Json) -> Result<Option<Content>, Ambiguous> {
+    /// Returns the value for one element of the list. `set` is that of a range.
+    fn value(&self, sources: Sources<'_>, element: &Json, set: Option<Vec<usize>>) -> Result<Option<Value>, Ambiguous> {
         let mut pattern = Pattern::default();
         for part in &self.parts {
             let (path, default) = match part {
@@ -255,7 +239,9 @@ impl Template {
             };
             match (lookup(&root, steps)?, default) {
                 (Some(object @ Json::Object(_)), None) if self.parts.len() == 1 => {
-                    return Ok(Some(Content::Object(object.clone())));
+                    // The plugin refuses a value that is not a range. Nothing can be leased from it.
+                    let Some(set) = set else { return Ok(None) };
+                    return Ok(ranges::read(object)?.map(|range| Value::Range(range, set)));
                 }
                 (Some(value), _) => match scalar(value) {
                     Some(text) => pattern.push_value(&text),
@@ -266,7 +252,7 @@ impl Template {
                 (None, None) => return Ok(None),
             }
         }
-        Ok(Some(Content::Text(pattern)))
+        Ok(Some(Value::Text(pattern)))
     }
 }
 
@@ -423,21 +409,16 @@ fn lookup<'j>(json: &'j Json, steps: &[Step]) -> Result<Option<&'j Json>, Ambigu
 fn member<'j>(json: &'j Json, key: &str) -> Result<Option<&'j Json>, Ambiguous> {
     let mut members = json.members(key);
     match (members.next(), members.next()) {
-        (Some((first, _)), Some((second, _))) => Err(spellings(first, second)),
+        (Some((first, _)), Some((second, _))) => {
+            Err(Ambiguous::Spellings { first: first.to_owned(), second: second.to_owned() })
+        }
         (found, _) => Ok(found.map(|(_, value)| value).filter(|value| !value.is_null())),
     }
 }
 
 /// Refuses an object that has a key twice. The plugins take the last one, and readers should not have to know that.
-///
-/// # Errors
-/// Both spellings.
 pub fn spelt_once(json: &Json, key: &str) -> Result<(), Ambiguous> {
     member(json, key).map(drop)
-}
-
-fn spellings(first: &str, second: &str) -> Ambiguous {
-    Ambiguous::Spellings { first: first.to_owned(), second: second.to_owned() }
 }
 
 fn scalar(json: &Json) -> Option<String> {
@@ -463,17 +444,17 @@ fn argument<'a>(args: &'a str, key: &str) -> Result<Option<&'a str>, Ambiguous> 
 mod tests {
     use super::*;
 
-    fn found(template: &str, config: &str, args: &str) -> Result<Vec<FoundValue>, String> {
+    fn found(template: &str, config: &str, args: &str) -> Result<Vec<Value>, String> {
         let config = Json::parse(config.as_bytes(), 4096).unwrap();
         let template = Template::parse(template).map_err(|error| error.to_string())?;
-        template.resolve(Sources { config: &config, args }).map_err(|error| error.to_string())
+        template.resolve(Sources { config: &config, args }, Some(7)).map_err(|error| error.to_string())
     }
 
-    /// Returns the values, objects as `{}`.
+    /// Returns the values, ranges as `{}`.
     fn resolve(template: &str, config: &str) -> Result<Vec<String>, String> {
-        let text = |found: FoundValue| match found.content {
-            Content::Text(pattern) => pattern.to_string(),
-            Content::Object(_) => "{}".to_owned(),
+        let text = |value| match value {
+            Value::Text(pattern) => pattern.to_string(),
+            Value::Range(..) => "{}".to_owned(),
             other => format!("{other:?}"),
         };
         Ok(found(template, config, "IP=10.0.0.1/8, fd00::1/64;X=;Y=a=b;Z")?.into_iter().map(text).collect())
@@ -495,13 +476,14 @@ mod tests {
         assert_eq!(resolve("a-${config.ipam.type}-b", r#"{"ipam":{"Type":"x"}}"#).unwrap(), ["a-x-b"]);
         assert_eq!(resolve("${config.force | false}", r#"{"force":true}"#).unwrap(), ["true"]);
         assert_eq!(resolve("${config.vlan | 0}", r#"{"vlan":7}"#).unwrap(), ["7"]);
-        assert_eq!(resolve("${config.ipam}", r#"{"ipam":{}}"#).unwrap(), ["{}"]);
+        assert_eq!(resolve("${config.ipam}", r#"{"ipam":{"subnet":"10.0.0.0/8"}}"#).unwrap(), ["{}"]);
+        assert_eq!(resolve("${config.ipam}", r#"{"ipam":{}}"#).unwrap(), [""; 0]);
     }
 
     #[test]
     fn never_expands_a_value() {
         let nested = found("${config.bridge}", r#"{"bridge":"${config.name}*"}"#, "").unwrap();
-        let [FoundValue { content: Content::Text(pattern), .. }] = nested.as_slice() else { panic!("{nested:?}") };
+        let [Value::Text(pattern)] = nested.as_slice() else { panic!("{nested:?}") };
         assert!(pattern.matches("${config.name}*") && !pattern.matches("${config.name}x"));
     }
 
@@ -530,10 +512,11 @@ mod tests {
 
     #[test]
     fn elements_of_one_list_are_one_set() {
-        let ranges = r#"{"ipam":{"ranges":[[{"a":1},{"b":1}],null,[{"c":1}]]}}"#;
-        let found = found("${config.ipam.ranges.*.*}", ranges, "").unwrap();
-        let sets: Vec<_> = found.iter().map(|found| found.set.clone()).collect();
-        assert_eq!(sets, [vec![0], vec![0], vec![2]]);
+        let range = |third: u8| format!(r#"{{"subnet":"10.0.{third}.0/24"}}"#);
+        let ranges = format!(r#"{{"ipam":{{"ranges":[[{},{}],null,[{}]]}}}}"#, range(1), range(2), range(3));
+        let found = found("${config.ipam.ranges.*.*}", &ranges, "").unwrap();
+        let set = |value| if let Value::Range(_, set) = value { set } else { panic!("{value:?}") };
+        assert_eq!(found.into_iter().map(set).collect::<Vec<_>>(), [[7, 0], [7, 0], [7, 2]]);
     }
 
     #[test]
