@@ -145,56 +145,11 @@ impl Granted {
     }
 }
 
-/// Chains that the kernel has, and names that iptables takes for targets.
-const TAKEN: &[&str] = &[
-    "INPUT",
-    "FORWARD",
-    "OUTPUT",
-    "PREROUTING",
-    "POSTROUTING",
-    "ACCEPT",
-    "AUDIT",
-    "CHECKSUM",
-    "CLASSIFY",
-    "CLUSTERIP",
-    "CONNMARK",
-    "CONNSECMARK",
-    "CT",
-    "DNAT",
-    "DNPT",
-    "DROP",
-    "DSCP",
-    "ECN",
-    "HL",
-    "HMARK",
-    "IDLETIMER",
-    "LED",
-    "LOG",
-    "MARK",
-    "MASQUERADE",
-    "NETMAP",
-    "NFLOG",
-    "NFQUEUE",
-    "NOTRACK",
-    "QUEUE",
-    "RATEEST",
-    "REDIRECT",
-    "REJECT",
-    "RETURN",
-    "SECMARK",
-    "SET",
-    "SNAT",
-    "SNPT",
-    "SYNPROXY",
-    "TCPMSS",
-    "TCPOPTSTRIP",
-    "TEE",
-    "TOS",
-    "TPROXY",
-    "TRACE",
-    "TTL",
-    "ULOG",
-];
+/// Chains that the kernel has, and names that iptables takes for targets, with a blank between two.
+const TAKEN: &str = "INPUT FORWARD OUTPUT PREROUTING POSTROUTING \
+    ACCEPT AUDIT CHECKSUM CLASSIFY CLUSTERIP CONNMARK CONNSECMARK CT DNAT DNPT DROP DSCP ECN HL HMARK IDLETIMER LED \
+    LOG MARK MASQUERADE NETMAP NFLOG NFQUEUE NOTRACK QUEUE RATEEST REDIRECT REJECT RETURN SECMARK SET SNAT SNPT \
+    SYNPROXY TCPMSS TCPOPTSTRIP TEE TOS TPROXY TRACE TTL ULOG";
 
 /// Chains that programs have for their own rules. A chain for an administrator's rules may be any other one, also one that
 /// another program leaves to the administrator (`DOCKER-USER`, `ufw-user-forward`).
@@ -205,7 +160,7 @@ const MADE_BY_PROGRAMS: &[&str] = &["CNI-HOSTPORT-", "CNI-DN-", "CNI-ISOLATION-S
 
 /// True for the name of a chain of the kernel, and for one that iptables takes for a target.
 pub fn is_taken(name: &str) -> bool {
-    TAKEN.contains(&name)
+    TAKEN.split(' ').any(|taken| taken == name)
 }
 
 /// True for the name of a chain that a program or a plugin has for its own rules.
