@@ -75,17 +75,13 @@ impl GrantTable {
 const TOP: [&str; 8] = ["digest", "versions", "gc", "withdraw", "limits", "grant", "result", "previous"];
 
 impl File {
-    /// # Errors
-    /// The fault, its table and key, and the possible values.
+    /// Reads a text. The error has the fault, its table and key, and the possible values.
     pub fn parse(text: &str, from: Origin) -> Result<Self, FileError> {
         let tables = toml::from_str(text).map_err(|e| FileError::Toml(e.to_string().trim_end().to_owned()))?;
         Self::of(tables, from)
     }
 
     /// As [`File::parse`], of a text that was read.
-    ///
-    /// # Errors
-    /// As [`File::parse`].
     pub fn of(tables: Table, from: Origin) -> Result<Self, FileError> {
         let mut file = Self::default();
         for (key, value) in tables {

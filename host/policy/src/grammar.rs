@@ -140,10 +140,7 @@ pub fn names() -> Vec<&'static str> {
 }
 
 impl ValueKind {
-    /// Checks everything that can be known of a value before there is a configuration.
-    ///
-    /// # Errors
-    /// The fault of the value, and the possible values.
+    /// Checks everything that can be known of a value before there is a configuration. The error has the possible values.
     pub fn check(self, template: &Template) -> Result<(), ValueError> {
         if let Some((address, gateway)) = template.pair() {
             return Self::Address.check(address).and_then(|()| self.check(gateway));
@@ -172,9 +169,6 @@ impl ValueKind {
     }
 
     /// Checks a text that is in a policy file, or could be.
-    ///
-    /// # Errors
-    /// As [`ValueKind::check`].
     pub fn check_text(self, text: &str) -> Result<(), ValueError> {
         let open = text.contains('*');
         let good = match self {

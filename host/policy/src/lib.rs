@@ -127,7 +127,9 @@ impl Policy {
         };
         let mut policy = Self::of(file, shipped.path);
         if let Some(own) = operator()? {
-            policy.replace_with(parse(&own.path, &own.text, Origin::Operator)?, own.path);
+            let file = parse(&own.path, &own.text, Origin::Operator)?;
+            policy.pin = file.digest.is_some().then_some(own.path).or(policy.pin);
+            Arc::make_mut(&mut policy.file).replace_with(file);
         }
         Ok(policy.without_withdrawn())
     }
@@ -165,13 +167,6 @@ impl Policy {
 
     fn of(file: File, path: String) -> Self {
         Self { pin: file.digest.is_some().then(|| path.clone()), file: Arc::new(file), path }
-    }
-
-    fn replace_with(&mut self, operator: File, path: String) {
-        if operator.digest.is_some() {
-            self.pin = Some(path);
-        }
-        Arc::make_mut(&mut self.file).replace_with(operator);
     }
 
     fn without_withdrawn(mut self) -> Self {

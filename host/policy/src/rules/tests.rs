@@ -5,7 +5,7 @@ mod node;
 
 use super::*;
 use crate::granted::tests::granted;
-use crate::{File, Policy};
+use crate::{File, Policy, PolicyError, Text};
 use postern_cni::{Json, Lists};
 use postern_types::{Backend, LeaseRange, PortSpec, ops};
 
@@ -172,12 +172,11 @@ fn lines_that_are_offered_are_read_and_allow() {
         {
             let mut operator = operator.to_owned();
             for round in 0.. {
-                let path = "/x/bridge.toml";
-                let mut policy = Policy::of(File::parse(shipped, Origin::Shipped).unwrap(), path.to_owned());
-                let file = File::parse(&operator, Origin::Operator).unwrap_or_else(|e| panic!("{operator}: {e}"));
-                policy.replace_with(file, path.to_owned());
+                let text = |text: &str| Text { path: "/x/bridge.toml".to_owned(), text: text.to_owned() };
+                let policy = Policy::of_both(text(shipped), None, || Ok::<_, PolicyError>(Some(text(&operator))));
+                let policy = policy.unwrap_or_else(|e| panic!("{operator}: {e}"));
                 let config = Json::parse(config.as_bytes(), 4096).unwrap();
-                let granted = policy.without_withdrawn().resolve(&config, "").unwrap();
+                let granted = policy.resolve(&config, "").unwrap();
                 let Err(refusal) = asked(&granted, objects, operation, None) else { break };
                 let line = refusal.hint.split("allow it with `").nth(1).and_then(|rest| rest.split("` in ").next());
                 let line = line.unwrap_or_else(|| panic!("{operation:?} under {operator}: {}", refusal.hint));
