@@ -125,7 +125,7 @@ pub(crate) fn prepare(run: &Context, granted: &Granted) -> Result<Option<Delegat
     let make = || {
         let [_, file, _] = named(&request.conf);
         // The decision on the operation has the words for people.
-        if !file.is_empty() && !granted.allows_subnet_file(&file) {
+        if !file.is_empty() && !granted.has_object("delegate.files", &file) {
             let message = format!("policy does not let {file} be read");
             return Err(OpError::new(ErrorCode::Denied, file, message));
         }
@@ -152,7 +152,7 @@ fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
         return Delegation::read(network, &recorded.config);
     }
     let [_, _, directory] = named(&run.request.conf);
-    if !granted.allows_delegations_in(&directory) || !Path::new(&directory).is_absolute() {
+    if !granted.has_object("delegate.directories", &directory) || !Path::new(&directory).is_absolute() {
         return None;
     }
     let read = || match Backups::open(Path::new(&directory))? {
@@ -165,7 +165,7 @@ fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
         None
     })?;
     let read = Delegation::read(network, &unicode::text(&content))?;
-    if !granted.allows_delegate(&read.plugin) {
+    if !granted.has_object("delegate.types", &read.plugin) {
         crate::say!("postern: the native plugin's file about this container does not count: it names {}", read.plugin);
         return None;
     }

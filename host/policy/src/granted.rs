@@ -72,6 +72,11 @@ impl Grant {
         self.patterns(key).any(|pattern| pattern.matches(object))
     }
 
+    /// True if a value of `addresses` is this address, or a network of the policy file that contains it.
+    pub(super) fn has_address(&self, address: &IpNet) -> bool {
+        self.patterns("addresses").any(|pattern| is_address(pattern, address))
+    }
+
     /// True if the grant holds for this run: always, or if its `when` is true.
     pub(super) fn holds(&self) -> bool {
         !self.sets("when") || self.on("when")
@@ -126,15 +131,22 @@ impl Granted {
         self.written(capability).filter(|grant| grant.holds())
     }
 
+    /// True if a granted table has this object, by the rule `CAPABILITY.KEY`.
+    pub fn has_object(&self, rule: &str, object: &str) -> bool {
+        let (capability, key) = rule.split_once('.').unwrap_or_default();
+        let grant = Capability::parse(capability).and_then(|capability| self.grant(capability));
+        grant.is_some_and(|grant| grant.matches(key, object))
+    }
+
     /// True if `[result]` has this address. A network of the policy file contains all its addresses. An address of the
     /// configuration must be equal, with its prefix length.
     pub fn may_hand_out(&self, address: &IpNet) -> bool {
-        self.result.iter().flat_map(|result| result.patterns("addresses")).any(|pattern| is_address(pattern, address))
+        self.result.as_ref().is_some_and(|result| result.has_address(address))
     }
 
     /// True if `[previous]` has this address: an address of `prevResult` that no record lists, from a native plugin.
     pub fn may_take_over(&self, address: &IpNet) -> bool {
-        self.previous.iter().flat_map(|table| table.patterns("addresses")).any(|pattern| is_address(pattern, address))
+        self.previous.as_ref().is_some_and(|table| table.has_address(address))
     }
 
     /// True if `[previous]` has this link of the host: `prevResult` names it, no record lists it, and a native plugin
@@ -190,7 +202,7 @@ impl Granted {
 
     /// Returns the way out of a refusal, with the policy lines that allow it: the file for them, and the table that
     /// they replace.
-    pub(super) fn way_out(&self, capability: Option<Capability>, line: Option<String>) -> String {
+    fn way_out(&self, capability: Option<Capability>, line: Option<String>) -> String {
         let file = self.operator_file();
         let Some(line) = line else {
             return format!(
@@ -220,22 +232,22 @@ impl Granted {
     /// As [`Granted::previous_hint`], for an address. The line names its network: a line for each address of a pool would
     /// be none.
     pub fn previous_addresses_hint(&self, address: &IpNet) -> String {
-        network_of(address)
-            .map_or_else(|| self.network_hint("previous"), |network| self.previous_hint("addresses", &network))
+        self.addresses_hint("previous", address, Self::previous_hint)
     }
 
     /// As [`Granted::result_hint`], for an address, as [`Granted::previous_addresses_hint`].
     pub fn result_addresses_hint(&self, address: &IpNet) -> String {
-        network_of(address)
-            .map_or_else(|| self.network_hint("result"), |network| self.result_hint("addresses", &network))
+        self.addresses_hint("result", address, Self::result_hint)
     }
 
-    /// The way out for an address that does not show its network.
-    fn network_hint(&self, table: &str) -> String {
-        format!(
-            "an operator can name the network of such addresses as `addresses` of [{table}] in {}",
-            self.operator_file()
-        )
+    fn addresses_hint(&self, table: &str, address: &IpNet, hint: fn(&Self, &'static str, &str) -> String) -> String {
+        // Of an address alone, and of one with all addresses, no network is shown.
+        let is_alone = address.prefix_len() == address.max_prefix_len();
+        if !is_alone && address.prefix_len() > 0 {
+            return hint(self, "addresses", &address.trunc().to_string());
+        }
+        let file = self.operator_file();
+        format!("an operator can name the network of such addresses as `addresses` of [{table}] in {file}")
     }
 
     /// Returns the way out if a limit was reached.
@@ -245,28 +257,25 @@ impl Granted {
 
     /// Returns the way out of a refusal that these changes of a capability's table would lift.
     pub(super) fn hint(&self, capability: Capability, changes: Vec<Change>) -> String {
-        let completed = line::completed(&self.file, capability, changes);
-        self.way_out(Some(capability), self.changed(capability, &completed))
+        self.way_out(Some(capability), line::grant(&self.file, capability, changes))
     }
 
-    /// Returns the table of a capability with these changes, as one line.
-    pub(super) fn changed(&self, capability: Capability, changes: &[Change]) -> Option<String> {
-        line::grant(&self.file, capability, changes)
+    /// Returns the way out of a refused object, by the rule that would allow it.
+    pub fn object_hint(&self, rule: &'static str, object: &str) -> String {
+        let (capability, key) = rule.split_once('.').unwrap_or_default();
+        let capability = Capability::parse(capability);
+        capability.map(|capability| self.hint(capability, vec![line::text(key, object)])).unwrap_or_default()
     }
 
     /// Returns the way out if a capability is withdrawn.
     pub fn withdrawn_hint(&self, capability: Capability) -> String {
-        match self.withdraw_line(capability) {
+        match line::withdraw(&self.file, capability) {
             Some(line) => format!(
                 "[grant.{capability}] is withdrawn; an operator can allow it with `{line}` in {}, instead of the line there",
                 self.operator_file()
             ),
             None => format!("[grant.{capability}] is withdrawn by the file that came with the plugin, for good"),
         }
-    }
-
-    fn withdraw_line(&self, capability: Capability) -> Option<String> {
-        line::withdraw(&self.file, capability)
     }
 
     /// True if a file takes this capability away.
@@ -281,17 +290,11 @@ impl Granted {
 }
 
 /// True if a value is this address with its prefix length or, in a policy file, a network that contains it.
-pub(super) fn is_address(pattern: &Pattern, address: &IpNet) -> bool {
+fn is_address(pattern: &Pattern, address: &IpNet) -> bool {
     parse_cidr(&pattern.to_string()).is_ok_and(|granted| {
         let network = pattern.is_written() && granted.trunc() == granted;
         granted == *address || network && granted.contains(address)
     })
-}
-
-/// Returns the network of an address; `None` if it has the address alone, or all addresses.
-fn network_of(address: &IpNet) -> Option<String> {
-    let is_alone = address.prefix_len() == address.max_prefix_len();
-    (!is_alone && address.prefix_len() > 0).then(|| address.trunc().to_string())
 }
 
 /// True if a value is this gateway or, in a policy file, a network that contains it.

@@ -30,9 +30,15 @@ pub fn object(key: &'static str, object: &str) -> Vec<Change> {
 }
 
 /// Returns the whole table of a capability as one line, with these changes. An operator's table replaces the shipped
-/// one, and must contain all that was granted. `None` if no line can express it.
-pub fn grant(file: &File, capability: Capability, changes: &[Change]) -> Option<String> {
-    line(&format!("grant.{capability}"), &grammar::keys(capability), file.table(capability), changes)
+/// one, and must contain all that was granted. A table that is not written yet gets its required keys too. `None` if no line
+/// can express it.
+pub fn grant(file: &File, capability: Capability, mut changes: Vec<Change>) -> Option<String> {
+    let written = file.table(capability);
+    for key in capability::keys(capability).iter().filter(|_| written.is_none()) {
+        let is_given = changes.iter().any(|change| matches!(change, Change::Text(name, _) if *name == key.name));
+        changes.extend(key.placeholder.filter(|_| !is_given).map(|placeholder| text(key.name, placeholder)));
+    }
+    line(&format!("grant.{capability}"), &grammar::keys(capability), written, &changes)
 }
 
 /// As `grant`, for `[result]`.
@@ -126,18 +132,6 @@ fn is_known(text: &str) -> bool {
     let is_default_link =
         text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) == Some(grammar::DEFAULT_LINK);
     is_default_link || keys.filter_map(|key| key.placeholder).any(|known| known == text)
-}
-
-/// Completes the changes of a table that is not written yet: its required keys are added to the known changes.
-pub fn completed(file: &File, capability: Capability, mut changes: Vec<Change>) -> Vec<Change> {
-    if file.table(capability).is_some() {
-        return changes;
-    }
-    for key in capability::keys(capability) {
-        let is_given = changes.iter().any(|change| matches!(change, Change::Text(name, _) if *name == key.name));
-        changes.extend(key.placeholder.filter(|_| !is_given).map(|placeholder| text(key.name, placeholder)));
-    }
-    changes
 }
 
 /// True if the parser accepts the line as a file.

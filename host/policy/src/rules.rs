@@ -7,7 +7,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 use super::capability;
-use super::grammar::{LOOK_ONLY, ValueKind};
+use super::grammar::LOOK_ONLY;
 use super::granted::{Grant, Granted};
 use super::line::{self, Change};
 use super::view::Origin;
@@ -113,32 +113,31 @@ pub struct RuleInput<'a> {
 }
 
 impl RuleInput<'_> {
-    /// Returns `rule` if a key has this object.
-    pub fn one_of(
-        &self,
-        grant: &Grant,
-        key: &'static str,
-        kind: ValueKind,
-        object: &str,
-        rule: &'static str,
-    ) -> Result<&'static str, OpError> {
+    /// Returns the rule `CAPABILITY.KEY` if that key of the operation's own table has this object.
+    pub fn one_of(&self, grant: &Grant, rule: &'static str, object: &str) -> Result<&'static str, OpError> {
+        let (_, key) = rule.split_once('.').unwrap_or_default();
         if grant.matches(key, object) {
             return Ok(rule);
         }
-        if let Err(impossible) = kind.check_text(object) {
+        let capability = self.question.operation.capability();
+        let kind = capability::keys(capability).iter().find(|known| known.name == key).map(|known| known.kind);
+        if let Some(Err(impossible)) = kind.map(|kind| kind.check_text(object)) {
             return Err(self.refuse(object, &on(object), format!("no policy can allow it: {impossible}")));
         }
-        Err(self.deny(self.question.operation.capability(), object, &on(object), vec![line::text(key, object)]))
+        Err(self.deny(capability, object, &on(object), vec![line::text(key, object)]))
     }
 
     /// Checks that a link may be made with this MTU. `on` names the link.
     pub fn mtu(&self, grant: &Grant, mtu: Option<u32>, on: &str) -> Result<(), OpError> {
-        match mtu {
-            Some(mtu) if !grant.texts("mtu").any(|text| text == mtu.to_string()) => {
-                Err(self.key(&format!("{on}with MTU {mtu}"), vec![line::text("mtu", mtu.to_string())]))
-            }
-            _ => Ok(()),
+        mtu.map_or(Ok(()), |mtu| self.says(grant, "mtu", &mtu.to_string(), &format!("{on}with MTU {mtu}")))
+    }
+
+    /// Checks that a key of the operation's own table has exactly this text. `what` says it in a refusal.
+    pub fn says(&self, grant: &Grant, key: &'static str, text: &str, what: &str) -> Result<(), OpError> {
+        if grant.texts(key).any(|granted| granted == text) {
+            return Ok(());
         }
+        Err(self.key(what, vec![line::text(key, text)]))
     }
 
     /// Checks that more than looking is granted.

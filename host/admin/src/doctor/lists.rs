@@ -105,7 +105,7 @@ fn examine_plugin(
     let why = format!("every ADD of network \"{}\" fails, with code 110", list.name());
     if !may("types") {
         let what = format!("\"{plugin}\" may not use IPAM plugin \"{ipam}\"");
-        let remedy = Remedy::Words(granted.delegate_hint(ipam));
+        let remedy = Remedy::Words(granted.object_hint("ipam.types", ipam));
         examination.found(Severity::Error, list.path.display(), what, &why, remedy);
     } else if !is_installed(ipam) && !may("native") {
         let what = format!("IPAM plugin \"{ipam}\" is not in the catalog, and \"{plugin}\" may not run it natively");

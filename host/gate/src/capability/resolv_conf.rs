@@ -19,7 +19,7 @@ pub(crate) const FACTS: Facts = Facts {
     needed: Needed::Never,
     keeps: |request, granted| {
         let file = file(&request.conf);
-        granted.is_some_and(|granted| granted.allows_file(&file)).then(|| Right::File(file.into()))
+        granted.is_some_and(|granted| granted.has_object("resolv-conf.files", &file)).then(|| Right::File(file.into()))
     },
     unrecorded: None,
 };

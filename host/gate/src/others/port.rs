@@ -22,7 +22,7 @@ pub fn named(
     counts: impl FnOnce(&str) -> bool,
 ) -> Result<Option<Interface>, OpError> {
     let previous = conf.previous_result().ok().flatten().unwrap_or_default();
-    let is_meant = |link: &Interface| link.sandbox.is_empty() && granted.may_attach(&link.name);
+    let is_meant = |link: &Interface| link.sandbox.is_empty() && granted.has_object("bridge.attach", &link.name);
     let mut links = previous.interfaces.into_iter().filter(is_meant);
     let Some(link) = links.next() else { return Ok(None) };
     if let Some(other) = links.find(|other| other.name != link.name) {

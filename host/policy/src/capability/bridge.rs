@@ -1,13 +1,8 @@
 //! `bridge`: the names of bridges, their settings, and the settings of the attachment's port.
 
-use super::Decide;
-use crate::grammar::{Count, Key, ValueKind, key, required};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
+use super::prelude::*;
 use crate::port;
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{Capability, OpError, PortSpec, ops};
+use postern_types::PortSpec;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -37,14 +32,12 @@ impl Decide for ops::Bridge {
             Self::Attach { port, .. } => joins(input, grant, port),
             Self::EnsureGateways { port, force, .. } => {
                 let rule = joins(input, grant, port)?;
-                if !grant.on("gateways") {
-                    return Err(input.key("", vec![line::text("gateways", "true")]));
+                input.says(grant, "gateways", "true", "")?;
+                if !force {
+                    return Ok(rule);
                 }
-                match force {
-                    true if grant.on("force-address") => Ok("bridge.force-address"),
-                    true => Err(input.key("with force", vec![line::text("force-address", "true")])),
-                    false => Ok(rule),
-                }
+                input.says(grant, "force-address", "true", "with force")?;
+                Ok("bridge.force-address")
             }
         }
     }
@@ -59,11 +52,7 @@ impl Decide for ops::Bridge {
 
 fn named(input: &RuleInput<'_>, grant: &Grant, name: &str) -> Result<&'static str, OpError> {
     // A link can't be named "": the operation itself refuses it.
-    if name.is_empty() {
-        Ok("bridge.names")
-    } else {
-        input.one_of(grant, "names", ValueKind::Link, name, "bridge.names")
-    }
+    if name.is_empty() { Ok("bridge.names") } else { input.one_of(grant, "bridge.names", name) }
 }
 
 /// VLAN filtering may always be switched on. This concerns only a bridge that is made now: all its ports are in one
@@ -78,9 +67,8 @@ fn options(
     promisc: bool,
 ) -> Result<(), OpError> {
     input.mtu(grant, mtu, &format!("on {name:?} "))?;
-    if promisc && !grant.on("promisc") {
-        let what = format!("on {name:?} in promiscuous mode");
-        return Err(input.key(&what, vec![line::text("promisc", "true")]));
+    if promisc {
+        input.says(grant, "promisc", "true", &format!("on {name:?} in promiscuous mode"))?;
     }
     if !vlan_filtering && port::has_vlans(grant) {
         let what = format!("on {name:?} without VLAN filtering");
@@ -97,11 +85,6 @@ impl Granted {
     /// Returns the grant of bridges, if it holds.
     pub fn bridge(&self) -> Option<&Grant> {
         self.grant(Capability::Bridge)
-    }
-
-    /// True if a link of the host with this name may be attached, if an earlier plugin made it.
-    pub fn may_attach(&self, name: &str) -> bool {
-        self.bridge().is_some_and(|grant| grant.matches("attach", name))
     }
 
     /// True if the ports of this network are in VLANs.

@@ -1,14 +1,8 @@
 //! `delegate`: the main plugins that a network of flannel may name, those of them that may be native programs, and the
 //! files that count.
 
-use super::Decide;
-use crate::grammar::{Count, Key, ValueKind, key, required};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
+use super::prelude::*;
 use postern_cni::{Flannel, NetConf};
-use postern_types::{Capability, OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -30,15 +24,15 @@ pub fn named(conf: &NetConf) -> [String; 3] {
 impl Decide for ops::Delegate {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         let [plugin, file, directory] = named(input.question.conf);
-        let reads = || input.one_of(grant, "files", ValueKind::File, &file, "delegate.files");
-        let runs = || input.one_of(grant, "types", ValueKind::Plugin, &plugin, "delegate.types");
+        let reads = || input.one_of(grant, "delegate.files", &file);
+        let runs = || input.one_of(grant, "delegate.types", &plugin);
         match self {
             // Without its keys there is nothing to decide on: the operation itself says what is wrong with them.
             _ if plugin.is_empty() => Ok(grant.name),
             Self::SubnetFile => reads(),
             Self::Add { .. } => {
                 reads()?;
-                input.one_of(grant, "directories", ValueKind::Directory, &directory, "delegate.directories")?;
+                input.one_of(grant, "delegate.directories", &directory)?;
                 runs()
             }
             Self::Del | Self::Check | Self::Status | Self::Gc => runs(),
@@ -48,38 +42,14 @@ impl Decide for ops::Delegate {
     fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
         let [plugin, file, directory] = named(input.question.conf);
         let all = [("types", plugin), ("files", file), ("directories", directory)];
-        match self {
-            Self::SubnetFile | Self::Add { .. } | Self::Del | Self::Check | Self::Status | Self::Gc => {
-                all.into_iter().flat_map(|(key, object)| line::object(key, &object)).collect()
-            }
-        }
+        all.into_iter().flat_map(|(key, object)| line::object(key, &object)).collect()
     }
 }
 
 impl Granted {
-    /// True if policy lets this main plugin be a delegate.
-    pub fn allows_delegate(&self, plugin: &str) -> bool {
-        self.grant(Capability::Delegate).is_some_and(|grant| grant.matches("types", plugin))
-    }
-
-    /// True if policy lets this subnet file be read.
-    pub fn allows_subnet_file(&self, file: &str) -> bool {
-        self.grant(Capability::Delegate).is_some_and(|grant| grant.matches("files", file))
-    }
-
-    /// True if policy lets the native plugin's files be in this directory.
-    pub fn allows_delegations_in(&self, directory: &str) -> bool {
-        self.grant(Capability::Delegate).is_some_and(|grant| grant.matches("directories", directory))
-    }
-
     /// True if policy lets this main plugin be a native program.
     pub fn allows_native_delegate(&self, plugin: &str) -> bool {
         let grant = self.grant(Capability::Delegate);
         grant.is_some_and(|grant| grant.matches("types", plugin) && grant.matches("native", plugin))
-    }
-
-    /// The way out of a refused main plugin that is a native program.
-    pub fn native_delegate_hint(&self, plugin: &str) -> String {
-        self.hint(Capability::Delegate, vec![line::text("native", plugin)])
     }
 }

@@ -1,12 +1,7 @@
 //! `device`: the links of the node that may be moved into a container, and exceptions for links that the node uses.
 
-use super::Decide;
-use crate::grammar::{Count, Key, ValueKind, key};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{Capability, DeviceKey, OpError, ops};
+use super::prelude::*;
+use postern_types::DeviceKey;
 
 /// The key that allows taking the link of a default route.
 pub const DEFAULT_LINK: &str = "default-link";
@@ -23,23 +18,20 @@ pub const KEYS: &[Key] = &[
     key(PORTS, ValueKind::Flag, Count::One),
 ];
 
-/// Returns the key of the table that names a device, the kind of its values, and the rule.
-pub fn key_of(by: DeviceKey) -> (&'static str, ValueKind, &'static str) {
+/// Returns the key of the table that names a device, and the rule.
+pub fn key_of(by: DeviceKey) -> (&'static str, &'static str) {
     match by {
-        DeviceKey::Name => ("names", ValueKind::Link, "device.names"),
-        DeviceKey::Address => ("addresses", ValueKind::LinkAddress, "device.addresses"),
-        DeviceKey::Path => ("paths", ValueKind::Directory, "device.paths"),
-        DeviceKey::Pci | DeviceKey::Id => ("ids", ValueKind::Device, "device.ids"),
+        DeviceKey::Name => ("names", "device.names"),
+        DeviceKey::Address => ("addresses", "device.addresses"),
+        DeviceKey::Path => ("paths", "device.paths"),
+        DeviceKey::Pci | DeviceKey::Id => ("ids", "device.ids"),
     }
 }
 
 impl Decide for ops::Device {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
-            Self::Find { by, value } | Self::Take { by, value } => {
-                let (key, kind, rule) = key_of(*by);
-                input.one_of(grant, key, kind, value, rule)
-            }
+            Self::Find { by, value } | Self::Take { by, value } => input.one_of(grant, key_of(*by).1, value),
             Self::GiveBack => Ok(grant.name),
         }
     }
@@ -77,7 +69,7 @@ mod tests {
     fn each_key_has_its_place() {
         let all = [DeviceKey::Name, DeviceKey::Address, DeviceKey::Path, DeviceKey::Pci, DeviceKey::Id];
         for by in all {
-            let (key, _, rule) = key_of(by);
+            let (key, rule) = key_of(by);
             assert!(KEYS.iter().any(|known| known.name == key));
             assert_eq!(rule, format!("device.{key}"));
         }

@@ -1,14 +1,9 @@
 //! `dhcp`: the sockets of the services that may be asked, and the networks that leases may lie in.
 
-use super::{Decide, ipam_text};
-use crate::grammar::{Count, Key, ValueKind, key, required};
-use crate::granted::{Grant, Granted, is_address};
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
+use super::ipam_text;
+use super::prelude::*;
 use ipnet::IpNet;
 use postern_cni::NetConf;
-use postern_types::{Capability, OpError, ops};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -28,31 +23,20 @@ impl Decide for ops::Dhcp {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Acquire | Self::Check | Self::Release | Self::Status => {
-                input.one_of(grant, "sockets", ValueKind::File, &socket(input.question.conf), "dhcp.sockets")
+                input.one_of(grant, "dhcp.sockets", &socket(input.question.conf))
             }
         }
     }
 
     fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Acquire | Self::Check | Self::Release | Self::Status => {
-                line::object("sockets", &socket(input.question.conf))
-            }
-        }
+        line::object("sockets", &socket(input.question.conf))
     }
 }
 
 impl Granted {
-    /// True if policy lets the service at this socket be asked.
-    pub fn allows_dhcp_socket(&self, socket: &str) -> bool {
-        self.grant(Capability::Dhcp).is_some_and(|grant| grant.matches("sockets", socket))
-    }
-
     /// True if policy lets a server give this address: any, unless `addresses` names networks.
     pub fn allows_dhcp_address(&self, address: &IpNet) -> bool {
-        self.grant(Capability::Dhcp).is_some_and(|grant| {
-            !grant.sets("addresses") || grant.patterns("addresses").any(|pattern| is_address(pattern, address))
-        })
+        self.grant(Capability::Dhcp).is_some_and(|grant| !grant.sets("addresses") || grant.has_address(address))
     }
 
     /// The way out if a server gave an address that policy does not have.

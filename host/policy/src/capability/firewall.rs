@@ -1,13 +1,9 @@
 //! `firewall`: the packet filters that may be used, and what the operator's configuration may name in them.
 
-use super::Decide;
-use crate::grammar::{Count, Key, ValueKind, key, required};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
+use super::prelude::*;
+use crate::rules::on;
 use postern_cni::NetConf;
-use postern_types::{Capability, ErrorCode, FirewallBackend, IngressPolicy, OpError, ops};
+use postern_types::{ErrorCode, FirewallBackend, IngressPolicy};
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -55,19 +51,13 @@ impl Decide for ops::Firewall {
         match self {
             Self::Admit { .. } => {
                 let named = Named::of(input.question.conf);
-                match named.backend {
-                    // The gate asks again when it knows which one runs ([`Granted::allows_filter`]).
-                    None => Ok(grant.name),
-                    Some(backend) => {
-                        allowed(input.granted, grant, backend, &named)
-                            .map_err(|(object, hint)| input.refuse(&object, &super::super::rules::on(&object), hint))?;
-                        Ok("firewall.backends")
-                    }
-                }
+                // The gate asks again when it knows which one runs ([`Granted::allows_filter`]).
+                let Some(backend) = named.backend else { return Ok(grant.name) };
+                allowed(input.granted, grant, backend, &named)
+                    .map_err(|(object, hint)| input.refuse(&object, &on(&object), hint))?;
+                Ok("firewall.backends")
             }
-            Self::Isolate { ingress } => {
-                input.one_of(grant, "ingress", ValueKind::Ingress, ingress.name(), "firewall.ingress")
-            }
+            Self::Isolate { ingress } => input.one_of(grant, "firewall.ingress", ingress.name()),
             // Nothing is chosen here: the rules are the attachment's own.
             Self::Check { .. } | Self::Remove => Ok(grant.name),
         }
@@ -77,12 +67,10 @@ impl Decide for ops::Firewall {
         match self {
             Self::Admit { .. } => {
                 let named = Named::of(input.question.conf);
-                match named.backend {
-                    Some(FirewallBackend::Firewalld) => {
-                        [line::object("backends", "firewalld"), line::object("zones", &named.zone)].concat()
-                    }
-                    Some(FirewallBackend::Iptables) | None => Vec::new(),
+                if named.backend != Some(FirewallBackend::Firewalld) {
+                    return Vec::new();
                 }
+                [line::object("backends", "firewalld"), line::object("zones", &named.zone)].concat()
             }
             Self::Isolate { ingress } => line::object("ingress", ingress.name()),
             Self::Check { .. } | Self::Remove => Vec::new(),

@@ -1,12 +1,6 @@
 //! `ipvlan`: in which modes, and with which MTU.
 
-use super::Decide;
-use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key, required};
-use crate::granted::Grant;
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{OpError, ops};
+use super::prelude::*;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -19,7 +13,7 @@ impl Decide for ops::Ipvlan {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Create { mode, mtu, .. } => {
-                let rule = input.one_of(grant, "modes", ValueKind::IpvlanMode, mode.name(), "ipvlan.modes")?;
+                let rule = input.one_of(grant, "ipvlan.modes", mode.name())?;
                 input.mtu(grant, *mtu, "")?;
                 input.changes(grant).map(|_| rule)
             }

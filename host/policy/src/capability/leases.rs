@@ -1,14 +1,11 @@
 //! `leases`: the directories, and the ranges of addresses.
 
-use super::{Decide, ipam_text};
-use crate::grammar::{Key, ValueKind, required};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
-use crate::prelude::*;
+use super::ipam_text;
+use super::prelude::*;
 use crate::ranges;
-use crate::rules::{RuleInput, on};
+use crate::rules::on;
 use postern_cni::NetConf;
-use postern_types::{Capability, LeaseRange, OpError, ops};
+use postern_types::LeaseRange;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -27,7 +24,7 @@ pub fn directory(conf: &NetConf) -> String {
 impl Decide for ops::Leases {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         let directory = directory(input.question.conf);
-        let rule = input.one_of(grant, "directories", ValueKind::Directory, &directory, "leases.directories")?;
+        let rule = input.one_of(grant, "leases.directories", &directory)?;
         match self {
             Self::Reserve { sets, .. } | Self::Available { sets } => out_of(input, grant, sets),
             Self::Held | Self::Release | Self::Retain => Ok(rule),
@@ -35,11 +32,7 @@ impl Decide for ops::Leases {
     }
 
     fn objects(&self, input: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Reserve { .. } | Self::Available { .. } | Self::Held | Self::Release | Self::Retain => {
-                line::object("directories", &directory(input.question.conf))
-            }
-        }
+        line::object("directories", &directory(input.question.conf))
     }
 }
 
@@ -60,12 +53,5 @@ fn out_of(input: &RuleInput<'_>, grant: &Grant, sets: &[Vec<LeaseRange>]) -> Res
             );
             Err(input.refuse(&object, &format!("{} for a second address", on(&object)), hint))
         }
-    }
-}
-
-impl Granted {
-    /// True if policy lets leases be in this directory.
-    pub fn allows_leases_in(&self, directory: &str) -> bool {
-        self.grant(Capability::Leases).is_some_and(|grant| grant.matches("directories", directory))
     }
 }

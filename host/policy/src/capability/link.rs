@@ -1,12 +1,7 @@
 //! `link`: to look at the link only, or also to change and delete it.
 
-use super::Decide;
-use crate::grammar::{Key, LOOK_ONLY};
-use crate::granted::Grant;
-use crate::line::Change;
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{Capability, HandleKind, OpError, ops};
+use super::prelude::*;
+use postern_types::HandleKind;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[LOOK_ONLY];
@@ -24,12 +19,6 @@ impl Decide for ops::Link {
         match self {
             Self::Own | Self::Attributes { .. } => Ok(grant.name),
             Self::Up { .. } | Self::Delete { .. } => input.changes(grant),
-        }
-    }
-
-    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-        match self {
-            Self::Own | Self::Attributes { .. } | Self::Up { .. } | Self::Delete { .. } => Vec::new(),
         }
     }
 }

@@ -1,14 +1,9 @@
 //! `link-settings`: the attributes that a plugin may give the attachment's own link.
 
-use super::Decide;
-use crate::grammar::{Count, Key, ValueKind, key, required};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
+use super::prelude::*;
 use crate::pattern::Pattern;
-use crate::prelude::*;
-use crate::rules::RuleInput;
 use postern_cni::NetConf;
-use postern_types::{Capability, LinkSettings, Mac, OpError, ops};
+use postern_types::{LinkSettings, Mac};
 
 /// The directory of the native plugin's files by default.
 pub const DEFAULT_DIRECTORY: &str = "/run/cni/tuning";
@@ -34,13 +29,7 @@ impl Decide for ops::LinkSettings {
         match self {
             Self::Change { settings, .. } => {
                 let directory = directory(input.question.conf);
-                let rule = input.one_of(
-                    grant,
-                    "directories",
-                    ValueKind::Directory,
-                    &directory,
-                    "link-settings.directories",
-                )?;
+                let rule = input.one_of(grant, "link-settings.directories", &directory)?;
                 attributes(input, grant, settings)?;
                 Ok(rule)
             }

@@ -1,10 +1,6 @@
 //! `mac-guard`: granted or not. `required` refuses an ADD without it.
 
-use crate::grammar::{Count, Key, ValueKind, key};
-use crate::granted::Granted;
-use crate::line;
-use crate::prelude::*;
-use postern_types::Capability;
+use super::prelude::*;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[key("required", ValueKind::Flag, Count::One)];
@@ -17,6 +13,6 @@ impl Granted {
 
     /// The way out of a refused ADD that lacks the spoofing protection required by policy.
     pub fn unguarded_hint(&self) -> String {
-        self.way_out(Some(Capability::MacGuard), self.changed(Capability::MacGuard, &[line::text("required", "false")]))
+        self.hint(Capability::MacGuard, vec![line::text("required", "false")])
     }
 }

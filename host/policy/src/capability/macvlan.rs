@@ -1,12 +1,6 @@
 //! `macvlan`: in which modes, and with which MTU.
 
-use super::Decide;
-use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key, required};
-use crate::granted::Grant;
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{OpError, ops};
+use super::prelude::*;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -20,7 +14,7 @@ impl Decide for ops::Macvlan {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Create { mode, mtu, .. } => {
-                let rule = input.one_of(grant, "modes", ValueKind::Mode, mode.name(), "macvlan.modes")?;
+                let rule = input.one_of(grant, "macvlan.modes", mode.name())?;
                 input.mtu(grant, *mtu, "")?;
                 input.changes(grant).map(|_| rule)
             }

@@ -1,12 +1,8 @@
 //! `masquerade`: the packet filters that may carry it.
 
-use super::Decide;
-use crate::grammar::{ANY, Key, ValueKind, required};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{Backend, Capability, OpError, ops};
+use super::prelude::*;
+use crate::grammar::ANY;
+use postern_types::Backend;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[required("backends", ValueKind::Backend, "${config.ipMasqBackend | any}")];
@@ -20,13 +16,7 @@ impl Decide for ops::Masquerade {
                 if backend.map_or_else(|| Backend::ALL.into_iter().any(granted), granted) {
                     return Ok("masquerade.backends");
                 }
-                input.one_of(
-                    grant,
-                    "backends",
-                    ValueKind::Backend,
-                    backend.map_or(ANY, Backend::name),
-                    "masquerade.backends",
-                )
+                input.one_of(grant, "masquerade.backends", backend.map_or(ANY, Backend::name))
             }
             // The backend matters only where rules are made. To compare and remove rules is always allowed: they are
             // the attachment's own. A native plugin may have made them with the other backend.

@@ -32,13 +32,11 @@ pub mod vlan;
 pub mod vrf;
 // end of the list
 
-use crate::grammar::Key;
-use crate::granted::Grant;
-use crate::line::Change;
-use crate::prelude::*;
-use crate::rules::RuleInput;
+mod prelude;
+
 use postern_cni::NetConf;
-use postern_types::{Capability, Lasting, OpError, Operation, ops};
+use postern_types::{Lasting, Operation};
+use prelude::*;
 
 /// The decisions on the operations of one capability.
 pub trait Decide {
@@ -55,7 +53,9 @@ pub trait Decide {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError>;
 
     /// The objects that the operation names, or the configuration names for it. A new table for it must contain them.
-    fn objects(&self, input: &RuleInput<'_>) -> Vec<Change>;
+    fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
+        Vec::new()
+    }
 }
 
 /// Capabilities that a policy grants or not, with all of their operations: none names an object that a policy could choose. An
@@ -66,12 +66,6 @@ macro_rules! granted_or_not {
             fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
                 match self {
                     $(Self::$operation { .. })|+ => granted(input, grant),
-                }
-            }
-
-            fn objects(&self, _: &RuleInput<'_>) -> Vec<Change> {
-                match self {
-                    $(Self::$operation { .. })|+ => Vec::new(),
                 }
             }
         })+
@@ -97,17 +91,7 @@ granted_or_not! {
 
 /// The rule of an operation without an object: what changes something needs a grant that is for more than looking.
 fn granted(input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
-    match input.question.operation.lasting() {
-        Lasting::Nothing => Ok(grant.name),
-        Lasting::Attachment
-        | Lasting::Link
-        | Lasting::Namespace
-        | Lasting::Part
-        | Lasting::Node
-        | Lasting::Removal
-        | Lasting::Release
-        | Lasting::Collection => input.changes(grant),
-    }
+    if input.question.operation.lasting() == Lasting::Nothing { Ok(grant.name) } else { input.changes(grant) }
 }
 
 /// Returns a text of the configuration's `ipam` that is not empty. One of the wrong type counts as absent: the plugin refuses

@@ -1,12 +1,6 @@
 //! `namespace-sysctl`: the keys that a plugin may set in the container's network namespace.
 
-use super::Decide;
-use crate::grammar::{Count, Key, ValueKind, key, required};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{Capability, OpError, ops};
+use super::prelude::*;
 
 /// The key that allows settings of other links than the attachment's own.
 const OTHER_LINKS: &str = "other-links";
@@ -30,7 +24,7 @@ impl Decide for ops::NamespaceSysctl {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Set { key, .. } | Self::Check { key, .. } => {
-                input.one_of(grant, "keys", ValueKind::Sysctl, &dotted(key), "namespace-sysctl.keys")
+                input.one_of(grant, "namespace-sysctl.keys", &dotted(key))
             }
         }
     }
@@ -46,11 +40,6 @@ impl Granted {
     /// True if settings of other links of the container may be changed.
     pub fn may_set_other_links(&self) -> bool {
         self.grant(Capability::NamespaceSysctl).is_some_and(|grant| grant.on(OTHER_LINKS))
-    }
-
-    /// Returns the policy line that would allow it.
-    pub fn other_links_hint(&self) -> String {
-        self.hint(Capability::NamespaceSysctl, Vec::from([line::text(OTHER_LINKS, "true")]))
     }
 }
 

@@ -1,12 +1,7 @@
 //! `parent`: which links others may be stacked on, and where they are.
 
-use super::Decide;
-use crate::grammar::{Count, DEFAULT_LINK, Key, ValueKind, key, required};
-use crate::granted::Grant;
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{OpError, ops};
+use super::prelude::*;
+use crate::grammar::DEFAULT_LINK;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[
@@ -32,7 +27,7 @@ impl Decide for ops::Parent {
                 if name.is_empty() {
                     return Ok("parent.names");
                 }
-                input.one_of(grant, "names", ValueKind::Link, name, "parent.names")
+                input.one_of(grant, "parent.names", name)
             }
         }
     }

@@ -1,13 +1,8 @@
 //! `port-mappings`: the ports of the node that may lead to a container, and the packet filters that may carry it.
 
-use super::Decide;
-use crate::grammar::{Key, ValueKind, required};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
+use super::prelude::*;
 use crate::port;
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{Backend, Capability, Forward, OpError, ops};
+use postern_types::{Backend, Forward};
 
 /// The keys of its table.
 pub const KEYS: &[Key] =
@@ -20,24 +15,14 @@ impl Decide for ops::PortMappings {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Ensure { forwards, .. } => {
-                let granted = ranges(grant);
-                let is_granted = |forward: &&Forward| {
-                    let (first, last) = (forward.host_port, forward.last_host_port());
-                    port::covers(&granted, first, last)
+                let granted: Vec<_> = grant.texts("ports").filter_map(|text| port::ports(&text)).collect();
+                let is_granted = |of: &Forward| port::covers(&granted, of.host_port, of.last_host_port());
+                let Some(refused) = forwards.iter().find(|forward| !is_granted(forward)) else {
+                    return Ok("port-mappings.ports");
                 };
-                match forwards.iter().find(|forward| !is_granted(forward)) {
-                    None => Ok("port-mappings.ports"),
-                    Some(refused) => {
-                        let ports = ports(refused);
-                        let what = format!(" on the node's port {ports}");
-                        Err(input.deny(
-                            Capability::PortMappings,
-                            &ports,
-                            &what,
-                            Vec::from([line::text("ports", &*ports)]),
-                        ))
-                    }
-                }
+                let ports = ports(refused);
+                let change = vec![line::text("ports", &*ports)];
+                Err(input.deny(Capability::PortMappings, &ports, &format!(" on the node's port {ports}"), change))
             }
             // Which ports were forwarded matters only where rules are made.
             Self::Check { .. } | Self::Remove => Ok(grant.name),
@@ -62,19 +47,9 @@ fn ports(forward: &Forward) -> String {
     }
 }
 
-/// Returns the granted ranges of ports.
-fn ranges(grant: &Grant) -> Vec<(u16, u16)> {
-    grant.texts("ports").filter_map(|text| port::ports(&text)).collect()
-}
-
 impl Granted {
     /// True if policy lets forwards be made with this packet filter.
     pub fn allows_forwards_by(&self, backend: Backend) -> bool {
         self.grant(Capability::PortMappings).is_some_and(|grant| grant.matches("backends", backend.name()))
-    }
-
-    /// Returns the policy line that would allow this packet filter.
-    pub fn forwards_hint(&self, backend: Backend) -> String {
-        self.hint(Capability::PortMappings, Vec::from([line::text("backends", backend.name())]))
     }
 }

@@ -1,13 +1,7 @@
 //! `source-routes`: the routing tables that a plugin may name. The gate chooses the others, and refuses those of the
 //! kernel whatever a policy says.
 
-use super::Decide;
-use crate::grammar::{Count, Key, ValueKind, key};
-use crate::granted::Grant;
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{OpError, ops};
+use super::prelude::*;
 
 /// The keys of its table.
 pub const KEYS: &[Key] = &[key("tables", ValueKind::Number, Count::Some)];
@@ -16,11 +10,8 @@ impl Decide for ops::SourceRoutes {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Apply { table: Some(table), .. } => {
-                let table = table.to_string();
-                if grant.texts("tables").any(|text| text == table) {
-                    return Ok("source-routes.tables");
-                }
-                Err(input.key(&format!("with table {table}"), Vec::from([line::text("tables", table)])))
+                input.says(grant, "tables", &table.to_string(), &format!("with table {table}"))?;
+                Ok("source-routes.tables")
             }
             // A table that the network names is that one: the gate's choice would be another.
             Self::Apply { table: None, .. } => match input.question.conf.fields().int("table") {

@@ -1,12 +1,6 @@
 //! `tap`: with which MTU, for which user and group, with several queues or not, and which bridges it may join.
 
-use super::Decide;
-use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key};
-use crate::granted::{Grant, Granted};
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{Capability, OpError, ops};
+use super::prelude::*;
 
 /// The key of the SELinux context.
 pub const CONTEXT: &str = "selinux-context";
@@ -33,14 +27,14 @@ impl Decide for ops::Tap {
                 belongs(input, grant, "owners", id(settings.owner), "owner")?;
                 belongs(input, grant, "groups", id(settings.group), "group")?;
                 belongs(input, grant, CONTEXT, settings.selinux_context.clone(), "SELinux context")?;
-                if settings.multi_queue && !grant.on("multi-queue") {
-                    return Err(input.key("with several queues", vec![line::text("multi-queue", "true")]));
+                if settings.multi_queue {
+                    input.says(grant, "multi-queue", "true", "with several queues")?;
                 }
                 input.changes(grant)
             }
             Self::Join { bridge, .. } => {
                 input.changes(grant)?;
-                input.one_of(grant, "bridges", ValueKind::Link, bridge, "tap.bridges")
+                input.one_of(grant, "tap.bridges", bridge)
             }
         }
     }
@@ -78,14 +72,9 @@ fn belongs(
     id: Option<String>,
     noun: &str,
 ) -> Result<(), OpError> {
-    let Some(id) = id else {
-        return match grant.texts(key).next() {
-            None => Ok(()),
-            Some(_) => Err(input.key(&format!("without {noun}"), vec![Change::Without(key)])),
-        };
-    };
-    match grant.texts(key).any(|text| text == id) {
-        true => Ok(()),
-        false => Err(input.key(&format!("with {noun} {id}"), vec![line::text(key, id.as_str())])),
+    match id {
+        Some(id) => input.says(grant, key, &id, &format!("with {noun} {id}")),
+        None if grant.texts(key).next().is_none() => Ok(()),
+        None => Err(input.key(&format!("without {noun}"), vec![Change::Without(key)])),
     }
 }

@@ -1,12 +1,6 @@
 //! `vlan`: which VLANs, and with which MTU.
 
-use super::Decide;
-use crate::grammar::{Count, Key, LOOK_ONLY, ValueKind, key, required};
-use crate::granted::Grant;
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{OpError, ops};
+use super::prelude::*;
 
 /// The keys of its table. VLAN 0 stands for frames with a priority and no VLAN.
 pub const KEYS: &[Key] =
@@ -16,7 +10,7 @@ impl Decide for ops::Vlan {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Create { id, mtu, .. } => {
-                let rule = input.one_of(grant, "ids", ValueKind::Vlan, &id.to_string(), "vlan.ids")?;
+                let rule = input.one_of(grant, "vlan.ids", &id.to_string())?;
                 input.mtu(grant, *mtu, "")?;
                 input.changes(grant).map(|_| rule)
             }

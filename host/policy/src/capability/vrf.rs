@@ -1,12 +1,6 @@
 //! `vrf`: the VRFs that a plugin may put the attachment's link into, and the routing tables that it may name for them.
 
-use super::Decide;
-use crate::grammar::{Count, Key, ValueKind, key, required};
-use crate::granted::Grant;
-use crate::line::{self, Change};
-use crate::prelude::*;
-use crate::rules::RuleInput;
-use postern_types::{OpError, ops};
+use super::prelude::*;
 
 /// The keys of its table.
 pub const KEYS: &[Key] =
@@ -16,15 +10,13 @@ impl Decide for ops::Vrf {
     fn rule(&self, input: &RuleInput<'_>, grant: &Grant) -> Result<&'static str, OpError> {
         match self {
             Self::Join { name, table, .. } => {
-                let rule = input.one_of(grant, "names", ValueKind::Link, name, "vrf.names")?;
-                match table.map(|table| table.to_string()) {
-                    Some(table) if !grant.texts("tables").any(|text| text == table) => {
-                        Err(input.key(&format!("with table {table}"), Vec::from([line::text("tables", table)])))
-                    }
-                    _ => Ok(rule),
+                let rule = input.one_of(grant, "vrf.names", name)?;
+                if let Some(table) = table {
+                    input.says(grant, "tables", &table.to_string(), &format!("with table {table}"))?;
                 }
+                Ok(rule)
             }
-            Self::Check { name } => input.one_of(grant, "names", ValueKind::Link, name, "vrf.names"),
+            Self::Check { name } => input.one_of(grant, "vrf.names", name),
             Self::Leave => Ok(grant.name),
         }
     }

@@ -69,7 +69,7 @@ impl Scene<'_, '_> {
         let Self { stage, run, guest, native } = self;
         let name = guest.delegate(&run.request)?;
         let granted = guest.granted();
-        let may = (granted.allows_native(&name), || granted.native_hint(&name));
+        let may = (granted.has_object("ipam.native", &name), || granted.native_hint(&name));
         stage.is_component(run, &name, may, native).map_err(|error| ipam::delegate(&name, error))?;
         let outcome = stage.play_delegate(run, run.request.of_delegate(verb), guest.depth, &name);
         ipam::answer(&name, verb, outcome, &mut run.own)
@@ -89,7 +89,7 @@ impl Scene<'_, '_> {
             }
         }
         let (name, granted) = (made.plugin.clone(), guest.granted());
-        let may = (granted.allows_native_delegate(&name), || granted.native_delegate_hint(&name));
+        let may = (granted.allows_native_delegate(&name), || granted.object_hint("delegate.native", &name));
         stage.is_component(run, &name, may, native).map_err(|error| delegate::failed(&name, error))?;
         let outcome = stage.play_delegate(run, made.request(&run.request, verb), guest.depth, &name);
         let (text, result) = delegate::shown(&name, verb, outcome)?;

@@ -32,7 +32,7 @@ pub(crate) const FACTS: Facts = Facts {
         };
         Some(Right::Delegate {
             program: granted.allows_native_delegate(&plugin).then(|| plugin.into()),
-            directory: (writes && granted.allows_delegations_in(&directory)).then(|| directory.into()),
+            directory: (writes && granted.has_object("delegate.directories", &directory)).then(|| directory.into()),
         })
     },
     unrecorded: None,
@@ -184,7 +184,7 @@ fn may_be_native(gate: &Gate<'_>, plugin: &str) -> Result<(), OpError> {
         "policy does not allow \"{}\" to run \"{plugin}\" as a native program with all of the host's privileges",
         gate.guest.plugin
     );
-    Err(OpError::new(ErrorCode::Denied, plugin, message).hint(gate.guest.granted().native_delegate_hint(plugin)))
+    Err(OpError::new(ErrorCode::Denied, plugin, message).hint(gate.guest.granted().object_hint("delegate.native", plugin)))
 }
 
 fn run_native(run: &mut Context, common: &mut Common, plugin: &str) -> Result<Option<CniResult>, Error> {

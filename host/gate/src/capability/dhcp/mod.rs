@@ -37,7 +37,7 @@ pub(crate) const FACTS: Facts = Facts {
     needed: Needed::Always,
     keeps: |request, granted| {
         let socket = socket(&request.conf);
-        let is_allowed = granted.is_some_and(|granted| granted.allows_dhcp_socket(&socket));
+        let is_allowed = granted.is_some_and(|granted| granted.has_object("dhcp.sockets", &socket));
         let gives_up = request.verb == Verb::Del && request.conf.ipam_type == "dhcp";
         (gives_up || is_allowed).then(|| Right::Dhcp(socket.into()))
     },

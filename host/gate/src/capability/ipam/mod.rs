@@ -21,7 +21,7 @@ pub(crate) const FACTS: Facts = Facts {
     needed: Needed::WithAddresses,
     keeps: |request, granted| {
         let name = &request.conf.ipam_type;
-        granted.is_some_and(|granted| granted.allows_native(name)).then(|| Right::Program(name.clone().into()))
+        granted.is_some_and(|granted| granted.has_object("ipam.native", name)).then(|| Right::Program(name.clone().into()))
     },
     unrecorded: None,
 };
@@ -128,7 +128,7 @@ fn nothing_leads_to(gate: &mut Gate<'_>, name: &str, result: &CniResult) -> Resu
 /// Runs a native program. `hindered`: see [`Ran::hindered`].
 fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) -> Result<Option<CniResult>, Error> {
     // A delegate of the catalog, with its code missing. No native program stands in for it unless policy says so.
-    if !gate.guest.granted().allows_native(name) && gate.delegates.launcher.lists(name) {
+    if !gate.guest.granted().has_object("ipam.native", name) && gate.delegates.launcher.lists(name) {
         *hindered = true;
         let code = if verb == Verb::Status { code::PLUGIN_NOT_AVAILABLE } else { code::INTERNAL };
         return Err(Error::new(code, format!("plugin \"{name}\" is installed, but its code is gone from the catalog"))
@@ -142,7 +142,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
         Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
         found => found?,
     };
-    if !gate.guest.granted().allows_native(name) {
+    if !gate.guest.granted().has_object("ipam.native", name) {
         let listed = Native::of_run(name, gate.run).into();
         if verb == Verb::Del {
             // A policy must not prevent a DEL. The record undoes what it lists.

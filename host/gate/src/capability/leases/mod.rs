@@ -56,7 +56,7 @@ pub(crate) const FACTS: Facts = Facts {
     needed: Needed::Always,
     keeps: |request, granted| {
         let directory = directory(&request.conf);
-        let is_allowed = granted.is_some_and(|granted| granted.allows_leases_in(&directory));
+        let is_allowed = granted.is_some_and(|granted| granted.has_object("leases.directories", &directory));
         (request.verb == Verb::Del || is_allowed).then(|| Right::Leases(directory.into()))
     },
     unrecorded: None,

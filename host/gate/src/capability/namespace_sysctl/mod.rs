@@ -209,7 +209,7 @@ fn own_link(path: &str, ifname: &str, granted: &Granted) -> Result<(), OpError> 
     let error = OpError::new(ErrorCode::Denied, *link, message);
     // With a dot in the own name, another link was not meant.
     let is_own = ifname.split('.').next() == Some(*link) && ifname.contains('.');
-    Err(error.hint(if is_own { DOTS.to_owned() } else { granted.other_links_hint() }))
+    Err(error.hint(if is_own { DOTS.to_owned() } else { granted.object_hint("namespace-sysctl.other-links", "true") }))
 }
 
 /// Returns the file of a setting, which must be one that each namespace has for itself.

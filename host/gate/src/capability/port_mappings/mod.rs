@@ -248,7 +248,7 @@ fn ensure(
     let backend = first.backend;
     if !gate.guest.granted().allows_forwards_by(backend) {
         let message = format!("policy does not allow forwards by {}", backend.name());
-        let hint = gate.guest.granted().forwards_hint(backend);
+        let hint = gate.guest.granted().object_hint("port-mappings.backends", backend.name());
         return Err(OpError::new(ErrorCode::Denied, backend.name(), message).hint(hint));
     }
     if backend == Backend::Iptables {
