@@ -130,10 +130,7 @@ pub fn foreign_error(gate: &Gate<'_>, address: &IpNet) -> OpError {
 }
 
 /// Fails for a list that is too long for the sandbox.
-///
-/// # Errors
-/// [`ErrorCode::Exhausted`].
-pub fn is_listable(link: &str, number: usize, kind: &str) -> Result<(), OpError> {
+pub(crate) fn is_listable(link: &str, number: usize, kind: &str) -> Result<(), OpError> {
     if number <= MOST_LISTED {
         return Ok(());
     }
@@ -143,10 +140,7 @@ pub fn is_listable(link: &str, number: usize, kind: &str) -> Result<(), OpError>
 }
 
 /// Fails for a question about too many objects.
-///
-/// # Errors
-/// [`ErrorCode::Exhausted`].
-pub fn is_askable(link: &str, number: usize, kind: &str) -> Result<(), OpError> {
+pub(crate) fn is_askable(link: &str, number: usize, kind: &str) -> Result<(), OpError> {
     if number <= MOST_ASKED {
         return Ok(());
     }

@@ -68,9 +68,6 @@ pub enum Reapplied {
 impl Effect {
     /// Removes the effect. It is success if nothing is there. `taken` is this run's part of it when a failed ADD is
     /// undone.
-    ///
-    /// # Errors
-    /// The effect is still there.
     pub(crate) fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
         self.kind().remove(run, taken)
     }
@@ -81,9 +78,6 @@ impl Effect {
     }
 
     /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
-    ///
-    /// # Errors
-    /// The rules can't be looked at or made.
     pub(crate) fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
         self.rules().map_or(Ok(Reapplied::NoRules), |effect| effect.reapply(run))
     }

@@ -94,10 +94,7 @@ pub const fn facts(capability: Capability) -> &'static Facts {
 impl Host for Gate<'_> {}
 
 /// Returns the delegate that has to run before the gate can answer an operation. [`Gate::ran`] is its outcome then.
-///
-/// # Errors
-/// The error that the guest gets.
-pub fn delegate_of(gate: &mut Gate<'_>, operation: &Operation) -> Result<Option<DelegateRun>, OpError> {
+pub(crate) fn delegate_of(gate: &mut Gate<'_>, operation: &Operation) -> Result<Option<DelegateRun>, OpError> {
     if let Operation::Ipam(operation) = operation {
         return ipam::delegate_of(gate, operation);
     }

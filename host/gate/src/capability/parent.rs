@@ -51,10 +51,7 @@ pub fn default_link(netlink: &Netlink) -> Result<Option<u32>, OpError> {
 }
 
 /// The links of all default routes of the main table, those of IPv4 first.
-///
-/// # Errors
-/// The kernel refuses to list them.
-pub fn default_links(netlink: &Netlink) -> Result<Vec<u32>, OpError> {
+pub(crate) fn default_links(netlink: &Netlink) -> Result<Vec<u32>, OpError> {
     let routes = netlink.all_routes().map_err(kernel_error)?;
     let is_default = |v4| {
         routes.iter().filter(move |(_, route)| {

@@ -235,10 +235,7 @@ fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(
 }
 
 /// Removes the attachment's limits: by its record or, if this plugin has no part in that, by the native plugin's name.
-///
-/// # Errors
-/// What could not be removed.
-pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
+pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
     let made = run.journal.recorded::<Bandwidth>();
     for limits in &made {

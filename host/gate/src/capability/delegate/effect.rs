@@ -74,10 +74,7 @@ impl ByContents for Delegated {
 }
 
 /// Writes the native plugin's file. It is left alone if it is another attachment's; then `None` is returned.
-///
-/// # Errors
-/// The directory is not trusted, or can't be read.
-pub fn place(view: View<'_>, directory: &str) -> Result<Option<String>, OpError> {
+pub(crate) fn place(view: View<'_>, directory: &str) -> Result<Option<String>, OpError> {
     let id = &view.request.container_id;
     if !Path::new(directory).is_absolute() {
         let message = format!("dataDir {directory} is no absolute path");
@@ -107,19 +104,13 @@ pub fn place(view: View<'_>, directory: &str) -> Result<Option<String>, OpError>
 }
 
 /// Writes the native plugin's file with this content.
-///
-/// # Errors
-/// It can't be written.
-pub fn write(view: View<'_>, directory: &str, content: &str) -> Result<(), OpError> {
+pub(crate) fn write(view: View<'_>, directory: &str, content: &str) -> Result<(), OpError> {
     let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else { return Ok(()) };
     files.write(&view.request.container_id, &view.key()?, content.as_bytes()).map_err(state_error)
 }
 
 /// Removes the native plugin's file, if it has this content. What others could have put there stays.
-///
-/// # Errors
-/// It can't be read or removed.
-pub fn remove(run: &Context, directory: &str, content: &str) -> Result<(), OpError> {
+pub(crate) fn remove(run: &Context, directory: &str, content: &str) -> Result<(), OpError> {
     let id = &run.request.container_id;
     let key = run.view().key()?;
     let found = Backups::open(Path::new(directory)).and_then(|files| {

@@ -88,10 +88,7 @@ fn no_result() -> OpError {
 }
 
 /// Returns the delegate's run, if it is a component. Before an ADD the record has the delegation.
-///
-/// # Errors
-/// Nothing may be delegated, or the delegation can't be written down.
-pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Delegate) -> Result<Option<DelegateRun>, OpError> {
+pub(crate) fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Delegate) -> Result<Option<DelegateRun>, OpError> {
     let verb = match operation {
         ops::Delegate::SubnetFile => return Ok(None),
         ops::Delegate::Add { config } => {
@@ -205,10 +202,7 @@ fn run_native(run: &mut Context, common: &mut Common, plugin: &str) -> Result<Op
 }
 
 /// Returns the outcome of a delegate as an answer, with its result.
-///
-/// # Errors
-/// The delegate's error.
-pub fn shown(
+pub(crate) fn shown(
     plugin: &str,
     verb: Verb,
     outcome: Result<Option<CniResult>, Error>,

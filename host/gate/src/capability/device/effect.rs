@@ -421,10 +421,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Returns a name for a device of which only root in the container has told one, and one that is no text.
-///
-/// # Errors
-/// The kernel refuses to look for a free name.
-pub fn ordinary_name(host: &Netlink, index: u32) -> Result<LinkName, OpError> {
+pub(crate) fn ordinary_name(host: &Netlink, index: u32) -> Result<LinkName, OpError> {
     for number in index..=u32::MAX {
         let name = LinkName::from(format!("dev{number}"));
         if host.link_named(&name).map_err(kernel_error)?.is_none() {

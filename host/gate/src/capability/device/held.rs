@@ -297,9 +297,6 @@ pub(crate) fn note_before_move(
 }
 
 /// Removes the note on a device that was not moved.
-///
-/// # Errors
-/// The state directory can't be written.
 pub(crate) fn forget(view: View<'_>, object: &HeldObject) -> Result<(), OpError> {
     let (here, boot) = (view.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
     match noted(&view.fixed.places.state, here, &boot, |held| held.object.is_same(object))? {

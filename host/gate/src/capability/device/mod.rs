@@ -163,10 +163,7 @@ fn has_default_route(host: &Netlink, links: &[Link]) -> Result<bool, OpError> {
 }
 
 /// `device.give-back`. For a device that no record lists, `is_named` tells if this network names it.
-///
-/// # Errors
-/// The device is not at home.
-pub fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -> bool) -> Result<(), OpError> {
+pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -> bool) -> Result<(), OpError> {
     if run.request.verb == Verb::Add {
         run.journal.only_of_this_run(run.request, |effect| Device::of(effect).is_some(), "device")?;
     }
@@ -222,10 +219,7 @@ pub fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -> bool)
 
 /// Returns the directories of a sysfs with the files of the devices that an ADD may take: those at home, and those that are
 /// held.
-///
-/// # Errors
-/// Kernel or state directory can't be asked.
-pub fn files(view: View<'_>, granted: &Granted) -> Result<Vec<String>, OpError> {
+pub(crate) fn files(view: View<'_>, granted: &Granted) -> Result<Vec<String>, OpError> {
     let Some(files) = view.system.link_files() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     let links = view.system.host()?.links().map_err(kernel_error)?;
@@ -346,9 +340,6 @@ fn is_not_held(view: View<'_>, link: &Link) -> Result<(), OpError> {
 }
 
 /// Returns the link of the host that the key and value name.
-///
-/// # Errors
-/// [`ErrorCode::NotFound`], or [`ErrorCode::InvalidArgument`] if several links have the address.
 fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> {
     let none = |message: String| OpError::new(ErrorCode::NotFound, value, message);
     match by {

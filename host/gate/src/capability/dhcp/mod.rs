@@ -191,9 +191,6 @@ fn refused(address: IpNet, why: &str) -> OpError {
 }
 
 /// Converts a lease, and checks all of it that can be checked without the node.
-///
-/// # Errors
-/// [`ErrorCode::InvalidArgument`]: what the server must not offer.
 fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
     let of = |family: Family| {
         lease.addresses.iter().filter(|leased| leased.address.addr().is_ipv4() == (family == Family::Ipv4)).count()

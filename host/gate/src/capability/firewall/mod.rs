@@ -192,10 +192,7 @@ fn master(run: &Context) -> Result<Option<Link>, OpError> {
 }
 
 /// True if the bridge of the attachment's host end is isolated so now, in the IP versions of its addresses.
-///
-/// # Errors
-/// Kernel, records or rules can't be read.
-pub fn is_isolated(run: &Context, ingress: IngressPolicy) -> Result<bool, OpError> {
+pub(crate) fn is_isolated(run: &Context, ingress: IngressPolicy) -> Result<bool, OpError> {
     let addresses: Vec<IpNet> = run.own.addresses.iter().map(|own| own.net).collect();
     if addresses.is_empty() {
         return Ok(true);
@@ -224,10 +221,7 @@ fn bridge(run: &Context) -> Result<Link, OpError> {
 }
 
 /// Removes what admits the attachment's addresses: by its record or, if this plugin has no part in that, by `prevResult`.
-///
-/// # Errors
-/// The rules that could not be removed.
-pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
+pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     for made in run.journal.recorded::<Firewall>() {
         made.revert(run)?;
     }

@@ -24,28 +24,20 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`].
-    pub fn of(gate: &Gate<'_>, handle: Handle) -> Result<Self, OpError> {
+    pub(crate) fn of(gate: &Gate<'_>, handle: Handle) -> Result<Self, OpError> {
         let (index, in_container, mtu) = gate.guest.parent(handle)?;
         Ok(Self { index, in_container, mtu })
     }
 
     /// Fails for an MTU beyond the parent's.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidArgument`].
-    pub fn can_carry(&self, mtu: Option<u32>) -> Result<(), OpError> {
+    pub(crate) fn can_carry(&self, mtu: Option<u32>) -> Result<(), OpError> {
         let Some(mtu) = mtu.filter(|mtu| *mtu > self.mtu) else { return Ok(()) };
         let message = format!("invalid MTU {mtu}, must be [0, master MTU({})]", self.mtu);
         Err(OpError::new(ErrorCode::InvalidArgument, mtu.to_string(), message))
     }
 
     /// The link itself.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`] if it is gone.
-    pub fn link(&self, gate: &Gate<'_>) -> Result<Link, OpError> {
+    pub(crate) fn link(&self, gate: &Gate<'_>) -> Result<Link, OpError> {
         self.namespace(gate)?.link_by_index(self.index).map_err(kernel_error)?.ok_or_else(|| link_gone("parent"))
     }
 
@@ -85,10 +77,7 @@ pub struct NewLink {
 
 /// Makes the link under `CNI_IFNAME`, down. `ask` is asked once the intent is in the record, so that of two ADDs at once
 /// each sees the other.
-///
-/// # Errors
-/// [`ErrorCode::Exists`] if the name is taken, or if the attachment has such a link.
-pub fn create(
+pub(crate) fn create(
     gate: &mut Gate<'_>,
     wanted: &NewLink,
     ask: impl FnOnce(&Gate<'_>) -> Result<(), OpError>,
@@ -134,10 +123,7 @@ pub fn create(
 
 /// Checks that the name is free, that the attachment has no such link, and that there is room for a handle. This is before
 /// anything is recorded: undoing a failed ADD must not take away what an earlier one made.
-///
-/// # Errors
-/// [`ErrorCode::Exists`], [`ErrorCode::Exhausted`].
-pub fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpError> {
+pub(crate) fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpError> {
     let name = &gate.run.request.ifname;
     let container = gate.run.system.container_netlink()?;
     if container.link_by_name(name).map_err(kernel_error)?.is_some() {
@@ -174,10 +160,7 @@ pub fn find(gate: &Gate<'_>, kind: InnerKind) -> Result<Option<Link>, OpError> {
 }
 
 /// Gives the guest a handle for the link.
-///
-/// # Errors
-/// [`ErrorCode::Exhausted`].
-pub fn show(gate: &mut Gate<'_>, own: Link) -> Result<LinkInfo, OpError> {
+pub(crate) fn show(gate: &mut Gate<'_>, own: Link) -> Result<LinkInfo, OpError> {
     let handle = gate.grant(Object::Own { index: own.index, name: own.name.to_string() })?;
     Ok(Gate::show(handle, own))
 }

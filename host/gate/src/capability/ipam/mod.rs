@@ -50,10 +50,7 @@ impl host::Ipam for Gate<'_> {
 }
 
 /// Returns the run of the IPAM plugin, if it is a component.
-///
-/// # Errors
-/// As [`crate::guest_state::GuestState::delegate`]; or what leads to the addresses of a DEL can't be removed.
-pub fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Option<DelegateRun>, OpError> {
+pub(crate) fn delegate_of(gate: &mut Gate<'_>, operation: &ops::Ipam) -> Result<Option<DelegateRun>, OpError> {
     let verb = match operation {
         ops::Ipam::Add => Verb::Add,
         ops::Ipam::Del => Verb::Del,
@@ -182,10 +179,7 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
 
 /// Returns the outcome of a delegate as its caller gets it. The addresses of a result belong to the attachment from
 /// then on.
-///
-/// # Errors
-/// The delegate's error.
-pub fn answer(
+pub(crate) fn answer(
     name: &str,
     verb: Verb,
     outcome: Result<Option<CniResult>, Error>,

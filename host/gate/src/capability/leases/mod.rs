@@ -262,10 +262,7 @@ pub fn taken_already() -> OpError {
 }
 
 /// Gives back the attachment's leases in the directory that its configuration names.
-///
-/// # Errors
-/// The leases can't be read or changed.
-pub fn release_own(run: &mut Context) -> Result<(), OpError> {
+pub(crate) fn release_own(run: &mut Context) -> Result<(), OpError> {
     let directory = directory(&run.request.conf);
     Effect::from(Lease { directory: directory.clone() }).remove(run, None)?;
     run.journal.gone(|effect| Lease::of(effect).is_some_and(|lease| lease.directory == directory));

@@ -125,9 +125,6 @@ impl ByContents for LinkChange {
 }
 
 /// Returns the recorded spoofing protection of a port that is there. Of several the last one is in use.
-///
-/// # Errors
-/// The kernel refuses to show the port.
 pub(crate) fn guard(run: &Context, port: &str) -> Result<Option<MacGuard>, OpError> {
     if run.system.host()?.link_by_name(port).map_err(kernel_error)?.is_none() {
         return Ok(None);
@@ -149,9 +146,6 @@ pub(crate) fn of(link: &Link, settings: &LinkSettings) -> LinkSettings {
 }
 
 /// Gives a link these attributes, where it has others. All are tried; the first failure is returned.
-///
-/// # Errors
-/// The kernel refuses one.
 pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Result<(), OpError> {
     for (what, done) in change(netlink, link, settings) {
         done.map_err(|error| {
@@ -195,9 +189,6 @@ fn change(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> Vec<(&'sta
 
 /// Writes the native plugin's file: of each attribute the value before its first change by the record. It is removed if
 /// the record lists no change. `without` is a change that is being undone.
-///
-/// # Errors
-/// The directory is not trusted, or the file can't be written.
 pub(crate) fn write_file(run: &Context, directory: &str, without: Option<&LinkChange>) -> Result<(), OpError> {
     let mut changes = run.journal.recorded::<LinkChange>();
     changes.retain(|change| change.directory == directory);

@@ -52,9 +52,6 @@ impl Masquerade {
     }
 
     /// Makes the rules in iptables, and notes their numbers.
-    ///
-    /// # Errors
-    /// A program is missing or fails, or the deadline passes.
     pub(crate) fn make_by_iptables(&self, run: &mut Context) -> Result<(), OpError> {
         let (key, addresses) = (run.request.masquerade_key(), self.addresses.as_slice());
         made_by_iptables(run, &self.clone().into(), addresses, |runner| {
@@ -63,9 +60,6 @@ impl Masquerade {
     }
 
     /// True if all rules are there, where iptables has them.
-    ///
-    /// # Errors
-    /// A program is missing or fails, or the deadline passes.
     pub(crate) fn is_in_iptables(&self, run: &Context) -> Result<bool, FirewallError> {
         let (handles, tables) = self.numbers(run);
         let known = RuleHandles { handles: &handles, tables: &tables, recorded: self.recorded(run, &handles) };

@@ -123,10 +123,7 @@ fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
 
 /// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those of both
 /// backends.
-///
-/// # Errors
-/// The rules that could not be removed.
-pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
+pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
     let made: Vec<Masquerade> = run.journal.recorded();
     for made in &made {
@@ -146,10 +143,7 @@ pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
 
 /// Removes the rules of attachments of this network that are not valid, of both backends: each rule has the network in
 /// its comment. Attachments that are being made are spared.
-///
-/// # Errors
-/// The rules that could not be removed.
-pub fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
+pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
     let network = &run.request.conf.name;
     let busy = || collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
     let mut removed = run.system.unless_absent(|nft| masquerade::nft_retain(nft, network, valid, busy))?.len();

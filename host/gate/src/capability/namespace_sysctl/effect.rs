@@ -124,9 +124,6 @@ fn write(container: &Worker, parts: &[&str], value: &str) -> Result<(), OpError>
 
 impl NamespaceSetting {
     /// Returns the note on a setting that is going to be changed, with what the kernel changes by itself.
-    ///
-    /// # Errors
-    /// The kernel refuses to show something. [`ErrorCode::Deadline`].
     pub(crate) fn note(view: View<'_>, key: String, before: String) -> Result<Self, OpError> {
         let (mut beside, mut links) = (Vec::new(), Vec::new());
         if let Some(change) = change(&key) {
@@ -143,10 +140,7 @@ impl NamespaceSetting {
         Ok(Self { key, before, beside, links })
     }
     /// Returns the setting.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidArgument`]: no setting can have this name.
-    pub fn setting(key: &str) -> Result<Setting, OpError> {
+    pub(crate) fn setting(key: &str) -> Result<Setting, OpError> {
         Setting::new(key.split('/'))
             .ok_or_else(|| OpError::new(ErrorCode::InvalidArgument, key, format!("invalid net sysctl key: {key:?}")))
     }

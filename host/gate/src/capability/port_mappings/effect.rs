@@ -89,9 +89,6 @@ impl PortMappings {
     }
 
     /// Makes the rules in iptables, and notes their numbers.
-    ///
-    /// # Errors
-    /// A program is missing or fails, or the deadline passes.
     pub(crate) fn make_by_iptables(&self, run: &mut Context) -> Result<(), OpError> {
         let rules = self.rules(run.request.masquerade_key());
         made_by_iptables(run, &self.clone().into(), &[self.address], |runner| {
@@ -100,9 +97,6 @@ impl PortMappings {
     }
 
     /// True if all rules are there, where iptables has them.
-    ///
-    /// # Errors
-    /// A program is missing or fails, or the deadline passes.
     pub(crate) fn is_in_iptables(&self, run: &Context) -> Result<bool, FirewallError> {
         let (handles, tables) = self.numbers(run);
         let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
@@ -112,9 +106,6 @@ impl PortMappings {
 
     /// Makes the rules in nftables, and notes their numbers. With `is_first`, the attachment has none: no rules of others
     /// are searched. The noted handles must be all of the attachment's; the next look searches otherwise.
-    ///
-    /// # Errors
-    /// The kernel refuses, or the deadline passes.
     pub(crate) fn make_by_nftables(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         let rules = self.rules(run.request.masquerade_key());
         let mut nft = run.system.nft()?;
@@ -311,9 +302,6 @@ pub(crate) fn of_others(view: View<'_>) -> Result<Vec<(AttachmentKey, PortMappin
 
 /// Removes the forwards of an attachment without a record: those of the container, of both packet filters, except those
 /// that another record lists.
-///
-/// # Errors
-/// The rules that could not be removed.
 pub(crate) fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
     let key = view.request.masquerade_key();
     let others = of_others(view)?;

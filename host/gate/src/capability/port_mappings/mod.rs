@@ -302,10 +302,7 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
 
 /// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those with the names
 /// of its container.
-///
-/// # Errors
-/// The rules that could not be removed.
-pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
+pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
     let recorded = run.journal.effects();
     let made: Vec<Effect> =
@@ -323,10 +320,7 @@ pub fn remove_own(run: &mut Context) -> Result<(), OpError> {
 
 /// Removes the forwards of containers of this network that are not valid. Only iptables' rules name their network; a
 /// comment in nftables names the container alone, which may have other networks.
-///
-/// # Errors
-/// The rules that could not be removed.
-pub fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
+pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
     let network = &run.request.conf.name;
     let busy = || collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
     let may_be = run.system.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;

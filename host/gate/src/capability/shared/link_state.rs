@@ -210,9 +210,6 @@ impl LinkKey {
 /// Writes a setting of the attachment's link, or of `lo` for its sake. On a link that this run did not make, the value before
 /// is noted first, once. Where other attachments of the container have changed it before, it is the value before them: the
 /// last one puts that back.
-///
-/// # Errors
-/// The kernel has no such setting, or refuses the value. The record can't be written.
 pub(crate) fn write_setting(run: &mut Context, own: u32, link: &str, key: LinkKey, value: &str) -> Result<(), OpError> {
     let sysctl = key.of(link);
     if of_another(run, own)?.is_some() {

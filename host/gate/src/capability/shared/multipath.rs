@@ -17,9 +17,6 @@ pub(crate) fn has(multipath: &[WholeRoute], kept: &KeptRoute) -> bool {
 
 /// Takes the link's next hops out of a route that has those of other links too. Where the kernel would replace another route in
 /// its place, they stay in it, and that is said.
-///
-/// # Errors
-/// The kernel refuses what is left, or does not list the table.
 pub(crate) fn take_out(netlink: &Netlink, index: u32, whole: &WholeRoute) -> Result<(), KernelError> {
     let Some(others) = whole.with(|hop| hop.link != index) else { return Ok(()) };
     match like(netlink, whole)?.first() {

@@ -20,9 +20,6 @@ pub(crate) fn recorded(run: &Context, effect: &Effect, variant: Option<IptablesV
 
 /// Makes an effect's rules of these addresses in table `nat` of iptables, and notes their numbers. If a table was made with
 /// them, its number is not noted: it could be another's by now.
-///
-/// # Errors
-/// The error of `make`.
 pub(crate) fn made_by_iptables(
     run: &mut Context,
     effect: &Effect,

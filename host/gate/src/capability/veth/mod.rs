@@ -146,10 +146,7 @@ impl host::Veth for Gate<'_> {
 
 /// Checks that a handle's link is the attachment's end on the host: that of its living pair, or the link that it joined
 /// with.
-///
-/// # Errors
-/// [`ErrorCode::InvalidHandle`]: it is not.
-pub fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpError> {
+pub(crate) fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpError> {
     match others::end(run)? {
         Some(link) if link.index == index && link.name == name => Ok(()),
         _ => Err(link_gone(name)),

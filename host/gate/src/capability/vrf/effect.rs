@@ -96,9 +96,6 @@ impl EffectKind for Vrf {
 
 /// Gives the link the addresses that it lost, and its routes, beside those of other links: those of the main table in this
 /// one, and the others in their own.
-///
-/// # Errors
-/// The kernel refuses one. [`postern_types::ErrorCode::Deadline`].
 pub(crate) fn settle(fixed: &Fixed, netlink: &Netlink, vrf: &Vrf, table: u32) -> Result<(), OpError> {
     let have = netlink.addresses(vrf.index).map_err(kernel_error)?;
     for address in &vrf.addresses {
