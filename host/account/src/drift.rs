@@ -16,6 +16,7 @@ use ipnet::IpNet;
 use nix::sys::stat::lstat;
 use postern_firewall::AttachmentKey;
 use postern_firewall::macguard::{native_id, own_id};
+use postern_gate::capability::leaves::EffectKind;
 use postern_gate::effect::{Effect, Lease, LoopbackUp, Masquerade, Native, Port, Veth};
 use postern_gate::shell::quoted;
 use postern_kernel::Link;

@@ -347,7 +347,7 @@ fn parts_of(record: Record<Effect>, key: &RecordKey, View { request, fixed, syst
 pub fn take_back(run: &mut Context, matches: impl Fn(&Effect) -> bool) -> Result<(), OpError> {
     let listed = run.journal.record().map(|record| record.effects(Some(run.journal.section()))).unwrap_or_default();
     for noted in listed.into_iter().rev().filter(|noted| matches(&noted.effect)) {
-        noted.effect.remove(run, None)?;
+        noted.effect.kind().remove(run)?;
         run.journal.note_removed(Some(noted.seq));
         run.journal.forget_undo(noted.seq);
     }
@@ -362,7 +362,10 @@ fn remove_noted(run: &mut Context, effect: &Effect, leases_of_run: Option<&[IpAd
     {
         crate::say!("postern: no DHCPRELEASE is sent: {error}");
     }
-    let outcome = effect.remove(run, leases_of_run);
+    let outcome = match leases_of_run {
+        Some(taken) => effect.kind().undo(run, taken),
+        None => effect.kind().remove(run),
+    };
     let verb = run.request.verb.as_str();
     // No policy is asked, because the record is the rule.
     run.audit.note_own(verb, "record.remove", effect, "record", &outcome, start.elapsed());

@@ -4,9 +4,10 @@
 //! Objects are found by the names and marks that the native plugins use too. No policy is asked: an attachment may
 //! always remove its own objects, and runtimes call DEL until it succeeds.
 
+use crate::capability::leaves::EffectKind;
 use crate::capability::{bandwidth, device, firewall, leases, link, masquerade, port_mappings};
 use crate::context::Context;
-use crate::effect::{Effect, InnerKind, Lease, MacGuard};
+use crate::effect::{InnerKind, Lease, MacGuard};
 use crate::request::Request;
 use crate::{collect, others};
 use postern_kernel::Link;
@@ -109,7 +110,7 @@ pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
         pair_stays |= failed.is_some();
     }
     if part.rules {
-        step(run, &mut failed, json!({"effect": "mac-guard"}), |run| MacGuard::default().revert(run));
+        step(run, &mut failed, json!({"effect": "mac-guard"}), |run| MacGuard::default().remove(run));
     }
     if part.leases && !pair_stays {
         let directory = leases::directory(&run.request.conf);
@@ -117,7 +118,7 @@ pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
         // Another plugin of the chain may have made objects that use them: its record lists them.
         step(run, &mut failed, object, |run| {
             collect::remove_users(run)?;
-            Effect::from(Lease { directory }).remove(run, None)
+            Lease { directory }.remove(run)
         });
     }
     failed.map_or(Ok(()), Err)

@@ -6,6 +6,7 @@ use crate::node_state::NodeState;
 use postern_firewall::account::Tables;
 use postern_firewall::iptables::in_reach;
 use postern_firewall::{FirewallError, firewalld};
+use postern_gate::capability::leaves::EffectKind;
 use postern_gate::capability::port_mappings::effect::localnet_is_on;
 use postern_gate::effect::{
     Bandwidth, Effect, Firewall, InnerKind, InnerLink, Isolation, LinkChange, MacGuard, Masquerade, Port, PortMappings,

@@ -9,9 +9,13 @@ use std::net::IpAddr;
 
 /// The questions that every effect answers.
 pub trait EffectKind {
-    /// Removes the effect. It is success if nothing is there. `taken` is this run's part of it when a failed ADD is
-    /// undone: an earlier run's part stays.
-    fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError>;
+    /// Removes the effect. It is success if nothing is there.
+    fn remove(&self, run: &Context) -> Result<(), OpError>;
+
+    /// Removes it when a failed ADD is undone. Of leases, those that this run has `taken` go: an earlier run's stay.
+    fn undo(&self, run: &Context, _taken: &[IpAddr]) -> Result<(), OpError> {
+        self.remove(run)
+    }
 
     /// Describes the effect for people.
     fn words(&self) -> String;
@@ -29,8 +33,10 @@ pub trait EffectKind {
         None
     }
 
-    /// Returns the rights that a confined gate needs to remove it.
-    fn right(&self) -> Right<'_>;
+    /// Returns the rights that a confined gate needs to remove it: at least the kernel's network, on the host.
+    fn right(&self) -> Right<'_> {
+        Right::Network
+    }
 }
 
 /// The further question to an effect with rules of a packet filter.
@@ -66,12 +72,6 @@ pub enum Reapplied {
 }
 
 impl Effect {
-    /// Removes the effect. It is success if nothing is there. `taken` is this run's part of it when a failed ADD is
-    /// undone.
-    pub(crate) fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
-        self.kind().remove(run, taken)
-    }
-
     /// True if it is the attachment's link, and the link is there.
     pub(crate) fn is_living_link(&self, run: &Context) -> Result<bool, OpError> {
         self.kind().as_link().map_or(Ok(false), |link| link.is_there(run))

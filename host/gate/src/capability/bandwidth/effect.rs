@@ -5,11 +5,9 @@ use crate::context::{Context, Journal, View};
 use crate::effect::in_record;
 use crate::errors::{about, kernel_error, link_gone};
 use crate::others;
-use crate::right::Right;
 use postern_kernel::{Link, Netlink, Qdisc, TokenBucket};
 use postern_types::{ErrorCode, LinkName, OpError, RateLimit};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// The kernel's name for the links that shape.
 pub const IFB: &str = "ifb";
@@ -93,14 +91,6 @@ impl Bandwidth {
         Ok(found.filter(|link| link.index == self.index))
     }
 
-    /// Describes the limits for people.
-    pub fn words(&self) -> String {
-        match &self.egress {
-            Some((_, ifb)) => format!("limits of the rate on {} and {ifb}", self.host),
-            None => format!("limit of the rate on {}", self.host),
-        }
-    }
-
     /// Makes what is missing of the limits, on links that are there. Returns true if something was. `index` is that of the
     /// ifb, if it is known: a later link of its name is another attachment's.
     ///
@@ -119,25 +109,6 @@ impl Bandwidth {
             changed |= redirect(host, &end, &ifb)?;
         }
         Ok(changed)
-    }
-
-    /// Removes the limits from the host end, and the ifb. The host end may stay, or be limited anew.
-    pub(crate) fn revert(&self, run: &Context) -> Result<(), OpError> {
-        let host = run.system.host()?;
-        if let Some(end) = self.end(host)? {
-            if let Some(limit) = &self.ingress
-                && host.root_qdisc(end.index).map_err(about(&end.name))?.is_some_and(|qdisc| keeps(&qdisc, limit))
-            {
-                host.delete_root_qdisc(end.index).map_err(about(&end.name))?;
-            }
-            if let Some((_, name)) = &self.egress {
-                self.stop_redirecting(host, &end, name)?;
-            }
-        }
-        match &self.egress {
-            Some((_, name)) => self.remove_ifb(run, name),
-            None => Ok(()),
-        }
     }
 
     /// Removes the ingress qdisc, unless a filter in it leads elsewhere. A filter whose link is gone names link 0.
@@ -228,16 +199,30 @@ fn occupied(link: &LinkName, what: &str) -> OpError {
 }
 
 impl EffectKind for Bandwidth {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        self.revert(run)
+    /// Removes the limits from the host end, and the ifb. The host end may stay, or be limited anew.
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
+        let host = run.system.host()?;
+        if let Some(end) = self.end(host)? {
+            if let Some(limit) = &self.ingress
+                && host.root_qdisc(end.index).map_err(about(&end.name))?.is_some_and(|qdisc| keeps(&qdisc, limit))
+            {
+                host.delete_root_qdisc(end.index).map_err(about(&end.name))?;
+            }
+            if let Some((_, name)) = &self.egress {
+                self.stop_redirecting(host, &end, name)?;
+            }
+        }
+        match &self.egress {
+            Some((_, name)) => self.remove_ifb(run, name),
+            None => Ok(()),
+        }
     }
 
     fn words(&self) -> String {
-        self.words()
-    }
-
-    fn right(&self) -> Right<'_> {
-        Right::Network
+        match &self.egress {
+            Some((_, ifb)) => format!("limits of the rate on {} and {ifb}", self.host),
+            None => format!("limit of the rate on {}", self.host),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub mod effect;
 
 use crate::capability::bandwidth::effect::{IFB, bucket, find, is_claimed, keeps};
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::leaves::EffectKind;
 use crate::context::{Context, View};
 use crate::effect::Bandwidth;
 use crate::errors::{about, kernel_error, link_gone};
@@ -239,7 +240,7 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
     let made = run.journal.recorded::<Bandwidth>();
     for limits in &made {
-        limits.revert(run)?;
+        limits.remove(run)?;
     }
     if !is_add && (made.is_empty() || run.journal.is_replaced()) {
         remove_unrecorded(run.view())?;

@@ -4,12 +4,10 @@ use crate::capability::leaves::EffectKind;
 use crate::context::Context;
 use crate::errors::{about, kernel_error};
 use crate::others;
-use crate::right::Right;
 use nix::errno::Errno;
 use postern_kernel::{KernelError, Link, Netlink};
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// A link that a plugin before made, joined to a bridge. It was no port of anything before, or it would not have been taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +47,7 @@ impl Port {
 }
 
 impl EffectKind for Port {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         // Of two ADDs for one link at once, neither takes it away from the other.
         match self.link(run.system.host()?)? {
             Some(_) if !run.journal.ports().contains(self) => Ok(()),
@@ -60,9 +58,5 @@ impl EffectKind for Port {
 
     fn words(&self) -> String {
         format!("port {} of bridge {}", self.name, self.bridge)
-    }
-
-    fn right(&self) -> Right<'_> {
-        Right::Network
     }
 }

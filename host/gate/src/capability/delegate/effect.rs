@@ -11,7 +11,6 @@ use postern_cni::{Error, Json, NetConf, Verb};
 use postern_state::{Backups, StateError};
 use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 use std::path::Path;
 
 /// Another main plugin was run. The effects of a component are in the record by themselves; a native program must be run
@@ -43,7 +42,7 @@ impl Delegated {
 }
 
 impl EffectKind for Delegated {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         if self.native && native::check_name(&self.plugin).is_ok() {
             let failed = |error: Error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string());
             self.del(run).map_err(failed)?;

@@ -18,7 +18,6 @@ use postern_kernel::{FileSettings, KernelError, Link, Netlink, Settings};
 use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -372,7 +371,7 @@ impl Device {
 }
 
 impl EffectKind for Device {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         self.come_home(run)?;
         held::names_again(run);
         Ok(())

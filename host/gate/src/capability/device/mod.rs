@@ -170,7 +170,7 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
     let recorded = run.journal.recorded::<Device>();
     for moved in &recorded {
         let effect = Effect::from(moved.clone());
-        effect.remove(run, None)?;
+        effect.kind().remove(run)?;
         run.journal.gone(|listed| *listed == effect);
     }
     if !recorded.is_empty() || run.request.verb == Verb::Add {

@@ -21,7 +21,7 @@ pub struct Dhcp {
 }
 
 impl EffectKind for Dhcp {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         run.system.dhcp.release(run.request, &run.fixed.deadline, &self.socket)
     }
 

@@ -5,9 +5,10 @@
 pub mod effect;
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::leaves::EffectKind;
 use crate::capability::shared::link_state::{LinkKey, write_setting};
 use crate::context::{Context, Journal, View};
-use crate::effect::{Dhcp, Effect};
+use crate::effect::Dhcp;
 use crate::errors::kernel_error;
 use crate::gate::Gate;
 use crate::own::OwnAddress;
@@ -113,7 +114,7 @@ impl host::Dhcp for Gate<'_> {
     fn release(&mut self) -> Result<(), OpError> {
         collect::before_release(self.run)?;
         let socket = socket(&self.run.request.conf);
-        Effect::from(Dhcp { socket: socket.clone(), addresses: Vec::new() }).remove(self.run, None)?;
+        Dhcp { socket: socket.clone(), addresses: Vec::new() }.remove(self.run)?;
         self.run.journal.gone(|effect| Dhcp::of(effect).is_some_and(|dhcp| dhcp.socket == socket));
         Ok(())
     }

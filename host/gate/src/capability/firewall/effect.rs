@@ -99,10 +99,12 @@ impl Firewall {
             }
         }
     }
+}
 
+impl EffectKind for Firewall {
     /// Removes the rules. If the record has their handles, they are this attachment's alone. Otherwise an address that the
     /// record of another attachment admits in the same way keeps them.
-    pub(crate) fn revert(&self, run: &Context) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         // To ask the kernel is cheaper than to start programs that find nothing, or to read all records.
         if self.backend == FirewallBackend::Iptables && !run.system.unless_absent(iptables::forward::may_be_admitted)? {
             return Ok(());
@@ -140,12 +142,6 @@ impl Firewall {
                 firewalld::remove(zone, address.addr(), run.system.program_runner()).map_err(firewall_error)
             }),
         }
-    }
-}
-
-impl EffectKind for Firewall {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        self.revert(run)
     }
 
     fn words(&self) -> String {

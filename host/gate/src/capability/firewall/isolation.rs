@@ -7,11 +7,9 @@ use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
 use crate::context::Context;
 use crate::errors::firewall_error;
 use crate::node;
-use crate::right::Right;
 use postern_firewall::iptables::forward;
 use postern_types::{IngressPolicy, OpError};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// The isolation of the attachment's bridge: the record lists who wants it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,16 +38,12 @@ impl Isolation {
 }
 
 impl EffectKind for Isolation {
-    fn remove(&self, _: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, _: &Context) -> Result<(), OpError> {
         Ok(())
     }
 
     fn words(&self) -> String {
         format!("wish to have bridge {} isolated ({}), whose rules stay", self.bridge, self.ingress.name())
-    }
-
-    fn right(&self) -> Right<'_> {
-        Right::Network
     }
 }
 

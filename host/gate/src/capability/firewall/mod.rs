@@ -6,6 +6,7 @@ pub mod effect;
 pub mod isolation;
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::leaves::EffectKind;
 use crate::context::{Context, Journal};
 use crate::effect::{Firewall, Isolation};
 use crate::errors::{self, kernel_error};
@@ -223,7 +224,7 @@ fn bridge(run: &Context) -> Result<Link, OpError> {
 /// Removes what admits the attachment's addresses: by its record or, if this plugin has no part in that, by `prevResult`.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     for made in run.journal.recorded::<Firewall>() {
-        made.revert(run)?;
+        made.remove(run)?;
     }
     let plugin = &run.request.plugin;
     let has_part = run.journal.record().is_some_and(|record| record.sections().iter().any(|of| of.plugin() == plugin));
@@ -258,8 +259,8 @@ fn revert_unrecorded(run: &Context) -> Result<(), OpError> {
         let zone = Some(named.zone);
         let backend = FirewallBackend::Firewalld;
         let addresses = addresses.clone();
-        Firewall { backend, variant: None, admin_chain: None, zone, addresses }.revert(run)?;
+        Firewall { backend, variant: None, admin_chain: None, zone, addresses }.remove(run)?;
     }
     let backend = FirewallBackend::Iptables;
-    Firewall { backend, variant: None, admin_chain: None, zone: None, addresses }.revert(run)
+    Firewall { backend, variant: None, admin_chain: None, zone: None, addresses }.remove(run)
 }

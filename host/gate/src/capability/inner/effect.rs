@@ -12,7 +12,6 @@ use postern_cni::CniResult;
 use postern_kernel::{Link, Netlink};
 use postern_types::{IpvlanMode, Mac, OpError, VlanId};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -179,7 +178,7 @@ impl InnerLink {
 }
 
 impl EffectKind for InnerLink {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it. If it is gone, the
         // link is gone too.
         match run.journal.container_with(run.system, &format!("{} link", self.kind.name()))? {

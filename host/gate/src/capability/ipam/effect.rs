@@ -9,7 +9,6 @@ use postern_cni::{Error, Verb};
 use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 /// A native IPAM program was run. It must be run again to remove its effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +35,7 @@ impl Native {
 }
 
 impl EffectKind for Native {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         // No program with such a name was ever run.
         if native::check_name(&self.plugin).is_err() {
             return Ok(());

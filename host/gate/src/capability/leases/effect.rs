@@ -53,13 +53,13 @@ impl Lease {
 }
 
 impl EffectKind for Lease {
-    fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
-        match taken {
-            // The reservation failed, perhaps at a lock that another process still holds.
-            Some([]) => Ok(()),
-            Some(taken) => self.revert(run, Some(taken)),
-            None => self.revert(run, None),
-        }
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
+        self.revert(run, None)
+    }
+
+    fn undo(&self, run: &Context, taken: &[IpAddr]) -> Result<(), OpError> {
+        // Without leases the reservation failed, perhaps at a lock that another process still holds.
+        if taken.is_empty() { Ok(()) } else { self.revert(run, Some(taken)) }
     }
 
     fn words(&self) -> String {

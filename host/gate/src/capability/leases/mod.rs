@@ -4,8 +4,9 @@ pub mod effect;
 
 use crate::capability::facts::{Facts, Needed};
 pub use crate::capability::leases::effect::collecting;
+use crate::capability::leaves::EffectKind;
 use crate::context::{Context, View};
-use crate::effect::{Effect, Lease};
+use crate::effect::Lease;
 use crate::errors::state_error;
 use crate::gate::Gate;
 use crate::others::LedTo;
@@ -264,7 +265,7 @@ pub fn taken_already() -> OpError {
 /// Gives back the attachment's leases in the directory that its configuration names.
 pub(crate) fn release_own(run: &mut Context) -> Result<(), OpError> {
     let directory = directory(&run.request.conf);
-    Effect::from(Lease { directory: directory.clone() }).remove(run, None)?;
+    Lease { directory: directory.clone() }.remove(run)?;
     run.journal.gone(|effect| Lease::of(effect).is_some_and(|lease| lease.directory == directory));
     Ok(())
 }

@@ -17,7 +17,6 @@ use postern_kernel::{KernelError, Link, Netlink};
 use postern_state::{Backups, Stage};
 use postern_types::{ErrorCode, KeptRoute, LinkSettings, Mac, OpError};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 use std::path::Path;
 
 /// Changed attributes of the attachment's link.
@@ -78,7 +77,7 @@ fn is_whole_attachment(journal: &Journal) -> bool {
 }
 
 impl EffectKind for LinkChange {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         let container = run.system.container().filter(|_| !run.journal.has_foreign_record(run.system));
         // Without the link, its protection must not change either: it goes with the attachment.
         if let (None, Some(why), false) = (container, run.system.hidden(), is_whole_attachment(run.journal)) {

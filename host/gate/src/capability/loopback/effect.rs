@@ -3,18 +3,16 @@
 use crate::capability::leaves::EffectKind;
 use crate::context::Context;
 use crate::errors::{kernel_error, link_gone};
-use crate::right::Right;
 use postern_kernel::{Link, Netlink};
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// The fact that `lo` was down before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopbackUp {}
 
 impl EffectKind for LoopbackUp {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         let Some(container) = run.system.container() else { return Ok(()) };
         let netlink = container.netlink().map_err(kernel_error)?;
         netlink.set_down(lo(netlink)?.index).map_err(kernel_error)
@@ -22,10 +20,6 @@ impl EffectKind for LoopbackUp {
 
     fn words(&self) -> String {
         "lo being up".to_owned()
-    }
-
-    fn right(&self) -> Right<'_> {
-        Right::Network
     }
 }
 

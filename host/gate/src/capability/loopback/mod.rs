@@ -4,8 +4,9 @@ pub mod effect;
 
 use crate::capability::addresses::show;
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::leaves::EffectKind;
 use crate::capability::loopback::effect::lo;
-use crate::effect::{Effect, LoopbackUp};
+use crate::effect::LoopbackUp;
 use crate::errors::kernel_error;
 use crate::gate::Gate;
 use postern_kernel::LinkAddress;
@@ -41,8 +42,7 @@ impl host::Loopback for Gate<'_> {
         if is_of_process(&self.run.request.netns) || is_used() {
             return Ok(());
         }
-        Effect::from(LoopbackUp {}).remove(self.run, None)?;
-        Ok(())
+        LoopbackUp {}.remove(self.run)
     }
 
     /// `loopback.state`.

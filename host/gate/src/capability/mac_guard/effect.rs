@@ -7,13 +7,11 @@ use crate::effect::{Effect, in_record};
 use crate::errors::{about, firewall_error, kernel_error};
 use crate::others;
 use crate::request::Request;
-use crate::right::Right;
 use postern_firewall::macguard::{self, native_id};
 use postern_kernel::Link;
 use postern_types::{ErrorCode, Mac, OpError};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
-use std::net::IpAddr;
 use std::path::Path;
 
 /// Spoofing protection. An earlier version recorded no fields: then it has the native name and protects the record's
@@ -31,12 +29,12 @@ pub struct MacGuard {
     pub mac: Option<Mac>,
 }
 
-impl MacGuard {
+impl EffectKind for MacGuard {
     /// Removes the rules, except those of other attachments, which can have the same names. A name that is not possible
     /// for rules has none.
     ///
     /// Before that, the protected port is set down: no frame of the container passes it without protection.
-    pub(crate) fn revert(&self, run: &Context) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         let host = self.host.as_deref();
         let noted = recorded(run).into_iter().find(|(guard, _)| (&guard.id, &guard.host) == (&self.id, &self.host));
         let handles = noted.map(|(_, handles)| handles).unwrap_or_default();
@@ -61,19 +59,9 @@ impl MacGuard {
         };
         run.system.unless_absent(|nft| macguard::remove_unless(nft, &id, &handles, is_anothers)).map(drop)
     }
-}
-
-impl EffectKind for MacGuard {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        self.revert(run)
-    }
 
     fn words(&self) -> String {
         "spoofing protection".to_owned()
-    }
-
-    fn right(&self) -> Right<'_> {
-        Right::Network
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod effect;
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::leaves::EffectKind;
 use crate::capability::mac_guard::effect::{claim, is_whole, name_is_taken, native, recorded};
 use crate::capability::veth;
 use crate::context::Context;
@@ -80,7 +81,7 @@ impl host::MacGuard for Gate<'_> {
             guards.push(MacGuard::default());
         }
         for guard in guards {
-            guard.revert(self.run)?;
+            guard.remove(self.run)?;
         }
         self.run.journal.gone(|effect| MacGuard::of(effect).is_some());
         Ok(())

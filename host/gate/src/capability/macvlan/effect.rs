@@ -8,7 +8,6 @@ use crate::right::Right;
 use postern_cni::CniResult;
 use postern_types::{Mac, OpError};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// A macvlan link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,8 +28,8 @@ impl Macvlan {
 }
 
 impl EffectKind for Macvlan {
-    fn remove(&self, run: &Context, taken: Option<&[IpAddr]>) -> Result<(), OpError> {
-        self.as_inner().remove(run, taken)
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
+        self.as_inner().remove(run)
     }
 
     fn words(&self) -> String {

@@ -71,13 +71,15 @@ impl Masquerade {
         let handles = if handles.len() == self.addresses.len() { handles } else { &[] };
         recorded(run, &self.clone().into(), self.variant, handles)
     }
+}
 
+impl EffectKind for Masquerade {
     /// Removes the rules of one backend.
     ///
     /// If no addresses are known, it removes the iptables rules of all attachments of the container to the network,
     /// except those that another record claims. A native attachment may lose its masquerading too; otherwise rules
     /// would stay for ever.
-    pub(crate) fn revert(&self, run: &Context) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         let key = run.request.masquerade_key();
         match self.backend {
             Backend::Nftables => {
@@ -104,12 +106,6 @@ impl Masquerade {
             }
         }
         Ok(())
-    }
-}
-
-impl EffectKind for Masquerade {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
-        self.revert(run)
     }
 
     fn words(&self) -> String {

@@ -3,6 +3,7 @@
 pub mod effect;
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::leaves::EffectKind;
 use crate::context::{AttachmentState, Context, Journal, View};
 use crate::effect::{Effect, Masquerade};
 use crate::errors::firewall_error;
@@ -127,15 +128,15 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
     let made: Vec<Masquerade> = run.journal.recorded();
     for made in &made {
-        made.revert(run)?;
+        made.remove(run)?;
     }
     if run.journal.is_replaced() || made.is_empty() && !is_add && !run.journal.record_is_whole() {
         // This is a native plugin's attachment, or its record is lost. The configuration may have changed since then,
         // so both backends are searched.
         let previous = run.request.previous();
         let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();
-        Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses.clone() }.revert(run)?;
-        Masquerade { backend: Backend::Iptables, variant: None, addresses }.revert(run)?;
+        Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses.clone() }.remove(run)?;
+        Masquerade { backend: Backend::Iptables, variant: None, addresses }.remove(run)?;
     }
     run.journal.gone(|effect| Masquerade::of(effect).is_some());
     Ok(())

@@ -10,7 +10,6 @@ use crate::errors::kernel_error;
 use crate::in_container::{
     as_far_as_possible, give_back, give_routes, listed_as_far_as_possible, losable, losable_of_all,
 };
-use crate::right::Right;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::Worker;
@@ -18,7 +17,6 @@ use postern_kernel::sysctl::Setting;
 use postern_types::{ErrorCode, KeptRoute, OpError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// A setting, and its value before. It ends with the namespace: no record lists it, and DEL leaves it as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,7 +175,7 @@ impl Change<'_> {
 }
 
 impl EffectKind for NamespaceSetting {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         let Some(container) = run.system.container() else { return Ok(()) };
         for (key, before) in std::iter::once((&self.key, &self.before)).chain(self.beside.iter().map(|(k, v)| (k, v))) {
             write(container, &key.split('/').collect::<Vec<_>>(), before)?;
@@ -206,10 +204,6 @@ impl EffectKind for NamespaceSetting {
 
     fn words(&self) -> String {
         format!("setting net/{} of the container", self.key)
-    }
-
-    fn right(&self) -> Right<'_> {
-        Right::Network
     }
 }
 

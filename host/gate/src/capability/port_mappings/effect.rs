@@ -236,7 +236,7 @@ fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::PortFor
 }
 
 impl EffectKind for PortMappings {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         let rules = self.rules(run.request.masquerade_key());
         let (handles, tables) = self.numbers(run);
         match self.backend {

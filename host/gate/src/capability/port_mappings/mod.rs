@@ -308,7 +308,7 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let made: Vec<Effect> =
         recorded.into_iter().map(|noted| noted.effect).filter(|effect| PortMappings::of(effect).is_some()).collect();
     for made in &made {
-        made.remove(run, None)?;
+        made.kind().remove(run)?;
     }
     if run.journal.is_replaced() || made.is_empty() && !is_add && !run.journal.record_is_whole() {
         // This is a native plugin's attachment, or its record is lost.

@@ -58,25 +58,6 @@ pub struct SettingBefore {
 }
 
 impl LinkState {
-    /// Describes it for people.
-    pub fn words(&self) -> String {
-        let mut parts = Vec::new();
-        if self.up {
-            parts.push("being up".to_owned());
-        }
-        if let Some(SettingBefore { key, value, of_lo }) = &self.setting {
-            let of = if *of_lo { " of lo" } else { "" };
-            parts.push(format!("another value than {value} for {key}{of}"));
-        }
-        let addresses = self.addresses.iter().map(|address| format!("address {address}"));
-        let routes = self.routes.iter().map(|kept| format!("route to {}", kept.route.dst));
-        parts.extend(addresses.chain(routes));
-        if parts.is_empty() {
-            parts.extend(self.lost_routes.iter().map(|kept| format!("no route to {}", kept.route.dst)));
-        }
-        format!("changed state of the link: {}", parts.join(", "))
-    }
-
     fn take_back(&self, run: &Context, container: &Worker) -> Result<(), OpError> {
         let netlink = container.netlink().map_err(kernel_error)?;
         let link = as_far_as_possible(|| netlink.link_by_index(self.index))?;
@@ -260,7 +241,7 @@ fn is_gone(removed: Result<(), KernelError>) -> Result<(), KernelError> {
 }
 
 impl EffectKind for LinkState {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         match run.journal.container_with(run.system, "link")? {
             Some(container) => self.take_back(run, container),
             None => Ok(()),
@@ -268,7 +249,21 @@ impl EffectKind for LinkState {
     }
 
     fn words(&self) -> String {
-        self.words()
+        let mut parts = Vec::new();
+        if self.up {
+            parts.push("being up".to_owned());
+        }
+        if let Some(SettingBefore { key, value, of_lo }) = &self.setting {
+            let of = if *of_lo { " of lo" } else { "" };
+            parts.push(format!("another value than {value} for {key}{of}"));
+        }
+        let addresses = self.addresses.iter().map(|address| format!("address {address}"));
+        let routes = self.routes.iter().map(|kept| format!("route to {}", kept.route.dst));
+        parts.extend(addresses.chain(routes));
+        if parts.is_empty() {
+            parts.extend(self.lost_routes.iter().map(|kept| format!("no route to {}", kept.route.dst)));
+        }
+        format!("changed state of the link: {}", parts.join(", "))
     }
 
     fn own_addresses(&self) -> Vec<IpAddr> {

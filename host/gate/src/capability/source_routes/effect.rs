@@ -108,7 +108,7 @@ impl SourceRoutes {
 }
 
 impl EffectKind for SourceRoutes {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         let Some(container) = run.journal.container_with(run.system, "source routing")? else {
             return Ok(());
         };

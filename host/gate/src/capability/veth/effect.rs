@@ -3,12 +3,10 @@
 use crate::capability::leaves::{AttachmentLink, EffectKind};
 use crate::context::Context;
 use crate::errors::kernel_error;
-use crate::right::Right;
 use postern_cni::CniResult;
 use postern_kernel::{Link, Netlink};
 use postern_types::{Mac, OpError};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// A pair, identified by the name and the address that the host chose for its own end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +30,7 @@ impl Veth {
 }
 
 impl EffectKind for Veth {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         let host = run.system.host()?;
         match self.end(host)? {
             Some(link) => host.delete_link(link.index).map(drop).map_err(kernel_error),
@@ -46,10 +44,6 @@ impl EffectKind for Veth {
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         Some(self)
-    }
-
-    fn right(&self) -> Right<'_> {
-        Right::Network
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod effect;
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::leaves::EffectKind;
 use crate::context::{Context, System};
 use crate::effect::{Effect, MacGuard, Veth};
 use crate::errors::{about, kernel_error, link_gone, native_error};
@@ -163,7 +164,7 @@ pub fn retire(run: &mut Context) -> Result<Option<String>, OpError> {
         if let Some(guard) = MacGuard::of(&noted.effect)
             && guard.host.as_ref().map_or(living.is_none(), is_gone)
         {
-            guard.revert(run)?;
+            guard.remove(run)?;
             run.journal.gone(|effect| *effect == noted.effect);
         }
     }

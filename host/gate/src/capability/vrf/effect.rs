@@ -17,7 +17,6 @@ use postern_cni::Verb;
 use postern_kernel::{KernelError, Link, MAIN_TABLE, Netlink};
 use postern_types::{KeptRoute, OpError, Route, WholeRoute};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// The kernel's name for such links.
 pub(crate) const KIND: &str = "vrf";
@@ -79,7 +78,7 @@ impl Vrf {
 }
 
 impl EffectKind for Vrf {
-    fn remove(&self, run: &Context, _: Option<&[IpAddr]>) -> Result<(), OpError> {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
         let Some(container) = run.journal.container_with(run.system, "VRF")? else { return Ok(()) };
         let _lock = source_routes::lock(run.view())?;
         self.take_back(run, container.netlink().map_err(kernel_error)?)
