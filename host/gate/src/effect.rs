@@ -147,6 +147,11 @@ macro_rules! effects {
         }
 
         impl $kind {
+            /// True if an effect is of this kind.
+            pub fn is(effect: &Effect) -> bool {
+                Self::of(effect).is_some()
+            }
+
             /// Returns the effect, if it is of this kind.
             pub fn of(effect: &Effect) -> Option<&Self> {
                 if let Effect::$kind(effect) = effect { Some(effect) } else { None }

@@ -95,7 +95,7 @@ impl host::Link for Gate<'_> {
             );
         }
         if is_add {
-            self.run.journal.only_of_this_run(self.run.request, |effect| Veth::of(effect).is_some(), "pair")?;
+            self.run.journal.only_of_this_run(self.run.request, Veth::is, "pair")?;
             self.run.journal.only_of_this_run(self.run.request, Effect::is_link, "link")?;
             // A failed ADD could not bring back what another program made.
             if !self.run.journal.has_made_link() {

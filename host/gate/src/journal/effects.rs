@@ -6,7 +6,7 @@ use crate::effect::{Dhcp, Effect, LinkChange, Port, RecordTiming, Veth};
 use crate::errors::state_error;
 use crate::request::Request;
 use crate::view::View;
-use postern_cni::CniResult;
+use postern_cni::{CniResult, Verb};
 use postern_state::{Claim, ClaimIndex, Record, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::net::IpAddr;
@@ -93,7 +93,7 @@ impl Journal {
         self.record.as_ref().is_some_and(|record| is_listed(record, effect))
     }
 
-    /// Refuses to change effects of a kind if an earlier run made one of them. A second ADD without a DEL between
+    /// Refuses an ADD to change effects of a kind if an earlier run made one of them. A second ADD without a DEL between
     /// leaves those of the first. `what` names the kind.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl Journal {
     ) -> Result<(), OpError> {
         let listed = self.effects().into_iter().map(|noted| noted.effect);
         let is_earlier = |effect: &Effect| !self.undo.iter().any(|undo| undo.effect == *effect);
-        if listed.filter(|effect| matches(effect)).any(|effect| is_earlier(&effect)) {
+        if request.verb == Verb::Add && listed.filter(|effect| matches(effect)).any(|effect| is_earlier(&effect)) {
             let message = format!("an earlier ADD made the {what} of this attachment");
             return Err(OpError::new(ErrorCode::Exists, &request.container_id, message).hint("run DEL first"));
         }

@@ -35,13 +35,7 @@ impl host::Bandwidth for Gate<'_> {
 
     /// `bandwidth.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
-        if self.run.request.verb == Verb::Add {
-            self.run.journal.only_of_this_run(
-                self.run.request,
-                |effect| Bandwidth::of(effect).is_some(),
-                "limits of the rate",
-            )?;
-        }
+        self.run.journal.only_of_this_run(self.run.request, Bandwidth::is, "limits of the rate")?;
         remove_own(self.run)?;
         Ok(())
     }
@@ -245,7 +239,7 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     if !is_add && (made.is_empty() || run.journal.is_replaced()) {
         remove_unrecorded(run.view())?;
     }
-    run.journal.gone(|effect| Bandwidth::of(effect).is_some());
+    run.journal.gone(Bandwidth::is);
     Ok(())
 }
 

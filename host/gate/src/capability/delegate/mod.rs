@@ -123,13 +123,13 @@ fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
         native::find(&plugin, &gate.run.request.path).map_err(|error| failed(&plugin, error))?;
         may_be_native(gate, &plugin)?;
     }
-    let is_of_run = gate.run.journal.has_made(|undo| Delegated::of(&undo.effect).is_some());
+    let is_of_run = gate.run.journal.has_made(|undo| Delegated::is(&undo.effect));
     if is_of_run || Delegated::recorded(gate.run).is_some() && !gate.run.journal.has_lost_link() {
         let message = "the attachment has been delegated already";
         return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
     }
     // What another program has removed is written down anew.
-    gate.run.journal.gone(|effect| Delegated::of(effect).is_some());
+    gate.run.journal.gone(Delegated::is);
     let [_, _, directory] = named(&gate.run.request.conf);
     let directory = delegated::place(gate.run.view(), &directory)?;
     gate.run.journal.intend(

@@ -164,9 +164,7 @@ fn has_default_route(host: &Netlink, links: &[Link]) -> Result<bool, OpError> {
 
 /// `device.give-back`. For a device that no record lists, `is_named` tells if this network names it.
 pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -> bool) -> Result<(), OpError> {
-    if run.request.verb == Verb::Add {
-        run.journal.only_of_this_run(run.request, |effect| Device::of(effect).is_some(), "device")?;
-    }
+    run.journal.only_of_this_run(run.request, Device::is, "device")?;
     let recorded = run.journal.recorded::<Device>();
     for moved in &recorded {
         let effect = Effect::from(moved.clone());

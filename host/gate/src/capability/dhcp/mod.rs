@@ -48,7 +48,7 @@ pub(crate) const FACTS: Facts = Facts {
 impl host::Dhcp for Gate<'_> {
     /// `dhcp.acquire`.
     fn acquire(&mut self) -> Result<DhcpLease, OpError> {
-        if self.run.journal.has_made(|undo| Dhcp::of(&undo.effect).is_some()) {
+        if self.run.journal.has_made(|undo| Dhcp::is(&undo.effect)) {
             return Err(OpError::new(ErrorCode::Exists, "lease", "this run has a DHCP lease already"));
         }
         let socket = socket(&self.run.request.conf);

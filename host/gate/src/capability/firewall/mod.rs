@@ -112,13 +112,7 @@ impl host::Firewall for Gate<'_> {
 
     /// `firewall.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
-        if self.run.request.verb == Verb::Add {
-            self.run.journal.only_of_this_run(
-                self.run.request,
-                |effect| Firewall::of(effect).is_some(),
-                "forwarding rules",
-            )?;
-        }
+        self.run.journal.only_of_this_run(self.run.request, Firewall::is, "forwarding rules")?;
         remove_own(self.run)?;
         Ok(())
     }
@@ -231,7 +225,7 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     if run.request.verb != Verb::Add && (!has_part || run.journal.is_replaced()) {
         revert_unrecorded(run)?;
     }
-    run.journal.gone(|effect| Firewall::of(effect).is_some());
+    run.journal.gone(Firewall::is);
     Ok(())
 }
 

@@ -107,10 +107,8 @@ impl host::LinkSettings for Gate<'_> {
     /// `link-settings.restore`.
     fn restore(&mut self) -> Result<(), OpError> {
         let run = &mut *self.run;
-        if run.request.verb == Verb::Add {
-            run.journal.only_of_this_run(run.request, |effect| LinkChange::of(effect).is_some(), "changed link")?;
-        }
-        collect::take_back(run, |effect| LinkChange::of(effect).is_some())?;
+        run.journal.only_of_this_run(run.request, LinkChange::is, "changed link")?;
+        collect::take_back(run, LinkChange::is)?;
         let is_known = self.guest.granted().knows(Capability::LinkSettings);
         if is_known
             && run.request.verb == Verb::Del

@@ -14,7 +14,6 @@ use crate::effect::{Effect, MacGuard};
 use crate::errors::{firewall_error, kernel_error, link_gone};
 use crate::gate::Gate;
 use crate::others;
-use postern_cni::Verb;
 use postern_firewall::macguard::{self, own_id};
 use postern_types::{ErrorCode, Handle, HandleKind, Mac, OpError, host};
 
@@ -69,13 +68,7 @@ impl host::MacGuard for Gate<'_> {
 
     /// `mac-guard.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
-        if self.run.request.verb == Verb::Add {
-            self.run.journal.only_of_this_run(
-                self.run.request,
-                |effect| MacGuard::of(effect).is_some(),
-                "spoofing protection",
-            )?;
-        }
+        self.run.journal.only_of_this_run(self.run.request, MacGuard::is, "spoofing protection")?;
         let mut guards: Vec<MacGuard> = recorded(self.run).into_iter().map(|(guard, _)| guard).collect();
         if guards.is_empty() || self.run.journal.is_replaced() {
             guards.push(MacGuard::default());
@@ -83,7 +76,7 @@ impl host::MacGuard for Gate<'_> {
         for guard in guards {
             guard.remove(self.run)?;
         }
-        self.run.journal.gone(|effect| MacGuard::of(effect).is_some());
+        self.run.journal.gone(MacGuard::is);
         Ok(())
     }
 }

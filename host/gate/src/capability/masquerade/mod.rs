@@ -89,13 +89,7 @@ impl host::Masquerade for Gate<'_> {
 
     /// `masquerade.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
-        if self.run.request.verb == Verb::Add {
-            self.run.journal.only_of_this_run(
-                self.run.request,
-                |effect| Masquerade::of(effect).is_some(),
-                "masquerading",
-            )?;
-        }
+        self.run.journal.only_of_this_run(self.run.request, Masquerade::is, "masquerading")?;
         remove_own(self.run)?;
         Ok(())
     }
@@ -138,7 +132,7 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
         Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses.clone() }.remove(run)?;
         Masquerade { backend: Backend::Iptables, variant: None, addresses }.remove(run)?;
     }
-    run.journal.gone(|effect| Masquerade::of(effect).is_some());
+    run.journal.gone(Masquerade::is);
     Ok(())
 }
 

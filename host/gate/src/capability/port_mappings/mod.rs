@@ -73,13 +73,7 @@ impl host::PortMappings for Gate<'_> {
     }
 
     fn remove(&mut self) -> Result<(), OpError> {
-        if self.run.request.verb == Verb::Add {
-            self.run.journal.only_of_this_run(
-                self.run.request,
-                |effect| PortMappings::of(effect).is_some(),
-                "port mappings",
-            )?;
-        }
+        self.run.journal.only_of_this_run(self.run.request, PortMappings::is, "port mappings")?;
         remove_own(self.run)?;
         Ok(())
     }
@@ -305,8 +299,7 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
     let recorded = run.journal.effects();
-    let made: Vec<Effect> =
-        recorded.into_iter().map(|noted| noted.effect).filter(|effect| PortMappings::of(effect).is_some()).collect();
+    let made: Vec<Effect> = recorded.into_iter().map(|noted| noted.effect).filter(PortMappings::is).collect();
     for made in &made {
         made.kind().remove(run)?;
     }
@@ -314,7 +307,7 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
         // This is a native plugin's attachment, or its record is lost.
         remove_unrecorded(run.view())?;
     }
-    run.journal.gone(|effect| PortMappings::of(effect).is_some());
+    run.journal.gone(PortMappings::is);
     Ok(())
 }
 

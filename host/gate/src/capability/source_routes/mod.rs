@@ -263,10 +263,8 @@ fn check(run: &Context) -> Result<(), OpError> {
 
 /// `source-routes.remove`.
 fn remove(run: &mut Context) -> Result<(), OpError> {
-    if run.request.verb == Verb::Add {
-        run.journal.only_of_this_run(run.request, |effect| SourceRoutes::of(effect).is_some(), "source routing")?;
-    }
-    collect::take_back(run, |effect| SourceRoutes::of(effect).is_some())?;
+    run.journal.only_of_this_run(run.request, SourceRoutes::is, "source routing")?;
+    collect::take_back(run, SourceRoutes::is)?;
     if run.request.verb == Verb::Del
         && run.journal.has_no_section(&run.request.plugin)
         && run.journal.recorded::<SourceRoutes>().is_empty()

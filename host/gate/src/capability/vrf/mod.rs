@@ -168,10 +168,8 @@ fn check(run: &Context, name: &str) -> Result<(), OpError> {
 
 /// `vrf.leave`.
 fn leave(run: &mut Context) -> Result<(), OpError> {
-    if run.request.verb == Verb::Add {
-        run.journal.only_of_this_run(run.request, |effect| Vrf::of(effect).is_some(), "VRF")?;
-    }
-    collect::take_back(run, |effect| Vrf::of(effect).is_some())?;
+    run.journal.only_of_this_run(run.request, Vrf::is, "VRF")?;
+    collect::take_back(run, Vrf::is)?;
     if run.request.verb == Verb::Del
         && run.journal.has_no_section(&run.request.plugin)
         && run.journal.recorded::<Vrf>().is_empty()
