@@ -36,8 +36,7 @@ impl host::Bandwidth for Gate<'_> {
     /// `bandwidth.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
         self.run.journal.only_of_this_run(self.run.request, Bandwidth::is, "limits of the rate")?;
-        remove_own(self.run)?;
-        Ok(())
+        remove_own(self.run)
     }
 }
 

@@ -55,8 +55,8 @@ impl Firewall {
     /// Makes the rules, as far as they are missing. With `is_first`, the attachment has none: no rules of others are
     /// searched, and each attachment has rules of its own.
     pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
-        match (self.backend, &self.zone) {
-            (FirewallBackend::Iptables, _) => {
+        match self.backend {
+            FirewallBackend::Iptables => {
                 let admin_chain = self.admin_chain.as_deref().unwrap_or_default();
                 let tables = iptables::forward::tables(&self.addresses, run.system.program_runner());
                 let runner = run.system.program_runner();
@@ -66,8 +66,8 @@ impl Firewall {
                 run.journal.known_in(&self.clone().into(), &handles, if same { &tables } else { &[] });
                 Ok(())
             }
-            (FirewallBackend::Firewalld, zone) => self.addresses.iter().try_for_each(|address| {
-                let (zone, address) = (zone.as_deref().unwrap_or_default(), address.addr());
+            FirewallBackend::Firewalld => self.addresses.iter().try_for_each(|address| {
+                let (zone, address) = (self.zone(), address.addr());
                 firewalld::add(zone, address, run.system.program_runner()).map_err(|error| {
                     // The native plugin's words.
                     let source = firewalld::source(address);
@@ -78,20 +78,23 @@ impl Firewall {
         }
     }
 
+    fn zone(&self) -> &str {
+        self.zone.as_deref().unwrap_or_default()
+    }
+
     /// True if all rules are there.
     fn is_complete(&self, run: &Context) -> Result<bool, OpError> {
         let runner = run.system.program_runner();
-        match (self.backend, &self.zone) {
-            (FirewallBackend::Iptables, _) => {
+        match self.backend {
+            FirewallBackend::Iptables => {
                 let admin_chain = self.admin_chain.as_deref();
                 iptables::forward::missing_rule(&self.numbers(run), admin_chain, None, runner)
                     .map(|missing| missing.is_none())
                     .map_err(firewall_error)
             }
-            (FirewallBackend::Firewalld, zone) => {
+            FirewallBackend::Firewalld => {
                 for address in &self.addresses {
-                    let zone = zone.as_deref().unwrap_or_default();
-                    if !firewalld::query(zone, address.addr(), runner).map_err(firewall_error)? {
+                    if !firewalld::query(self.zone(), address.addr(), runner).map_err(firewall_error)? {
                         return Ok(false);
                     }
                 }
@@ -138,8 +141,7 @@ impl EffectKind for Firewall {
                 Ok(())
             }
             FirewallBackend::Firewalld => own.iter().try_for_each(|address| {
-                let zone = self.zone.as_deref().unwrap_or_default();
-                firewalld::remove(zone, address.addr(), run.system.program_runner()).map_err(firewall_error)
+                firewalld::remove(self.zone(), address.addr(), run.system.program_runner()).map_err(firewall_error)
             }),
         }
     }

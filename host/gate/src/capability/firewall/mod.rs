@@ -65,8 +65,7 @@ impl host::Firewall for Gate<'_> {
         // The question comes before the intent is written.
         let is_first = is_first(self.run.journal);
         self.run.journal.intend(self.run.view(), effect.clone())?;
-        effect.make(self.run, is_first)?;
-        Ok(())
+        effect.make(self.run, is_first)
     }
 
     /// `firewall.isolate`.
@@ -113,8 +112,7 @@ impl host::Firewall for Gate<'_> {
     /// `firewall.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
         self.run.journal.only_of_this_run(self.run.request, Firewall::is, "forwarding rules")?;
-        remove_own(self.run)?;
-        Ok(())
+        remove_own(self.run)
     }
 }
 
@@ -249,12 +247,12 @@ fn revert_unrecorded(run: &Context) -> Result<(), OpError> {
     }
     let named = Named::of(&run.request.conf);
     // Nothing is in a zone that can't exist.
-    if named.backend != Some(FirewallBackend::Iptables) && firewalld::installed() && is_zone(&named.zone) {
-        let zone = Some(named.zone);
-        let backend = FirewallBackend::Firewalld;
-        let addresses = addresses.clone();
-        Firewall { backend, variant: None, admin_chain: None, zone, addresses }.remove(run)?;
-    }
+    let zone = Some(named.zone)
+        .filter(|zone| named.backend != Some(FirewallBackend::Iptables) && firewalld::installed() && is_zone(zone));
     let backend = FirewallBackend::Iptables;
-    Firewall { backend, variant: None, admin_chain: None, zone: None, addresses }.remove(run)
+    let by_iptables = Firewall { backend, variant: None, admin_chain: None, zone: None, addresses };
+    if zone.is_some() {
+        Firewall { backend: FirewallBackend::Firewalld, zone, ..by_iptables.clone() }.remove(run)?;
+    }
+    by_iptables.remove(run)
 }

@@ -9,7 +9,7 @@ use crate::others;
 use crate::right::Right;
 use ipnet::IpNet;
 use postern_firewall::iptables::{Recorded, RuleHandles};
-use postern_firewall::{FirewallError, iptables, masquerade};
+use postern_firewall::{iptables, masquerade};
 use postern_state::Header;
 use postern_types::{Backend, IptablesVariant, OpError};
 use serde::{Deserialize, Serialize};
@@ -41,29 +41,39 @@ impl Masquerade {
         })
     }
 
-    /// Returns the rule handles of this attachment that its record lists.
-    pub(crate) fn handles(&self, run: &Context) -> Vec<u64> {
-        self.numbers(run).0
-    }
-
     /// Returns the handles of its rules that the record lists, and the numbers of their tables.
     fn numbers(&self, run: &Context) -> (Vec<u64>, Vec<u64>) {
         run.journal.numbers(|effect| Self::of(effect) == Some(self))
     }
 
-    /// Makes the rules in iptables, and notes their numbers.
-    pub(crate) fn make_by_iptables(&self, run: &mut Context) -> Result<(), OpError> {
+    /// Makes the rules, and notes their numbers. With `is_first`, the attachment has none: nftables has no rules to search.
+    /// The noted handles must be all of the attachment's. The next look searches otherwise.
+    pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         let (key, addresses) = (run.request.masquerade_key(), self.addresses.as_slice());
-        made_by_iptables(run, &self.clone().into(), addresses, |runner| {
-            iptables::ensure_in(self.variant, &key, addresses, runner)
-        })
+        if self.backend == Backend::Iptables {
+            return made_by_iptables(run, &self.clone().into(), addresses, |runner| {
+                iptables::ensure_in(self.variant, &key, addresses, runner)
+            });
+        }
+        let make = if is_first { masquerade::nft_add } else { masquerade::nft_ensure };
+        let handles = make(&mut *run.system.nft()?, &key, addresses).map_err(firewall_error)?;
+        if handles.len() == addresses.len() {
+            run.journal.known_by(&self.clone().into(), &handles);
+        }
+        Ok(())
     }
 
-    /// True if all rules are there, where iptables has them.
-    pub(crate) fn is_in_iptables(&self, run: &Context) -> Result<bool, FirewallError> {
-        let (handles, tables) = self.numbers(run);
-        let known = RuleHandles { handles: &handles, tables: &tables, recorded: self.recorded(run, &handles) };
-        iptables::check_known(&run.request.masquerade_key(), &self.addresses, known, run.system.program_runner())
+    /// True if all rules are there.
+    pub(crate) fn is_whole(&self, run: &Context) -> Result<bool, OpError> {
+        let (key, (handles, tables)) = (run.request.masquerade_key(), self.numbers(run));
+        match self.backend {
+            Backend::Nftables => masquerade::nft_check_known(&mut *run.system.nft()?, &key, &self.addresses, &handles),
+            Backend::Iptables => {
+                let known = RuleHandles { handles: &handles, tables: &tables, recorded: self.recorded(run, &handles) };
+                iptables::check_known(&key, &self.addresses, known, run.system.program_runner())
+            }
+        }
+        .map_err(firewall_error)
     }
 
     fn recorded(&self, run: &Context, handles: &[u64]) -> Recorded {
@@ -83,7 +93,7 @@ impl EffectKind for Masquerade {
         let key = run.request.masquerade_key();
         match self.backend {
             Backend::Nftables => {
-                let handles = self.handles(run);
+                let (handles, _) = self.numbers(run);
                 run.system.unless_absent(|nft| masquerade::nft_remove_known(nft, &key, &handles))?;
             }
             Backend::Iptables => {
@@ -130,29 +140,10 @@ impl Reapply for Masquerade {
         if self.addresses.is_empty() {
             return Ok(Reapplied::NoRules);
         }
-        let (key, addresses) = (run.request.masquerade_key(), self.addresses.as_slice());
-        match self.backend {
-            Backend::Nftables => {
-                let handles = self.handles(run);
-                if masquerade::nft_check_known(&mut *run.system.nft()?, &key, addresses, &handles)
-                    .map_err(firewall_error)?
-                {
-                    return Ok(Reapplied::Complete);
-                }
-                let handles =
-                    masquerade::nft_ensure(&mut *run.system.nft()?, &key, addresses).map_err(firewall_error)?;
-                // The noted handles must be all of the attachment's. The next look searches otherwise.
-                if handles.len() == addresses.len() {
-                    run.journal.known_by(&self.clone().into(), &handles);
-                }
-            }
-            Backend::Iptables => {
-                if self.is_in_iptables(run).map_err(firewall_error)? {
-                    return Ok(Reapplied::Complete);
-                }
-                self.make_by_iptables(run)?;
-            }
+        if self.is_whole(run)? {
+            return Ok(Reapplied::Complete);
         }
+        self.make(run, false)?;
         Ok(Reapplied::Restored)
     }
 }

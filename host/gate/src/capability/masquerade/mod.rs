@@ -42,21 +42,10 @@ impl host::Masquerade for Gate<'_> {
             iptables::validate(&key).map_err(firewall_error)?;
         }
         let made = Masquerade::of_run(self.run, backend, &own);
-        let effect = Effect::from(made.clone());
         // The question comes before the intent is written: an intent that is written twice has one line.
         let is_first = is_first(self.run.journal);
-        self.run.journal.intend(self.run.view(), effect.clone())?;
-        match backend {
-            Backend::Nftables if is_first => {
-                let handles = masquerade::nft_add(&mut *self.run.system.nft()?, &key, &own).map_err(firewall_error)?;
-                self.run.journal.known_by(&effect, &handles);
-            }
-            Backend::Nftables => {
-                masquerade::nft_ensure(&mut *self.run.system.nft()?, &key, &own).map_err(firewall_error)?;
-            }
-            Backend::Iptables => made.make_by_iptables(self.run)?,
-        }
-        Ok(())
+        self.run.journal.intend(self.run.view(), made.clone())?;
+        made.make(self.run, is_first)
     }
 
     /// `masquerade.check`.
@@ -65,33 +54,19 @@ impl host::Masquerade for Gate<'_> {
         if own.is_empty() {
             return Ok(());
         }
-        let mut whole = false;
         for backend in backends(self.run.journal, backend) {
-            let made = Masquerade::of_run(self.run, backend, &own);
-            whole = whole
-                || match backend {
-                    Backend::Nftables => {
-                        masquerade::nft_check_known(&mut *self.run.system.nft()?, &key, &own, &made.handles(self.run))
-                    }
-                    Backend::Iptables => made.is_in_iptables(self.run),
-                }
-                .map_err(firewall_error)?;
+            if Masquerade::of_run(self.run, backend, &own).is_whole(self.run)? {
+                return Ok(());
+            }
         }
-        if whole {
-            return Ok(());
-        }
-        Err(OpError::new(
-            ErrorCode::Mismatch,
-            key.network,
-            "the masquerading rules of this attachment are not all there",
-        ))
+        let (network, message) = (key.network, "the masquerading rules of this attachment are not all there");
+        Err(OpError::new(ErrorCode::Mismatch, network, message))
     }
 
     /// `masquerade.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
         self.run.journal.only_of_this_run(self.run.request, Masquerade::is, "masquerading")?;
-        remove_own(self.run)?;
-        Ok(())
+        remove_own(self.run)
     }
 }
 
@@ -110,10 +85,7 @@ fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
         return vec![named];
     }
     let recorded: Vec<Backend> = journal.recorded::<Masquerade>().iter().map(|made| made.backend).collect();
-    match recorded.is_empty() {
-        true => Backend::ALL.to_vec(),
-        false => recorded,
-    }
+    if recorded.is_empty() { Backend::ALL.to_vec() } else { recorded }
 }
 
 /// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those of both

@@ -8,10 +8,10 @@ use crate::errors::{firewall_error, kernel_error};
 use crate::others;
 use crate::right::Right;
 use ipnet::IpNet;
+use postern_firewall::AttachmentKey;
 use postern_firewall::conntrack::forget_udp;
 use postern_firewall::hostport::{self, HostPorts, MarkBy, Syntax, localnet};
 use postern_firewall::iptables::{self, RuleHandles};
-use postern_firewall::{AttachmentKey, FirewallError};
 use postern_kernel::{KernelError, Link, Netlink, Sysctl, sysctl};
 use postern_types::{Backend, Forward, IptablesVariant, NatSources, OpError, Transport};
 use serde::{Deserialize, Serialize};
@@ -77,37 +77,21 @@ impl PortMappings {
         Self { variant: iptables::of_new(&[self.address]).filter(|_| by_iptables), ..self }
     }
 
-    /// Returns the rule handles of this effect that the attachment's record lists.
-    pub(crate) fn handles(&self, run: &Context) -> Vec<u64> {
-        self.numbers(run).0
-    }
-
     /// Returns the handles of its rules that the attachment's record lists, and the number of their table, if the record
     /// has it.
     fn numbers(&self, run: &Context) -> (Vec<u64>, Vec<u64>) {
         run.journal.numbers(|effect| Self::of(effect) == Some(self))
     }
 
-    /// Makes the rules in iptables, and notes their numbers.
-    pub(crate) fn make_by_iptables(&self, run: &mut Context) -> Result<(), OpError> {
+    /// Makes the rules, and notes their numbers. With `is_first`, the attachment has none: no rules of others are searched
+    /// in nftables. There the noted handles must be all of the attachment's; the next look searches otherwise.
+    pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         let rules = self.rules(run.request.masquerade_key());
-        made_by_iptables(run, &self.clone().into(), &[self.address], |runner| {
-            rules.iptables_ensure_in(self.variant, runner)
-        })
-    }
-
-    /// True if all rules are there, where iptables has them.
-    pub(crate) fn is_in_iptables(&self, run: &Context) -> Result<bool, FirewallError> {
-        let (handles, tables) = self.numbers(run);
-        let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
-        let known = RuleHandles { handles: &handles, tables: &tables, recorded };
-        self.rules(run.request.masquerade_key()).iptables_check(known, run.system.program_runner())
-    }
-
-    /// Makes the rules in nftables, and notes their numbers. With `is_first`, the attachment has none: no rules of others
-    /// are searched. The noted handles must be all of the attachment's; the next look searches otherwise.
-    pub(crate) fn make_by_nftables(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
-        let rules = self.rules(run.request.masquerade_key());
+        if self.backend == Backend::Iptables {
+            return made_by_iptables(run, &self.clone().into(), &[self.address], |runner| {
+                rules.iptables_ensure_in(self.variant, runner)
+            });
+        }
         let mut nft = run.system.nft()?;
         let before = rules.nft_table(&mut nft).map_err(firewall_error)?;
         let handles = rules.nft_ensure(&mut nft, is_first).map_err(firewall_error)?;
@@ -118,6 +102,27 @@ impl PortMappings {
             run.journal.known_in(&self.clone().into(), &handles, &tables);
         }
         Ok(())
+    }
+
+    /// True if all rules are there. In nftables a native plugin may have made them, also where a record says otherwise.
+    pub(crate) fn is_whole(&self, run: &Context) -> Result<bool, OpError> {
+        let rules = self.rules(run.request.masquerade_key());
+        let (handles, tables) = self.numbers(run);
+        match self.backend {
+            Backend::Nftables => {
+                let mut nft = run.system.nft()?;
+                match rules.nft_check(&mut nft, &handles) {
+                    Ok(false) => rules.nft_check_native(&mut nft),
+                    checked => checked,
+                }
+            }
+            Backend::Iptables => {
+                let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
+                let known = RuleHandles { handles: &handles, tables: &tables, recorded };
+                rules.iptables_check(known, run.system.program_runner())
+            }
+        }
+        .map_err(firewall_error)
     }
 
     /// Forgets the tracked UDP connections to its ports that were led to the container. With `all`, it forgets those
@@ -156,9 +161,7 @@ impl PortMappings {
             })
             .map(drop)
     }
-}
 
-impl PortMappings {
     /// Returns the link towards the container, if connections from the node's 127.0.0.1 to it need `route_localnet`.
     ///
     /// # Errors
@@ -182,34 +185,6 @@ impl PortMappings {
             return Ok(Reapplied::Complete);
         }
         localnet::ensure(&mut *system.nft()?).map_err(firewall_error)?;
-        Ok(Reapplied::Restored)
-    }
-
-    /// Puts back what is missing of the attachment's own rules.
-    fn reapply_rules(&self, run: &mut Context) -> Result<Reapplied, OpError> {
-        let rules = self.rules(run.request.masquerade_key());
-        match self.backend {
-            Backend::Nftables => {
-                let handles = self.handles(run);
-                let mut nft = run.system.nft()?;
-                let is_there = match rules.nft_check(&mut nft, &handles) {
-                    // A native plugin may have made them again, in its own form.
-                    Ok(false) => rules.nft_check_native(&mut nft),
-                    checked => checked,
-                };
-                drop(nft);
-                if is_there.map_err(firewall_error)? {
-                    return Ok(Reapplied::Complete);
-                }
-                self.make_by_nftables(run, false)?;
-            }
-            Backend::Iptables => {
-                if self.is_in_iptables(run).map_err(firewall_error)? {
-                    return Ok(Reapplied::Complete);
-                }
-                self.make_by_iptables(run)?;
-            }
-        }
         Ok(Reapplied::Restored)
     }
 }
@@ -278,8 +253,11 @@ impl Reapply for PortMappings {
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
         // First: as long as it is missing, containers reach the node's 127.0.0.0/8.
         let guard = self.restore_guard(run.system)?;
-        let rules = self.reapply_rules(run)?;
-        Ok(if guard == Reapplied::Restored { guard } else { rules })
+        if self.is_whole(run)? {
+            return Ok(guard);
+        }
+        self.make(run, false)?;
+        Ok(Reapplied::Restored)
     }
 }
 

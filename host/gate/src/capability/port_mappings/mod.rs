@@ -7,9 +7,10 @@
 pub mod effect;
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::leaves::EffectKind;
 use crate::capability::port_mappings::effect::{localnet_is_on, remove_unrecorded};
 use crate::context::{Context, View};
-use crate::effect::{Effect, PortMappings};
+use crate::effect::PortMappings;
 use crate::errors::{firewall_error, kernel_error};
 use crate::gate::Gate;
 use crate::request::Request;
@@ -51,20 +52,7 @@ impl host::PortMappings for Gate<'_> {
     /// `port-mappings.check`.
     fn check(&mut self, addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), OpError> {
         for effect in effects(self, addresses, forwards, masquerade)? {
-            let rules = effect.rules(self.run.request.masquerade_key());
-            let whole = match effect.backend {
-                Backend::Nftables => {
-                    let mut nft = self.run.system.nft()?;
-                    match rules.nft_check(&mut nft, &effect.handles(self.run)) {
-                        // A native plugin may have made them, also where a record says otherwise.
-                        Ok(false) => rules.nft_check_native(&mut nft),
-                        checked => checked,
-                    }
-                }
-                Backend::Iptables => effect.is_in_iptables(self.run),
-            }
-            .map_err(firewall_error)?;
-            if !whole {
+            if !effect.is_whole(self.run)? {
                 let message = format!("the forwards to {} are not all there", effect.address.addr());
                 return Err(OpError::new(ErrorCode::Mismatch, &self.run.request.conf.name, message));
             }
@@ -74,8 +62,7 @@ impl host::PortMappings for Gate<'_> {
 
     fn remove(&mut self) -> Result<(), OpError> {
         self.run.journal.only_of_this_run(self.run.request, PortMappings::is, "port mappings")?;
-        remove_own(self.run)?;
-        Ok(())
+        remove_own(self.run)
     }
 }
 
@@ -89,8 +76,7 @@ fn backend(gate: &Gate<'_>, map: &PortMap) -> Result<Backend, OpError> {
     if let Some(named) = named(map)? {
         return Ok(named);
     }
-    let effects = gate.run.journal.effects();
-    match effects.iter().find_map(|noted| PortMappings::of(&noted.effect)) {
+    match gate.run.journal.recorded::<PortMappings>().first() {
         Some(made) => Ok(made.backend),
         None => packet_filter::default(gate.run.view(), |backend| gate.guest.granted().allows_forwards_by(backend)),
     }
@@ -251,17 +237,13 @@ fn ensure(
     }
     let wanted: Vec<Forward> = effects.iter().flat_map(|effect| effect.forwards.clone()).collect();
     let claims = host_ports::claim(gate.run.view(), &wanted)?;
-    let is_first =
-        effects.iter().map(|effect| !gate.run.journal.has(&Effect::from(effect.clone()))).collect::<Vec<_>>();
+    let is_first: Vec<bool> = effects.iter().map(|effect| !gate.run.journal.has(&effect.clone().into())).collect();
     for effect in &effects {
         gate.run.journal.intend(gate.run.view(), effect.clone())?;
     }
     claims.note(&wanted)?;
     for (effect, is_first) in effects.iter().zip(is_first) {
-        match backend {
-            Backend::Nftables => effect.make_by_nftables(gate.run, is_first)?,
-            Backend::Iptables => effect.make_by_iptables(gate.run)?,
-        }
+        effect.make(gate.run, is_first)?;
         // After the rules, so that the next packet meets them. The forward works without it, for new connections.
         if let Err(error) = effect.forget_connections(gate.run.system, true) {
             crate::say!("postern: failed to delete stale UDP conntrack entries for {}: {error}", effect.address.addr());
@@ -298,10 +280,9 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
 /// of its container.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     let is_add = run.request.verb == Verb::Add;
-    let recorded = run.journal.effects();
-    let made: Vec<Effect> = recorded.into_iter().map(|noted| noted.effect).filter(PortMappings::is).collect();
+    let made = run.journal.recorded::<PortMappings>();
     for made in &made {
-        made.kind().remove(run)?;
+        made.remove(run)?;
     }
     if run.journal.is_replaced() || made.is_empty() && !is_add && !run.journal.record_is_whole() {
         // This is a native plugin's attachment, or its record is lost.
