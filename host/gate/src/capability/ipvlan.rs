@@ -19,7 +19,35 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| No
 impl host::Ipvlan for Gate<'_> {
     fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
         let parent = Parent::of(self, parent)?;
-        create(self, parent, mode, mtu)
+        let below = parent.link(self)?;
+        // On an ipvlan the kernel makes a sibling of it, also where that one is a container's and the lowest link is the host's.
+        let (lowest, shown) = match below.ipvlan_mode {
+            Some(other) => {
+                let is_here = !parent.in_container || others::leads_here(self.run.system, &below)?;
+                (below.peer_index.filter(|_| is_here), Some((below.name.to_string(), other)))
+            }
+            None => ((!parent.in_container).then_some(parent.index), sibling(self, &parent, mode)?),
+        };
+        if let Some((name, other)) = shown.filter(|(_, other)| *other != mode) {
+            return Err(refused(&below.name, mode, other, &format!("\"{name}\" has it")));
+        }
+        let wanted = NewLink {
+            kind: InnerKind::Ipvlan,
+            spec: InnerLinkKind::Ipvlan { parent: parent.index, mode },
+            mtu,
+            mac: None,
+            from_host: !parent.in_container,
+            shares: lowest.map(|index| (index, mode)),
+            vlan: None,
+        };
+        let others = |gate: &Gate<'_>| {
+            let other = lowest.map(|index| of_others(gate, index, mode)).transpose()?.flatten();
+            other.map_or(Ok(()), |(who, other, key)| {
+                let known = others::words_on_holder(gate.run.view(), key.as_ref());
+                Err(refused(&below.name, mode, other, &who).hint(format!("{ONE_MODE}; {known}")))
+            })
+        };
+        inner::create(self, &wanted, others)
     }
 
     fn find(&mut self) -> Result<Option<IpvlanInfo>, OpError> {
@@ -27,39 +55,6 @@ impl host::Ipvlan for Gate<'_> {
         let mode = own.ipvlan_mode;
         Ok(Some(IpvlanInfo { link: inner::show(self, own)?, mode }))
     }
-}
-
-/// `ipvlan.create`.
-fn create(gate: &mut Gate<'_>, parent: Parent, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
-    let below = parent.link(gate)?;
-    // On an ipvlan the kernel makes a sibling of it, also where that one is a container's and the lowest link is the host's.
-    let (lowest, shown) = match below.ipvlan_mode {
-        Some(other) => {
-            let is_here = !parent.in_container || others::leads_here(gate.run.system, &below)?;
-            (below.peer_index.filter(|_| is_here), Some((below.name.to_string(), other)))
-        }
-        None => ((!parent.in_container).then_some(parent.index), sibling(gate, &parent, mode)?),
-    };
-    if let Some((name, other)) = shown.filter(|(_, other)| *other != mode) {
-        return Err(refused(&below.name, mode, other, &format!("\"{name}\" has it")));
-    }
-    let wanted = NewLink {
-        kind: InnerKind::Ipvlan,
-        spec: InnerLinkKind::Ipvlan { parent: parent.index, mode },
-        mtu,
-        mac: None,
-        from_host: !parent.in_container,
-        shares: lowest.map(|index| (index, mode)),
-        vlan: None,
-    };
-    let others = |gate: &Gate<'_>| {
-        let other = lowest.map(|index| of_others(gate, index, mode)).transpose()?.flatten();
-        other.map_or(Ok(()), |(who, other, key)| {
-            let known = others::words_on_holder(gate.run.view(), key.as_ref());
-            Err(refused(&below.name, mode, other, &who).hint(format!("{ONE_MODE}; {known}")))
-        })
-    };
-    inner::create(gate, &wanted, others)
 }
 
 /// Returns an ipvlan of the parent with another mode, as far as the parent's own namespace shows it.

@@ -17,45 +17,40 @@ const LAST: VlanId = 4094;
 impl host::Vlan for Gate<'_> {
     fn create(&mut self, parent: Handle, id: u16, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
         let parent = Parent::of(self, parent)?;
-        create(self, parent, id, mtu)
+        if id > LAST {
+            let message = format!("invalid VLAN ID {id} (must be between 0 and {LAST} inclusive)");
+            return Err(OpError::new(ErrorCode::InvalidArgument, id.to_string(), message));
+        }
+        parent.can_carry(mtu)?;
+        let below = parent.link(self)?;
+        // The kernel refuses it too, and can't say who has it.
+        if let Some(other) = holder(self, &parent, id)? {
+            return Err(taken(&below.name, id, &format!("\"{}\" has it", other.name)));
+        }
+        let wanted = NewLink {
+            kind: InnerKind::Vlan,
+            spec: InnerLinkKind::Vlan { parent: parent.index, id },
+            mtu,
+            mac: None,
+            from_host: !parent.in_container,
+            shares: None,
+            vlan: (!parent.in_container).then_some((parent.index, id)),
+        };
+        let made = inner::create(self, &wanted, |_| Ok(()));
+        // The name was free, and where it is made from the host it is a random one.
+        let is_taken = |error: &OpError| {
+            error.code == ErrorCode::Exists && error.errno.is_some() && error.message.starts_with("failed to create")
+        };
+        match made {
+            Err(error) if is_taken(&error) => Err(taken(&below.name, id, &holder_elsewhere(self, parent.index, id))),
+            made => made,
+        }
     }
 
     fn find(&mut self) -> Result<Option<VlanInfo>, OpError> {
         let Some(own) = inner::find(self, InnerKind::Vlan)? else { return Ok(None) };
         let id = own.vlan_id.unwrap_or_default();
         Ok(Some(VlanInfo { link: inner::show(self, own)?, id }))
-    }
-}
-
-/// `vlan.create`.
-fn create(gate: &mut Gate<'_>, parent: Parent, id: VlanId, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
-    if id > LAST {
-        let message = format!("invalid VLAN ID {id} (must be between 0 and {LAST} inclusive)");
-        return Err(OpError::new(ErrorCode::InvalidArgument, id.to_string(), message));
-    }
-    parent.can_carry(mtu)?;
-    let below = parent.link(gate)?;
-    // The kernel refuses it too, and can't say who has it.
-    if let Some(other) = holder(gate, &parent, id)? {
-        return Err(taken(&below.name, id, &format!("\"{}\" has it", other.name)));
-    }
-    let wanted = NewLink {
-        kind: InnerKind::Vlan,
-        spec: InnerLinkKind::Vlan { parent: parent.index, id },
-        mtu,
-        mac: None,
-        from_host: !parent.in_container,
-        shares: None,
-        vlan: (!parent.in_container).then_some((parent.index, id)),
-    };
-    let made = inner::create(gate, &wanted, |_| Ok(()));
-    // The name was free, and where it is made from the host it is a random one.
-    let is_taken = |error: &OpError| {
-        error.code == ErrorCode::Exists && error.errno.is_some() && error.message.starts_with("failed to create")
-    };
-    match made {
-        Err(error) if is_taken(&error) => Err(taken(&below.name, id, &holder_elsewhere(gate, parent.index, id))),
-        made => made,
     }
 }
 

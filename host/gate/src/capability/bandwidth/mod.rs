@@ -26,11 +26,54 @@ type Limits = (Option<RateLimit>, Option<RateLimit>);
 
 impl host::Bandwidth for Gate<'_> {
     fn limit(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<Option<LinkInfo>, OpError> {
-        limit(self, (ingress, egress))
+        configured(self.run.request, (ingress, egress))?;
+        let end = host_end_to_limit(self)?;
+        free(self.run, &end, ingress.as_ref(), egress.is_some())?;
+        let effect = Bandwidth { host: end.name.to_string(), index: end.index, ingress, egress: None };
+        let (effect, made) = match egress {
+            Some(limit) => {
+                let (effect, made) = with_ifb(self.run, effect, limit, end.mtu)?;
+                (effect, Some(made))
+            }
+            None => {
+                self.run.journal.intend(self.run.view(), effect.clone())?;
+                (effect, None)
+            }
+        };
+        effect.make(self.run.system.host()?, made.as_ref().map(|link| link.index))?;
+        self.common.shown.extend(made.iter().map(|link| link.name.to_string()));
+        Ok(made.map(|link| Gate::show(Handle::MAX, link)))
     }
 
     fn check(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<(), OpError> {
-        check(self, (ingress, egress))
+        let run = &*self.run;
+        configured(run.request, (ingress, egress))?;
+        let (HostEnd::Recorded(end) | HostEnd::Native(end)) = host_end(run)?;
+        let host = run.system.host()?;
+        if let Some(limit) = &ingress {
+            compare(&end.name, limit, host.root_qdisc(end.index).map_err(about(&end.name))?)?;
+        }
+        let Some(limit) = &egress else { return Ok(()) };
+        let mut names: Vec<String> =
+            run.journal.recorded::<Bandwidth>().into_iter().filter_map(|of| of.egress).map(|(_, ifb)| ifb).collect();
+        names.extend(run.request.masquerade_key().ifb_names());
+        let redirects = host.redirects(end.index).map_err(about(&end.name))?;
+        let mut there = Vec::new();
+        for name in &names {
+            there.extend(find(host, name)?);
+        }
+        let mismatch = |message: String| OpError::new(ErrorCode::Mismatch, &end.name, message);
+        if there.is_empty() {
+            return Err(mismatch("get ifb device: Link not found".to_owned()));
+        }
+        let Some(ifb) = there.into_iter().find(|ifb| redirects.contains(&Some(ifb.index))) else {
+            return Err(mismatch(format!(
+                "what \"{}\" receives is not redirected to an ifb of this attachment",
+                end.name
+            )));
+        };
+        compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)?;
+        Ok(())
     }
 
     /// `bandwidth.remove`.
@@ -105,27 +148,6 @@ fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
     Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.previous_hint("names", &end.name.to_string())))
 }
 
-/// `bandwidth.limit`.
-fn limit(gate: &mut Gate<'_>, (ingress, egress): Limits) -> Result<Option<LinkInfo>, OpError> {
-    configured(gate.run.request, (ingress, egress))?;
-    let end = host_end_to_limit(gate)?;
-    free(gate.run, &end, ingress.as_ref(), egress.is_some())?;
-    let effect = Bandwidth { host: end.name.to_string(), index: end.index, ingress, egress: None };
-    let (effect, made) = match egress {
-        Some(limit) => {
-            let (effect, made) = with_ifb(gate.run, effect, limit, end.mtu)?;
-            (effect, Some(made))
-        }
-        None => {
-            gate.run.journal.intend(gate.run.view(), effect.clone())?;
-            (effect, None)
-        }
-    };
-    effect.make(gate.run.system.host()?, made.as_ref().map(|link| link.index))?;
-    gate.common.shown.extend(made.iter().map(|link| link.name.to_string()));
-    Ok(made.map(|link| Gate::show(Handle::MAX, link)))
-}
-
 /// Fails if somebody else limits the host end, before anything is written to the record.
 fn free(run: &Context, end: &Link, ingress: Option<&RateLimit>, redirects: bool) -> Result<(), OpError> {
     let host = run.system.host()?;
@@ -181,35 +203,6 @@ fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> 
 fn name_is_taken(name: &str) -> OpError {
     OpError::new(ErrorCode::Exists, name, format!("a link named \"{name}\" is there already"))
         .hint(format!("if its container is gone, `ip link delete {name}` removes it"))
-}
-
-/// `bandwidth.check`, with the native plugin's words.
-fn check(gate: &Gate<'_>, (ingress, egress): Limits) -> Result<(), OpError> {
-    let run = &*gate.run;
-    configured(run.request, (ingress, egress))?;
-    let (HostEnd::Recorded(end) | HostEnd::Native(end)) = host_end(run)?;
-    let host = run.system.host()?;
-    if let Some(limit) = &ingress {
-        compare(&end.name, limit, host.root_qdisc(end.index).map_err(about(&end.name))?)?;
-    }
-    let Some(limit) = &egress else { return Ok(()) };
-    let mut names: Vec<String> =
-        run.journal.recorded::<Bandwidth>().into_iter().filter_map(|of| of.egress).map(|(_, ifb)| ifb).collect();
-    names.extend(run.request.masquerade_key().ifb_names());
-    let redirects = host.redirects(end.index).map_err(about(&end.name))?;
-    let mut there = Vec::new();
-    for name in &names {
-        there.extend(find(host, name)?);
-    }
-    let mismatch = |message: String| OpError::new(ErrorCode::Mismatch, &end.name, message);
-    if there.is_empty() {
-        return Err(mismatch("get ifb device: Link not found".to_owned()));
-    }
-    let Some(ifb) = there.into_iter().find(|ifb| redirects.contains(&Some(ifb.index))) else {
-        return Err(mismatch(format!("what \"{}\" receives is not redirected to an ifb of this attachment", end.name)));
-    };
-    compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)?;
-    Ok(())
 }
 
 /// Compares the qdisc of a link with a limit.

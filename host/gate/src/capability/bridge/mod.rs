@@ -120,11 +120,50 @@ impl host::Bridge for Gate<'_> {
         vlan_filtering: bool,
         promisc: bool,
     ) -> Result<BridgeInfo, OpError> {
-        ensure(self, name, mtu, vlan_filtering, promisc)
+        check_name(name)?;
+        let host = self.run.system.host()?;
+        let bridge = match host.link_by_name(name).map_err(kernel_error)? {
+            Some(link) => link,
+            None => {
+                self.guest.room(1)?;
+                // Two runs may both find that it is missing. The kernel lets one of them create it, and the other finds it.
+                let create = || host.create_bridge(name, mtu, vlan_filtering);
+                node::noted(&self.run.fixed.places.state, host, node::BRIDGE, name, create)
+                    .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))
+                    .map_err(|error| cause::Asked { mac: None, mtu, largest: cause::LARGEST_MTU }.explain(error))?;
+                // Of a bridge that was there, this is switched off where it is set up, or has an IPv6 gateway.
+                ask_for_no_address(self.run.system, name)?;
+                host.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?
+            }
+        };
+        must_be_bridge(&bridge)?;
+        // The check comes before a pair is made that could not be attached.
+        if self.guest.granted().has_vlans() && !bridge.vlan_filtering {
+            return Err(unfiltered(name));
+        }
+        if promisc && !bridge.promisc {
+            host.set_promisc(bridge.index, true).map_err(about(name))?;
+        }
+        ignore_router_advertisements(self.run.system, name)?;
+        if !bridge.up {
+            // The kernel asks for the link-local address as soon as the bridge is up.
+            if asks(&bridge) {
+                ask_for_no_address(self.run.system, name)?;
+            }
+            host.set_up(bridge.index).map_err(about(name))?;
+        }
+        let promisc = promisc || bridge.promisc;
+        hand_out(self, bridge, promisc)
     }
 
     fn find(&mut self, name: &str) -> Result<Option<BridgeInfo>, OpError> {
-        find(self, name)
+        check_name(name)?;
+        let Some(bridge) = self.run.system.host()?.link_by_name(name).map_err(kernel_error)? else {
+            return Ok(None);
+        };
+        must_be_bridge(&bridge)?;
+        let promisc = bridge.promisc;
+        Ok(Some(hand_out(self, bridge, promisc)?))
     }
 
     fn previous_link(&mut self) -> Result<Option<LinkInfo>, OpError> {
@@ -135,61 +174,6 @@ impl host::Bridge for Gate<'_> {
         let handle = self.grant(Object::Port { index: link.index, name: link.name.to_string() })?;
         Ok(Some(Gate::show(handle, link)))
     }
-}
-
-/// `bridge.ensure`.
-fn ensure(
-    gate: &mut Gate<'_>,
-    name: &str,
-    mtu: Option<u32>,
-    vlan_filtering: bool,
-    promisc: bool,
-) -> Result<BridgeInfo, OpError> {
-    check_name(name)?;
-    let host = gate.run.system.host()?;
-    let bridge = match host.link_by_name(name).map_err(kernel_error)? {
-        Some(link) => link,
-        None => {
-            gate.guest.room(1)?;
-            // Two runs may both find that it is missing. The kernel lets one of them create it, and the other finds it.
-            let create = || host.create_bridge(name, mtu, vlan_filtering);
-            node::noted(&gate.run.fixed.places.state, host, node::BRIDGE, name, create)
-                .map_err(|error| native_error(error, name, format_args!("could not add \"{name}\"")))
-                .map_err(|error| cause::Asked { mac: None, mtu, largest: cause::LARGEST_MTU }.explain(error))?;
-            // Of a bridge that was there, this is switched off where it is set up, or has an IPv6 gateway.
-            ask_for_no_address(gate.run.system, name)?;
-            host.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))?
-        }
-    };
-    must_be_bridge(&bridge)?;
-    // The check comes before a pair is made that could not be attached.
-    if gate.guest.granted().has_vlans() && !bridge.vlan_filtering {
-        return Err(unfiltered(name));
-    }
-    if promisc && !bridge.promisc {
-        host.set_promisc(bridge.index, true).map_err(about(name))?;
-    }
-    ignore_router_advertisements(gate.run.system, name)?;
-    if !bridge.up {
-        // The kernel asks for the link-local address as soon as the bridge is up.
-        if asks(&bridge) {
-            ask_for_no_address(gate.run.system, name)?;
-        }
-        host.set_up(bridge.index).map_err(about(name))?;
-    }
-    let promisc = promisc || bridge.promisc;
-    hand_out(gate, bridge, promisc)
-}
-
-/// `bridge.find`.
-fn find(gate: &mut Gate<'_>, name: &str) -> Result<Option<BridgeInfo>, OpError> {
-    check_name(name)?;
-    let Some(bridge) = gate.run.system.host()?.link_by_name(name).map_err(kernel_error)? else {
-        return Ok(None);
-    };
-    must_be_bridge(&bridge)?;
-    let promisc = bridge.promisc;
-    Ok(Some(hand_out(gate, bridge, promisc)?))
 }
 
 fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {

@@ -46,7 +46,37 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>>
 
 impl host::PortMappings for Gate<'_> {
     fn ensure(&mut self, addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), OpError> {
-        ensure(self, addresses, forwards, masquerade)
+        let effects = effects(self, addresses, forwards, masquerade)?;
+        let Some(first) = effects.first() else { return Ok(()) };
+        let backend = first.backend;
+        if !self.guest.granted().allows_forwards_by(backend) {
+            let message = format!("policy does not allow forwards by {}", backend.name());
+            let hint = self.guest.granted().object_hint("port-mappings.backends", backend.name());
+            return Err(OpError::new(ErrorCode::Denied, backend.name(), message).hint(hint));
+        }
+        if backend == Backend::Iptables {
+            // An effect that can't be made must not be recorded: it could never be removed.
+            first.rules(self.run.request.masquerade_key()).iptables_validate().map_err(firewall_error)?;
+        }
+        let wanted: Vec<Forward> = effects.iter().flat_map(|effect| effect.forwards.clone()).collect();
+        let claims = host_ports::claim(self.run.view(), &wanted)?;
+        let is_first: Vec<bool> = effects.iter().map(|effect| !self.run.journal.has(&effect.clone().into())).collect();
+        for effect in &effects {
+            self.run.journal.intend(self.run.view(), effect.clone())?;
+        }
+        claims.note(&wanted)?;
+        for (effect, is_first) in effects.iter().zip(is_first) {
+            effect.make(self.run, is_first)?;
+            // After the rules, so that the next packet meets them. The forward works without it, for new connections.
+            if let Err(error) = effect.forget_connections(self.run.system, true) {
+                crate::say!(
+                    "postern: failed to delete stale UDP conntrack entries for {}: {error}",
+                    effect.address.addr()
+                );
+            }
+            open_to_localhost(self.run.view(), effect)?;
+        }
+        Ok(())
     }
 
     /// `port-mappings.check`.
@@ -214,43 +244,6 @@ fn own(gate: &Gate<'_>, address: IpAddr) -> Result<IpNet, OpError> {
     let (why, hint) = others::not_counting(gate.run.view(), &named.address, gate.guest.granted());
     let message = format!("prevResult names {address}, and no record tells that an earlier plugin gave it{why}");
     Err(OpError::new(ErrorCode::Denied, address.to_string(), message).hint(hint))
-}
-
-/// `port-mappings.ensure`.
-fn ensure(
-    gate: &mut Gate<'_>,
-    addresses: &[IpAddr],
-    forwards: &[Forward],
-    masquerade: NatSources,
-) -> Result<(), OpError> {
-    let effects = effects(gate, addresses, forwards, masquerade)?;
-    let Some(first) = effects.first() else { return Ok(()) };
-    let backend = first.backend;
-    if !gate.guest.granted().allows_forwards_by(backend) {
-        let message = format!("policy does not allow forwards by {}", backend.name());
-        let hint = gate.guest.granted().object_hint("port-mappings.backends", backend.name());
-        return Err(OpError::new(ErrorCode::Denied, backend.name(), message).hint(hint));
-    }
-    if backend == Backend::Iptables {
-        // An effect that can't be made must not be recorded: it could never be removed.
-        first.rules(gate.run.request.masquerade_key()).iptables_validate().map_err(firewall_error)?;
-    }
-    let wanted: Vec<Forward> = effects.iter().flat_map(|effect| effect.forwards.clone()).collect();
-    let claims = host_ports::claim(gate.run.view(), &wanted)?;
-    let is_first: Vec<bool> = effects.iter().map(|effect| !gate.run.journal.has(&effect.clone().into())).collect();
-    for effect in &effects {
-        gate.run.journal.intend(gate.run.view(), effect.clone())?;
-    }
-    claims.note(&wanted)?;
-    for (effect, is_first) in effects.iter().zip(is_first) {
-        effect.make(gate.run, is_first)?;
-        // After the rules, so that the next packet meets them. The forward works without it, for new connections.
-        if let Err(error) = effect.forget_connections(gate.run.system, true) {
-            crate::say!("postern: failed to delete stale UDP conntrack entries for {}: {error}", effect.address.addr());
-        }
-        open_to_localhost(gate.run.view(), effect)?;
-    }
-    Ok(())
 }
 
 /// Lets the node's own 127.0.0.1 reach the container's address, and keeps 127.0.0.0/8 closed to everything else behind

@@ -80,11 +80,35 @@ impl host::SourceRoutes for Gate<'_> {
     }
 
     fn check(&mut self) -> Result<(), OpError> {
-        check(self.run)
+        let run = &*self.run;
+        let effects = of_section(run.journal);
+        if effects.is_empty() {
+            return Ok(());
+        }
+        let netlink = run.system.container_netlink()?;
+        let rules = netlink.rules().map_err(kernel_error)?;
+        let routes = netlink.kept_routes().map_err(kernel_error)?;
+        for effect in effects {
+            // The kernel has flushed the tables of a link that a later plugin put into a VRF.
+            let seen = if vrf::tables(run, effect.index).next().is_some() { effect.without_routes() } else { effect };
+            if let Some(what) = seen.missing(&rules, &routes) {
+                return Err(OpError::new(ErrorCode::Mismatch, &run.request.ifname, what));
+            }
+        }
+        Ok(())
     }
 
     fn remove(&mut self) -> Result<(), OpError> {
-        remove(self.run)
+        let run = &mut *self.run;
+        run.journal.only_of_this_run(run.request, SourceRoutes::is, "source routing")?;
+        collect::take_back(run, SourceRoutes::is)?;
+        if run.request.verb == Verb::Del
+            && run.journal.has_no_section(&run.request.plugin)
+            && run.journal.recorded::<SourceRoutes>().is_empty()
+        {
+            remove_native(run)?;
+        }
+        Ok(())
     }
 }
 
@@ -240,38 +264,6 @@ fn put(netlink: &Netlink, index: u32, kept: &KeptRoute) -> Result<(), OpError> {
         }
         _ => native_error(error, &kept.route.dst.to_string(), "failed to add route"),
     })
-}
-
-/// `source-routes.check`.
-fn check(run: &Context) -> Result<(), OpError> {
-    let effects = of_section(run.journal);
-    if effects.is_empty() {
-        return Ok(());
-    }
-    let netlink = run.system.container_netlink()?;
-    let rules = netlink.rules().map_err(kernel_error)?;
-    let routes = netlink.kept_routes().map_err(kernel_error)?;
-    for effect in effects {
-        // The kernel has flushed the tables of a link that a later plugin put into a VRF.
-        let seen = if vrf::tables(run, effect.index).next().is_some() { effect.without_routes() } else { effect };
-        if let Some(what) = seen.missing(&rules, &routes) {
-            return Err(OpError::new(ErrorCode::Mismatch, &run.request.ifname, what));
-        }
-    }
-    Ok(())
-}
-
-/// `source-routes.remove`.
-fn remove(run: &mut Context) -> Result<(), OpError> {
-    run.journal.only_of_this_run(run.request, SourceRoutes::is, "source routing")?;
-    collect::take_back(run, SourceRoutes::is)?;
-    if run.request.verb == Verb::Del
-        && run.journal.has_no_section(&run.request.plugin)
-        && run.journal.recorded::<SourceRoutes>().is_empty()
-    {
-        remove_native(run)?;
-    }
-    Ok(())
 }
 
 /// Removes the rules for the addresses of the own link, in the network's table if it names one. That is all that a native

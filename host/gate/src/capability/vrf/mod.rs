@@ -92,11 +92,36 @@ impl host::Vrf for Gate<'_> {
     }
 
     fn check(&mut self, name: &str) -> Result<(), OpError> {
-        check(self.run, name)
+        let run = &*self.run;
+        let netlink = run.system.container_netlink()?;
+        let Some(vrf) = netlink.link_by_name(name).map_err(kernel_error)? else {
+            return Err(OpError::new(ErrorCode::NotFound, name, "Link not found"));
+        };
+        if vrf.kind != KIND {
+            return Err(OpError::new(ErrorCode::Mismatch, name, format!("Netlink {name} is not a VRF")));
+        }
+        let ifname = &run.request.ifname;
+        let own = netlink.link_by_name(ifname).map_err(kernel_error)?;
+        match own.is_some_and(|own| own.master == Some(vrf.index)) {
+            true => Ok(()),
+            false => {
+                let message = format!("failed to find {ifname} associated to vrf {name}");
+                Err(OpError::new(ErrorCode::Mismatch, ifname, message))
+            }
+        }
     }
 
     fn leave(&mut self) -> Result<(), OpError> {
-        leave(self.run)
+        let run = &mut *self.run;
+        run.journal.only_of_this_run(run.request, Vrf::is, "VRF")?;
+        collect::take_back(run, Vrf::is)?;
+        if run.request.verb == Verb::Del
+            && run.journal.has_no_section(&run.request.plugin)
+            && run.journal.recorded::<Vrf>().is_empty()
+        {
+            leave_native(run)?;
+        }
+        Ok(())
     }
 }
 
@@ -144,39 +169,6 @@ fn make(netlink: &Netlink, name: &str, table: u32) -> Result<Link, OpError> {
     let made = netlink.create_vrf(name, table);
     made.map_err(|error| native_error(error, name, format_args!("could not add VRF {name}")))?;
     netlink.link_by_name(name).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
-}
-
-/// `vrf.check`.
-fn check(run: &Context, name: &str) -> Result<(), OpError> {
-    let netlink = run.system.container_netlink()?;
-    let Some(vrf) = netlink.link_by_name(name).map_err(kernel_error)? else {
-        return Err(OpError::new(ErrorCode::NotFound, name, "Link not found"));
-    };
-    if vrf.kind != KIND {
-        return Err(OpError::new(ErrorCode::Mismatch, name, format!("Netlink {name} is not a VRF")));
-    }
-    let ifname = &run.request.ifname;
-    let own = netlink.link_by_name(ifname).map_err(kernel_error)?;
-    match own.is_some_and(|own| own.master == Some(vrf.index)) {
-        true => Ok(()),
-        false => {
-            let message = format!("failed to find {ifname} associated to vrf {name}");
-            Err(OpError::new(ErrorCode::Mismatch, ifname, message))
-        }
-    }
-}
-
-/// `vrf.leave`.
-fn leave(run: &mut Context) -> Result<(), OpError> {
-    run.journal.only_of_this_run(run.request, Vrf::is, "VRF")?;
-    collect::take_back(run, Vrf::is)?;
-    if run.request.verb == Verb::Del
-        && run.journal.has_no_section(&run.request.plugin)
-        && run.journal.recorded::<Vrf>().is_empty()
-    {
-        leave_native(run)?;
-    }
-    Ok(())
 }
 
 /// Takes the own link out of the VRF that the network names, as a native plugin's DEL does.
