@@ -2,7 +2,6 @@
 
 use super::inner::{self, NewLink};
 use crate::capability::facts::{Facts, Needed};
-use crate::effect::InnerKind;
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, random_mac};
 use postern_types::{LinkInfo, Mac, OpError, host};
@@ -11,15 +10,8 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| No
 
 impl host::Dummy for Gate<'_> {
     fn create(&mut self) -> Result<LinkInfo, OpError> {
-        let wanted = NewLink {
-            kind: InnerKind::Dummy,
-            spec: InnerLinkKind::Dummy,
-            mtu: None,
-            mac: Some(Mac(random_mac())),
-            from_host: false,
-            shares: None,
-            vlan: None,
-        };
+        let (spec, mac) = (InnerLinkKind::Dummy, Some(Mac(random_mac())));
+        let wanted = NewLink { spec, mtu: None, mac, from_host: false, shares: None };
         inner::create(self, &wanted, |_| Ok(()))
     }
 }

@@ -1,10 +1,11 @@
 //! What is in the way of a new link on another one, when the kernel refuses it with a bare number.
 
+use crate::capability::inner::NewLink;
 use crate::cause::{Asked, LARGEST_MTU, because};
 use crate::effect::InnerKind;
 use nix::errno::Errno;
 use postern_kernel::{InnerLinkKind, Link, Netlink};
-use postern_types::{Mac, MacvlanMode, OpError};
+use postern_types::{MacvlanMode, OpError};
 
 /// The hardware type of Ethernet (`ARPHRD_ETHER`).
 const ETHERNET: u16 = 1;
@@ -15,19 +16,7 @@ const TAKERS: [InnerKind; 2] = [InnerKind::Macvlan, InnerKind::Ipvlan];
 /// The kinds of masters that can have further links.
 const MASTERS: [&str; 3] = ["bridge", "bond", "team"];
 
-/// What was asked for.
-pub struct LinkRequest {
-    /// The kind for people.
-    pub kind: InnerKind,
-    /// The kind for the kernel.
-    pub spec: InnerLinkKind,
-    /// The MTU.
-    pub mtu: Option<u32>,
-    /// The address.
-    pub mac: Option<Mac>,
-}
-
-impl LinkRequest {
+impl NewLink {
     /// The link below.
     const fn parent(&self) -> Option<u32> {
         match self.spec {
@@ -44,9 +33,9 @@ impl LinkRequest {
 
     /// Adds the cause to the kernel's refusal. `netlink` shows the namespace of the link below.
     pub fn explain(&self, error: OpError, netlink: &Netlink) -> OpError {
-        let kind = self.kind.name();
+        let kind = self.kind().name();
         if error.errno == Some(Errno::EOPNOTSUPP as i32) && error.message.ends_with("Unknown device type") {
-            let module = if self.kind == InnerKind::Vlan { "8021q" } else { kind };
+            let module = if self.kind() == InnerKind::Vlan { "8021q" } else { kind };
             return error.hint(format!(
                 "the kernel has no {kind} links: `modprobe {module}` loads them, if it was built with them"
             ));
@@ -67,7 +56,7 @@ impl LinkRequest {
         if below.kind == "macvlan" || below.kind == "ipvlan" && errno == Errno::EBUSY {
             return None;
         }
-        let (name, kind) = (&below.name, self.kind.name());
+        let (name, kind) = (&below.name, self.kind().name());
         if below.hardware != ETHERNET {
             let why = format!("\"{name}\" is no Ethernet link");
             return Some((why, format!("a {kind} needs one: name another `master`")));
@@ -89,7 +78,7 @@ impl LinkRequest {
                 };
                 return Some((why, way_out));
             }
-            let other = TAKERS.into_iter().find(|other| *other != self.kind)?;
+            let other = TAKERS.into_iter().find(|other| *other != self.kind())?;
             let why = match stacked(other).next() {
                 Some(link) => format!("\"{name}\" has the {} \"{}\"", other.name(), link.name),
                 None => {
@@ -101,7 +90,7 @@ impl LinkRequest {
                 "a `master` has macvlan or ipvlan links, not both: use one kind for all its networks".to_owned(),
             ));
         }
-        if self.kind != InnerKind::Macvlan {
+        if self.kind() != InnerKind::Macvlan {
             return None;
         }
         let passthru = MacvlanMode::Passthru.name();

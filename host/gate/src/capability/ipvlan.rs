@@ -32,13 +32,11 @@ impl host::Ipvlan for Gate<'_> {
             return Err(refused(&below.name, mode, other, &format!("\"{name}\" has it")));
         }
         let wanted = NewLink {
-            kind: InnerKind::Ipvlan,
             spec: InnerLinkKind::Ipvlan { parent: parent.index, mode },
             mtu,
             mac: None,
             from_host: !parent.in_container,
             shares: lowest.map(|index| (index, mode)),
-            vlan: None,
         };
         let others = |gate: &Gate<'_>| {
             let other = lowest.map(|index| of_others(gate, index, mode)).transpose()?.flatten();

@@ -28,13 +28,11 @@ impl host::Vlan for Gate<'_> {
             return Err(taken(&below.name, id, &format!("\"{}\" has it", other.name)));
         }
         let wanted = NewLink {
-            kind: InnerKind::Vlan,
             spec: InnerLinkKind::Vlan { parent: parent.index, id },
             mtu,
             mac: None,
             from_host: !parent.in_container,
             shares: None,
-            vlan: (!parent.in_container).then_some((parent.index, id)),
         };
         let made = inner::create(self, &wanted, |_| Ok(()));
         // The name was free, and where it is made from the host it is a random one.

@@ -62,18 +62,14 @@ impl host::Bandwidth for Gate<'_> {
         for name in &names {
             there.extend(find(host, name)?);
         }
-        let mismatch = |message: String| OpError::new(ErrorCode::Mismatch, &end.name, message);
         if there.is_empty() {
-            return Err(mismatch("get ifb device: Link not found".to_owned()));
+            return Err(OpError::new(ErrorCode::Mismatch, &end.name, "get ifb device: Link not found"));
         }
         let Some(ifb) = there.into_iter().find(|ifb| redirects.contains(&Some(ifb.index))) else {
-            return Err(mismatch(format!(
-                "what \"{}\" receives is not redirected to an ifb of this attachment",
-                end.name
-            )));
+            let message = format!("what \"{}\" receives is not redirected to an ifb of this attachment", end.name);
+            return Err(OpError::new(ErrorCode::Mismatch, &end.name, message));
         };
-        compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)?;
-        Ok(())
+        compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)
     }
 
     /// `bandwidth.remove`.

@@ -3,14 +3,13 @@
 
 pub mod effect;
 
-use crate::capability::in_the_way;
 use crate::capability::inner::effect as inner_link;
-use crate::effect::{InnerKind, InnerLink};
+use crate::effect::{Effect, InnerKind, InnerLink};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::gate::Gate;
 use crate::guest_state::Object;
 use postern_kernel::{InnerLinkKind, InnerSpec, Link, Netlink, random_veth_name};
-use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError, VlanId};
+use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError};
 
 /// A parent, as the guest's state keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +58,7 @@ impl Parent {
 
 /// The link as it is to be made.
 pub struct NewLink {
-    /// The kind for people, messages and the record.
-    pub kind: InnerKind,
-    /// The kind for the kernel.
+    /// The kind, with what only this kind has.
     pub spec: InnerLinkKind,
     /// In bytes.
     pub mtu: Option<u32>,
@@ -71,8 +68,25 @@ pub struct NewLink {
     pub from_host: bool,
     /// For an ipvlan on a link of the host: the lowest link, whose mode is that of all, and the mode.
     pub shares: Option<(u32, IpvlanMode)>,
-    /// For a VLAN of a link of the host: that link, and the VLAN.
-    pub vlan: Option<(u32, VlanId)>,
+}
+
+impl NewLink {
+    /// The kind for people, messages and the record.
+    pub(crate) const fn kind(&self) -> InnerKind {
+        match self.spec {
+            InnerLinkKind::Dummy => InnerKind::Dummy,
+            InnerLinkKind::Macvlan { .. } => InnerKind::Macvlan,
+            InnerLinkKind::Vlan { .. } => InnerKind::Vlan,
+            InnerLinkKind::Ipvlan { .. } => InnerKind::Ipvlan,
+        }
+    }
+
+    /// The link as the record has it. `born` is the name that it has at first, if that is another one than the attachment's.
+    fn effect(&self, born: Option<String>) -> Effect {
+        let on_host = Some(self.spec).filter(|_| self.from_host);
+        let vlan = if let Some(InnerLinkKind::Vlan { parent, id }) = on_host { Some((parent, id)) } else { None };
+        InnerLink { kind: self.kind(), mac: self.mac, born, shares: self.shares, vlan }.recorded()
+    }
 }
 
 /// Makes the link under `CNI_IFNAME`, down. `ask` is asked once the intent is in the record, so that of two ADDs at once
@@ -82,14 +96,12 @@ pub(crate) fn create(
     wanted: &NewLink,
     ask: impl FnOnce(&Gate<'_>) -> Result<(), OpError>,
 ) -> Result<LinkInfo, OpError> {
-    is_free(gate, wanted.kind)?;
+    is_free(gate, wanted.kind())?;
     let name = gate.run.request.ifname.clone();
-    let kind = wanted.kind.name();
+    let kind = wanted.kind().name();
     // The kernel holds the name against the host's links too: it gets its own where it lives.
     let born = wanted.from_host.then(random_veth_name);
-    let link =
-        InnerLink { kind: wanted.kind, mac: wanted.mac, born: born.clone(), shares: wanted.shares, vlan: wanted.vlan };
-    let effect = link.recorded();
+    let effect = wanted.effect(born.clone());
     gate.run.journal.intend(gate.run.view(), effect.clone())?;
     ask(gate)?;
     let container = gate.run.system.container_netlink()?;
@@ -102,8 +114,7 @@ pub(crate) fn create(
     };
     let netlink = if wanted.from_host { gate.run.system.host()? } else { container };
     if let Err(error) = netlink.create_inner(&spec) {
-        let asked = in_the_way::LinkRequest { kind: wanted.kind, spec: wanted.spec, mtu: wanted.mtu, mac: wanted.mac };
-        let error = asked.explain(native_error(error, &name, format_args!("failed to create {kind}")), netlink);
+        let error = wanted.explain(native_error(error, &name, format_args!("failed to create {kind}")), netlink);
         // There is nothing to undo: a link that is not there was not moved away either.
         if matches!(container.link_by_name(spec.name), Ok(None)) {
             gate.run.journal.gone(|made| *made == effect);

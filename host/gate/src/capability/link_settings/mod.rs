@@ -5,6 +5,7 @@ pub mod effect;
 use crate::capability::facts::{Facts, Needed};
 use crate::capability::link_settings::effect::{apply, guard, lost, of, parse, put_back, write_file};
 use crate::capability::mac_guard::effect::follow;
+use crate::capability::shared::may_be_native;
 use crate::cause::{LARGEST_MTU, no_address, no_mtu};
 use crate::context::{Context, System};
 use crate::effect::LinkChange;
@@ -110,14 +111,7 @@ impl host::LinkSettings for Gate<'_> {
         run.journal.only_of_this_run(run.request, LinkChange::is, "changed link")?;
         collect::take_back(run, LinkChange::is)?;
         let is_known = self.guest.granted().knows(Capability::LinkSettings);
-        if is_known
-            && run.request.verb == Verb::Del
-            && run.journal.has_no_section(&run.request.plugin)
-            && run.journal.recorded::<LinkChange>().is_empty()
-        {
-            restore_native(run)?;
-        }
-        Ok(())
+        if is_known && may_be_native::<LinkChange>(run) { restore_native(run) } else { Ok(()) }
     }
 }
 

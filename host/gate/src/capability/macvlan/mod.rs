@@ -23,14 +23,12 @@ impl host::Macvlan for Gate<'_> {
         let parent = Parent::of(self, parent)?;
         parent.can_carry(mtu)?;
         let wanted = NewLink {
-            kind: InnerKind::Macvlan,
             spec: InnerLinkKind::Macvlan { parent: parent.index, mode, queue },
             mtu,
             // In mode "passthru" it has its parent's.
             mac: (mode != MacvlanMode::Passthru).then(|| mac.unwrap_or_else(|| Mac(random_mac()))),
             from_host: !parent.in_container,
             shares: None,
-            vlan: None,
         };
         let link = inner::create(self, &wanted, |_| Ok(()))?;
         Ok(MacvlanInfo { link, mode: Some(mode) })

@@ -7,6 +7,7 @@ pub mod effect;
 
 use crate::capability::addresses::foreign_error;
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::shared::may_be_native;
 use crate::capability::shared::multipath::{self, is_multipath};
 use crate::capability::source_routes::effect::{SourceRule, lock, of_section};
 use crate::capability::vrf::effect as vrf;
@@ -17,7 +18,6 @@ use crate::gate::Gate;
 use crate::in_container::{as_far_as_possible, listed_as_far_as_possible};
 use crate::{collect, others};
 use ipnet::IpNet;
-use postern_cni::Verb;
 use postern_kernel::{MAIN_TABLE, Netlink, RoutingRule};
 use postern_types::{ErrorCode, Handle, KeptRoute, OpError, Route, RouteSource, WholeRoute, host};
 use std::collections::BTreeSet;
@@ -75,8 +75,7 @@ impl host::SourceRoutes for Gate<'_> {
                 .hint("remove routes of the link in the container, or name a `table`: then no route moves")
         })?;
         run.journal.intend(run.view(), effect.clone())?;
-        carry_out(run.view(), &effect)?;
-        Ok(())
+        carry_out(run.view(), &effect)
     }
 
     fn check(&mut self) -> Result<(), OpError> {
@@ -102,13 +101,7 @@ impl host::SourceRoutes for Gate<'_> {
         let run = &mut *self.run;
         run.journal.only_of_this_run(run.request, SourceRoutes::is, "source routing")?;
         collect::take_back(run, SourceRoutes::is)?;
-        if run.request.verb == Verb::Del
-            && run.journal.has_no_section(&run.request.plugin)
-            && run.journal.recorded::<SourceRoutes>().is_empty()
-        {
-            remove_native(run)?;
-        }
-        Ok(())
+        if may_be_native::<SourceRoutes>(run) { remove_native(run) } else { Ok(()) }
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod effect;
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::shared::may_be_native;
 use crate::capability::shared::multipath::is_multipath;
 use crate::capability::source_routes::effect::lock;
 use crate::capability::source_routes::is_reserved;
@@ -15,7 +16,7 @@ use crate::effect::{Effect, Vrf};
 use crate::errors::{kernel_error, link_gone, native_error};
 use crate::gate::Gate;
 use crate::{collect, others};
-use postern_cni::{Verb, validate_interface_name};
+use postern_cni::validate_interface_name;
 use postern_kernel::{Link, Netlink};
 use postern_types::{ErrorCode, Handle, KeptRoute, OpError, WholeRoute, host};
 use std::collections::BTreeSet;
@@ -102,26 +103,18 @@ impl host::Vrf for Gate<'_> {
         }
         let ifname = &run.request.ifname;
         let own = netlink.link_by_name(ifname).map_err(kernel_error)?;
-        match own.is_some_and(|own| own.master == Some(vrf.index)) {
-            true => Ok(()),
-            false => {
-                let message = format!("failed to find {ifname} associated to vrf {name}");
-                Err(OpError::new(ErrorCode::Mismatch, ifname, message))
-            }
+        if own.is_some_and(|own| own.master == Some(vrf.index)) {
+            return Ok(());
         }
+        let message = format!("failed to find {ifname} associated to vrf {name}");
+        Err(OpError::new(ErrorCode::Mismatch, ifname, message))
     }
 
     fn leave(&mut self) -> Result<(), OpError> {
         let run = &mut *self.run;
         run.journal.only_of_this_run(run.request, Vrf::is, "VRF")?;
         collect::take_back(run, Vrf::is)?;
-        if run.request.verb == Verb::Del
-            && run.journal.has_no_section(&run.request.plugin)
-            && run.journal.recorded::<Vrf>().is_empty()
-        {
-            leave_native(run)?;
-        }
-        Ok(())
+        if may_be_native::<Vrf>(run) { leave_native(run) } else { Ok(()) }
     }
 }
 
@@ -186,6 +179,5 @@ fn leave_native(run: &Context) -> Result<(), OpError> {
         return Ok(());
     }
     let is_member = own.as_ref().is_some_and(|own| own.master == Some(vrf.index));
-    leave_vrf(netlink, own.filter(|_| is_member).map(|own| own.index), &vrf)?;
-    Ok(())
+    leave_vrf(netlink, own.filter(|_| is_member).map(|own| own.index), &vrf)
 }
