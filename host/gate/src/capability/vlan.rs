@@ -2,7 +2,7 @@
 //! kernel sees to that.
 
 use super::inner::{self, NewLink, Parent};
-use crate::capability::device::held;
+use crate::capability::device::held::{self, HeldNote, HeldObject};
 use crate::capability::facts::{Facts, Needed};
 use crate::effect::InnerKind;
 use crate::gate::Gate;
@@ -59,15 +59,8 @@ fn holder(gate: &Gate<'_>, parent: &Parent, id: VlanId) -> Result<Option<Link>, 
 
 /// Tells who has a VLAN that no link here shows.
 fn holder_elsewhere(gate: &Gate<'_>, parent: u32, id: VlanId) -> String {
-    let run = &*gate.run;
-    let notes = || {
-        let (objects, _) = postern_state::node::list(&run.fixed.places.state).ok()?;
-        let (here, boot) = (run.system.home_cookie().ok()?, postern_state::boot_id().ok()?);
-        objects.iter().filter_map(|object| held::of(object, here, &boot)).find(
-            |held| matches!(held.object, held::HeldObject::Vlan { index, id: other, .. } if (index, other) == (parent, id)),
-        )
-    };
-    match notes() {
+    let is_meant = |held: &HeldNote| matches!(held.object, HeldObject::Vlan { index, id: other, .. } if (index, other) == (parent, id));
+    match held::known(gate.run.view()).unwrap_or_default().into_iter().find(is_meant) {
         Some(held) => format!("{} of container {} had it, and it is held", held.ifname, held.container_id),
         None => "a container has it".to_owned(),
     }

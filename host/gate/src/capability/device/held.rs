@@ -46,6 +46,11 @@ pub enum HeldObject {
 }
 
 impl HeldObject {
+    /// The device, if it is one.
+    pub fn device(&self) -> Option<&Device> {
+        if let Self::Device(device) = self { Some(device) } else { None }
+    }
+
     /// Its name in notes. A device has its own: by that an earlier postern knows it.
     fn name(&self) -> String {
         match self {
@@ -209,9 +214,9 @@ impl Notes {
             return;
         }
         let Some(home) = home() else { return };
-        let (Ok(here), Ok(boot)) = (home.host.cookie(), postern_state::boot_id()) else { return };
-        for held in objects.iter().filter_map(|object| of(object, here, &boot)).filter(|held| held.name_now.is_some()) {
-            let HeldObject::Device(device) = &held.object else { continue };
+        let Ok(all) = among(&objects, || home.host.cookie().map_err(kernel_error)) else { return };
+        for held in all.iter().filter(|held| held.name_now.is_some()) {
+            let Some(device) = held.object.device() else { continue };
             // A run that noted it before its move may have ended. Then it can have its name already.
             let is_own = |link: Option<Link>| link.is_none_or(|link| device.is_claim(&link));
             if home.host.link_named(&device.name).is_ok_and(is_own) {
@@ -223,12 +228,13 @@ impl Notes {
     /// Returns the device that this link of the host is, if it is held or a record lists it: root in a container can bring its
     /// device here before its DEL.
     fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<Owned>, OpError> {
-        let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
-        let holds = |held: &HeldNote| matches!(&held.object, HeldObject::Device(device) if device.is_claim(other));
-        let held = noted(&self.state, here, &boot, holds)?.and_then(|note| of(&note, here, &boot));
-        if let Some(HeldNote { object: HeldObject::Device(device), .. }) = &held {
-            return Ok(Some(Owned { device: (**device).clone(), held }));
+        let here = host.cookie().map_err(kernel_error)?;
+        let (objects, _) = node::list(&self.state).map_err(state_error)?;
+        let held = among(&objects, || Ok(here))?.into_iter().find(|held| held.claims(other));
+        if let Some(device) = held.as_ref().and_then(|held| held.object.device()).cloned() {
+            return Ok(Some(Owned { device, held }));
         }
+        let boot = postern_state::boot_id().map_err(state_error)?;
         let is_here = |header: &Header| header.host_netns_cookie == here && header.boot_id == boot;
         // Without the records it is nobody's: whoever comes home gets another name.
         let Ok(records) = postern_state::list_known(&self.state) else { return Ok(None) };
@@ -270,7 +276,7 @@ fn of_run(run: &Context, object: HeldObject, why: &[String]) -> HeldNote {
 
 /// Returns the name of a device on the host, if it is here under another one than its own.
 fn name_now(host: &Netlink, object: &HeldObject) -> Option<String> {
-    let HeldObject::Device(device) = object else { return None };
+    let device = object.device()?;
     let link = device.held_on_host(host).ok().flatten()?;
     (link.name != device.name).then(|| link.name.to_string())
 }
@@ -298,8 +304,8 @@ pub(crate) fn note_before_move(
 
 /// Removes the note on a device that was not moved.
 pub(crate) fn forget(view: View<'_>, object: &HeldObject) -> Result<(), OpError> {
-    let (here, boot) = (view.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
-    match noted(&view.fixed.places.state, here, &boot, |held| held.object.is_same(object))? {
+    let here = view.system.home_cookie()?;
+    match noted(&view.fixed.places.state, here, |held| held.object.is_same(object))? {
         Some(note) => node::remove(&view.fixed.places.state, HELD, &note.name, here).map(drop).map_err(state_error),
         None => Ok(()),
     }
@@ -314,7 +320,7 @@ pub(crate) fn names_again(run: &Context) {
 fn write(state: &Path, here: u64, held: &HeldNote) -> Result<(), OpError> {
     let boot = postern_state::boot_id().map_err(state_error)?;
     // The first note on it has the time when it began.
-    if let Ok(Some(noted)) = noted(state, here, &boot, |other| other.object.is_same(&held.object)) {
+    if let Ok(Some(noted)) = noted(state, here, |other| other.object.is_same(&held.object)) {
         return node::update(state, &NodeObject { detail: json!(held), ..noted }).map_err(state_error);
     }
     let [own, other] = held.object.note_names();
@@ -334,14 +340,28 @@ fn write(state: &Path, here: u64, held: &HeldNote) -> Result<(), OpError> {
 }
 
 /// Returns the note of this kind on a held object.
-fn noted(
-    state: &Path,
-    here: u64,
-    boot: &str,
-    wanted: impl Fn(&HeldNote) -> bool,
-) -> Result<Option<NodeObject>, OpError> {
+fn noted(state: &Path, here: u64, wanted: impl Fn(&HeldNote) -> bool) -> Result<Option<NodeObject>, OpError> {
     let (objects, _) = node::list(state).map_err(state_error)?;
-    Ok(objects.into_iter().find(|object| of(object, here, boot).is_some_and(|held| wanted(&held))))
+    let boot = postern_state::boot_id().map_err(state_error)?;
+    Ok(objects.into_iter().find(|object| of(object, here, &boot).is_some_and(|held| wanted(&held))))
+}
+
+/// Returns all that is held in the namespace of a run.
+pub(crate) fn known(view: View<'_>) -> Result<Vec<HeldNote>, OpError> {
+    let (objects, _) = node::list(&view.fixed.places.state).map_err(state_error)?;
+    among(&objects, || view.system.home_cookie())
+}
+
+/// Returns what is held, by these node objects. The cookie of the namespace, `here`, is asked for only if something may be.
+pub(crate) fn among(
+    objects: &[NodeObject],
+    here: impl FnOnce() -> Result<u64, OpError>,
+) -> Result<Vec<HeldNote>, OpError> {
+    if !objects.iter().any(|object| object.kind == HELD) {
+        return Ok(Vec::new());
+    }
+    let (here, boot) = (here()?, postern_state::boot_id().map_err(state_error)?);
+    Ok(objects.iter().filter_map(|object| of(object, here, &boot)).collect())
 }
 
 /// Returns what a note of this namespace and boot tells, if it is one about a held object.
@@ -403,14 +423,18 @@ impl HeldNote {
 
     /// Returns its note. Meanwhile another run may have mended it, and another container may have had it: then there is none.
     fn own_note(&self, state: &Path, host: &Netlink) -> Result<Option<NodeObject>, OpError> {
-        let (here, boot) = (host.cookie().map_err(kernel_error)?, postern_state::boot_id().map_err(state_error)?);
-        noted(state, here, &boot, |other| self.is_noted_by(other))
+        noted(state, host.cookie().map_err(kernel_error)?, |other| self.is_noted_by(other))
     }
 
     /// True if another note is about the same object and attachment.
     fn is_noted_by(&self, other: &Self) -> bool {
-        let attachment = |held: &Self| (held.network.clone(), held.container_id.clone(), held.ifname.clone());
-        self.object.is_same(&other.object) && attachment(self) == attachment(other)
+        let own = (&self.network, &self.container_id, &self.ifname);
+        self.object.is_same(&other.object) && own == (&other.network, &other.container_id, &other.ifname)
+    }
+
+    /// True if this link of the host is the device that is held.
+    pub(crate) fn claims(&self, link: &Link) -> bool {
+        self.object.device().is_some_and(|device| device.is_claim(link))
     }
 
     /// Mends it for an ADD.
@@ -432,7 +456,7 @@ impl HeldNote {
 
     /// Returns what a user can do.
     pub fn remedy(&self) -> String {
-        let HeldObject::Device(device) = &self.object else {
+        let Some(device) = self.object.device() else {
             return "end the namespaces that its last container made, or make the node's link anew; then run `postern gc`"
                 .to_owned();
         };

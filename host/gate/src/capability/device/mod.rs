@@ -7,6 +7,7 @@ pub mod effect;
 pub mod held;
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::leaves::EffectKind;
 use crate::context::{Context, View};
 use crate::effect::{Device, Effect};
 use crate::errors::{kernel_error, link_gone, native_error, state_error};
@@ -16,7 +17,7 @@ use crate::others;
 use crate::right::Right;
 use crate::sysfs::{PCI, is_there, leads_to, pci_of, sys_path};
 use effect::home::DeviceHome;
-use held::{HELD, HeldNote, Notes};
+use held::{HELD, Notes};
 use postern_cni::Verb;
 use postern_kernel::{Link, Netlink};
 use postern_policy::Granted;
@@ -167,9 +168,8 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
     run.journal.only_of_this_run(run.request, Device::is, "device")?;
     let recorded = run.journal.recorded::<Device>();
     for moved in &recorded {
-        let effect = Effect::from(moved.clone());
-        effect.kind().remove(run)?;
-        run.journal.gone(|listed| *listed == effect);
+        moved.remove(run)?;
+        run.journal.gone(|listed| Device::of(listed) == Some(moved));
     }
     if !recorded.is_empty() || run.request.verb == Verb::Add {
         return Ok(());
@@ -226,13 +226,9 @@ pub(crate) fn files(view: View<'_>, granted: &Granted) -> Result<Vec<String>, Op
     for link in links.iter().filter(|link| is_any || is_granted(granted, link)) {
         found.extend(files.directory(&link.name.to_string()).map_err(kernel_error)?);
     }
-    let (objects, _) = postern_state::node::list(&view.fixed.places.state).map_err(state_error)?;
-    if objects.iter().any(|object| object.kind == HELD) {
-        let (here, boot) = (view.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
-        for held in objects.iter().filter_map(|object| held::of(object, here, &boot)) {
-            let held::HeldObject::Device(device) = held.object else { continue };
-            found.extend(device.sysfs.as_deref().and_then(|directory| Some(directory.rsplit_once('/')?.0.to_owned())));
-        }
+    for held in held::known(view)? {
+        let directory = held.object.device().and_then(|device| device.sysfs.as_deref()?.rsplit_once('/'));
+        found.extend(directory.map(|(above, _)| above.to_owned()));
     }
     Ok(found)
 }
@@ -295,13 +291,9 @@ fn is_bus_name(value: &str) -> Result<(), OpError> {
 /// As [`look_up`], and [`ErrorCode::TryAgain`] if it is held.
 fn look_up_clean(run: &Context, by: DeviceKey, value: &str, objects: &[NodeObject]) -> Result<Link, OpError> {
     let found = look_up(run.system.host()?, by, value);
-    if !objects.iter().any(|object| object.kind == HELD) {
-        return found;
-    }
-    let (here, boot) = (run.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
     let mut mended = false;
-    for held in objects.iter().filter_map(|object| held::of(object, here, &boot)) {
-        let held::HeldObject::Device(device) = &held.object else { continue };
+    for held in held::among(objects, || run.system.home_cookie())? {
+        let Some(device) = held.object.device() else { continue };
         match &found {
             // A link that was made anew under the name of a held one is another link. The note may be out of date.
             Ok(link) if !device.is_claim(link) => {
@@ -322,19 +314,9 @@ fn look_up_clean(run: &Context, by: DeviceKey, value: &str, objects: &[NodeObjec
 /// Fails if a link is held by now. All that were held at first have been looked at. But after that look a DEL may have held it,
 /// and removed the record by which its owner was known.
 fn is_not_held(view: View<'_>, link: &Link) -> Result<(), OpError> {
-    let (objects, _) = postern_state::node::list(&view.fixed.places.state).map_err(state_error)?;
-    if !objects.iter().any(|object| object.kind == HELD) {
-        return Ok(());
-    }
-    let (here, boot) = (view.system.home_cookie()?, postern_state::boot_id().map_err(state_error)?);
-    let claims = |held: &HeldNote| matches!(&held.object, held::HeldObject::Device(device) if device.is_claim(link));
-    match objects.iter().filter_map(|object| held::of(object, here, &boot)).find(claims) {
-        None => Ok(()),
-        Some(held) => {
-            let message = format!("failed to move link: \"{}\" is held: {}", link.name, held.why.join("; "));
-            Err(OpError::new(ErrorCode::TryAgain, &link.name, message).hint(held.remedy()))
-        }
-    }
+    let Some(held) = held::known(view)?.into_iter().find(|held| held.claims(link)) else { return Ok(()) };
+    let message = format!("failed to move link: \"{}\" is held: {}", link.name, held.why.join("; "));
+    Err(OpError::new(ErrorCode::TryAgain, &link.name, message).hint(held.remedy()))
 }
 
 /// Returns the link of the host that the key and value name.

@@ -15,6 +15,9 @@ use std::os::fd::BorrowedFd;
 /// The number of attempts to move a device home while root in the container gives it names that are taken there.
 const MOST_MOVES: usize = 32;
 
+/// What gives a device a setting back.
+type PutBack<'a> = &'a dyn Fn() -> postern_kernel::Result<()>;
+
 /// The node, as a device meets it.
 #[derive(Clone, Copy)]
 pub struct DeviceHome<'a> {
@@ -109,14 +112,12 @@ impl Device {
     /// Settles a device that is at home, and holds it if it may not be clean.
     fn arrive(&self, run: &Context, home: DeviceHome<'_>, link: &Link, doubts: Vec<String>) -> Result<(), OpError> {
         let why = self.settle(home, link, doubts);
-        match why.is_empty() {
-            true => Ok(()),
-            // A link can have another index at home.
-            false => {
-                let device = Self { index: link.index, ..self.clone() };
-                held::hold(run, HeldObject::Device(Box::new(device)), &why)
-            }
+        if why.is_empty() {
+            return Ok(());
         }
+        // A link can have another index at home.
+        let device = Self { index: link.index, ..self.clone() };
+        held::hold(run, HeldObject::Device(Box::new(device)), &why)
     }
 
     /// Deletes the links that the container stacked on the device: they stayed behind, and would keep its wire. The
@@ -213,55 +214,55 @@ impl Device {
     fn put_right(&self, home: DeviceHome<'_>, link: &Link) -> Vec<String> {
         let host = home.host;
         let mut failed = Vec::new();
-        let mut put_back = |what: &str, done: postern_kernel::Result<()>| match done {
+        let mut put_back = |what: &str, put: PutBack<'_>| match put() {
             Ok(()) => crate::say!("postern: {}: {what}", self.name),
             Err(error) => failed.push(format!("not so: {what}: {error}")),
         };
         if link.up {
-            put_back("it is down until it is clean", host.set_down(link.index));
+            put_back("it is down until it is clean", &|| host.set_down(link.index));
         }
+        self.each_difference(host, link, put_back);
+        failed.extend(self.put_settings_back(host, link.index));
+        failed.extend(self.put_files_back(home.files, &link.name));
+        failed
+    }
+
+    /// Tells `visit` of each of the link's own settings that differs: what it will be again, and the way back.
+    fn each_difference(&self, host: &Netlink, link: &Link, mut visit: impl FnMut(&str, PutBack<'_>)) {
+        let index = link.index;
         let foreign = self.foreign_names(link);
         if !foreign.is_empty() {
-            put_back(
-                "the names that it got in the container are taken away",
-                host.change_other_names(link.index, &foreign, false),
-            );
+            let take_away = || host.change_other_names(index, &foreign, false);
+            visit("the names that it got in the container are taken away", &take_away);
         }
         let lost: Vec<LinkName> =
             self.other_names.iter().filter(|name| !link.other_names.contains(name)).cloned().collect();
         if !lost.is_empty() {
-            put_back("it has its other names again", host.change_other_names(link.index, &lost, true));
+            visit("it has its other names again", &|| host.change_other_names(index, &lost, true));
         }
         if link.has_xdp {
-            put_back("the XDP program of the container is taken off", host.remove_xdp(link.index));
+            visit("the XDP program of the container is taken off", &|| host.remove_xdp(index));
         }
         if link.promisc != self.promisc {
-            put_back("promiscuous mode is as it was", host.set_promisc(link.index, self.promisc));
+            visit("promiscuous mode is as it was", &|| host.set_promisc(index, self.promisc));
         }
         if link.allmulti != self.allmulti {
-            put_back("reception of all multicast frames is as it was", host.set_allmulti(link.index, self.allmulti));
+            visit("reception of all multicast frames is as it was", &|| host.set_allmulti(index, self.allmulti));
         }
         if let Some(length) = self.tx_queue_length.filter(|length| link.tx_queue_length != *length) {
-            put_back(
-                &format!("its queue length was {}, and is {length} again", link.tx_queue_length),
-                host.set_tx_queue_length(link.index, length),
-            );
+            let what = format!("its queue length was {}, and is {length} again", link.tx_queue_length);
+            visit(&what, &|| host.set_tx_queue_length(index, length));
         }
         if link.mtu != self.mtu {
-            put_back(
-                &format!("its MTU was {}, and is {} again", link.mtu, self.mtu),
-                host.set_mtu(link.index, self.mtu),
-            );
+            let what = format!("its MTU was {}, and is {} again", link.mtu, self.mtu);
+            visit(&what, &|| host.set_mtu(index, self.mtu));
         }
         if let Some(mac) = self.mac.filter(|mac| link.mac != Some(mac.0)) {
-            put_back(&format!("its address is {mac} again"), host.set_mac(link.index, mac.0));
+            visit(&format!("its address is {mac} again"), &|| host.set_mac(index, mac.0));
         }
         if link.alias.clone().unwrap_or_default() != self.alias {
-            put_back("its alias is as it was", host.set_alias(link.index, &self.alias));
+            visit("its alias is as it was", &|| host.set_alias(index, &self.alias));
         }
-        failed.extend(self.put_settings_back(host, link.index));
-        failed.extend(self.put_files_back(home.files, &link.name));
-        failed
     }
 
     /// Restores the settings that only files below `/sys` have, and returns those that stay different. `name` is its name now.
@@ -296,17 +297,12 @@ impl Device {
 
     /// Restores the other settings that rtnetlink shows, by the attribute that shows them. Returns those that stay different.
     fn put_settings_back(&self, host: &Netlink, index: u32) -> Vec<String> {
-        let before = self.snapshot();
-        if before.is_empty() {
-            return Vec::new();
-        }
-        let now = match host.link_settings(index) {
-            Ok(Some(now)) => now,
-            Ok(None) => return vec!["it is gone".to_owned()],
-            Err(error) => return vec![error.to_string()],
+        let (before, differing) = match self.differing_settings(host, index) {
+            Ok(found) => found,
+            Err(why) => return vec![why],
         };
         let mut failed = Vec::new();
-        for attribute in differences(&before, &now) {
+        for attribute in differing {
             match (Treatment::of(attribute), before.get(&attribute)) {
                 (Treatment::NoSetting, _) => {}
                 (Treatment::PutBack(what), Some(value)) => match host.put_back(index, attribute, value) {
@@ -324,34 +320,35 @@ impl Device {
         failed
     }
 
+    /// Returns the other settings, as they were, and the attributes that differ, but for those that are no settings. The error is
+    /// the reason why that can't be told.
+    fn differing_settings(&self, host: &Netlink, index: u32) -> Result<(Settings, Vec<u16>), String> {
+        let before = self.snapshot();
+        if before.is_empty() {
+            return Ok((before, Vec::new()));
+        }
+        let now = host.link_settings(index).map_err(|error| error.to_string())?.ok_or("it is gone")?;
+        let attributes = before.keys().chain(now.keys().filter(|attribute| !before.contains_key(attribute)));
+        let differing = attributes
+            .filter(|attribute| before.get(attribute) != now.get(attribute))
+            .filter(|attribute| Treatment::of(**attribute) != Treatment::NoSetting)
+            .copied()
+            .collect();
+        Ok((before, differing))
+    }
+
     /// True if one of its settings is not as it was before it was given away, or if that can't be told. Nothing is set.
     fn is_changed(&self, home: DeviceHome<'_>, link: &Link) -> bool {
-        let differs_in_settings = || {
-            let before = self.snapshot();
-            if before.is_empty() {
-                return Some(false);
-            }
-            let now = home.host.link_settings(link.index).ok()??;
-            Some(!differences(&before, &now).is_empty())
-        };
         let differs_in_files = || {
-            if self.files.is_empty() {
-                return Some(false);
-            }
             let files = home.files?;
             let directory = files.directory(&link.name.to_string()).ok()??;
             Some(files.read(&directory).ok()? != self.files)
         };
-        link.promisc != self.promisc
-            || link.allmulti != self.allmulti
-            || link.mtu != self.mtu
-            || self.tx_queue_length.is_some_and(|length| link.tx_queue_length != length)
-            || self.mac.is_some_and(|mac| link.mac != Some(mac.0))
-            || link.alias.clone().unwrap_or_default() != self.alias
-            || !self.foreign_names(link).is_empty()
-            || self.other_names.iter().any(|name| !link.other_names.contains(name))
-            || differs_in_settings().unwrap_or(true)
-            || differs_in_files().unwrap_or(true)
+        let mut is_changed = false;
+        self.each_difference(home.host, link, |_, _| is_changed = true);
+        is_changed
+            || self.differing_settings(home.host, link.index).map_or(true, |(_, differing)| !differing.is_empty())
+            || !self.files.is_empty() && differs_in_files().unwrap_or(true)
     }
 
     /// Returns the uses of a device that would make the node's traffic another's: programs, stacked links, readers, another
@@ -474,14 +471,4 @@ impl Device {
     fn is_noted(&self, journal: &Journal) -> bool {
         !journal.numbers(|effect| Self::of(effect) == Some(self)).0.is_empty()
     }
-}
-
-/// Returns the attributes that differ, but for those that are no settings.
-fn differences(before: &Settings, now: &Settings) -> Vec<u16> {
-    let attributes = before.keys().chain(now.keys().filter(|attribute| !before.contains_key(attribute)));
-    attributes
-        .filter(|attribute| before.get(attribute) != now.get(attribute))
-        .filter(|attribute| Treatment::of(**attribute) != Treatment::NoSetting)
-        .copied()
-        .collect()
 }
