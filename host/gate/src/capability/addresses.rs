@@ -80,11 +80,9 @@ impl host::Addresses for Gate<'_> {
         loop {
             let addresses = container.addresses(index).map_err(kernel_error)?;
             if let Some(duplicate) = addresses.iter().find(|address| address.dad_failed) {
-                return Err(OpError::new(
-                    ErrorCode::Exists,
-                    duplicate.net.to_string(),
-                    format!("another node has {} already (duplicate address detection failed)", duplicate.net),
-                ));
+                let address = duplicate.net.to_string();
+                let message = format!("another node has {address} already (duplicate address detection failed)");
+                return Err(OpError::new(ErrorCode::Exists, address, message));
             }
             let Some(tentative) = addresses.iter().find(|address| address.tentative) else { return Ok(()) };
             if Instant::now() >= until {
@@ -93,11 +91,8 @@ impl host::Addresses for Gate<'_> {
                 if link.is_none_or(|link| !link.running) {
                     return Ok(());
                 }
-                return Err(OpError::new(
-                    ErrorCode::Deadline,
-                    &name,
-                    format!("{} on \"{name}\" is still tentative", tentative.net),
-                ));
+                let message = format!("{} on \"{name}\" is still tentative", tentative.net);
+                return Err(OpError::new(ErrorCode::Deadline, &name, message));
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(50));
@@ -108,11 +103,8 @@ impl host::Addresses for Gate<'_> {
 /// The error for an address that does not belong to this attachment: neither IPAM nor an accepted part of `prevResult`
 /// gave it.
 pub fn not_own(address: &str) -> OpError {
-    OpError::new(
-        ErrorCode::InvalidArgument,
-        address,
-        format!("{address} is not an address of this attachment: neither IPAM nor prevResult gave it"),
-    )
+    let message = format!("{address} is not an address of this attachment: neither IPAM nor prevResult gave it");
+    OpError::new(ErrorCode::InvalidArgument, address, message)
 }
 
 /// As [`not_own`]. It says why an address does not count that `prevResult` names.

@@ -21,14 +21,11 @@ impl host::PointToPoint for Gate<'_> {
         let mut gateways = Vec::new();
         for own in &self.run.own.addresses {
             let address = own.net;
-            let gateway = own.gateway.ok_or_else(|| {
-                OpError::new(
-                    ErrorCode::InvalidArgument,
-                    address.to_string(),
-                    format!("{address} has no gateway, which would be the host's address of the pair"),
-                )
-                .hint("let IPAM give a gateway")
-            })?;
+            let Some(gateway) = own.gateway else {
+                let message = format!("{address} has no gateway, which would be the host's address of the pair");
+                return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message)
+                    .hint("let IPAM give a gateway"));
+            };
             if !own.is_one_family() {
                 let message = format!("{gateway} can't be the gateway of {address}: they are of different IP versions");
                 return Err(OpError::new(ErrorCode::InvalidArgument, address.to_string(), message)
@@ -47,31 +44,17 @@ impl host::PointToPoint for Gate<'_> {
                 }
             }
             if netlink.is_local(address.addr()).map_err(kernel_error)? {
-                return Err(OpError::new(
-                    ErrorCode::Exists,
-                    address.to_string(),
-                    format!("{} is an address of this host: it can't be routed into a container", address.addr()),
-                ));
+                let message =
+                    format!("{} is an address of this host: it can't be routed into a container", address.addr());
+                return Err(OpError::new(ErrorCode::Exists, address.to_string(), message));
             }
-            let route = Route {
-                dst: IpNet::from(address.addr()),
-                gateway: None,
-                source: None,
-                mtu: None,
-                advmss: None,
-                priority: None,
-                table: None,
-                scope: Some(SCOPE_HOST),
-            };
-            match netlink.add_first_route(index, &route) {
-                Ok(()) => {}
-                // A route that exists is an error too: it leads to another container.
-                Err(error) => {
-                    let words = format!("{} dev {name}", route.dst);
-                    let error = native_error(error, &words, format_args!("failed to add route on host '{words}'"));
-                    return Err(cause::of_ip(error, address.addr(), &name, None));
-                }
-            }
+            let route = Route { dst: IpNet::from(address.addr()), scope: Some(SCOPE_HOST), ..Route::default() };
+            // A route that exists is an error too: it leads to another container.
+            netlink.add_first_route(index, &route).map_err(|error| {
+                let words = format!("{} dev {name}", route.dst);
+                let error = native_error(error, &words, format_args!("failed to add route on host '{words}'"));
+                cause::of_ip(error, address.addr(), &name, None)
+            })?;
         }
         gateways.dedup();
         (self.run.own.path.gateways, self.run.own.path.routed) = (gateways, true);

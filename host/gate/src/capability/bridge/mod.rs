@@ -27,16 +27,11 @@ impl host::Bridge for Gate<'_> {
         let (bridge_index, bridge_name, ..) = self.guest.bridge(bridge)?;
         let (index, name) = self.guest.port(host)?;
         if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
-            return Err(OpError::new(
-                ErrorCode::InvalidArgument,
-                bad.to_string(),
-                format!("VLAN id {bad} is not 1 to 4094"),
-            ));
+            let message = format!("VLAN id {bad} is not 1 to 4094");
+            return Err(OpError::new(ErrorCode::InvalidArgument, bad.to_string(), message));
         }
-        let is_down = match self.guest.object(host)?.kind() {
-            HandleKind::Port => take(self, index, &name, (bridge_index, &bridge_name))?,
-            HandleKind::Own | HandleKind::HostEnd | HandleKind::Bridge | HandleKind::Parent => false,
-        };
+        let is_port = self.guest.object(host)?.kind() == HandleKind::Port;
+        let is_down = is_port && take(self, index, &name, (bridge_index, &bridge_name))?;
         let netlink = self.run.system.host()?;
         let tagged = port.vlan.is_some() || !port.trunk.is_empty();
         if tagged {
@@ -49,14 +44,9 @@ impl host::Bridge for Gate<'_> {
             netlink.set_down(index).map_err(about(&name))?;
         }
         netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
-            let full = error.is(Errno::EXFULL);
-            let refusal =
-                native_error(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}"));
-            if full {
-                refusal.hint("a bridge takes 1023 ports; give the network's pods a second bridge")
-            } else {
-                refusal
-            }
+            let hint = "a bridge takes 1023 ports; give the network's pods a second bridge";
+            let hint = if error.is(Errno::EXFULL) { hint } else { "" };
+            native_error(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}")).hint(hint)
         })?;
         set_vlans(netlink, index, &name, port)?;
         if tagged || is_down {
@@ -327,23 +317,15 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
             _ => false,
         };
         if conflict && force {
-            netlink.delete_address(target.index, have).map_err(|error| {
-                native_error(
-                    error,
-                    &target.name,
-                    format_args!("failed to set bridge addr: could not remove {have} from \"{}\"", target.name),
-                )
-            })?;
+            let what = format!("failed to set bridge addr: could not remove {have} from \"{}\"", target.name);
+            let removed = netlink.delete_address(target.index, have);
+            removed.map_err(|error| native_error(error, &target.name, what))?;
         } else if conflict {
-            return Err(OpError::new(
-                ErrorCode::Exists,
-                &target.name,
-                format!(
-                    "failed to set bridge addr: \"{}\" already has an IP address different from {gateway}",
-                    target.name
-                ),
-            )
-            .hint("set \"forceAddress\": true in the network to replace it"));
+            let name = &target.name;
+            let message =
+                format!("failed to set bridge addr: \"{name}\" already has an IP address different from {gateway}");
+            return Err(OpError::new(ErrorCode::Exists, name, message)
+                .hint("set \"forceAddress\": true in the network to replace it"));
         }
     }
     match netlink.add_known_address(target.index, gateway) {
@@ -388,10 +370,7 @@ fn vlan_gateway(
     if link.up || link.kind != "veth" {
         return Ok(link);
     }
-    let peer = match link.peer_index {
-        Some(index) => netlink.link_by_index(index).map_err(kernel_error)?,
-        None => None,
-    };
+    let peer = link.peer_index.map(|index| netlink.link_by_index(index).map_err(kernel_error)).transpose()?.flatten();
     if let Some(port) = peer.filter(|peer| peer.peer_index == Some(link.index)) {
         netlink.attach_port(port.index, bridge, false, false).map_err(about(&port.name))?;
         set_vlans(netlink, port.index, &port.name.to_string(), joins)?;

@@ -17,7 +17,7 @@ use crate::right::Right;
 use crate::{collect, others};
 use ipnet::IpNet;
 use postern_cni::Verb;
-use postern_dhcp_channel::{Answer, Ask, Family, INFINITE, Lease, families};
+use postern_dhcp_channel::{Answer, Ask, Attachment, Family, INFINITE, Lease, families};
 pub use postern_policy::capability::dhcp::{DEFAULT_SOCKET, socket};
 use postern_types::{DhcpLease, Dns, ErrorCode, LeaseGrant, OpError, Route, host};
 use std::net::{IpAddr, Ipv4Addr};
@@ -62,12 +62,7 @@ impl host::Dhcp for Gate<'_> {
         }
         // The answer may take as long as the run: what was done so far is written down before.
         self.run.audit.flush();
-        let given = lease_of(self.run.system.dhcp.ask_service(
-            self.run.request,
-            &self.run.fixed.deadline,
-            &socket,
-            Ask::Acquire,
-        )?)?;
+        let given = lease_of(ask(self.run, Ask::Acquire)?)?;
         let mtu = given.mtu;
         let lease = checked(given, &wanted)?;
         if let Some(words) = mtu_left_out(mtu, &lease) {
@@ -97,17 +92,8 @@ impl host::Dhcp for Gate<'_> {
 
     /// `dhcp.check`.
     fn check(&mut self) -> Result<DhcpLease, OpError> {
-        let socket = socket(&self.run.request.conf);
         let wanted = wanted(self.run.request)?;
-        checked(
-            lease_of(self.run.system.dhcp.ask_service(
-                self.run.request,
-                &self.run.fixed.deadline,
-                &socket,
-                Ask::Check,
-            )?)?,
-            &wanted,
-        )
+        checked(lease_of(ask(self.run, Ask::Check)?)?, &wanted)
     }
 
     /// `dhcp.release`.
@@ -121,10 +107,13 @@ impl host::Dhcp for Gate<'_> {
 
     /// `dhcp.status`.
     fn status(&mut self) -> Result<(), OpError> {
-        let socket = socket(&self.run.request.conf);
-        self.run.system.dhcp.ask_service(self.run.request, &self.run.fixed.deadline, &socket, |_| Ask::Alive)?;
-        Ok(())
+        ask(self.run, |_| Ask::Alive).map(drop)
     }
+}
+
+/// Asks the service of the network, about this attachment.
+fn ask(run: &Context, about: impl FnOnce(Attachment) -> Ask) -> Result<Answer, OpError> {
+    run.system.dhcp.ask_service(run.request, &run.fixed.deadline, &socket(&run.request.conf), about)
 }
 
 /// Returns the families that the network asks for.
@@ -169,10 +158,8 @@ fn lease_of(answer: Answer) -> Result<Lease, OpError> {
 fn is_free(view: View<'_>, address: IpNet) -> Result<(), OpError> {
     let host = view.system.host()?;
     let own = address.addr();
-    let is_nodes = host.is_local(own).map_err(kernel_error)? || host.has_address(own).map_err(kernel_error)?;
-    if is_nodes {
-        let what = "the node itself has it";
-        return Err(refused(address, what)
+    if host.is_local(own).map_err(kernel_error)? || host.has_address(own).map_err(kernel_error)? {
+        return Err(refused(address, "the node itself has it")
             .hint("the DHCP server of this network must not give out addresses of its nodes: exclude them there"));
     }
     match others::holder_in_words(view, own)? {
@@ -184,11 +171,8 @@ fn is_free(view: View<'_>, address: IpNet) -> Result<(), OpError> {
 }
 
 fn refused(address: IpNet, why: &str) -> OpError {
-    OpError::new(
-        ErrorCode::InvalidArgument,
-        address.to_string(),
-        format!("the DHCP server offers {address}, which the container can't have: {why}"),
-    )
+    let message = format!("the DHCP server offers {address}, which the container can't have: {why}");
+    OpError::new(ErrorCode::InvalidArgument, address.to_string(), message)
 }
 
 /// Converts a lease, and checks all of it that can be checked without the node.
@@ -238,23 +222,19 @@ fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
         routes.push(Route {
             dst: route.dst.trunc(),
             gateway: route.gw,
-            source: None,
-            mtu: None,
-            advmss: None,
             priority: route.priority,
-            table: None,
             scope: route.scope,
+            ..Route::default()
         });
     }
-    let name = |name: &String| is_name(name);
     Ok(DhcpLease {
         addresses,
         routes,
         dns: Dns {
             nameservers: lease.dns.nameservers.iter().map(IpAddr::to_string).collect(),
             // A name that could be more than a name in a resolver's file is left out.
-            domain: lease.dns.domain.filter(name).unwrap_or_default(),
-            search: lease.dns.search.into_iter().filter(name).collect(),
+            domain: lease.dns.domain.filter(|name| is_name(name)).unwrap_or_default(),
+            search: lease.dns.search.into_iter().filter(|name| is_name(name)).collect(),
             options: Vec::new(),
         },
         mtu: lease.mtu.filter(|mtu| (if has_ipv6 { LEAST_MTU_V6 } else { LEAST_MTU }..=65535).contains(mtu)),

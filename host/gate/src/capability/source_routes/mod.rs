@@ -191,7 +191,8 @@ fn in_free_tables(
         effect.routes.extend(source.gateway.map(|gateway| default_route(gateway, table)));
         effect.routes.extend(copies.into_iter().filter(|kept| kept.route.gateway.is_some()));
         if hints {
-            let route = Route { source: Some(net.addr()), scope: Some(ON_LINK), ..to(net.trunc(), MAIN_TABLE) };
+            let (dst, source) = (net.trunc(), Some(net.addr()));
+            let route = Route { dst, source, table: Some(MAIN_TABLE), scope: Some(ON_LINK), ..Route::default() };
             effect.hints.push(KeptRoute { route, protocol: OF_PROGRAM });
         }
     }
@@ -210,12 +211,8 @@ fn free_table(used: &mut BTreeSet<u32>) -> Result<u32, OpError> {
 fn default_route(gateway: IpAddr, table: u32) -> KeptRoute {
     let any: IpAddr = if gateway.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let dst = IpNet::new_assert(any, 0);
-    KeptRoute { route: Route { gateway: Some(gateway), ..to(dst, table) }, protocol: OF_PROGRAM }
-}
-
-fn to(dst: IpNet, table: u32) -> Route {
-    let table = Some(table);
-    Route { dst, gateway: None, source: None, mtu: None, advmss: None, priority: None, table, scope: None }
+    let route = Route { dst, gateway: Some(gateway), table: Some(table), ..Route::default() };
+    KeptRoute { route, protocol: OF_PROGRAM }
 }
 
 fn carry_out(view: View<'_>, effect: &SourceRoutes) -> Result<(), OpError> {

@@ -36,11 +36,9 @@ impl host::Veth for Gate<'_> {
                 return Ok(Gate::show(handle, link));
             }
             if Instant::now() >= until {
-                return Err(OpError::new(
-                    ErrorCode::Kernel,
-                    &name,
-                    format!("bridge port \"{name}\" did not become operational: its state is \"{}\"", link.operstate),
-                ));
+                let state = link.operstate;
+                let message = format!("bridge port \"{name}\" did not become operational: its state is \"{state}\"");
+                return Err(OpError::new(ErrorCode::Kernel, &name, message));
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(50));
@@ -53,12 +51,8 @@ impl host::Veth for Gate<'_> {
         let peer_name = random_veth_name();
         let peer_mac = random_mac();
         let exists = |peer: &str| {
-            OpError::new(
-                ErrorCode::Exists,
-                &name,
-                format!("container veth name (\"{name}\") peer provided (\"{peer}\") already exists"),
-            )
-            .hint("the attachment exists already: run DEL first")
+            let message = format!("container veth name (\"{name}\") peer provided (\"{peer}\") already exists");
+            OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
         };
         let container = self.run.system.container_netlink()?;
         // The check comes before the record is written: undoing a failed ADD must not remove an earlier run's link.
@@ -86,17 +80,13 @@ impl host::Veth for Gate<'_> {
             peer_mac,
             peer_ns: self.run.system.home()?.fd(),
         };
-        if let Err(error) = container.create_veth(&spec) {
-            return Err(if error.is(Errno::EEXIST) {
-                exists(&peer_name)
-            } else {
-                cause::Asked { mac: Some(mac), mtu, largest: cause::LARGEST_MTU }.explain(native_error(
-                    error,
-                    &name,
-                    "failed to make veth pair",
-                ))
-            });
-        }
+        container.create_veth(&spec).map_err(|error| {
+            if error.is(Errno::EEXIST) {
+                return exists(&peer_name);
+            }
+            let asked = cause::Asked { mac: Some(mac), mtu, largest: cause::LARGEST_MTU };
+            asked.explain(native_error(error, &name, "failed to make veth pair"))
+        })?;
         let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
         self.run.own.container_mac = Some(mac);
         // The settings of an earlier pair of this run are gone with it.
@@ -110,15 +100,9 @@ impl host::Veth for Gate<'_> {
 
     /// `veth.find`.
     fn find(&mut self) -> Result<Option<VethPair>, OpError> {
-        let none = Ok(None);
-        let Some(container) = self.run.system.container() else { return none };
-        let name = self.run.request.ifname.clone();
-        let Some(own) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
-            return none;
-        };
-        if own.kind != "veth" {
-            return none;
-        }
+        let Some(container) = self.run.system.container() else { return Ok(None) };
+        let found = container.netlink().and_then(|netlink| netlink.link_by_name(&self.run.request.ifname));
+        let Some(own) = found.map_err(kernel_error)?.filter(|own| own.kind == "veth") else { return Ok(None) };
         let host = self.run.system.host()?;
         // The record identifies the host end. Root in the container can choose interface indices, so that its link seems to
         // belong to another container's pair.
@@ -136,12 +120,10 @@ impl host::Veth for Gate<'_> {
             // A native plugin's pair can be looked at, and nothing else.
             end = others::mutual_end_of(self.run.system, &own)?;
         }
-        let Some(end) = end else { return none };
-        let bridge = match end.master {
-            Some(master) => host.link_by_index(master).map_err(kernel_error)?.filter(|link| link.kind == "bridge"),
-            None => None,
-        };
-        pair(self, own, end, ours, bridge.map(|bridge| bridge.name.to_string())).map(Some)
+        let Some(end) = end else { return Ok(None) };
+        let master = end.master.map(|master| host.link_by_index(master).map_err(kernel_error)).transpose()?.flatten();
+        let bridge = master.filter(|link| link.kind == "bridge").map(|bridge| bridge.name.to_string());
+        pair(self, own, end, ours, bridge).map(Some)
     }
 }
 
