@@ -1,6 +1,6 @@
 //! `addresses`: the addresses on the attachment's own link.
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::WITH_ADDRESSES as FACTS;
 use crate::capability::shared::link_state;
 use crate::effect::LinkState;
 use crate::errors::{kernel_error, native_error};
@@ -19,8 +19,6 @@ const MOST_LISTED: usize = 4096;
 
 /// The most addresses or routes that one call asks about.
 const MOST_ASKED: usize = 1024;
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 impl host::Addresses for Gate<'_> {
     /// `addresses.add`.

@@ -1,11 +1,9 @@
 //! `attachments`: the garbage of this plugin, for GC.
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::NEVER as FACTS;
 use crate::gate::Gate;
 use crate::{capability, collect};
 use postern_types::{Capability, OpError, host};
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
 impl host::Attachments for Gate<'_> {
     fn collect(&mut self) -> Result<u32, OpError> {

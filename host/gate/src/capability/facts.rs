@@ -32,3 +32,17 @@ pub struct Facts {
     /// a record.
     pub unrecorded: Option<Unrecorded>,
 }
+
+/// The facts about a capability that keeps nothing beside the kernel's network, and whose objects are all recorded.
+const fn of(needed: Needed) -> Facts {
+    Facts { needed, keeps: |_, _| None, unrecorded: None }
+}
+
+/// Such a one that every network needs.
+pub const ALWAYS: Facts = of(Needed::Always);
+
+/// Such a one that networks with addresses need.
+pub const WITH_ADDRESSES: Facts = of(Needed::WithAddresses);
+
+/// Such a one that no network needs.
+pub const NEVER: Facts = of(Needed::Never);

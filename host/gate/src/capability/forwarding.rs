@@ -1,13 +1,11 @@
 //! `forwarding`: a node object.
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::WITH_ADDRESSES as FACTS;
 use crate::errors::kernel_error;
 use crate::gate::Gate;
 use crate::node;
 use postern_kernel::{Sysctl, sysctl};
 use postern_types::{ErrorCode, OpError, host};
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 impl host::Forwarding for Gate<'_> {
     /// `forwarding.enable`.

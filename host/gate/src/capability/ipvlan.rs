@@ -5,7 +5,7 @@
 //! that a native plugin put into a container is not seen.
 
 use super::inner::{self, NewLink, Parent};
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::effect::{InnerKind, InnerLink, in_record};
 use crate::errors::state_error;
 use crate::gate::Gate;
@@ -13,8 +13,6 @@ use crate::{claims, others};
 use postern_kernel::InnerLinkKind;
 use postern_state::{Claim, RecordKey, Summary};
 use postern_types::{ErrorCode, Handle, IpvlanInfo, IpvlanMode, LinkInfo, LinkName, OpError, host};
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Ipvlan for Gate<'_> {
     fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {

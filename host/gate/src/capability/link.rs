@@ -1,6 +1,6 @@
 //! `link`: the attachment's own link.
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::inner::effect as inner_link;
 use crate::capability::shared::link_state;
 use crate::capability::veth;
@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// The time that the kernel may take to end the links of a namespace that has ended.
 const DEAD_WITHIN: Duration = Duration::from_secs(2);
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Link for Gate<'_> {
     /// `link.attributes`, also for a host end or a bridge.

@@ -1,11 +1,9 @@
 //! `link-sysctl`: known keys of the attachment's own link.
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::NEVER as FACTS;
 use crate::capability::shared::link_state::{LinkKey, write_setting};
 use crate::gate::Gate;
 use postern_types::{Handle, LinkSysctl, OpError, host};
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Never, keeps: |_, _| None, unrecorded: None };
 
 impl host::LinkSysctl for Gate<'_> {
     /// `link-sysctl.set-*`.

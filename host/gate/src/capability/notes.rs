@@ -3,16 +3,13 @@
 //! The run's section is found as for all that the record lists: by the attachment, the plugin's name and its configuration. So
 //! nothing that a guest says chooses whose note it is.
 
-use super::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::errors::state_error;
 use crate::gate::Gate;
 use crate::guest_state::GuestState;
 use postern_cni::Verb;
 use postern_state::{Section, Stage};
 use postern_types::{ErrorCode, LONGEST_NOTE, OpError, host};
-
-/// The facts about it that the host needs beside its operations.
-pub const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Notes for Gate<'_> {
     fn set(&mut self, text: &str) -> Result<(), OpError> {

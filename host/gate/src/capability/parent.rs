@@ -1,14 +1,12 @@
 //! `parent`: a link that others are stacked on. To look at it, and to hand it on, is all that can be done with it.
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::errors::kernel_error;
 use crate::gate::Gate;
 use crate::guest_state::Object;
 use crate::others;
 use postern_kernel::Netlink;
 use postern_types::{ErrorCode, LinkInfo, OpError, host};
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Parent for Gate<'_> {
     /// `parent.find`.

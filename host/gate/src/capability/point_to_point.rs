@@ -1,6 +1,6 @@
 //! `point-to-point`: the host end of a routed pair.
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::WITH_ADDRESSES as FACTS;
 use crate::cause;
 use crate::errors::{kernel_error, native_error};
 use crate::gate::Gate;
@@ -10,8 +10,6 @@ use postern_types::{ErrorCode, Handle, OpError, Route, host};
 
 /// `RT_SCOPE_HOST` of `linux/rtnetlink.h`: the scope of the native ptp plugin's routes.
 const SCOPE_HOST: u8 = 254;
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 impl host::PointToPoint for Gate<'_> {
     /// `point-to-point.ensure`.

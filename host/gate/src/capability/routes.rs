@@ -1,7 +1,7 @@
 //! `routes`: the routes through the attachment's own link.
 
 use crate::capability::addresses::{is_askable, is_listable, not_own};
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::WITH_ADDRESSES as FACTS;
 use crate::capability::shared::link_state;
 use crate::capability::source_routes::effect as source_routes;
 use crate::effect::LinkState;
@@ -16,8 +16,6 @@ use std::collections::HashMap;
 /// The origin of a route that the kernel made, and of one that a program set: `rtm_protocol` of linux/rtnetlink.h.
 const BY_KERNEL: u8 = 2;
 const BY_PROGRAM: u8 = 3;
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::WithAddresses, keeps: |_, _| None, unrecorded: None };
 
 impl host::Routes for Gate<'_> {
     /// `routes.add`.

@@ -3,13 +3,11 @@
 
 use super::inner::{self, NewLink, Parent};
 use crate::capability::device::held::{self, HeldNote, HeldObject};
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::effect::InnerKind;
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, Link};
 use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, VlanId, VlanInfo, host};
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// The highest VLAN (IEEE 802.1Q).
 const LAST: VlanId = 4094;

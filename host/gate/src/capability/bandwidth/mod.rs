@@ -6,7 +6,7 @@
 pub mod effect;
 
 use crate::capability::bandwidth::effect::{IFB, bucket, find, is_claimed, keeps};
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::leaves::EffectKind;
 use crate::context::{Context, View};
 use crate::effect::Bandwidth;
@@ -18,8 +18,6 @@ use crate::request::Request;
 use postern_cni::{BandwidthConf as Configured, Verb};
 use postern_kernel::{Link, Qdisc, TokenBucket};
 use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, RateLimit, host};
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// The limits of both directions.
 type Limits = (Option<RateLimit>, Option<RateLimit>);

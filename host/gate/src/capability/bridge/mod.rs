@@ -3,7 +3,7 @@
 pub mod effect;
 
 use crate::capability::dhcp;
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::veth::{ask_for_no_address, ignore_router_advertisements};
 use crate::context::Context;
 use crate::effect::Port;
@@ -18,8 +18,6 @@ use postern_kernel::{Link, Netlink, VethSpec, random_mac, random_veth_name};
 use postern_types::{BridgeInfo, ErrorCode, Handle, HandleKind, LinkInfo, Mac, OpError, PortSpec, VlanId, host};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Bridge for Gate<'_> {
     /// `bridge.attach`.

@@ -1,13 +1,14 @@
 //! The run of another main plugin, with a configuration that the host made.
 
+use crate::capability::ipam::effect::undo_native;
 use crate::capability::leaves::{ByContents, EffectKind};
+use crate::capability::link_settings::effect::no_directory;
 use crate::context::{Context, View};
 use crate::delegation::FILE_LIMIT;
 use crate::effect::{Addresses, in_record};
 use crate::errors::state_error;
-use crate::native;
 use crate::right::Right;
-use postern_cni::{Error, Json, NetConf, Verb};
+use postern_cni::{Json, NetConf};
 use postern_state::{Backups, StateError};
 use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
@@ -34,18 +35,12 @@ impl Delegated {
     pub fn recorded(run: &Context) -> Option<Self> {
         run.journal.recorded().pop()
     }
-
-    fn del(&self, run: &Context) -> Result<(), Error> {
-        let program = native::find(&self.plugin, &run.request.path)?;
-        native::run_with(&program, run, Verb::Del, self.config.clone()).map(drop)
-    }
 }
 
 impl EffectKind for Delegated {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        if self.native && native::check_name(&self.plugin).is_ok() {
-            let failed = |error: Error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string());
-            self.del(run).map_err(failed)?;
+        if self.native {
+            undo_native(run, &self.plugin, self.config.clone())?;
         }
         let directory = self.directory.as_deref();
         directory.map_or(Ok(()), |directory| remove(run, directory, &self.config))
@@ -79,10 +74,8 @@ pub(crate) fn place(view: View<'_>, directory: &str) -> Result<Option<String>, O
         let message = format!("dataDir {directory} is no absolute path");
         return Err(OpError::new(ErrorCode::InvalidArgument, directory, message));
     }
-    let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else {
-        let message = format!("the directory {directory} is not there, and can't be made");
-        return Err(OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one"));
-    };
+    let files = Backups::open(Path::new(directory)).map_err(state_error)?;
+    let files = files.ok_or_else(|| no_directory(directory))?;
     let Some(content) = files.read(id, FILE_LIMIT).map_err(state_error)? else {
         return Ok(Some(directory.to_owned()));
     };

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::effect::Addresses;
 use crate::native;
 use crate::right::Right;
-use postern_cni::{Error, Verb};
+use postern_cni::Verb;
 use postern_types::{ErrorCode, OpError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -26,21 +26,11 @@ impl Native {
         let config = run.request.is_made_by_host.then(|| run.request.stdin.to_string());
         Self { plugin: plugin.to_owned(), config }
     }
-
-    fn del(&self, run: &Context) -> Result<(), Error> {
-        let program = native::find(&self.plugin, &run.request.path)?;
-        let config = self.config.clone().unwrap_or_else(|| run.request.stdin.to_string());
-        native::run_with(&program, run, Verb::Del, config).map(drop)
-    }
 }
 
 impl EffectKind for Native {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        // No program with such a name was ever run.
-        if native::check_name(&self.plugin).is_err() {
-            return Ok(());
-        }
-        self.del(run).map_err(|error| OpError::new(ErrorCode::Delegate, &self.plugin, error.to_string()))
+        undo_native(run, &self.plugin, self.config.clone().unwrap_or_else(|| run.request.stdin.to_string()))
     }
 
     fn words(&self) -> String {
@@ -56,4 +46,15 @@ impl ByContents for Native {
     fn addresses(&self) -> Addresses<'_> {
         Addresses::GivenBy(&self.plugin)
     }
+}
+
+/// Runs a native program for the DEL of what it did with this configuration.
+pub(crate) fn undo_native(run: &Context, plugin: &str, config: String) -> Result<(), OpError> {
+    // No program with such a name was ever run.
+    if native::check_name(plugin).is_err() {
+        return Ok(());
+    }
+    let done =
+        native::find(plugin, &run.request.path).and_then(|program| native::run_with(&program, run, Verb::Del, config));
+    done.map(drop).map_err(|error| OpError::new(ErrorCode::Delegate, plugin, error.to_string()))
 }

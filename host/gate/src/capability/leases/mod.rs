@@ -9,10 +9,7 @@ use crate::context::{Context, View};
 use crate::effect::Lease;
 use crate::errors::state_error;
 use crate::gate::Gate;
-use crate::others::LedTo;
-use crate::others::Lessee;
-use crate::others::OTHERWISE;
-use crate::others::looks_gone;
+use crate::others::{LedTo, Lessee, OTHERWISE, looks_gone};
 use crate::own::OwnAddress;
 use crate::request::Request;
 use crate::right::Right;
@@ -170,26 +167,18 @@ pub fn kept(view: View<'_>, led: &LedTo) -> String {
 
 /// Converts the error of a reservation, and names who has the address that was asked for, or the last ones of a range.
 fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr], error: StateError) -> OpError {
-    let is_held = |address: &IpAddr| leases.owner_of(*address).is_some();
-    let held: Vec<IpAddr> = match &error {
-        StateError::Locked { .. }
-        | StateError::LongSearch { .. }
-        | StateError::Untrusted { .. }
-        | StateError::Relative { .. }
-        | StateError::OtherVersion { .. }
-        | StateError::UnknownEffect { .. }
-        | StateError::Corrupt { .. }
-        | StateError::Io { .. } => Vec::new(),
-        StateError::Refused(_) => requested.iter().copied().filter(is_held).collect(),
-        StateError::Exhausted(_) => {
-            let full = sets.iter().find_map(|set| {
-                let taken = leases.taken_of(set).ok()?;
-                postern_state::full_set(std::slice::from_ref(set), &taken).map(|_| taken)
-            });
-            full.unwrap_or_default()
-        }
-    };
     let is_exhausted = matches!(error, StateError::Exhausted(_));
+    let held: Vec<IpAddr> = if is_exhausted {
+        let full = sets.iter().find_map(|set| {
+            let taken = leases.taken_of(set).ok()?;
+            postern_state::full_set(std::slice::from_ref(set), &taken).map(|_| taken)
+        });
+        full.unwrap_or_default()
+    } else if matches!(error, StateError::Refused(_)) {
+        requested.iter().copied().filter(|address| leases.owner_of(*address).is_some()).collect()
+    } else {
+        Vec::new()
+    };
     let error = state_error(error);
     let directory = directory(&run.request.conf);
     // A lock or a slow disk may have taken the time already: then the error goes without the owners.
@@ -222,13 +211,11 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
             }
             known
         }
-        Lessee::Elsewhere => {
-            format!(
-                "another program gave it, and its record does not list it: if its container is gone, run `postern gc`, and then \
-                 `{}`",
-                collecting(&directory)
-            )
-        }
+        Lessee::Elsewhere => format!(
+            "another program gave it, and its record does not list it: if its container is gone, run `postern gc`, and then \
+             `{}`",
+            collecting(&directory)
+        ),
         Lessee::Unrecorded => {
             format!("no record tells of it: if it is gone, `{}` gives the address back", collecting(&directory))
         }

@@ -196,13 +196,7 @@ pub(crate) fn write_file(run: &Context, directory: &str, without: Option<&LinkCh
     }
     let name = Backups::name(&run.request.container_id, &run.request.ifname);
     let Some(backups) = Backups::open(Path::new(directory)).map_err(state_error)? else {
-        return match changes.is_empty() {
-            true => Ok(()),
-            false => {
-                let message = format!("the directory {directory} is not there, and can't be made");
-                Err(OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one"))
-            }
-        };
+        return if changes.is_empty() { Ok(()) } else { Err(no_directory(directory)) };
     };
     if changes.is_empty() {
         return backups.remove(&name, &run.view().key()?).map(drop).map_err(state_error);
@@ -216,6 +210,12 @@ pub(crate) fn write_file(run: &Context, directory: &str, without: Option<&LinkCh
         first.tx_queue_length = first.tx_queue_length.or(before.tx_queue_length);
     }
     backups.write(&name, &run.view().key()?, text(&first).as_bytes()).map_err(state_error)
+}
+
+/// The error for a directory of the configuration that can't be made.
+pub(crate) fn no_directory(directory: &str) -> OpError {
+    let message = format!("the directory {directory} is not there, and can't be made");
+    OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one")
 }
 
 /// Returns the native plugin's form: an indent of one blank, and no newline at the end.

@@ -29,11 +29,8 @@ pub(crate) const FACTS: Facts = Facts {
     needed: Needed::Never,
     keeps: |request, granted| {
         let directory = directory(&request.conf);
-        let is_needed = match request.verb {
-            Verb::Del => true,
-            Verb::Add => granted.is_some_and(|granted| granted.may_change_link(&directory)),
-            Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
-        };
+        let may_change = || granted.is_some_and(|granted| granted.may_change_link(&directory));
+        let is_needed = request.verb == Verb::Del || request.verb == Verb::Add && may_change();
         is_needed.then(|| Right::Backups(directory.into()))
     },
     unrecorded: None,
@@ -174,9 +171,9 @@ fn restore_native(run: &Context) -> Result<(), OpError> {
         return Ok(());
     }
     let name = Backups::name(&request.container_id, &request.ifname);
-    let found = Backups::open(Path::new(&place)).and_then(|backups| match backups {
-        Some(backups) => backups.read(&name, LIMIT).map(|content| content.map(|content| (backups, content))),
-        None => Ok(None),
+    let found = Backups::open(Path::new(&place)).and_then(|backups| {
+        let Some(backups) = backups else { return Ok(None) };
+        Ok(backups.read(&name, LIMIT)?.map(|content| (backups, content)))
     });
     let (backups, content) = match found {
         Ok(Some(found)) => found,

@@ -3,7 +3,7 @@
 pub mod effect;
 
 use crate::capability::addresses::show;
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::leaves::EffectKind;
 use crate::capability::loopback::effect::lo;
 use crate::effect::LoopbackUp;
@@ -14,8 +14,6 @@ use postern_types::{LoopbackState, OpError, host};
 
 /// The most addresses of one family that a guest sees.
 const MOST_OF_FAMILY: usize = 128;
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Loopback for Gate<'_> {
     /// `loopback.up`.

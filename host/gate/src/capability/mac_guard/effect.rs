@@ -3,7 +3,7 @@
 use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
 use crate::capability::link_settings::effect::guarded;
 use crate::context::{Context, System, View};
-use crate::effect::{Effect, in_record};
+use crate::effect::{Effect, Port, Veth, in_record};
 use crate::errors::{about, firewall_error, kernel_error};
 use crate::others;
 use crate::request::Request;
@@ -172,28 +172,7 @@ fn host_ends_of_others(view: View<'_>) -> Option<Vec<String>> {
     let is_own = |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| own.is_named(name));
     let others = summaries.into_iter().filter(|summary| !is_own(&summary.path));
     let effects = others.flat_map(|summary| in_record(&summary).collect::<Vec<_>>());
-    let end = |effect: Effect| match effect {
-        Effect::Veth(pair) => Some(pair.host),
-        Effect::Port(port) => Some(port.name),
-        Effect::Macvlan(_)
-        | Effect::InnerLink(_)
-        | Effect::Device(_)
-        | Effect::Firewall(_)
-        | Effect::Isolation(_)
-        | Effect::Bandwidth(_)
-        | Effect::Masquerade(_)
-        | Effect::MacGuard(_)
-        | Effect::Lease(_)
-        | Effect::Native(_)
-        | Effect::PortMappings(_)
-        | Effect::LinkChange(_)
-        | Effect::LinkState(_)
-        | Effect::Delegated(_)
-        | Effect::SourceRoutes(_)
-        | Effect::Vrf(_)
-        | Effect::Dhcp(_)
-        | Effect::NamespaceSetting(_)
-        | Effect::LoopbackUp(_) => None,
-    };
+    let of_pair = |effect: &Effect| Veth::of(effect).map(|pair| pair.host.clone());
+    let end = |effect: Effect| of_pair(&effect).or_else(|| Port::of(&effect).map(|port| port.name.clone()));
     Some(effects.filter_map(end).collect())
 }

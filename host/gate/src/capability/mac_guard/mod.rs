@@ -5,7 +5,7 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::leaves::EffectKind;
 use crate::capability::mac_guard::effect::{claim, is_whole, name_is_taken, native, recorded};
 use crate::capability::veth;
@@ -16,8 +16,6 @@ use crate::gate::Gate;
 use crate::others;
 use postern_firewall::macguard::{self, own_id};
 use postern_types::{ErrorCode, Handle, HandleKind, Mac, OpError, host};
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::MacGuard for Gate<'_> {
     /// `mac-guard.ensure`.

@@ -3,13 +3,11 @@
 pub mod effect;
 
 use super::inner::{self, NewLink, Parent};
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::effect::InnerKind;
 use crate::gate::Gate;
 use postern_kernel::{InnerLinkKind, random_mac};
 use postern_types::{Handle, Mac, MacvlanInfo, MacvlanMode, OpError, host};
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Macvlan for Gate<'_> {
     fn create(

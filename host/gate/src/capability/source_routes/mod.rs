@@ -6,7 +6,7 @@
 pub mod effect;
 
 use crate::capability::addresses::foreign_error;
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::shared::may_be_native;
 use crate::capability::shared::multipath::{self, is_multipath};
 use crate::capability::source_routes::effect::{SourceRule, lock, of_section};
@@ -31,8 +31,6 @@ const OF_PROGRAM: u8 = 3;
 
 /// The scope of a route to a network of the link itself, `RT_SCOPE_LINK`.
 const ON_LINK: u8 = 253;
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::SourceRoutes for Gate<'_> {
     /// `source-routes.apply`.

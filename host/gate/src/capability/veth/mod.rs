@@ -3,7 +3,7 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::leaves::EffectKind;
 use crate::context::{Context, System};
 use crate::effect::{Effect, MacGuard, Veth};
@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// The longest time until a host end is operational. The native plugins allow 2.55 seconds.
 const RUNNING_WITHIN: Duration = Duration::from_millis(2550);
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Veth for Gate<'_> {
     /// `veth.wait-running`.

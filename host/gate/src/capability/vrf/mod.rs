@@ -5,7 +5,7 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
+pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::shared::may_be_native;
 use crate::capability::shared::multipath::is_multipath;
 use crate::capability::source_routes::effect::lock;
@@ -26,8 +26,6 @@ const GLOBAL: u8 = 0;
 
 /// The table of the node's own addresses, which the kernel keeps (linux/rtnetlink.h).
 const LOCAL_TABLE: u32 = 255;
-
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 impl host::Vrf for Gate<'_> {
     /// `vrf.join`.
