@@ -13,15 +13,12 @@ impl host::Forwarding for Gate<'_> {
         let own = &self.run.own.addresses;
         let v4 = own.iter().any(|own| own.net.addr().is_ipv4());
         let v6 = own.iter().any(|own| own.net.addr().is_ipv6());
-        for (wanted, key, name) in [(v4, Sysctl::Ipv4Forward, "ipv4"), (v6, Sysctl::Ipv6Forwarding, "ipv6")] {
-            if !wanted {
-                continue;
-            }
+        let families = [(v4, Sysctl::Ipv4Forward, "ipv4"), (v6, Sysctl::Ipv6Forwarding, "ipv6")];
+        for (_, key, name) in families.into_iter().filter(|(wanted, ..)| *wanted) {
             let failed = |error| {
-                let mut converted = kernel_error(error);
-                converted.code = ErrorCode::Io;
-                converted.message = format!("failed to enable forwarding: {}", converted.message);
-                converted
+                let error = kernel_error(error);
+                let message = format!("failed to enable forwarding: {}", error.message);
+                OpError { code: ErrorCode::Io, message, ..error }
             };
             if sysctl::get(&key).map_err(failed)?.as_deref() != Some("1") {
                 let (state, host) = (&self.run.fixed.places.state, self.run.system.host()?);

@@ -6,7 +6,7 @@ use crate::lists;
 use postern_cni::{CniResult, Error, Verb};
 use postern_gate::capability::{delegate, ipam};
 use postern_gate::delegation::{self, Delegation};
-use postern_gate::rehearsal::{self, Request};
+use postern_gate::rehearsal::Request;
 use postern_kernel::Netlink;
 use postern_types::{ErrorCode, OpError, SubnetFile, host};
 
@@ -72,7 +72,7 @@ impl Scene<'_, '_> {
         let may = (granted.has_object("ipam.native", &name), || granted.native_hint(&name));
         stage.is_component(run, &name, may, native).map_err(|error| ipam::delegate(&name, error))?;
         let outcome = stage.play_delegate(run, run.request.of_delegate(verb), guest.depth, &name);
-        ipam::answer(&name, verb, outcome, &mut run.own)
+        ipam::answer(&name, verb, outcome, &mut run.own, ipam::delegate)
     }
 
     /// Runs the main plugin that a network of flannel names, with the configuration that the host makes. `asked` is the
@@ -92,9 +92,7 @@ impl Scene<'_, '_> {
         let may = (granted.allows_native_delegate(&name), || granted.object_hint("delegate.native", &name));
         stage.is_component(run, &name, may, native).map_err(|error| delegate::failed(&name, error))?;
         let outcome = stage.play_delegate(run, made.request(&run.request, verb), guest.depth, &name);
-        let (text, result) = delegate::shown(&name, verb, outcome)?;
-        result.iter().for_each(|result| rehearsal::adopt(&mut run.own, result));
-        Ok(text)
+        ipam::answer(&name, verb, outcome, &mut run.own, delegate::failed)
     }
 }
 

@@ -5,17 +5,17 @@ pub mod effect;
 use crate::budget::Common;
 use crate::capability::delegate::effect as delegated;
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::ipam::answer;
 use crate::capability::parent;
 use crate::context::Context;
 use crate::delegation::{self, Delegation};
 use crate::effect::Delegated;
 use crate::errors::kernel_error;
 use crate::gate::{DelegateRun, Gate, Ran};
-use crate::own::adopt;
 use crate::right::Right;
 use crate::{collect, native};
 use ipnet::IpNet;
-use postern_cni::{CniResult, Error, Subnet, Verb, Version, code};
+use postern_cni::{CniResult, Error, Subnet, Verb, code};
 use postern_kernel::Netlink;
 use postern_policy::capability::delegate::named;
 use postern_types::{ErrorCode, OpError, SubnetFile, host, ops};
@@ -26,10 +26,7 @@ pub(crate) const FACTS: Facts = Facts {
     keeps: |request, granted| {
         let [plugin, _, directory] = named(&request.conf);
         let granted = granted?;
-        let writes = match request.verb {
-            Verb::Add | Verb::Del => true,
-            Verb::Check | Verb::Gc | Verb::Status | Verb::Version => false,
-        };
+        let writes = matches!(request.verb, Verb::Add | Verb::Del);
         Some(Right::Delegate {
             program: granted.allows_native_delegate(&plugin).then(|| plugin.into()),
             directory: (writes && granted.has_object("delegate.directories", &directory)).then(|| directory.into()),
@@ -158,8 +155,7 @@ fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError>
         }
     };
     gate.hindered |= ran.hindered;
-    let (text, result) = shown(plugin, verb, ran.outcome)?;
-    result.iter().for_each(|result| adopt(&mut gate.run.own.addresses, result));
+    let text = answer(plugin, verb, ran.outcome, &mut gate.run.own.addresses, failed)?;
     match verb {
         // A native delegate knows no records.
         Verb::Gc => collect::stale_sections(gate.run.view()).map(drop)?,
@@ -186,8 +182,7 @@ fn may_be_native(gate: &Gate<'_>, plugin: &str) -> Result<(), OpError> {
 
 fn run_native(run: &mut Context, common: &mut Common, plugin: &str) -> Result<Option<CniResult>, Error> {
     let verb = run.request.verb;
-    let program = native::find(plugin, &run.request.path);
-    let program = match program {
+    let program = match native::find(plugin, &run.request.path) {
         // No ADD could succeed.
         Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
         found => found?,
@@ -199,21 +194,6 @@ fn run_native(run: &mut Context, common: &mut Common, plugin: &str) -> Result<Op
         common.shown.extend(links.map(|link| link.name.clone()));
     }
     Ok(result)
-}
-
-/// Returns the outcome of a delegate as an answer, with its result.
-pub(crate) fn shown(
-    plugin: &str,
-    verb: Verb,
-    outcome: Result<Option<CniResult>, Error>,
-) -> Result<(Option<String>, Option<CniResult>), OpError> {
-    match (verb, outcome.map_err(|error| failed(plugin, error))?) {
-        (Verb::Add, Some(result)) => {
-            let text = result.to_json(Version::LATEST).map_err(|error| failed(plugin, error))?;
-            Ok((Some(text), Some(result)))
-        }
-        _ => Ok((None, None)),
-    }
 }
 
 /// Converts a delegate's error to the form that its caller gets.
@@ -248,12 +228,10 @@ pub fn spares_node(netlink: &Netlink, subnet: &Subnet) -> Result<(), OpError> {
     let mut defaults = None;
     for (index, address) in own {
         let Some(subnet) = covered(&address.net) else { continue };
-        let known = match defaults.take() {
-            Some(known) => known,
-            None => parent::default_links(netlink)?,
-        };
-        let is_default = known.contains(&index);
-        defaults = Some(known);
+        if defaults.is_none() {
+            defaults = Some(parent::default_links(netlink)?);
+        }
+        let is_default = defaults.as_ref().is_some_and(|links| links.contains(&index));
         if is_default || lo == Some(index) {
             let link = if is_default { "the default route's link" } else { "loopback" };
             return Err(covers(&subnet, address.net.addr(), link));

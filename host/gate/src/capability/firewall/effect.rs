@@ -1,7 +1,7 @@
 //! Rules that let the attachment's addresses be forwarded.
 
 use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
-use crate::capability::shared::numbers::recorded;
+use crate::capability::shared::numbers::{made_by_iptables, recorded};
 use crate::context::{Context, Journal};
 use crate::effect::in_record;
 use crate::errors::firewall_error;
@@ -58,13 +58,9 @@ impl Firewall {
         match self.backend {
             FirewallBackend::Iptables => {
                 let admin_chain = self.admin_chain.as_deref().unwrap_or_default();
-                let tables = iptables::forward::tables(&self.addresses, run.system.program_runner());
-                let runner = run.system.program_runner();
-                let handles = iptables::forward::admit(&self.addresses, admin_chain, is_first, self.variant, runner)
-                    .map_err(firewall_error)?;
-                let same = iptables::forward::tables(&self.addresses, run.system.program_runner()) == tables;
-                run.journal.known_in(&self.clone().into(), &handles, if same { &tables } else { &[] });
-                Ok(())
+                made_by_iptables(run, &self.clone().into(), &self.addresses, iptables::forward::tables, |runner| {
+                    iptables::forward::admit(&self.addresses, admin_chain, is_first, self.variant, runner)
+                })
             }
             FirewallBackend::Firewalld => self.addresses.iter().try_for_each(|address| {
                 let (zone, address) = (self.zone(), address.addr());

@@ -9,7 +9,7 @@ use crate::capability::facts::{Facts, Needed};
 use crate::capability::leaves::EffectKind;
 use crate::context::{Context, Journal};
 use crate::effect::{Firewall, Isolation};
-use crate::errors::{self, kernel_error};
+use crate::errors::{firewall_error, kernel_error};
 use crate::gate::Gate;
 use crate::others;
 use crate::request::Request;
@@ -22,7 +22,6 @@ use postern_kernel::Link;
 use postern_policy::Granted;
 use postern_policy::capability::firewall::{Named, is_zone};
 use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, host};
-use std::borrow::Cow;
 
 pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: None };
 
@@ -33,15 +32,11 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>>
     }
     let named = Named::of(&request.conf);
     // A removal needs no grant: the zone is the one that the network names.
-    let zone = match request.verb {
-        Verb::Del => Some(named.zone.clone()),
-        Verb::Add | Verb::Check | Verb::Gc | Verb::Status | Verb::Version => {
-            granted.and_then(|granted| granted.zone(&named))
-        }
-    };
+    let granted_zone = || granted.and_then(|granted| granted.zone(&named));
+    let zone = if request.verb == Verb::Del { Some(named.zone.clone()) } else { granted_zone() };
     let is_possible = named.backend != Some(FirewallBackend::Iptables) && firewalld::installed();
     Some(match is_possible {
-        true => Right::Filters(Cow::Owned(zone.unwrap_or_default())),
+        true => Right::Filters(zone.unwrap_or_default().into()),
         false => Right::Forwarding,
     })
 }
@@ -88,7 +83,7 @@ impl host::Firewall for Gate<'_> {
         let zone = recorded.and_then(|made| made.zone).unwrap_or_else(|| named.zone.clone());
         if backend == FirewallBackend::Firewalld {
             for address in addresses.iter().map(IpNet::addr) {
-                if !firewalld::query(&zone, address, run.system.program_runner()).map_err(errors::firewall_error)? {
+                if !firewalld::query(&zone, address, run.system.program_runner()).map_err(firewall_error)? {
                     let message = format!("failed to find the address {} in {zone} zone", firewalld::source(address));
                     return Err(OpError::new(ErrorCode::Mismatch, address.to_string(), message));
                 }
@@ -101,12 +96,8 @@ impl host::Firewall for Gate<'_> {
             return Ok(());
         }
         let numbers = AddressHandles { addresses: addresses.to_vec(), ..noted };
-        match iptables::forward::missing_rule(&numbers, admin, isolated, run.system.program_runner())
-            .map_err(errors::firewall_error)?
-        {
-            None => Ok(()),
-            Some(missing) => Err(OpError::new(ErrorCode::Mismatch, "", missing)),
-        }
+        let missing = iptables::forward::missing_rule(&numbers, admin, isolated, run.system.program_runner());
+        missing.map_err(firewall_error)?.map_or(Ok(()), |missing| Err(OpError::new(ErrorCode::Mismatch, "", missing)))
     }
 
     /// `firewall.remove`.
@@ -126,19 +117,17 @@ fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
 
 /// Returns the packet filter: the one that the network names, or else firewalld where it runs, and iptables elsewhere.
 fn backend(run: &Context, named: &Named) -> Result<FirewallBackend, OpError> {
+    if named.backend == Some(FirewallBackend::Iptables) {
+        return Ok(FirewallBackend::Iptables);
+    }
+    let runs = firewalld::runs(run.system.program_runner()).map_err(firewall_error)?;
     match named.backend {
-        Some(FirewallBackend::Firewalld)
-            if !firewalld::runs(run.system.program_runner()).map_err(errors::firewall_error)? =>
-        {
+        Some(_) if !runs => {
             let message = "the network wants firewalld, which does not run on this node";
             Err(OpError::new(ErrorCode::Unsupported, "firewalld", message)
                 .hint("start firewalld, or set \"backend\" to \"iptables\""))
         }
-        Some(backend) => Ok(backend),
-        None if firewalld::runs(run.system.program_runner()).map_err(errors::firewall_error)? => {
-            Ok(FirewallBackend::Firewalld)
-        }
-        None => Ok(FirewallBackend::Iptables),
+        Some(_) | None => Ok(if runs { FirewallBackend::Firewalld } else { FirewallBackend::Iptables }),
     }
 }
 
@@ -176,10 +165,7 @@ fn named_bridge(request: &Request) -> String {
 
 /// Returns the link that the attachment's host end is a port of, by the kernel.
 fn master(run: &Context) -> Result<Option<Link>, OpError> {
-    let end = match others::end(run)? {
-        None => others::end_behind_native(run.view())?,
-        end => end,
-    };
+    let end = others::end(run)?.map_or_else(|| others::end_behind_native(run.view()), |end| Ok(Some(end)))?;
     let master = end.as_ref().and_then(|end| end.master);
     master.map_or(Ok(None), |master| run.system.host()?.link_by_index(master).map_err(kernel_error))
 }
@@ -196,7 +182,7 @@ pub(crate) fn is_isolated(run: &Context, ingress: IngressPolicy) -> Result<bool,
     let numbers = AddressHandles { addresses, ..AddressHandles::default() };
     iptables::forward::missing_rule(&numbers, None, isolated, run.system.program_runner())
         .map(|missing| missing.is_none())
-        .map_err(errors::firewall_error)
+        .map_err(firewall_error)
 }
 
 /// Returns the bridge that the attachment's host end is a port of. The kernel tells which one that is, whatever

@@ -90,7 +90,7 @@ fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError>
             crate::say!("postern: leases are given back without \"{name}\": {error}");
         }
     }
-    answer(name, verb, outcome, &mut gate.run.own.addresses)
+    answer(name, verb, outcome, &mut gate.run.own.addresses, delegate)
 }
 
 /// The capabilities that give the attachment an end on the host, which the node's own frames get to.
@@ -177,22 +177,24 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
     Ok(result)
 }
 
-/// Returns the outcome of a delegate as its caller gets it. The addresses of a result belong to the attachment from
-/// then on.
-pub(crate) fn answer(
+/// Returns the outcome of a delegate as its caller gets it; `failed` makes the error. The addresses of a result belong to the
+/// attachment from then on.
+///
+/// # Errors
+/// The delegate's error.
+pub fn answer(
     name: &str,
     verb: Verb,
     outcome: Result<Option<CniResult>, Error>,
     own: &mut Vec<OwnAddress>,
+    failed: fn(&str, Error) -> OpError,
 ) -> Result<Option<String>, OpError> {
-    match (verb, outcome.map_err(|error| delegate(name, error))?) {
-        (Verb::Add, Some(result)) => {
-            let text = result.to_json(Version::LATEST).map_err(|error| delegate(name, error))?;
-            adopt(own, &result);
-            Ok(Some(text))
-        }
-        _ => Ok(None),
-    }
+    let Some(result) = outcome.map_err(|error| failed(name, error))?.filter(|_| verb == Verb::Add) else {
+        return Ok(None);
+    };
+    let text = result.to_json(Version::LATEST).map_err(|error| failed(name, error))?;
+    adopt(own, &result);
+    Ok(Some(text))
 }
 
 /// Converts a delegate's error to the form that its caller gets.

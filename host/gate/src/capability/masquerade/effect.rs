@@ -51,7 +51,7 @@ impl Masquerade {
     pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         let (key, addresses) = (run.request.masquerade_key(), self.addresses.as_slice());
         if self.backend == Backend::Iptables {
-            return made_by_iptables(run, &self.clone().into(), addresses, |runner| {
+            return made_by_iptables(run, &self.clone().into(), addresses, iptables::nat_tables, |runner| {
                 iptables::ensure_in(self.variant, &key, addresses, runner)
             });
         }

@@ -88,7 +88,7 @@ impl PortMappings {
     pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
         let rules = self.rules(run.request.masquerade_key());
         if self.backend == Backend::Iptables {
-            return made_by_iptables(run, &self.clone().into(), &[self.address], |runner| {
+            return made_by_iptables(run, &self.clone().into(), &[self.address], iptables::nat_tables, |runner| {
                 rules.iptables_ensure_in(self.variant, runner)
             });
         }

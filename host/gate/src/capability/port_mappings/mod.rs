@@ -35,10 +35,7 @@ pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorde
 /// The programs of iptables, if this run may make rules with them.
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>> {
     let map = PortMap::read(&request.conf).ok()?;
-    let is_wanted = match request.verb {
-        Verb::Add | Verb::Check => !map.mappings.is_empty(),
-        Verb::Del | Verb::Gc | Verb::Status | Verb::Version => false,
-    };
+    let is_wanted = matches!(request.verb, Verb::Add | Verb::Check) && !map.mappings.is_empty();
     let by_iptables = is_wanted && named(&map).is_ok_and(|backend| backend != Some(Backend::Nftables));
     (by_iptables && granted.is_some_and(|granted| granted.allows_forwards_by(Backend::Iptables)))
         .then_some(Right::HostPorts)
@@ -261,11 +258,7 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
     localnet::ensure(&mut *view.system.nft()?).map_err(firewall_error)?;
     let key = Sysctl::Ipv4Conf { link: link.name.to_string(), key: "route_localnet" };
     node::noted(&view.fixed.places.state, host, node::LOCALNET, &link.name.to_string(), || sysctl::set(&key, "1"))
-        .map_err(|error| {
-            let mut converted = kernel_error(error);
-            converted.code = ErrorCode::Io;
-            converted
-        })?;
+        .map_err(|error| OpError { code: ErrorCode::Io, ..kernel_error(error) })?;
     Ok(())
 }
 

@@ -225,11 +225,9 @@ pub(crate) fn write_setting(run: &mut Context, own: u32, link: &str, key: LinkKe
 
 /// Converts the kernel's refusal: the guest is told of a key that is not there, and of a file that failed.
 fn setting_error(error: KernelError) -> OpError {
-    let mut converted = kernel_error(error);
-    if converted.code != ErrorCode::NotFound {
-        converted.code = ErrorCode::Io;
-    }
-    converted
+    let error = kernel_error(error);
+    let code = if error.code == ErrorCode::NotFound { error.code } else { ErrorCode::Io };
+    OpError { code, ..error }
 }
 
 /// What is gone already needs no removal.

@@ -5,7 +5,7 @@ use crate::effect::Effect;
 use crate::errors::firewall_error;
 use ipnet::IpNet;
 use postern_firewall::FirewallError;
-use postern_firewall::iptables::{ProgramRunner, Recorded, nat_tables};
+use postern_firewall::iptables::{ProgramRunner, Recorded};
 use postern_types::{IptablesVariant, OpError};
 
 /// Tells where an effect's rules are. Only rules of nf_tables have handles; a record without a variant says no more.
@@ -18,17 +18,18 @@ pub(crate) fn recorded(run: &Context, effect: &Effect, variant: Option<IptablesV
     }
 }
 
-/// Makes an effect's rules of these addresses in table `nat` of iptables, and notes their numbers. If a table was made with
-/// them, its number is not noted: it could be another's by now.
+/// Makes an effect's rules of these addresses in iptables, and notes their numbers. `tables` finds the numbers of their tables.
+/// If a table was made with the rules, its number is not noted: it could be another's by now.
 pub(crate) fn made_by_iptables(
     run: &mut Context,
     effect: &Effect,
     addresses: &[IpNet],
+    tables: fn(&[IpNet], ProgramRunner<'_>) -> Vec<u64>,
     make: impl FnOnce(ProgramRunner<'_>) -> Result<Vec<u64>, FirewallError>,
 ) -> Result<(), OpError> {
-    let before = nat_tables(addresses, run.system.program_runner());
+    let before = tables(addresses, run.system.program_runner());
     let handles = make(run.system.program_runner()).map_err(firewall_error)?;
-    let after = nat_tables(addresses, run.system.program_runner());
+    let after = tables(addresses, run.system.program_runner());
     run.journal.known_in(effect, &handles, if before == after { &after } else { &[] });
     Ok(())
 }
