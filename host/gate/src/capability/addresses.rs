@@ -21,7 +21,6 @@ const MOST_LISTED: usize = 4096;
 const MOST_ASKED: usize = 1024;
 
 impl host::Addresses for Gate<'_> {
-    /// `addresses.add`.
     fn add(&mut self, handle: Handle, addresses: &[IpNet]) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         self.common.add_addresses(&name, addresses.len())?;
@@ -50,7 +49,6 @@ impl host::Addresses for Gate<'_> {
         Ok(())
     }
 
-    /// `addresses.list`.
     fn list(&mut self, handle: Handle) -> Result<Vec<Address>, OpError> {
         let (index, name) = self.guest.own(handle)?;
         let container = self.run.system.container_netlink()?;
@@ -59,7 +57,6 @@ impl host::Addresses for Gate<'_> {
         Ok(addresses.into_iter().map(show).collect())
     }
 
-    /// `addresses.has`.
     fn has(&mut self, handle: Handle, wanted: &[IpNet]) -> Result<Vec<bool>, OpError> {
         let (index, name) = self.guest.own(handle)?;
         is_askable(&name, wanted.len(), "addresses")?;
@@ -69,7 +66,6 @@ impl host::Addresses for Gate<'_> {
         Ok(wanted.iter().map(|address| there.contains(address)).collect())
     }
 
-    /// `addresses.settle`.
     fn settle(&mut self, handle: Handle) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         let container = self.run.system.container_netlink()?;

@@ -8,7 +8,6 @@ use postern_kernel::{Sysctl, sysctl};
 use postern_types::{ErrorCode, OpError, host};
 
 impl host::Forwarding for Gate<'_> {
-    /// `forwarding.enable`.
     fn enable(&mut self) -> Result<(), OpError> {
         let own = &self.run.own.addresses;
         let v4 = own.iter().any(|own| own.net.addr().is_ipv4());

@@ -46,7 +46,6 @@ impl host::Link for Gate<'_> {
         }
     }
 
-    /// `link.up`.
     fn up(&mut self, handle: Handle) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         if link_state::of_another(self.run, index)?.is_some_and(|link| !link.up) {
@@ -77,7 +76,6 @@ impl host::Link for Gate<'_> {
         Ok(())
     }
 
-    /// `link.delete`.
     fn delete(&mut self, handle: Handle) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         // The node would lose a virtual device for good.
@@ -122,7 +120,6 @@ impl host::Link for Gate<'_> {
         Ok(())
     }
 
-    /// `link.own`.
     fn own(&mut self) -> Result<Option<LinkInfo>, OpError> {
         let Some(container) = self.run.system.container() else { return Ok(None) };
         // An attachment that joined with another plugin's link has none to remove.

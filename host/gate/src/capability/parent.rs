@@ -9,7 +9,6 @@ use postern_kernel::Netlink;
 use postern_types::{ErrorCode, LinkInfo, OpError, host};
 
 impl host::Parent for Gate<'_> {
-    /// `parent.find`.
     fn find(&mut self, name: &str, in_container: bool) -> Result<LinkInfo, OpError> {
         let netlink = match in_container {
             true => self.run.system.container_netlink()?,

@@ -12,7 +12,6 @@ use postern_types::{ErrorCode, Handle, OpError, Route, host};
 const SCOPE_HOST: u8 = 254;
 
 impl host::PointToPoint for Gate<'_> {
-    /// `point-to-point.ensure`.
     fn ensure(&mut self, host: Handle) -> Result<(), OpError> {
         let (index, name) = self.guest.host_end(host)?;
         let netlink = self.run.system.host()?;

@@ -18,7 +18,6 @@ const BY_KERNEL: u8 = 2;
 const BY_PROGRAM: u8 = 3;
 
 impl host::Routes for Gate<'_> {
-    /// `routes.add`.
     fn add(&mut self, handle: Handle, routes: &[Route]) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         self.common.add_routes(&name, routes.len())?;
@@ -53,7 +52,6 @@ impl host::Routes for Gate<'_> {
         Ok(())
     }
 
-    /// `routes.remove-connected`.
     fn remove_connected(&mut self, handle: Handle, networks: &[IpNet]) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         if link_state::of_another(self.run, index)?.is_some() {
@@ -81,7 +79,6 @@ impl host::Routes for Gate<'_> {
         Ok(())
     }
 
-    /// `routes.list`.
     fn list(&mut self, handle: Handle) -> Result<Vec<Route>, OpError> {
         let (index, name) = self.guest.own(handle)?;
         let routes = seen(self, index)?;

@@ -23,7 +23,6 @@ pub(crate) const FACTS: Facts = Facts {
 };
 
 impl host::Tap for Gate<'_> {
-    /// `tap.create`.
     fn create(&mut self, settings: &TapSettings) -> Result<LinkInfo, OpError> {
         inner::is_free(self, InnerKind::Tap)?;
         let mac = settings.mac.unwrap_or_else(|| Mac(random_mac()));
@@ -61,7 +60,6 @@ impl host::Tap for Gate<'_> {
         inner::show(self, Link { mtu, ..made })
     }
 
-    /// `tap.join`.
     fn join(&mut self, handle: Handle, bridge: &str) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         // The link of that name may be another plugin's, or the container's.
@@ -91,11 +89,8 @@ fn is_own(link: &Link, mac: Mac) -> bool {
 
 /// Returns the error about what every tap of this network needs, with the way out.
 pub fn not_ready(error: KernelError) -> OpError {
-    let (object, what) = (&error.object, &error.message);
-    let made = |code: ErrorCode, object: &str, message: String| OpError {
-        errno: error.errno,
-        ..OpError::new(code, object, message)
-    };
+    let (object, what, errno) = (&error.object, &error.message, error.errno);
+    let made = |code, object: &str, message: String| OpError { errno, ..OpError::new(code, object, message) };
     match error.operation {
         "open" => made(ErrorCode::Unsupported, tap::TUN, format!("failed to create tap: open {object}: {what}")).hint(
             "the host needs that file where the runtime runs: `modprobe tun`, and `mknod /dev/net/tun c 10 200` if nothing \
@@ -121,13 +116,12 @@ pub fn not_ready(error: KernelError) -> OpError {
 
 /// The error that the guest gets, with the way out.
 fn refused(error: KernelError, spec: &TapSpec) -> OpError {
-    let errno = error.errno.map(Errno::from_raw);
-    let (operation, object, what) = (error.operation, error.object.clone(), error.message.clone());
-    let refused = |code: ErrorCode, object: &str, message: String| {
-        let made = OpError::new(code, object, format!("failed to create tap: {message}"));
-        OpError { errno: error.errno, ..made }
+    let KernelError { operation, object, message: what, errno, .. } = error.clone();
+    let refused = |code, object: &str, message: String| OpError {
+        errno,
+        ..OpError::new(code, object, format!("failed to create tap: {message}"))
     };
-    match (operation, errno) {
+    match (operation, errno.map(Errno::from_raw)) {
         ("open" | "set context" | "start in context", _) => not_ready(error),
         ("set owner of tap", Some(Errno::EINVAL)) => {
             refused(ErrorCode::InvalidArgument, &object, format!("owner {object}: {what}"))

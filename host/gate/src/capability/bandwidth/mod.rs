@@ -70,7 +70,6 @@ impl host::Bandwidth for Gate<'_> {
         compare(&ifb.name, limit, host.root_qdisc(ifb.index).map_err(about(&ifb.name))?)
     }
 
-    /// `bandwidth.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
         self.run.journal.only_of_this_run(self.run.request, Bandwidth::is, "limits of the rate")?;
         remove_own(self.run)

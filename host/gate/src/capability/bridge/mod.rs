@@ -20,7 +20,6 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 impl host::Bridge for Gate<'_> {
-    /// `bridge.attach`.
     fn attach(&mut self, bridge: Handle, host: Handle, port: &PortSpec) -> Result<(), OpError> {
         let (bridge_index, bridge_name, ..) = self.guest.bridge(bridge)?;
         let (index, name) = self.guest.port(host)?;
@@ -57,27 +56,16 @@ impl host::Bridge for Gate<'_> {
         Ok(())
     }
 
-    /// `bridge.ensure-gateways`.
     fn ensure_gateways(&mut self, bridge: Handle, port: &PortSpec, force: bool) -> Result<Option<LinkInfo>, OpError> {
         self.guest.has_joined(port)?;
-        let (index, name, mac, mtu, is_asking) = self.guest.bridge(bridge)?;
+        let (index, name, mac, mtu, asks) = self.guest.bridge(bridge)?;
+        let bridge = Target { index, name, mac, mtu, asks };
         // All gateways are checked before anything is made: an address that is put on a bridge stays there.
         let gateways: Vec<IpNet> =
             self.run.own.addresses.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
         let netlink = self.run.system.host()?;
-        let (target, shown) = match port.vlan {
-            None => (Target { index, name, mac, mtu, asks: is_asking }, None),
-            Some(vlan) => {
-                let joins = PortSpec {
-                    vlan: port.vlan,
-                    preserve_default_vlan: port.preserve_default_vlan,
-                    ..PortSpec::default()
-                };
-                let link = vlan_gateway(self, netlink, (index, &name, mtu), vlan, &joins)?;
-                let (index, name, mac, mtu) = (link.index, link.name.to_string(), link.mac.map(Mac), link.mtu);
-                (Target { index, name, mac, mtu, asks: asks(&link) }, Some(link))
-            }
-        };
+        let shown = port.vlan.map(|vlan| vlan_gateway(self, netlink, &bridge, vlan, port)).transpose()?;
+        let target = shown.as_ref().map_or(bridge, Target::of);
         spares_node(self.run, netlink, &target)?;
         // Root in a container could say that it has the link-local address of a bridge that Postern did not make. With
         // `accept_dad=2` the bridge would lose all its IPv6 addresses, and get no other.
@@ -135,7 +123,7 @@ impl host::Bridge for Gate<'_> {
         ignore_router_advertisements(self.run.system, name)?;
         if !bridge.up {
             // The kernel asks for the link-local address as soon as the bridge is up.
-            if asks(&bridge) {
+            if Target::of(&bridge).asks {
                 ask_for_no_address(self.run.system, name)?;
             }
             host.set_up(bridge.index).map_err(about(name))?;
@@ -165,15 +153,10 @@ impl host::Bridge for Gate<'_> {
 }
 
 fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {
-    let (index, name, mac, mtu, asks) = (link.index, link.name.to_string(), link.mac.map(Mac), link.mtu, asks(&link));
+    let Target { index, name, mac, mtu, asks } = Target::of(&link);
     let object = Object::Bridge { index, name, mac, mtu, asks };
     let handle = gate.grant(object)?;
     Ok(BridgeInfo { link: Gate::show(handle, link), promisc })
-}
-
-/// True if the kernel asks whether somebody else has the IPv6 addresses of this link. It asks if IPv6 comes to the link later.
-fn asks(link: &Link) -> bool {
-    link.accept_dad != Some(0)
 }
 
 /// Checks the name, which comes from the operator's configuration. A name that the kernel would refuse is reported
@@ -272,12 +255,21 @@ fn spares_node(run: &Context, netlink: &Netlink, target: &Target) -> Result<(), 
     Ok(())
 }
 
+/// The link that gets the gateways: a bridge, or the gateway of a VLAN beside it.
 struct Target {
     index: u32,
     name: String,
     mac: Option<Mac>,
     mtu: u32,
+    /// True if the kernel asks whether somebody else has its IPv6 addresses. It asks if IPv6 comes to the link later.
     asks: bool,
+}
+
+impl Target {
+    fn of(link: &Link) -> Self {
+        let asks = link.accept_dad != Some(0);
+        Self { index: link.index, name: link.name.to_string(), mac: link.mac.map(Mac), mtu: link.mtu, asks }
+    }
 }
 
 /// Sets the hardware address of a bridge to its address before the first port came.
@@ -340,11 +332,11 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
 fn vlan_gateway(
     gate: &Gate<'_>,
     netlink: &Netlink,
-    (bridge, bridge_name, mtu): (u32, &str, u32),
+    bridge: &Target,
     vlan: VlanId,
-    joins: &PortSpec,
+    port: &PortSpec,
 ) -> Result<Link, OpError> {
-    let name = format!("{bridge_name}.{vlan}");
+    let name = format!("{}.{vlan}", bridge.name);
     check_name(&name)?;
     let found = netlink.link_by_name(&name).map_err(kernel_error)?;
     let link = match found {
@@ -352,7 +344,7 @@ fn vlan_gateway(
         None => {
             let (peer_name, peer_mac) = (random_veth_name(), random_mac());
             let (peer_name, peer_ns) = (peer_name.as_str(), gate.run.system.home()?.fd());
-            let spec = VethSpec { name: &name, mtu: Some(mtu), mac: None, peer_name, peer_mac, peer_ns };
+            let spec = VethSpec { name: &name, mtu: Some(bridge.mtu), mac: None, peer_name, peer_mac, peer_ns };
             let create = || match netlink.create_veth(&spec) {
                 // Another run has made it first.
                 Err(error) if error.is(Errno::EEXIST) => Ok(false),
@@ -369,10 +361,12 @@ fn vlan_gateway(
         return Ok(link);
     }
     let peer = link.peer_index.map(|index| netlink.link_by_index(index).map_err(kernel_error)).transpose()?.flatten();
-    if let Some(port) = peer.filter(|peer| peer.peer_index == Some(link.index)) {
-        netlink.attach_port(port.index, bridge, false, false).map_err(about(&port.name))?;
-        set_vlans(netlink, port.index, &port.name.to_string(), joins)?;
-        netlink.set_up(port.index).map_err(about(&port.name))?;
+    if let Some(peer) = peer.filter(|peer| peer.peer_index == Some(link.index)) {
+        let preserve_default_vlan = port.preserve_default_vlan;
+        let joins = PortSpec { vlan: Some(vlan), preserve_default_vlan, ..PortSpec::default() };
+        netlink.attach_port(peer.index, bridge.index, false, false).map_err(about(&peer.name))?;
+        set_vlans(netlink, peer.index, &peer.name.to_string(), &joins)?;
+        netlink.set_up(peer.index).map_err(about(&peer.name))?;
     }
     ignore_router_advertisements(gate.run.system, &name)?;
     ask_for_no_address(gate.run.system, &name)?;

@@ -12,7 +12,8 @@ use crate::context::{Context, Journal};
 use crate::errors::kernel_error;
 use crate::in_container::{as_far_as_possible, list_or_reason};
 use crate::right::Right;
-use crate::sysfs::pci_of_device;
+use crate::sysfs::{is_there, pci_of_device};
+use base16ct::lower::{decode_vec, encode_string};
 use postern_cni::CniResult;
 use postern_kernel::{FileSettings, KernelError, Link, Netlink, Settings};
 use postern_types::{DeviceKey, ErrorCode, LinkName, Mac, OpError};
@@ -165,7 +166,8 @@ impl Device {
             return Err(OpError::new(ErrorCode::TryAgain, &link.name, message).hint("run ADD again"));
         };
         let link = &now;
-        let settings = settings.into_iter().map(|(attribute, value)| (attribute.to_string(), hex(&value))).collect();
+        let settings =
+            settings.into_iter().map(|(attribute, value)| (attribute.to_string(), encode_string(&value))).collect();
         let (mut sysfs, mut files) = (None, BTreeMap::new());
         if let Some(all) = run.system.link_files()
             && let Some(directory) = all.directory(&link.name.to_string()).map_err(kernel_error)?
@@ -185,7 +187,7 @@ impl Device {
 
     /// The recorded settings. What can't be read is left out, and then differs.
     fn snapshot(&self) -> Settings {
-        let value = |text: &String| base16ct::lower::decode_vec(text).ok();
+        let value = |text: &String| decode_vec(text).ok();
         self.settings.iter().filter_map(|(attribute, text)| Some((attribute.parse().ok()?, value(text)?))).collect()
     }
 
@@ -404,19 +406,15 @@ impl AttachmentLink for Device {
     }
 }
 
-/// True if the driver's device is there.
-#[expect(clippy::disallowed_methods, reason = "only the kernel makes files below /sys, and nothing is opened")]
+/// True if the driver's device is there. Where it can't be told, it may be there.
 fn is_on_bus(bus: &str, device: &str) -> bool {
-    let is_plain = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
-    // Where it can't be told, it may be there.
-    !is_plain(bus)
-        || !is_plain(device)
-        || Path::new("/sys/bus").symlink_metadata().is_err()
-        || Path::new("/sys/bus").join(bus).join("devices").join(device).symlink_metadata().is_ok()
+    let buses = Path::new("/sys/bus");
+    !is_plain(bus) || !is_plain(device) || !is_there(buses) || is_there(&buses.join(bus).join("devices").join(device))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    base16ct::lower::encode_string(bytes)
+/// True for a name that can be part of a path below `/sys`.
+pub(super) fn is_plain(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 
 /// Returns a name for a device of which only root in the container has told one, and one that is no text.

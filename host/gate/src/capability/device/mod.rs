@@ -17,6 +17,7 @@ use crate::others;
 use crate::right::Right;
 use crate::sysfs::{PCI, is_there, leads_to, pci_of, sys_path};
 use effect::home::DeviceHome;
+use effect::is_plain;
 use held::{HELD, Notes};
 use postern_cni::Verb;
 use postern_kernel::{Link, Netlink};
@@ -43,7 +44,6 @@ impl host::Device for Gate<'_> {
         Ok(Some(Gate::show(postern_types::Handle::MAX, link)))
     }
 
-    /// `device.take`.
     fn take(&mut self, by: DeviceKey, value: &str) -> Result<LinkInfo, OpError> {
         let name = self.run.request.ifname.clone();
         let container = self.run.system.container_netlink()?;
@@ -279,7 +279,7 @@ pub fn is_userspace(by: DeviceKey, value: &str) -> Result<bool, OpError> {
 
 /// Fails unless the text can be a device's name on a bus: it becomes part of a path.
 fn is_bus_name(value: &str) -> Result<(), OpError> {
-    if value.is_empty() || value.starts_with('.') || value.contains(['/', '\0']) {
+    if !is_plain(value) {
         return Err(OpError::new(ErrorCode::InvalidArgument, value, format!("\"{value}\" is no name of a device")));
     }
     Ok(())

@@ -46,7 +46,6 @@ pub(crate) const FACTS: Facts = Facts {
 };
 
 impl host::Dhcp for Gate<'_> {
-    /// `dhcp.acquire`.
     fn acquire(&mut self) -> Result<DhcpLease, OpError> {
         if self.run.journal.has_made(|undo| Dhcp::is(&undo.effect)) {
             return Err(OpError::new(ErrorCode::Exists, "lease", "this run has a DHCP lease already"));
@@ -90,13 +89,11 @@ impl host::Dhcp for Gate<'_> {
         Ok(lease)
     }
 
-    /// `dhcp.check`.
     fn check(&mut self) -> Result<DhcpLease, OpError> {
         let wanted = wanted(self.run.request)?;
         checked(lease_of(ask(self.run, Ask::Check)?)?, &wanted)
     }
 
-    /// `dhcp.release`.
     fn release(&mut self) -> Result<(), OpError> {
         collect::before_release(self.run)?;
         let socket = socket(&self.run.request.conf);
@@ -105,7 +102,6 @@ impl host::Dhcp for Gate<'_> {
         Ok(())
     }
 
-    /// `dhcp.status`.
     fn status(&mut self) -> Result<(), OpError> {
         ask(self.run, |_| Ask::Alive).map(drop)
     }

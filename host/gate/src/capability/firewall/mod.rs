@@ -42,7 +42,6 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>>
 }
 
 impl host::Firewall for Gate<'_> {
-    /// `firewall.admit`.
     fn admit(&mut self, addresses: &[IpNet]) -> Result<(), OpError> {
         must_own(self, addresses)?;
         if addresses.is_empty() {
@@ -63,7 +62,6 @@ impl host::Firewall for Gate<'_> {
         effect.make(self.run, is_first)
     }
 
-    /// `firewall.isolate`.
     fn isolate(&mut self, ingress: IngressPolicy) -> Result<(), OpError> {
         let bridge = bridge(self.run)?.name.to_string();
         let addresses: Vec<IpNet> = self.run.own.addresses.iter().map(|own| own.net).collect();
@@ -73,7 +71,6 @@ impl host::Firewall for Gate<'_> {
         Ok(())
     }
 
-    /// `firewall.check`.
     fn check(&mut self, addresses: &[IpNet]) -> Result<(), OpError> {
         must_own(self, addresses)?;
         let (run, named) = (&*self.run, Named::of(&self.run.request.conf));
@@ -100,7 +97,6 @@ impl host::Firewall for Gate<'_> {
         missing.map_err(firewall_error)?.map_or(Ok(()), |missing| Err(OpError::new(ErrorCode::Mismatch, "", missing)))
     }
 
-    /// `firewall.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
         self.run.journal.only_of_this_run(self.run.request, Firewall::is, "forwarding rules")?;
         remove_own(self.run)

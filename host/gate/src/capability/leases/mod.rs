@@ -11,7 +11,6 @@ use crate::errors::state_error;
 use crate::gate::Gate;
 use crate::others::{LedTo, Lessee, OTHERWISE, looks_gone};
 use crate::own::OwnAddress;
-use crate::request::Request;
 use crate::right::Right;
 use crate::view::is_relative;
 use crate::{collect, kept, others, settings};
@@ -25,11 +24,6 @@ use std::time::Instant;
 
 /// The most ranges in one request, because each is compared with every other.
 const MOST_RANGES: usize = 256;
-
-/// Returns the owner of the leases of this request.
-pub fn owner(request: &Request) -> LeaseOwner {
-    request.owner()
-}
 
 fn opened(leases: Option<Leases>) -> Result<Leases, OpError> {
     leases.ok_or_else(|| OpError::new(ErrorCode::Io, "leases", "the lease directory vanished while it was opened"))
@@ -61,7 +55,6 @@ pub(crate) const FACTS: Facts = Facts {
 };
 
 impl host::Leases for Gate<'_> {
-    /// `leases.reserve`.
     fn reserve(&mut self, sets: &[Vec<LeaseRange>], requested: &[IpAddr]) -> Result<Vec<LeaseGrant>, OpError> {
         if self.run.journal.has_made(|undo| !undo.leases.is_empty()) {
             return Err(taken_already());
@@ -78,15 +71,13 @@ impl host::Leases for Gate<'_> {
         let Some(leases) = self.run.view().leases(&directory(&self.run.request.conf), false)? else {
             return Ok(Vec::new());
         };
-        let held = leases.held(&owner(self.run.request), self.run.fixed.deadline.answer_by()).map_err(state_error)?;
+        let held = leases.held(&self.run.request.owner(), self.run.fixed.deadline.answer_by()).map_err(state_error)?;
         Ok(held_by(held))
     }
 
-    /// `leases.release`.
     fn release(&mut self) -> Result<(), OpError> {
         collect::before_release(self.run)?;
-        release_own(self.run)?;
-        Ok(())
+        release_own(self.run)
     }
 
     fn retain(&mut self) -> Result<u32, OpError> {
@@ -102,19 +93,18 @@ impl host::Leases for Gate<'_> {
         {
             let view = self.run.view();
             let spared = |owner: &LeaseOwner, address: IpAddr| {
-                let name = || format!("{}/{}/{}", view.request.conf.name, owner.container_id, owner.ifname);
+                let (network, LeaseOwner { container_id, ifname }) = (&view.request.conf.name, owner);
                 let served = kept::is_served(view.system, &view.system.served, address);
                 if let Some(why) = &served {
-                    crate::say!("postern: {}: its addresses are kept: {why}", name());
+                    crate::say!("postern: {network}/{container_id}/{ifname}: its addresses are kept: {why}");
                 }
-                served.is_some() || collect::is_busy(view, &owner.container_id, &owner.ifname)
+                served.is_some() || collect::is_busy(view, container_id, ifname)
             };
             freed = leases.retain(&owners, spared, self.run.fixed.deadline.answer_by()).map_err(state_error)?.len();
         }
         Ok(u32::try_from(freed).unwrap_or(u32::MAX))
     }
 
-    /// `leases.available`.
     fn available(&mut self, sets: &[Vec<LeaseRange>]) -> Result<bool, OpError> {
         let sets = range_sets(sets)?;
         let Some(leases) = self.run.view().leases(&directory(&self.run.request.conf), false)? else {
@@ -130,7 +120,7 @@ impl host::Leases for Gate<'_> {
 /// Takes addresses that no rule of ours leads to. One that is free while another record has forwards to it was given back
 /// without that attachment's DEL: by hand, by another program, or with its directory.
 fn take(run: &mut Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAddr]) -> Result<Vec<Taken>, OpError> {
-    let owner = owner(run.request);
+    let owner = run.request.owner();
     let mut avoided: Vec<LedTo> = Vec::new();
     loop {
         let addresses: Vec<IpAddr> = avoided.iter().map(|led| led.address).collect();

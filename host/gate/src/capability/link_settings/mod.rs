@@ -37,7 +37,6 @@ pub(crate) const FACTS: Facts = Facts {
 };
 
 impl host::LinkSettings for Gate<'_> {
-    /// `link-settings.change`.
     fn change(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         possible(settings)?;
@@ -71,7 +70,6 @@ impl host::LinkSettings for Gate<'_> {
         Ok(())
     }
 
-    /// `link-settings.check`.
     fn check(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         let have = of(&own_link(self.run.system, index, &name)?, settings);
@@ -102,7 +100,6 @@ impl host::LinkSettings for Gate<'_> {
         Ok(())
     }
 
-    /// `link-settings.restore`.
     fn restore(&mut self) -> Result<(), OpError> {
         let run = &mut *self.run;
         run.journal.only_of_this_run(run.request, LinkChange::is, "changed link")?;

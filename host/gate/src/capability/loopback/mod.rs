@@ -16,7 +16,6 @@ use postern_types::{LoopbackState, OpError, host};
 const MOST_OF_FAMILY: usize = 128;
 
 impl host::Loopback for Gate<'_> {
-    /// `loopback.up`.
     fn up(&mut self) -> Result<(), OpError> {
         let netlink = self.run.system.container_netlink()?;
         let lo = lo(netlink)?;

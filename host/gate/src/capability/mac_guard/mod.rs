@@ -18,7 +18,6 @@ use postern_firewall::macguard::{self, own_id};
 use postern_types::{ErrorCode, Handle, HandleKind, Mac, OpError, host};
 
 impl host::MacGuard for Gate<'_> {
-    /// `mac-guard.ensure`.
     fn ensure(&mut self, host: Handle, mac: Mac) -> Result<(), OpError> {
         let (index, name) = self.guest.port(host)?;
         if self.guest.object(host)?.kind() == HandleKind::Port {
@@ -55,7 +54,6 @@ impl host::MacGuard for Gate<'_> {
         Err(name_is_taken(&own, &name))
     }
 
-    /// `mac-guard.check`.
     fn check(&mut self, host: Handle, mac: Mac) -> Result<(), OpError> {
         let (_, name) = self.guest.seen_end(host)?;
         if is_whole(self.run, &name, mac)? {
@@ -64,7 +62,6 @@ impl host::MacGuard for Gate<'_> {
         Err(OpError::new(ErrorCode::Mismatch, name, "the spoofing protection of this attachment is not all there"))
     }
 
-    /// `mac-guard.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
         self.run.journal.only_of_this_run(self.run.request, MacGuard::is, "spoofing protection")?;
         let mut guards: Vec<MacGuard> = recorded(self.run).into_iter().map(|(guard, _)| guard).collect();

@@ -29,7 +29,6 @@ pub(crate) const FACTS: Facts = Facts {
 };
 
 impl host::Masquerade for Gate<'_> {
-    /// `masquerade.ensure`.
     fn ensure(&mut self, backend: Option<Backend>) -> Result<(), OpError> {
         let (key, own) = (self.run.request.masquerade_key(), own(self.run.own));
         if own.is_empty() {
@@ -48,7 +47,6 @@ impl host::Masquerade for Gate<'_> {
         made.make(self.run, is_first)
     }
 
-    /// `masquerade.check`.
     fn check(&mut self, backend: Option<Backend>) -> Result<(), OpError> {
         let (key, own) = (self.run.request.masquerade_key(), own(self.run.own));
         if own.is_empty() {
@@ -63,7 +61,6 @@ impl host::Masquerade for Gate<'_> {
         Err(OpError::new(ErrorCode::Mismatch, network, message))
     }
 
-    /// `masquerade.remove`.
     fn remove(&mut self) -> Result<(), OpError> {
         self.run.journal.only_of_this_run(self.run.request, Masquerade::is, "masquerading")?;
         remove_own(self.run)

@@ -5,11 +5,10 @@
 //! before, and comes back.
 
 use crate::capability::leaves::EffectKind;
+use crate::capability::shared::write_before;
 use crate::context::{Context, Fixed, View};
 use crate::errors::kernel_error;
-use crate::in_container::{
-    as_far_as_possible, give_back, give_routes, listed_as_far_as_possible, losable, losable_of_all,
-};
+use crate::in_container::{give_back, give_routes, listed_as_far_as_possible, losable, losable_of_all};
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::Worker;
@@ -111,15 +110,6 @@ fn value(container: &Worker, parts: &[&str]) -> Result<Option<String>, OpError> 
     }
 }
 
-/// Writes a value before, if there still is such a setting.
-fn write(container: &Worker, parts: &[&str], value: &str) -> Result<(), OpError> {
-    let Some(setting) = Setting::new(parts.iter().copied()) else { return Ok(()) };
-    as_far_as_possible(|| match container.setting_write(&setting, value) {
-        Err(error) if error.is(Errno::ENOENT) => Ok(()),
-        written => written,
-    })
-}
-
 impl NamespaceSetting {
     /// Returns the note on a setting that is going to be changed, with what the kernel changes by itself.
     pub(crate) fn note(view: View<'_>, key: String, before: String) -> Result<Self, OpError> {
@@ -137,6 +127,7 @@ impl NamespaceSetting {
         }
         Ok(Self { key, before, beside, links })
     }
+
     /// Returns the setting.
     pub(crate) fn setting(key: &str) -> Result<Setting, OpError> {
         Setting::new(key.split('/'))
@@ -178,7 +169,7 @@ impl EffectKind for NamespaceSetting {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         let Some(container) = run.system.container() else { return Ok(()) };
         for (key, before) in std::iter::once((&self.key, &self.before)).chain(self.beside.iter().map(|(k, v)| (k, v))) {
-            write(container, &key.split('/').collect::<Vec<_>>(), before)?;
+            write_before(container, &key.split('/').collect::<Vec<_>>(), before)?;
         }
         if self.links.is_empty() {
             return Ok(());
@@ -192,7 +183,7 @@ impl EffectKind for NamespaceSetting {
             if let Some((key, value)) = &link.setting
                 && let Some((protocol, key)) = key.split_once('/')
             {
-                write(container, &[protocol, "conf", name, key], value)?;
+                write_before(container, &[protocol, "conf", name, key], value)?;
             }
         }
         for (link, _) in links() {

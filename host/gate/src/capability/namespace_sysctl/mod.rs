@@ -77,7 +77,6 @@ pub fn take_thread(conf: &NetConf, ifname: &str) -> bool {
 }
 
 impl host::NamespaceSysctl for Gate<'_> {
-    /// `namespace-sysctl.set`.
     fn set(&mut self, key: &str, value: &str) -> Result<(), OpError> {
         let (path, setting) = resolve(self, key, value)?;
         allowed(key)?;
@@ -100,7 +99,6 @@ impl host::NamespaceSysctl for Gate<'_> {
         Ok(())
     }
 
-    /// `namespace-sysctl.check`.
     fn check(&mut self, key: &str, value: &str) -> Result<(), OpError> {
         let (_, setting) = resolve(self, key, value)?;
         let container = self.run.system.container_required()?;
@@ -156,10 +154,15 @@ fn is_listed(conf: &NetConf, key: &str, value: &str) -> bool {
 
 /// True if the operator's configuration has this key with `null`, which Go reads as the empty text.
 fn is_null(conf: &NetConf, key: &str) -> bool {
+    any_entry(conf, |name, value| name == key && matches!(value, Json::Null))
+}
+
+/// True if this holds for a key and its value in one of the configuration's objects.
+fn any_entry(conf: &NetConf, holds: impl Fn(&str, &Json) -> bool) -> bool {
     let mut found = false;
     each_value(conf, &mut |value| {
         if let Json::Object(entries) = value {
-            found |= entries.iter().any(|(name, value)| name == key && matches!(value, Json::Null));
+            found |= entries.iter().any(|(key, value)| holds(key, value));
         }
     });
     found
@@ -168,20 +171,15 @@ fn is_null(conf: &NetConf, key: &str) -> bool {
 /// True if this holds for a key with a text of the operator's configuration, or of `args.cni.sysctl`. All else that a runtime
 /// adds may be the words of whoever has the container.
 fn any_pair(conf: &NetConf, holds: impl Fn(&str, &str) -> bool) -> bool {
-    let mut found = false;
-    each_value(conf, &mut |value| {
-        if let Json::Object(entries) = value {
-            found |= entries.iter().any(|(key, value)| matches!(value, Json::String(text) if holds(key, text)));
-        }
-    });
-    if found {
+    let holds = |key: &str, value: &Json| matches!(value, Json::String(text) if holds(key, text));
+    if any_entry(conf, holds) {
         return true;
     }
     let fields = conf.fields();
     let args = fields.object("args").ok().flatten();
     let cni = args.and_then(|args| args.object("cni").ok().flatten());
     let map = cni.and_then(|cni| cni.map("sysctl").ok().flatten()).unwrap_or_default();
-    map.into_iter().any(|(key, value)| matches!(value, Json::String(text) if holds(key, text)))
+    map.into_iter().any(|(key, value)| holds(key, value))
 }
 
 fn is_value(value: &str) -> bool {

@@ -76,7 +76,6 @@ impl host::PortMappings for Gate<'_> {
         Ok(())
     }
 
-    /// `port-mappings.check`.
     fn check(&mut self, addresses: &[IpAddr], forwards: &[Forward], masquerade: NatSources) -> Result<(), OpError> {
         for effect in effects(self, addresses, forwards, masquerade)? {
             if !effect.is_whole(self.run)? {

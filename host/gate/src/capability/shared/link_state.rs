@@ -4,6 +4,7 @@
 //! here. So each part is found by the link's index, and a part that is gone is no error.
 
 use crate::capability::leaves::{ByContents, EffectKind};
+use crate::capability::shared::write_before;
 use crate::claims;
 use crate::context::{Context, View};
 use crate::effect::{Addresses, in_record};
@@ -13,7 +14,6 @@ use crate::journal::Undo;
 use crate::right::Right;
 use ipnet::IpNet;
 use nix::errno::Errno;
-use postern_kernel::sysctl::Setting;
 use postern_kernel::{KernelError, Link, Sysctl, Worker};
 use postern_state::{Claim, Stage, Summary};
 use postern_types::{ErrorCode, KeptRoute, OpError};
@@ -102,12 +102,9 @@ impl LinkState {
 }
 
 impl SettingBefore {
-    /// Writes the value before, unless another attachment still needs the present one. Link or kernel may have no such setting
-    /// any more. Root in the container can give the link a name that no setting can have.
+    /// Writes the value before, unless another attachment still needs the present one.
     fn restore(&self, view: View<'_>, container: &Worker, index: u32, link: &str) -> Result<(), OpError> {
-        let name = if self.of_lo { "lo" } else { link };
-        let parts = self.key.split_once('/').map(|(protocol, key)| [protocol, "conf", name, key]);
-        let Some(setting) = parts.and_then(Setting::new) else { return Ok(()) };
+        let Some((protocol, key)) = self.key.split_once('/') else { return Ok(()) };
         let mut others = others_with(view, container, index, &self.key, self.of_lo)?;
         // Of two DELs at once each has noted that it ends before it looks: neither leaves the setting to the other.
         others.retain_mut(|other| still_uses(other, index, &self.key, self.of_lo));
@@ -115,10 +112,7 @@ impl SettingBefore {
         if self.of_lo && !others.is_empty() || before_others(&others, index, &self.key, self.of_lo).is_some() {
             return Ok(());
         }
-        as_far_as_possible(|| match container.setting_write(&setting, &self.value) {
-            Err(error) if error.is(Errno::ENOENT) => Ok(()),
-            written => written,
-        })
+        write_before(container, &[protocol, "conf", if self.of_lo { "lo" } else { link }, key], &self.value)
     }
 }
 

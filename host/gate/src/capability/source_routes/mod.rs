@@ -33,7 +33,6 @@ const OF_PROGRAM: u8 = 3;
 const ON_LINK: u8 = 253;
 
 impl host::SourceRoutes for Gate<'_> {
-    /// `source-routes.apply`.
     fn apply(
         &mut self,
         handle: Handle,

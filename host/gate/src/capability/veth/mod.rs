@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 const RUNNING_WITHIN: Duration = Duration::from_millis(2550);
 
 impl host::Veth for Gate<'_> {
-    /// `veth.wait-running`.
     fn wait_running(&mut self, handle: Handle) -> Result<LinkInfo, OpError> {
         let (index, name) = self.guest.port(handle)?;
         let host = self.run.system.host()?;
@@ -43,7 +42,6 @@ impl host::Veth for Gate<'_> {
         }
     }
 
-    /// `veth.create`.
     fn create(&mut self, mtu: Option<u32>, mac: Option<Mac>) -> Result<VethPair, OpError> {
         let name = self.run.request.ifname.clone();
         let peer_name = random_veth_name();
@@ -96,7 +94,6 @@ impl host::Veth for Gate<'_> {
         pair(self, own, Link { up: true, ..end }, true, None)
     }
 
-    /// `veth.find`.
     fn find(&mut self) -> Result<Option<VethPair>, OpError> {
         let Some(container) = self.run.system.container() else { return Ok(None) };
         let found = container.netlink().and_then(|netlink| netlink.link_by_name(&self.run.request.ifname));

@@ -28,7 +28,6 @@ const GLOBAL: u8 = 0;
 const LOCAL_TABLE: u32 = 255;
 
 impl host::Vrf for Gate<'_> {
-    /// `vrf.join`.
     fn join(&mut self, handle: Handle, name: &str, table: Option<u32>) -> Result<(), OpError> {
         let (index, own_name) = self.guest.own(handle)?;
         if let Err(why) = validate_interface_name(name) {
