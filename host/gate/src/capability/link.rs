@@ -24,23 +24,16 @@ const DEAD_WITHIN: Duration = Duration::from_secs(2);
 impl host::Link for Gate<'_> {
     /// `link.attributes`, also for a host end or a bridge.
     fn attributes(&mut self, handle: Handle) -> Result<LinkInfo, OpError> {
-        let (index, name, link) = match self.guest.object(handle)? {
-            Object::Own { index, name } => {
-                let netlink = self.run.system.container_netlink()?;
-                (*index, name, netlink.link_by_index(*index))
-            }
-            Object::Parent { index, name, in_container: true, .. } => {
-                let netlink = self.run.system.container_netlink()?;
-                (*index, name, netlink.link_by_index(*index))
+        let (index, name, netlink) = match self.guest.object(handle)? {
+            Object::Own { index, name } | Object::Parent { index, name, in_container: true, .. } => {
+                (*index, name, self.run.system.container_netlink()?)
             }
             Object::HostEnd { index, name, .. }
             | Object::Port { index, name }
             | Object::Bridge { index, name, .. }
-            | Object::Parent { index, name, in_container: false, .. } => {
-                (*index, name, self.run.system.host()?.link_by_index(*index))
-            }
+            | Object::Parent { index, name, in_container: false, .. } => (*index, name, self.run.system.host()?),
         };
-        match link.map_err(kernel_error)? {
+        match netlink.link_by_index(index).map_err(kernel_error)? {
             Some(link) if link.index == index => Ok(Gate::show(handle, link)),
             _ => Err(link_gone(name)),
         }
@@ -86,9 +79,8 @@ impl host::Link for Gate<'_> {
         let is_add = self.run.request.verb == Verb::Add;
         if self.run.journal.has_joined() {
             let message = format!("\"{name}\" is another plugin's, whose link on the host this one has joined with");
-            return Err(
-                OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it on its DEL")
-            );
+            let hint = "the plugin that made it deletes it on its DEL";
+            return Err(OpError::new(ErrorCode::Exists, name, message).hint(hint));
         }
         if is_add {
             self.run.journal.only_of_this_run(self.run.request, Veth::is, "pair")?;
@@ -121,15 +113,12 @@ impl host::Link for Gate<'_> {
     }
 
     fn own(&mut self) -> Result<Option<LinkInfo>, OpError> {
-        let Some(container) = self.run.system.container() else { return Ok(None) };
         // An attachment that joined with another plugin's link has none to remove.
         if self.run.request.verb == Verb::Del && self.run.journal.has_joined() {
             return Ok(None);
         }
         let name = self.run.request.ifname.clone();
-        let Some(link) = container.netlink().map_err(kernel_error)?.link_by_name(&name).map_err(kernel_error)? else {
-            return Ok(None);
-        };
+        let Some(link) = self.run.system.link_inside(&name)? else { return Ok(None) };
         let handle = self.grant(Object::Own { index: link.index, name })?;
         Ok(Some(Gate::show(handle, link)))
     }

@@ -45,8 +45,6 @@ impl host::Tap for Gate<'_> {
         let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(|link| is_own(link, mac));
         let made = made.ok_or_else(|| link_gone(&spec.name))?;
         self.run.journal.known_link(&effect, made.index)?;
-        let container = self.run.system.container_required()?;
-        let netlink = container.netlink().map_err(kernel_error)?;
         if let Some(mtu) = settings.mtu {
             let set = netlink.set_mtu(made.index, mtu);
             set.map_err(|error| {

@@ -73,10 +73,8 @@ impl host::Device for Gate<'_> {
         let host = self.run.system.host()?;
         let moving = host.hand_over(link.index, self.run.system.namespace()?.fd(), &name.as_str().into(), &link.name);
         moving.map_err(|error| native_error(error, &link.name, "failed to move link"))?;
-        let container = self.run.system.container_netlink()?;
         let own = container.link_by_name(&name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
         self.run.journal.known_link(&effect, own.index)?;
-        let container = self.run.system.container_netlink()?;
         container
             .set_up(own.index)
             .map_err(|error| native_error(error, &name, format_args!("failed to set {name:?} up")))?;

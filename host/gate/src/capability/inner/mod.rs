@@ -124,7 +124,6 @@ pub(crate) fn create(
     let made = container.link_by_name(spec.name).map_err(kernel_error)?.ok_or_else(|| link_gone(&name))?;
     gate.run.journal.known_link(&effect, made.index)?;
     if wanted.from_host {
-        let container = gate.run.system.container_netlink()?;
         let renamed = container.rename(made.index, &name.as_str().into());
         renamed.map_err(|error| native_error(error, &name, format_args!("failed to rename {kind} to \"{name}\"")))?;
     }

@@ -56,7 +56,6 @@ impl host::LinkSettings for Gate<'_> {
         let change = LinkChange { index, before, after, directory, port, lost_addresses, lost_routes };
         self.run.journal.intend(self.run.view(), change.clone())?;
         write_file(self.run, &change.directory, None)?;
-        let netlink = self.run.system.container_netlink()?;
         apply(netlink, &link, settings)?;
         if let (Some(port), Some(mac)) = (&change.port, settings.mac)
             && let Some(guard) = guard(self.run, port)?

@@ -94,7 +94,6 @@ impl host::NamespaceSysctl for Gate<'_> {
             let note = NamespaceSetting::note(self.run.view(), path, before)?;
             self.run.journal.intend(self.run.view(), note)?;
         }
-        let container = self.run.system.container_required()?;
         container.setting_write(&setting, value).map_err(|error| refused(error, &setting))?;
         Ok(())
     }

@@ -67,7 +67,6 @@ impl host::Veth for Gate<'_> {
         // The address is chosen here. Root in the container may change the link's address before it is read later.
         let mac = mac.unwrap_or_else(|| Mac(random_mac()));
         self.run.journal.intend(self.run.view(), Veth { host: peer_name.clone(), mac: Mac(peer_mac) })?;
-        let container = self.run.system.container_netlink()?;
         let spec = VethSpec {
             name: &name,
             mtu,
@@ -95,9 +94,8 @@ impl host::Veth for Gate<'_> {
     }
 
     fn find(&mut self) -> Result<Option<VethPair>, OpError> {
-        let Some(container) = self.run.system.container() else { return Ok(None) };
-        let found = container.netlink().and_then(|netlink| netlink.link_by_name(&self.run.request.ifname));
-        let Some(own) = found.map_err(kernel_error)?.filter(|own| own.kind == "veth") else { return Ok(None) };
+        let found = self.run.system.link_inside(&self.run.request.ifname)?;
+        let Some(own) = found.filter(|own| own.kind == "veth") else { return Ok(None) };
         let host = self.run.system.host()?;
         // The record identifies the host end. Root in the container can choose interface indices, so that its link seems to
         // belong to another container's pair.

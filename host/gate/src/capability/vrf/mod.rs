@@ -71,7 +71,6 @@ impl host::Vrf for Gate<'_> {
         };
         self.common.add_routes(&own_name, effect.moved.len())?;
         run.journal.intend(run.view(), effect.clone())?;
-        let netlink = run.system.container_netlink()?;
         let vrf = match found {
             Some(vrf) => vrf,
             None => make(netlink, name, table)?,
