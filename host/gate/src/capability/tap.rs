@@ -42,7 +42,8 @@ impl host::Tap for Gate<'_> {
         container.make_tap(&spec).map_err(|error| refused(error, &spec))?;
         let netlink = container.netlink().map_err(kernel_error)?;
         // Root in the container may have renamed it meanwhile. What has its name now is not taken for it.
-        let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(|link| is_own(link, mac));
+        let is_own = |link: &Link| link.kind == InnerKind::Tap.in_kernel() && link.mac == Some(mac.0);
+        let made = netlink.link_by_name(&spec.name).map_err(kernel_error)?.filter(is_own);
         let made = made.ok_or_else(|| link_gone(&spec.name))?;
         self.run.journal.known_link(&effect, made.index)?;
         if let Some(mtu) = settings.mtu {
@@ -79,10 +80,6 @@ impl host::Tap for Gate<'_> {
         netlink.set_master(index, Some(found.index)).map_err(|error| native_error(error, &name, what))?;
         Ok(())
     }
-}
-
-fn is_own(link: &Link, mac: Mac) -> bool {
-    link.kind == InnerKind::Tap.in_kernel() && link.mac == Some(mac.0)
 }
 
 /// Returns the error about what every tap of this network needs, with the way out.

@@ -141,19 +141,15 @@ impl Bandwidth {
     /// True if all of it is there.
     pub fn is_whole(&self, host: &Netlink) -> Result<bool, OpError> {
         let Some(end) = self.end(host)? else { return Ok(false) };
-        let is_limited = |link: &Link, limit: &RateLimit| {
-            let qdisc = host.root_qdisc(link.index).map_err(about(&link.name))?;
-            Ok::<bool, OpError>(qdisc.is_some_and(|qdisc| keeps(&qdisc, limit)))
-        };
         if let Some(limit) = &self.ingress
-            && !is_limited(&end, limit)?
+            && !is_limited(host, &end, limit)?
         {
             return Ok(false);
         }
         let Some((limit, name)) = &self.egress else { return Ok(true) };
         let Some(ifb) = find(host, name)? else { return Ok(false) };
         let redirects = host.redirects(end.index).map_err(about(&end.name))?;
-        Ok(redirects.contains(&Some(ifb.index)) && is_limited(&ifb, limit)?)
+        Ok(redirects.contains(&Some(ifb.index)) && is_limited(host, &ifb, limit)?)
     }
 }
 
@@ -167,6 +163,12 @@ pub fn is_claimed(view: View<'_>, name: &str) -> Result<bool, OpError> {
     others::is_claimed_by(view, |summary| {
         in_record::<Bandwidth>(summary).any(|of| of.egress.is_some_and(|(_, ifb)| ifb == name))
     })
+}
+
+/// True if a link has the token bucket of a limit.
+fn is_limited(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, OpError> {
+    let qdisc = host.root_qdisc(link.index).map_err(about(&link.name))?;
+    Ok(qdisc.is_some_and(|qdisc| keeps(&qdisc, limit)))
 }
 
 /// Gives a link its token bucket, unless it has it. Returns true if it had none.
@@ -204,7 +206,7 @@ impl EffectKind for Bandwidth {
         let host = run.system.host()?;
         if let Some(end) = self.end(host)? {
             if let Some(limit) = &self.ingress
-                && host.root_qdisc(end.index).map_err(about(&end.name))?.is_some_and(|qdisc| keeps(&qdisc, limit))
+                && is_limited(host, &end, limit)?
             {
                 host.delete_root_qdisc(end.index).map_err(about(&end.name))?;
             }

@@ -19,9 +19,6 @@ use postern_cni::{BandwidthConf as Configured, Verb};
 use postern_kernel::{Link, Qdisc, TokenBucket};
 use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, RateLimit, host};
 
-/// The limits of both directions.
-type Limits = (Option<RateLimit>, Option<RateLimit>);
-
 impl host::Bandwidth for Gate<'_> {
     fn limit(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<Option<LinkInfo>, OpError> {
         configured(self.run.request, (ingress, egress))?;
@@ -29,10 +26,7 @@ impl host::Bandwidth for Gate<'_> {
         free(self.run, &end, ingress.as_ref(), egress.is_some())?;
         let effect = Bandwidth { host: end.name.to_string(), index: end.index, ingress, egress: None };
         let (effect, made) = match egress {
-            Some(limit) => {
-                let (effect, made) = with_ifb(self.run, effect, limit, end.mtu)?;
-                (effect, Some(made))
-            }
+            Some(limit) => with_ifb(self.run, effect, limit, end.mtu).map(|(effect, made)| (effect, Some(made)))?,
             None => {
                 self.run.journal.intend(self.run.view(), effect.clone())?;
                 (effect, None)
@@ -77,7 +71,7 @@ impl host::Bandwidth for Gate<'_> {
 }
 
 /// Checks that the configuration of this call has these limits.
-fn configured(request: &Request, asked: Limits) -> Result<(), OpError> {
+fn configured(request: &Request, asked: (Option<RateLimit>, Option<RateLimit>)) -> Result<(), OpError> {
     let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, "bandwidth", message);
     let read = Configured::read(&request.conf).map_err(|error| invalid(error.msg))?;
     let limit = |limit: postern_cni::DirectionLimit| RateLimit { rate: limit.rate, burst: limit.burst };

@@ -7,6 +7,7 @@ pub mod effect;
 pub mod held;
 
 use crate::capability::facts::{Facts, Needed};
+use crate::capability::inner::is_name_free;
 use crate::capability::leaves::EffectKind;
 use crate::context::{Context, View};
 use crate::effect::{Device, Effect};
@@ -25,7 +26,7 @@ use postern_policy::Granted;
 use postern_policy::capability::device::{DEFAULT_LINK, PORTS};
 use postern_state::node::NodeObject;
 use postern_types::{DeviceKey, ErrorCode, LinkInfo, LinkName, Mac, OpError, host};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
 /// The drivers that leave a device to programs, so that it has no link (native host-device, `userspaceDrivers`).
@@ -52,12 +53,7 @@ impl host::Device for Gate<'_> {
             return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
         }
         // This is checked before the intent is recorded: undoing a failed ADD must not remove an earlier ADD's link.
-        if container.link_by_name(&name).map_err(kernel_error)?.is_some() {
-            let message = format!("failed to move link: the container has \"{name}\" already");
-            return Err(
-                OpError::new(ErrorCode::Exists, &name, message).hint("the attachment exists already: run DEL first")
-            );
-        }
+        is_name_free(self.run, "failed to move link")?;
         if let Some(living) = self.run.journal.recorded::<Device>().first() {
             let message = format!("this attachment has a device already, \"{}\"", living.name);
             return Err(OpError::new(ErrorCode::Exists, &living.name, message).hint("run DEL first"));
@@ -67,8 +63,7 @@ impl host::Device for Gate<'_> {
         may_go(self, &link, &objects)?;
         is_not_held(self.run.view(), &link)?;
         self.guest.room(1)?;
-        let moved = Device::of_whole_link(self.run, &link)?;
-        let effect = Effect::from(moved);
+        let effect = Effect::from(Device::of_whole_link(self.run, &link)?);
         self.run.journal.intend(self.run.view(), effect.clone())?;
         let host = self.run.system.host()?;
         let moving = host.hand_over(link.index, self.run.system.namespace()?.fd(), &name.as_str().into(), &link.name);
@@ -235,10 +230,15 @@ pub(crate) fn files(view: View<'_>, granted: &Granted) -> Result<Vec<String>, Op
 pub fn is_granted(granted: &Granted, link: &Link) -> bool {
     let names = std::iter::once(&link.name).chain(&link.other_names).filter_map(LinkName::text);
     let names = names.map(|name| (DeviceKey::Name, name.to_owned()));
-    let path = sys_path(&link.name).and_then(|path| Some(path.parent()?.parent()?.to_str()?.to_owned()));
+    let path = device_path(link).and_then(|path| Some(path.to_str()?.to_owned()));
     let pci = pci_of(link).map(|pci| (DeviceKey::Pci, pci));
     let mut all = names.chain(names_of(link)).chain(pci).chain(path.map(|path| (DeviceKey::Path, path)));
     all.any(|(by, value)| granted.has_device(by, &value))
+}
+
+/// Returns the directory of a link's device below `/sys/devices`.
+fn device_path(link: &Link) -> Option<PathBuf> {
+    Some(sys_path(&link.name)?.parent()?.parent()?.to_owned())
 }
 
 /// Returns the keys and values by which a network may name a link that is in a container.
@@ -343,11 +343,7 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
                 let message = format!("kernel device path \"{value}\" must be absolute and begin with /sys/devices/");
                 return Err(OpError::new(ErrorCode::InvalidArgument, value, message));
             }
-            first(host, |link| {
-                sys_path(&link.name).and_then(|path| Some(path.parent()?.parent()?.to_owned())).as_deref()
-                    == Some(Path::new(directory))
-            })?
-            .ok_or_else(|| {
+            first(host, |link| device_path(link).as_deref() == Some(Path::new(directory)))?.ok_or_else(|| {
                 none(format!(
                     "failed to read directory {directory}/net: \"open {directory}/net: no such file or directory\""
                 ))

@@ -4,12 +4,14 @@
 pub mod effect;
 
 use crate::capability::inner::effect as inner_link;
+use crate::context::Context;
 use crate::effect::{Effect, InnerKind, InnerLink};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::gate::Gate;
 use crate::guest_state::Object;
 use postern_kernel::{InnerLinkKind, InnerSpec, Link, Netlink, random_veth_name};
 use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError};
+use std::fmt::Display;
 
 /// A parent, as the guest's state keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -134,18 +136,23 @@ pub(crate) fn create(
 /// Checks that the name is free, that the attachment has no such link, and that there is room for a handle. This is before
 /// anything is recorded: undoing a failed ADD must not take away what an earlier one made.
 pub(crate) fn is_free(gate: &mut Gate<'_>, kind: InnerKind) -> Result<(), OpError> {
-    let name = &gate.run.request.ifname;
-    let container = gate.run.system.container_netlink()?;
-    if container.link_by_name(name).map_err(kernel_error)?.is_some() {
-        let message = format!("failed to create {}: the container has \"{name}\" already", kind.name());
-        return Err(OpError::new(ErrorCode::Exists, name, message).hint("the attachment exists already: run DEL first"));
-    }
+    is_name_free(gate.run, format_args!("failed to create {}", kind.name()))?;
     if let Some((other, living)) = inner_link::retire(gate.run)? {
         let other = other.name();
         let message = format!("this attachment has a {other} link already, which is called \"{}\"", living.name);
         return Err(OpError::new(ErrorCode::Exists, &living.name, message).hint("run DEL first"));
     }
     gate.guest.room(1)
+}
+
+/// Checks that the container has no link of the attachment's name. `failed` is what can't be done otherwise.
+pub(crate) fn is_name_free(run: &Context, failed: impl Display) -> Result<(), OpError> {
+    let name = &run.request.ifname;
+    if run.system.container_netlink()?.link_by_name(name).map_err(kernel_error)?.is_none() {
+        return Ok(());
+    }
+    let message = format!("{failed}: the container has \"{name}\" already");
+    Err(OpError::new(ErrorCode::Exists, name, message).hint("the attachment exists already: run DEL first"))
 }
 
 /// True if the record lists a link of this kind, and it is the one of this index.

@@ -72,31 +72,25 @@ impl host::LinkSettings for Gate<'_> {
     fn check(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         let have = of(&own_link(self.run.system, index, &name)?, settings);
-        let differs = |what: &str, wanted: String, found: String| {
-            let message = format!("Error: Tuning configured {what} of {name} is {wanted}, current value is {found}");
-            Err(OpError::new(ErrorCode::Mismatch, &name, message))
+        let shown = |of: &LinkSettings| {
+            let number = |number: Option<u32>| number.map(|number| number.to_string());
+            let flag = |flag: Option<bool>| flag.map(|flag| flag.to_string());
+            let address = of.mac.map(|mac| mac.to_string());
+            let all = [address, flag(of.promisc), number(of.mtu), flag(of.allmulti), number(of.tx_queue_length)];
+            all.map(Option::unwrap_or_default)
         };
-        let number = |number: Option<u32>| number.unwrap_or_default().to_string();
-        let flag = |flag: Option<bool>| flag.unwrap_or_default().to_string();
-        if have.mac != settings.mac {
-            let text = |mac: Option<Mac>| mac.map(|mac| mac.to_string()).unwrap_or_default();
-            return differs("Ethernet", text(settings.mac), text(have.mac));
-        }
-        if have.promisc != settings.promisc {
-            let (wanted, found) = (flag(settings.promisc), u8::from(have.promisc.unwrap_or_default()));
-            let message = format!("Error: Tuning link {name} configured promisc is {wanted}, current value is {found}");
-            return Err(OpError::new(ErrorCode::Mismatch, &name, message));
-        }
-        if have.mtu != settings.mtu {
-            return differs("MTU", number(settings.mtu), number(have.mtu));
-        }
-        if have.allmulti != settings.allmulti {
-            return differs("all-multicast mode", flag(settings.allmulti), flag(have.allmulti));
-        }
-        if have.tx_queue_length != settings.tx_queue_length {
-            return differs("Transmit Queue Length", number(settings.tx_queue_length), number(have.tx_queue_length));
-        }
-        Ok(())
+        // The native plugin's words and order.
+        let names = ["Ethernet", "promisc", "MTU", "all-multicast mode", "Transmit Queue Length"];
+        let compared = names.into_iter().zip(shown(settings).into_iter().zip(shown(&have)));
+        let Some((what, (wanted, found))) = { compared }.find(|(_, (wanted, found))| wanted != found) else {
+            return Ok(());
+        };
+        let (words, found) = match what {
+            "promisc" => (format!("link {name} configured promisc"), u8::from(found == "true").to_string()),
+            what => (format!("configured {what} of {name}"), found),
+        };
+        let message = format!("Error: Tuning {words} is {wanted}, current value is {found}");
+        Err(OpError::new(ErrorCode::Mismatch, &name, message))
     }
 
     fn restore(&mut self) -> Result<(), OpError> {

@@ -1,16 +1,13 @@
 //! Masquerading rules.
 
 use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
-use crate::capability::shared::numbers::{made_by_iptables, recorded};
+use crate::capability::shared::numbers::{made_by_iptables, of_others, recorded};
 use crate::context::{Context, View};
-use crate::effect::in_record;
 use crate::errors::firewall_error;
-use crate::others;
 use crate::right::Right;
 use ipnet::IpNet;
 use postern_firewall::iptables::{Recorded, RuleHandles};
 use postern_firewall::{iptables, masquerade};
-use postern_state::Header;
 use postern_types::{Backend, IptablesVariant, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -151,16 +148,9 @@ impl Reapply for Masquerade {
 /// Returns the addresses of the container's other attachments to the network that iptables masquerades, by their
 /// records.
 fn addresses_of_others(view: View<'_>) -> Result<Vec<IpAddr>, OpError> {
-    let (own, request) = (view.key()?, view.request);
-    let mut addresses = Vec::new();
-    for summary in others::records_here(view)? {
-        let is_of_container = |header: &Header| {
-            header.network == request.conf.name && header.container_id == request.container_id && header.key() != own
-        };
-        if summary.header.as_ref().is_some_and(is_of_container) {
-            let by_iptables = in_record::<Masquerade>(&summary).filter(|made| made.backend == Backend::Iptables);
-            addresses.extend(by_iptables.flat_map(|made| made.addresses).map(|net| net.addr()));
-        }
-    }
-    Ok(addresses)
+    let request = view.request;
+    let made: Vec<(_, Masquerade)> =
+        of_others(view, |key| key.network == request.conf.name && key.container_id == request.container_id)?;
+    let by_iptables = made.into_iter().filter(|(_, made)| made.backend == Backend::Iptables);
+    Ok(by_iptables.flat_map(|(_, made)| made.addresses).map(|net| net.addr()).collect())
 }

@@ -1,11 +1,9 @@
 //! Forwards from the node's ports to one address of the attachment.
 
 use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
-use crate::capability::shared::numbers::{made_by_iptables, recorded};
+use crate::capability::shared::numbers::{self, made_by_iptables, recorded};
 use crate::context::{Context, Journal, System, View};
-use crate::effect::in_record;
 use crate::errors::{firewall_error, kernel_error};
-use crate::others;
 use crate::right::Right;
 use ipnet::IpNet;
 use postern_firewall::AttachmentKey;
@@ -263,19 +261,9 @@ impl Reapply for PortMappings {
 
 /// Returns the forwards of this container's other attachments, to any network, by their records. Containers whose rules
 /// have the same comment count as well.
-pub(crate) fn of_others(view: View<'_>) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
-    let (own, request) = (view.key()?, view.request);
-    let mut found = Vec::new();
-    for summary in others::records_here(view)? {
-        let Some(header) = &summary.header else { continue };
-        if !hostport::nft::have_one_comment(&header.container_id, &request.container_id) || header.key() == own {
-            continue;
-        }
-        let postern_state::Header { network, container_id, ifname, .. } = header.clone();
-        let key = AttachmentKey { network, container_id, ifname };
-        found.extend(in_record::<PortMappings>(&summary).map(|mappings| (key.clone(), mappings)));
-    }
-    Ok(found)
+fn of_others(view: View<'_>) -> Result<Vec<(AttachmentKey, PortMappings)>, OpError> {
+    let own = &view.request.container_id;
+    numbers::of_others(view, |key| hostport::nft::have_one_comment(&key.container_id, own))
 }
 
 /// Removes the forwards of an attachment without a record: those of the container, of both packet filters, except those

@@ -1,11 +1,14 @@
-//! The kernel's numbers of rules, as the record has them. By these, rules are found again without a search.
+//! The kernel's numbers of rules, as the record has them. By these, rules are found again without a search. And the rules of
+//! others, by their records.
 
-use crate::context::Context;
-use crate::effect::Effect;
+use crate::context::{Context, View};
+use crate::effect::{Effect, in_record};
 use crate::errors::firewall_error;
+use crate::others;
 use ipnet::IpNet;
-use postern_firewall::FirewallError;
 use postern_firewall::iptables::{ProgramRunner, Recorded};
+use postern_firewall::{AttachmentKey, FirewallError};
+use postern_state::Header;
 use postern_types::{IptablesVariant, OpError};
 
 /// Tells where an effect's rules are. Only rules of nf_tables have handles; a record without a variant says no more.
@@ -32,4 +35,22 @@ pub(crate) fn made_by_iptables(
     let after = tables(addresses, run.system.program_runner());
     run.journal.known_in(effect, &handles, if before == after { &after } else { &[] });
     Ok(())
+}
+
+/// Returns the effects of a kind that the records of other attachments list, as far as these attachments are meant.
+pub(crate) fn of_others<T: TryFrom<Effect>>(
+    view: View<'_>,
+    is_meant: impl Fn(&AttachmentKey) -> bool,
+) -> Result<Vec<(AttachmentKey, T)>, OpError> {
+    let own = view.key()?;
+    let mut found = Vec::new();
+    for summary in others::records_here(view)? {
+        let Some(header) = summary.header.clone().filter(|header| header.key() != own) else { continue };
+        let Header { network, container_id, ifname, .. } = header;
+        let key = AttachmentKey { network, container_id, ifname };
+        if is_meant(&key) {
+            found.extend(in_record(&summary).map(|effect| (key.clone(), effect)));
+        }
+    }
+    Ok(found)
 }

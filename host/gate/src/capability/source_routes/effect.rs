@@ -7,7 +7,7 @@
 use crate::capability::leaves::EffectKind;
 use crate::capability::shared::multipath;
 use crate::capability::vrf::effect as vrf;
-use crate::context::{Context, Journal, View};
+use crate::context::{Context, View};
 use crate::errors::{kernel_error, state_error};
 use crate::in_container::{as_far_as_possible, give_routes};
 use crate::right::Right;
@@ -48,21 +48,15 @@ pub struct SourceRule {
 }
 
 impl SourceRoutes {
-    /// Returns the rules alone.
-    #[must_use]
-    pub fn without_routes(self) -> Self {
-        Self { routes: Vec::new(), ..self }
-    }
-
-    /// Returns what is missing of it, in words.
-    pub fn missing(&self, rules: &[RoutingRule], routes: &[(u32, KeptRoute)]) -> Option<String> {
+    /// Returns what is missing of it, in words. Without `routes` only its rules count.
+    pub fn missing(&self, rules: &[RoutingRule], routes: Option<&[(u32, KeptRoute)]>) -> Option<String> {
         let stands = |own: &SourceRule| {
             rules.iter().any(|rule| rule.table == own.table && rule.source == ipnet::IpNet::from(own.source))
         };
         if let Some(rule) = self.rules.iter().find(|rule| !stands(rule)) {
             return Some(format!("the rule is gone that sends packets from {} to table {}", rule.source, rule.table));
         }
-        self.missing_route(routes.iter().map(|(link, kept)| (*link, &kept.route)))
+        self.missing_route(routes?.iter().map(|(link, kept)| (*link, &kept.route)))
     }
 
     /// Returns what is missing of its routes, in words.
@@ -137,19 +131,9 @@ pub(crate) fn lock(view: View<'_>) -> Result<RoutingLock, OpError> {
     RoutingLock::take(&view.fixed.places.state, cookie, view.fixed.deadline.answer_by()).map_err(state_error)
 }
 
-/// Returns the same of the called plugin's own section.
-pub(crate) fn of_section(journal: &Journal) -> Vec<SourceRoutes> {
-    let section = journal.section();
-    let effects = journal.record().map(|record| record.effects(Some(section))).unwrap_or_default();
-    effects.iter().filter_map(|noted| SourceRoutes::of(&noted.effect)).cloned().collect()
-}
-
 /// Returns the tables into which a plugin of this attachment moved the routes of this link, by the record.
 pub(crate) fn tables(run: &Context, index: u32) -> Vec<u32> {
-    let own = run
-        .journal
-        .recorded::<SourceRoutes>()
-        .into_iter()
-        .filter(|effect| effect.index == index && !effect.routes.is_empty());
+    let recorded = run.journal.recorded::<SourceRoutes>().into_iter();
+    let own = recorded.filter(|effect| effect.index == index && !effect.routes.is_empty());
     own.flat_map(|effect| effect.rules).map(|rule| rule.table).chain(vrf::tables(run, index)).collect()
 }

@@ -9,7 +9,7 @@ use crate::capability::addresses::foreign_error;
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::shared::may_be_native;
 use crate::capability::shared::multipath::{self, is_multipath};
-use crate::capability::source_routes::effect::{SourceRule, lock, of_section};
+use crate::capability::source_routes::effect::{SourceRule, lock};
 use crate::capability::vrf::effect as vrf;
 use crate::context::{AttachmentState, Context, Journal, View};
 use crate::effect::SourceRoutes;
@@ -77,7 +77,8 @@ impl host::SourceRoutes for Gate<'_> {
 
     fn check(&mut self) -> Result<(), OpError> {
         let run = &*self.run;
-        let effects = of_section(run.journal);
+        let noted = run.journal.record().map(|record| record.effects(Some(run.journal.section()))).unwrap_or_default();
+        let effects: Vec<&SourceRoutes> = noted.iter().filter_map(|noted| SourceRoutes::of(&noted.effect)).collect();
         if effects.is_empty() {
             return Ok(());
         }
@@ -86,8 +87,9 @@ impl host::SourceRoutes for Gate<'_> {
         let routes = netlink.kept_routes().map_err(kernel_error)?;
         for effect in effects {
             // The kernel has flushed the tables of a link that a later plugin put into a VRF.
-            let seen = if vrf::tables(run, effect.index).next().is_some() { effect.without_routes() } else { effect };
-            if let Some(what) = seen.missing(&rules, &routes) {
+            let is_in_vrf = vrf::tables(run, effect.index).next().is_some();
+            let routes = if is_in_vrf { None } else { Some(&*routes) };
+            if let Some(what) = effect.missing(&rules, routes) {
                 return Err(OpError::new(ErrorCode::Mismatch, &run.request.ifname, what));
             }
         }
