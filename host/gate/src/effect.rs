@@ -171,7 +171,7 @@ macro_rules! effects {
 effects! {
     // Its file, when it is noted, where it lives, what it has to do with the attachment's addresses, and if it has rules.
     Veth: veth::effect, Once, InKernel, Uses, NoRules;
-    Macvlan: macvlan::effect, Once, InKernel, Uses, NoRules;
+    Macvlan: inner::effect, Once, InKernel, Uses, NoRules;
     InnerLink: inner::effect, Once, InKernel, Uses, NoRules;
     Device: device::effect, Once, InKernel, Uses, NoRules;
     Masquerade: masquerade::effect, Once, InKernel, Uses, Rules;

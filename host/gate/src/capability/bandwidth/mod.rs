@@ -12,8 +12,7 @@ use crate::context::{Context, View};
 use crate::effect::Bandwidth;
 use crate::errors::{about, kernel_error, link_gone};
 use crate::gate::Gate;
-use crate::others;
-use crate::others::NativeEnd;
+use crate::others::{self, NativeEnd};
 use crate::request::Request;
 use postern_cni::{BandwidthConf as Configured, Verb};
 use postern_kernel::{Link, Qdisc, TokenBucket};
@@ -40,7 +39,7 @@ impl host::Bandwidth for Gate<'_> {
     fn check(&mut self, ingress: Option<RateLimit>, egress: Option<RateLimit>) -> Result<(), OpError> {
         let run = &*self.run;
         configured(run.request, (ingress, egress))?;
-        let (HostEnd::Recorded(end) | HostEnd::Native(end)) = host_end(run)?;
+        let (end, _) = host_end(run)?;
         let host = run.system.host()?;
         if let Some(limit) = &ingress {
             compare(&end.name, limit, host.root_qdisc(end.index).map_err(about(&end.name))?)?;
@@ -82,18 +81,12 @@ fn configured(request: &Request, asked: (Option<RateLimit>, Option<RateLimit>)) 
         .hint("a plugin can set only the rates that the runtime asks for in this call"))
 }
 
-/// The attachment's host end.
-enum HostEnd {
-    /// The record lists it.
-    Recorded(Link),
-    /// A native plugin made it: `prevResult` names it, and the kernel shows that it leads to the container's interface.
-    Native(Link),
-}
-
-/// Returns the attachment's host end. A container can choose an interface index, so both ends must name each other.
-fn host_end(run: &Context) -> Result<HostEnd, OpError> {
+/// Returns the attachment's host end, and true if the record lists it. Otherwise a native plugin made it: `prevResult` names it,
+/// and the kernel shows that it leads to the container's interface. A container can choose an interface index, so both ends must
+/// name each other.
+fn host_end(run: &Context) -> Result<(Link, bool), OpError> {
     if let Some(end) = others::end(run)? {
-        return Ok(HostEnd::Recorded(end));
+        return Ok((end, true));
     }
     // The record lists a pair that the kernel has no more: a link of that name is somebody else's.
     if let Some(pair) = run.journal.pairs().first() {
@@ -101,7 +94,7 @@ fn host_end(run: &Context) -> Result<HostEnd, OpError> {
     }
     let ifname = &run.request.ifname;
     match others::native_end(run.view())? {
-        NativeEnd::Own(end) => Ok(HostEnd::Native(end)),
+        NativeEnd::Own(end) => Ok((end, false)),
         NativeEnd::None => {
             let message = format!("container interface {ifname} has no veth peer in the host's namespace");
             Err(OpError::new(ErrorCode::NotFound, ifname, message)
@@ -123,16 +116,13 @@ fn host_end(run: &Context) -> Result<HostEnd, OpError> {
 /// Returns the host end that limits may be put on: a recorded one, or a native plugin's if policy lets it be taken over.
 fn host_end_to_limit(gate: &Gate<'_>) -> Result<Link, OpError> {
     let run = &*gate.run;
-    let end = match host_end(run)? {
-        HostEnd::Recorded(end) => return Ok(end),
-        HostEnd::Native(end) => end,
-    };
-    let granted = gate.guest.granted();
-    if others::may_take_over_link(run, &end.name.to_string(), granted) {
+    let (end, is_recorded) = host_end(run)?;
+    let (name, granted) = (end.name.to_string(), gate.guest.granted());
+    if is_recorded || others::may_take_over_link(run, &name, granted) {
         return Ok(end);
     }
-    let message = format!("no record tells that a plugin before made \"{}\" for this attachment", end.name);
-    Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.previous_hint("names", &end.name.to_string())))
+    let message = format!("no record tells that a plugin before made \"{name}\" for this attachment");
+    Err(OpError::new(ErrorCode::Denied, &end.name, message).hint(granted.previous_hint("names", &name)))
 }
 
 /// Fails if somebody else limits the host end, before anything is written to the record.

@@ -127,13 +127,6 @@ impl Display for HeldNote {
     }
 }
 
-/// A device of another attachment.
-struct Owned {
-    device: Device,
-    /// The note on it, if it is held. Otherwise a record lists it.
-    held: Option<HeldNote>,
-}
-
 /// The notes on held objects, and the log of what is done with these objects.
 pub struct Notes {
     state: PathBuf,
@@ -177,7 +170,7 @@ impl Notes {
         if is_main && other.up {
             return Ok(false);
         }
-        let Some(Owned { device, held }) = self.owner(host, other)? else { return Ok(false) };
+        let Some((device, held)) = self.owner(host, other)? else { return Ok(false) };
         if device.name == *name || device.other_names.contains(name) {
             return Ok(false);
         }
@@ -226,13 +219,13 @@ impl Notes {
     }
 
     /// Returns the device that this link of the host is, if it is held or a record lists it: root in a container can bring its
-    /// device here before its DEL.
-    fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<Owned>, OpError> {
+    /// device here before its DEL. With it goes the note on it, if it is held.
+    fn owner(&self, host: &Netlink, other: &Link) -> Result<Option<(Device, Option<HeldNote>)>, OpError> {
         let here = host.cookie().map_err(kernel_error)?;
         let (objects, _) = node::list(&self.state).map_err(state_error)?;
         let held = among(&objects, || Ok(here))?.into_iter().find(|held| held.claims(other));
         if let Some(device) = held.as_ref().and_then(|held| held.object.device()).cloned() {
-            return Ok(Some(Owned { device, held }));
+            return Ok(Some((device, held)));
         }
         let boot = postern_state::boot_id().map_err(state_error)?;
         let is_here = |header: &Header| header.host_netns_cookie == here && header.boot_id == boot;
@@ -240,7 +233,7 @@ impl Notes {
         let Ok(records) = postern_state::list_known(&self.state) else { return Ok(None) };
         let records = records.iter().filter(|summary| summary.header.as_ref().is_some_and(is_here));
         let owner = records.flat_map(in_record::<Device>).find(|own| own.is_claim(other));
-        Ok(owner.map(|device| Owned { device, held: None }))
+        Ok(owner.map(|device| (device, None)))
     }
 }
 

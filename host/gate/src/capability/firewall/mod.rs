@@ -64,8 +64,8 @@ impl host::Firewall for Gate<'_> {
 
     fn isolate(&mut self, ingress: IngressPolicy) -> Result<(), OpError> {
         let bridge = bridge(self.run)?.name.to_string();
-        let addresses: Vec<IpNet> = self.run.own.addresses.iter().map(|own| own.net).collect();
-        let isolation = Isolation { bridge, ingress, v4: has(&addresses, false), v6: has(&addresses, true) };
+        let has = |v6| self.run.own.addresses.iter().any(|own| own.net.addr().is_ipv6() == v6);
+        let isolation = Isolation { bridge, ingress, v4: has(false), v6: has(true) };
         self.run.journal.intend(self.run.view(), isolation.clone())?;
         isolation.make(self.run)?;
         Ok(())
@@ -146,11 +146,6 @@ pub(crate) fn noted(run: &Context) -> Option<Vec<AddressHandles>> {
     let by_iptables = recorded.into_iter().filter(|made| made.backend == FirewallBackend::Iptables);
     let noted: Vec<AddressHandles> = by_iptables.map(|made| made.numbers(run)).collect();
     (is_known && noted.iter().all(|numbers| !numbers.handles.is_empty())).then_some(noted)
-}
-
-/// True if one of the addresses is of that IP version.
-fn has(addresses: &[IpNet], v6: bool) -> bool {
-    addresses.iter().any(|address| address.addr().is_ipv6() == v6)
 }
 
 /// Returns the name of the bridge in `prevResult`, by the native plugin's convention.

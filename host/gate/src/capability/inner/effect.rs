@@ -4,7 +4,7 @@
 use crate::capability::device::held::{self, HeldObject};
 use crate::capability::leaves::{AttachmentLink, EffectKind};
 use crate::context::{Context, Journal, View};
-use crate::effect::{Effect, Macvlan, in_record};
+use crate::effect::{Effect, in_record};
 use crate::errors::kernel_error;
 use crate::others;
 use crate::right::Right;
@@ -215,6 +215,52 @@ impl AttachmentLink for InnerLink {
     fn is_named(&self, result: &CniResult) -> bool {
         let is_own = |address: &str| self.mac.is_none_or(|mac| address.eq_ignore_ascii_case(&mac.to_string()));
         result.interfaces.iter().any(|link| !link.sandbox.is_empty() && is_own(&link.mac))
+    }
+}
+
+/// A macvlan link, in the form that records have had before the other kinds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Macvlan {
+    /// The address that the host gave it; none in mode "passthru", where it has its parent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// The name that the host chose, before it gets the attachment's. None where it is born with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<String>,
+}
+
+impl Macvlan {
+    /// The same, as one of all kinds.
+    pub fn as_inner(&self) -> InnerLink {
+        InnerLink { kind: InnerKind::Macvlan, mac: self.mac, born: self.born.clone(), shares: None, vlan: None }
+    }
+}
+
+impl EffectKind for Macvlan {
+    fn remove(&self, run: &Context) -> Result<(), OpError> {
+        self.as_inner().remove(run)
+    }
+
+    fn words(&self) -> String {
+        self.as_inner().words()
+    }
+
+    fn as_link(&self) -> Option<&dyn AttachmentLink> {
+        Some(self)
+    }
+
+    fn right(&self) -> Right<'_> {
+        Right::Container
+    }
+}
+
+impl AttachmentLink for Macvlan {
+    fn is_there(&self, run: &Context) -> Result<bool, OpError> {
+        self.as_inner().is_there(run)
+    }
+
+    fn is_named(&self, result: &CniResult) -> bool {
+        self.as_inner().is_named(result)
     }
 }
 

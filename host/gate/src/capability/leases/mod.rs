@@ -25,10 +25,6 @@ use std::time::Instant;
 /// The most ranges in one request, because each is compared with every other.
 const MOST_RANGES: usize = 256;
 
-fn opened(leases: Option<Leases>) -> Result<Leases, OpError> {
-    leases.ok_or_else(|| OpError::new(ErrorCode::Io, "leases", "the lease directory vanished while it was opened"))
-}
-
 /// Checks ranges as host-local does, and fills in missing values.
 ///
 /// # Errors
@@ -61,7 +57,8 @@ impl host::Leases for Gate<'_> {
         }
         let sets = range_sets(sets)?;
         let directory = directory(&self.run.request.conf);
-        let leases = opened(self.run.view().leases(&directory, true)?)?;
+        let gone = || OpError::new(ErrorCode::Io, "leases", "the lease directory vanished while it was opened");
+        let leases = self.run.view().leases(&directory, true)?.ok_or_else(gone)?;
         self.run.journal.intend(self.run.view(), Lease { directory })?;
         let taken = take(self.run, &leases, &sets, requested)?;
         Ok(taken_by(&mut self.run.own.addresses, taken))

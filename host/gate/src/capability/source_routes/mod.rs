@@ -45,11 +45,7 @@ impl host::SourceRoutes for Gate<'_> {
         for source in sources {
             is_own(self, source)?;
         }
-        if let Some(table) = table.filter(|table| is_reserved(*table)) {
-            let message = format!("table {table} is the kernel's own, and not for the senders of one attachment");
-            return Err(OpError::new(ErrorCode::InvalidArgument, table.to_string(), message)
-                .hint("name a table from 1 to 252, or of 256 and more"));
-        }
+        may_be_named(table, "not for the senders of one attachment")?;
         let run = &mut *self.run;
         let _lock = lock(run.view())?;
         let netlink = run.system.container_netlink()?;
@@ -120,6 +116,20 @@ fn is_own(gate: &Gate<'_>, source: &RouteSource) -> Result<(), OpError> {
         .hint("name a gateway in the network of the address"))
 }
 
+/// Refuses a table of the kernel's own. `because` is the rest of the reason.
+pub(crate) fn may_be_named(table: Option<u32>, because: &str) -> Result<(), OpError> {
+    let Some(table) = table.filter(|table| is_reserved(*table)) else { return Ok(()) };
+    let message = format!("table {table} is the kernel's own, and {because}");
+    Err(OpError::new(ErrorCode::InvalidArgument, table.to_string(), message)
+        .hint("name a table from 1 to 252, or of 256 and more"))
+}
+
+/// Returns the lowest table from this one on that is not used.
+pub(crate) fn lowest_free(from: u32, used: &BTreeSet<u32>) -> Result<u32, OpError> {
+    let free = (from..u32::MAX).find(|table| !used.contains(table) && !is_reserved(*table));
+    free.ok_or_else(|| OpError::new(ErrorCode::Exhausted, "tables", "no routing table is free"))
+}
+
 /// True for `unspec`, `default`, `main` and `local`: every sender uses them (linux/rtnetlink.h).
 pub(crate) fn is_reserved(table: u32) -> bool {
     table == 0 || (253..=255).contains(&table)
@@ -173,7 +183,8 @@ fn in_free_tables(
     let mut effect = SourceRoutes { index, ..SourceRoutes::default() };
     for source in sources {
         let net = source.address;
-        let table = free_table(&mut used)?;
+        let table = lowest_free(FIRST_TABLE, &used)?;
+        used.insert(table);
         effect.rules.push(SourceRule { source: net.addr(), table });
         let to_table = |route: &Route| Route { table: Some(table), ..route.clone() };
         let is_its = |route: &Route| {
@@ -197,14 +208,6 @@ fn in_free_tables(
     }
     effect.moved = moved;
     Ok(effect)
-}
-
-/// Takes the first table from 100 that is not used.
-fn free_table(used: &mut BTreeSet<u32>) -> Result<u32, OpError> {
-    let free = (FIRST_TABLE..u32::MAX).find(|table| !used.contains(table) && !is_reserved(*table));
-    let free = free.ok_or_else(|| OpError::new(ErrorCode::Exhausted, "tables", "no routing table is free"))?;
-    used.insert(free);
-    Ok(free)
 }
 
 fn default_route(gateway: IpAddr, table: u32) -> KeptRoute {

@@ -9,7 +9,7 @@ pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::shared::may_be_native;
 use crate::capability::shared::multipath::is_multipath;
 use crate::capability::source_routes::effect::lock;
-use crate::capability::source_routes::is_reserved;
+use crate::capability::source_routes::{is_reserved, lowest_free, may_be_named};
 use crate::capability::vrf::effect::{KIND, leave_vrf, settle};
 use crate::context::Context;
 use crate::effect::{Effect, Vrf};
@@ -133,11 +133,7 @@ fn table_of(vrf: &Link, name: &str, wanted: Option<u32>) -> Result<u32, OpError>
 
 /// Returns the table of a new VRF: the one that is wanted, or the lowest one that nothing uses.
 fn free_table(netlink: &Netlink, wanted: Option<u32>, routes: &[(u32, KeptRoute)]) -> Result<u32, OpError> {
-    if let Some(table) = wanted.filter(|table| is_reserved(*table)) {
-        let message = format!("table {table} is the kernel's own, and no VRF's");
-        return Err(OpError::new(ErrorCode::InvalidArgument, table.to_string(), message)
-            .hint("name a table from 1 to 252, or of 256 and more"));
-    }
+    may_be_named(wanted, "no VRF's")?;
     let mut used: BTreeSet<u32> = routes.iter().filter_map(|(_, kept)| kept.route.table).collect();
     used.extend(netlink.rules().map_err(kernel_error)?.iter().map(|rule| rule.table));
     used.extend(netlink.links().map_err(kernel_error)?.iter().filter_map(|link| link.vrf_table));
@@ -148,9 +144,7 @@ fn free_table(netlink: &Netlink, wanted: Option<u32>, routes: &[(u32, KeptRoute)
                 .hint("name another table, or leave `table` out: then the host chooses one"))
         }
         Some(table) => Ok(table),
-        None => (1..u32::MAX)
-            .find(|table| !used.contains(table) && !is_reserved(*table))
-            .ok_or_else(|| OpError::new(ErrorCode::Exhausted, "tables", "no routing table is free")),
+        None => lowest_free(1, &used),
     }
 }
 

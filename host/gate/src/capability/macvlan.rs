@@ -1,7 +1,5 @@
 //! `macvlan`: the attachment's own link, stacked on a granted one.
 
-pub mod effect;
-
 use super::inner::{self, NewLink, Parent};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::effect::InnerKind;
