@@ -82,14 +82,12 @@ impl host::Link for Gate<'_> {
             let hint = "the plugin that made it deletes it on its DEL";
             return Err(OpError::new(ErrorCode::Exists, name, message).hint(hint));
         }
-        if is_add {
-            self.run.journal.only_of_this_run(self.run.request, Veth::is, "pair")?;
-            self.run.journal.only_of_this_run(self.run.request, Effect::is_link, "link")?;
-            // A failed ADD could not bring back what another program made.
-            if !self.run.journal.has_made_link() {
-                let message = format!("\"{name}\" is not a link that this ADD made");
-                return Err(OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it"));
-            }
+        self.run.journal.only_of_this_run(self.run.request, Veth::is, "pair")?;
+        self.run.journal.only_of_this_run(self.run.request, Effect::is_link, "link")?;
+        // A failed ADD could not bring back what another program made.
+        if is_add && !self.run.journal.has_made_link() {
+            let message = format!("\"{name}\" is not a link that this ADD made");
+            return Err(OpError::new(ErrorCode::Exists, name, message).hint("the plugin that made it deletes it"));
         }
         if self.run.request.verb == Verb::Del {
             if !others::knows_container(self.run.journal) {

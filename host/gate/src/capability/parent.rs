@@ -14,15 +14,13 @@ impl host::Parent for Gate<'_> {
             true => self.run.system.container_netlink()?,
             false => self.run.system.host()?,
         };
-        let link = match name {
-            "" => match default_link(netlink)? {
-                Some(index) => netlink.link_by_index(index).map_err(kernel_error)?,
-                None => {
-                    return Err(OpError::new(ErrorCode::NotFound, "default route", "no default route interface found"));
-                }
-            },
-            name => netlink.link_by_any_name(name).map_err(kernel_error)?,
+        let link = if name.is_empty() {
+            let none = || OpError::new(ErrorCode::NotFound, "default route", "no default route interface found");
+            netlink.link_by_index(default_link(netlink)?.ok_or_else(none)?)
+        } else {
+            netlink.link_by_any_name(name)
         };
+        let link = link.map_err(kernel_error)?;
         let link = link.ok_or_else(|| OpError::new(ErrorCode::NotFound, name, "Link not found"))?;
         // The records are read only for what looks like one: a container has the other end, or it is a port.
         if !in_container

@@ -430,10 +430,7 @@ impl HeldNote {
         self.object.device().is_some_and(|device| device.is_claim(link))
     }
 
-    /// Mends it for an ADD.
-    ///
-    /// # Errors
-    /// As [`HeldNote::mend`], and [`ErrorCode::TryAgain`] if it is still held.
+    /// Mends it for an ADD, which is to try again later if it is still held.
     pub(crate) fn mend_for(&self, run: &Context) -> Result<(), OpError> {
         let Some(held) = self.mend(DeviceHome::of(run)?, &mut Notes::of(run))? else { return Ok(()) };
         let name = held.object.name();

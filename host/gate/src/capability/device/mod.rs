@@ -253,19 +253,14 @@ fn names_of(link: &Link) -> impl Iterator<Item = (DeviceKey, String)> {
 /// # Errors
 /// [`ErrorCode::NotFound`]: there is no such device, or it has no driver.
 pub fn is_userspace(by: DeviceKey, value: &str) -> Result<bool, OpError> {
-    let is_pci = match by {
-        DeviceKey::Pci => true,
-        DeviceKey::Id => {
-            is_bus_name(value)?;
-            is_there(&Path::new(PCI).join(value))
-        }
-        DeviceKey::Name | DeviceKey::Address | DeviceKey::Path => false,
-    };
-    if !is_pci {
+    if !matches!(by, DeviceKey::Pci | DeviceKey::Id) {
         return Ok(false);
     }
     is_bus_name(value)?;
     let device = Path::new(PCI).join(value);
+    if by == DeviceKey::Id && !is_there(&device) {
+        return Ok(false);
+    }
     let driver = device.join("driver");
     let led = leads_to(&driver).ok_or_else(|| {
         let missing = if is_there(&device) { driver } else { device };
@@ -283,10 +278,8 @@ fn is_bus_name(value: &str) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Returns the link that a network names, once it is certainly clean: a device that is held is looked at again.
-///
-/// # Errors
-/// As [`look_up`], and [`ErrorCode::TryAgain`] if it is held.
+/// Returns the link that a network names, once it is certainly clean: a device that is held is looked at again, and refused if
+/// it is held still.
 fn look_up_clean(run: &Context, by: DeviceKey, value: &str, objects: &[NodeObject]) -> Result<Link, OpError> {
     let found = look_up(run.system.host()?, by, value);
     let mut mended = false;

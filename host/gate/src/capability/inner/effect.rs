@@ -152,12 +152,8 @@ impl InnerLink {
             }
             is_first = false;
             if is_late {
-                let name = host
-                    .link_by_index(parent)
-                    .map_err(kernel_error)?
-                    .map(|link| link.name)
-                    .unwrap_or_default()
-                    .to_string();
+                let link = host.link_by_index(parent).map_err(kernel_error)?;
+                let name = link.map(|link| link.name.to_string()).unwrap_or_default();
                 return held::hold(run, HeldObject::Vlan { parent: name, index: parent, id }, &[why]);
             }
             sleep(Duration::from_millis(20));

@@ -128,9 +128,8 @@ pub(crate) fn guard(run: &Context, port: &str) -> Result<Option<MacGuard>, OpErr
     if run.system.host()?.link_by_name(port).map_err(kernel_error)?.is_none() {
         return Ok(None);
     }
-    let effects = run.journal.effects();
-    let guards = effects.iter().rev().filter_map(|noted| MacGuard::of(&noted.effect));
-    Ok({ guards }.find(|guard| guard.host.as_deref() == Some(port)).cloned())
+    let guards = run.journal.recorded::<MacGuard>();
+    Ok(guards.into_iter().rfind(|guard| guard.host.as_deref() == Some(port)))
 }
 
 /// Returns the attributes of a link that these settings concern.
@@ -154,10 +153,7 @@ pub(crate) fn apply(netlink: &Netlink, link: &Link, settings: &LinkSettings) -> 
     Ok(())
 }
 
-/// Gives a link the attributes that it had before. What root in the container has made impossible stays.
-///
-/// # Errors
-/// A passing one.
+/// Gives a link the attributes that it had before. What root in the container has made impossible stays, and is no error.
 pub(crate) fn put_back(netlink: &Netlink, link: &Link, before: &LinkSettings) -> Result<(), OpError> {
     let mut done = change(netlink, link, before);
     if done.iter().any(|(_, done)| done.is_err()) {

@@ -72,11 +72,8 @@ impl Reapply for MacGuard {
         if is_whole(run, host, mac)? {
             return Ok(Reapplied::Complete);
         }
-        let id = self.id.clone().unwrap_or_else(|| native(run.request));
-        match claim(run.system, &id, host, mac)? {
-            Some(handles) => run.journal.known_by(&self.clone().into(), &handles),
-            None => return Err(name_is_taken(&id, host)),
-        }
+        let handles = follow(run.view(), self, host, mac)?;
+        run.journal.known_by(&self.clone().into(), &handles);
         Ok(Reapplied::Restored)
     }
 }
@@ -110,9 +107,6 @@ pub(crate) fn claim(system: &System, id: &str, host: &str, mac: Mac) -> Result<O
 }
 
 /// Lets the port send with this address only, instead of the one before. Returns the handles of the new rules.
-///
-/// # Errors
-/// The kernel refuses, or another port has the name of the rules.
 pub(crate) fn follow(view: View<'_>, guard: &MacGuard, host: &str, mac: Mac) -> Result<Vec<u64>, OpError> {
     let id = guard.id.clone().unwrap_or_else(|| native(view.request));
     claim(view.system, &id, host, mac)?.ok_or_else(|| name_is_taken(&id, host))

@@ -7,7 +7,7 @@ use crate::errors::{firewall_error, kernel_error};
 use crate::right::Right;
 use ipnet::IpNet;
 use postern_firewall::AttachmentKey;
-use postern_firewall::conntrack::forget_udp;
+use postern_firewall::conntrack::{Flow, forget_udp};
 use postern_firewall::hostport::{self, HostPorts, MarkBy, Syntax, localnet};
 use postern_firewall::iptables::{self, RuleHandles};
 use postern_kernel::{KernelError, Link, Netlink, Sysctl, sysctl};
@@ -124,10 +124,7 @@ impl PortMappings {
     }
 
     /// Forgets the tracked UDP connections to its ports that were led to the container. With `all`, it forgets those
-    /// that began before it, too.
-    ///
-    /// # Errors
-    /// The kernel refuses. It is no error if it tracks nothing.
+    /// that began before it, too. It is no error if the kernel tracks nothing.
     pub(crate) fn forget_connections(&self, system: &System, all: bool) -> Result<(), OpError> {
         let address = self.address.addr();
         let is_udp = |forward: &&Forward| forward.transport == Transport::Udp;
@@ -139,25 +136,17 @@ impl PortMappings {
         let ports: Vec<u16> =
             forwards.iter().map(|forward| forward.host_port).collect::<HashSet<_>>().into_iter().collect();
         let host = system.host()?;
-        system
-            .unless_absent(|nft| {
-                forget_udp(nft, address.is_ipv6(), &ports, |flow| {
-                    let (destination, port) = flow.destination;
-                    forwards.iter().any(|forward| {
-                        let is_meant = forward.host_port == port
-                            && match forward.host_ip {
-                                Some(host_ip) => host_ip == destination,
-                                // Connections of others to the same port of another node stay.
-                                None => {
-                                    let look = || host.is_local(destination);
-                                    look().or_else(|_| look()).unwrap_or(false)
-                                }
-                            };
-                        is_meant && (all || flow.answerer == (address, forward.container_port))
-                    })
-                })
+        // Connections of others to the same port of another node stay.
+        let is_local = |address| host.is_local(address).or_else(|_| host.is_local(address)).unwrap_or(false);
+        let is_ours = |flow: &Flow| {
+            let (destination, port) = flow.destination;
+            forwards.iter().any(|forward| {
+                forward.host_port == port
+                    && forward.host_ip.map_or_else(|| is_local(destination), |host_ip| host_ip == destination)
+                    && (all || flow.answerer == (address, forward.container_port))
             })
-            .map(drop)
+        };
+        system.unless_absent(|nft| forget_udp(nft, address.is_ipv6(), &ports, is_ours)).map(drop)
     }
 
     /// Returns the link towards the container, if connections from the node's 127.0.0.1 to it need `route_localnet`.

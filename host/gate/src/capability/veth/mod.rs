@@ -134,13 +134,10 @@ pub(crate) fn must_live(run: &Context, index: u32, name: &str) -> Result<(), OpE
 pub fn retire(run: &mut Context) -> Result<Option<String>, OpError> {
     let living = others::living_pair(run)?.map(|link| link.name.to_string());
     let is_gone = |host: &String| living.as_ref() != Some(host);
-    let effects = run.journal.effects();
-    for noted in effects {
-        if let Some(guard) = MacGuard::of(&noted.effect)
-            && guard.host.as_ref().map_or(living.is_none(), is_gone)
-        {
+    for guard in run.journal.recorded::<MacGuard>() {
+        if guard.host.as_ref().map_or(living.is_none(), is_gone) {
             guard.remove(run)?;
-            run.journal.gone(|effect| *effect == noted.effect);
+            run.journal.gone(|effect| MacGuard::of(effect) == Some(&guard));
         }
     }
     run.journal.gone(|effect| Veth::of(effect).is_some_and(|pair| is_gone(&pair.host)));
@@ -148,20 +145,16 @@ pub fn retire(run: &mut Context) -> Result<Option<String>, OpError> {
 }
 
 /// Turns off IPv6 autoconfiguration for a link of the host. A kernel without IPv6 has nothing to turn off. Where
-/// `/proc/sys` may not be written, it stays on, as with the native plugins, and that is said.
-///
-/// # Errors
-/// The kernel refuses for another reason. A container could then give the node addresses and routes.
-pub fn ignore_router_advertisements(system: &System, link: &str) -> Result<(), OpError> {
+/// `/proc/sys` may not be written, it stays on, as with the native plugins, and that is said. Another refusal is an error: a
+/// container could give the node addresses and routes.
+pub(crate) fn ignore_router_advertisements(system: &System, link: &str) -> Result<(), OpError> {
     switch_off(system, link, "accept_ra", "takes router advertisements of its container")
 }
 
 /// Switches duplicate address detection of a link of the node off. Root in a container behind it could say of each address
-/// that it has it, of the link-local one too. The node would not ask for the containers' hardware addresses any more.
-///
-/// # Errors
-/// The kernel refuses. Without IPv6 there is nothing to switch.
-pub fn ask_for_no_address(system: &System, link: &str) -> Result<(), OpError> {
+/// that it has it, of the link-local one too. The node would not ask for the containers' hardware addresses any more. Without
+/// IPv6 there is nothing to switch.
+pub(crate) fn ask_for_no_address(system: &System, link: &str) -> Result<(), OpError> {
     switch_off(system, link, "accept_dad", "loses addresses that a container says it has")
 }
 

@@ -175,9 +175,6 @@ fn is_main(kept: &KeptRoute) -> bool {
 }
 
 /// Takes a link out of a VRF, and removes the VRF if no link is left in it. Under the lock.
-///
-/// # Errors
-/// A passing one.
 pub(crate) fn leave_vrf(netlink: &Netlink, own: Option<u32>, vrf: &Link) -> Result<(), OpError> {
     if let Some(own) = own {
         release(netlink, own)?;
