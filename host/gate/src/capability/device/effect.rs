@@ -6,7 +6,7 @@
 
 pub mod home;
 
-use crate::capability::device::held::{self, HeldObject};
+use crate::capability::device::held::{self, HeldObject, Notes};
 use crate::capability::leaves::{AttachmentLink, EffectKind};
 use crate::context::{Context, Journal};
 use crate::errors::kernel_error;
@@ -230,14 +230,6 @@ impl Device {
     /// Returns the link in the container's namespace. Without it: the reason why it may be there all the same, if there is one.
     fn find(&self, run: &Context, container: &Netlink) -> Result<(Option<Link>, Option<KernelError>), OpError> {
         let indices = self.noted_indices(run.journal);
-        // A driver's device is identified by its own data. For other links the index is noted after the move. A run
-        // that was killed before that left the link under one of the two names.
-        let ifname = &run.request.ifname;
-        let is_own = |link: &Link| match (self.device.is_some(), indices.is_empty()) {
-            (true, _) => true,
-            (false, false) => indices.contains(&link.index),
-            (false, true) => self.name == link.name || *ifname == link.name,
-        };
         // Root in there can make so many links that a list takes long. The noted index seldom changes.
         for index in &indices {
             let noted = as_far_as_possible(|| container.link_by_index(*index))?;
@@ -245,22 +237,25 @@ impl Device {
                 return Ok((Some(own), None));
             }
         }
-        let is_wanted = |link: &Link| self.is_same(link) && is_own(link);
-        let found = match (&self.device, indices.is_empty()) {
-            // Under another index it is another link.
-            (None, false) => Vec::new(),
-            (None, true) => {
-                let named = [&self.name, &LinkName::from(ifname.as_str())];
-                let named = named.map(|name| as_far_as_possible(|| container.link_named(name)));
-                let named = named.into_iter().collect::<Result<Vec<_>, _>>()?;
-                named.into_iter().flatten().filter(is_wanted).collect()
+        // A driver's device is identified by its own data.
+        if self.device.is_some() {
+            return Ok(match list_or_reason(|| container.links_with(|link| self.is_same(link)))? {
+                Ok(found) => (found.into_iter().next(), None),
+                Err(error) => (None, Some(error)),
+            });
+        }
+        // Of other links the index is noted after the move: under another index it is another link.
+        if !indices.is_empty() {
+            return Ok((None, None));
+        }
+        // A run that was killed before that left the link under one of the two names.
+        for name in [&self.name, &LinkName::from(run.request.ifname.as_str())] {
+            let named = as_far_as_possible(|| container.link_named(name))?;
+            if let Some(own) = named.filter(|link| self.is_same(link) && link.name == *name) {
+                return Ok((Some(own), None));
             }
-            (Some(_), _) => match list_or_reason(|| container.links_with(is_wanted))? {
-                Ok(found) => found,
-                Err(error) => return Ok((None, Some(error))),
-            },
-        };
-        Ok((found.into_iter().next(), None))
+        }
+        Ok((None, None))
     }
 
     /// Returns the link on the host. It may have any name there. A virtual link has the index that it had before, or the one
@@ -375,7 +370,7 @@ impl Device {
 impl EffectKind for Device {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         self.come_home(run)?;
-        held::names_again(run);
+        Notes::of(run).names_again(|| home::DeviceHome::of(run).ok());
         Ok(())
     }
 

@@ -201,7 +201,9 @@ impl Notes {
         Ok(done.is_ok())
     }
 
-    fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<DeviceHome<'a>>) {
+    /// Gives held devices their names again that are free by now: a device that has come home may have had one of them. What fails
+    /// stays held. The node is asked for only if something is held.
+    pub(crate) fn names_again<'a>(&mut self, home: impl FnOnce() -> Option<DeviceHome<'a>>) {
         let Ok((objects, _)) = node::list(&self.state) else { return };
         if !objects.iter().any(|object| object.kind == HELD) {
             return;
@@ -302,12 +304,6 @@ pub(crate) fn forget(view: View<'_>, object: &HeldObject) -> Result<(), OpError>
         Some(note) => node::remove(&view.fixed.places.state, HELD, &note.name, here).map(drop).map_err(state_error),
         None => Ok(()),
     }
-}
-
-/// Gives held devices their names again that are free by now: a device that has come home may have had one of them. What fails
-/// stays held.
-pub(crate) fn names_again(run: &Context) {
-    Notes::of(run).names_again(|| DeviceHome::of(run).ok());
 }
 
 fn write(state: &Path, here: u64, held: &HeldNote) -> Result<(), OpError> {
