@@ -13,7 +13,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operation, capability or effect has to be thought of here")]
 
 pub use crate::capability::inner::effect::InnerKind;
-use crate::capability::leaves::{ByContents, EffectKind, Reapply};
+use crate::capability::leaves::{ByContents, EffectKind};
 use crate::right::Right;
 use postern_cni::CniResult;
 use postern_state::Summary;
@@ -80,20 +80,9 @@ macro_rules! addresses {
     };
 }
 
-/// The rules of an effect, if it has some.
-macro_rules! rules {
-    (NoRules, $effect:ident) => {{
-        let _ = $effect;
-        None
-    }};
-    (Rules, $effect:ident) => {
-        Some($effect)
-    };
-}
-
-/// Makes [`Effect`] from one row for each: its type, its file, when it is noted, where it lives, and the two answers above.
+/// Makes [`Effect`] from one row for each: its type, its file, when it is noted, where it lives, and the answer above.
 macro_rules! effects {
-    ($($kind:ident: $($file:ident)::+, $timing:ident, $lives:ident, $concern:ident, $rules:ident;)+) => {
+    ($($kind:ident: $($file:ident)::+, $timing:ident, $lives:ident, $concern:ident;)+) => {
         $(pub use crate::capability::$($file)::+::$kind;)+
 
         /// One thing on the node that belongs to one attachment.
@@ -131,13 +120,6 @@ macro_rules! effects {
                     $(Self::$kind(effect) => addresses!($concern, effect),)+
                 }
             }
-
-            /// Returns the effect, if it has rules of a packet filter.
-            pub(crate) fn rules(&self) -> Option<&dyn Reapply> {
-                match self {
-                    $(Self::$kind(effect) => rules!($rules, effect),)+
-                }
-            }
         }
 
         $(impl From<$kind> for Effect {
@@ -169,28 +151,28 @@ macro_rules! effects {
 }
 
 effects! {
-    // Its file, when it is noted, where it lives, what it has to do with the attachment's addresses, and if it has rules.
-    Veth: veth::effect, Once, InKernel, Uses, NoRules;
-    Macvlan: inner::effect, Once, InKernel, Uses, NoRules;
-    InnerLink: inner::effect, Once, InKernel, Uses, NoRules;
-    Device: device::effect, Once, InKernel, Uses, NoRules;
-    Masquerade: masquerade::effect, Once, InKernel, Uses, Rules;
-    MacGuard: mac_guard::effect, Once, InKernel, Uses, Rules;
-    Firewall: firewall::effect, Once, InKernel, Uses, Rules;
-    Isolation: firewall::isolation, Once, InKernel, Nothing, Rules;
-    Bandwidth: bandwidth::effect, Once, InKernel, Nothing, Rules;
-    Lease: leases::effect, EachTime, OnDisk, ByContents, NoRules;
-    Native: ipam::effect, Once, OnDisk, ByContents, NoRules;
-    LoopbackUp: loopback::effect, Never, InKernel, Nothing, NoRules;
-    Port: bridge::effect, Once, InKernel, Uses, NoRules;
-    PortMappings: port_mappings::effect, Once, InKernel, Uses, Rules;
-    LinkChange: link_settings::effect, EachTime, InKernel, ByContents, NoRules;
-    LinkState: shared::link_state, EachTime, InKernel, ByContents, NoRules;
-    NamespaceSetting: namespace_sysctl::effect, Never, InKernel, Nothing, NoRules;
-    Delegated: delegate::effect, Once, OnDisk, ByContents, NoRules;
-    SourceRoutes: source_routes::effect, EachTime, InKernel, Uses, NoRules;
-    Vrf: vrf::effect, EachTime, InKernel, Nothing, NoRules;
-    Dhcp: dhcp::effect, Once, OnDisk, ByContents, NoRules;
+    // Its file, when it is noted, where it lives, and what it has to do with the attachment's addresses.
+    Veth: veth::effect, Once, InKernel, Uses;
+    Macvlan: inner::effect, Once, InKernel, Uses;
+    InnerLink: inner::effect, Once, InKernel, Uses;
+    Device: device::effect, Once, InKernel, Uses;
+    Masquerade: masquerade::effect, Once, InKernel, Uses;
+    MacGuard: mac_guard::effect, Once, InKernel, Uses;
+    Firewall: firewall::effect, Once, InKernel, Uses;
+    Isolation: firewall::isolation, Once, InKernel, Nothing;
+    Bandwidth: bandwidth::effect, Once, InKernel, Nothing;
+    Lease: leases::effect, EachTime, OnDisk, ByContents;
+    Native: ipam::effect, Once, OnDisk, ByContents;
+    LoopbackUp: loopback::effect, Never, InKernel, Nothing;
+    Port: bridge::effect, Once, InKernel, Uses;
+    PortMappings: port_mappings::effect, Once, InKernel, Uses;
+    LinkChange: link_settings::effect, EachTime, InKernel, ByContents;
+    LinkState: shared::link_state, EachTime, InKernel, ByContents;
+    NamespaceSetting: namespace_sysctl::effect, Never, InKernel, Nothing;
+    Delegated: delegate::effect, Once, OnDisk, ByContents;
+    SourceRoutes: source_routes::effect, EachTime, InKernel, Uses;
+    Vrf: vrf::effect, EachTime, InKernel, Nothing;
+    Dhcp: dhcp::effect, Once, OnDisk, ByContents;
 }
 
 impl Effect {

@@ -97,7 +97,7 @@ impl Reapplication {
         let mut outcomes = Vec::new();
         for effect in listed {
             let start = Instant::now();
-            let outcome = effect.reapply(&mut run);
+            let outcome = effect.kind().reapply(&mut run);
             if !matches!(outcome, Ok(Reapplied::NoRules | Reapplied::Complete)) {
                 let noted = outcome.as_ref().map(|_| ());
                 run.audit.note_own("REAPPLY", "record.reapply", &effect, "record", &noted, start.elapsed());

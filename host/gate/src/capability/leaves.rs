@@ -33,16 +33,15 @@ pub trait EffectKind {
         None
     }
 
+    /// Puts back the rules of a packet filter that another program wiped, if the effect has some. It makes and changes no link.
+    fn reapply(&self, _run: &mut Context) -> Result<Reapplied, OpError> {
+        Ok(Reapplied::NoRules)
+    }
+
     /// Returns the rights that a confined gate needs to remove it: at least the kernel's network, on the host.
     fn right(&self) -> Right<'_> {
         Right::Network
     }
-}
-
-/// The further question to an effect with rules of a packet filter.
-pub trait Reapply {
-    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
-    fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError>;
 }
 
 /// The further question to an effect whose contents tell how it is related to the attachment's addresses.
@@ -60,7 +59,7 @@ pub trait AttachmentLink {
     fn is_named(&self, result: &CniResult) -> bool;
 }
 
-/// The outcome of [`Effect::reapply`].
+/// The outcome of [`EffectKind::reapply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reapplied {
     /// The effect has no rules.
@@ -75,10 +74,5 @@ impl Effect {
     /// True if it is the attachment's link, and the link is there.
     pub(crate) fn is_living_link(&self, run: &Context) -> Result<bool, OpError> {
         self.kind().as_link().map_or(Ok(false), |link| link.is_there(run))
-    }
-
-    /// Puts back the rules of the effect that another program wiped. It makes and changes no link.
-    pub(crate) fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
-        self.rules().map_or(Ok(Reapplied::NoRules), |effect| effect.reapply(run))
     }
 }

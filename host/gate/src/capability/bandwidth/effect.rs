@@ -1,6 +1,6 @@
 //! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes what the container sends.
 
-use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::context::{Context, Journal, View};
 use crate::effect::in_record;
 use crate::errors::{about, kernel_error, link_gone};
@@ -226,9 +226,7 @@ impl EffectKind for Bandwidth {
             None => format!("limit of the rate on {}", self.host),
         }
     }
-}
 
-impl Reapply for Bandwidth {
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
         let host = run.system.host()?;
         if self.is_whole(host)? {

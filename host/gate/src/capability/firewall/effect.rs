@@ -1,6 +1,6 @@
 //! Rules that let the attachment's addresses be forwarded.
 
-use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::capability::shared::numbers::{made_by_iptables, recorded};
 use crate::context::{Context, Journal};
 use crate::effect::in_record;
@@ -159,9 +159,7 @@ impl EffectKind for Firewall {
             (FirewallBackend::Firewalld | FirewallBackend::Iptables, _) => Right::Forwarding,
         }
     }
-}
 
-impl Reapply for Firewall {
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
         if self.is_complete(run)? {
             return Ok(Reapplied::Complete);

@@ -3,7 +3,7 @@
 //! They stay when an attachment goes, as its bridge does, and as the native plugin leaves them. To open a bridge while
 //! containers are on it, of this plugin or of a native one, would be the greater harm. `postern gc --node` removes them.
 
-use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::context::Context;
 use crate::errors::firewall_error;
 use crate::node;
@@ -45,9 +45,7 @@ impl EffectKind for Isolation {
     fn words(&self) -> String {
         format!("wish to have bridge {} isolated ({}), whose rules stay", self.bridge, self.ingress.name())
     }
-}
 
-impl Reapply for Isolation {
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
         Ok(if self.make(run)? { Reapplied::Restored } else { Reapplied::Complete })
     }

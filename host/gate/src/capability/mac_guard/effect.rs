@@ -1,6 +1,6 @@
 //! Spoofing protection.
 
-use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::capability::link_settings::effect::guarded;
 use crate::context::{Context, System, View};
 use crate::effect::{Effect, Port, Veth, in_record};
@@ -63,9 +63,7 @@ impl EffectKind for MacGuard {
     fn words(&self) -> String {
         "spoofing protection".to_owned()
     }
-}
 
-impl Reapply for MacGuard {
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
         // Earlier versions did not write the port and the address down. Then only an ADD knows them.
         let (Some(host), Some(mac)) = (&self.host, guarded(run.journal, self)) else { return Ok(Reapplied::NoRules) };

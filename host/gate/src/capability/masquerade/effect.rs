@@ -1,6 +1,6 @@
 //! Masquerading rules.
 
-use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::capability::shared::numbers::{made_by_iptables, of_others, recorded};
 use crate::context::{Context, View};
 use crate::errors::firewall_error;
@@ -129,9 +129,7 @@ impl EffectKind for Masquerade {
             Backend::Iptables => Right::Iptables,
         }
     }
-}
 
-impl Reapply for Masquerade {
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
         // Earlier versions did not write the addresses down. Then only an ADD knows them.
         if self.addresses.is_empty() {

@@ -1,6 +1,6 @@
 //! Forwards from the node's ports to one address of the attachment.
 
-use crate::capability::leaves::{EffectKind, Reapplied, Reapply};
+use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::capability::shared::numbers::{self, made_by_iptables, recorded};
 use crate::context::{Context, Journal, System, View};
 use crate::errors::{firewall_error, kernel_error};
@@ -234,9 +234,7 @@ impl EffectKind for PortMappings {
             Backend::Iptables => Right::HostPorts,
         }
     }
-}
 
-impl Reapply for PortMappings {
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
         // First: as long as it is missing, containers reach the node's 127.0.0.0/8.
         let guard = self.restore_guard(run.system)?;
