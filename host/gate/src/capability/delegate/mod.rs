@@ -177,7 +177,8 @@ fn may_be_native(gate: &Gate<'_>, plugin: &str) -> Result<(), OpError> {
         "policy does not allow \"{}\" to run \"{plugin}\" as a native program with all of the host's privileges",
         gate.guest.plugin
     );
-    Err(OpError::new(ErrorCode::Denied, plugin, message).hint(gate.guest.granted().object_hint("delegate.native", plugin)))
+    Err(OpError::new(ErrorCode::Denied, plugin, message)
+        .hint(gate.guest.granted().object_hint("delegate.native", plugin)))
 }
 
 fn run_native(run: &mut Context, common: &mut Common, plugin: &str) -> Result<Option<CniResult>, Error> {

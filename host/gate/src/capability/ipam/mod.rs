@@ -21,7 +21,9 @@ pub(crate) const FACTS: Facts = Facts {
     needed: Needed::WithAddresses,
     keeps: |request, granted| {
         let name = &request.conf.ipam_type;
-        granted.is_some_and(|granted| granted.has_object("ipam.native", name)).then(|| Right::Program(name.clone().into()))
+        granted
+            .is_some_and(|granted| granted.has_object("ipam.native", name))
+            .then(|| Right::Program(name.clone().into()))
     },
     unrecorded: None,
 };
