@@ -19,9 +19,8 @@ use postern_netlink::{Attributes, Connection, DumpLimits, NetlinkError, NetlinkR
 use crate::FirewallError;
 use crate::error::errno_of;
 use crate::variant;
-use batch::{Batch, BatchPart, following, message};
+use batch::{Batch, BatchPart, message};
 use rule::NftRule;
-use set::{NftOwner, NftRuleSet};
 
 /// The number of further tries for a state that may not pass: a foreign reference, or a name that is taken.
 const RETRIES: u32 = 3;
@@ -41,8 +40,6 @@ const RULE_EXPRESSIONS: u16 = 4;
 pub struct Nft {
     connection: Connection,
     deadline: Instant,
-    /// The sets that this connection has completed, and the generation of the rules since then.
-    complete: (Vec<NftRuleSet>, u32),
     /// Connections with an answer that was not read to its end. They are closed with this one: closing one may wait.
     #[allow(dead_code, reason = "they are kept until this is dropped")]
     retired: Vec<Connection>,
@@ -123,11 +120,14 @@ impl Nft {
     /// # Errors
     /// The kernel has no nfnetlink, or no descriptor is left.
     pub fn open(deadline: Instant) -> Result<Self, FirewallError> {
-        let (complete, retired, memory) = ((Vec::new(), 0), Vec::new(), Memory::default());
-        let (without_others, serves_iptables) = (None, [None; 2]);
-        let made =
-            |connection| Self { connection, deadline, complete, retired, memory, without_others, serves_iptables };
-        connect().map(made)
+        Ok(Self {
+            connection: connect()?,
+            deadline,
+            retired: Vec::new(),
+            memory: Memory::default(),
+            without_others: None,
+            serves_iptables: [None; 2],
+        })
     }
 
     /// True if the rules of iptables are those of nf_tables alone in this namespace. What was found out once counts as long as
@@ -204,12 +204,7 @@ impl Nft {
             let planned = plan(self, &mut batch);
             self.memory.is_open = false;
             let outcome = planned.and_then(|value| self.commit(&batch).map(|made| (value, made)));
-            let Err(error) = outcome else {
-                self.note_commit(&batch);
-                return outcome;
-            };
-            // The failed plan completed no set.
-            self.complete.0.clear();
+            let Err(error) = outcome else { return outcome };
             attempt += 1;
             let again = match error.errno.map(Errno::from_raw) {
                 Some(Errno::ERESTART | Errno::EINTR | Errno::EAGAIN) => Instant::now() < self.deadline,
@@ -237,38 +232,6 @@ impl Nft {
         let answers = questions(self);
         self.memory.is_open = false;
         answers
-    }
-
-    /// Notes a change of our own. A complete set stays complete if no other program changed a rule meanwhile.
-    fn note_commit(&mut self, batch: &Batch) {
-        let (complete, generation) = &mut self.complete;
-        if *generation != batch.generation() {
-            complete.clear();
-        } else if !batch.is_empty() {
-            *generation = following(*generation);
-        }
-    }
-
-    /// Notes the set that the planned change completes.
-    pub(crate) fn note_complete(&mut self, made: NftRuleSet, batch: &Batch) {
-        let (complete, generation) = &mut self.complete;
-        if *generation != batch.generation() {
-            complete.clear();
-            *generation = batch.generation();
-        }
-        complete.push(made);
-    }
-
-    /// Forgets the sets of an owner: they are being removed or made again.
-    pub(crate) fn forget(&mut self, owner: &NftOwner) {
-        self.complete.0.retain(|set| set.owner != *owner);
-    }
-
-    /// True if that set was complete, and no other connection has changed a rule of the namespace since.
-    pub(crate) fn is_still_complete(&mut self, set: &NftRuleSet) -> Result<bool, FirewallError> {
-        let (complete, generation) = &self.complete;
-        let generation = *generation;
-        Ok(complete.contains(set) && self.generation()? == generation)
     }
 
     /// Makes the changes of a batch. It is one transaction if the kernel takes it. A process without privileges on the

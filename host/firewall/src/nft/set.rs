@@ -19,7 +19,6 @@ const MOST_SEEN: usize = 64;
 const MOST_DELETED: usize = 512;
 
 /// The comment that tells an owner's rules from others.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The comment of each rule.
     pub(crate) comment: Vec<u8>,
@@ -38,7 +37,6 @@ impl Mark {
 }
 
 /// An owner, and the places where its rules can be.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NftOwner {
     pub(crate) shared: &'static SharedTable,
     pub(crate) mark: Mark,
@@ -49,14 +47,12 @@ pub(crate) struct NftOwner {
 }
 
 /// A rule in a shared chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SharedRule {
     pub(crate) chain: &'static str,
     pub(crate) rule: Vec<Expression>,
 }
 
 /// All rules that an owner should have.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NftRuleSet {
     pub(crate) owner: NftOwner,
     pub(crate) entries: Vec<SharedRule>,
@@ -104,7 +100,6 @@ impl NftRuleSet {
         if handles.is_empty() || handles.len() != self.entries.len() || !self.owner.chains.is_empty() {
             return Ok(false);
         }
-        nft.forget(&self.owner);
         let removed = nft.change(|nft, batch| {
             let is_same = nft.table(self.table())?.is_some_and(|state| state.handle == Some(table));
             for (entry, handle) in self.entries.iter().zip(handles).filter(|_| is_same) {
@@ -139,7 +134,6 @@ impl NftRuleSet {
             // If no chain has one of the names, no entry can lead to it.
             let looks = exists && look != EntryScope::None && (owner.chains.is_empty() || !there.is_empty());
             let present = if looks { owner.shared.entries(nft)? } else { Vec::new() };
-            nft.forget(owner);
             if present.iter().any(|found| is_taken(&found.rule)) {
                 return Ok(false);
             }
@@ -160,7 +154,6 @@ impl NftRuleSet {
             for SharedRule { chain, rule } in missing {
                 batch.add_rule(self.table(), chain, false, sees, written(rule, Some(&owner.mark.comment)));
             }
-            nft.note_complete(self.clone(), batch);
             Ok(true)
         })?;
         Ok(is_ours.then(|| made.iter().map(|rule| rule.handle).collect()))
@@ -211,9 +204,7 @@ impl NftRuleSet {
                 return Ok(true);
             }
         }
-        // This connection made the set, and no other program has changed a rule since. To ask for the generation costs
-        // microseconds; to ask for the rules costs more with each attachment.
-        Ok(nft.is_still_complete(self)? || self.is_complete(|chain| nft.rules(table, chain))?)
+        self.is_complete(|chain| nft.rules(table, chain))
     }
 
     /// As [`NftRuleSet::check`]; `rules` returns the rules of a chain.
@@ -302,7 +293,6 @@ impl NftOwner {
         places: &[&'static str],
         goes: impl Fn(&NftRule) -> bool,
     ) -> Result<Removed, FirewallError> {
-        nft.forget(self);
         let mut removed = 0;
         // What was read, and the generation that it is of, if nobody but this loop changes a rule.
         let mut left: Option<(u32, OwnedObjects<'_>)> = None;
@@ -335,7 +325,6 @@ impl NftOwner {
 
     /// As [`NftOwner::remove`], for all entries, if `may` holds for them. Returns true if it does.
     pub(crate) fn remove_if(&self, nft: &mut Nft, may: impl Fn(&[NftRule]) -> bool) -> Result<bool, FirewallError> {
-        nft.forget(self);
         nft.change(|nft, batch| {
             let own = self.shared.entries(nft)?.into_iter().map(|found| found.rule);
             let own: Vec<NftRule> = own.filter(|rule| self.mark.is_on(rule)).collect();

@@ -50,14 +50,6 @@ pub(crate) struct FoundRule {
     pub(crate) rule: NftRule,
 }
 
-impl PartialEq for SharedTable {
-    fn eq(&self, other: &Self) -> bool {
-        self.table == other.table
-    }
-}
-
-impl Eq for SharedTable {}
-
 impl std::fmt::Display for SharedTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "table {}", self.table)

@@ -5,7 +5,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::batch::Table;
 use super::rule::verdict;
-use super::set::{EntryScope, Mark, NftRuleSet, SharedRule};
+use super::set::{EntryScope, Mark, NftOwner, NftRuleSet, SharedRule};
 use super::shared::{SharedChain, SharedTable};
 use super::*;
 
@@ -215,24 +215,4 @@ fn an_answer_is_as_old_as_the_rules() {
     })
     .unwrap();
     assert_eq!(count(&mut nft), 1, "this connection changed them");
-}
-
-/// A refused change does not count as made.
-#[test]
-fn a_refused_change_completes_nothing() {
-    private();
-    let mut nft = open();
-    let shared = shared();
-    let mine = set(shared, "mine", &[]);
-    mine.ensure(&mut nft, EntryScope::All, |_| false).unwrap();
-    let complete = nft.complete.0.first().cloned().unwrap();
-    assert!(nft.is_still_complete(&complete).unwrap());
-    mine.owner.remove(&mut nft, &[], &[], |_| true).unwrap();
-    assert!(!nft.is_still_complete(&complete).unwrap());
-    let refused = nft.change(|nft, batch| {
-        nft.note_complete(complete.clone(), batch);
-        batch.flush_chain(TABLE, "missing");
-        Ok(())
-    });
-    assert!(refused.is_err() && !nft.is_still_complete(&complete).unwrap());
 }
