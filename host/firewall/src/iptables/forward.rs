@@ -321,17 +321,9 @@ impl AddressHandles {
             return Ok(false);
         }
         for ((v6, _), noted) in by_family(&self.addresses).zip(&self.tables) {
-            let table = table(v6, FILTER);
-            let change = |nft: &mut Nft| {
-                nft.change(|nft, batch| {
-                    let is_same = nft.table(table)?.is_some_and(|table| table.handle == Some(*noted));
-                    for handle in handles_of(&self.handles, v6, &self.addresses).iter().filter(|_| is_same) {
-                        batch.delete_rule(table, CHAIN, *handle);
-                    }
-                    Ok(is_same)
-                })
-            };
-            match Programs::nft(v6, runner).without(change) {
+            let handles = handles_of(&self.handles, v6, &self.addresses);
+            let rules: Vec<(&str, u64)> = handles.iter().map(|handle| (CHAIN, *handle)).collect();
+            match Programs::nft(v6, runner).without(|nft| nft.delete_numbered(table(v6, FILTER), *noted, &rules)) {
                 Some(Ok(true)) => {}
                 Some(Err(error)) if error.is_timeout() => return Err(error),
                 // The rules are looked for by their content.

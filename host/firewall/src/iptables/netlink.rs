@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use netlink_packet_netfilter::nftables::{InetHookNumber, NfTablesMessage, RuleAttribute, RuleMessage};
+use netlink_packet_netfilter::nftables::{InetHookNumber, RuleAttribute};
 use postern_netlink::Attributes;
 
 use super::rule::IptablesRule;
@@ -14,6 +14,7 @@ use super::set::TableChange;
 use super::text::{SavedRule, SavedTable};
 use super::{NAT, table};
 use crate::nft::batch::{BaseChain, Batch, Table};
+use crate::nft::read::all_rules;
 use crate::nft::rule::NftRule;
 use crate::{FirewallError, Nft};
 
@@ -187,7 +188,7 @@ fn look_around<'b>(
         } else {
             // They are usually at the chain's beginning. Any number of other attachments' rules may follow: to read one
             // takes longer than to get it.
-            let (question, mut kept) = (all_of(table, Some(chain)), Vec::new());
+            let (question, mut kept) = (all_rules(table, Some(chain)), Vec::new());
             let found = nft.dump_until(
                 table.family,
                 question,
@@ -280,20 +281,13 @@ fn read(rule: Attributes<'_>, table: Table) -> Option<SavedRule> {
     Some(SavedRule::of_kernel(IptablesRule::read(&chain, rule.attributes(), table.is_v6()), rule.handle))
 }
 
-/// Returns the question for all rules of a table, or of one chain.
-fn all_of(table: Table, chain: Option<&str>) -> NfTablesMessage {
-    let mut attributes = vec![RuleAttribute::Table(table.name.to_owned())];
-    attributes.extend(chain.map(|chain| RuleAttribute::Chain(chain.to_owned())));
-    NfTablesMessage::GetRule(RuleMessage { attributes })
-}
-
 fn dump<T>(
     nft: &mut Nft,
     table: Table,
     chain: Option<&str>,
     read: impl Fn(Attributes<'_>) -> Option<T>,
 ) -> Result<Vec<T>, FirewallError> {
-    nft.dump(table.family, all_of(table, chain), read)
+    nft.dump(table.family, all_rules(table, chain), read)
         .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))
 }
 

@@ -241,7 +241,8 @@ fn chain_name(table: Table, chain: &str) -> Vec<ChainAttribute> {
     vec![ChainAttribute::Table(table.name.to_owned()), ChainAttribute::Name(chain.to_owned())]
 }
 
-fn rule_place(table: Table, chain: &str) -> Vec<RuleAttribute> {
+/// Returns the attributes that name a chain and its table.
+pub(super) fn rule_place(table: Table, chain: &str) -> Vec<RuleAttribute> {
     vec![RuleAttribute::Table(table.name.to_owned()), RuleAttribute::Chain(chain.to_owned())]
 }
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod batch;
 mod expression;
-mod read;
+pub(crate) mod read;
 pub(crate) mod rule;
 pub(crate) mod set;
 pub(crate) mod shared;
@@ -19,7 +19,7 @@ use postern_netlink::{Attributes, Connection, DumpLimits, NetlinkError, NetlinkR
 use crate::FirewallError;
 use crate::error::errno_of;
 use crate::variant;
-use batch::{Batch, BatchPart, message};
+use batch::{Batch, BatchPart, Table, message};
 use rule::NftRule;
 
 /// The number of further tries for a state that may not pass: a foreign reference, or a name that is taken.
@@ -218,6 +218,29 @@ impl Nft {
             if attempt > RETRIES {
                 std::thread::sleep(Duration::from_micros(u64::from(attempt.min(20)) * 50));
             }
+        }
+    }
+
+    /// Deletes these rules, chains and handles, without reading them: all, in the table with this number. The kernel gives no
+    /// handle twice in a table, and no table's number again.
+    ///
+    /// It returns false, and changes nothing, if that table or a rule is gone.
+    pub(crate) fn delete_numbered(
+        &mut self,
+        table: Table,
+        number: u64,
+        rules: &[(&str, u64)],
+    ) -> Result<bool, FirewallError> {
+        let deleted = self.change(|nft, batch| {
+            let is_same = nft.table(table)?.is_some_and(|state| state.handle == Some(number));
+            for (chain, handle) in rules.iter().filter(|_| is_same) {
+                batch.delete_rule(table, chain, *handle);
+            }
+            Ok(is_same)
+        });
+        match deleted {
+            Err(error) if error.is_timeout() => Err(error),
+            deleted => Ok(deleted.unwrap_or(false)),
         }
     }
 

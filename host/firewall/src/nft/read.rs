@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use postern_netlink::{Attributes, NetlinkRequest};
 
 use super::Nft;
-use super::batch::{Table, message};
+use super::batch::{Table, message, rule_place};
 use super::rule::NftRule;
 use crate::FirewallError;
 
@@ -105,19 +105,14 @@ impl Nft {
 
     /// Returns the rules of a chain in their order: none if there is no such chain.
     pub(crate) fn rules(&mut self, table: Table, chain: &str) -> Result<Vec<NftRule>, FirewallError> {
-        let attributes = vec![RuleAttribute::Table(table.name.to_owned()), RuleAttribute::Chain(chain.to_owned())];
-        let request = NfTablesMessage::GetRule(RuleMessage { attributes });
-        self.dump(table.family, request, |rule| Some(NftRule::read(rule)))
+        self.dump(table.family, all_rules(table, Some(chain)), |rule| Some(NftRule::read(rule)))
             .map_err(|errno| FirewallError::errno("list rules of", format!("{table} {chain}"), errno))
     }
 
     /// Returns the rule with this handle, without reading the others of its chain; `None` if there is none.
     pub(crate) fn rule(&mut self, table: Table, chain: &str, handle: u64) -> Result<Option<NftRule>, FirewallError> {
-        let attributes = vec![
-            RuleAttribute::Table(table.name.to_owned()),
-            RuleAttribute::Chain(chain.to_owned()),
-            RuleAttribute::Handle(handle),
-        ];
+        let mut attributes = rule_place(table, chain);
+        attributes.push(RuleAttribute::Handle(handle));
         let answer = self.get(table.family, NfTablesMessage::GetRule(RuleMessage { attributes }));
         found(answer, NftRule::read)
             .map_err(|errno| FirewallError::errno("read rule of", format!("{table} {chain}"), errno))
@@ -125,10 +120,8 @@ impl Nft {
 
     /// Returns the rules of all chains of a table, by chain, in one request: none if there is no such table.
     pub(crate) fn rules_by_chain(&mut self, table: Table) -> Result<HashMap<String, Vec<NftRule>>, FirewallError> {
-        let attributes = vec![RuleAttribute::Table(table.name.to_owned())];
-        let request = NfTablesMessage::GetRule(RuleMessage { attributes });
         let rules = self
-            .dump(table.family, request, |rule| Some((text(rule, RULE_CHAIN)?, NftRule::read(rule))))
+            .dump(table.family, all_rules(table, None), |rule| Some((text(rule, RULE_CHAIN)?, NftRule::read(rule))))
             .map_err(|errno| FirewallError::errno("list rules of", table.to_string(), errno))?;
         let mut chains: HashMap<String, Vec<NftRule>> = HashMap::new();
         for (chain, rule) in rules {
@@ -136,6 +129,13 @@ impl Nft {
         }
         Ok(chains)
     }
+}
+
+/// Returns the question for all rules of a table, or of one chain.
+pub(crate) fn all_rules(table: Table, chain: Option<&str>) -> NfTablesMessage {
+    let mut attributes = vec![RuleAttribute::Table(table.name.to_owned())];
+    attributes.extend(chain.map(|chain| RuleAttribute::Chain(chain.to_owned())));
+    NfTablesMessage::GetRule(RuleMessage { attributes })
 }
 
 /// Reads an object; `None` if there is none.

@@ -92,25 +92,15 @@ impl NftRuleSet {
     }
 
     /// Removes the entries with these handles without reading them: all entries of the set, in their order, made in the
-    /// table with this handle. The kernel gives no handle twice in a table, and no table's handle again. It searches a
-    /// chain at each look at a rule, so a look costs more with each attachment.
+    /// table with this handle. The kernel searches a chain at each look at a rule, so a look costs more with each attachment.
     ///
     /// It returns false, and changes nothing, if that table or an entry is gone, or if the handles are not all.
     pub(crate) fn remove_numbered(&self, nft: &mut Nft, handles: &[u64], table: u64) -> Result<bool, FirewallError> {
         if handles.is_empty() || handles.len() != self.entries.len() || !self.owner.chains.is_empty() {
             return Ok(false);
         }
-        let removed = nft.change(|nft, batch| {
-            let is_same = nft.table(self.table())?.is_some_and(|state| state.handle == Some(table));
-            for (entry, handle) in self.entries.iter().zip(handles).filter(|_| is_same) {
-                batch.delete_rule(self.table(), entry.chain, *handle);
-            }
-            Ok(is_same)
-        });
-        match removed {
-            Err(error) if error.is_timeout() => Err(error),
-            removed => Ok(removed.unwrap_or(false)),
-        }
+        let rules: Vec<(&str, u64)> = self.places().into_iter().zip(handles.iter().copied()).collect();
+        nft.delete_numbered(self.table(), table, &rules)
     }
 
     fn own_chains(&self) -> impl Iterator<Item = (&String, &Vec<Vec<Expression>>)> {
