@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use postern_firewall::{AttachmentKey, Nft, iptables, macguard, masquerade};
+use postern_firewall::{AttachmentKey, ChainKind, Nft, iptables, macguard, masquerade};
 
 const ROUNDS: usize = 40;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -123,7 +123,7 @@ fn programs() -> Outcome {
                 iptables::RuleHandles { handles: &handles, tables: &tables, ..iptables::RuleHandles::default() };
             times[1].push(timed(|| check(iptables::check_known(&ours, one, known, runner)?))?);
             times[2].push(timed(|| check(iptables::remove_known(&ours, one, known, runner)? > 0))?);
-            times[3].push(timed(|| check(!iptables::may_exist(&mut nft, &ours)?))?);
+            times[3].push(timed(|| check(!iptables::may_exist(&mut nft, ChainKind::Masquerading, &ours)?))?);
             times[4].push(timed(|| {
                 drop(own.take());
                 Ok(())

@@ -4,10 +4,32 @@ use sha2::{Digest as _, Sha512};
 
 use crate::FirewallError;
 
-/// The beginning of the chains of iptables that have an attachment's forwards.
-pub(crate) const HOSTPORT_CHAINS: &str = "CNI-DN-";
-/// The beginning of the comment of rules that lead there.
-const HOSTPORT_COMMENT: &str = "dnat ";
+/// The rules of iptables for which a container has a chain in each network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainKind {
+    /// Those of `ipMasq`.
+    Masquerading,
+    /// Those of `portMappings`.
+    Forwards,
+}
+
+impl ChainKind {
+    /// Returns the beginning of the chains' names.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Masquerading => "CNI-",
+            Self::Forwards => "CNI-DN-",
+        }
+    }
+
+    /// Returns the beginning of the comment of rules that lead there.
+    fn comment(self) -> &'static str {
+        match self {
+            Self::Masquerading => "",
+            Self::Forwards => "dnat ",
+        }
+    }
+}
 
 /// nft's limit for a rule comment (`NFTNL_UDATA_COMMENT_MAXLEN`). The native plugins cut their comments to it.
 const COMMENT_MAX: usize = 128;
@@ -58,31 +80,18 @@ impl AttachmentKey {
 
     /// Reads the container's key, without an interface, from an iptables chain and the comment of a rule that jumps to
     /// it. The chain's name is a hash of both, which proves that the comment names the real owner.
-    pub(crate) fn of_iptables(chain: &str, comment: &str) -> Option<Self> {
-        Self::of_comment(comment).filter(|key| key.iptables_chains().iter().any(|own| own == chain))
-    }
-
-    /// As [`Self::of_iptables`], for a rule that leads to the chain of port mappings.
-    pub(crate) fn of_hostport(chain: &str, comment: &str) -> Option<Self> {
-        let key = Self::of_comment(comment.strip_prefix(HOSTPORT_COMMENT)?);
-        key.filter(|key| key.hostport_chains().iter().any(|own| own == chain))
-    }
-
-    fn of_comment(comment: &str) -> Option<Self> {
-        let (network, rest) = comment.strip_prefix("name: \"")?.split_once("\" id: \"")?;
+    pub(crate) fn of_iptables(kind: ChainKind, chain: &str, comment: &str) -> Option<Self> {
+        let names = comment.strip_prefix(kind.comment())?.strip_prefix("name: \"")?;
+        let (network, rest) = names.split_once("\" id: \"")?;
         let container_id = rest.strip_suffix('"')?.to_owned();
-        Some(Self { network: network.to_owned(), container_id, ifname: String::new() })
+        let key = Self { network: network.to_owned(), container_id, ifname: String::new() };
+        key.iptables_chains(kind).iter().any(|own| own == chain).then_some(key)
     }
 
     /// Returns the two possible iptables chains of the container in the network. The first is the native plugins' name.
     /// The second is hashed with separators, for use if the first is taken.
-    pub(crate) fn iptables_chains(&self) -> [String; 2] {
-        self.names(28, "CNI-", &[&self.network, &self.container_id])
-    }
-
-    /// Returns the two possible chains of the container's port mappings in the network, as [`Self::iptables_chains`].
-    pub(crate) fn hostport_chains(&self) -> [String; 2] {
-        self.names(28, HOSTPORT_CHAINS, &[&self.network, &self.container_id])
+    pub(crate) fn iptables_chains(&self, kind: ChainKind) -> [String; 2] {
+        self.names(28, kind.prefix(), &[&self.network, &self.container_id])
     }
 
     /// Returns the two possible names of the link that shapes what the container sends. The first is the native plugin's,
@@ -102,24 +111,11 @@ impl AttachmentKey {
         hash.len() == 15 - IFB_PREFIX.len() && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     }
 
-    /// Returns the iptables rule comment.
-    ///
-    /// # Errors
-    /// The name is too long, or iptables' text format can't carry it unchanged. Valid CNI names can always be carried.
-    pub(crate) fn iptables_comment(&self) -> Result<String, FirewallError> {
-        self.comment("", "ipMasqBackend")
-    }
-
-    /// Returns the comment of rules that lead to the chain of the container's port mappings.
-    ///
-    /// # Errors
-    /// As [`Self::iptables_comment`].
-    pub(crate) fn hostport_comment(&self) -> Result<String, FirewallError> {
-        self.comment(HOSTPORT_COMMENT, "backend")
-    }
-
-    /// `backend` is the key of the configuration by which other rules are made.
-    fn comment(&self, beginning: &str, backend: &str) -> Result<String, FirewallError> {
+    /// Returns the comment of iptables rules. It is an error if the names are too long, or if iptables' text format can't carry
+    /// them unchanged. Valid CNI names can always be carried.
+    pub(crate) fn iptables_comment(&self, kind: ChainKind) -> Result<String, FirewallError> {
+        // The key of the configuration by which other rules are made.
+        let backend = if kind == ChainKind::Forwards { "backend" } else { "ipMasqBackend" };
         let Self { network, container_id, .. } = self;
         let refused = |why: &str| {
             let names = format!("network {network:?}, container {container_id:?}");
@@ -128,7 +124,7 @@ impl AttachmentKey {
         if [network, container_id].iter().any(|text| text.contains(|c: char| c.is_control() || c == '"' || c == '\\')) {
             return refused("quotes, backslashes and control characters are not allowed in these names");
         }
-        let comment = format!("{beginning}name: \"{network}\" id: \"{container_id}\"");
+        let comment = format!("{}name: \"{network}\" id: \"{container_id}\"", kind.comment());
         // XT_MAX_COMMENT_LEN, with its final NUL.
         if comment.len() > 255 {
             return refused(&format!(
@@ -142,7 +138,7 @@ impl AttachmentKey {
 
 /// True if iptables' chain of a container's masquerading can have this name: `CNI-`, and 24 hexadecimal digits.
 pub(crate) fn is_masquerading(chain: &str) -> bool {
-    let digits = chain.strip_prefix("CNI-").unwrap_or_default();
+    let digits = chain.strip_prefix(ChainKind::Masquerading.prefix()).unwrap_or_default();
     digits.len() == 24 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
@@ -192,7 +188,7 @@ mod tests {
 
     #[test]
     fn derives_the_native_names() {
-        assert_eq!(key("cid1").iptables_chains()[0], "CNI-a631aa8e1549a3b129110fd2");
+        assert_eq!(key("cid1").iptables_chains(ChainKind::Masquerading)[0], "CNI-a631aa8e1549a3b129110fd2");
         assert_eq!(key("cid1").instance(), "d23676b4f2d9fe04-0b65a318f52e521b");
         assert_eq!(hashed(28, "CNI-DN-", "mynetcid1"), "CNI-DN-a631aa8e1549a3b129110");
         assert_eq!(hashed(15, "bwp", "mynetcid1"), "bwpa631aa8e1549");
@@ -218,9 +214,10 @@ mod tests {
         }
         let chain = "CNI-a631aa8e1549a3b129110fd2";
         let ours = AttachmentKey { ifname: String::new(), ..key("cid1") };
-        assert_eq!(AttachmentKey::of_iptables(chain, r#"name: "mynet" id: "cid1""#), Some(ours));
-        assert_eq!(AttachmentKey::of_iptables(chain, r#"name: "mynet" id: "cid2""#), None);
-        assert_eq!(AttachmentKey::of_iptables("CNI-DN-a631aa8e1549a3b129110", r#"name: "mynet" id: "cid1""#), None);
+        let read = |chain, comment| AttachmentKey::of_iptables(ChainKind::Masquerading, chain, comment);
+        assert_eq!(read(chain, r#"name: "mynet" id: "cid1""#), Some(ours));
+        assert_eq!(read(chain, r#"name: "mynet" id: "cid2""#), None);
+        assert_eq!(read("CNI-DN-a631aa8e1549a3b129110", r#"name: "mynet" id: "cid1""#), None);
     }
 
     #[test]
@@ -230,8 +227,9 @@ mod tests {
             format!("{}, net: mynet, if: eth0, id: cid1", key("c\"id\"1").instance()).into_bytes()
         );
         assert_eq!(key(&"x".repeat(300)).nft_comment().len(), 128);
-        assert_eq!(key("cid1").iptables_comment().unwrap(), r#"name: "mynet" id: "cid1""#);
-        assert!(key("a\nCOMMIT").iptables_comment().is_err());
-        assert!(key(&"x".repeat(300)).iptables_comment().is_err());
+        let iptables = |key: AttachmentKey| key.iptables_comment(ChainKind::Masquerading);
+        assert_eq!(iptables(key("cid1")).unwrap(), r#"name: "mynet" id: "cid1""#);
+        assert!(iptables(key("a\nCOMMIT")).is_err());
+        assert!(iptables(key(&"x".repeat(300))).is_err());
     }
 }

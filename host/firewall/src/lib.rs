@@ -48,7 +48,7 @@ mod served;
 mod variant;
 
 pub use error::FirewallError;
-pub use key::AttachmentKey;
+pub use key::{AttachmentKey, ChainKind};
 pub use nft::shared::SharedTable;
 pub use nft::{Nft, is_absence};
 pub use served::{Served, ServingRule};

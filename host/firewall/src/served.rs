@@ -189,7 +189,7 @@ mod tests {
             .map(|(address, serving)| format!("{address} {} {}", serving.place, serving.of_plugin))
             .collect();
         let key = AttachmentKey { network: "mynet".into(), container_id: "cid1".into(), ifname: "eth0".into() };
-        let own = key.hostport_chains();
+        let own = key.iptables_chains(crate::key::ChainKind::Forwards);
         let of = |comment: &[u8]| ServingRule::of("ip", "cni_hostport", "hostports", Some(comment)).unwrap();
         let mut served = Served::default();
         let address = "10.9.0.2".parse().unwrap();

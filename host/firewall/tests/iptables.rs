@@ -15,12 +15,13 @@ use ipnet::IpNet;
 
 use common::{addrs, key, nft, own_namespace, tool};
 use postern_confine::{Direct, NoPrograms, Program, ProgramOutput, Run};
+use postern_firewall::ChainKind::{self, Masquerading};
 use postern_firewall::hostport::{HostPorts, MarkBy, PortForward};
 use postern_firewall::iptables::{
     ProgramRunner, RuleHandles, check_known, ensure_in, list, may_exist, needs_program, remove_all, remove_known,
     remove_seen, retain, usable,
 };
-use postern_firewall::iptables::{Recorded, forward, hostport};
+use postern_firewall::iptables::{Recorded, forward};
 use postern_firewall::{AttachmentKey, FirewallError, Nft, iptables};
 use postern_types::{NatSources, Transport};
 
@@ -181,15 +182,15 @@ fn names_that_run_together() {
         assert_eq!((rules().len(), chains()), (6, 2), "{:?}", rules());
         assert!(check(&first, &addrs(&["10.1.0.3/16"]), soon()).unwrap());
         assert!(check(&second, &addrs(&["10.2.0.3/16"]), soon()).unwrap());
-        assert!(may_exist(&mut nft(), &second).unwrap());
+        assert!(may_exist(&mut nft(), Masquerading, &second).unwrap());
         remove(&second, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
         assert_eq!(rules(), before);
         ensure(&second, &addrs(&["10.2.0.3/16"]), soon()).unwrap();
         remove(&first, &addrs(&["10.1.0.3/16"]), soon()).unwrap();
         assert!(check(&second, &addrs(&["10.2.0.3/16"]), soon()).unwrap());
         // A collection of one network keeps the other network's rules.
-        assert_eq!(retain("net", &[], || Ok(Vec::new()), soon()).unwrap(), Vec::<String>::new());
-        assert_eq!(retain("net1", &[], || Ok(Vec::new()), soon()).unwrap(), ["abc"]);
+        assert_eq!(retain(Masquerading, "net", &[], || Ok(Vec::new()), soon()).unwrap(), Vec::<String>::new());
+        assert_eq!(retain(Masquerading, "net1", &[], || Ok(Vec::new()), soon()).unwrap(), ["abc"]);
         assert_eq!((rules().len(), chains()), (0, 0));
     });
 }
@@ -199,7 +200,7 @@ fn names_that_run_together() {
 fn names_have_limits() {
     both(|| {
         let long = key(&"c".repeat(300));
-        assert!(postern_firewall::iptables::validate(&long).is_err());
+        assert!(postern_firewall::iptables::validate(Masquerading, &long).is_err());
         assert!(ensure(&long, &addrs(&DUAL), soon()).is_err() && !check(&long, &addrs(&DUAL), soon()).unwrap());
         assert_eq!(remove(&long, &addrs(&DUAL), soon()).unwrap(), 0);
         assert_eq!(remove_all(&long, &[], Recorded::No, soon()).unwrap(), 0);
@@ -302,7 +303,7 @@ fn collection_keeps_valid_and_foreign_rules() {
         ensure(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap();
         tool("iptables", "iptables -t nat -A POSTROUTING -s 192.0.2.1 -j ACCEPT");
         assert_eq!(
-            retain("mynet", &[("cid2".to_owned(), String::new())], || Ok(Vec::new()), soon()).unwrap(),
+            retain(Masquerading, "mynet", &[("cid2".to_owned(), String::new())], || Ok(Vec::new()), soon()).unwrap(),
             ["cid1"]
         );
         assert!(check(&key("cid2"), &addrs(&["10.1.0.4/16"]), soon()).unwrap());
@@ -316,13 +317,13 @@ fn collection_keeps_valid_and_foreign_rules() {
 #[test]
 fn the_cheap_look_sees_the_chain() {
     own_namespace();
-    assert!(!may_exist(&mut nft(), &key("cid1")).unwrap());
+    assert!(!may_exist(&mut nft(), Masquerading, &key("cid1")).unwrap());
     ensure(&key("cid1"), &addrs(&["fd00:1::3/64"]), soon()).unwrap();
-    assert!(may_exist(&mut nft(), &key("cid1")).unwrap());
-    assert!(!may_exist(&mut nft(), &key("cid2")).unwrap());
+    assert!(may_exist(&mut nft(), Masquerading, &key("cid1")).unwrap());
+    assert!(!may_exist(&mut nft(), Masquerading, &key("cid2")).unwrap());
     // The kernel doesn't show the content of legacy tables this way.
     tool("iptables", "iptables-legacy -t nat -S");
-    assert!(may_exist(&mut nft(), &key("cid2")).unwrap());
+    assert!(may_exist(&mut nft(), Masquerading, &key("cid2")).unwrap());
 }
 
 #[test]
@@ -444,6 +445,7 @@ fn rules_in_another_form() {
     tool("iptables", &format!("iptables -t nat -A POSTROUTING {odd} -j {chain}"));
     let none = ProgramRunner { runner: &NoPrograms, ..soon() };
     let program = ProgramRunner { runner: &Direct, ..soon() };
+    let needs = |of: Option<&str>| needs_program(none, Masquerading, of.map(key).as_ref());
     let [with, without] = [program, none].map(|runner| check(&key("cid1"), &addrs(&["10.1.0.3/16"]), runner).unwrap());
     assert_eq!((with, without), (false, false), "a rule of others has the name");
     remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
@@ -453,10 +455,10 @@ fn rules_in_another_form() {
     assert_eq!((rules().len(), chains()), (1, 0), "{:?}", rules());
     // An odd rule inside the chain goes with it, but only the program can compare.
     ensure(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
-    assert!(!needs_program(none, &key("cid1"), false) && !needs_program(none, &key("cid1"), true));
+    assert!(!needs(Some("cid1")) && !needs(None));
     tool("iptables", &format!("iptables -t nat -A {chain} {odd} -j RETURN"));
-    assert!(needs_program(none, &key("cid1"), false) && needs_program(none, &key("cid1"), true));
-    assert!(!needs_program(none, &key("cid2"), false));
+    assert!(needs(Some("cid1")) && needs(None));
+    assert!(!needs(Some("cid2")));
     remove(&key("cid1"), &addrs(&["10.1.0.3/16"]), none).unwrap();
     assert_eq!((rules().len(), chains()), (1, 0), "{:?}", rules());
 }
@@ -467,7 +469,7 @@ fn rules_in_another_form() {
 fn forwards_in_another_form_need_the_program() {
     own_namespace();
     let none = ProgramRunner { runner: &NoPrograms, ..soon() };
-    let needs = |of: &str| hostport::needs_program(none, &key(of));
+    let needs = |of: &str| needs_program(none, ChainKind::Forwards, Some(&key(of)));
     let forward = PortForward { protocol: Transport::Tcp, host_ip: None, host_port: 8080, container_port: 80 };
     let ports = HostPorts {
         key: key("cid1"),

@@ -15,13 +15,14 @@ pub mod nft;
 
 pub use condition::{About, NotACondition, PacketCondition, Syntax};
 
+use crate::key::ChainKind;
 use crate::{AttachmentKey, FirewallError, masquerade};
 use ipnet::IpNet;
 use postern_types::{NatSources, Transport};
 use std::net::IpAddr;
 
-pub(crate) use crate::key::HOSTPORT_CHAINS as CHAIN_PREFIX;
-
+/// The beginning of the chains of iptables that have an attachment's forwards.
+pub(crate) const CHAIN_PREFIX: &str = ChainKind::Forwards.prefix();
 /// The beginning of the chains of iptables that all attachments' forwards share.
 const SHARED_PREFIX: &str = "CNI-HOSTPORT-";
 
@@ -33,7 +34,7 @@ pub(crate) fn is_of_plugin(table: &str, chain: &str) -> bool {
 
 /// Returns the names that an attachment's forwards have: the comment in nftables, and both chains of iptables.
 pub(crate) fn owner_names(key: &AttachmentKey) -> Vec<Vec<u8>> {
-    let chains = key.hostport_chains().map(String::into_bytes);
+    let chains = key.iptables_chains(ChainKind::Forwards).map(String::into_bytes);
     [nft::comment(&key.container_id)].into_iter().chain(chains).collect()
 }
 

@@ -21,22 +21,24 @@ use ipnet::IpNet;
 use postern_types::{IptablesVariant, NatSources, Transport};
 
 use super::numbers::{self, RuleHandles};
-use super::presence::only_programs;
 use super::programs::{ProgramRunner, Programs, in_any, remove_from_each};
 use super::rule::{IptablesRule, Match, Target};
 use super::scope::Scope;
 use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
 use super::text::{SavedTable, once};
-use super::{NAT, Tables, has_chain, netlink, table};
+use super::{NAT, Tables};
 use crate::hostport::{About, CHAIN_PREFIX, HostPorts, MarkBy, PacketCondition, PortForward};
+use crate::key::ChainKind::Forwards;
 use crate::variant::Recorded;
-use crate::{AttachmentKey, FirewallError, Nft};
+use crate::{AttachmentKey, FirewallError};
 
 pub(super) const DNAT: &str = "CNI-HOSTPORT-DNAT";
 const SETMARK: &str = "CNI-HOSTPORT-SETMARK";
 const MASQ: &str = "CNI-HOSTPORT-MASQ";
 /// The chains that all containers share.
 pub(super) const SHARED: [&str; 3] = [DNAT, SETMARK, MASQ];
+/// Those of them that mark packets, and masquerade the marked ones.
+pub(super) const MARKING: [&str; 2] = [SETMARK, MASQ];
 /// The most ports in one rule (`XT_MULTI_PORTS`).
 const MOST_PORTS: usize = 15;
 const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
@@ -46,33 +48,18 @@ fn shows_chain(programs: &Programs<'_>, chain: &str) -> Result<bool, FirewallErr
     Ok(programs.look(&Scope::whole(NAT))?.chains.iter().any(|name| name == chain))
 }
 
-/// Returns both owners that a key can stand for.
-fn owners(key: &AttachmentKey, comment: &str) -> [IptablesOwner; 2] {
-    let comment = Some(comment.to_owned());
-    key.hostport_chains().map(|chain| IptablesOwner { comment: comment.clone(), chains: vec![chain], home: DNAT })
-}
-
 impl HostPorts {
-    /// Checks that rules can be named after the owner. Call it before a record says that they will be made.
-    ///
-    /// # Errors
-    /// Network and container are too long together for a comment.
-    pub fn iptables_validate(&self) -> Result<(), FirewallError> {
-        self.key.hostport_comment().map(drop)
-    }
-
     /// Returns the rules in two forms: with the native plugin's chain, and with the one to use if that is taken.
     pub(super) fn sets(&self) -> Result<[IptablesRuleSet; 2], FirewallError> {
-        let comment = self.key.hostport_comment()?;
         let forwards = self.own_forwards();
         let own_mark = self.sources != NatSources::None && matches!(self.mark, MarkBy::Bit(_));
         let shared = if own_mark { SHARED.as_slice() } else { &[DNAT] };
-        Ok(owners(&self.key, &comment).map(|owner| {
-            let chain = owner.chains.first().map(String::as_str).unwrap_or_default();
+        Ok(Forwards.owners(&self.key)?.map(|owner| {
+            let (chain, comment) = owner.names();
             let mut rules = self.shared_rules();
             rules.extend(forwards.iter().flat_map(|forward| self.content(chain, forward)));
             // Last: what leads to very many rules is checked by the kernel with each transaction.
-            rules.extend(self.entries(chain, &comment, &forwards));
+            rules.extend(self.entries(chain, comment, &forwards));
             IptablesRuleSet { shared: shared.iter().map(|chain| (*chain).to_owned()).collect(), rules, owner }
         }))
     }
@@ -228,7 +215,7 @@ impl HostPorts {
     /// Returns the changes that remove one form of the rules.
     fn removals(&self, set: &IptablesRuleSet, saved: &SavedTable) -> Vec<TableChange> {
         let own: HashSet<&IptablesRule> = set.rules.iter().map(|(_, rule)| rule).collect();
-        let inside = |rule: &IptablesRule| set.owner.chains.contains(&rule.chain);
+        let inside = |rule: &IptablesRule| set.owner.has_inside(rule);
         let others: Vec<&IptablesRule> =
             saved.rules.iter().map(|saved| &saved.rule).filter(|rule| inside(rule) && !own.contains(rule)).collect();
         if others.is_empty() {
@@ -288,28 +275,11 @@ fn ports(rule: &IptablesRule) -> &[u16] {
     found.unwrap_or_default()
 }
 
-/// True if there may be forwards of this container and network. The look takes microseconds, and programs that find
-/// nothing take milliseconds.
-///
-/// # Errors
-/// The kernel refuses to show its nftables, or the deadline passes.
-pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallError> {
-    has_chain(nft, NAT, &key.hostport_chains())
-}
-
-/// True if only programs can read or change the forwards of this container and network. It is false if no program is
-/// installed.
-#[must_use]
-pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey) -> bool {
-    let chains: Vec<String> = key.hostport_chains().into_iter().chain([SETMARK, MASQ].map(str::to_owned)).collect();
-    only_programs(NAT, runner, |nft, v6| netlink::can_read(nft, table(v6, NAT), &chains))
-}
-
 /// True if a rule that leads to a chain of this container and network is theirs. Somebody may have renamed the chain that it
 /// is in.
 fn is_owned(rule: &IptablesRule, key: &AttachmentKey) -> bool {
     match rule.comment() {
-        Some(comment) => key.hostport_comment().is_ok_and(|own| own == comment),
+        Some(comment) => key.iptables_comment(Forwards).is_ok_and(|own| own == comment),
         // Native plugins' rules may have no comment, where they are old.
         None => rule.chain == DNAT,
     }
@@ -321,36 +291,13 @@ fn is_owned(rule: &IptablesRule, key: &AttachmentKey) -> bool {
 /// # Errors
 /// As [`HostPorts::iptables_remove`].
 pub fn remove_all(key: &AttachmentKey, runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
-    let Ok(comment) = key.hostport_comment() else { return Ok(0) };
-    let owners = owners(key, &comment);
+    let Ok(owners) = Forwards.owners(key) else { return Ok(0) };
     let mut changes = 0;
     for v6 in [false, true] {
         let remove = |place: &Programs<'_>| IptablesRuleSet::remove(&owners, &[], place, |rule| is_owned(rule, key));
         changes += remove_from_each(Recorded::No, v6, NAT, runner, remove)?;
     }
     Ok(changes)
-}
-
-/// Returns the container and network of the forwards that this rule leads to.
-fn key_of(rule: &IptablesRule) -> Option<AttachmentKey> {
-    (rule.chain == DNAT).then(|| AttachmentKey::of_hostport(rule.target_chain()?, rule.comment()?)).flatten()
-}
-
-/// Removes the forwards of all containers in `network`, in both families, except those with a valid or busy container
-/// ID. Returns the removed container IDs. `busy` is called only if there is something to remove, and after the rules
-/// were read.
-///
-/// # Errors
-/// As [`remove_all`].
-pub fn retain(
-    network: &str,
-    valid: &[(String, String)],
-    busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
-    runner: ProgramRunner<'_>,
-) -> Result<Vec<String>, FirewallError> {
-    let stale = Tables::look(NAT, runner)?.stale(network, valid, busy, key_of)?;
-    stale.iter().try_for_each(|key| remove_all(key, runner).map(drop))?;
-    Ok(stale.into_iter().map(|key| key.container_id).collect())
 }
 
 /// A chain of a container's forwards, as it was read.
@@ -373,9 +320,8 @@ impl SeenForwardChain {
             for saved in table.rules.iter().filter(|saved| saved.rule.chain == *chain) {
                 targets.extend(saved.rule.dnat_address().filter(|target| !targets.contains(target)));
             }
-            let leads = table.rules.iter().filter(|saved| saved.rule.target_chain() == Some(chain));
-            let comments = leads.filter_map(|saved| saved.rule.comment());
-            let key = comments.filter_map(|comment| AttachmentKey::of_hostport(chain, comment)).next();
+            let mut leads = table.rules.iter().filter(|saved| saved.rule.target_chain() == Some(chain));
+            let key = leads.find_map(|saved| AttachmentKey::of_iptables(Forwards, chain, saved.rule.comment()?));
             Self { chain: chain.clone(), v6, key, targets }
         };
         table.chains.iter().filter(|chain| chain.starts_with(CHAIN_PREFIX)).map(of_chain).collect()
@@ -400,10 +346,8 @@ pub fn remove_seen(seen: &[SeenForwardChain], runner: ProgramRunner<'_>) -> Resu
     for programs in Programs::of_all(NAT, runner) {
         let plan = |table: &SavedTable| {
             let now = SeenForwardChain::all(table, programs.v6);
-            let owner = |seen: &SeenForwardChain| IptablesOwner {
-                chains: vec![seen.chain.clone()],
-                ..IptablesOwner::default()
-            };
+            let owner =
+                |seen: &SeenForwardChain| IptablesOwner { chain: Some(seen.chain.clone()), ..IptablesOwner::default() };
             let same = now.iter().filter(|now| seen.contains(now));
             same.flat_map(|seen| owner(seen).removals(table, |rule| rule.chain == DNAT)).collect()
         };
@@ -509,7 +453,7 @@ mod tests {
     #[test]
     fn owners_are_read_from_rules() {
         let rules = ports("cid1").sets().unwrap()[0].rules.clone();
-        let keys: Vec<AttachmentKey> = rules.iter().filter_map(|(_, rule)| key_of(rule)).collect();
+        let keys: Vec<AttachmentKey> = rules.iter().filter_map(|(_, rule)| Forwards.key_of(rule)).collect();
         // Of SCTP there is nothing for this family.
         assert_eq!(keys.len(), 2);
         assert_eq!((keys[0].network.as_str(), keys[0].container_id.as_str()), ("mynet", "cid1"));

@@ -27,7 +27,8 @@ use super::rule::{IptablesRule, Is, Target};
 use super::scope::Scope;
 use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
 use super::text::{SavedRule, SavedTable};
-use super::{NAT, SeenTable, Tables};
+use super::{NAT, SeenTable, Tables, validate};
+use crate::key::ChainKind::Masquerading;
 use crate::key::is_masquerading;
 use crate::marked::{Marked, gather};
 use crate::masquerade::{MULTICAST_V4, MULTICAST_V6};
@@ -35,16 +36,7 @@ use crate::variant::Recorded;
 use crate::variant::by_family;
 use crate::{AttachmentKey, FirewallError};
 
-const POSTROUTING: &str = "POSTROUTING";
-pub(super) const CHAIN_PREFIX: &str = "CNI-";
-
-/// Checks that rules can be named after `key`. Call it before a record says that they will be made.
-///
-/// # Errors
-/// Network and container are too long together for a comment.
-pub fn validate(key: &AttachmentKey) -> Result<(), FirewallError> {
-    key.iptables_comment().map(drop)
-}
+pub(super) const POSTROUTING: &str = "POSTROUTING";
 
 /// Returns the rule that starts the masquerading of traffic from `source`.
 fn jump(source: IpNet, chain: &str, comment: &str) -> IptablesRule {
@@ -55,33 +47,24 @@ fn jump(source: IpNet, chain: &str, comment: &str) -> IptablesRule {
 /// Returns the rules of these addresses of one family in two forms. The first has the native plugins' name, the second
 /// has the name to use if that one is taken.
 fn sets(key: &AttachmentKey, addrs: &[IpNet], v6: bool) -> Result<[IptablesRuleSet; 2], FirewallError> {
-    let comment = key.iptables_comment()?;
     let multicast = if v6 { MULTICAST_V6 } else { MULTICAST_V4 };
-    Ok(key.iptables_chains().map(|chain| {
+    Ok(Masquerading.owners(key)?.map(|owner| {
+        let (chain, comment) = owner.names();
         let to = |network: Is<IpNet>, target| {
-            IptablesRule { destination: Some(network), ..IptablesRule::new(&chain, target) }.commented(&comment)
+            IptablesRule { destination: Some(network), ..IptablesRule::new(chain, target) }.commented(comment)
         };
         // The ACCEPT rules come before MASQUERADE. Otherwise a second network's own traffic would be masqueraded.
         let accept = addrs.iter().map(|address| (IptablesPlace::Early, to((true, address.trunc()), Target::Accept)));
         let masquerade = to((false, multicast), Target::Masquerade { random_fully: false });
-        let jumps = addrs.iter().map(|address| (IptablesPlace::Last, jump(address.addr().into(), &chain, &comment)));
+        let jumps = addrs.iter().map(|address| (IptablesPlace::Last, jump(address.addr().into(), chain, comment)));
         let rules = accept.chain([(IptablesPlace::Last, masquerade)]).chain(jumps).collect();
-        let (comment, chains) = (Some(comment.clone()), vec![chain.clone()]);
-        IptablesRuleSet { owner: IptablesOwner { comment, chains, home: POSTROUTING }, shared: Vec::new(), rules }
+        IptablesRuleSet { owner, shared: Vec::new(), rules }
     }))
-}
-
-/// Returns both owners that a key can stand for; none if no rules can have the name.
-fn owners(key: &AttachmentKey) -> Vec<IptablesOwner> {
-    sets(key, &[], false).map(|sets| sets.map(|set| set.owner).into()).unwrap_or_default()
 }
 
 /// True if a rule of one of these owners starts the masquerading of traffic from `source`.
 fn begins(rule: &IptablesRule, owners: &[IptablesOwner], source: IpNet) -> bool {
-    owners.iter().any(|IptablesOwner { chains, comment, .. }| {
-        let names = chains.first().zip(comment.as_ref());
-        names.is_some_and(|(chain, comment)| *rule == jump(source, chain, comment))
-    })
+    owners.iter().map(IptablesOwner::names).any(|(chain, comment)| *rule == jump(source, chain, comment))
 }
 
 /// Makes sure that traffic from each address to outside its network is masqueraded. `addrs` are host addresses with
@@ -98,7 +81,7 @@ pub fn ensure_in(
     addrs: &[IpNet],
     runner: ProgramRunner<'_>,
 ) -> Result<Vec<u64>, FirewallError> {
-    validate(key)?;
+    validate(Masquerading, key)?;
     let mut handles = Vec::new();
     for (v6, addrs) in by_family(addrs) {
         handles.extend(IptablesRuleSet::ensure(&sets(key, &addrs, v6)?, &Programs::locate_in(variant, v6, runner)?)?);
@@ -128,7 +111,7 @@ fn is_each(
     addrs: &[IpNet],
     check: impl Fn(bool, &[IptablesRuleSet; 2]) -> Result<bool, FirewallError>,
 ) -> Result<bool, FirewallError> {
-    if validate(key).is_err() {
+    if validate(Masquerading, key).is_err() {
         return Ok(addrs.is_empty());
     }
     for (v6, addrs) in by_family(addrs) {
@@ -152,10 +135,10 @@ pub fn remove_known(
     known: RuleHandles<'_>,
     runner: ProgramRunner<'_>,
 ) -> Result<usize, FirewallError> {
-    let owners = owners(key);
+    let Ok(owners) = Masquerading.owners(key) else { return Ok(0) };
     let mut changes = 0;
     let all = addrs;
-    for (v6, addrs) in by_family(addrs).filter(|_| !owners.is_empty()) {
+    for (v6, addrs) in by_family(addrs) {
         let goes = |rule: &IptablesRule| {
             addrs.iter().any(|address| {
                 // Old releases of the native plugins wrote the source with its network's prefix length.
@@ -184,10 +167,7 @@ pub fn remove_all(
     recorded: Recorded,
     runner: ProgramRunner<'_>,
 ) -> Result<usize, FirewallError> {
-    let owners = owners(key);
-    if owners.is_empty() {
-        return Ok(0);
-    }
+    let Ok(owners) = Masquerading.owners(key) else { return Ok(0) };
     // Every rule with our mark is removed. A chain stays if another owner's rule refers to it.
     let goes = |rule: &IptablesRule| {
         rule.chain == POSTROUTING
@@ -202,23 +182,6 @@ pub fn remove_all(
     Ok(changes)
 }
 
-/// Removes the masquerading of all containers in `network`, in both families, except those with a valid or busy
-/// container ID. Returns the removed container IDs. `busy` is called only if there is something to remove, and after
-/// the rules were read, as in [`crate::masquerade::nft_retain`].
-///
-/// # Errors
-/// As [`remove_all`].
-pub fn retain(
-    network: &str,
-    valid: &[(String, String)],
-    busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
-    runner: ProgramRunner<'_>,
-) -> Result<Vec<String>, FirewallError> {
-    let stale = Tables::look(NAT, runner)?.stale(network, valid, busy, key_of)?;
-    stale.iter().try_for_each(|key| remove_all(key, &[], Recorded::No, runner).map(drop))?;
-    Ok(stale.into_iter().map(|key| key.container_id).collect())
-}
-
 /// The first rule of a container's masquerading, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenMasqueradeJump {
@@ -230,15 +193,14 @@ pub struct SeenMasqueradeJump {
 
 impl SeenMasqueradeJump {
     fn read(rule: &IptablesRule) -> Option<Self> {
-        let key = key_of(rule)?;
-        let seen = Self { source: rule.source_network()?, key };
-        begins(rule, &owners(&seen.key), seen.source).then_some(seen)
+        let seen = Self { source: rule.source_network()?, key: Masquerading.key_of(rule)? };
+        begins(rule, &Masquerading.owners(&seen.key).ok()?, seen.source).then_some(seen)
     }
 
     /// Returns the rule's comment.
     #[must_use]
     pub fn mark(&self) -> String {
-        self.key.iptables_comment().unwrap_or_default()
+        self.key.iptables_comment(Masquerading).unwrap_or_default()
     }
 }
 
@@ -261,7 +223,8 @@ pub fn remove_seen(seen: &[SeenMasqueradeJump], runner: ProgramRunner<'_>) -> Re
             keys.push(key);
         }
     }
-    let owners: Vec<IptablesOwner> = keys.into_iter().flat_map(owners).collect();
+    let owners = keys.into_iter().filter_map(|key| Masquerading.owners(key).ok());
+    let owners: Vec<IptablesOwner> = owners.flatten().collect();
     let goes = |rule: &IptablesRule| SeenMasqueradeJump::read(rule).is_some_and(|rule| seen.contains(&rule));
     let mut changes = 0;
     for programs in Programs::of_all(NAT, runner) {
@@ -290,7 +253,7 @@ impl Tables {
     /// to them.
     #[must_use]
     pub fn unrecorded(&self, known: &[AttachmentKey]) -> Vec<Marked> {
-        let known: Vec<String> = known.iter().flat_map(AttachmentKey::iptables_chains).collect();
+        let known: Vec<String> = known.iter().flat_map(|key| key.iptables_chains(Masquerading)).collect();
         let mut unrecorded = Vec::new();
         for SeenTable { program, saved: table, .. } in &self.0 {
             // Chains of other plugins (`CNI-HOSTPORT-…`) are not ours to judge.
@@ -316,11 +279,4 @@ impl Tables {
         }
         unrecorded
     }
-}
-
-/// Returns the container and network of the masquerading that this rule starts.
-fn key_of(rule: &IptablesRule) -> Option<AttachmentKey> {
-    let chain = rule.target_chain().filter(|chain| chain.starts_with(CHAIN_PREFIX))?;
-    let key = AttachmentKey::of_iptables(chain, rule.comment()?)?;
-    (rule.chain == POSTROUTING).then_some(key)
 }

@@ -13,11 +13,13 @@
 //! | `text`, `forms`, `xt` | a rule as a line, as expressions of nf_tables, and the data of its matches and targets |
 //! | `set` | a set of rules with one owner, in any table and chains |
 //! | `numbers` | removal by the kernel's numbers, without a look at others' rules |
+//! | `container` | what masquerading and forwards have in common: a chain for each container and network |
 //! | `masquerade` | the rules of `ipMasq` |
 //! | `forward` | the rules of the firewall plugin |
 //! | `hostport` | the rules of `portMappings` |
 //! | `presence` | a fast question to the kernel: can there be any rules? |
 
+mod container;
 mod forms;
 pub mod forward;
 pub mod hostport;
@@ -35,11 +37,10 @@ pub(crate) mod text;
 mod xt;
 
 pub use crate::variant::{Recorded, is_legacy, of_new};
-pub use masquerade::{
-    SeenMasqueradeJump, check_known, ensure_in, list, remove_all, remove_known, remove_seen, retain, validate,
-};
+pub use container::{may_exist, needs_program, retain, validate};
+pub use masquerade::{SeenMasqueradeJump, check_known, ensure_in, list, remove_all, remove_known, remove_seen};
 pub use numbers::{RuleHandles, nat_tables};
-pub use presence::{any_may_exist, has_legacy_nat, may_exist, needs_program, others_may_exist};
+pub use presence::{any_may_exist, has_legacy_nat, others_may_exist};
 pub use programs::{ProgramRunner, available, in_reach, installed, programs, usable};
 
 use std::collections::HashSet;

@@ -89,7 +89,7 @@ fn plan(
         return Ok(None);
     }
     for set in sets {
-        let [chain] = set.owner.chains.as_slice() else { return Ok(None) };
+        let Some(chain) = &set.owner.chain else { return Ok(None) };
         // Where both forms are there, one of them is another owner's.
         if let Some(state) = nft.chain(of, chain)?
             && there.replace((set, chain, state.uses)).is_some()
@@ -212,7 +212,7 @@ mod tests {
             let own = ports(key("c3", "eth0"), "10.1.0.3/16", 8003);
             let second = ports(key("c3", "eth1"), "10.1.0.4/16", 8004);
             let (sets, programs) = (own.sets().unwrap(), Programs::locate(false, runner).unwrap());
-            let chain = sets[0].owner.chains[0].clone();
+            let chain = sets[0].owner.chain.clone().unwrap();
             let make = || {
                 let handles = own.iptables_ensure_in(None, runner).unwrap();
                 (handles, nat_tables(&[own.address], runner)[0])

@@ -4,35 +4,12 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use super::hostport::SHARED;
-use super::masquerade::CHAIN_PREFIX;
 use super::netlink;
 use super::programs::{ProgramRunner, Programs};
-use super::scope::Scope;
-use super::{NAT, has_chain, table};
+use super::{NAT, table};
+use crate::key::ChainKind;
 use crate::variant::has_legacy_table;
 use crate::{AttachmentKey, FirewallError, Nft};
-
-/// True if there may be iptables masquerading for this container and network. The look takes microseconds. If it is
-/// false, [`super::remove_all`] would start programs for milliseconds and find nothing.
-///
-/// It is true whenever the kernel has a `nat` table of legacy iptables: only its programs can read that table.
-///
-/// # Errors
-/// The kernel refuses to show its nftables, or the deadline passes.
-pub fn may_exist(nft: &mut Nft, key: &AttachmentKey) -> Result<bool, FirewallError> {
-    Ok(has_legacy_nat() || has_chain(nft, NAT, &key.iptables_chains())?)
-}
-
-/// True if only programs can read or change the masquerading of this container and network. With `all`, the rules of all
-/// plugins are meant. It is false if no such program is installed.
-#[must_use]
-pub fn needs_program(runner: ProgramRunner<'_>, key: &AttachmentKey, all: bool) -> bool {
-    if all {
-        return only_programs(NAT, runner, |nft, v6| netlink::look(nft, v6, &Scope::whole(NAT), false).map(|_| true));
-    }
-    let chains = key.iptables_chains();
-    only_programs(NAT, runner, |nft, v6| netlink::can_read(nft, table(v6, NAT), &chains))
-}
 
 /// True if `can_read` fails in a family whose programs are installed, or if the kernel has this table of legacy iptables,
 /// and its programs are installed.
@@ -46,10 +23,10 @@ pub(super) fn only_programs(
         || Programs::of_all(table, runner).iter().any(Programs::is_legacy)
 }
 
-/// As [`may_exist`], for all containers and networks.
+/// As [`super::may_exist`], for all containers and networks.
 ///
 /// # Errors
-/// As [`may_exist`].
+/// As [`super::may_exist`].
 pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
     others_may_exist(nft, "", &[])
 }
@@ -59,12 +36,12 @@ pub fn any_may_exist(nft: &mut Nft) -> Result<bool, FirewallError> {
 /// true for the chains of any.
 ///
 /// # Errors
-/// As [`may_exist`].
+/// As [`super::may_exist`].
 pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]) -> Result<bool, FirewallError> {
     let chains_of = |(container_id, _): &(String, String)| {
         let (network, container_id) = (network.to_owned(), container_id.clone());
         let key = AttachmentKey { network, container_id, ifname: String::new() };
-        key.iptables_chains().into_iter().chain(key.hostport_chains())
+        [ChainKind::Masquerading, ChainKind::Forwards].into_iter().flat_map(move |kind| key.iptables_chains(kind))
     };
     let own = OnceCell::new();
     let generation = nft.generation()?;
@@ -75,7 +52,7 @@ pub fn others_may_exist(nft: &mut Nft, network: &str, known: &[(String, String)]
     for table in [false, true].map(|v6| table(v6, NAT)) {
         let mut chains = nft.chain_names(table)?;
         // What all containers share stays when the last one goes.
-        chains.retain(|chain| chain.starts_with(CHAIN_PREFIX) && !SHARED.contains(&chain.as_str()));
+        chains.retain(|chain| chain.starts_with(ChainKind::Masquerading.prefix()) && !SHARED.contains(&chain.as_str()));
         let is_known = |chain: &String| {
             own.get_or_init(|| known.iter().flat_map(chains_of).collect::<HashSet<String>>()).contains(chain)
         };

@@ -53,7 +53,7 @@ impl<'a> Scope<'a> {
     pub(super) fn of_sets(table: &'static str, sets: &'a [IptablesRuleSet]) -> Self {
         Self {
             table,
-            own: sets.iter().flat_map(|set| &set.owner.chains).map(String::as_str).collect(),
+            own: sets.iter().filter_map(|set| set.owner.chain.as_deref()).collect(),
             shared: sets.iter().flat_map(|set| &set.shared).map(String::as_str).collect(),
             wanted: sets.iter().flat_map(|set| &set.rules).map(|(_, rule)| rule).collect(),
             homes: sets.iter().map(|set| set.owner.home).collect(),
@@ -70,7 +70,7 @@ impl<'a> Scope<'a> {
     pub(super) fn of_owners(table: &'static str, owners: &'a [IptablesOwner]) -> Self {
         Self {
             table,
-            own: owners.iter().flat_map(|owner| &owner.chains).map(String::as_str).collect(),
+            own: owners.iter().filter_map(|owner| owner.chain.as_deref()).collect(),
             homes: owners.iter().map(|owner| owner.home).collect(),
             ..Self::default()
         }

@@ -1,8 +1,8 @@
 //! A set of iptables rules with one owner. All tables and chains use the code here to make, compare, remove and list
 //! rules.
 //!
-//! A set has rules in chains that all owners share, and chains of its own. Its own chains are removed when no rule
-//! leads to them. The caller decides the content and the names of the rules.
+//! A set has rules in chains that all owners share, and may have a chain of its own. That is removed when no rule leads to
+//! it. The caller decides the content and the names of the rules.
 
 use std::collections::HashSet;
 
@@ -43,9 +43,9 @@ pub(crate) enum IptablesPlace {
 pub(crate) struct IptablesOwner {
     /// The comment of its rules, if a comment identifies them.
     pub(crate) comment: Option<String>,
-    /// The owner's chains; each may lead to those after it.
-    pub(crate) chains: Vec<String>,
-    /// The chain in which the rules are that lead to its chains or, if it has none, its rules.
+    /// The owner's chain, if it has one.
+    pub(crate) chain: Option<String>,
+    /// The chain in which the rules are that lead to its chain or, if it has none, its rules.
     pub(crate) home: &'static str,
 }
 
@@ -60,44 +60,39 @@ pub(crate) struct IptablesRuleSet {
 }
 
 impl IptablesOwner {
-    pub(super) fn leads_here(&self, rule: &IptablesRule) -> bool {
-        rule.target_chain().is_some_and(|target| self.chains.iter().any(|chain| chain == target))
+    /// Returns the names of its chain and its comment; an owner of a container's chain has both.
+    pub(super) fn names(&self) -> (&str, &str) {
+        (self.chain.as_deref().unwrap_or_default(), self.comment.as_deref().unwrap_or_default())
     }
 
-    /// Returns the changes that remove the rules for which `goes` holds, and the chains that no other rule leads to.
-    /// For an owner with chains, `goes` is asked only about rules that lead to them: the rules inside are removed with
-    /// the chain.
+    /// True if the rule is in the owner's chain.
+    pub(super) fn has_inside(&self, rule: &IptablesRule) -> bool {
+        self.chain.as_ref() == Some(&rule.chain)
+    }
+
+    pub(super) fn leads_here(&self, rule: &IptablesRule) -> bool {
+        self.chain.is_some() && rule.target_chain() == self.chain.as_deref()
+    }
+
+    /// Returns the changes that remove the rules for which `goes` holds, and the chain if no other rule leads to it. For an
+    /// owner with a chain, `goes` is asked only about rules that lead to it: the rules inside are removed with the chain.
     pub(crate) fn removals(&self, saved: &SavedTable, goes: impl Fn(&IptablesRule) -> bool) -> Vec<TableChange> {
-        let mut changes = Vec::new();
-        let mut targets = Vec::new();
-        for saved in &saved.rules {
-            let concerned = self.chains.is_empty() || self.leads_here(&saved.rule);
-            if !concerned || self.chains.contains(&saved.rule.chain) {
-                continue;
-            }
-            if goes(&saved.rule) {
-                changes.push(TableChange::Delete(saved.clone()));
-            } else {
-                targets.extend(saved.rule.target_chain());
-            }
+        let is_concerned = |saved: &&SavedRule| {
+            (self.chain.is_none() || self.leads_here(&saved.rule)) && !self.has_inside(&saved.rule)
+        };
+        let (going, staying): (Vec<&SavedRule>, Vec<&SavedRule>) =
+            saved.rules.iter().filter(is_concerned).partition(|saved| goes(&saved.rule));
+        let mut changes: Vec<TableChange> = going.into_iter().cloned().map(TableChange::Delete).collect();
+        if let Some(chain) = self.chain.as_ref().filter(|chain| staying.is_empty() && saved.chains.contains(chain)) {
+            changes.extend([TableChange::Flush(chain.clone()), TableChange::DeleteChain(chain.clone())]);
         }
-        // A chain that stays keeps the chains that it leads to.
-        let (mut held, mut going) = (false, Vec::new());
-        for chain in &self.chains {
-            held |= targets.contains(&chain.as_str());
-            if saved.chains.contains(chain) && !held {
-                going.push(chain.clone());
-            }
-        }
-        changes.extend(going.iter().cloned().map(TableChange::Flush));
-        changes.extend(going.into_iter().map(TableChange::DeleteChain));
         changes
     }
 }
 
 impl IptablesRuleSet {
     /// Returns the one of two sets that this owner uses. They differ by the names of their chains. It is the first,
-    /// unless another owner's rules lead to its chains, or the second's are in use.
+    /// unless another owner's rules lead to its chain, or the second's is in use.
     fn choose<'a>([first, second]: &'a [Self; 2], saved: &SavedTable) -> &'a Self {
         let is_ours = |rule: &IptablesRule| rule.comment() == first.owner.comment.as_deref();
         let taken = saved.rules.iter().any(|saved| first.owner.leads_here(&saved.rule) && !is_ours(&saved.rule));
@@ -108,7 +103,7 @@ impl IptablesRuleSet {
     /// Returns the changes that complete the set.
     pub(crate) fn additions(&self, saved: &SavedTable) -> Vec<TableChange> {
         let present: HashSet<&IptablesRule> = saved.rules.iter().map(|saved| &saved.rule).collect();
-        let chains = self.shared.iter().chain(&self.owner.chains);
+        let chains = self.shared.iter().chain(&self.owner.chain);
         let missing = chains.filter(|chain| !saved.chains.contains(chain));
         let mut changes: Vec<TableChange> = missing.cloned().map(TableChange::NewChain).collect();
         let mut made = HashSet::new();
@@ -129,8 +124,8 @@ impl IptablesRuleSet {
         changes
     }
 
-    /// Completes the one of two sets that the owner uses ([`IptablesRuleSet::choose`]), in table `nat`. Returns the handles of the new
-    /// rules that lead to the owner's chains, if they are known.
+    /// Completes the one of two sets that the owner uses ([`IptablesRuleSet::choose`]), in table `nat`. Returns the handles of
+    /// the new rules that lead to the owner's chain, if they are known.
     pub(crate) fn ensure(sets: &[Self; 2], programs: &Programs<'_>) -> Result<Vec<u64>, FirewallError> {
         let plan = |saved: &SavedTable| Self::choose(sets, saved).additions(saved);
         programs.change(&Scope::of_sets(NAT, sets), plan).map(|(_, handles)| handles)
@@ -164,20 +159,19 @@ impl IptablesRuleSet {
 mod tests {
     use super::*;
 
-    /// A set as issue 12's plugins will have it: another table, shared chains, rules at a chain's beginning. Its chains
-    /// lead to each other, and it has matches that are only compared.
+    /// A set in another table, with a shared chain, and a rule at a chain's beginning.
     fn set(container: &str, place: IptablesPlace) -> IptablesRuleSet {
-        let own = [format!("OWN-{container}"), format!("OWN-{container}-2")];
+        let own = format!("OWN-{container}");
         let rule = |text: String| IptablesRule::parse(&text);
         let rules = vec![
             (IptablesPlace::First, rule("FORWARD -j SHARED".into())),
-            (place, rule(format!("{} -p tcp -m conntrack --ctstate RELATED -j {}", own[0], own[1]))),
-            (IptablesPlace::Last, rule(format!("{} -j DROP", own[0]))),
-            (IptablesPlace::Last, rule(format!("{} -d 10.1.0.2/32 -j DNAT --to-destination 10.1.0.2:80", own[1]))),
-            (IptablesPlace::Last, rule(format!("SHARED -m comment --comment \"{container}\" -j {}", own[0]))),
+            (place, rule(format!("{own} -p tcp -m conntrack --ctstate RELATED -j ACCEPT"))),
+            (IptablesPlace::Last, rule(format!("{own} -j DROP"))),
+            (IptablesPlace::Last, rule(format!("{own} -d 10.1.0.2/32 -j DNAT --to-destination 10.1.0.2:80"))),
+            (IptablesPlace::Last, rule(format!("SHARED -m comment --comment \"{container}\" -j {own}"))),
         ];
         IptablesRuleSet {
-            owner: IptablesOwner { comment: Some(container.to_owned()), chains: own.into(), home: "SHARED" },
+            owner: IptablesOwner { comment: Some(container.to_owned()), chain: Some(own), home: "SHARED" },
             shared: vec!["SHARED".to_owned()],
             rules,
         }
@@ -219,29 +213,23 @@ mod tests {
         // A rule with `IptablesPlace::Early` is put before the others, which are there.
         table.rules.retain(|saved| !saved.line().starts_with("OWN-one -p"));
         let repair = one.additions(&table);
-        assert_eq!(lines(&repair), ["-I OWN-one -p tcp -m conntrack --ctstate RELATED -j OWN-one-2"]);
+        assert_eq!(lines(&repair), ["-I OWN-one -p tcp -m conntrack --ctstate RELATED -j ACCEPT"]);
         apply(&mut table, &repair);
-        // A rule that stays keeps the chain that it leads to, and that chain keeps the next.
+        // A rule that stays keeps the chain that it leads to.
         let held = one.owner.removals(&table, |_| false);
         assert!(held.is_empty(), "{held:?}");
         let removals = one.owner.removals(&table, |rule| rule.comment() == one.owner.comment.as_deref());
-        let wanted = [
-            "-D SHARED -m comment --comment one -j OWN-one",
-            "-F OWN-one",
-            "-F OWN-one-2",
-            "-X OWN-one",
-            "-X OWN-one-2",
-        ];
+        let wanted = ["-D SHARED -m comment --comment one -j OWN-one", "-F OWN-one", "-X OWN-one"];
         assert_eq!(lines(&removals), wanted);
         apply(&mut table, &removals);
         assert!(two.additions(&table).is_empty());
-        assert_eq!(one.additions(&table).len(), 6);
+        assert_eq!(one.additions(&table).len(), 5);
     }
 
     #[test]
     fn rules_without_chains_go_one_by_one() {
         let rule = IptablesRule::parse("SHARED -s 10.1.0.2/32 -j ACCEPT");
-        let owner = IptablesOwner { ..IptablesOwner::default() };
+        let owner = IptablesOwner::default();
         let table =
             SavedTable::parse("*filter\n:SHARED - [0:0]\n-A SHARED -s 10.1.0.2/32 -j ACCEPT\n-A SHARED -j DROP\n");
         assert_eq!(lines(&owner.removals(&table, |seen| *seen == rule)), ["-D SHARED -s 10.1.0.2/32 -j ACCEPT"]);

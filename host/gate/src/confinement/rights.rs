@@ -13,7 +13,7 @@ use crate::view::can_be_path;
 use crate::{collectable, disk, native, places};
 use postern_cni::{Error, Verb};
 use postern_confine::Allowed;
-use postern_firewall::iptables;
+use postern_firewall::{ChainKind, iptables};
 use postern_policy::capability::firewall::is_zone;
 use postern_policy::{Granted, Policy};
 use postern_state::is_trusted_way;
@@ -276,20 +276,16 @@ impl Rights {
     fn add_iptables(&mut self, view: View<'_>, is_of_ports: bool) {
         self.legacy = true;
         let all = view.request.verb == Verb::Gc;
-        let (kind, runner, key) =
-            (usize::from(is_of_ports && !all), view.system.program_runner(), view.request.masquerade_key());
+        let kind = if is_of_ports && !all { ChainKind::Forwards } else { ChainKind::Masquerading };
         // Each effect and each policy asks.
-        if self.iptables.get_mut(kind).is_none_or(|looked| std::mem::replace(looked, true)) {
+        if self.iptables.get_mut(kind as usize).is_none_or(|looked| std::mem::replace(looked, true)) {
             return;
         }
         if all && !has_others(view) {
             return;
         }
-        let needs = match kind {
-            0 => iptables::needs_program(runner, &key, all),
-            _ => iptables::hostport::needs_program(runner, &key),
-        };
-        if needs {
+        let key = Some(view.request.masquerade_key()).filter(|_| !all);
+        if iptables::needs_program(view.system.program_runner(), kind, key.as_ref()) {
             self.add_programs(iptables::programs());
         }
     }

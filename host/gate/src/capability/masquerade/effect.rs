@@ -7,7 +7,7 @@ use crate::errors::firewall_error;
 use crate::right::Right;
 use ipnet::IpNet;
 use postern_firewall::iptables::{Recorded, RuleHandles};
-use postern_firewall::{iptables, masquerade};
+use postern_firewall::{ChainKind, iptables, masquerade};
 use postern_types::{Backend, IptablesVariant, OpError};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -95,7 +95,9 @@ impl EffectKind for Masquerade {
             }
             Backend::Iptables => {
                 // To ask the kernel is cheaper than to start programs that find nothing.
-                if iptables::has_legacy_nat() || run.system.unless_absent(|nft| iptables::may_exist(nft, &key))? {
+                if iptables::has_legacy_nat()
+                    || run.system.unless_absent(|nft| iptables::may_exist(nft, ChainKind::Masquerading, &key))?
+                {
                     let (handles, tables) = self.numbers(run);
                     let recorded = self.recorded(run, &handles);
                     match self.addresses.as_slice() {

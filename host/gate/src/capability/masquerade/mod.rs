@@ -13,7 +13,7 @@ use crate::right::Right;
 use crate::{collect, packet_filter};
 use ipnet::IpNet;
 use postern_cni::Verb;
-use postern_firewall::{FirewallError, iptables, masquerade};
+use postern_firewall::{ChainKind, FirewallError, iptables, masquerade};
 use postern_types::{Backend, ErrorCode, OpError, host};
 
 fn own(own: &AttachmentState) -> Vec<IpNet> {
@@ -38,7 +38,7 @@ impl host::Masquerade for Gate<'_> {
         let backend = backend.map_or_else(|| packet_filter::default(self.run.view(), allows), Ok)?;
         if backend == Backend::Iptables {
             // An effect that can't be made must not be recorded: it could never be removed.
-            iptables::validate(&key).map_err(firewall_error)?;
+            iptables::validate(ChainKind::Masquerading, &key).map_err(firewall_error)?;
         }
         let made = Masquerade::of_run(self.run, backend, &own);
         // The question comes before the intent is written: an intent that is written twice has one line.
@@ -114,7 +114,9 @@ pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize
     // A program is started only if there are rules of other attachments than the valid ones.
     let in_nftables = run.system.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
     if in_nftables || iptables::has_legacy_nat() {
-        removed += iptables::retain(network, valid, busy, run.system.program_runner()).map_err(firewall_error)?.len();
+        removed += iptables::retain(ChainKind::Masquerading, network, valid, busy, run.system.program_runner())
+            .map_err(firewall_error)?
+            .len();
     }
     Ok(removed)
 }

@@ -6,10 +6,10 @@ use crate::context::{Context, Journal, System, View};
 use crate::errors::{firewall_error, kernel_error};
 use crate::right::Right;
 use ipnet::IpNet;
-use postern_firewall::AttachmentKey;
 use postern_firewall::conntrack::{Flow, forget_udp};
 use postern_firewall::hostport::{self, HostPorts, MarkBy, Syntax, localnet};
 use postern_firewall::iptables::{self, RuleHandles};
+use postern_firewall::{AttachmentKey, ChainKind};
 use postern_kernel::{KernelError, Link, Netlink, Sysctl, sysctl};
 use postern_types::{Backend, Forward, IptablesVariant, NatSources, OpError, Transport};
 use serde::{Deserialize, Serialize};
@@ -272,7 +272,8 @@ pub(crate) fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
     let shares = others.iter().any(|(other, own)| is_same(other) && own.backend == Backend::Iptables);
     // To ask the kernel is cheaper than to start programs that find nothing.
     if !shares
-        && (iptables::has_legacy_nat() || view.system.unless_absent(|nft| iptables::hostport::may_exist(nft, &key))?)
+        && (iptables::has_legacy_nat()
+            || view.system.unless_absent(|nft| iptables::may_exist(nft, ChainKind::Forwards, &key))?)
     {
         iptables::hostport::remove_all(&key, view.system.program_runner()).map_err(firewall_error)?;
     }

@@ -19,7 +19,7 @@ use crate::{collect, host_ports, node, others, packet_filter};
 use ipnet::IpNet;
 use postern_cni::{PortMap, PortMapping, Verb, parse_ip};
 use postern_firewall::hostport::{self, Syntax, localnet};
-use postern_firewall::{FirewallError, iptables};
+use postern_firewall::{ChainKind, FirewallError, iptables};
 use postern_kernel::{Sysctl, sysctl};
 use postern_policy::Granted;
 use postern_policy::capability::firewall::is_taken;
@@ -53,7 +53,7 @@ impl host::PortMappings for Gate<'_> {
         }
         if backend == Backend::Iptables {
             // An effect that can't be made must not be recorded: it could never be removed.
-            first.rules(self.run.request.masquerade_key()).iptables_validate().map_err(firewall_error)?;
+            iptables::validate(ChainKind::Forwards, &self.run.request.masquerade_key()).map_err(firewall_error)?;
         }
         let wanted: Vec<Forward> = effects.iter().flat_map(|effect| effect.forwards.clone()).collect();
         let claims = host_ports::claim(self.run.view(), &wanted)?;
@@ -286,7 +286,7 @@ pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize
     if !may_be && !iptables::has_legacy_nat() {
         return Ok(0);
     }
-    iptables::hostport::retain(network, valid, busy, run.system.program_runner())
+    iptables::retain(ChainKind::Forwards, network, valid, busy, run.system.program_runner())
         .map(|removed| removed.len())
         .map_err(firewall_error)
 }

@@ -1,0 +1,90 @@
+//! The chain that a container has in each network: what masquerading and forwards have in common.
+
+use super::presence::only_programs;
+use super::programs::ProgramRunner;
+use super::rule::IptablesRule;
+use super::scope::Scope;
+use super::set::IptablesOwner;
+use super::{NAT, Tables, has_chain, has_legacy_nat, hostport, masquerade, netlink, table};
+use crate::key::ChainKind;
+use crate::variant::Recorded;
+use crate::{AttachmentKey, FirewallError, Nft};
+
+impl ChainKind {
+    /// Returns the chain with the rules that lead to the containers' chains.
+    fn home(self) -> &'static str {
+        match self {
+            Self::Masquerading => masquerade::POSTROUTING,
+            Self::Forwards => hostport::DNAT,
+        }
+    }
+
+    /// Returns both owners that a key can stand for. It is an error if no rules can have the name.
+    pub(super) fn owners(self, key: &AttachmentKey) -> Result<[IptablesOwner; 2], FirewallError> {
+        let comment = Some(key.iptables_comment(self)?);
+        let owner = |chain| IptablesOwner { comment: comment.clone(), chain: Some(chain), home: self.home() };
+        Ok(key.iptables_chains(self).map(owner))
+    }
+
+    /// Returns the container and network whose chain a rule leads to. The rule's comment names them.
+    pub(super) fn key_of(self, rule: &IptablesRule) -> Option<AttachmentKey> {
+        let key = || AttachmentKey::of_iptables(self, rule.target_chain()?, rule.comment()?);
+        (rule.chain == self.home()).then(key).flatten()
+    }
+}
+
+/// Checks that rules can be named after `key`. Call it before a record says that they will be made.
+///
+/// # Errors
+/// Network and container are too long together for a comment.
+pub fn validate(kind: ChainKind, key: &AttachmentKey) -> Result<(), FirewallError> {
+    key.iptables_comment(kind).map(drop)
+}
+
+/// True if there may be rules of this container and network. The look takes microseconds. If it is false, their removal
+/// would start programs for milliseconds and find nothing.
+///
+/// It is true whenever the kernel has a `nat` table of legacy iptables: only its programs can read that table.
+///
+/// # Errors
+/// The kernel refuses to show its nftables, or the deadline passes.
+pub fn may_exist(nft: &mut Nft, kind: ChainKind, key: &AttachmentKey) -> Result<bool, FirewallError> {
+    Ok(has_legacy_nat() || has_chain(nft, NAT, &key.iptables_chains(kind))?)
+}
+
+/// True if only programs can read or change the rules of this container and network; without a key, those of all plugins. It
+/// is false if no such program is installed.
+#[must_use]
+pub fn needs_program(runner: ProgramRunner<'_>, kind: ChainKind, key: Option<&AttachmentKey>) -> bool {
+    let Some(key) = key else {
+        return only_programs(NAT, runner, |nft, v6| netlink::look(nft, v6, &Scope::whole(NAT), false).map(|_| true));
+    };
+    let mut chains: Vec<String> = key.iptables_chains(kind).into();
+    if kind == ChainKind::Forwards {
+        chains.extend(hostport::MARKING.map(str::to_owned));
+    }
+    only_programs(NAT, runner, |nft, v6| netlink::can_read(nft, table(v6, NAT), &chains))
+}
+
+/// Removes the rules of all containers in `network`, in both families, except those with a valid or busy container ID.
+/// Returns the removed container IDs. `busy` is called only if there is something to remove, and after the rules were
+/// read, as in [`crate::masquerade::nft_retain`].
+///
+/// # Errors
+/// A program is missing or fails, or the deadline passes.
+pub fn retain(
+    kind: ChainKind,
+    network: &str,
+    valid: &[(String, String)],
+    busy: impl Fn() -> Result<Vec<(String, String)>, FirewallError>,
+    runner: ProgramRunner<'_>,
+) -> Result<Vec<String>, FirewallError> {
+    let stale = Tables::look(NAT, runner)?.stale(network, valid, busy, |rule| kind.key_of(rule))?;
+    for key in &stale {
+        match kind {
+            ChainKind::Masquerading => masquerade::remove_all(key, &[], Recorded::No, runner)?,
+            ChainKind::Forwards => hostport::remove_all(key, runner)?,
+        };
+    }
+    Ok(stale.into_iter().map(|key| key.container_id).collect())
+}
