@@ -189,7 +189,7 @@ pub fn remove_unless(
 ) -> Result<bool, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(false) };
     let goes = |rule: &NftRule| !port_of(rule).is_some_and(|port| is_anothers(&port));
-    owner.remove(nft, handles, &[], goes).map(|removed| removed.entries + removed.chains > 0)
+    owner.remove(nft, handles, &[], goes).map(|removed| removed > 0)
 }
 
 /// A guarded bridge port, as its rule says.
@@ -234,9 +234,6 @@ pub fn remove_unused(nft: &mut Nft, id: &str, exists: impl Fn(&str) -> bool) -> 
 }
 
 /// Returns the IDs of all attachments that have rules or chains here, each once.
-///
-/// # Errors
-/// The kernel refuses to show them, or the deadline passes.
 pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
     let mut ids: Vec<String> = nft.chain_names(TABLE)?.iter().filter_map(|chain| chain_id(chain)).collect();
     ids.extend(SHARED.list(nft, |rule| id_of(rule).map(|id| String::from_utf8_lossy(id).into_owned()))?);
@@ -246,9 +243,6 @@ pub(crate) fn ids(nft: &mut Nft) -> Result<Vec<String>, FirewallError> {
 }
 
 /// Returns the commands that remove all of an ID. Empty if a shell could read its names as more than plain words.
-///
-/// # Errors
-/// As [`ids`].
 pub(crate) fn removal(nft: &mut Nft, id: &str) -> Result<Vec<String>, FirewallError> {
     let Ok(owner) = owner(id) else { return Ok(Vec::new()) };
     if !id.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c)) {

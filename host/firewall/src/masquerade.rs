@@ -123,7 +123,7 @@ pub fn nft_check_known(
 /// # Errors
 /// The kernel refuses, or the deadline passes. It is no error if nothing is there.
 pub fn nft_remove_known(nft: &mut Nft, key: &AttachmentKey, handles: &[u64]) -> Result<usize, FirewallError> {
-    owner(key).remove(nft, handles, &[], |_| true).map(|removed| removed.entries)
+    owner(key).remove(nft, handles, &[], |_| true)
 }
 
 /// Removes the masquerading rules of all attachments of `network` except the valid and the busy ones. Returns the

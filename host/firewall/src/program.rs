@@ -7,18 +7,13 @@ use postern_confine::{Environment, PROGRAMS, Program, Run};
 
 use crate::FirewallError;
 
-/// Returns the program's path.
-///
-/// # Errors
-/// It is in none of the fixed directories.
+/// Returns the program's path. It is an error if it is in none of the fixed directories.
 pub(crate) fn locate(name: &str) -> Result<PathBuf, FirewallError> {
     postern_confine::locate(name).ok_or_else(|| FirewallError::program_missing(name, &PROGRAMS.join(", ")))
 }
 
-/// Runs a program to its end and returns the text that it printed.
-///
-/// # Errors
-/// It can't be started; it fails (the hint is its standard error); or the deadline passes, and it is killed.
+/// Runs a program to its end and returns the text that it printed. If it fails, the hint is its standard error. At the
+/// deadline it is killed.
 pub(crate) fn run(
     runner: &dyn Run,
     path: &Path,

@@ -201,7 +201,7 @@ impl HostPorts {
                 None => rule::destination_of(&expressions) == Some(self.address.addr()),
             }
         };
-        rules.remove(nft, handles, goes).map(|removed| removed.entries)
+        rules.remove(nft, handles, goes)
     }
 }
 
@@ -265,7 +265,7 @@ pub fn remove_all(
             Some(seen) => is_own(&seen.target) && !spared.contains(&seen.target),
             None => !is_cut(container_id),
         };
-        removed += owner(container_id, v6).remove(nft, &[], &[], goes)?.entries;
+        removed += owner(container_id, v6).remove(nft, &[], &[], goes)?;
     }
     Ok(removed)
 }
@@ -285,16 +285,12 @@ pub fn list(nft: &mut Nft) -> Result<Vec<SeenForward>, FirewallError> {
 /// # Errors
 /// As [`HostPorts::nft_remove`].
 pub fn remove_seen(nft: &mut Nft, seen: &[SeenForward]) -> Result<usize, FirewallError> {
+    let is_seen = |rule: &NftRule| SeenForward::read(rule).is_some_and(|rule| seen.contains(&rule));
     let mut removed = 0;
     for v6 in [false, true] {
-        if !seen.iter().any(|rule| rule.target.is_ipv6() == v6) {
-            continue;
+        if seen.iter().any(|rule| rule.target.is_ipv6() == v6) {
+            removed += shared_of(v6).retain(nft, is_seen, |_| Ok(()))?.len();
         }
-        let picked = shared_of(v6).remove(nft, |mut all| {
-            all.retain(|found| SeenForward::read(&found.rule).is_some_and(|rule| seen.contains(&rule)));
-            Ok(all)
-        })?;
-        removed += picked.len();
     }
     Ok(removed)
 }

@@ -4,8 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
-    Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta, MetaKey, Operator,
-    Payload, Register, Verdict, VerdictAttribute,
+    Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, MetaKey, Operator,
+    Register, Verdict, VerdictAttribute,
 };
 use postern_netlink::{Attribute, Attributes};
 
@@ -82,13 +82,12 @@ impl Expression {
     /// Returns netlink attributes in the order in which the kernel reports them.
     pub(crate) fn write(&self) -> ListAttribute<ExpressionAttribute> {
         match self {
-            Self::Meta(key) => Expressions::Meta(vec![Meta::Key(*key), Meta::DestinationRegister(Register::Reg1)]),
-            Self::Payload { base, offset, length } => Expressions::Payload(vec![
-                Payload::DestinationRegister(Register::Reg1),
-                Payload::Base(*base),
-                Payload::Offset(*offset),
-                Payload::Len(*length),
-            ]),
+            // NFTA_META_KEY, _DREG.
+            Self::Meta(key) => named("meta", &[(2, (*key).into()), (1, 1)]),
+            // NFTA_PAYLOAD_DREG, _BASE, _OFFSET, _LEN.
+            Self::Payload { base, offset, length } => {
+                named("payload", &[(1, 1), (2, *base), (3, *offset), (4, *length)])
+            }
             Self::Mask(mask) => Expressions::Bitwise(vec![
                 Bitwise::SourceRegister(Register::Reg1),
                 Bitwise::DestinationRegister(Register::Reg1),
@@ -134,8 +133,10 @@ impl Expression {
         let parts = expression.nested();
         let data = parts.first(2).map_or(Attributes(&[]), |data| data.nested());
         let read = match parts.first(1).map(|name| name.value) {
-            Some(b"meta\0") => read_meta(data),
-            Some(b"payload\0") => read_payload(data),
+            Some(b"meta\0") => numbers(data, [2]).map(|[key]| Self::Meta(key.into())),
+            Some(b"payload\0") => {
+                numbers(data, [2, 3, 4]).map(|[base, offset, length]| Self::Payload { base, offset, length })
+            }
             Some(b"bitwise\0") => read_mask(data),
             Some(b"cmp\0") => read_compare(data),
             Some(b"immediate\0") => read_verdict(data).or_else(|| read_load(data)),
@@ -200,16 +201,6 @@ fn numbers<const N: usize>(data: Attributes<'_>, kinds: [u16; N]) -> Option<[u32
     let numbers = kinds.map(|kind| data.first(kind).and_then(|part| part.be32()));
     let is_whole = data.into_iter().all(is_known) && numbers.iter().all(Option::is_some);
     is_whole.then(|| numbers.map(Option::unwrap_or_default))
-}
-
-/// Reads `NFTA_META_DREG` and `NFTA_META_KEY`.
-fn read_meta(data: Attributes<'_>) -> Option<Expression> {
-    numbers(data, [2]).map(|[key]| Expression::Meta(key.into()))
-}
-
-/// Reads `NFTA_PAYLOAD_DREG`, `_BASE`, `_OFFSET` and `_LEN`.
-fn read_payload(data: Attributes<'_>) -> Option<Expression> {
-    numbers(data, [2, 3, 4]).map(|[base, offset, length]| Expression::Payload { base, offset, length })
 }
 
 /// Reads `NFTA_BITWISE_SREG`, `_DREG`, `_LEN`, `_MASK`, `_XOR` and `_OP`.

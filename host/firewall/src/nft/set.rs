@@ -86,7 +86,7 @@ impl NftRuleSet {
         nft: &mut Nft,
         handles: &[u64],
         goes: impl Fn(&NftRule) -> bool,
-    ) -> Result<Removed, FirewallError> {
+    ) -> Result<usize, FirewallError> {
         let handles = if handles.len() == self.entries.len() { handles } else { &[] };
         self.owner.remove(nft, handles, &self.places(), goes)
     }
@@ -270,7 +270,7 @@ impl NftOwner {
     }
 
     /// Removes the owner's entries for which `goes` holds. It also removes the owner's chains that no other owner's
-    /// rule leads to. All is one transaction, except for owners with very many entries.
+    /// rule leads to. All is one transaction, except for owners with very many entries. Returns the number of both.
     ///
     /// `handles` are the handles of all its entries, and `places` their chains, if these are known. If they are still the
     /// owner's, no entries of others are read. Each comment is read before its rule is deleted.
@@ -282,12 +282,12 @@ impl NftOwner {
         handles: &[u64],
         places: &[&'static str],
         goes: impl Fn(&NftRule) -> bool,
-    ) -> Result<Removed, FirewallError> {
+    ) -> Result<usize, FirewallError> {
         let mut removed = 0;
         // What was read, and the generation that it is of, if nobody but this loop changes a rule.
         let mut left: Option<(u32, OwnedObjects<'_>)> = None;
         loop {
-            let (all, rest) = nft.change(|nft, batch| {
+            let (count, rest) = nft.change(|nft, batch| {
                 let mut removal = match &left {
                     Some((generation, removal)) if *generation == batch.generation() => removal.clone(),
                     _ => match self.known_removal(nft, handles, places, &goes)? {
@@ -303,12 +303,12 @@ impl NftOwner {
                     (following(batch.generation()), rest)
                 });
                 removal.put_into(batch);
-                Ok((Removed { entries: removal.entries.len(), chains: removal.chains.len() }, rest))
+                Ok((removal.entries.len() + removal.chains.len(), rest))
             })?;
-            removed += all.entries;
+            removed += count;
             left = rest;
             if left.is_none() {
-                return Ok(Removed { entries: removed, ..all });
+                return Ok(removed);
             }
         }
     }
@@ -393,13 +393,6 @@ impl SharedTable {
     fn target(&self, rule: &NftRule) -> Option<String> {
         rule.commented(self.kind.as_bytes()).then(|| rule.target()).flatten()
     }
-}
-
-/// The number of removed objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Removed {
-    pub(crate) entries: usize,
-    pub(crate) chains: usize,
 }
 
 /// The objects of an owner that are to be removed.

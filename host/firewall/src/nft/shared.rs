@@ -162,22 +162,29 @@ impl SharedTable {
         Ok(state.uses == chains)
     }
 
-    /// Removes the owners' rules that `pick` returns, and returns them. `pick` is called again if there are more rules
-    /// than one transaction can hold, or if another program changed the rules meanwhile.
-    pub(crate) fn remove(
+    /// Removes the rules of all owners except those that stay. Returns the removed rules. `is_stale` decides by the
+    /// rule alone. `spared` then takes out the owners at work. It is called only if there is something to remove, and
+    /// after the rules were read. It is called again if there are more rules than one transaction can hold, or if another
+    /// program changed the rules meanwhile.
+    pub(crate) fn retain(
         &self,
         nft: &mut Nft,
-        mut pick: impl FnMut(Vec<FoundRule>) -> Result<Vec<FoundRule>, FirewallError>,
+        is_stale: impl Fn(&NftRule) -> bool,
+        spared: impl Fn(&mut Vec<FoundRule>) -> Result<(), FirewallError>,
     ) -> Result<Vec<NftRule>, FirewallError> {
         let mut removed = Vec::new();
         loop {
             let chunk = nft.change(|nft, batch| {
-                let mut picked = pick(self.entries(nft)?)?;
-                picked.truncate(CHUNK);
-                for FoundRule { chain, rule } in &picked {
+                let mut stale = self.entries(nft)?;
+                stale.retain(|found| is_stale(&found.rule));
+                if !stale.is_empty() {
+                    spared(&mut stale)?;
+                }
+                stale.truncate(CHUNK);
+                for FoundRule { chain, rule } in &stale {
                     batch.delete_rule(self.table, chain, rule.handle);
                 }
-                Ok(picked)
+                Ok(stale)
             })?;
             let last = chunk.len() < CHUNK;
             removed.extend(chunk.into_iter().map(|found| found.rule));
@@ -185,24 +192,6 @@ impl SharedTable {
                 return Ok(removed);
             }
         }
-    }
-
-    /// Removes the rules of all owners except those that stay. Returns the removed rules. `is_stale` decides by the
-    /// rule alone. `spared` then takes out the owners at work. It is called only if there is something to remove, and
-    /// after the rules were read.
-    pub(crate) fn retain(
-        &self,
-        nft: &mut Nft,
-        is_stale: impl Fn(&NftRule) -> bool,
-        spared: impl Fn(&mut Vec<FoundRule>) -> Result<(), FirewallError>,
-    ) -> Result<Vec<NftRule>, FirewallError> {
-        self.remove(nft, |mut all| {
-            all.retain(|found| is_stale(&found.rule));
-            if !all.is_empty() {
-                spared(&mut all)?;
-            }
-            Ok(all)
-        })
     }
 
     /// Returns the results of `read` for the rules of all owners.
