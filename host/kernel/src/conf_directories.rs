@@ -26,9 +26,6 @@ pub struct ConfDirectories {
 
 impl ConfDirectories {
     /// Opens them in the calling thread's namespace, and looks at these settings.
-    ///
-    /// # Errors
-    /// Those of `open(2)`, except that there is none.
     pub fn open(looks: &[Setting]) -> nix::Result<Self> {
         let directory = |path| match open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()) {
             Ok(opened) => Ok(Some(opened)),
@@ -60,11 +57,8 @@ impl ConfDirectories {
         self.looked.iter().find(|(looked, _)| looked == setting).map(|(_, found)| found.clone())
     }
 
-    /// Returns the file of a setting of links.
-    ///
-    /// # Errors
-    /// `ENOENT` if the kernel has no such protocol; any other setting.
-    pub fn place(&self, operation: &'static str, setting: &Setting) -> Result<SysctlFile<'_>> {
+    /// Returns the file of a setting of links. It is an error (`ENOENT`) if the kernel has no such protocol.
+    pub fn place<'a>(&'a self, operation: &'static str, setting: &'a Setting) -> Result<SysctlFile<'a>> {
         let subject = Subject { operation, object: setting };
         let (directory, name) = match setting.below_conf() {
             Some(("ipv4", name)) => (&self.ipv4, name),
@@ -72,6 +66,6 @@ impl ConfDirectories {
             _ => return Err(subject.broken("it needs a thread in its namespace")),
         };
         let directory = directory.as_ref().ok_or_else(|| subject.refused(Errno::ENOENT as i32, None))?;
-        Ok(SysctlFile { directory: directory.as_fd(), name })
+        Ok(SysctlFile { setting, directory: directory.as_fd(), name })
     }
 }

@@ -43,19 +43,11 @@ impl Netlink {
         )
     }
 
-    /// Returns the VLANs of a port, ascending. The request is for this port alone: the older one, an `AF_BRIDGE` dump
-    /// of links, lists every port of the node.
+    /// Returns the VLANs of a port, ascending, each with true if incoming untagged frames belong to it (PVID). The request is
+    /// for this port alone: the older one, an `AF_BRIDGE` dump of links, lists every port of the node.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel has no VLAN filtering, `EINVAL` if the link is not a port, `ENODEV` if it is gone.
-    pub fn vlans(&self, port: u32) -> Result<Vec<VlanId>> {
-        Ok(self.port_vlans(port)?.into_iter().map(|(id, _)| id).collect())
-    }
-
-    /// As [`Netlink::vlans`], each with true if incoming untagged frames belong to it (PVID).
-    ///
-    /// # Errors
-    /// As [`Netlink::vlans`].
     pub fn port_vlans(&self, port: u32) -> Result<Vec<(VlanId, bool)>> {
         let subject = Subject { operation: "list VLANs of", object: &format_args!("link {port}") };
         let mut header = vec![0; VLAN_HEADER - size_of::<u32>()];

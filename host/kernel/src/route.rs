@@ -165,11 +165,7 @@ impl Netlink {
     /// and for no route (`ip_route_output_key_hash_rcu` of its `net/ipv4/route.c`).
     pub(crate) fn is_source(&self, address: Ipv4Addr) -> Result<Option<bool>> {
         let subject = Subject { operation: "look for", object: &address };
-        let group = IpNet::from(IpAddr::V4(ALL_HOSTS));
-        let mut message = destination(group).map_err(|why| subject.invalid(&why))?.build();
-        message.header.table = 0;
-        message.header.protocol = RouteProtocol::Unspec;
-        message.header.kind = RouteType::Unspec;
+        let mut message = question(subject, ALL_HOSTS.into())?;
         message.header.source_prefix_length = 32;
         message.attributes.push(RouteAttribute::Source(RouteAddress::Inet(address)));
         match self.get(subject, &RouteNetlinkMessage::GetRoute(message), |payload| u8_at(payload, 7)) {
@@ -183,12 +179,7 @@ impl Netlink {
     /// Returns the kind of route that packets to this address take, and their outgoing link.
     fn way(&self, address: IpAddr) -> Result<Option<(u8, Option<u32>)>> {
         let subject = Subject { operation: "look up route to", object: &address };
-        let message = destination(IpNet::from(address)).map_err(|why| subject.invalid(&why))?;
-        let mut message = message.build();
-        // Only the destination is set: the kernel would read the other parts of a new route as conditions.
-        message.header.table = 0;
-        message.header.protocol = RouteProtocol::Unspec;
-        message.header.kind = RouteType::Unspec;
+        let message = question(subject, address)?;
         let read = |payload: &[u8]| {
             let link = Attributes(payload.get(HEADER..)?).first(RTA_OIF);
             Some((u8_at(payload, 7)?, link.and_then(|link| link.u32())))
@@ -256,6 +247,16 @@ impl std::fmt::Display for Described<'_> {
 fn destination(net: IpNet) -> std::result::Result<RouteMessageBuilder<IpAddr>, String> {
     let net = net.trunc();
     RouteMessageBuilder::<IpAddr>::new().destination_prefix(net.addr(), net.prefix_len()).map_err(|e| e.to_string())
+}
+
+/// Makes the question for the way to an address. Only the destination is set: the kernel would read the other parts of a new
+/// route as conditions.
+fn question(subject: Subject<'_>, address: IpAddr) -> Result<RouteMessage> {
+    let mut message = destination(address.into()).map_err(|why| subject.invalid(&why))?.build();
+    message.header.table = 0;
+    message.header.protocol = RouteProtocol::Unspec;
+    message.header.kind = RouteType::Unspec;
+    Ok(message)
 }
 
 pub(crate) fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteMessage, String> {

@@ -66,48 +66,13 @@ impl Sysctl {
 pub(crate) const READ: &str = "read sysctl";
 pub(crate) const WRITE: &str = "write sysctl";
 
-/// The file of a sysctl, by a directory and its name there.
-pub(crate) struct SysctlFile<'a> {
-    pub directory: BorrowedFd<'a>,
-    pub name: String,
-}
-
-impl SysctlFile<'_> {
-    /// The place in the calling thread's namespace.
-    pub(crate) fn of(setting: &Setting) -> Self {
-        Self { directory: AT_FDCWD, name: format!("/proc/sys/{setting}") }
-    }
-
-    fn open(&self, access: OFlag) -> nix::Result<File> {
-        openat(self.directory, self.name.as_str(), access | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
-    }
-}
-
 /// Returns the value in the calling thread's namespace, without surrounding white space. `None` if there is no such key
 /// (a link that is gone, IPv6 switched off at boot).
 ///
 /// # Errors
 /// `EINVAL` for an invalid link name, otherwise those of `open(2)` and `read(2)`.
 pub fn get(key: &Sysctl) -> Result<Option<String>> {
-    let setting = key.setting(READ)?;
-    get_at(&SysctlFile::of(&setting), &setting)
-}
-
-/// As [`get`], at this place.
-pub(crate) fn get_at(place: &SysctlFile<'_>, setting: &Setting) -> Result<Option<String>> {
-    let subject = Subject { operation: READ, object: setting };
-    match place.open(OFlag::O_RDONLY) {
-        Ok(file) => value_of(&file).map(Some).map_err(|error| subject.failed(&error)),
-        Err(Errno::ENOENT) => Ok(None),
-        Err(errno) => Err(subject.refused(errno as i32, None)),
-    }
-}
-
-/// The values are single numbers; one read gets all of it.
-fn value_of(mut file: &File) -> io::Result<String> {
-    let mut value = [0; 128];
-    let length = file.read(&mut value)?;
-    Ok(String::from_utf8_lossy(value.get(..length).unwrap_or_default()).trim().to_owned())
+    SysctlFile::of(&key.setting(READ)?).get()
 }
 
 /// Sets the value in the calling thread's namespace. Returns false if it was already set: then nothing is written, so a
@@ -117,25 +82,15 @@ fn value_of(mut file: &File) -> io::Result<String> {
 /// `EINVAL` for an invalid link name or a value that the key refuses, `ENOENT` if there is no such key, otherwise those
 /// of `open(2)` and `write(2)`.
 pub fn set(key: &Sysctl, value: &str) -> Result<bool> {
-    let setting = key.setting(WRITE)?;
-    set_at(&SysctlFile::of(&setting), &setting, value)
+    SysctlFile::of(&key.setting(WRITE)?).set(value)
 }
 
-/// As [`set`], at this place.
-pub(crate) fn set_at(place: &SysctlFile<'_>, setting: &Setting, value: &str) -> Result<bool> {
-    let subject = Subject { operation: WRITE, object: setting };
-    let file = match place.open(OFlag::O_RDWR) {
-        Ok(file) => file,
-        // It may still have that value.
-        Err(_) if get_at(place, setting)?.as_deref() == Some(value) => return Ok(false),
-        Err(errno) => return Err(subject.refused(errno as i32, None)),
-    };
-    if value_of(&file).map_err(|error| subject.failed(&error))? == value {
-        return Ok(false);
-    }
-    // The kernel takes a value at the beginning only.
-    file.write_all_at(value.as_bytes(), 0).map_err(|error| subject.failed(&error))?;
-    Ok(true)
+/// Returns the file of a setting in the calling thread's namespace; `None` if there is none.
+///
+/// # Errors
+/// Those of `stat(2)`.
+pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
+    SysctlFile::of(setting).look()
 }
 
 /// The most bytes of a setting that are read. The kernel takes at most a page.
@@ -185,62 +140,94 @@ pub struct SettingFile {
     pub writable: bool,
 }
 
-/// Returns the file of a setting in the calling thread's namespace; `None` if there is none.
-///
-/// # Errors
-/// Those of `stat(2)`.
-pub fn look(setting: &Setting) -> Result<Option<SettingFile>> {
-    look_at(&SysctlFile::of(setting), setting)
+/// A setting, with its place: a directory, and its name there.
+pub(crate) struct SysctlFile<'a> {
+    pub setting: &'a Setting,
+    pub directory: BorrowedFd<'a>,
+    pub name: String,
 }
 
-/// As [`look`], at this place.
-pub(crate) fn look_at(place: &SysctlFile<'_>, setting: &Setting) -> Result<Option<SettingFile>> {
-    match fstatat(place.directory, place.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Ok(found) => Ok(Some(SettingFile {
-            inode: found.st_ino,
-            is_file: SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG,
-            readable: found.st_mode & 0o400 != 0,
-            writable: found.st_mode & 0o200 != 0,
-        })),
-        Err(Errno::ENOENT) => Ok(None),
-        Err(errno) => Err(Subject { operation: "look at sysctl", object: setting }.refused(errno as i32, None)),
+impl<'a> SysctlFile<'a> {
+    /// The place in the calling thread's namespace.
+    pub(crate) fn of(setting: &'a Setting) -> Self {
+        Self { setting, directory: AT_FDCWD, name: format!("/proc/sys/{setting}") }
+    }
+
+    fn open(&self, access: OFlag) -> nix::Result<File> {
+        openat(self.directory, self.name.as_str(), access | OFlag::O_CLOEXEC, Mode::empty()).map(File::from)
+    }
+
+    fn subject(&self, operation: &'static str) -> Subject<'_> {
+        Subject { operation, object: self.setting }
+    }
+
+    /// As [`get`].
+    pub(crate) fn get(&self) -> Result<Option<String>> {
+        let subject = self.subject(READ);
+        match self.open(OFlag::O_RDONLY) {
+            Ok(file) => value_of(&file).map(Some).map_err(|error| subject.failed(&error)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(subject.refused(errno as i32, None)),
+        }
+    }
+
+    /// As [`set`].
+    pub(crate) fn set(&self, value: &str) -> Result<bool> {
+        let subject = self.subject(WRITE);
+        let file = match self.open(OFlag::O_RDWR) {
+            Ok(file) => file,
+            // It may still have that value.
+            Err(_) if self.get()?.as_deref() == Some(value) => return Ok(false),
+            Err(errno) => return Err(subject.refused(errno as i32, None)),
+        };
+        if value_of(&file).map_err(|error| subject.failed(&error))? == value {
+            return Ok(false);
+        }
+        // The kernel takes a value at the beginning only.
+        file.write_all_at(value.as_bytes(), 0).map_err(|error| subject.failed(&error))?;
+        Ok(true)
+    }
+
+    /// As [`look`].
+    pub(crate) fn look(&self) -> Result<Option<SettingFile>> {
+        match fstatat(self.directory, self.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(SettingFile {
+                inode: found.st_ino,
+                is_file: SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG,
+                readable: found.st_mode & 0o400 != 0,
+                writable: found.st_mode & 0o200 != 0,
+            })),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.subject("look at sysctl").refused(errno as i32, None)),
+        }
+    }
+
+    /// Returns the value, without its final newline.
+    pub(crate) fn read(&self) -> Result<String> {
+        let subject = self.subject(READ);
+        let mut value = Vec::new();
+        let file = self.open(OFlag::O_RDONLY).map_err(|errno| subject.refused(errno as i32, None))?;
+        file.take(LIMIT + 1).read_to_end(&mut value).map_err(|error| subject.failed(&error))?;
+        if value.len() as u64 > LIMIT {
+            return Err(subject.refused(Errno::E2BIG as i32, None));
+        }
+        let value = String::from_utf8_lossy(&value);
+        Ok(value.strip_suffix('\n').unwrap_or(&value).to_owned())
+    }
+
+    /// Writes a value, as it is.
+    pub(crate) fn write(&self, value: &str) -> Result<()> {
+        let subject = self.subject(WRITE);
+        let mut file = self.open(OFlag::O_WRONLY).map_err(|errno| subject.refused(errno as i32, None))?;
+        file.write_all(value.as_bytes()).map_err(|error| subject.failed(&error))
     }
 }
 
-/// Returns the value of a setting in the calling thread's namespace, without its final newline.
-///
-/// # Errors
-/// Those of `open(2)` and `read(2)`; `E2BIG` for a value of more than 4096 bytes.
-pub fn read(setting: &Setting) -> Result<String> {
-    read_at(&SysctlFile::of(setting), setting)
-}
-
-/// As [`read`], at this place.
-pub(crate) fn read_at(place: &SysctlFile<'_>, setting: &Setting) -> Result<String> {
-    let subject = Subject { operation: READ, object: setting };
-    let mut value = Vec::new();
-    let file = place.open(OFlag::O_RDONLY).map_err(|errno| subject.refused(errno as i32, None))?;
-    file.take(LIMIT + 1).read_to_end(&mut value).map_err(|error| subject.failed(&error))?;
-    if value.len() as u64 > LIMIT {
-        return Err(subject.refused(Errno::E2BIG as i32, None));
-    }
-    let value = String::from_utf8_lossy(&value).into_owned();
-    Ok(value.strip_suffix('\n').map_or_else(|| value.clone(), str::to_owned))
-}
-
-/// Writes a value in the calling thread's namespace, as it is.
-///
-/// # Errors
-/// Those of `open(2)` and `write(2)`: `EINVAL` for a value that the kernel refuses.
-pub fn write(setting: &Setting, value: &str) -> Result<()> {
-    write_at(&SysctlFile::of(setting), setting, value)
-}
-
-/// As [`write`], at this place.
-pub(crate) fn write_at(place: &SysctlFile<'_>, setting: &Setting, value: &str) -> Result<()> {
-    let subject = Subject { operation: WRITE, object: setting };
-    let mut file = place.open(OFlag::O_WRONLY).map_err(|errno| subject.refused(errno as i32, None))?;
-    file.write_all(value.as_bytes()).map_err(|error| subject.failed(&error))
+/// The values are single numbers; one read gets all of it.
+fn value_of(mut file: &File) -> io::Result<String> {
+    let mut value = [0; 128];
+    let length = file.read(&mut value)?;
+    Ok(String::from_utf8_lossy(value.get(..length).unwrap_or_default()).trim().to_owned())
 }
 
 #[cfg(test)]
@@ -287,7 +274,8 @@ mod tests {
         assert!(found.is_file && found.readable && found.writable);
         assert!(!look(&setting(&["ipv4"]).unwrap()).unwrap().unwrap().is_file);
         assert_eq!(look(&setting(&["ipv4", "nothing"]).unwrap()).unwrap(), None);
-        assert!(matches!(read(&setting(&["ipv4", "ip_forward"]).unwrap()).unwrap().as_str(), "0" | "1"));
-        assert!(read(&setting(&["ipv4", "nothing"]).unwrap()).unwrap_err().is(Errno::ENOENT));
+        let read = |parts: &[&str]| SysctlFile::of(&setting(parts).unwrap()).read();
+        assert!(matches!(read(&["ipv4", "ip_forward"]).unwrap().as_str(), "0" | "1"));
+        assert!(read(&["ipv4", "nothing"]).unwrap_err().is(Errno::ENOENT));
     }
 }

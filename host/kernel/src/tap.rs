@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "ioctl(2) has no safe form")]
 
 use crate::error::{Result, Subject};
-use crate::link::is_link_name;
+use crate::link::check_name;
 use crate::tap_maker::{REQUEST, TapMaker, serve, try_context};
 use nix::errno::Errno;
 use nix::libc;
@@ -111,11 +111,8 @@ const SET_OWNER: &str = "set owner of tap";
 const SET_GROUP: &str = "set group of tap";
 
 impl TapFile {
-    /// Opens the file for the calling thread's namespace, for a tap with this SELinux context.
-    ///
-    /// # Errors
-    /// `ENOENT`: there is no such file; `ENODEV` or `ENXIO`: the kernel has no taps; `EACCES`, `EPERM`; those of
-    /// [`TapMaker::start`].
+    /// Opens the file for the calling thread's namespace, for a tap with this SELinux context. With `ENODEV` or `ENXIO` the
+    /// kernel has no taps.
     pub(crate) fn open(context: Option<&str>) -> Result<Self> {
         let opened = OpenOptions::new().read(true).write(true).open(TUN);
         let file = opened.map_err(|error| Subject { operation: "open", object: &TUN }.failed(&error))?;
@@ -123,16 +120,11 @@ impl TapFile {
         Ok(Self { file, maker, ids: ["uid", "gid"].map(|kind| Ids::read(&format!("/proc/thread-self/{kind}_map"))) })
     }
 
-    /// Makes a tap, down. It is not yet persistent. None is made for a user or group that is not there.
-    ///
-    /// # Errors
-    /// `EBUSY` or `EEXIST` if the name is taken, `EINVAL` for a bad name, and for a user or group that this user namespace does
-    /// not have; `EADDRNOTAVAIL` for an address that is not unicast, `EPERM` without `CAP_NET_ADMIN` over the namespace.
+    /// Makes a tap, down ([`crate::Worker::make_tap`]). It is not yet persistent. None is made for a user or group that is not
+    /// there.
     pub(crate) fn make(&mut self, spec: &TapSpec) -> Result<()> {
         let subject = Subject { operation: "create tap", object: &spec.name };
-        if !is_link_name(&spec.name) {
-            return Err(subject.invalid("no link can have this name"));
-        }
+        check_name(subject, &spec.name)?;
         let [users, groups] = &self.ids;
         users.check(spec.owner, SET_OWNER)?;
         groups.check(spec.group, SET_GROUP)?;
@@ -153,9 +145,6 @@ impl TapFile {
     }
 
     /// Lets the tap outlive this descriptor.
-    ///
-    /// # Errors
-    /// None is expected.
     pub(crate) fn keep(self) -> Result<()> {
         self.number(Subject { operation: "keep", object: &"tap" }, libc::TUNSETPERSIST, 1)
     }

@@ -28,30 +28,22 @@ pub(crate) struct TapMaker {
     answers: ChildStdout,
 }
 
-/// Sets the context of the next program that this thread starts.
-///
-/// # Errors
-/// With the operation `set context`: `EINVAL` if the node has no SELinux or its policy no such context, `EACCES` without
-/// `setexec`.
+/// Sets the context of the next program that this thread starts. It is refused with `EINVAL` if the node has no SELinux or
+/// its policy no such context, and with `EACCES` without `setexec`.
 fn set_context(context: &str) -> Result<()> {
     let subject = Subject { operation: "set context", object: &context };
     fs::write(EXEC_CONTEXT, context).map_err(|error| subject.failed(&error))
 }
 
 /// Tries if programs can be started in a context, and starts none. A thread does that whose next program never comes.
-///
-/// # Errors
-/// Those of [`set_context`].
 pub(crate) fn try_context(context: &str) -> Result<()> {
     let failed = || Subject { operation: "set context", object: &context }.broken("its thread has ended");
     thread::scope(|scope| scope.spawn(|| set_context(context)).join().unwrap_or_else(|_| Err(failed())))
 }
 
 impl TapMaker {
-    /// Starts it, with the file of the tap as its standard error. It ends with its answer, or with this value.
-    ///
-    /// # Errors
-    /// Those of [`set_context`]. With the operation `start in context`: `EACCES` if policy doesn't allow the transition.
+    /// Starts it, with the file of the tap as its standard error. It ends with its answer, or with this value. It is refused
+    /// with `EACCES` if policy doesn't allow the transition.
     pub(crate) fn start(tun: &File, context: &str) -> Result<Self> {
         set_context(context)?;
         let subject = Subject { operation: "start in context", object: &context };
@@ -75,9 +67,6 @@ impl TapMaker {
     }
 
     /// Has it make the tap, for the file that it was started with.
-    ///
-    /// # Errors
-    /// That of the request; or the process has ended.
     pub(crate) fn make(mut self, subject: Subject<'_>, request: &[u8; REQUEST]) -> Result<()> {
         let mut errno = [0; 4];
         let asked = self.requests.write_all(request).and_then(|()| self.answers.read_exact(&mut errno));

@@ -149,7 +149,7 @@ impl Worker {
     /// # Errors
     /// Those of [`Worker::netlink`] and [`sysctl::get`].
     pub fn sysctl_get(&self, key: &Sysctl) -> Result<Option<String>> {
-        let read = self.at(READ, key.setting(READ)?, sysctl::get_at);
+        let read = self.at(READ, key.setting(READ)?, |file| file.get());
         Ok(unless(&[Errno::ENOENT], read)?.flatten())
     }
 
@@ -159,7 +159,7 @@ impl Worker {
     /// Those of [`Worker::netlink`] and [`sysctl::set`].
     pub fn sysctl_set(&self, key: &Sysctl, value: &str) -> Result<bool> {
         let value = value.to_owned();
-        self.at(WRITE, key.setting(WRITE)?, move |place, setting| sysctl::set_at(place, setting, &value))
+        self.at(WRITE, key.setting(WRITE)?, move |file| file.set(&value))
     }
 
     /// [`sysctl::set`] in the calling thread's namespace, from which this one was entered. Each container has an entry under
@@ -169,8 +169,7 @@ impl Worker {
     /// Those of [`sysctl::set`].
     pub fn sysctl_set_at_home(&self, key: &Sysctl, value: &str) -> Result<bool> {
         let Some(home) = &self.home else { return sysctl::set(key, value) };
-        let setting = key.setting(WRITE)?;
-        sysctl::set_at(&home.place(WRITE, &setting)?, &setting, value)
+        home.place(WRITE, &key.setting(WRITE)?)?.set(value)
     }
 
     /// [`sysctl::look`] in the namespace.
@@ -181,25 +180,25 @@ impl Worker {
         if let Some(found) = self.directories()?.and_then(|directories| directories.looked_at(setting)) {
             return found;
         }
-        let found = self.at("look at sysctl", setting.clone(), sysctl::look_at);
+        let found = self.at("look at sysctl", setting.clone(), |file| file.look());
         Ok(unless(&[Errno::ENOENT], found)?.flatten())
     }
 
-    /// [`sysctl::read`] in the namespace.
+    /// Returns the value of a setting in the namespace, without its final newline.
     ///
     /// # Errors
-    /// Those of [`Worker::netlink`] and [`sysctl::read`].
+    /// Those of [`Worker::netlink`], `open(2)` and `read(2)`; `E2BIG` for a value of more than 4096 bytes.
     pub fn setting_read(&self, setting: &Setting) -> Result<String> {
-        self.at(READ, setting.clone(), sysctl::read_at)
+        self.at(READ, setting.clone(), |file| file.read())
     }
 
-    /// [`sysctl::write`] in the namespace.
+    /// Writes a value of a setting in the namespace, as it is.
     ///
     /// # Errors
-    /// Those of [`Worker::netlink`] and [`sysctl::write`].
+    /// Those of [`Worker::netlink`], `open(2)` and `write(2)`: `EINVAL` for a value that the kernel refuses.
     pub fn setting_write(&self, setting: &Setting, value: &str) -> Result<()> {
         let value = value.to_owned();
-        self.at(WRITE, setting.clone(), move |place, setting| sysctl::write_at(place, setting, &value))
+        self.at(WRITE, setting.clone(), move |file| file.write(&value))
     }
 
     /// Makes a tap in the namespace, down. It is gone when the thread ends, until [`Worker::keep_tap`].
@@ -230,11 +229,11 @@ impl Worker {
         &self,
         operation: &'static str,
         setting: Setting,
-        act: impl FnOnce(&SysctlFile<'_>, &Setting) -> Result<T> + Send + 'static,
+        act: impl FnOnce(&SysctlFile<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         match self.directories()? {
-            Some(directories) => act(&directories.place(operation, &setting)?, &setting),
-            None => self.ask(move |_| act(&SysctlFile::of(&setting), &setting)),
+            Some(directories) => act(&directories.place(operation, &setting)?),
+            None => self.ask(move |_| act(&SysctlFile::of(&setting))),
         }
     }
 

@@ -49,6 +49,11 @@ pub(crate) fn is_link_name(name: impl AsRef<[u8]>) -> bool {
         && !name.iter().any(|b| matches!(b, 0 | b'/' | b':' | b'%' | 0x0b) || b.is_ascii_whitespace())
 }
 
+/// Refuses a name that no link can have.
+pub(crate) fn check_name(subject: Subject<'_>, name: impl AsRef<[u8]>) -> Result<()> {
+    if is_link_name(name) { Ok(()) } else { Err(subject.invalid("no link can have this name")) }
+}
+
 impl Netlink {
     /// Returns the link of that name. The request has only the name, so the cost does not grow with the number of
     /// links. As everywhere in the kernel, an alternative name finds the link too (`ip link property`); [`Link::name`]
@@ -217,9 +222,7 @@ impl Netlink {
 
     /// Creates a link of this name, unless no link can have it.
     pub(crate) fn create(&self, subject: Subject<'_>, name: &str, link: LinkMessage) -> Result<()> {
-        if !is_link_name(name) {
-            return Err(subject.invalid("no link can have this name"));
-        }
+        check_name(subject, name)?;
         self.acknowledged(subject, &RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
     }
 
@@ -254,10 +257,7 @@ impl Netlink {
     /// `EEXIST` if one of the link's names is taken there. `EINVAL` for a link that cannot be moved (`lo`, a bridge) and
     /// for a name that no link can have. `ENODEV` if there is no such link.
     pub fn hand_over(&self, index: u32, namespace: BorrowedFd<'_>, name: &LinkName, alias: &LinkName) -> Result<()> {
-        if !is_link_name(name.bytes()) {
-            let subject = Subject { operation: "move", object: name };
-            return Err(subject.invalid("no link can have this name"));
-        }
+        check_name(Subject { operation: "move", object: name }, name.bytes())?;
         self.change("move", index, |link| {
             let link = link.setns_by_fd(namespace.as_raw_fd()).down();
             link.append_extra_attribute(main_name(name)).append_extra_attribute(self::alias(alias))
@@ -316,10 +316,7 @@ impl Netlink {
     /// # Errors
     /// `EEXIST` if the name is taken, `EINVAL` if no link can have it, `ENODEV` if there is no such link.
     pub fn rename(&self, index: u32, name: &LinkName) -> Result<()> {
-        if !is_link_name(name.bytes()) {
-            let subject = Subject { operation: "rename", object: name };
-            return Err(subject.invalid("no link can have this name"));
-        }
+        check_name(Subject { operation: "rename", object: name }, name.bytes())?;
         self.change("rename", index, |link| link.append_extra_attribute(main_name(name)))
     }
 }

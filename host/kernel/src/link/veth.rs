@@ -1,6 +1,6 @@
 //! Pairs of virtual Ethernet devices (veth(4)).
 
-use super::is_link_name;
+use super::check_name;
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
 use netlink_packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage};
@@ -37,9 +37,7 @@ impl Netlink {
     pub fn create_veth(&self, spec: &VethSpec<'_>) -> Result<()> {
         let subject =
             Subject { operation: "create veth", object: &format_args!("{} and {}", spec.name, spec.peer_name) };
-        if !is_link_name(spec.peer_name) {
-            return Err(subject.invalid("no link can have this name"));
-        }
+        check_name(subject, spec.peer_name)?;
         self.create(subject, spec.name, veth_message(spec))
     }
 }

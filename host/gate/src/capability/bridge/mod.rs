@@ -206,7 +206,7 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
     let failed = |error| native_error(error, name, format_args!("failed to setup vlan tag on interface \"{name}\""));
     let tagged = port.vlan.is_some() || !port.trunk.is_empty();
     if tagged && !port.preserve_default_vlan {
-        for id in netlink.vlans(index).map_err(failed)? {
+        for (id, _) in netlink.port_vlans(index).map_err(failed)? {
             netlink.delete_vlan(index, id).map_err(failed)?;
         }
     }

@@ -327,7 +327,7 @@ impl Device {
         if before.is_empty() {
             return Ok((before, Vec::new()));
         }
-        let now = host.link_settings(index).map_err(|error| error.to_string())?.ok_or("it is gone")?;
+        let now = host.link_with_settings(index).map_err(|error| error.to_string())?.ok_or("it is gone")?.1;
         let attributes = before.keys().chain(now.keys().filter(|attribute| !before.contains_key(attribute)));
         let differing = attributes
             .filter(|attribute| before.get(attribute) != now.get(attribute))
