@@ -120,7 +120,7 @@ fn read(rule: Attributes<'_>, family: &str) -> Vec<(IpAddr, ServingRule)> {
     let name = |kind| rule.first(kind).map(|name| name.text_lossy().into_owned()).unwrap_or_default();
     let mut found = Vec::new();
     let mut registers: HashMap<u32, &[u8]> = HashMap::new();
-    for expression in rule.first(RULE_EXPRESSIONS).into_iter().flat_map(|expressions| expressions.nested()) {
+    for expression in rule.first(RULE_EXPRESSIONS).into_iter().flat_map(|expressions| expressions.nested().iter()) {
         let data = expression.nested().first(2).map_or(Attributes(&[]), |data| data.nested());
         let number = |kind| data.first(kind).and_then(|part| part.be32());
         match expression.nested().first(1).map(|name| name.value) {

@@ -41,9 +41,8 @@ impl Netlink {
         let subject = Subject { operation: "list addresses of", object: &format_args!("link {index}") };
         let mut message = AddressMessage::default();
         message.header.index = index;
-        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetAddress(message), 0), |payload, addresses| {
-            addresses.extend(decode(payload)?.filter(|(link, _)| *link == index).map(|(_, address)| address));
-            Some(())
+        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetAddress(message), 0), |payload| {
+            Some(decode(payload)?.filter(|(link, _)| *link == index).map(|(_, address)| address))
         })
     }
 
@@ -80,11 +79,7 @@ impl Netlink {
         let subject = Subject { operation: "list", object: &"addresses" };
         let mut message = AddressMessage::default();
         message.header.family = family;
-        let request = NetlinkRequest::new(&RouteNetlinkMessage::GetAddress(message), 0);
-        self.dump(subject, request, |payload, addresses| {
-            addresses.extend(decode(payload)?);
-            Some(())
-        })
+        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetAddress(message), 0), decode)
     }
 
     /// Puts an address on a link. IPv4 prefixes shorter than /31 get the matching broadcast address.
@@ -151,7 +146,7 @@ fn decode(payload: &[u8]) -> Option<Option<(u32, LinkAddress)>> {
     }
     let mut flags = u32::from(u8_at(payload, 2)?);
     let (mut address, mut local) = (None, None);
-    for attribute in Attributes(payload.get(HEADER..)?) {
+    for attribute in Attributes(payload.get(HEADER..)?).iter() {
         match attribute.kind {
             IFA_ADDRESS => address = ip(attribute.value),
             IFA_LOCAL => local = ip(attribute.value),

@@ -70,7 +70,7 @@ impl Netlink {
     /// Sends requests in one datagram; the kernel carries them out in order. The last one must ask for an
     /// acknowledgement. The kernel continues after a failed request, but that request's error is returned.
     pub(crate) fn batch(&self, subject: Subject<'_>, requests: &[NetlinkRequest]) -> Result<()> {
-        self.connection.ask(requests, deadline(), |_| {}).map(drop).map_err(|error| subject.unanswered(error))
+        self.connection.ask(requests, deadline(), |_| {}).map_err(|error| subject.unanswered(error))
     }
 
     /// Sends requests in one datagram, and returns the error number of each; 0 for success.
@@ -102,13 +102,13 @@ impl Netlink {
         object.map_err(|error| subject.unanswered(error))
     }
 
-    /// Requests many objects, and keeps at most [`MOST_OBJECTS`]. `decode` appends those of one message. It returns `None` if
-    /// it can't understand it, and the object is left out.
-    pub(crate) fn dump<T>(
+    /// Requests many objects, and keeps at most [`MOST_OBJECTS`]. `decode` returns those of one message. It returns `None` if
+    /// it can't understand it, and the message is left out.
+    pub(crate) fn dump<T, I: IntoIterator<Item = T>>(
         &self,
         subject: Subject<'_>,
         request: NetlinkRequest,
-        decode: impl Fn(&[u8], &mut Vec<T>) -> Option<()>,
+        decode: impl Fn(&[u8]) -> Option<I>,
     ) -> Result<Vec<T>> {
         let limits = DumpLimits { attempts: MOST_ATTEMPTS, most: MOST_OBJECTS, may_change: self.may_change };
         self.connection.dump(request, deadline(), limits, decode).map_err(|error| subject.unanswered(error))

@@ -53,9 +53,7 @@ impl Netlink {
         let mut header = vec![0; VLAN_HEADER - size_of::<u32>()];
         header.splice(..1, [AF_BRIDGE]);
         header.extend(port.to_ne_bytes());
-        self.dump(subject, NetlinkRequest::raw(RTM_GETVLAN, 0, header), |payload, vlans| {
-            decode_vlans(payload, port, vlans)
-        })
+        self.dump(subject, NetlinkRequest::raw(RTM_GETVLAN, 0, header), |payload| decode_vlans(payload, port))
     }
 
     /// Adds a VLAN to a port (`bridge vlan add … master`). `pvid` puts incoming untagged frames into it, `untagged`
@@ -91,11 +89,12 @@ fn vlan_message(port: u32, vid: VlanId, flags: BridgeVlanInfoFlags) -> LinkMessa
 }
 
 /// Reads an `RTM_NEWVLAN`. Neighbouring VLANs with the same options come as one entry with the last VLAN of the range.
-fn decode_vlans(payload: &[u8], port: u32, vlans: &mut Vec<(VlanId, bool)>) -> Option<()> {
+fn decode_vlans(payload: &[u8], port: u32) -> Option<Vec<(VlanId, bool)>> {
+    let mut vlans = Vec::new();
     if u32_at(payload, 4)? != port {
-        return Some(());
+        return Some(vlans);
     }
-    let entries = Attributes(payload.get(VLAN_HEADER..)?).into_iter();
+    let entries = Attributes(payload.get(VLAN_HEADER..)?).iter();
     for entry in entries.filter(|entry| entry.kind == BRIDGE_VLANDB_ENTRY) {
         // struct bridge_vlan_info: flags, VLAN.
         let info = entry.nested().first(BRIDGE_VLANDB_ENTRY_INFO)?;
@@ -105,7 +104,7 @@ fn decode_vlans(payload: &[u8], port: u32, vlans: &mut Vec<(VlanId, bool)>) -> O
         let is_pvid = u16_at(info.value, 0)? & BridgeVlanInfoFlags::Pvid.bits() != 0;
         vlans.extend((first..=last).map(|id| (id, is_pvid)));
     }
-    Some(())
+    Some(vlans)
 }
 
 #[cfg(test)]
@@ -155,16 +154,13 @@ mod tests {
         let info = |vid: u16| flagged(0, vid);
         let range = |vid: u16| attribute(BRIDGE_VLANDB_ENTRY_RANGE, &vid.to_ne_bytes());
         let message = [vlan_header.clone(), entry(&[flagged(6, 1)]), entry(&[info(10), range(12)])].concat();
-        let mut vlans = Vec::new();
-        assert_eq!(decode_vlans(&message, 9, &mut vlans), Some(()));
-        assert_eq!(vlans, [(1, true), (10, false), (11, false), (12, false)]);
-        vlans.clear();
-        assert_eq!(decode_vlans(&message, 8, &mut vlans), Some(()), "another port's");
-        assert!(vlans.is_empty());
+        let vlans = vec![(1, true), (10, false), (11, false), (12, false)];
+        assert_eq!(decode_vlans(&message, 9), Some(vlans));
+        assert_eq!(decode_vlans(&message, 8), Some(Vec::new()), "another port's");
         let without_info = [vlan_header, entry(&[range(12)])].concat();
-        assert_eq!(decode_vlans(&without_info, 9, &mut vlans), None);
+        assert_eq!(decode_vlans(&without_info, 9), None);
         for end in 0..message.len() {
-            let _ = decode_vlans(&message[..end], 9, &mut Vec::new());
+            let _ = decode_vlans(&message[..end], 9);
         }
     }
 }

@@ -177,13 +177,11 @@ impl Netlink {
     pub fn redirects(&self, index: u32) -> Result<Vec<Option<u32>>> {
         let subject = Subject { operation: "list filters of", object: &format_args!("link {index}") };
         let filters = RouteNetlinkMessage::GetTrafficFilter(message(index, 0, INGRESS_HANDLE, 0));
-        let filters = self.dump(subject, NetlinkRequest::new(&filters, 0), |payload, filters| {
+        let filters = self.dump(subject, NetlinkRequest::new(&filters, 0), |payload| {
             // u32 also shows its hash tables, which have a size and match nothing.
             let options = Attributes(payload.get(HEADER..)?).first(TCA_OPTIONS);
-            if let Some(options) = options.filter(|options| options.nested().first(TCA_U32_DIVISOR).is_none()) {
-                filters.push(redirect(&options));
-            }
-            Some(())
+            let filter = options.filter(|options| options.nested().first(TCA_U32_DIVISOR).is_none());
+            Some(filter.map(|options| redirect(&options)))
         });
         // With these the link has no ingress qdisc.
         Ok(unless(&[Errno::ENOENT, Errno::EINVAL], filters)?.unwrap_or_default())
@@ -269,7 +267,7 @@ fn redirect_message(index: u32, to: u32) -> TcMessage {
 /// Returns the link that a filter's action redirects to; `None` for any other filter.
 fn redirect(options: &Attribute<'_>) -> Option<u32> {
     let actions = options.nested().first(TCA_U32_ACT)?;
-    let action = actions.nested().into_iter().next()?;
+    let action = actions.nested().iter().next()?;
     if action.nested().first(TCA_ACT_KIND)?.text() != Some("mirred") {
         return None;
     }

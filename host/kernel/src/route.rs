@@ -119,9 +119,9 @@ impl Netlink {
     pub fn kept_routes(&self) -> Result<Vec<(u32, KeptRoute)>> {
         let subject = Subject { operation: "list", object: &"routes" };
         let request = NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
-        self.dump(subject, request, |payload, routes| {
+        self.dump(subject, request, |payload| {
             let protocol = u8_at(payload, 5)?;
-            each_hop(payload, |link, route, _| routes.push((link, KeptRoute { route, protocol })))
+            Some(hops(payload)?.into_iter().map(move |hop| (hop.link, KeptRoute { route: hop.route, protocol })))
         })
     }
 
@@ -198,9 +198,7 @@ impl Netlink {
     /// # Errors
     /// `EAGAIN` if they keep changing while they are listed; also an error if there are too many.
     pub fn all_routes(&self) -> Result<Vec<(u32, Route)>> {
-        let subject = Subject { operation: "list", object: &"routes" };
-        let request = NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(RouteMessage::default()), 0);
-        self.dump(subject, request, |payload, routes| each_hop(payload, |link, route, _| routes.push((link, route))))
+        Ok(self.kept_routes()?.into_iter().map(|(link, kept)| (link, kept.route)).collect())
     }
 
     /// Returns the unicast routes of the main table through link `oif`, IPv4 first. A route with several next hops
@@ -213,8 +211,9 @@ impl Netlink {
         // Both families in one dump; it also works if a family has no main table yet.
         let mut message = RouteMessage::default();
         message.attributes = vec![RouteAttribute::Oif(oif), RouteAttribute::Table(MAIN_TABLE)];
-        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(message), 0), |payload, routes| {
-            decode(payload, oif, routes)
+        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(message), 0), |payload| {
+            let is_meant = move |hop: &RouteHop| hop.link == oif && hop.route.table == Some(MAIN_TABLE);
+            Some(hops(payload)?.into_iter().filter(is_meant).map(|hop| hop.route))
         })
     }
 }
@@ -284,26 +283,26 @@ pub(crate) fn add_message(oif: u32, route: &Route) -> std::result::Result<RouteM
     Ok(message)
 }
 
-/// Reads an `RTM_NEWROUTE` and appends its routes through link `oif` in the main table.
-fn decode(payload: &[u8], oif: u32, routes: &mut Vec<Route>) -> Option<()> {
-    each_hop(payload, |link, route, _| {
-        if link == oif && route.table == Some(MAIN_TABLE) {
-            routes.push(route);
-        }
-    })
+/// A route through one link, with the next hop's flags and weight (`rtnh_flags`, `rtnh_hops`).
+#[derive(Debug, PartialEq)]
+pub(crate) struct RouteHop {
+    pub link: u32,
+    pub route: Route,
+    pub flags: u8,
+    pub weight: u8,
 }
 
-/// Reads an `RTM_NEWROUTE`. Passes a unicast route to `each` with its link: once, or for each of its next hops. With it go the
-/// next hop's flags and weight (`rtnh_flags`, `rtnh_hops`).
-pub(crate) fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route, (u8, u8))) -> Option<()> {
+/// Reads an `RTM_NEWROUTE`. Returns a unicast route with its link: once, or for each of its next hops.
+pub(crate) fn hops(payload: &[u8]) -> Option<Vec<RouteHop>> {
+    let mut hops = Vec::new();
     let unspecified: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
         libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
         libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
-        _ => return Some(()),
+        _ => return Some(hops),
     };
     let cloned = u32_at(payload, 8)? & libc::RTM_F_CLONED != 0;
     if cloned || u8_at(payload, 7)? != libc::RTN_UNICAST {
-        return Some(());
+        return Some(hops);
     }
     let mut route = Route {
         dst: IpNet::new(unspecified, u8_at(payload, 1)?).ok()?,
@@ -317,7 +316,7 @@ pub(crate) fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route, (u8, u8)
     };
     let mut link = None;
     let mut next_hops: &[u8] = &[];
-    for attribute in Attributes(payload.get(HEADER..)?) {
+    for attribute in Attributes(payload.get(HEADER..)?).iter() {
         match attribute.kind {
             RTA_DST => route.dst = IpNet::new(ip(attribute.value)?, route.dst.prefix_len()).ok()?,
             RTA_OIF => link = attribute.u32(),
@@ -326,7 +325,7 @@ pub(crate) fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route, (u8, u8)
             RTA_PREFSRC => route.source = ip(attribute.value),
             RTA_TABLE => route.table = attribute.u32(),
             RTA_METRICS => {
-                for metric in attribute.nested() {
+                for metric in attribute.nested().iter() {
                     match metric.kind {
                         RTAX_MTU => route.mtu = metric.u32(),
                         RTAX_ADVMSS => route.advmss = metric.u32(),
@@ -340,11 +339,7 @@ pub(crate) fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route, (u8, u8)
     }
     if let Some(link) = link {
         let [flags, ..] = u32_at(payload, 8)?.to_le_bytes();
-        if next_hops.is_empty() {
-            each(link, route, (flags, 0));
-            return Some(());
-        }
-        each(link, route.clone(), (flags, 0));
+        hops.push(RouteHop { link, route: route.clone(), flags, weight: 0 });
     }
     // struct rtnexthop: length, flags, weight, link; then its own attributes.
     while !next_hops.is_empty() {
@@ -353,12 +348,12 @@ pub(crate) fn each_hop(payload: &[u8], mut each: impl FnMut(u32, Route, (u8, u8)
         next_hops = next_hops.get(length.next_multiple_of(4)..).unwrap_or_default();
         let attributes = Attributes(hop.get(NEXT_HOP..)?);
         let mut route = route.clone();
-        for attribute in attributes.into_iter().filter(|attribute| matches!(attribute.kind, RTA_GATEWAY | RTA_VIA)) {
+        for attribute in attributes.iter().filter(|attribute| matches!(attribute.kind, RTA_GATEWAY | RTA_VIA)) {
             route.gateway = Some(gateway(&attribute)?);
         }
-        each(u32_at(hop, 4)?, route, (u8_at(hop, 2)?, u8_at(hop, 3)?));
+        hops.push(RouteHop { link: u32_at(hop, 4)?, route, flags: u8_at(hop, 2)?, weight: u8_at(hop, 3)? });
     }
-    Some(())
+    Some(hops)
 }
 
 /// Returns the next hop: of the route's own family, or with `RTA_VIA` (two bytes of family first) of another.
@@ -379,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn next_hops_of_other_links_are_left_out() {
+    fn each_next_hop_has_its_link() {
         let hop = |link: u32, address: [u8; 4]| {
             let gateway = attribute(RTA_GATEWAY, &address);
             let length = u16::try_from(NEXT_HOP + gateway.len()).unwrap();
@@ -387,11 +382,10 @@ mod tests {
         };
         let hops = [hop(3, [192, 0, 2, 1]), hop(4, [192, 0, 2, 2]), hop(3, [192, 0, 2, 3])].concat();
         let message = [header(2, 0), attribute(RTA_MULTIPATH, &hops)].concat();
-        let mut routes = Vec::new();
-        decode(&message, 3, &mut routes).unwrap();
-        let gateways: Vec<_> = routes.iter().map(|route| route.gateway.unwrap().to_string()).collect();
-        assert_eq!(gateways, ["192.0.2.1", "192.0.2.3"]);
-        assert_eq!(routes[0].dst.to_string(), "0.0.0.0/0");
+        let hops = super::hops(&message).unwrap();
+        let gateways: Vec<_> = hops.iter().map(|hop| (hop.link, hop.route.gateway.unwrap().to_string())).collect();
+        assert_eq!(gateways, [(3, "192.0.2.1".to_owned()), (4, "192.0.2.2".to_owned()), (3, "192.0.2.3".to_owned())]);
+        assert_eq!(hops[0].route.dst.to_string(), "0.0.0.0/0");
     }
 
     #[test]
@@ -404,11 +398,9 @@ mod tests {
             attribute(RTA_VIA, &via),
         ]
         .concat();
-        let mut routes = Vec::new();
-        decode(&message, 3, &mut routes).unwrap();
-        assert!(routes[0].gateway.unwrap().is_ipv6());
+        assert!(hops(&message).unwrap()[0].route.gateway.unwrap().is_ipv6());
         for end in 0..message.len() {
-            let _ = decode(&message[..end], 3, &mut Vec::new());
+            let _ = hops(&message[..end]);
         }
         for bad in [
             [header(2, 33), vec![]].concat(),
@@ -417,7 +409,7 @@ mod tests {
             [header(2, 0), attribute(RTA_MULTIPATH, &[0, 0, 0, 0])].concat(),
             [header(2, 0), attribute(RTA_MULTIPATH, &[8, 0, 0])].concat(),
         ] {
-            assert_eq!(decode(&bad, 3, &mut Vec::new()), None, "{bad:?}");
+            assert_eq!(hops(&bad), None, "{bad:?}");
         }
     }
 

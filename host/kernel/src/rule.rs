@@ -84,20 +84,20 @@ fn message(source: IpAddr, table: u32) -> RuleMessage {
     message
 }
 
-/// Reads an `RTM_NEWRULE`, and appends it if it leads to a table.
-fn decode(payload: &[u8], rules: &mut Vec<RoutingRule>) -> Option<()> {
+/// Reads an `RTM_NEWRULE`. `Some(None)` for a rule that leads to no table.
+fn decode(payload: &[u8]) -> Option<Option<RoutingRule>> {
     let any: IpAddr = match libc::c_int::from(u8_at(payload, 0)?) {
         libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
         libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
-        _ => return Some(()),
+        _ => return Some(None),
     };
     if RuleAction::from(u8_at(payload, 7)?) != RuleAction::ToTable {
-        return Some(());
+        return Some(None);
     }
     let length = u8_at(payload, 2)?;
     let mut rule =
         RoutingRule { source: IpNet::new(any, length).ok()?, table: u32::from(u8_at(payload, 4)?), priority: 0 };
-    for attribute in Attributes(payload.get(HEADER..)?) {
+    for attribute in Attributes(payload.get(HEADER..)?).iter() {
         match attribute.kind {
             FRA_SRC => rule.source = IpNet::new(ip(attribute.value)?, length).ok()?,
             FRA_TABLE => rule.table = attribute.u32()?,
@@ -105,8 +105,7 @@ fn decode(payload: &[u8], rules: &mut Vec<RoutingRule>) -> Option<()> {
             _ => {}
         }
     }
-    rules.push(rule);
-    Some(())
+    Some(Some(rule))
 }
 
 #[cfg(test)]
@@ -117,10 +116,6 @@ mod tests {
     #[test]
     fn rules_are_read_and_malformed_ones_refused() {
         let header = |length: u8, action: u8| vec![2, 0, length, 0, 100, 0, 0, action, 0, 0, 0, 0];
-        let read = |message: &[u8]| {
-            let mut rules = Vec::new();
-            decode(message, &mut rules).map(|()| rules)
-        };
         let message = [
             header(32, 1),
             attribute(FRA_SRC, &[10, 9, 0, 2]),
@@ -129,14 +124,14 @@ mod tests {
         ]
         .concat();
         let rule = RoutingRule { source: "10.9.0.2/32".parse().unwrap(), table: 1000, priority: 32765 };
-        assert_eq!(read(&message), Some(vec![rule]));
+        assert_eq!(decode(&message), Some(Some(rule)));
         for end in 0..message.len() {
-            let _ = read(&message[..end]);
+            let _ = decode(&message[..end]);
         }
         // One that forbids leads to no table.
-        assert_eq!(read(&header(0, 8)), Some(Vec::new()));
+        assert_eq!(decode(&header(0, 8)), Some(None));
         for bad in [header(33, 1), [header(32, 1), attribute(FRA_SRC, &[1, 2])].concat(), vec![2]] {
-            assert_eq!(read(&bad), None, "{bad:?}");
+            assert_eq!(decode(&bad), None, "{bad:?}");
         }
     }
 }

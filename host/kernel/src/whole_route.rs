@@ -2,7 +2,7 @@
 
 use crate::error::{Result, Subject};
 use crate::netlink::Netlink;
-use crate::route::{Described, add_message, each_hop};
+use crate::route::{Described, RouteHop, add_message, hops};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
@@ -33,10 +33,7 @@ impl Netlink {
 
     fn list_whole(&self, filter: RouteMessage) -> Result<Vec<WholeRoute>> {
         let subject = Subject { operation: "list", object: &"routes" };
-        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(filter), 0), |payload, routes| {
-            routes.extend(read(payload)?);
-            Some(())
-        })
+        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetRoute(filter), 0), read)
     }
 
     /// Puts a route into its table: in the place of the first one to the same destination with the same metric, or beside it.
@@ -55,15 +52,14 @@ impl Netlink {
 
 fn read(payload: &[u8]) -> Option<Option<WholeRoute>> {
     let protocol = u8_at(payload, 5)?;
-    let mut whole: Option<WholeRoute> = None;
-    each_hop(payload, |link, route, (flags, weight)| {
-        let on_link = RouteNextHopFlags::from_bits_retain(flags).contains(RouteNextHopFlags::Onlink);
-        let hop = NextHop { link, gateway: route.gateway, weight, on_link };
-        let new =
-            || WholeRoute { kept: KeptRoute { route: Route { gateway: None, ..route }, protocol }, hops: Vec::new() };
-        whole.get_or_insert_with(new).hops.push(hop);
-    })?;
-    Some(whole)
+    let hops = hops(payload)?;
+    let Some(first) = hops.first() else { return Some(None) };
+    let kept = KeptRoute { route: Route { gateway: None, ..first.route.clone() }, protocol };
+    let next = |hop: &RouteHop| {
+        let on_link = RouteNextHopFlags::from_bits_retain(hop.flags).contains(RouteNextHopFlags::Onlink);
+        NextHop { link: hop.link, gateway: hop.route.gateway, weight: hop.weight, on_link }
+    };
+    Some(Some(WholeRoute { kept, hops: hops.iter().map(next).collect() }))
 }
 
 fn message(whole: &WholeRoute) -> std::result::Result<RouteMessage, String> {

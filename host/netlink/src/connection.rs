@@ -10,7 +10,7 @@ pub use dump::{DumpLimits, MOST_ATTEMPTS};
 use crate::error::NetlinkError;
 use crate::message::Message;
 use crate::request::{NetlinkRequest, RefusedRequest};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP_INTR, NLM_F_MULTIPART};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_MULTIPART};
 use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use receive::{Answer, LONGEST};
@@ -61,8 +61,7 @@ impl Connection {
     /// Sends requests in one datagram, and gives every object of the answer to `each`. The kernel carries them out in
     /// order. The last request must be one that is answered.
     ///
-    /// If one fails, the kernel still carries out the next, but the error is returned. The result is true if objects
-    /// changed while they were listed.
+    /// If one fails, the kernel still carries out the next, but the error is returned.
     ///
     /// # Errors
     /// The kernel refuses one, its answer makes no sense, or the deadline passes.
@@ -71,12 +70,10 @@ impl Connection {
         requests: &[NetlinkRequest],
         deadline: Instant,
         mut each: impl FnMut(&[u8]),
-    ) -> Result<bool, NetlinkError> {
+    ) -> Result<(), NetlinkError> {
         let first = self.send(requests, None)?;
         let last = first.wrapping_add(u32::try_from(requests.len()).unwrap_or(u32::MAX)).wrapping_sub(1);
-        let mut interrupted = false;
         self.receive(first, last, deadline, |message, answer| {
-            interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
             let ends = match answer {
                 Answer::Object(object) => {
                     each(object);
@@ -86,8 +83,7 @@ impl Connection {
                 Answer::Done => true,
             };
             Ok(ends && message.sequence == last)
-        })?;
-        Ok(interrupted)
+        })
     }
 
     /// Asks for one object; `None` if the kernel answers without one.
@@ -111,8 +107,8 @@ impl Connection {
                 // There is room now.
                 Err(NetlinkError::TooLong(length)) if length < LONGEST => {}
                 Err(error) => return Err(error),
-                Ok(_) if understood => return Ok(object),
-                Ok(_) => return Err(NetlinkError::NotUnderstood),
+                Ok(()) if understood => return Ok(object),
+                Ok(()) => return Err(NetlinkError::NotUnderstood),
             }
         }
     }

@@ -161,33 +161,20 @@ impl<'a> Attribute<'a> {
 pub struct Attributes<'a>(pub &'a [u8]);
 
 impl<'a> Attributes<'a> {
+    /// Returns the attributes one by one.
+    pub fn iter(self) -> impl Iterator<Item = Attribute<'a>> {
+        NlasIterator::new(self.0).map_while(|attribute| {
+            let attribute = attribute.ok()?;
+            let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
+            // Not `value()`, whose result lives only as long as the iterator's item.
+            Some(Attribute { kind, value: attribute.into_inner().get(4..length)? })
+        })
+    }
+
     /// Returns the first attribute of this type.
     #[must_use]
     pub fn first(self, kind: u16) -> Option<Attribute<'a>> {
-        self.into_iter().find(|attribute| attribute.kind == kind)
-    }
-}
-
-impl<'a> IntoIterator for Attributes<'a> {
-    type Item = Attribute<'a>;
-    type IntoIter = Iter<'a>;
-
-    fn into_iter(self) -> Iter<'a> {
-        Iter(NlasIterator::new(self.0))
-    }
-}
-
-/// An iterator over the attributes of a sequence.
-pub struct Iter<'a>(NlasIterator<&'a [u8]>);
-
-impl<'a> Iterator for Iter<'a> {
-    type Item = Attribute<'a>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let attribute = self.0.next()?.ok()?;
-        let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
-        // Not `value()`, whose result lives only as long as the iterator's item.
-        Some(Attribute { kind, value: attribute.into_inner().get(4..length)? })
+        self.iter().find(|attribute| attribute.kind == kind)
     }
 }
 
@@ -222,9 +209,9 @@ mod tests {
         let messages: Vec<_> = Messages(&datagram).map(Result::unwrap).collect();
         assert_eq!(messages.len(), 2);
         assert_eq!((messages[0].kind, messages[0].flags, messages[0].sequence), (16, 2, 7));
-        let outer = Attributes(messages[0].payload).into_iter().next().unwrap();
+        let outer = Attributes(messages[0].payload).iter().next().unwrap();
         assert_eq!(outer.kind, 18);
-        let nested: Vec<_> = outer.nested().into_iter().collect();
+        let nested: Vec<_> = outer.nested().iter().collect();
         assert_eq!(nested[0].text(), Some("veth"));
         assert_eq!(nested[1].u32(), Some(5));
     }
@@ -233,7 +220,7 @@ mod tests {
     fn reads_netfilters_numbers_and_names() {
         let bytes = b"\x07\x00\x01\x00ab\x00\xff\x08\x00\x02\x80\x00\x00\x00\x07\x04\x00\x03\x00\x0c\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x09";
         let all = Attributes(bytes);
-        let kinds: Vec<_> = all.into_iter().map(|attribute| attribute.kind).collect();
+        let kinds: Vec<_> = all.iter().map(|attribute| attribute.kind).collect();
         assert_eq!(kinds, [1, 2, 3, 4]);
         assert_eq!(all.first(1).unwrap().text(), Some("ab"));
         assert_eq!(all.first(2).unwrap().be32(), Some(7));
@@ -264,7 +251,7 @@ mod tests {
             bytes[..4].copy_from_slice(&length.to_ne_bytes());
             assert!(Messages(&bytes).count() <= 2, "length {length}");
             for item in Messages(&bytes).flatten() {
-                let _ = (item.errno(), item.explanation(), Attributes(item.payload).into_iter().count());
+                let _ = (item.errno(), item.explanation(), Attributes(item.payload).iter().count());
             }
         }
         for end in 0..good.len() {
@@ -273,10 +260,10 @@ mod tests {
         for length in [0u16, 3, 5, u16::MAX] {
             let mut bytes = attribute(3, b"");
             bytes[..2].copy_from_slice(&length.to_ne_bytes());
-            assert_eq!(Attributes(&bytes).into_iter().count(), 0, "length {length}");
+            assert_eq!(Attributes(&bytes).iter().count(), 0, "length {length}");
         }
         for bytes in [&b""[..], b"\x04", b"\x03\x00\x01\x00", b"\x00\x00\x00\x00", b"\xff\xff\x01\x00ab"] {
-            assert_eq!(Attributes(bytes).into_iter().count(), 0, "{bytes:?}");
+            assert_eq!(Attributes(bytes).iter().count(), 0, "{bytes:?}");
         }
     }
 }

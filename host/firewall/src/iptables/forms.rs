@@ -88,7 +88,7 @@ impl IptablesRule {
     fn understood(expressions: Attributes<'_>, v6: bool) -> Option<Self> {
         let mut reader = Reader { rule: Self::default(), v6 };
         let mut loaded: Option<(Expression, Option<Vec<u8>>)> = None;
-        for element in expressions {
+        for element in expressions.iter() {
             let parts = element.nested();
             let extension = || Extension::read(parts.first(2)?.nested());
             match (parts.first(1)?.value, Expression::read(&element)) {

@@ -161,7 +161,7 @@ fn named(expression_type: &str, parts: &[(u16, u32)]) -> Expressions {
 
 /// True if an expression has these numbers and nothing else.
 fn reads(data: Attributes<'_>, parts: &[(u16, u32)]) -> bool {
-    data.into_iter().map(|part| (part.kind, part.be32())).eq(parts.iter().map(|(kind, value)| (*kind, Some(*value))))
+    data.iter().map(|part| (part.kind, part.be32())).eq(parts.iter().map(|(kind, value)| (*kind, Some(*value))))
 }
 
 /// Reads `NFTA_IMMEDIATE_DREG` and `_DATA` with a value in it.
@@ -174,7 +174,7 @@ fn read_load(data: Attributes<'_>) -> Option<Expression> {
 /// Reads `NFTA_NAT_*`: address and port in registers 1 and 2, and nothing random.
 fn read_nat(data: Attributes<'_>) -> Option<Expression> {
     let mut v6 = None;
-    for part in data {
+    for part in data.iter() {
         let value = part.be32()?;
         match (part.kind, value) {
             (2, family) => v6 = Some(family == u32::from(NFPROTO_IPV6)),
@@ -199,14 +199,14 @@ fn value_in<'a>(part: &Attribute<'a>) -> Option<&'a [u8]> {
 fn numbers<const N: usize>(data: Attributes<'_>, kinds: [u16; N]) -> Option<[u32; N]> {
     let is_known = |part: Attribute<'_>| part.kind == 1 && is_register_1(&part) || kinds.contains(&part.kind);
     let numbers = kinds.map(|kind| data.first(kind).and_then(|part| part.be32()));
-    let is_whole = data.into_iter().all(is_known) && numbers.iter().all(Option::is_some);
+    let is_whole = data.iter().all(is_known) && numbers.iter().all(Option::is_some);
     is_whole.then(|| numbers.map(Option::unwrap_or_default))
 }
 
 /// Reads `NFTA_BITWISE_SREG`, `_DREG`, `_LEN`, `_MASK`, `_XOR` and `_OP`.
 fn read_mask(data: Attributes<'_>) -> Option<Expression> {
     let mut mask = None;
-    for part in data {
+    for part in data.iter() {
         match part.kind {
             1 | 2 if is_register_1(&part) => {}
             3 => {}
@@ -223,7 +223,7 @@ fn read_mask(data: Attributes<'_>) -> Option<Expression> {
 /// Reads `NFTA_CMP_SREG`, `_OP` and `_DATA`.
 fn read_compare(data: Attributes<'_>) -> Option<Expression> {
     let (mut equal, mut compared) = (None, None);
-    for part in data {
+    for part in data.iter() {
         match part.kind {
             1 if is_register_1(&part) => {}
             // NFT_CMP_EQ, NFT_CMP_NEQ.

@@ -365,16 +365,13 @@ impl Nft {
         request: NetlinkRequest,
         read: impl Fn(Attributes<'_>) -> Option<T>,
     ) -> Result<Vec<T>, Errno> {
-        let objects = self.connection.dump(request, self.deadline, DumpLimits::NONE, |answer, all| {
-            all.extend(read(attributes(answer)));
-            Some(())
-        });
-        objects.map_err(errno_of)
+        let read = |answer: &[u8]| Some(read(attributes(answer)));
+        self.connection.dump(request, self.deadline, DumpLimits::NONE, read).map_err(errno_of)
     }
 
     /// Requests a change of another part of netfilter. The request asks for an acknowledgement.
     pub(crate) fn ask_raw(&mut self, request: NetlinkRequest) -> Result<(), Errno> {
-        self.connection.ask(&[request], self.deadline, |_| {}).map(drop).map_err(errno_of)
+        self.connection.ask(&[request], self.deadline, |_| {}).map_err(errno_of)
     }
 }
 

@@ -262,7 +262,7 @@ fn comment_in(mut data: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns the expressions of a rule one by one: the first one is enough to tell most rules apart.
 fn parts(expressions: Attributes<'_>) -> impl Iterator<Item = Expression> {
-    expressions.into_iter().map(|expression| Expression::read(&expression))
+    expressions.iter().map(|expression| Expression::read(&expression))
 }
 
 /// Returns the chain that these expressions of a rule lead to.
@@ -274,7 +274,7 @@ impl NftRule {
     /// Reads the attributes of a rule (`NFTA_RULE_*`).
     pub(crate) fn read(attributes: Attributes<'_>) -> Self {
         let mut rule = Self { handle: 0, comment: None, expressions: Vec::new() };
-        for attribute in attributes {
+        for attribute in attributes.iter() {
             match attribute.kind {
                 3 => rule.handle = attribute.be64().unwrap_or_default(),
                 4 => rule.expressions = attribute.value.to_vec(),

@@ -158,9 +158,8 @@ impl Netlink {
     fn list(&self, filter: LinkMessageBuilder<LinkUnspec>, wanted: impl Fn(&Link) -> bool) -> Result<Vec<Link>> {
         let message = filter.append_extra_attribute(without_statistics()).build();
         let subject = Subject { operation: "list", object: &"links" };
-        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetLink(message), 0), |payload, links| {
-            links.extend(Some(Link::decode(payload)?).filter(|link| wanted(link)));
-            Some(())
+        self.dump(subject, NetlinkRequest::new(&RouteNetlinkMessage::GetLink(message), 0), |payload| {
+            Some(Some(Link::decode(payload)?).filter(|link| wanted(link)))
         })
     }
 

@@ -116,7 +116,7 @@ impl Netlink {
 fn decode(payload: &[u8]) -> Option<Settings> {
     let flags = u32_at(payload, 8)? & SETTABLE;
     let mut settings = Settings::from([(FLAGS, flags.to_ne_bytes().to_vec())]);
-    for attribute in Attributes(payload.get(HEADER..)?) {
+    for attribute in Attributes(payload.get(HEADER..)?).iter() {
         if Treatment::of(attribute.kind) == Treatment::NoSetting {
             continue;
         }
@@ -141,7 +141,7 @@ fn decode(payload: &[u8]) -> Option<Settings> {
 /// Returns the settings of virtual functions, in the kernel's order. Each function's begin with its number. Before Linux 6.5
 /// their counters come along, whatever the mask.
 fn virtual_functions(list: Attributes<'_>) -> Vec<u8> {
-    let settings = list.into_iter().flat_map(|function| function.nested());
+    let settings = list.iter().flat_map(|function| function.nested().iter());
     let mut bytes = Vec::new();
     for setting in settings.filter(|setting| setting.kind != IFLA_VF_STATS) {
         bytes.extend(setting.kind.to_ne_bytes());

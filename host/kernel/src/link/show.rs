@@ -130,7 +130,7 @@ impl Link {
             ..Self::default()
         };
         let (mut bus, mut device) = (None, None);
-        for attribute in Attributes(payload.get(HEADER..)?) {
+        for attribute in Attributes(payload.get(HEADER..)?).iter() {
             match attribute.kind {
                 IFLA_ADDRESS => link.mac = attribute.value.try_into().ok(),
                 IFLA_IFNAME => link.name = LinkName::new(attribute.string()),
@@ -180,7 +180,7 @@ impl Link {
                 IFLA_LINK_NETNSID => link.peer_netnsid = attribute.u32().map(u32::cast_signed),
                 IFLA_PERM_ADDRESS => link.permanent = attribute.value.try_into().ok(),
                 IFLA_PROP_LIST => {
-                    let names = attribute.nested().into_iter().filter(|name| name.kind == IFLA_ALT_IFNAME);
+                    let names = attribute.nested().iter().filter(|name| name.kind == IFLA_ALT_IFNAME);
                     link.other_names = names.map(|name| LinkName::new(name.string())).collect();
                 }
                 IFLA_AF_SPEC => {

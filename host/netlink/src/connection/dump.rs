@@ -33,19 +33,18 @@ impl DumpLimits {
 }
 
 impl Connection {
-    /// Asks for many objects. `read` appends those of one message. An object that it can't understand is left out, and the
-    /// others are kept.
+    /// Asks for many objects. `read` returns those of one message. A message that it can't understand is left out.
     ///
     /// If other processes change them meanwhile, they are read again. If `read` gives more than `limits.most`, none is kept.
     ///
     /// # Errors
     /// As [`Connection::ask`]; also [`NetlinkError::TooMany`] and [`NetlinkError::Changing`].
-    pub fn dump<T>(
+    pub fn dump<T, I: IntoIterator<Item = T>>(
         &self,
         mut request: NetlinkRequest,
         deadline: Instant,
         limits: DumpLimits,
-        read: impl Fn(&[u8], &mut Vec<T>) -> Option<()>,
+        read: impl Fn(&[u8]) -> Option<I>,
     ) -> Result<Vec<T>, NetlinkError> {
         request.flags |= NLM_F_DUMP;
         let mut left = limits.attempts;
@@ -53,10 +52,7 @@ impl Connection {
             let mut objects = Vec::new();
             let asked = self.dump_once(&request, deadline, |payload| {
                 if objects.len() <= limits.most {
-                    let whole = objects.len();
-                    if read(payload, &mut objects).is_none() {
-                        objects.truncate(whole);
-                    }
+                    objects.extend(read(payload).into_iter().flatten());
                 }
             });
             left = left.saturating_sub(1);
