@@ -7,7 +7,7 @@ use crate::namespaces::Namespaces;
 use crate::places;
 use postern_confine::Direct;
 use postern_firewall::Nft;
-use postern_firewall::account::{self, NftRules, Tables};
+use postern_firewall::account::{NftRules, Tables};
 use postern_firewall::iptables::ProgramRunner;
 use postern_gate::effect::{Port, Veth};
 use postern_gate::places::Places;
@@ -110,7 +110,7 @@ impl NodeState {
         let records = postern_state::list(&places.state).map_err(|e| e.to_string());
         let host = Netlink::open().map_err(|e| e.to_string())?;
         let deadline = Instant::now() + FILTERS_WITHIN;
-        let mut nft = account::nft(deadline);
+        let mut nft = Nft::usable(deadline);
         let rules = match &mut nft {
             Some(nft) => NftRules::look(nft).map_err(|e| e.to_string()),
             None => Err(NOT_SHOWN.to_owned()),

@@ -1,7 +1,6 @@
 //! Reading of the rules that bear an attachment's mark, whoever made them. Nothing here changes a rule.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use ipnet::IpNet;
 use netlink_packet_netfilter::NetfilterProtoFamily;
@@ -62,10 +61,11 @@ impl NftRules {
     /// # Errors
     /// As [`unrecorded_masquerades`].
     pub fn look(nft: &mut Nft) -> Result<Self, FirewallError> {
+        let forwards = |nft: &mut Nft, v6| nft.rules_by_chain(hostport::nft::shared_of(v6).table);
         Ok(Self {
-            masquerades: masquerade::SHARED.look(nft)?,
-            guards: macguard::SHARED.look(nft)?,
-            forwards: [hostport::nft::shared_of(false).look(nft)?, hostport::nft::shared_of(true).look(nft)?],
+            masquerades: nft.rules_by_chain(masquerade::TABLE)?,
+            guards: nft.rules_by_chain(macguard::TABLE)?,
+            forwards: [forwards(nft, false)?, forwards(nft, true)?],
             guards_localhost: hostport::localnet::check(nft)?,
         })
     }
@@ -118,12 +118,4 @@ pub fn forward_chains(nft: &mut Nft) -> Result<Vec<(String, bool)>, FirewallErro
         chains.extend(found.into_iter().map(|(table, chain, drops)| (format!("{name} {table} {chain}"), drops)));
     }
     Ok(chains)
-}
-
-/// Opens nftables for reading until `deadline`; `None` if the kernel does not let us.
-#[must_use]
-pub fn nft(deadline: Instant) -> Option<Nft> {
-    let mut nft = Nft::open(deadline).ok()?;
-    nft.generation().ok()?;
-    Some(nft)
 }

@@ -34,15 +34,6 @@ impl FirewallError {
         }
     }
 
-    pub(crate) fn program_missing(name: &str, directories: &str) -> Self {
-        Self {
-            operation: "locate",
-            object: name.to_owned(),
-            errno: Some(Errno::ENOENT as i32),
-            hint: format!("not found in {directories}: install iptables, or use the nftables backend"),
-        }
-    }
-
     /// True if the deadline passed before the operation was done.
     #[must_use]
     pub fn is_timeout(&self) -> bool {

@@ -3,13 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use nix::errno::Errno;
 use postern_confine::{Environment, PROGRAMS, Program, Run};
 
 use crate::FirewallError;
 
 /// Returns the program's path. It is an error if it is in none of the fixed directories.
 pub(crate) fn locate(name: &str) -> Result<PathBuf, FirewallError> {
-    postern_confine::locate(name).ok_or_else(|| FirewallError::program_missing(name, &PROGRAMS.join(", ")))
+    postern_confine::locate(name).ok_or_else(|| {
+        let way_out = format!("not found in {}: install iptables, or use the nftables backend", PROGRAMS.join(", "));
+        FirewallError { errno: Some(Errno::ENOENT as i32), ..FirewallError::new("locate", name, way_out) }
+    })
 }
 
 /// Runs a program to its end and returns the text that it printed. If it fails, the hint is its standard error. At the

@@ -4,16 +4,16 @@ mod common;
 
 use common::{addrs, key, nft, own_namespace, ruleset, soon, tool};
 use postern_confine::Direct;
-use postern_firewall::account::{self, NftRules, Tables, forward_chains, unrecorded_guards, unrecorded_masquerades};
+use postern_firewall::account::{NftRules, Tables, forward_chains, unrecorded_guards, unrecorded_masquerades};
 use postern_firewall::iptables::{self, ProgramRunner};
-use postern_firewall::{macguard, masquerade};
+use postern_firewall::{Nft, macguard, masquerade};
 
 const DUAL: [&str; 2] = ["10.1.0.3/16", "fd00:1::3/64"];
 
 #[test]
 fn unrecorded_masquerades_are_found_with_the_commands_that_remove_them() {
     own_namespace();
-    assert!(account::nft(soon()).is_some());
+    assert!(Nft::usable(soon()).is_some());
     let mut nft = nft();
     assert!(unrecorded_masquerades(&mut nft, &[]).unwrap().is_empty(), "there is no table");
     masquerade::nft_ensure(&mut nft, &key("known"), &addrs(&DUAL)).unwrap();

@@ -33,5 +33,9 @@ pub fn of_node(means: ProgramRunner<'_>) -> Result<Backend, String> {
 
 /// Returns the native plugins' choice. If neither can be used, the error is about iptables, as theirs is.
 fn native(means: ProgramRunner<'_>) -> Backend {
-    if iptables::available(means) || !Nft::usable(means.deadline) { Backend::Iptables } else { Backend::Nftables }
+    if iptables::available(means) || Nft::usable(means.deadline).is_none() {
+        Backend::Iptables
+    } else {
+        Backend::Nftables
+    }
 }

@@ -8,8 +8,10 @@
 //! The rules of older versions that forward packets for other destinations, too (CVE-2025-67499), do not count.
 
 use super::HostPorts;
-use super::nft::{HOSTIP_HOSTPORTS, HOSTPORTS, HOSTPORTS_ALL, LOCALHOST, MASQUERADING, lead, shared_of};
-use crate::nft::rule::{self, Expression, NftRule, Side};
+use super::nft::{
+    HOSTIP_HOSTPORTS, HOSTPORTS, HOSTPORTS_ALL, LOCALHOST, MASQUERADING, lead, masquerade_rule, shared_of,
+};
+use crate::nft::rule::{self, Expression, NftRule};
 use crate::nft::set::SharedRule;
 use crate::{FirewallError, Nft};
 use ipnet::IpNet;
@@ -63,9 +65,7 @@ impl HostPorts {
         let address = self.address.addr();
         let everything = IpNet::new(address, 0).ok().map(|net| net.trunc());
         let has = |source: Option<IpNet>| {
-            let mut rule = source.map(|source| rule::address(Side::Source, true, source)).unwrap_or_default();
-            rule.extend(rule::address(Side::Destination, true, address.into()));
-            rule.push(Expression::Masquerade);
+            let rule = masquerade_rule(source, address);
             let ours = [rule::destination_was_changed().to_vec(), rule.clone()].concat();
             present.contains(&rule) || present.contains(&ours)
         };

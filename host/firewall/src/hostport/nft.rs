@@ -93,6 +93,14 @@ pub(super) fn comment(container_id: &str) -> Vec<u8> {
     comment
 }
 
+/// `ip saddr <source> ip daddr <address> masquerade`.
+pub(super) fn masquerade_rule(source: Option<IpNet>, address: IpAddr) -> Vec<Expression> {
+    let mut rule = source.map(|source| rule::address(Side::Source, true, source)).unwrap_or_default();
+    rule.extend(rule::address(Side::Destination, true, address.into()));
+    rule.push(Expression::Masquerade);
+    rule
+}
+
 fn owner(container_id: &str, v6: bool) -> NftOwner {
     let mark = Mark { comment: comment(container_id), identifying: None };
     NftOwner { shared: shared_of(v6), mark, chains: Vec::new(), outer: None }
@@ -122,12 +130,7 @@ impl HostPorts {
             })
             .collect();
         let mut masquerade = |source: Option<IpNet>| {
-            let mut rule = rule::destination_was_changed().to_vec();
-            if let Some(source) = source {
-                rule.extend(rule::address(Side::Source, true, source));
-            }
-            rule.extend(rule::address(Side::Destination, true, address.into()));
-            rule.push(Expression::Masquerade);
+            let rule = [rule::destination_was_changed().to_vec(), masquerade_rule(source, address)].concat();
             entries.push(SharedRule { chain: MASQUERADING, rule });
         };
         match self.sources {

@@ -16,6 +16,7 @@
 //! `1abc` and network `net1` with container `abc` get the same name. The first of them keeps it. The other gets a chain
 //! whose name is hashed with separators.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -217,14 +218,9 @@ pub fn list(runner: ProgramRunner<'_>) -> Result<Vec<SeenMasqueradeJump>, Firewa
 /// # Errors
 /// As [`remove_all`].
 pub fn remove_seen(seen: &[SeenMasqueradeJump], runner: ProgramRunner<'_>) -> Result<usize, FirewallError> {
-    let mut keys: Vec<&AttachmentKey> = Vec::new();
-    for SeenMasqueradeJump { key, .. } in seen {
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    let owners = keys.into_iter().filter_map(|key| Masquerading.owners(key).ok());
-    let owners: Vec<IptablesOwner> = owners.flatten().collect();
+    let mut named = HashSet::new();
+    let keys = seen.iter().map(|seen| &seen.key).filter(|key| named.insert(*key));
+    let owners: Vec<IptablesOwner> = keys.filter_map(|key| Masquerading.owners(key).ok()).flatten().collect();
     let goes = |rule: &IptablesRule| SeenMasqueradeJump::read(rule).is_some_and(|rule| seen.contains(&rule));
     let mut changes = 0;
     for programs in Programs::of_all(NAT, runner) {

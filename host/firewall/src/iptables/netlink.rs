@@ -303,21 +303,18 @@ pub(super) fn change(
 ) -> Result<(usize, Vec<u64>), FirewallError> {
     let of = table(v6, scope.table);
     let mut before: Option<(SavedTable, Batch, usize)> = None;
-    let (outcome, made) = nft.change_and_see(|nft, batch| {
-        let saved = match look(nft, v6, scope, lenient) {
-            Ok(saved) => saved,
-            Err(unable) => return Ok(Err(unable)),
-        };
+    let (count, made) = nft.change_and_see(|nft, batch| {
+        let saved = look(nft, v6, scope, lenient)?;
         if let Some((_, planned, count)) = before.as_ref().filter(|(seen, ..)| *seen == saved) {
             batch.repeat(planned);
-            return Ok(Ok(*count));
+            return Ok(*count);
         }
         let changes = plan(&saved);
         let attributes = |change: &TableChange| {
             if let TableChange::Add { rule, .. } = change { rule.write(v6) } else { Some(vec![]) }
         };
         let Some(attributes) = changes.iter().map(attributes).collect::<Option<Vec<_>>>() else {
-            return Ok(Err(unable("a change has no form that all its versions read")));
+            return Err(unable("a change has no form that all its versions read"));
         };
         let only_adds = !changes.iter().any(|change| matches!(change, TableChange::Delete(_)));
         let count = changes.len();
@@ -326,9 +323,9 @@ pub(super) fn change(
         }
         // Without chains it was asked if the table is there.
         before = (only_adds && !saved.chains.is_empty()).then(|| (saved, batch.clone(), count));
-        Ok(Ok(count))
+        Ok(count)
     })?;
-    Ok((outcome?, made.iter().map(|rule| rule.handle).collect()))
+    Ok((count, made.iter().map(|rule| rule.handle).collect()))
 }
 
 /// Puts the changes into a batch, with the table and the chains of iptables' own that they need. `chains` are there.

@@ -271,38 +271,29 @@ impl<'a> Programs<'a> {
             return Some(self.with_nft(act));
         }
         // The caller may be using the connection.
-        let mut nft = self.runner.nft?.try_borrow_mut().ok()?;
-        let nft = match &mut *nft {
-            Some(nft) => {
-                nft.set_deadline(self.runner.deadline);
-                nft
-            }
+        let mut shared = self.runner.nft?.try_borrow_mut().ok()?;
+        if shared.is_none() {
             // A node with legacy iptables may have no nf_tables at all, and is not asked for them.
-            none => {
-                let serves = variant::serves(self.v6).filter(|serves| *serves)?;
-                let nft = none.insert(Nft::open(self.runner.deadline).ok()?);
-                nft.note_variant(self.v6, serves);
-                nft
-            }
-        };
+            let serves = variant::serves(self.v6).filter(|serves| *serves)?;
+            shared.insert(Nft::open(self.runner.deadline).ok()?).note_variant(self.v6, serves);
+        }
+        let nft = shared.as_mut()?;
+        nft.set_deadline(self.runner.deadline);
         nft.serves_iptables(self.v6).then(|| act(nft))
     }
 
     /// Does something with the run's connection to nf_tables, or with one of its own.
     fn with_nft<T>(&self, act: impl FnOnce(&mut Nft) -> Result<T, FirewallError>) -> Result<T, FirewallError> {
         let deadline = self.runner.deadline;
-        let shared = self.runner.nft.and_then(|nft| nft.try_borrow_mut().ok());
-        match shared {
-            Some(mut shared) => {
-                let nft = match &mut *shared {
-                    Some(nft) => nft,
-                    none => none.insert(Nft::open(deadline)?),
-                };
-                nft.set_deadline(deadline);
-                act(nft)
-            }
-            None => act(&mut Nft::open(deadline)?),
-        }
+        let Some(mut shared) = self.runner.nft.and_then(|nft| nft.try_borrow_mut().ok()) else {
+            return act(&mut Nft::open(deadline)?);
+        };
+        let nft = match &mut *shared {
+            Some(nft) => nft,
+            none => none.insert(Nft::open(deadline)?),
+        };
+        nft.set_deadline(deadline);
+        act(nft)
     }
 
     /// Makes the changes that `plan` finds necessary, all or none. It plans again if they fail: the usual cause is that
@@ -357,7 +348,7 @@ pub fn available(runner: ProgramRunner<'_>) -> bool {
         return answer.is_ok();
     }
     if !programs.is_legacy() {
-        return Nft::usable(runner.deadline);
+        return Nft::usable(runner.deadline).is_some();
     }
     variant::legacy_tables(false).is_some_and(|tables| !tables.is_empty()) || programs.look(&Scope::whole(NAT)).is_ok()
 }

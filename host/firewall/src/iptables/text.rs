@@ -83,7 +83,7 @@ impl IptablesRule {
                 ["-d", value, ..] => (network(value).and_then(|of| once(&mut rule.destination, (is, of))), 2),
                 ["-i", value, ..] => (once(&mut rule.input, (is, (*value).to_owned())), 2),
                 ["-o", value, ..] => (once(&mut rule.output, (is, (*value).to_owned())), 2),
-                ["-p", value, ..] => (protocol(value).and_then(|of| once(&mut rule.protocol, (is, of))), 2),
+                ["-p", value, ..] => (Transport::parse(value).and_then(|of| once(&mut rule.protocol, (is, of))), 2),
                 ["-m", "comment", "--comment", text, ..] if is => {
                     rule.matches.push(Match::Comment((*text).to_owned()));
                     (Some(()), 4)
@@ -151,7 +151,7 @@ impl Match {
             (name, options) => {
                 let port = |(is, port): Is<&str>| Some((is, port.parse().ok()?));
                 let [source, destination] = two(options, ["--sport", "--dport"], port)?;
-                Self::Ports { protocol: protocol(name)?, source, destination }
+                Self::Ports { protocol: Transport::parse(name)?, source, destination }
             }
         })
     }
@@ -262,10 +262,6 @@ pub(super) fn once<T>(part: &mut Option<T>, value: T) -> Option<()> {
 
 fn network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
-}
-
-fn protocol(name: &str) -> Option<Transport> {
-    Transport::ALL.into_iter().find(|protocol| protocol.name() == name)
 }
 
 /// Reads `VALUE/MASK`, or a value with all bits.

@@ -165,10 +165,11 @@ impl Nft {
         self.deadline = deadline;
     }
 
-    /// True if nftables can be used here: the kernel has it, and we may read it.
+    /// As [`Nft::open`], if nftables can be used here: the kernel has it, and we may read it.
     #[must_use]
-    pub fn usable(deadline: Instant) -> bool {
-        Self::open(deadline).is_ok_and(|mut nft| nft.generation().is_ok())
+    pub fn usable(deadline: Instant) -> Option<Self> {
+        let mut nft = Self::open(deadline).ok()?;
+        nft.generation().ok().map(|_| nft)
     }
 
     /// True if the kernel has no nf_tables.
@@ -264,20 +265,17 @@ impl Nft {
             return Ok(Vec::new());
         }
         self.memory.forget();
-        let made = match self.transact(&batch.whole()) {
+        let parts = match self.transact(&batch.whole()) {
             Err(NetlinkError::System(error)) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {
-                let mut made = Vec::new();
-                for part in batch.parts(self.connection.room()) {
-                    match self.transact(&part) {
-                        Ok(Ok(more)) => made.extend(more),
-                        refused => return finish(refused),
-                    }
-                }
-                return Ok(made);
+                batch.parts(self.connection.room())
             }
-            outcome => outcome,
+            made => return finish(made),
         };
-        finish(made)
+        let mut made = Vec::new();
+        for part in parts {
+            made.extend(finish(self.transact(&part))?);
+        }
+        Ok(made)
     }
 
     /// Makes some changes in one transaction. Returns the new rules that the kernel shows, or its refusal.

@@ -261,10 +261,8 @@ impl NftOwner {
                     break;
                 }
             }
-            match found {
-                Some(found) => entries.push(found),
-                None => return Ok(None),
-            }
+            let Some(found) = found else { return Ok(None) };
+            entries.push(found);
         }
         Ok((!entries.is_empty()).then_some(entries))
     }

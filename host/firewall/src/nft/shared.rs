@@ -1,7 +1,5 @@
 //! The objects that all owners of rules share: a table, its base chains, and rules in them that belong to no owner.
 
-use std::collections::HashMap;
-
 use super::batch::{BaseChain, Batch, Table};
 use super::rule::{Expression, NftRule, written};
 use crate::{FirewallError, Nft};
@@ -197,10 +195,5 @@ impl SharedTable {
     /// Returns the results of `read` for the rules of all owners.
     pub(crate) fn list<T>(&self, nft: &mut Nft, read: impl Fn(&NftRule) -> Option<T>) -> Result<Vec<T>, FirewallError> {
         Ok(self.entries(nft)?.iter().filter_map(|found| read(&found.rule)).collect())
-    }
-
-    /// Returns all rules of the table, by chain. It saves time for a caller that compares many sets.
-    pub(crate) fn look(&self, nft: &mut Nft) -> Result<HashMap<String, Vec<NftRule>>, FirewallError> {
-        nft.rules_by_chain(self.table)
     }
 }
