@@ -64,11 +64,17 @@ struct Change {
     request: NetlinkRequest,
 }
 
+/// The most changes of a transaction of a batch in parts: most of them are deletions. To find a rule, the kernel walks through
+/// its chain, through the deleted ones of this transaction too.
+const MOST_CHANGES: usize = 512;
+
 /// Changes that the kernel makes together, if the rule set still has `generation`.
 #[derive(Clone)]
 pub(crate) struct Batch {
     generation: u32,
     changes: Vec<Change>,
+    /// The most changes of one transaction.
+    most: usize,
 }
 
 /// A message to nfnetlink.
@@ -82,7 +88,7 @@ pub(crate) fn message(
 
 impl Batch {
     pub(crate) fn new(generation: u32) -> Self {
-        Self { generation, changes: Vec::new() }
+        Self { generation, changes: Vec::new(), most: usize::MAX }
     }
 
     /// Returns the generation for which the changes were planned.
@@ -93,6 +99,16 @@ impl Batch {
     /// Takes the changes of an earlier batch, for this one's generation.
     pub(crate) fn repeat(&mut self, earlier: &Self) {
         self.changes.clone_from(&earlier.changes);
+    }
+
+    /// Lets the changes be several transactions, if they are very many. An error leaves those before.
+    pub(crate) fn may_be_parts(&mut self) {
+        self.most = MOST_CHANGES;
+    }
+
+    /// True if the changes are too many for one transaction.
+    pub(crate) fn is_long(&self) -> bool {
+        self.changes.len() > self.most
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -181,7 +197,7 @@ impl Batch {
         BatchPart { changes: &self.changes, generation: self.generation }
     }
 
-    /// Returns the changes as transactions of at most `room` bytes, which follow each other.
+    /// Returns the changes as transactions of at most `room` bytes and the most changes, which follow each other.
     pub(crate) fn parts(&self, room: usize) -> Vec<BatchPart<'_>> {
         let mut parts: Vec<BatchPart<'_>> = Vec::new();
         let (mut first, mut length) = (0, 0);
@@ -193,7 +209,7 @@ impl Batch {
         };
         for (index, change) in self.changes.iter().enumerate() {
             // A transaction has a beginning and an end.
-            if index > first && length + size(change) + 4 * HEADER > room {
+            if index > first && (length + size(change) + 4 * HEADER > room || index - first >= self.most) {
                 add(first, index);
                 (first, length) = (index, 0);
             }
@@ -205,7 +221,7 @@ impl Batch {
 }
 
 /// Returns the generation that follows. The kernel skips 0.
-pub(crate) fn following(generation: u32) -> u32 {
+fn following(generation: u32) -> u32 {
     generation.checked_add(1).unwrap_or(1)
 }
 
@@ -273,5 +289,9 @@ mod tests {
         assert_eq!(parts[1].describe(1).unwrap().1, parts[1].changes[0].object);
         // A change that is too long by itself is not left out.
         assert_eq!(batch.parts(1).len(), 100);
+        assert!(batch.parts(usize::MAX).len() == 1 && !batch.is_long());
+        batch.most = 40;
+        let lengths: Vec<usize> = batch.parts(usize::MAX).iter().map(|part| part.changes.len()).collect();
+        assert!(lengths == [40, 40, 20] && batch.is_long(), "{lengths:?}");
     }
 }

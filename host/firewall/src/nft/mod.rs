@@ -265,14 +265,14 @@ impl Nft {
             return Ok(Vec::new());
         }
         self.memory.forget();
-        let parts = match self.transact(&batch.whole()) {
-            Err(NetlinkError::System(error)) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {
-                batch.parts(self.connection.room())
+        if !batch.is_long() {
+            match self.transact(&batch.whole()) {
+                Err(NetlinkError::System(error)) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {}
+                made => return finish(made),
             }
-            made => return finish(made),
-        };
+        }
         let mut made = Vec::new();
-        for part in parts {
+        for part in batch.parts(self.connection.room()) {
             made.extend(finish(self.transact(&part))?);
         }
         Ok(made)

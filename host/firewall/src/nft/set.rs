@@ -7,16 +7,13 @@
 
 use std::collections::HashSet;
 
-use super::batch::{Batch, Table, following};
+use super::batch::{Batch, Table};
 use super::rule::{Expression, NftRule, written};
 use super::shared::{FoundRule, SharedTable};
 use crate::{FirewallError, Nft};
 
 /// The most new rules of which the handles are asked for. Owners with more are found by their comments.
 const MOST_SEEN: usize = 64;
-
-/// The most deletions in one transaction. An owner with more loses them in several.
-const MOST_DELETED: usize = 512;
 
 /// The comment that tells an owner's rules from others.
 pub(crate) struct Mark {
@@ -281,34 +278,15 @@ impl NftOwner {
         places: &[&'static str],
         goes: impl Fn(&NftRule) -> bool,
     ) -> Result<usize, FirewallError> {
-        let mut removed = 0;
-        // What was read, and the generation that it is of, if nobody but this loop changes a rule.
-        let mut left: Option<(u32, OwnedObjects<'_>)> = None;
-        loop {
-            let (count, rest) = nft.change(|nft, batch| {
-                let mut removal = match &left {
-                    Some((generation, removal)) if *generation == batch.generation() => removal.clone(),
-                    _ => match self.known_removal(nft, handles, places, &goes)? {
-                        Some(removal) => removal,
-                        None => self.removal(nft, &goes)?,
-                    },
-                };
-                // To find a rule, the kernel walks through its chain, through the deleted ones of this transaction too.
-                let rest = (removal.entries.len() > MOST_DELETED).then(|| {
-                    let entries = removal.entries.split_off(MOST_DELETED);
-                    let rest =
-                        OwnedObjects { table: removal.table, entries, chains: std::mem::take(&mut removal.chains) };
-                    (following(batch.generation()), rest)
-                });
-                removal.put_into(batch);
-                Ok((removal.entries.len() + removal.chains.len(), rest))
-            })?;
-            removed += count;
-            left = rest;
-            if left.is_none() {
-                return Ok(removed);
-            }
-        }
+        nft.change(|nft, batch| {
+            let removal = match self.known_removal(nft, handles, places, &goes)? {
+                Some(removal) => removal,
+                None => self.removal(nft, &goes)?,
+            };
+            batch.may_be_parts();
+            removal.put_into(batch);
+            Ok(removal.entries.len() + removal.chains.len())
+        })
     }
 
     /// As [`NftOwner::remove`], for all entries, if `may` holds for them. Returns true if it does.
@@ -394,7 +372,6 @@ impl SharedTable {
 }
 
 /// The objects of an owner that are to be removed.
-#[derive(Clone)]
 pub(crate) struct OwnedObjects<'a> {
     table: Table,
     /// Shared chains, and handles in them.

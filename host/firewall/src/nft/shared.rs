@@ -4,9 +4,6 @@ use super::batch::{BaseChain, Batch, Table};
 use super::rule::{Expression, NftRule, written};
 use crate::{FirewallError, Nft};
 
-/// Deletions per transaction. A netlink datagram has room for several times as many.
-const CHUNK: usize = 500;
-
 /// The place for a shared rule that is missing from an existing chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NftPlace {
@@ -162,34 +159,25 @@ impl SharedTable {
 
     /// Removes the rules of all owners except those that stay. Returns the removed rules. `is_stale` decides by the
     /// rule alone. `spared` then takes out the owners at work. It is called only if there is something to remove, and
-    /// after the rules were read. It is called again if there are more rules than one transaction can hold, or if another
-    /// program changed the rules meanwhile.
+    /// after the rules were read. It is called again if another program changed the rules meanwhile.
     pub(crate) fn retain(
         &self,
         nft: &mut Nft,
         is_stale: impl Fn(&NftRule) -> bool,
         spared: impl Fn(&mut Vec<FoundRule>) -> Result<(), FirewallError>,
     ) -> Result<Vec<NftRule>, FirewallError> {
-        let mut removed = Vec::new();
-        loop {
-            let chunk = nft.change(|nft, batch| {
-                let mut stale = self.entries(nft)?;
-                stale.retain(|found| is_stale(&found.rule));
-                if !stale.is_empty() {
-                    spared(&mut stale)?;
-                }
-                stale.truncate(CHUNK);
-                for FoundRule { chain, rule } in &stale {
-                    batch.delete_rule(self.table, chain, rule.handle);
-                }
-                Ok(stale)
-            })?;
-            let last = chunk.len() < CHUNK;
-            removed.extend(chunk.into_iter().map(|found| found.rule));
-            if last {
-                return Ok(removed);
+        nft.change(|nft, batch| {
+            let mut stale = self.entries(nft)?;
+            stale.retain(|found| is_stale(&found.rule));
+            if !stale.is_empty() {
+                spared(&mut stale)?;
             }
-        }
+            batch.may_be_parts();
+            for FoundRule { chain, rule } in &stale {
+                batch.delete_rule(self.table, chain, rule.handle);
+            }
+            Ok(stale.into_iter().map(|found| found.rule).collect())
+        })
     }
 
     /// Returns the results of `read` for the rules of all owners.
