@@ -32,7 +32,7 @@ impl ChainKind {
 }
 
 /// nft's limit for a rule comment (`NFTNL_UDATA_COMMENT_MAXLEN`). The native plugins cut their comments to it.
-const COMMENT_MAX: usize = 128;
+pub(crate) const COMMENT_MAX: usize = 128;
 /// The beginning of the names of links that limit what a container sends.
 const IFB_PREFIX: &str = "bwp";
 /// Bytes of an instance: two hashes, and a hyphen.

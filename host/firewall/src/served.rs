@@ -14,13 +14,10 @@ use crate::iptables::forward::CHAIN as FORWARDED;
 use crate::iptables::text::SavedTable;
 use crate::iptables::{self, ProgramRunner};
 use crate::key::is_masquerading;
+use crate::nft::read::{RULE_CHAIN, RULE_EXPRESSIONS, RULE_TABLE};
 use crate::nft::rule::{Expression, NftRule, destination_of};
 use crate::{AttachmentKey, FirewallError, Nft, hostport, octets};
 
-/// `NFTA_RULE_TABLE`, `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
-const RULE_TABLE: u16 = 1;
-const RULE_CHAIN: u16 = 2;
-const RULE_EXPRESSIONS: u16 = 4;
 /// `NFT_NAT_DNAT`.
 const DNAT: u32 = 1;
 

@@ -25,6 +25,7 @@ use netlink_packet_netfilter::NetfilterProtoFamily;
 use netlink_packet_netfilter::nftables::{InetHookNumber, Verdict};
 
 use super::HostPorts;
+use crate::key::COMMENT_MAX;
 use crate::nft::batch::{BaseChain, Table};
 use crate::nft::rule::{self, Expression, NftRule, Side};
 use crate::nft::set::{EntryScope, Mark, NftOwner, NftRuleSet, SharedRule};
@@ -39,9 +40,7 @@ pub(super) const HOSTPORTS: &str = "hostports";
 pub(super) const HOSTIP_HOSTPORTS: &str = "hostip_hostports";
 pub(super) const HOSTPORTS_ALL: &str = "hostports_all";
 pub(super) const MASQUERADING: &str = "masquerading";
-/// nft's limit for a rule comment.
-const COMMENT_MAX: usize = 128;
-pub(super) const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
+pub(crate) const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
 
 static SHARED_V4: LazyLock<SharedTable> = LazyLock::new(|| shared(NetfilterProtoFamily::IPv4));
 static SHARED_V6: LazyLock<SharedTable> = LazyLock::new(|| shared(NetfilterProtoFamily::IPv6));

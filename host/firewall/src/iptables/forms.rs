@@ -11,16 +11,10 @@ use postern_netlink::Attributes;
 use super::rule::{IptablesRule, Is, Match, Target};
 use super::text::once;
 use super::xt::Extension;
-use crate::nft::rule::{Expression, Side, address, target};
+use crate::nft::rule::{Expression, NETWORK_HEADER, NF_ACCEPT, NF_DROP, Side, TRANSPORT_HEADER, address, target};
 use crate::octets;
 use postern_types::Transport;
 
-/// `NFT_PAYLOAD_NETWORK_HEADER`, `_TRANSPORT_HEADER` (linux/netfilter/nf_tables.h).
-const NETWORK_HEADER: u32 = 1;
-const TRANSPORT_HEADER: u32 = 2;
-/// `NF_DROP`, `NF_ACCEPT` (linux/netfilter.h).
-const DROP: u32 = 0;
-const ACCEPT: u32 = 1;
 /// `NFTA_RULE_COMPAT_PROTO`, `_FLAGS`, and `NFT_RULE_COMPAT_F_INV`.
 const COMPAT_PROTOCOL: u16 = 1;
 const COMPAT_FLAGS: u16 = 2;
@@ -56,8 +50,8 @@ impl IptablesRule {
         let verdict = |verdict, chain: Option<&String>| Expression::Verdict { verdict, chain: chain.cloned() }.write();
         elements.extend(match &self.target {
             None => None,
-            Some(Target::Accept) => Some(verdict(Verdict::Other(ACCEPT), None)),
-            Some(Target::Drop) => Some(verdict(Verdict::Other(DROP), None)),
+            Some(Target::Accept) => Some(verdict(Verdict::Other(NF_ACCEPT), None)),
+            Some(Target::Drop) => Some(verdict(Verdict::Other(NF_DROP), None)),
             Some(Target::Return) => Some(verdict(Verdict::Return, None)),
             Some(Target::Jump(chain)) => Some(verdict(Verdict::Jump, Some(chain))),
             Some(target) => Some(target.write(v6)?.element("target")),
@@ -109,8 +103,8 @@ impl IptablesRule {
                 (_, Expression::Verdict { verdict, chain }) => reader.target(match (verdict, chain) {
                     (Verdict::Jump, Some(chain)) => Target::Jump(chain),
                     (Verdict::Return, None) => Target::Return,
-                    (Verdict::Other(ACCEPT), None) => Target::Accept,
-                    (Verdict::Other(DROP), None) => Target::Drop,
+                    (Verdict::Other(NF_ACCEPT), None) => Target::Accept,
+                    (Verdict::Other(NF_DROP), None) => Target::Drop,
                     _ => return None,
                 })?,
                 _ => return None,

@@ -15,7 +15,7 @@
 //! network share it.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use postern_types::{IptablesVariant, NatSources, Transport};
@@ -27,6 +27,7 @@ use super::scope::Scope;
 use super::set::{IptablesOwner, IptablesPlace, IptablesRuleSet, TableChange};
 use super::text::{SavedTable, once};
 use super::{NAT, Tables};
+use crate::hostport::nft::LOCALHOST;
 use crate::hostport::{About, CHAIN_PREFIX, HostPorts, MarkBy, PacketCondition, PortForward};
 use crate::key::ChainKind::Forwards;
 use crate::variant::Recorded;
@@ -41,7 +42,6 @@ pub(super) const SHARED: [&str; 3] = [DNAT, SETMARK, MASQ];
 pub(super) const MARKING: [&str; 2] = [SETMARK, MASQ];
 /// The most ports in one rule (`XT_MULTI_PORTS`).
 const MOST_PORTS: usize = 15;
-const LOCALHOST: IpNet = IpNet::new_assert(IpAddr::V4(Ipv4Addr::LOCALHOST), 32);
 
 /// True if table `nat` has a chain.
 fn shows_chain(programs: &Programs<'_>, chain: &str) -> Result<bool, FirewallError> {

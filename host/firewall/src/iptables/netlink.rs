@@ -13,13 +13,10 @@ use super::scope::Scope;
 use super::set::TableChange;
 use super::text::{SavedRule, SavedTable};
 use super::{NAT, table};
-use crate::nft::batch::{BaseChain, Batch, Table};
-use crate::nft::read::all_rules;
+use crate::nft::batch::{BaseChain, Batch, MOST_SEEN, Table};
+use crate::nft::read::{RULE_CHAIN, all_rules};
 use crate::nft::rule::NftRule;
 use crate::{FirewallError, Nft};
-
-/// `NFTA_RULE_CHAIN` (linux/netfilter/nf_tables.h).
-const RULE_CHAIN: u16 = 2;
 
 /// The chains that iptables has itself, with hook and priority, by table.
 const NAT_CHAINS: [(&str, InetHookNumber, i32); 4] = [
@@ -33,9 +30,6 @@ const FILTER_CHAINS: [(&str, InetHookNumber, i32); 3] = [
     ("FORWARD", InetHookNumber::Forward, 0),
     ("OUTPUT", InetHookNumber::LocalOut, 0),
 ];
-
-/// The most new rules of which the kernel is asked for the handles: a socket has no room for very many answers.
-const MOST_NOTED: usize = 64;
 
 /// The beginning of a network's name in the plugins' comments.
 const NAMED: &str = "name: \"";
@@ -342,7 +336,7 @@ fn write(
     let mut made: Vec<&str> = Vec::new();
     let is_noted = |rule: &IptablesRule| scope.notes(&rule.chain, rule.target_chain());
     let noted = changes.iter().filter(|change| matches!(change, TableChange::Add { rule, .. } if is_noted(rule)));
-    let notes = noted.count() <= MOST_NOTED;
+    let notes = noted.count() <= MOST_SEEN;
     let adds = changes.iter().any(|change| matches!(change, TableChange::NewChain(_) | TableChange::Add { .. }));
     if adds && chains.is_empty() && nft.table(table)?.is_none() {
         batch.add_table(table, None);

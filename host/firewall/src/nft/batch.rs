@@ -9,7 +9,7 @@ use netlink_packet_netfilter::none::ControlMessage;
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
 use postern_netlink::NetlinkRequest;
 
-use super::rule::{Expression, comment_data, written};
+use super::rule::{Expression, NF_ACCEPT, comment_data, written};
 
 /// The bytes of `struct nlmsghdr` (linux/netlink.h).
 const HEADER: usize = 16;
@@ -20,8 +20,8 @@ const BATCH_GENID: u16 = 1;
 const NFTABLES: u16 = 10;
 /// The flags of an object that must not be there yet.
 const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
-/// `NF_ACCEPT` (linux/netfilter.h).
-const NF_ACCEPT: u32 = 1;
+/// The most new rules of which the kernel is asked for the handles: a socket has no room for very many answers.
+pub(crate) const MOST_SEEN: usize = 64;
 
 /// A table of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use crate::FirewallError;
 use crate::error::errno_of;
 use crate::variant;
 use batch::{Batch, BatchPart, Table, message};
+use read::RULE_EXPRESSIONS;
 use rule::NftRule;
 
 /// The number of further tries for a state that may not pass: a foreign reference, or a name that is taken.
@@ -27,9 +28,6 @@ const RETRIES: u32 = 3;
 
 /// The most objects of one answer that are kept for the next question.
 const MOST_KEPT: usize = 256;
-
-/// `NFTA_RULE_EXPRESSIONS` (linux/netfilter/nf_tables.h).
-const RULE_EXPRESSIONS: u16 = 4;
 
 /// A connection to nf_tables, in the network namespace of the thread that opened it. One deadline covers all its
 /// requests.

@@ -11,11 +11,11 @@ use postern_netlink::{Attributes, NetlinkRequest};
 
 use super::Nft;
 use super::batch::{Table, message, rule_place};
-use super::rule::NftRule;
+use super::rule::{NF_DROP, NftRule};
 use crate::FirewallError;
 
-/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_CHAIN`
-/// (linux/netfilter/nf_tables.h).
+/// `NFTA_GEN_ID`, `NFTA_TABLE_USE`, `_HANDLE`, `NFTA_CHAIN_TABLE`, `_NAME`, `_HOOK`, `_POLICY`, `_TYPE`, `NFTA_RULE_TABLE`,
+/// `_CHAIN`, `_EXPRESSIONS` (linux/netfilter/nf_tables.h).
 const GEN_ID: u16 = 1;
 const TABLE_USE: u16 = 3;
 const TABLE_HANDLE: u16 = 4;
@@ -25,11 +25,12 @@ const CHAIN_HOOK: u16 = 4;
 const CHAIN_POLICY: u16 = 5;
 const CHAIN_USE: u16 = 6;
 const CHAIN_TYPE: u16 = 7;
-const RULE_CHAIN: u16 = 2;
-/// `NFTA_HOOK_HOOKNUM`, with the hook and the policy that we look for (linux/netfilter.h).
+pub(crate) const RULE_TABLE: u16 = 1;
+pub(crate) const RULE_CHAIN: u16 = 2;
+pub(crate) const RULE_EXPRESSIONS: u16 = 4;
+/// `NFTA_HOOK_HOOKNUM`, with the hook that we look for (linux/netfilter.h).
 const HOOK_NUMBER: u16 = 1;
 const NF_INET_FORWARD: u32 = 2;
-const NF_DROP: u32 = 0;
 
 /// A table as the kernel reported it.
 pub(crate) struct TableState {

@@ -15,10 +15,11 @@ const UDATA_COMMENT: u8 = 0;
 /// `NFT_PAYLOAD_LL_HEADER`, `NFT_PAYLOAD_NETWORK_HEADER` and `NFT_PAYLOAD_TRANSPORT_HEADER`
 /// (linux/netfilter/nf_tables.h).
 const LINK_HEADER: u32 = 0;
-const NETWORK_HEADER: u32 = 1;
-const TRANSPORT_HEADER: u32 = 2;
-/// `NF_DROP` (linux/netfilter.h).
-const NF_DROP: u32 = 0;
+pub(crate) const NETWORK_HEADER: u32 = 1;
+pub(crate) const TRANSPORT_HEADER: u32 = 2;
+/// Verdicts and policies (linux/netfilter.h).
+pub(crate) const NF_DROP: u32 = 0;
+pub(crate) const NF_ACCEPT: u32 = 1;
 /// `RTN_LOCAL` (linux/rtnetlink.h).
 const RTN_LOCAL: u32 = 2;
 /// `IPS_DST_NAT` (linux/netfilter/nf_conntrack_common.h).

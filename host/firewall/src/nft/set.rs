@@ -7,13 +7,10 @@
 
 use std::collections::HashSet;
 
-use super::batch::{Batch, Table};
+use super::batch::{Batch, MOST_SEEN, Table};
 use super::rule::{Expression, NftRule, written};
 use super::shared::{FoundRule, SharedTable};
 use crate::{FirewallError, Nft};
-
-/// The most new rules of which the handles are asked for. Owners with more are found by their comments.
-const MOST_SEEN: usize = 64;
 
 /// The comment that tells an owner's rules from others.
 pub(crate) struct Mark {
@@ -136,7 +133,7 @@ impl NftRuleSet {
                     None => batch.delete_rule(self.table(), chain, rule.handle),
                 }
             }
-            // The kernel shows each new rule at once, and a socket has no room for very many.
+            // Owners with more are found by their comments.
             let sees = missing.len() <= MOST_SEEN;
             for SharedRule { chain, rule } in missing {
                 batch.add_rule(self.table(), chain, false, sees, written(rule, Some(&owner.mark.comment)));
