@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use nix::errno::Errno;
-use postern_netlink::{Attributes, NetlinkRequest};
+use postern_netlink::{Attributes, NetlinkRequest, attribute};
 
 use crate::{FirewallError, Nft, octets};
 
@@ -74,15 +74,6 @@ fn end(tuple: Attributes<'_>, addresses: [u16; 2], port: u16) -> Option<(IpAddr,
     let ip = tuple.first(IP)?.nested();
     let value = addresses.iter().find_map(|kind| ip.first(*kind))?.value;
     Some((octets::address(value)?, port))
-}
-
-/// Returns a netlink attribute, padded.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(value.len() + 4).unwrap_or(u16::MAX);
-    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
 }
 
 /// Returns a message about connections of one family: `struct nfgenmsg` and attributes.

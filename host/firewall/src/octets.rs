@@ -2,17 +2,11 @@
 
 use std::net::IpAddr;
 
+pub(crate) use postern_netlink::ip as address;
+
 pub(crate) fn of(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
-    }
-}
-
-pub(crate) fn address(octets: &[u8]) -> Option<IpAddr> {
-    match (<[u8; 4]>::try_from(octets), <[u8; 16]>::try_from(octets)) {
-        (Ok(octets), _) => Some(IpAddr::from(octets)),
-        (_, Ok(octets)) => Some(IpAddr::from(octets)),
-        _ => None,
     }
 }

@@ -9,7 +9,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 use nix::libc::{self, IFA_ADDRESS, IFA_F_DADFAILED, IFA_F_PERMANENT, IFA_F_TENTATIVE, IFA_FLAGS, IFA_LOCAL};
 use postern_netlink::NetlinkRequest;
-use postern_netlink::{Attributes, u8_at, u32_at};
+use postern_netlink::{Attributes, ip, u8_at, u32_at};
 use rtnetlink::AddressMessageBuilder;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -118,22 +118,10 @@ impl Netlink {
 }
 
 fn message(index: u32, net: IpNet) -> AddressMessage {
-    match net {
-        IpNet::V4(net) => {
-            AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(net.addr(), net.prefix_len()).build()
-        }
-        IpNet::V6(net) => {
-            AddressMessageBuilder::<Ipv6Addr>::new().index(index).address(net.addr(), net.prefix_len()).build()
-        }
-    }
-}
-
-/// Reads an address from an attribute's value; its length shows the family.
-pub(crate) fn ip(value: &[u8]) -> Option<IpAddr> {
-    match value.len() {
-        4 => Some(IpAddr::from(<[u8; 4]>::try_from(value).ok()?)),
-        16 => Some(IpAddr::from(<[u8; 16]>::try_from(value).ok()?)),
-        _ => None,
+    let length = net.prefix_len();
+    match net.addr() {
+        IpAddr::V4(address) => AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(address, length).build(),
+        IpAddr::V6(address) => AddressMessageBuilder::<Ipv6Addr>::new().index(index).address(address, length).build(),
     }
 }
 
@@ -170,7 +158,7 @@ fn decode(payload: &[u8]) -> Option<Option<(u32, LinkAddress)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::attribute;
+    use postern_netlink::attribute;
 
     #[test]
     fn decodes_flags_and_refuses_nonsense() {

@@ -41,15 +41,3 @@ pub use rule::RoutingRule;
 pub use sysctl::Sysctl;
 pub use tap::TapSpec;
 pub use worker::Worker;
-
-#[cfg(test)]
-mod tests {
-    /// Makes a netlink attribute as in the kernel's answers.
-    pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let length = u16::try_from(4 + value.len()).unwrap();
-        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
-}

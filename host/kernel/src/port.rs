@@ -110,8 +110,8 @@ fn decode_vlans(payload: &[u8], port: u32) -> Option<Vec<(VlanId, bool)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::attribute;
     use netlink_packet_core::NLM_F_REQUEST;
+    use postern_netlink::attribute;
 
     /// `struct ifinfomsg` with family and index only.
     fn header(index: u32) -> Vec<u8> {

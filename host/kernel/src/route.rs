@@ -1,6 +1,5 @@
 //! Routes (`rtnetlink(7)`, `RTM_*ROUTE`; attributes of `linux/rtnetlink.h`).
 
-use crate::address::ip;
 use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
 use ipnet::IpNet;
@@ -14,7 +13,7 @@ use nix::libc::{
     self, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE,
 };
 use postern_netlink::NetlinkRequest;
-use postern_netlink::{Attribute, Attributes, u8_at, u16_at, u32_at};
+use postern_netlink::{Attribute, Attributes, ip, u8_at, u16_at, u32_at};
 use postern_types::{KeptRoute, Route};
 use rtnetlink::RouteMessageBuilder;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -367,7 +366,7 @@ fn gateway(attribute: &Attribute<'_>) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::attribute;
+    use postern_netlink::attribute;
 
     fn header(family: u8, prefix: u8) -> Vec<u8> {
         vec![family, prefix, 0, 0, 254, 3, 0, 1, 0, 0, 0, 0]

@@ -1,6 +1,5 @@
 //! Rules that choose a routing table (`ip-rule(8)`; `RTM_*RULE` and attributes of `linux/fib_rules.h`).
 
-use crate::address::ip;
 use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
 use ipnet::IpNet;
@@ -10,7 +9,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 use nix::libc;
 use postern_netlink::NetlinkRequest;
-use postern_netlink::{Attributes, u8_at};
+use postern_netlink::{Attributes, ip, u8_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Length of `struct fib_rule_hdr`.
@@ -111,7 +110,7 @@ fn decode(payload: &[u8]) -> Option<Option<RoutingRule>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::attribute;
+    use postern_netlink::attribute;
 
     #[test]
     fn rules_are_read_and_malformed_ones_refused() {

@@ -12,5 +12,5 @@ mod request;
 
 pub use connection::{Connection, DumpLimits, MOST_ATTEMPTS};
 pub use error::NetlinkError;
-pub use message::{Attribute, Attributes, u8_at, u16_at, u32_at};
+pub use message::{Attribute, Attributes, attribute, ip, u8_at, u16_at, u32_at};
 pub use request::{NetlinkRequest, RefusedRequest};

@@ -3,6 +3,7 @@
 
 use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE, NetlinkBuffer, NlasIterator};
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 /// Length of `struct nlmsghdr`.
 pub(crate) const HEADER: usize = 16;
@@ -31,6 +32,23 @@ pub fn u16_at(buffer: &[u8], offset: usize) -> Option<u16> {
 #[must_use]
 pub fn u32_at(buffer: &[u8], offset: usize) -> Option<u32> {
     bytes(buffer, offset).map(u32::from_ne_bytes)
+}
+
+/// Reads an IP address, as packets and the kernel have it; its length shows the family.
+#[must_use]
+pub fn ip(octets: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
+}
+
+/// Returns an attribute in the kernel's form: its length, its type, its value, and zeroes up to four bytes.
+#[must_use]
+pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(value.len() + 4).unwrap_or(u16::MAX);
+    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
 }
 
 /// One message of a datagram.
@@ -182,14 +200,6 @@ impl<'a> Attributes<'a> {
 mod tests {
     use super::*;
     use netlink_packet_core::{NLA_F_NESTED, NLMSG_ERROR};
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let length = u16::try_from(4 + value.len()).unwrap();
-        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
 
     fn message(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(HEADER + payload.len()).unwrap();

@@ -70,13 +70,9 @@ impl Memory {
     /// Begins to use the answers of this generation.
     fn open(&mut self, generation: u32) {
         if self.generation != generation {
-            self.forget();
+            self.answers.clear();
         }
         (self.generation, self.is_open) = (generation, true);
-    }
-
-    fn forget(&mut self) {
-        self.answers.clear();
     }
 
     fn recall(&self, question: &Question) -> Option<&Result<Vec<Vec<u8>>, Errno>> {
@@ -262,7 +258,7 @@ impl Nft {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        self.memory.forget();
+        self.memory.answers.clear();
         if !batch.is_long() {
             match self.transact(&batch.whole()) {
                 Err(NetlinkError::System(error)) if error.raw_os_error() == Some(Errno::EMSGSIZE as i32) => {}
@@ -352,9 +348,7 @@ impl Nft {
         }
         Ok(objects)
     }
-}
 
-impl Nft {
     /// Requests all objects of another part of netfilter.
     pub(crate) fn dump_raw<T>(
         &mut self,

@@ -4,12 +4,12 @@
 use super::{AF_INET6, HEADER, Link};
 use crate::error::{Result, Subject, unless};
 use crate::netlink::Netlink;
-use netlink_packet_core::{DefaultNla, Emitable};
+use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags};
 use nix::errno::Errno;
 use nix::libc::{self, IFLA_AF_SPEC, IFLA_INFO_DATA, IFLA_LINKINFO, IFLA_VFINFO_LIST};
-use postern_netlink::{Attributes, u32_at};
+use postern_netlink::{Attributes, attribute, u32_at};
 use rtnetlink::LinkUnspec;
 use std::collections::BTreeMap;
 
@@ -152,19 +152,12 @@ fn virtual_functions(list: Attributes<'_>) -> Vec<u8> {
 
 /// Returns the value of `IFLA_AF_SPEC` that sets this mode and nothing else.
 fn generation(mode: u8) -> Vec<u8> {
-    let nest = |kind: u16, value: Vec<u8>| {
-        let attribute = DefaultNla::new(kind, value);
-        let mut bytes = vec![0; attribute.buffer_len()];
-        attribute.emit(&mut bytes);
-        bytes
-    };
-    nest(AF_INET6, nest(IFLA_INET6_ADDR_GEN_MODE, vec![mode]))
+    attribute(AF_INET6, &attribute(IFLA_INET6_ADDR_GEN_MODE, &[mode]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::attribute;
 
     #[test]
     fn an_attribute_that_nobody_knows_is_kept_and_told() {

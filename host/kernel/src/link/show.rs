@@ -244,7 +244,7 @@ fn operstate(state: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::attribute;
+    use postern_netlink::attribute;
 
     #[test]
     fn decoding_survives_cut_and_senseless_messages() {
