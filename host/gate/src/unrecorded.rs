@@ -75,12 +75,15 @@ impl SearchedObjects {
     }
 }
 
+/// Removes what a capability made for the attachment.
+type Removal = fn(&mut Context) -> Result<(), OpError>;
+
 /// Removes the objects with the attachment's names: rules first, addresses last, and no addresses while the pair stays.
 /// It is success if nothing is there. The removal of all is tried, and the first error returned.
 pub fn remove(run: &mut Context, part: SearchedObjects) -> Result<(), OpError> {
     run.fixed.deadline.allow_cleanup();
     let mut failed = None;
-    let rules: [(bool, &str, fn(&mut Context) -> Result<(), OpError>); 4] = [
+    let rules: [(bool, &str, Removal); 4] = [
         (part.rules, "masquerade", masquerade::remove_own),
         (part.ports, "port-mappings", port_mappings::remove_own),
         (part.forwarded, "firewall", firewall::remove_own),
