@@ -157,6 +157,11 @@ impl Place {
         Ok(self.node.sh_in("out", &format!("{TALK} ask tcp 192.0.2.1:8080"))?.trim().to_owned())
     }
 
+    /// True if the server answers by the node's port. A busy machine can take longer than one try waits.
+    fn forwards(&self) -> Result<bool> {
+        Ok(self.seen()? == "192.0.2.2" || self.seen()? == "192.0.2.2")
+    }
+
     /// What is there of an attachment: its rules, link and lease.
     fn left(&self) -> Result<String> {
         self.node.sh(
@@ -172,11 +177,11 @@ impl Place {
 fn lives(place: &Place, made: &[Side], removed: &[Side]) -> Result<()> {
     let result = place.add(made)?;
     let _server = place.serve()?;
-    ensure!(place.seen()? == "192.0.2.2", "the forward: {}", place.seen()?);
+    ensure!(place.forwards()?, "no forward: {}", place.seen()?);
     place.node.sh_in("c1", "ping -c1 -W3 192.0.2.2 >/dev/null").context("the way out")?;
     place.check(made, &result)?;
     place.check(removed, &result)?;
-    ensure!(place.seen()? == "192.0.2.2", "CHECK changed something");
+    ensure!(place.forwards()?, "CHECK changed something");
     for time in ["first", "repeated"] {
         place.del(removed, &result).with_context(|| format!("{time} DEL"))?;
         ensure!(place.left()?.is_empty(), "left by the {time} DEL:\n{}", place.left()?);
@@ -253,7 +258,7 @@ fn a_rollback_and_a_return_with_the_container_running() -> Result<()> {
                     .success()
                     .with_context(|| format!("{side:?} {plugin}"))?;
             }
-            ensure!(place.seen()? == "192.0.2.2", "{backend}: no forward of {side:?}");
+            ensure!(place.forwards()?, "{backend}: no forward of {side:?}");
             for checking in [Native, Ours] {
                 let checked = place.check(&[Ours, checking, checking], &result);
                 checked.with_context(|| format!("{backend}: made by {side:?}, checked by {checking:?}"))?;

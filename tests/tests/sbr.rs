@@ -86,11 +86,16 @@ impl Place {
         Ok(())
     }
 
-    /// Rules beside the kernel's own, and the routes of all tables but `local`.
+    /// Rules beside the kernel's own, and the routes of all tables but `local`. The kernel makes the link-local address, and its
+    /// route, some time after the link is up.
     fn routing(&self) -> Result<String> {
         self.node.sh_in(
             "c1",
-            "(ip rule; ip -6 rule) | grep -v 'lookup \\(local\\|main\\|default\\) *$' || true
+            "for i in $(seq 50); do
+                 [ -z \"$(ip -6 address show tentative)\" ] && { [ -z \"$(ip link show dev eth0 up 2>/dev/null)\" ] ||
+                     [ -n \"$(ip -6 address show dev eth0 scope link)\" ]; } && break; sleep 0.1
+             done
+             (ip rule; ip -6 rule) | grep -v 'lookup \\(local\\|main\\|default\\) *$' || true
             (ip route show table all; ip -6 route show table all) | grep -v 'table local' | sort",
         )
     }

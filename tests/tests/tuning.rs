@@ -264,7 +264,12 @@ fn a_failed_add_puts_back_what_the_kernel_changed_beside() -> Result<()> {
         ensure!(before.contains("fd00:9::2/64") && before.contains("2001:db8:7::/48"), "{before}");
         let answer = place.call(1, &plugin_bin()?, "ADD", &first)?;
         ensure!(answer.status == 1, "{keys}: {answer:?}");
-        let after = place.node.sh_in("c1", look)?;
+        // The kernel makes the route to an own address some time after the address is there.
+        let settled = format!(
+            "for i in $(seq 50); do [ \"$({look})\" = '{}' ] && break; sleep 0.1; done; {look}",
+            before.trim_end()
+        );
+        let after = place.node.sh_in("c1", &settled)?;
         ensure!(before == after, "{keys}: {answer:?} before:\n{before}\nafter:\n{after}");
     }
     Ok(())
