@@ -38,10 +38,8 @@ pub trait EffectKind {
         Ok(Reapplied::NoRules)
     }
 
-    /// Returns the rights that a confined gate needs to remove it: at least the kernel's network, on the host.
-    fn right(&self) -> Right<'_> {
-        Right::Network
-    }
+    /// Returns the rights that a confined gate needs to remove it. No right is taken for granted: each effect names its own.
+    fn right(&self) -> Right<'_>;
 }
 
 /// The further question to an effect whose contents tell how it is related to the attachment's addresses.

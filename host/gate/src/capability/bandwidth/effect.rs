@@ -5,6 +5,7 @@ use crate::context::{Context, Journal, View};
 use crate::effect::in_record;
 use crate::errors::{about, kernel_error, link_gone};
 use crate::others;
+use crate::right::Right;
 use postern_kernel::{Link, Netlink, Qdisc, TokenBucket};
 use postern_types::{ErrorCode, LinkName, OpError, RateLimit};
 use serde::{Deserialize, Serialize};
@@ -234,6 +235,10 @@ impl EffectKind for Bandwidth {
         }
         self.make(host, self.ifb_index(run.journal))?;
         Ok(Reapplied::Restored)
+    }
+
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

@@ -4,6 +4,7 @@ use crate::capability::leaves::EffectKind;
 use crate::context::Context;
 use crate::errors::{about, kernel_error};
 use crate::others;
+use crate::right::Right;
 use nix::errno::Errno;
 use postern_kernel::{KernelError, Link, Netlink};
 use postern_types::OpError;
@@ -58,5 +59,9 @@ impl EffectKind for Port {
 
     fn words(&self) -> String {
         format!("port {} of bridge {}", self.name, self.bridge)
+    }
+
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }

@@ -7,6 +7,7 @@ use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::context::Context;
 use crate::errors::firewall_error;
 use crate::node;
+use crate::right::Right;
 use postern_firewall::iptables::forward;
 use postern_types::{IngressPolicy, OpError};
 use serde::{Deserialize, Serialize};
@@ -48,5 +49,9 @@ impl EffectKind for Isolation {
 
     fn reapply(&self, run: &mut Context) -> Result<Reapplied, OpError> {
         Ok(if self.make(run)? { Reapplied::Restored } else { Reapplied::Complete })
+    }
+
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }

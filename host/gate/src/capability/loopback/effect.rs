@@ -3,6 +3,7 @@
 use crate::capability::leaves::EffectKind;
 use crate::context::Context;
 use crate::errors::{kernel_error, link_gone};
+use crate::right::Right;
 use postern_kernel::{Link, Netlink};
 use postern_types::OpError;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,10 @@ impl EffectKind for LoopbackUp {
 
     fn words(&self) -> String {
         "lo being up".to_owned()
+    }
+
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

@@ -7,6 +7,7 @@ use crate::effect::{Effect, Port, Veth, in_record};
 use crate::errors::{about, firewall_error, kernel_error};
 use crate::others;
 use crate::request::Request;
+use crate::right::Right;
 use postern_firewall::macguard::{self, native_id};
 use postern_kernel::Link;
 use postern_types::{ErrorCode, Mac, OpError};
@@ -73,6 +74,10 @@ impl EffectKind for MacGuard {
         let handles = follow(run.view(), self, host, mac)?;
         run.journal.known_by(&self.clone().into(), &handles);
         Ok(Reapplied::Restored)
+    }
+
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

@@ -9,6 +9,7 @@ use crate::capability::shared::write_before;
 use crate::context::{Context, Fixed, View};
 use crate::errors::kernel_error;
 use crate::in_container::{give_back, give_routes, listed_as_far_as_possible, losable, losable_of_all};
+use crate::right::Right;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use postern_kernel::Worker;
@@ -195,6 +196,10 @@ impl EffectKind for NamespaceSetting {
 
     fn words(&self) -> String {
         format!("setting net/{} of the container", self.key)
+    }
+
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::capability::leaves::{AttachmentLink, EffectKind};
 use crate::context::Context;
 use crate::errors::kernel_error;
+use crate::right::Right;
 use postern_cni::CniResult;
 use postern_kernel::{Link, Netlink};
 use postern_types::{Mac, OpError};
@@ -44,6 +45,10 @@ impl EffectKind for Veth {
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
         Some(self)
+    }
+
+    fn right(&self) -> Right<'_> {
+        Right::Network
     }
 }
 
