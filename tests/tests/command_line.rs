@@ -88,6 +88,21 @@ fn help_and_usage_fit_a_terminal_and_say_postern() -> Result<()> {
 }
 
 #[test]
+fn help_says_all_that_a_verb_prints_or_restores() -> Result<()> {
+    let node = Node::new()?;
+    let states =
+        ["ok", "stuck", "incomplete", "replaced", "container gone", "previous boot", "drift", "damaged", "held"];
+    let rules = ["masquerading", "spoofing protection", "forwards of ports", "isolation of bridges", "limits of rates"];
+    for (verb, words) in [("ls", &states[..]), ("reapply", &rules[..])] {
+        let help = postern(&node, &[verb, "--help"])?.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        for word in words {
+            ensure!(help.contains(word), "{verb} --help lacks \"{word}\": {help}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn whatever_is_printed_fits_a_terminal() -> Result<()> {
     let node = node()?;
     // A finding for doctor and show.

@@ -195,9 +195,10 @@ enum Verb {
     /// List the attachments of this node and their states.
     ///
     /// States: ok; stuck (a run for it does not end: `postern show` names the process); incomplete (its ADD or DEL has not
-    /// ended); container gone; previous boot; drift (record and kernel differ: `postern show` says where); damaged (the
-    /// record can't be read); held (it has ended, and a device of the node that it had may not be clean: `postern gc` looks at the
-    /// device again).
+    /// ended); replaced (another program, which keeps no records, detached the living container or attached it anew);
+    /// container gone; previous boot; drift (record and kernel differ: `postern show` says where); damaged (the record
+    /// can't be read); held (it has ended, and a device of the node that it had may not be clean: `postern gc` looks at
+    /// the device again).
     Ls {
         /// Print a list of JSON objects. Later versions may add keys.
         ///
@@ -218,11 +219,12 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Put back firewall rules of living attachments that another program wiped.
+    /// Put back rules of living attachments that another program wiped.
     ///
     /// For use after `nft flush ruleset`, `iptables-restore`, or the reload of a firewall. It compares the records with
-    /// the node, as `doctor` does, and puts back the rules that are missing: masquerading and spoofing protection. Links,
-    /// addresses and routes are not touched. Containers keep running.
+    /// the node, as `doctor` does, and puts back what is missing: masquerading, spoofing protection, forwards of ports,
+    /// firewall rules with the isolation of bridges, and limits of rates. Links, addresses and routes are not touched.
+    /// Containers keep running.
     ///
     /// Exit status: 0 all rules are there; 1 some could not be put back or looked at.
     Reapply {
