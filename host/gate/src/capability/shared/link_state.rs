@@ -61,13 +61,7 @@ impl LinkState {
     fn take_back(&self, run: &Context, container: &Worker) -> Result<(), OpError> {
         let netlink = container.netlink().map_err(kernel_error)?;
         let link = as_far_as_possible(|| netlink.link_by_index(self.index))?;
-        // Without the link, nothing of it is left but a setting of `lo`.
-        let Some(link) = link else {
-            return match self.setting.as_ref().filter(|before| before.of_lo) {
-                Some(before) => before.restore(run.view(), container, self.index, ""),
-                None => Ok(()),
-            };
-        };
+        let Some(link) = link else { return self.restore(run.view(), container, None) };
         for kept in self.routes.iter().rev() {
             run.fixed.deadline.in_time()?;
             as_far_as_possible(|| netlink.delete_kept_route(link.index, kept))?;
@@ -76,9 +70,7 @@ impl LinkState {
             run.fixed.deadline.in_time()?;
             as_far_as_possible(|| is_gone(netlink.delete_address(link.index, *address)))?;
         }
-        if let Some(before) = &self.setting {
-            before.restore(run.view(), container, link.index, &link.name.to_string())?;
-        }
+        self.restore(run.view(), container, Some(&link))?;
         if self.up && link.up {
             let (addresses, _) = listed_as_far_as_possible(|| losable(netlink, link.index))?;
             as_far_as_possible(|| netlink.set_down(link.index))?;
@@ -88,72 +80,64 @@ impl LinkState {
         give_back(run, netlink, link.index, (&self.lost_addresses, &self.lost_routes))
     }
 
-    /// Returns what is claimed by a note on a setting, in the container's namespace with this cookie.
-    pub fn claim(&self, container: u64) -> Option<Claim> {
-        let SettingBefore { key, of_lo, .. } = self.setting.as_ref()?;
-        Some(claim_on(container, self.index, key, *of_lo))
-    }
-
-    /// True if this is a note on that setting of a link.
-    fn is_of(&self, index: u32, key: &str, of_lo: bool) -> bool {
-        let is_setting = |before: &SettingBefore| before.key == key && before.of_lo == of_lo;
-        self.setting.as_ref().is_some_and(is_setting) && (of_lo || self.index == index)
-    }
-}
-
-impl SettingBefore {
-    /// Writes the value before, unless another attachment still needs the present one.
-    fn restore(&self, view: View<'_>, container: &Worker, index: u32, link: &str) -> Result<(), OpError> {
-        let Some((protocol, key)) = self.key.split_once('/') else { return Ok(()) };
-        let mut others = others_with(view, container, index, &self.key, self.of_lo)?;
+    /// Writes the value before, unless another attachment still needs the present one. Without the link, nothing of it is left
+    /// but a setting of `lo`.
+    fn restore(&self, view: View<'_>, container: &Worker, link: Option<&Link>) -> Result<(), OpError> {
+        let Some(before) = &self.setting else { return Ok(()) };
+        let Some((protocol, key)) = before.key.split_once('/') else { return Ok(()) };
+        let of_lo = before.of_lo.then(|| "lo".to_owned());
+        let Some(name) = of_lo.or(link.map(|link| link.name.to_string())) else { return Ok(()) };
+        let mut others = self.others(view, container)?;
         // Of two DELs at once each has noted that it ends before it looks: neither leaves the setting to the other.
-        others.retain_mut(|other| still_uses(other, index, &self.key, self.of_lo));
+        others.retain_mut(|other| self.is_still_of(other));
         // Whoever claims `lo` uses it. Of the other links, those do that have a note on the setting.
-        if self.of_lo && !others.is_empty() || before_others(&others, index, &self.key, self.of_lo).is_some() {
+        if before.of_lo && !others.is_empty() || self.before_others(&others).is_some() {
             return Ok(());
         }
-        write_before(container, &[protocol, "conf", if self.of_lo { "lo" } else { link }, key], &self.value)
+        write_before(container, &[protocol, "conf", &name, key], &before.value)
     }
-}
 
-/// Returns the claim on a setting. All attachments that need `lo` claim it, whether they have a note or not.
-fn claim_on(container: u64, index: u32, key: &str, of_lo: bool) -> Claim {
-    if of_lo { Claim::loopback(container) } else { Claim::setting(container, index, key) }
-}
+    /// Returns what is claimed by a note on a setting, in the container's namespace with this cookie. All attachments that need
+    /// `lo` claim it, whether they have a note or not.
+    pub fn claim(&self, container: u64) -> Option<Claim> {
+        let SettingBefore { key, of_lo, .. } = self.setting.as_ref()?;
+        Some(if *of_lo { Claim::loopback(container) } else { Claim::setting(container, self.index, key) })
+    }
 
-/// Returns the records of other attachments of this container that may use a setting.
-fn others_with(
-    view: View<'_>,
-    container: &Worker,
-    index: u32,
-    key: &str,
-    of_lo: bool,
-) -> Result<Vec<Summary>, OpError> {
-    let (cookie, own) = (container.cookie().map_err(kernel_error)?, view.key()?);
-    let mut records = claims::claimants(view, &[claim_on(cookie, index, key, of_lo)])?;
-    records.retain(|summary| {
-        let is_here = summary.header.as_ref().is_some_and(|header| header.netns_cookie == Some(cookie));
-        is_here && summary.key.as_ref().is_some_and(|key| *key != own)
-    });
-    Ok(records)
-}
+    /// True if both are notes on one setting of a link.
+    fn is_about_same(&self, other: &Self) -> bool {
+        let (Some(own), Some(of_other)) = (&self.setting, &other.setting) else { return false };
+        (&own.key, own.of_lo) == (&of_other.key, of_other.of_lo) && (own.of_lo || self.index == other.index)
+    }
 
-/// Leaves the effects of sections out that are being removed. Returns false if nothing is left that uses the setting: all of the
-/// attachment ends, or all that has a note on the setting.
-fn still_uses(other: &mut Summary, index: u32, key: &str, of_lo: bool) -> bool {
-    let is_noted = |other: &Summary| before_others(std::slice::from_ref(other), index, key, of_lo).is_some();
-    let was_noted = is_noted(other);
-    let Summary { effects, sections, .. } = other;
-    let is_ending = |name: &str| sections.iter().any(|own| own.name == name && own.stage == Stage::Ending);
-    effects.retain(|noted| !is_ending(&noted.section));
-    let ends = !sections.is_empty() && sections.iter().all(|section| section.stage == Stage::Ending);
-    !ends && (is_noted(other) || !was_noted)
-}
+    /// Returns the records of other attachments of this container that may use the setting.
+    fn others(&self, view: View<'_>, container: &Worker) -> Result<Vec<Summary>, OpError> {
+        let (cookie, own) = (container.cookie().map_err(kernel_error)?, view.key()?);
+        let mut records = claims::claimants(view, self.claim(cookie).as_slice())?;
+        records.retain(|summary| {
+            let is_here = summary.header.as_ref().is_some_and(|header| header.netns_cookie == Some(cookie));
+            is_here && summary.key.as_ref().is_some_and(|key| *key != own)
+        });
+        Ok(records)
+    }
 
-/// Returns the value that a setting had before other attachments changed it, by their records.
-fn before_others(others: &[Summary], index: u32, key: &str, of_lo: bool) -> Option<String> {
-    let mut states = others.iter().flat_map(in_record::<LinkState>).filter(|state| state.is_of(index, key, of_lo));
-    states.find_map(|state| Some(state.setting?.value))
+    /// Leaves the effects of sections out that are being removed. Returns false if nothing is left that uses the setting: all of
+    /// the attachment ends, or all that has a note on the setting.
+    fn is_still_of(&self, other: &mut Summary) -> bool {
+        let is_noted = |other: &Summary| self.before_others(std::slice::from_ref(other)).is_some();
+        let was_noted = is_noted(other);
+        let Summary { effects, sections, .. } = other;
+        let is_ending = |name: &str| sections.iter().any(|own| own.name == name && own.stage == Stage::Ending);
+        effects.retain(|noted| !is_ending(&noted.section));
+        let ends = !sections.is_empty() && sections.iter().all(|section| section.stage == Stage::Ending);
+        !ends && (is_noted(other) || !was_noted)
+    }
+
+    /// Returns the value that the setting had before other attachments changed it, by their records.
+    fn before_others(&self, others: &[Summary]) -> Option<String> {
+        let mut states = others.iter().flat_map(in_record::<Self>).filter(|state| self.is_about_same(state));
+        states.find_map(|state| Some(state.setting?.value))
+    }
 }
 
 /// A key of the settings that each link has, below `net/PROTOCOL/conf/LINK`.
@@ -166,18 +150,12 @@ pub(crate) enum LinkKey {
 }
 
 impl LinkKey {
-    fn of(self, link: &str) -> Sysctl {
+    /// Returns the setting of a link, and its name in notes.
+    fn of(self, link: &str) -> (Sysctl, String) {
         let link = link.to_owned();
         match self {
-            Self::V4(key) => Sysctl::Ipv4Conf { link, key },
-            Self::V6(key) => Sysctl::Ipv6Conf { link, key },
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Self::V4(key) => format!("ipv4/{key}"),
-            Self::V6(key) => format!("ipv6/{key}"),
+            Self::V4(key) => (Sysctl::Ipv4Conf { link, key }, format!("ipv4/{key}")),
+            Self::V6(key) => (Sysctl::Ipv6Conf { link, key }, format!("ipv6/{key}")),
         }
     }
 }
@@ -186,29 +164,28 @@ impl LinkKey {
 /// is noted first, once. Where other attachments of the container have changed it before, it is the value before them: the
 /// last one puts that back.
 pub(crate) fn write_setting(run: &mut Context, own: u32, link: &str, key: LinkKey, value: &str) -> Result<(), OpError> {
-    let sysctl = key.of(link);
+    let (sysctl, name) = key.of(link);
     if of_another(run, own)?.is_some() {
-        let (text, of_lo) = (key.text(), link == "lo");
-        let is_noted = |undo: &Undo| LinkState::of(&undo.effect).is_some_and(|state| state.is_of(own, &text, of_lo));
+        let noted = |value: String| {
+            let setting = Some(SettingBefore { key: name.clone(), value, of_lo: link == "lo" });
+            LinkState { index: own, setting, ..LinkState::default() }
+        };
+        let wanted = noted(value.to_owned());
+        let is_noted = |undo: &Undo| LinkState::of(&undo.effect).is_some_and(|state| state.is_about_same(&wanted));
         let is_known = run.journal.has_made(is_noted);
         let container = run.system.container_required()?;
         let now = container.sysctl_get(&sysctl).map_err(setting_error)?;
         let of_others = match is_known || now.is_none() {
             true => None,
-            false => before_others(&others_with(run.view(), container, own, &text, of_lo)?, own, &text, of_lo),
+            false => wanted.before_others(&wanted.others(run.view(), container)?),
         };
-        let before = of_others.or(now).filter(|before| before != value && !is_known);
-        if let Some(before) = before {
-            let is_off = matches!(key, LinkKey::V6("disable_ipv6")) && value == "1";
-            let (lost_addresses, lost_routes) = match is_off {
-                true => losable(container.netlink().map_err(kernel_error)?, own).map_err(kernel_error)?,
-                false => Default::default(),
-            };
-            let setting = Some(SettingBefore { key: text, value: before, of_lo });
-            run.journal.intend(
-                run.view(),
-                LinkState { index: own, setting, lost_addresses, lost_routes, ..LinkState::default() },
-            )?;
+        if let Some(before) = of_others.or(now).filter(|before| before != value && !is_known) {
+            let mut note = noted(before);
+            if name == "ipv6/disable_ipv6" && value == "1" {
+                let netlink = container.netlink().map_err(kernel_error)?;
+                (note.lost_addresses, note.lost_routes) = losable(netlink, own).map_err(kernel_error)?;
+            }
+            run.journal.intend(run.view(), note)?;
         }
     }
     let container = run.system.container_required()?;
@@ -306,11 +283,11 @@ mod tests {
             note: None,
         };
         let setting = Some(SettingBefore { key: "ipv6/disable_ipv6".to_owned(), value: "0".to_owned(), of_lo: true });
-        let effect = Effect::from(LinkState { index: 2, setting, ..LinkState::default() });
+        let state = LinkState { index: 2, setting, ..LinkState::default() };
         let noted = postern_state::NotedEffect {
             seq: 1,
             section: "tuning".to_owned(),
-            effect: serde_json::to_value(effect).unwrap(),
+            effect: serde_json::to_value(Effect::from(state.clone())).unwrap(),
             handles: Vec::new(),
             tables: Vec::new(),
         };
@@ -333,8 +310,7 @@ mod tests {
                 is_of_other_version: false,
                 unread: None,
             };
-            let found = still_uses(&mut other, 2, "ipv6/disable_ipv6", true);
-            assert_eq!(found, uses, "{bridge:?} {tuning:?} {is_noted}");
+            assert_eq!(state.is_still_of(&mut other), uses, "{bridge:?} {tuning:?} {is_noted}");
         }
     }
 }
