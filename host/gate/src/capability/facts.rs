@@ -33,16 +33,12 @@ pub struct Facts {
     pub unrecorded: Option<Unrecorded>,
 }
 
-/// The facts about a capability that keeps nothing beside the kernel's network, and whose objects are all recorded.
-const fn of(needed: Needed) -> Facts {
-    Facts { needed, keeps: |_, _| None, unrecorded: None }
-}
-
-/// Such a one that every network needs.
-pub const ALWAYS: Facts = of(Needed::Always);
+/// The facts about a capability that every network needs, that keeps nothing beside the kernel's network, and whose objects are
+/// all recorded.
+pub const ALWAYS: Facts = Facts { needed: Needed::Always, keeps: |_, _| None, unrecorded: None };
 
 /// Such a one that networks with addresses need.
-pub const WITH_ADDRESSES: Facts = of(Needed::WithAddresses);
+pub const WITH_ADDRESSES: Facts = Facts { needed: Needed::WithAddresses, ..ALWAYS };
 
 /// Such a one that no network needs.
-pub const NEVER: Facts = of(Needed::Never);
+pub const NEVER: Facts = Facts { needed: Needed::Never, ..ALWAYS };

@@ -1,6 +1,6 @@
 //! `resolv-conf`: the one file that the configuration names.
 
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{Facts, NEVER};
 use crate::gate::Gate;
 use crate::right::Right;
 use nix::errno::Errno;
@@ -16,12 +16,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 const LIMIT: u64 = 64 << 10;
 
 pub(crate) const FACTS: Facts = Facts {
-    needed: Needed::Never,
     keeps: |request, granted| {
         let file = file(&request.conf);
         granted.is_some_and(|granted| granted.has_object("resolv-conf.files", &file)).then(|| Right::File(file.into()))
     },
-    unrecorded: None,
+    ..NEVER
 };
 
 impl host::ResolvConf for Gate<'_> {

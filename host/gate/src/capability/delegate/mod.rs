@@ -4,7 +4,7 @@ pub mod effect;
 
 use crate::budget::Common;
 use crate::capability::delegate::effect as delegated;
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{ALWAYS, Facts};
 use crate::capability::ipam::answer;
 use crate::capability::parent;
 use crate::context::Context;
@@ -22,7 +22,6 @@ use postern_types::{ErrorCode, OpError, SubnetFile, host, ops};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) const FACTS: Facts = Facts {
-    needed: Needed::Always,
     keeps: |request, granted| {
         let [plugin, _, directory] = named(&request.conf);
         let granted = granted?;
@@ -32,7 +31,7 @@ pub(crate) const FACTS: Facts = Facts {
             directory: (writes && granted.has_object("delegate.directories", &directory)).then(|| directory.into()),
         })
     },
-    unrecorded: None,
+    ..ALWAYS
 };
 
 impl host::Delegate for Gate<'_> {

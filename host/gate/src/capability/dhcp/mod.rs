@@ -4,7 +4,7 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{ALWAYS, Facts};
 use crate::capability::leaves::EffectKind;
 use crate::capability::shared::link_state::{LinkKey, write_setting};
 use crate::context::{Context, Journal, View};
@@ -35,14 +35,13 @@ const LEAST_MTU: u32 = 68;
 const LEAST_MTU_V6: u32 = 1280;
 
 pub(crate) const FACTS: Facts = Facts {
-    needed: Needed::Always,
     keeps: |request, granted| {
         let socket = socket(&request.conf);
         let is_allowed = granted.is_some_and(|granted| granted.has_object("dhcp.sockets", &socket));
         let gives_up = request.verb == Verb::Del && request.conf.ipam_type == "dhcp";
         (gives_up || is_allowed).then(|| Right::Dhcp(socket.into()))
     },
-    unrecorded: None,
+    ..ALWAYS
 };
 
 impl host::Dhcp for Gate<'_> {

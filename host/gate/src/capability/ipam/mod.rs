@@ -2,7 +2,7 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{Facts, WITH_ADDRESSES};
 use crate::capability::leases;
 use crate::effect::Native;
 use crate::gate::{DelegateRun, Gate, Ran};
@@ -18,14 +18,13 @@ use std::net::IpAddr;
 const HOST_LOCAL: &str = "host-local";
 
 pub(crate) const FACTS: Facts = Facts {
-    needed: Needed::WithAddresses,
     keeps: |request, granted| {
         let name = &request.conf.ipam_type;
         granted
             .is_some_and(|granted| granted.has_object("ipam.native", name))
             .then(|| Right::Program(name.clone().into()))
     },
-    unrecorded: None,
+    ..WITH_ADDRESSES
 };
 
 impl host::Ipam for Gate<'_> {

@@ -2,7 +2,7 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{ALWAYS, Facts};
 pub use crate::capability::leases::effect::collecting;
 use crate::capability::leaves::EffectKind;
 use crate::context::{Context, View};
@@ -41,13 +41,12 @@ pub fn range_sets(sets: &[Vec<LeaseRange>]) -> Result<Vec<RangeSet>, OpError> {
 }
 
 pub(crate) const FACTS: Facts = Facts {
-    needed: Needed::Always,
     keeps: |request, granted| {
         let directory = directory(&request.conf);
         let is_allowed = granted.is_some_and(|granted| granted.has_object("leases.directories", &directory));
         (request.verb == Verb::Del || is_allowed).then(|| Right::Leases(directory.into()))
     },
-    unrecorded: None,
+    ..ALWAYS
 };
 
 impl host::Leases for Gate<'_> {

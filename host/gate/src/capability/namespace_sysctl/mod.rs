@@ -7,7 +7,7 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{Facts, NEVER};
 use crate::context::System;
 use crate::effect::NamespaceSetting;
 use crate::errors::{kernel_error, native_error};
@@ -53,11 +53,8 @@ const SHARED: [&str; 5] = [
 const DOTS: &str = "each dot and each slash of a key begins a new part, so no key can have a link's name with a dot in it: \
                     `net.ipv4.conf.IFNAME.arp_filter` and the like lead to the attachment's own link, whatever its name";
 
-pub(crate) const FACTS: Facts = Facts {
-    needed: Needed::Never,
-    keeps: |request, _| (request.verb == Verb::Add).then(|| Right::File(ALLOW_LIST.into())),
-    unrecorded: None,
-};
+pub(crate) const FACTS: Facts =
+    Facts { keeps: |request, _| (request.verb == Verb::Add).then(|| Right::File(ALLOW_LIST.into())), ..NEVER };
 
 /// Returns the settings that are looked at in the container's namespace, beside those that a network lists.
 pub fn looks() -> Vec<Setting> {
