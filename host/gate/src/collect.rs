@@ -4,7 +4,7 @@
 
 use crate::context::{Context, RunParts, View};
 use crate::effect::{Addresses, Dhcp, Effect};
-use crate::errors::{kernel_error, state_error};
+use crate::errors::state_error;
 use crate::in_container::as_far_as_possible;
 use crate::journal::Leftover;
 use crate::retention::Retention;
@@ -78,8 +78,7 @@ struct Taken {
 
 /// Takes the addresses of a lease from the attachment's link; `None` if there is no such link.
 fn take_addresses(view: View<'_>, lease: &Dhcp) -> Result<Option<Taken>, OpError> {
-    let Some(container) = view.system.container() else { return Ok(None) };
-    let netlink = container.netlink().map_err(kernel_error)?;
+    let Some(netlink) = view.system.netlink_inside()? else { return Ok(None) };
     let name = &view.request.ifname;
     let Some(link) = as_far_as_possible(|| netlink.link_by_name(name))? else { return Ok(None) };
     let mut acts = Vec::new();

@@ -3,6 +3,7 @@
 use crate::audit::Audit;
 use crate::deadline::Deadline;
 use crate::effect::Effect;
+use crate::errors::kernel_error;
 pub use crate::fixed::Fixed;
 pub use crate::journal::Journal;
 pub use crate::own::AttachmentState;
@@ -11,7 +12,9 @@ use crate::request::Request;
 pub use crate::system::System;
 pub use crate::view::View;
 use postern_cni::{Json, NetConf, Verb, Version};
+use postern_kernel::Netlink;
 use postern_state::Record;
+use postern_types::OpError;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +39,12 @@ impl<'a> Context<'a> {
     /// Returns what is only read.
     pub fn view(&self) -> View<'a> {
         View { request: self.request, fixed: self.fixed, system: self.system }
+    }
+
+    /// Returns the socket in the container's namespace; `None` without a container, or if the record is about another one.
+    pub fn netlink_of_record(&self) -> Result<Option<&'a Netlink>, OpError> {
+        let container = self.system.container().filter(|_| !self.journal.has_foreign_record(self.system));
+        container.map(|container| container.netlink().map_err(kernel_error)).transpose()
     }
 
     /// Returns the context of another plugin of this run, or this one's once more.

@@ -188,10 +188,15 @@ impl System {
         self.container_required()?.netlink().map_err(kernel_error)
     }
 
+    /// As `container_netlink`; `None` without a container.
+    pub fn netlink_inside(&self) -> Result<Option<&Netlink>, OpError> {
+        self.container().map(|container| container.netlink().map_err(kernel_error)).transpose()
+    }
+
     /// Returns the container's link of this name; `None` without such a link, or without a container.
     pub fn link_inside(&self, name: &str) -> Result<Option<Link>, OpError> {
-        let Some(container) = self.container() else { return Ok(None) };
-        container.netlink().and_then(|netlink| netlink.link_by_name(name)).map_err(kernel_error)
+        let Some(netlink) = self.netlink_inside()? else { return Ok(None) };
+        netlink.link_by_name(name).map_err(kernel_error)
     }
 
     fn container_gone(&self) -> OpError {

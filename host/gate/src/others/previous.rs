@@ -100,11 +100,10 @@ fn contradiction(view: View<'_>, ip: &IpConfig, previous: &CniResult) -> Result<
     if !may_be_own(address) {
         return Ok(Some(Contradiction::OfOthers("no container can have it".to_owned())));
     }
-    let Some(container) = view.system.container() else {
+    let Some(container) = view.system.netlink_inside()? else {
         let why = "the container's network namespace could not be looked at".to_owned();
         return Ok(Some(Contradiction::Elsewhere(why)));
     };
-    let container = container.netlink().map_err(kernel_error)?;
     let link = container.link_by_name(name).map_err(kernel_error)?.filter(|link| link.name == name);
     let addresses = link.map_or(Ok(Vec::new()), |link| container.addresses(link.index)).map_err(kernel_error)?;
     // Plugins that route to each container put a single address on the link, and name the network in the result.

@@ -14,8 +14,7 @@ pub struct LoopbackUp {}
 
 impl EffectKind for LoopbackUp {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        let Some(container) = run.system.container() else { return Ok(()) };
-        let netlink = container.netlink().map_err(kernel_error)?;
+        let Some(netlink) = run.system.netlink_inside()? else { return Ok(()) };
         netlink.set_down(lo(netlink)?.index).map_err(kernel_error)
     }
 

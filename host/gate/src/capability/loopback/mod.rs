@@ -31,8 +31,7 @@ impl host::Loopback for Gate<'_> {
     /// No record tells whose `lo` it is, and a path can lead to another container by now: the number of a process is given
     /// again. So `lo` stays up where a process shows the way, and where another link is up: it ends with its namespace.
     fn down(&mut self) -> Result<(), OpError> {
-        let Some(container) = self.run.system.container() else { return Ok(()) };
-        let netlink = container.netlink().map_err(kernel_error)?;
+        let Some(netlink) = self.run.system.netlink_inside()? else { return Ok(()) };
         // Links that can't be listed, asked twice, may be in use.
         let links = || netlink.links().or_else(|_| netlink.links());
         let is_used = || links().map_or(true, |links| links.iter().any(|link| link.up && link.name != "lo"));
