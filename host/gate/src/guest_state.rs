@@ -38,29 +38,37 @@ pub enum Object {
         name: String,
     },
     /// A bridge that policy grants: read, attach ports, put gateways on it.
-    Bridge {
-        /// Interface index.
-        index: u32,
-        /// Its name.
-        name: String,
-        /// Its address when the handle was given out, before a port could change it.
-        mac: Option<Mac>,
-        /// Its MTU.
-        mtu: u32,
-        /// True if the kernel asks whether somebody else has its IPv6 addresses.
-        asks: bool,
-    },
+    Bridge(BridgeLink),
     /// A link that policy grants to stack others on: read, and hand to what makes a link on it.
-    Parent {
-        /// Interface index.
-        index: u32,
-        /// Its name.
-        name: String,
-        /// It is in the container's namespace, and else in the host's.
-        in_container: bool,
-        /// Its MTU.
-        mtu: u32,
-    },
+    Parent(Parent),
+}
+
+/// A link that gets gateways: a bridge, or the gateway of a VLAN beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeLink {
+    /// Interface index.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its address when the handle was given out, before a port could change it.
+    pub mac: Option<Mac>,
+    /// Its MTU.
+    pub mtu: u32,
+    /// True if the kernel asks whether somebody else has its IPv6 addresses. It asks if IPv6 comes to the link later.
+    pub asks: bool,
+}
+
+/// A link that others are stacked on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// Interface index.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// It is in the container's namespace, and else in the host's.
+    pub in_container: bool,
+    /// Its MTU, as it was found.
+    pub mtu: u32,
 }
 
 // The objects of handles, as text.
@@ -75,8 +83,8 @@ impl Object {
             Self::Own { .. } => HandleKind::Own,
             Self::HostEnd { .. } => HandleKind::HostEnd,
             Self::Port { .. } => HandleKind::Port,
-            Self::Bridge { .. } => HandleKind::Bridge,
-            Self::Parent { .. } => HandleKind::Parent,
+            Self::Bridge(_) => HandleKind::Bridge,
+            Self::Parent(_) => HandleKind::Parent,
         }
     }
 
@@ -86,8 +94,8 @@ impl Object {
             Self::Own { index, name }
             | Self::HostEnd { index, name, .. }
             | Self::Port { index, name }
-            | Self::Bridge { index, name, .. }
-            | Self::Parent { index, name, .. } => (*index, name),
+            | Self::Bridge(BridgeLink { index, name, .. })
+            | Self::Parent(Parent { index, name, .. }) => (*index, name),
         }
     }
 
@@ -99,8 +107,8 @@ impl Object {
             Takes::HostEnd => (matches!(self, Self::HostEnd { ours: true, .. }), OF_HOST_END),
             Takes::Port => (matches!(self, Self::HostEnd { ours: true, .. } | Self::Port { .. }), OF_HOST_END),
             Takes::SeenEnd => (matches!(self, Self::HostEnd { .. } | Self::Port { .. }), OF_HOST_END),
-            Takes::Bridge => (matches!(self, Self::Bridge { .. }), OF_BRIDGE),
-            Takes::Parent => (matches!(self, Self::Parent { .. }), OF_PARENT),
+            Takes::Bridge => (matches!(self, Self::Bridge(_)), OF_BRIDGE),
+            Takes::Parent => (matches!(self, Self::Parent(_)), OF_PARENT),
         };
         (!fits).then_some(wanted)
     }
@@ -198,8 +206,9 @@ impl<'a> GuestState<'a> {
             return Ok(u32::try_from(at).unwrap_or(u32::MAX));
         }
         self.room(1)?;
-        if let Object::HostEnd { name, ours: true, .. } | Object::Port { name, .. } | Object::Bridge { name, .. } =
-            &object
+        if let Object::HostEnd { name, ours: true, .. }
+        | Object::Port { name, .. }
+        | Object::Bridge(BridgeLink { name, .. }) = &object
         {
             common.shown.insert(name.clone());
         }
@@ -257,18 +266,16 @@ impl<'a> GuestState<'a> {
         self.link(handle, Takes::SeenEnd)
     }
 
-    /// Returns a bridge that policy grants, by handle: index, name, address, MTU, and whether it asks for its addresses.
-    pub(crate) fn bridge(&self, handle: Handle) -> Result<(u32, String, Option<Mac>, u32, bool), OpError> {
+    /// Returns a bridge that policy grants, by handle.
+    pub(crate) fn bridge(&self, handle: Handle) -> Result<BridgeLink, OpError> {
         let object = self.take(handle, Takes::Bridge)?;
-        let Object::Bridge { index, name, mac, mtu, asks } = object else { return Err(object.is_not(OF_BRIDGE)) };
-        Ok((*index, name.clone(), *mac, *mtu, *asks))
+        if let Object::Bridge(bridge) = object { Ok(bridge.clone()) } else { Err(object.is_not(OF_BRIDGE)) }
     }
 
-    /// A link that policy grants to stack others on, by handle: index, whether it is in the container, and MTU.
-    pub(crate) fn parent(&self, handle: Handle) -> Result<(u32, bool, u32), OpError> {
+    /// Returns a link that policy grants to stack others on, by handle.
+    pub(crate) fn parent(&self, handle: Handle) -> Result<Parent, OpError> {
         let object = self.take(handle, Takes::Parent)?;
-        let Object::Parent { index, in_container, mtu, .. } = object else { return Err(object.is_not(OF_PARENT)) };
-        Ok((*index, *in_container, *mtu))
+        if let Object::Parent(parent) = object { Ok(parent.clone()) } else { Err(object.is_not(OF_PARENT)) }
     }
 
     fn link(&self, handle: Handle, takes: Takes) -> Result<(u32, String), OpError> {
@@ -356,11 +363,16 @@ mod tests {
         let mut common = Common::default();
         let granted = granted("");
         let mut guest = GuestState::new("bridge", 0, &granted, &mut common);
-        let bridge = Object::Bridge { index: 43, name: "br".to_owned(), mac: None, mtu: 1500, asks: false };
+        let bridge = BridgeLink { index: 43, name: "br".to_owned(), mac: None, mtu: 1500, asks: false };
         let port = Object::Port { index: 44, name: "tap0".to_owned() };
-        for (object, handle) in
-            [(own(40), 0), (end(41, true), 1), (end(42, false), 2), (bridge, 3), (port, 4), (own(40), 0)]
-        {
+        for (object, handle) in [
+            (own(40), 0),
+            (end(41, true), 1),
+            (end(42, false), 2),
+            (Object::Bridge(bridge), 3),
+            (port, 4),
+            (own(40), 0),
+        ] {
             assert_eq!(guest.grant(&mut common, object).unwrap(), handle);
         }
         for (handle, taken) in [

@@ -7,7 +7,7 @@
 pub use crate::attached::UnmetDemand;
 pub use crate::budget::Common;
 pub use crate::errors::state_error;
-pub use crate::guest_state::{GuestState, Object};
+pub use crate::guest_state::{BridgeLink, GuestState, Object, Parent};
 pub use crate::launcher::Launcher;
 pub use crate::others::named;
 pub use crate::outcome::{LinkAttributes, RunFacts, read};

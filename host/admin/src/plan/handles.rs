@@ -1,7 +1,7 @@
 //! The translation between the simulation's links and the guest's handles. As in the gate, the guest's state keeps the object
 //! of each handle.
 
-use postern_gate::rehearsal::{Common, GuestState, Object};
+use postern_gate::rehearsal::{BridgeLink, Common, GuestState, Object, Parent};
 use postern_types::{
     BridgeInfo, Handle, IpvlanInfo, LinkInfo, MacvlanInfo, OpError, Operation, Reply, VethPair, VlanInfo, ops,
 };
@@ -132,7 +132,7 @@ impl Show<'_, '_> {
 
     fn parent(&mut self, info: LinkInfo, in_container: bool) -> Result<LinkInfo, OpError> {
         let LinkInfo { handle: index, name, mtu, .. } = info.clone();
-        self.give(info, Object::Parent { index, name, in_container, mtu })
+        self.give(info, Object::Parent(Parent { index, name, in_container, mtu }))
     }
 
     fn port(&mut self, info: LinkInfo) -> Result<LinkInfo, OpError> {
@@ -148,7 +148,7 @@ impl Show<'_, '_> {
 
     fn bridge(&mut self, bridge: BridgeInfo) -> Result<BridgeInfo, OpError> {
         let LinkInfo { handle: index, name, mac, mtu, .. } = bridge.link.clone();
-        let object = Object::Bridge { index, name, mac, mtu, asks: false };
+        let object = Object::Bridge(BridgeLink { index, name, mac, mtu, asks: false });
         Ok(BridgeInfo { link: self.give(bridge.link, object)?, ..bridge })
     }
 

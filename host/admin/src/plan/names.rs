@@ -40,11 +40,11 @@ impl Names<'_> {
             Ok(Object::Own { .. }) => self.request.ifname.clone(),
             Ok(Object::HostEnd { .. }) => HOST_END.to_owned(),
             Ok(Object::Port { name, .. }) => name.clone(),
-            Ok(Object::Bridge { index, .. }) => {
-                let bridge = self.kernel.links.get(index).map_or("(gone)", |link| &link.info.name);
+            Ok(Object::Bridge(bridge)) => {
+                let bridge = self.kernel.links.get(&bridge.index).map_or("(gone)", |link| &link.info.name);
                 format!("bridge {bridge}")
             }
-            Ok(Object::Parent { name, .. }) => name.clone(),
+            Ok(Object::Parent(parent)) => parent.name.clone(),
             Err(_) => format!("a link that it was not given (handle {handle})"),
         }
     }

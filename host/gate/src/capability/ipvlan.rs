@@ -4,11 +4,12 @@
 //! mode than theirs is refused. Links in this namespace show theirs, and records those of other containers. An ipvlan
 //! that a native plugin put into a container is not seen.
 
-use super::inner::{self, NewLink, Parent};
+use super::inner::{self, NewLink};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::effect::{InnerKind, InnerLink, in_record};
 use crate::errors::state_error;
 use crate::gate::Gate;
+use crate::guest_state::Parent;
 use crate::{claims, others};
 use postern_kernel::InnerLinkKind;
 use postern_state::{Claim, RecordKey, Summary};
@@ -16,7 +17,7 @@ use postern_types::{ErrorCode, Handle, IpvlanInfo, IpvlanMode, LinkInfo, LinkNam
 
 impl host::Ipvlan for Gate<'_> {
     fn create(&mut self, parent: Handle, mode: IpvlanMode, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
-        let parent = Parent::of(self, parent)?;
+        let parent = self.guest.parent(parent)?;
         let below = parent.link(self)?;
         // On an ipvlan the kernel makes a sibling of it, also where that one is a container's and the lowest link is the host's.
         let (lowest, shown) = match below.ipvlan_mode {

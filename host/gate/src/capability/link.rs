@@ -9,7 +9,7 @@ use crate::context::{Context, View};
 use crate::effect::{Effect, LinkState, Veth};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::gate::Gate;
-use crate::guest_state::Object;
+use crate::guest_state::{BridgeLink, Object, Parent};
 use crate::{collect, others};
 use nix::errno::Errno;
 use postern_cni::Verb;
@@ -25,13 +25,15 @@ impl host::Link for Gate<'_> {
     /// `link.attributes`, also for a host end or a bridge.
     fn attributes(&mut self, handle: Handle) -> Result<LinkInfo, OpError> {
         let (index, name, netlink) = match self.guest.object(handle)? {
-            Object::Own { index, name } | Object::Parent { index, name, in_container: true, .. } => {
+            Object::Own { index, name } | Object::Parent(Parent { index, name, in_container: true, .. }) => {
                 (*index, name, self.run.system.container_netlink()?)
             }
             Object::HostEnd { index, name, .. }
             | Object::Port { index, name }
-            | Object::Bridge { index, name, .. }
-            | Object::Parent { index, name, in_container: false, .. } => (*index, name, self.run.system.host()?),
+            | Object::Bridge(BridgeLink { index, name, .. })
+            | Object::Parent(Parent { index, name, in_container: false, .. }) => {
+                (*index, name, self.run.system.host()?)
+            }
         };
         match netlink.link_by_index(index).map_err(kernel_error)? {
             Some(link) if link.index == index => Ok(Gate::show(handle, link)),
@@ -130,8 +132,8 @@ fn is_address_of_host(run: &Context) -> Result<bool, OpError> {
 
 /// Deletes the attachment's link in the container by its name, if it is there.
 pub fn delete_own(view: View<'_>) -> Result<(), OpError> {
-    let Some(container) = view.system.container() else { return Ok(()) };
-    let (netlink, name) = (container.netlink().map_err(kernel_error)?, &view.request.ifname);
+    let Some(netlink) = view.system.netlink_inside()? else { return Ok(()) };
+    let name = &view.request.ifname;
     match netlink.link_by_name(name).map_err(kernel_error)? {
         Some(own) => netlink.delete_link(own.index).map(drop).map_err(about(name)),
         None => Ok(()),

@@ -1,6 +1,6 @@
 //! `macvlan`: the attachment's own link, stacked on a granted one.
 
-use super::inner::{self, NewLink, Parent};
+use super::inner::{self, NewLink};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::effect::InnerKind;
 use crate::gate::Gate;
@@ -16,7 +16,7 @@ impl host::Macvlan for Gate<'_> {
         mac: Option<Mac>,
         queue: Option<u32>,
     ) -> Result<MacvlanInfo, OpError> {
-        let parent = Parent::of(self, parent)?;
+        let parent = self.guest.parent(parent)?;
         parent.can_carry(mtu)?;
         let wanted = NewLink {
             spec: InnerLinkKind::Macvlan { parent: parent.index, mode, queue },

@@ -3,7 +3,7 @@
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::errors::kernel_error;
 use crate::gate::Gate;
-use crate::guest_state::Object;
+use crate::guest_state::{Object, Parent};
 use crate::others;
 use postern_kernel::Netlink;
 use postern_types::{ErrorCode, LinkInfo, OpError, host};
@@ -31,8 +31,8 @@ impl host::Parent for Gate<'_> {
             return Err(OpError::new(ErrorCode::Denied, &link.name, message)
                 .hint("name a link of the node itself in the network configuration"));
         }
-        let object = Object::Parent { index: link.index, name: link.name.to_string(), in_container, mtu: link.mtu };
-        let handle = self.grant(object)?;
+        let parent = Parent { index: link.index, name: link.name.to_string(), in_container, mtu: link.mtu };
+        let handle = self.grant(Object::Parent(parent))?;
         Ok(Gate::show(handle, link))
     }
 }

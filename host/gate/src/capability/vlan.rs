@@ -1,11 +1,12 @@
 //! `vlan`: the attachment's own link, a VLAN of a granted one. A parent has each VLAN once, in whichever namespace: the
 //! kernel sees to that.
 
-use super::inner::{self, NewLink, Parent};
+use super::inner::{self, NewLink};
 use crate::capability::device::held::{self, HeldNote, HeldObject};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::effect::InnerKind;
 use crate::gate::Gate;
+use crate::guest_state::Parent;
 use postern_kernel::{InnerLinkKind, Link};
 use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, VlanId, VlanInfo, host};
 
@@ -14,7 +15,7 @@ const LAST: VlanId = 4094;
 
 impl host::Vlan for Gate<'_> {
     fn create(&mut self, parent: Handle, id: u16, mtu: Option<u32>) -> Result<LinkInfo, OpError> {
-        let parent = Parent::of(self, parent)?;
+        let parent = self.guest.parent(parent)?;
         if id > LAST {
             let message = format!("invalid VLAN ID {id} (must be between 0 and {LAST} inclusive)");
             return Err(OpError::new(ErrorCode::InvalidArgument, id.to_string(), message));

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::effect::Port;
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::gate::Gate;
-use crate::guest_state::Object;
+use crate::guest_state::{BridgeLink, Object};
 use crate::own::OwnAddress;
 use crate::{cause, node, others};
 use ipnet::IpNet;
@@ -21,36 +21,36 @@ use std::net::IpAddr;
 
 impl host::Bridge for Gate<'_> {
     fn attach(&mut self, bridge: Handle, host: Handle, port: &PortSpec) -> Result<(), OpError> {
-        let (bridge_index, bridge_name, ..) = self.guest.bridge(bridge)?;
+        let bridge = self.guest.bridge(bridge)?;
         let (index, name) = self.guest.port(host)?;
         if let Some(bad) = port.vlan.iter().chain(&port.trunk).find(|id| !(1..=4094).contains(*id)) {
             let message = format!("VLAN id {bad} is not 1 to 4094");
             return Err(OpError::new(ErrorCode::InvalidArgument, bad.to_string(), message));
         }
         let is_port = self.guest.object(host)?.kind() == HandleKind::Port;
-        let is_down = is_port && take(self, index, &name, (bridge_index, &bridge_name))?;
+        let is_down = is_port && take(self, index, &name, &bridge)?;
         let netlink = self.run.system.host()?;
         let tagged = port.vlan.is_some() || !port.trunk.is_empty();
         if tagged {
-            let bridge =
-                netlink.link_by_index(bridge_index).map_err(kernel_error)?.ok_or_else(|| link_gone(&bridge_name))?;
-            if !bridge.vlan_filtering {
-                return Err(unfiltered(&bridge_name));
+            let found = netlink.link_by_index(bridge.index).map_err(kernel_error)?;
+            if !found.ok_or_else(|| link_gone(&bridge.name))?.vlan_filtering {
+                return Err(unfiltered(&bridge.name));
             }
             // A new port is in the default VLAN. The container must not send there at any moment.
             netlink.set_down(index).map_err(about(&name))?;
         }
-        netlink.attach_port(index, bridge_index, port.hairpin, port.isolated).map_err(|error| {
+        netlink.attach_port(index, bridge.index, port.hairpin, port.isolated).map_err(|error| {
             let hint = "a bridge takes 1023 ports; give the network's pods a second bridge";
             let hint = if error.is(Errno::EXFULL) { hint } else { "" };
-            native_error(error, &name, format_args!("failed to connect \"{name}\" to bridge {bridge_name}")).hint(hint)
+            native_error(error, &name, format_args!("failed to connect \"{name}\" to bridge {}", bridge.name))
+                .hint(hint)
         })?;
         set_vlans(netlink, index, &name, port)?;
         if tagged || is_down {
             netlink.set_up(index).map_err(about(&name))?;
         }
-        self.run.own.joined = Some(bridge_index);
-        self.run.own.path.bridge = Some(bridge_name);
+        self.run.own.joined = Some(bridge.index);
+        self.run.own.path.bridge = Some(bridge.name);
         self.run.own.path.port_settings = tagged || port.hairpin || port.isolated;
         self.guest.join(port);
         Ok(())
@@ -58,14 +58,13 @@ impl host::Bridge for Gate<'_> {
 
     fn ensure_gateways(&mut self, bridge: Handle, port: &PortSpec, force: bool) -> Result<Option<LinkInfo>, OpError> {
         self.guest.has_joined(port)?;
-        let (index, name, mac, mtu, asks) = self.guest.bridge(bridge)?;
-        let bridge = Target { index, name, mac, mtu, asks };
+        let bridge = self.guest.bridge(bridge)?;
         // All gateways are checked before anything is made: an address that is put on a bridge stays there.
         let gateways: Vec<IpNet> =
             self.run.own.addresses.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
         let netlink = self.run.system.host()?;
         let shown = port.vlan.map(|vlan| vlan_gateway(self, netlink, &bridge, vlan, port)).transpose()?;
-        let target = shown.as_ref().map_or(bridge, Target::of);
+        let target = shown.as_ref().map_or(bridge, BridgeLink::of);
         spares_node(self.run, netlink, &target)?;
         // Root in a container could say that it has the link-local address of a bridge that Postern did not make. With
         // `accept_dad=2` the bridge would lose all its IPv6 addresses, and get no other.
@@ -123,7 +122,7 @@ impl host::Bridge for Gate<'_> {
         ignore_router_advertisements(self.run.system, name)?;
         if !bridge.up {
             // The kernel asks for the link-local address as soon as the bridge is up.
-            if Target::of(&bridge).asks {
+            if BridgeLink::of(&bridge).asks {
                 ask_for_no_address(self.run.system, name)?;
             }
             host.set_up(bridge.index).map_err(about(name))?;
@@ -153,9 +152,7 @@ impl host::Bridge for Gate<'_> {
 }
 
 fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {
-    let Target { index, name, mac, mtu, asks } = Target::of(&link);
-    let object = Object::Bridge { index, name, mac, mtu, asks };
-    let handle = gate.grant(object)?;
+    let handle = gate.grant(Object::Bridge(BridgeLink::of(&link)))?;
     Ok(BridgeInfo { link: Gate::show(handle, link), promisc })
 }
 
@@ -183,12 +180,12 @@ pub fn unfiltered(name: &str) -> OpError {
 }
 
 /// Writes down that another plugin's link is about to join this bridge. Returns true if it is still down.
-fn take(gate: &mut Gate<'_>, index: u32, name: &str, bridge: (u32, &str)) -> Result<bool, OpError> {
+fn take(gate: &mut Gate<'_>, index: u32, name: &str, bridge: &BridgeLink) -> Result<bool, OpError> {
     let find = |gate: &Gate<'_>| {
         gate.run.system.host()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
     };
     let link = find(gate)?;
-    let (master, bridge) = (bridge.0, bridge.1.to_owned());
+    let (master, bridge) = (bridge.index, bridge.name.clone());
     if let Some(port) = gate.run.journal.ports().first() {
         if (port.index, port.master) == (index, master) {
             return Ok(false);
@@ -231,7 +228,7 @@ fn set_vlans(netlink: &Netlink, index: u32, name: &str, port: &PortSpec) -> Resu
 
 /// Checks that no DHCP server chooses an address of the node, and with it a route. It is a stranger on the network. A gateway
 /// of a lease must be on the bridge already.
-fn spares_node(run: &Context, netlink: &Netlink, target: &Target) -> Result<(), OpError> {
+fn spares_node(run: &Context, netlink: &Netlink, target: &BridgeLink) -> Result<(), OpError> {
     let (leased, bridge) = (dhcp::leased(run.journal), &target.name);
     if leased.is_empty() {
         return Ok(());
@@ -255,17 +252,7 @@ fn spares_node(run: &Context, netlink: &Netlink, target: &Target) -> Result<(), 
     Ok(())
 }
 
-/// The link that gets the gateways: a bridge, or the gateway of a VLAN beside it.
-struct Target {
-    index: u32,
-    name: String,
-    mac: Option<Mac>,
-    mtu: u32,
-    /// True if the kernel asks whether somebody else has its IPv6 addresses. It asks if IPv6 comes to the link later.
-    asks: bool,
-}
-
-impl Target {
+impl BridgeLink {
     fn of(link: &Link) -> Self {
         let asks = link.accept_dad != Some(0);
         Self { index: link.index, name: link.name.to_string(), mac: link.mac.map(Mac), mtu: link.mtu, asks }
@@ -277,7 +264,7 @@ impl Target {
 /// A bridge takes the lowest address of its ports, but an address that was set stays. Pods have the gateway's address
 /// in their neighbour tables. A bridge whose last port has left had no such address: it gets a random one, as a new
 /// bridge does.
-fn pin_hardware_address(netlink: &Netlink, target: &Target) -> Result<(), OpError> {
+fn pin_hardware_address(netlink: &Netlink, target: &BridgeLink) -> Result<(), OpError> {
     let Some(Mac(mac)) = target.mac else { return Ok(()) };
     let mac = if mac == [0; 6] { random_mac() } else { mac };
     netlink
@@ -289,7 +276,7 @@ fn pin_hardware_address(netlink: &Netlink, target: &Target) -> Result<(), OpErro
 ///
 /// The kernel does not ask the bridge whether somebody else has it: root in any container there could say yes, and the
 /// address would be no good for as long as it is there. One that has failed so is put there anew.
-fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: bool) -> Result<bool, OpError> {
+fn ensure_address(netlink: &Netlink, target: &BridgeLink, gateway: IpNet, force: bool) -> Result<bool, OpError> {
     for address in netlink.addresses(target.index).map_err(about(&target.name))? {
         let (have, want) = (address.net, gateway);
         if have == want {
@@ -332,7 +319,7 @@ fn ensure_address(netlink: &Netlink, target: &Target, gateway: IpNet, force: boo
 fn vlan_gateway(
     gate: &Gate<'_>,
     netlink: &Netlink,
-    bridge: &Target,
+    bridge: &BridgeLink,
     vlan: VlanId,
     port: &PortSpec,
 ) -> Result<Link, OpError> {

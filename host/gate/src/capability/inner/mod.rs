@@ -8,28 +8,12 @@ use crate::context::Context;
 use crate::effect::{Effect, InnerKind, InnerLink};
 use crate::errors::{about, kernel_error, link_gone, native_error};
 use crate::gate::Gate;
-use crate::guest_state::Object;
+use crate::guest_state::{Object, Parent};
 use postern_kernel::{InnerLinkKind, InnerSpec, Link, Netlink, random_veth_name};
-use postern_types::{ErrorCode, Handle, IpvlanMode, LinkInfo, Mac, OpError};
+use postern_types::{ErrorCode, IpvlanMode, LinkInfo, Mac, OpError};
 use std::fmt::Display;
 
-/// A parent, as the guest's state keeps it.
-#[derive(Clone, Copy, Debug)]
-pub struct Parent {
-    /// Its interface index.
-    pub index: u32,
-    /// True if it is in the container.
-    pub in_container: bool,
-    /// Its MTU in bytes, as it was found.
-    mtu: u32,
-}
-
 impl Parent {
-    pub(crate) fn of(gate: &Gate<'_>, handle: Handle) -> Result<Self, OpError> {
-        let (index, in_container, mtu) = gate.guest.parent(handle)?;
-        Ok(Self { index, in_container, mtu })
-    }
-
     /// Fails for an MTU beyond the parent's.
     pub(crate) fn can_carry(&self, mtu: Option<u32>) -> Result<(), OpError> {
         let Some(mtu) = mtu.filter(|mtu| *mtu > self.mtu) else { return Ok(()) };
@@ -52,7 +36,7 @@ impl Parent {
     /// The namespace that it is in.
     fn namespace<'g>(&self, gate: &'g Gate<'_>) -> Result<&'g Netlink, OpError> {
         match self.in_container {
-            true => gate.run.system.container_required()?.netlink().map_err(kernel_error),
+            true => gate.run.system.container_netlink(),
             false => gate.run.system.host(),
         }
     }
@@ -169,8 +153,7 @@ pub fn is_recorded(gate: &Gate<'_>, kind: InnerKind, index: u32) -> Result<bool,
 
 /// Returns the attachment's link, if it has this kind.
 pub fn find(gate: &Gate<'_>, kind: InnerKind) -> Result<Option<Link>, OpError> {
-    let Some(container) = gate.run.system.container() else { return Ok(None) };
-    let netlink = container.netlink().map_err(kernel_error)?;
+    let Some(netlink) = gate.run.system.netlink_inside()? else { return Ok(None) };
     let name = &gate.run.request.ifname;
     let found = netlink.link_by_name(name).map_err(about(name))?;
     Ok(found.filter(|link| link.kind == kind.in_kernel()))
