@@ -394,7 +394,7 @@ impl NodeState {
     ) {
         match effect {
             Effect::Veth(Veth { host, mac }) => self.host_end(account, plugin, host, *mac),
-            Effect::Macvlan(made) => self.inner(account, header, plugin, &made.as_inner(), container),
+            Effect::Macvlan(made) => self.inner(account, header, plugin, &made.0, container),
             Effect::InnerLink(made) => self.inner(account, header, plugin, made, container),
             Effect::Device(device) => {
                 let from = device.device.as_ref().map(|(bus, name)| format!(", {bus} {name}")).unwrap_or_default();

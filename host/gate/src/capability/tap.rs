@@ -4,7 +4,7 @@
 //! with that descriptor until everything about it is right and recorded: only then is it kept.
 
 use super::inner;
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{ALWAYS, Facts};
 use crate::cause::{self, no_address};
 use crate::effect::{InnerKind, InnerLink};
 use crate::errors::{kernel_error, link_gone, native_error};
@@ -16,18 +16,14 @@ use postern_policy::Granted;
 use postern_types::{ErrorCode, Handle, LinkInfo, Mac, OpError, TapSettings, host};
 use std::borrow::Cow;
 
-pub(crate) const FACTS: Facts = Facts {
-    needed: Needed::Always,
-    keeps: |_, granted| Some(Right::Tap(granted.and_then(Granted::tap_context).map(Cow::Owned))),
-    unrecorded: None,
-};
+pub(crate) const FACTS: Facts =
+    Facts { keeps: |_, granted| Some(Right::Tap(granted.and_then(Granted::tap_context).map(Cow::Owned))), ..ALWAYS };
 
 impl host::Tap for Gate<'_> {
     fn create(&mut self, settings: &TapSettings) -> Result<LinkInfo, OpError> {
         inner::is_free(self, InnerKind::Tap)?;
         let mac = settings.mac.unwrap_or_else(|| Mac(random_mac()));
-        let effect =
-            InnerLink { kind: InnerKind::Tap, mac: Some(mac), born: None, shares: None, vlan: None }.recorded();
+        let effect = InnerLink { kind: InnerKind::Tap, mac: Some(mac), ..InnerLink::default() }.recorded();
         self.run.journal.intend(self.run.view(), effect.clone())?;
         let spec = TapSpec {
             name: self.run.request.ifname.clone(),

@@ -18,8 +18,14 @@ fn records_keep_their_form() {
             Effect::Veth(Veth { host: host(), mac }),
             r#"{"effect":"veth","host":"veth1a2b3c4d","mac":"02:00:00:00:00:01"}"#,
         ),
-        (Effect::Macvlan(Macvlan { mac: Some(mac), born: None }), r#"{"effect":"macvlan","mac":"02:00:00:00:00:01"}"#),
-        (Effect::Macvlan(Macvlan { mac: None, born: Some(host()) }), r#"{"effect":"macvlan","born":"veth1a2b3c4d"}"#),
+        (
+            Effect::Macvlan(Macvlan(InnerLink { mac: Some(mac), ..InnerLink::default() })),
+            r#"{"effect":"macvlan","mac":"02:00:00:00:00:01"}"#,
+        ),
+        (
+            Effect::Macvlan(Macvlan(InnerLink { born: Some(host()), ..InnerLink::default() })),
+            r#"{"effect":"macvlan","born":"veth1a2b3c4d"}"#,
+        ),
         (
             Effect::InnerLink(InnerLink {
                 kind: InnerKind::Dummy,

@@ -74,18 +74,20 @@ impl Journal {
     }
 
     /// Returns the handles of an effect's rules that the attachment's record lists, and those of their tables, if it has them.
-    pub fn numbers(&self, is_meant: impl Fn(&Effect) -> bool) -> (Vec<u64>, Vec<u64>) {
+    pub fn numbers<T: TryFrom<Effect> + PartialEq>(&self, effect: &T) -> (Vec<u64>, Vec<u64>) {
         let (mut handles, mut tables) = (Vec::new(), Vec::new());
-        for noted in self.effects().into_iter().filter(|noted| is_meant(&noted.effect)) {
-            handles.extend(noted.handles);
-            tables = noted.tables;
+        for noted in self.effects() {
+            if T::try_from(noted.effect).is_ok_and(|listed| listed == *effect) {
+                handles.extend(noted.handles);
+                tables = noted.tables;
+            }
         }
         (handles, tables)
     }
 
     /// Returns the interface indices that the record notes for an effect.
-    pub fn indices(&self, is_meant: impl Fn(&Effect) -> bool) -> Vec<u32> {
-        self.numbers(is_meant).0.into_iter().filter_map(|index| u32::try_from(index).ok()).collect()
+    pub fn indices<T: TryFrom<Effect> + PartialEq>(&self, effect: &T) -> Vec<u32> {
+        self.numbers(effect).0.into_iter().filter_map(|index| u32::try_from(index).ok()).collect()
     }
 
     /// True if this attachment has that effect.

@@ -1,7 +1,7 @@
 //! Limits of the rate of an attachment's traffic: token buckets, and the ifb that shapes what the container sends.
 
 use crate::capability::leaves::{EffectKind, Reapplied};
-use crate::context::{Context, Journal, View};
+use crate::context::{Context, View};
 use crate::effect::in_record;
 use crate::errors::{about, kernel_error, link_gone};
 use crate::others;
@@ -127,16 +127,11 @@ impl Bandwidth {
     fn remove_ifb(&self, run: &Context, name: &str) -> Result<(), OpError> {
         let host = run.system.host()?;
         let Some(ifb) = find(host, name)? else { return Ok(()) };
-        let is_own = match self.ifb_index(run.journal) {
-            Some(index) => index == ifb.index,
+        let is_own = match run.journal.indices(self).first() {
+            Some(index) => *index == ifb.index,
             None => !is_claimed(run.view(), name)?,
         };
         if is_own { host.delete_link(ifb.index).map(drop).map_err(about(name)) } else { Ok(()) }
-    }
-
-    /// Returns the index of the ifb, if the record has it.
-    fn ifb_index(&self, journal: &Journal) -> Option<u32> {
-        journal.indices(|effect| Self::of(effect) == Some(self)).into_iter().next()
     }
 
     /// True if all of it is there.
@@ -233,7 +228,7 @@ impl EffectKind for Bandwidth {
         if self.is_whole(host)? {
             return Ok(Reapplied::Complete);
         }
-        self.make(host, self.ifb_index(run.journal))?;
+        self.make(host, run.journal.indices(self).first().copied())?;
         Ok(Reapplied::Restored)
     }
 

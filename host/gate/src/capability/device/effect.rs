@@ -8,7 +8,7 @@ pub mod home;
 
 use crate::capability::device::held::{self, HeldObject, Notes};
 use crate::capability::leaves::{AttachmentLink, EffectKind};
-use crate::context::{Context, Journal};
+use crate::context::Context;
 use crate::errors::kernel_error;
 use crate::in_container::{as_far_as_possible, list_or_reason};
 use crate::right::Right;
@@ -30,7 +30,7 @@ const HOME_WITHIN: Duration = Duration::from_secs(3);
 ///
 /// Its names are written as texts. Earlier versions wrote these as they were: `50%ff` was a name. Where a text is now one that
 /// shows a name of other bytes, `escaped` says so.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Device {
     /// True if the names are texts that show names: in the written form alone.
@@ -128,7 +128,6 @@ impl Device {
     /// Returns the data of a link of the host, before it is moved.
     pub fn of_link(link: &Link) -> Self {
         Self {
-            escaped: false,
             name: link.name.clone(),
             index: link.index,
             kind: link.kind.clone(),
@@ -145,9 +144,7 @@ impl Device {
             master: link.master,
             peer: link.peer_index,
             peer_netnsid: link.peer_netnsid,
-            settings: BTreeMap::new(),
-            sysfs: None,
-            files: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
@@ -222,14 +219,9 @@ impl Device {
         }
     }
 
-    /// Returns the indices that the record notes for it, in the container.
-    fn noted_indices(&self, journal: &Journal) -> Vec<u32> {
-        journal.indices(|effect| Self::of(effect) == Some(self))
-    }
-
     /// Returns the link in the container's namespace. Without it: the reason why it may be there all the same, if there is one.
     fn find(&self, run: &Context, container: &Netlink) -> Result<(Option<Link>, Option<KernelError>), OpError> {
-        let indices = self.noted_indices(run.journal);
+        let indices = run.journal.indices(self);
         // Root in there can make so many links that a list takes long. The noted index seldom changes.
         for index in &indices {
             let noted = as_far_as_possible(|| container.link_by_index(*index))?;
@@ -304,28 +296,18 @@ impl Device {
         }
     }
 
-    /// Brings it home from a living namespace. If it was not seen there: false, and the reason why it may be there all the same.
-    fn leave_container(&self, run: &Context, container: &Netlink) -> Result<(bool, Option<KernelError>), OpError> {
-        match self.find(run, container)? {
-            (Some(away), _) => self.bring_home(run, container, &away).map(|()| (true, None)),
-            (None, unlisted) => Ok((false, unlisted)),
-        }
-    }
-
     /// Brings it home from wherever it is, if it is anywhere.
     fn come_home(&self, run: &Context) -> Result<(), OpError> {
         // In a DEL or ADD, the runtime names the container's namespace; a collection has looked for it.
-        let container = run.system.container().filter(|_| !run.journal.has_foreign_record(run.system));
+        let container = run.netlink_of_record()?;
         let mut unlisted = None;
         if let Some(container) = container {
-            let netlink = container.netlink().map_err(kernel_error)?;
-            let (is_home, reason) = self.leave_container(run, netlink)?;
-            if is_home {
-                return Ok(());
+            match self.find(run, container)? {
+                (Some(away), _) => return self.bring_home(run, container, &away),
+                (None, reason) => unlisted = reason,
             }
-            unlisted = reason;
         }
-        let (host, noted) = (run.system.host()?, self.noted_indices(run.journal));
+        let (host, noted) = (run.system.host()?, run.journal.indices(self));
         let until = (Instant::now() + HOME_WITHIN).min(run.fixed.deadline.at());
         loop {
             if let Some(link) = self.find_on_host(host, &noted)? {
@@ -389,10 +371,8 @@ impl EffectKind for Device {
 
 impl AttachmentLink for Device {
     fn is_there(&self, run: &Context) -> Result<bool, OpError> {
-        let Some(container) = run.system.container().filter(|_| !run.journal.has_foreign_record(run.system)) else {
-            return Ok(false);
-        };
-        self.find(run, container.netlink().map_err(kernel_error)?).map(|(link, _)| link.is_some())
+        let Some(container) = run.netlink_of_record()? else { return Ok(false) };
+        self.find(run, container).map(|(link, _)| link.is_some())
     }
 
     fn is_named(&self, result: &CniResult) -> bool {

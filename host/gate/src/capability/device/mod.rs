@@ -6,7 +6,7 @@
 pub mod effect;
 pub mod held;
 
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{ALWAYS, Facts};
 use crate::capability::inner::is_name_free;
 use crate::capability::leaves::EffectKind;
 use crate::context::{Context, View};
@@ -32,8 +32,7 @@ const AUXILIARY: &str = "/sys/bus/auxiliary/devices";
 /// The drivers that leave a device to programs, so that it has no link (native host-device, `userspaceDrivers`).
 const USERSPACE: [&str; 3] = ["vfio-pci", "uio_pci_generic", "igb_uio"];
 
-pub(crate) const FACTS: Facts =
-    Facts { needed: Needed::Always, keeps: |_, _| Some(Right::Device(None)), unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { keeps: |_, _| Some(Right::Device(None)), ..ALWAYS };
 
 impl host::Device for Gate<'_> {
     fn find(&mut self, by: DeviceKey, value: &str) -> Result<Option<LinkInfo>, OpError> {
@@ -168,9 +167,8 @@ pub(crate) fn give_back(run: &mut Context, is_named: impl Fn(&Link, &LinkName) -
         return Ok(());
     }
     // The alias of a native plugin's link is its name on the host. Root in the container can choose alias and link.
-    let Some(container) = run.system.container() else { return Ok(()) };
+    let Some(container) = run.system.netlink_inside()? else { return Ok(()) };
     let name = run.request.ifname.clone();
-    let container = container.netlink().map_err(kernel_error)?;
     let Some(own) = container.link_by_name(&name).map_err(kernel_error)? else { return Ok(()) };
     let Some(alias) = own.alias.clone().filter(|alias| !alias.is_empty()) else { return Ok(()) };
     if others::spares(run, &own)? {

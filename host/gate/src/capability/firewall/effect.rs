@@ -2,7 +2,7 @@
 
 use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::capability::shared::numbers::{made_by_iptables, recorded};
-use crate::context::{Context, Journal};
+use crate::context::Context;
 use crate::effect::in_record;
 use crate::errors::firewall_error;
 use crate::others;
@@ -34,20 +34,9 @@ pub struct Firewall {
 }
 
 impl Firewall {
-    /// Returns this effect with the place of its rules: the one that the record has or, if it does not list it, the place of
-    /// new rules.
-    pub(crate) fn placed(self, journal: &Journal) -> Self {
-        let mut made = journal.recorded::<Self>().into_iter();
-        if let Some(made) = made.find(|made| Self { variant: None, ..made.clone() } == self) {
-            return made;
-        }
-        let by_iptables = self.backend == FirewallBackend::Iptables;
-        Self { variant: iptables::of_new(&self.addresses).filter(|_| by_iptables), ..self }
-    }
-
     /// Returns the handles of rules and tables of this effect that the attachment's record lists.
     pub(crate) fn numbers(&self, run: &Context) -> AddressHandles {
-        let (handles, tables) = run.journal.numbers(|effect| Self::of(effect) == Some(self));
+        let (handles, tables) = run.journal.numbers(self);
         let recorded = recorded(run, &self.clone().into(), self.variant, &handles);
         AddressHandles { addresses: self.addresses.clone(), handles, tables, recorded }
     }

@@ -5,9 +5,10 @@
 pub mod effect;
 pub mod isolation;
 
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{ALWAYS, Facts};
 use crate::capability::leaves::EffectKind;
-use crate::context::{Context, Journal};
+use crate::capability::shared::numbers::{is_first, placed};
+use crate::context::Context;
 use crate::effect::{Firewall, Isolation};
 use crate::errors::{firewall_error, kernel_error};
 use crate::gate::Gate;
@@ -23,7 +24,7 @@ use postern_policy::Granted;
 use postern_policy::capability::firewall::{Named, is_zone};
 use postern_types::{ErrorCode, FirewallBackend, IngressPolicy, OpError, host};
 
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: None };
+pub(crate) const FACTS: Facts = Facts { keeps, ..ALWAYS };
 
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>> {
     // A collection removes what records list, and their effects ask for what they need.
@@ -55,9 +56,10 @@ impl host::Firewall for Gate<'_> {
             FirewallBackend::Firewalld => (None, Some(named.zone)),
         };
         let effect = Firewall { backend, variant: None, admin_chain, zone, addresses: addresses.to_vec() };
-        let effect = effect.placed(self.run.journal);
-        // The question comes before the intent is written.
-        let is_first = is_first(self.run.journal);
+        let by_iptables = backend == FirewallBackend::Iptables;
+        let effect = placed(self.run.journal, effect, by_iptables.then_some(addresses), |made| &mut made.variant);
+        // Behind a native plugin the list may have had a native firewall before.
+        let is_first = !others::is_behind_native(self.run.journal) && is_first::<Firewall>(self.run.journal);
         self.run.journal.intend(self.run.view(), effect.clone())?;
         effect.make(self.run, is_first)
     }
@@ -125,14 +127,6 @@ fn backend(run: &Context, named: &Named) -> Result<FirewallBackend, OpError> {
         }
         Some(_) | None => Ok(if runs { FirewallBackend::Firewalld } else { FirewallBackend::Iptables }),
     }
-}
-
-/// True if the attachment has no such rules yet: its record is whole, and lists none. Behind a native plugin the list may
-/// have had a native firewall before.
-fn is_first(journal: &Journal) -> bool {
-    !others::is_behind_native(journal)
-        && journal.record().is_some_and(|record| record.warnings().is_empty())
-        && journal.recorded::<Firewall>().is_empty()
 }
 
 /// Returns the numbers of the rules that a run finds by its record alone; `None` if it has to search.

@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// The kinds of such links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InnerKind {
     /// A macvlan. Its records have the form of [`Macvlan`].
+    #[default]
     Macvlan,
     /// A VLAN of another link.
     Vlan,
@@ -56,18 +57,20 @@ impl InnerKind {
 
     /// The kernel's name for such links.
     pub const fn in_kernel(self) -> &'static str {
-        match self {
-            Self::Tap => "tun",
-            Self::Macvlan | Self::Vlan | Self::Ipvlan | Self::Dummy => self.name(),
-        }
+        if matches!(self, Self::Tap) { "tun" } else { self.name() }
+    }
+
+    fn is_macvlan(&self) -> bool {
+        *self == Self::Macvlan
     }
 }
 
 /// The link. The record notes its interface index beside it, which root in the container can't change. Before that, its
 /// first name and its address identify it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InnerLink {
-    /// Its kind.
+    /// Its kind. A macvlan has a kind of effect of its own.
+    #[serde(default, skip_serializing_if = "InnerKind::is_macvlan")]
     pub kind: InnerKind,
     /// The address that the host gave it; none where it has its parent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,21 +88,18 @@ pub struct InnerLink {
 
 impl InnerLink {
     /// Returns the link that an effect is, of any kind.
-    pub fn seen(effect: &Effect) -> Option<Self> {
-        Macvlan::of(effect).map(Macvlan::as_inner).or_else(|| Self::of(effect).cloned())
+    pub fn seen(effect: &Effect) -> Option<&Self> {
+        Macvlan::of(effect).map(|Macvlan(link)| link).or_else(|| Self::of(effect))
     }
 
     /// The link as an effect, in its kind's form.
     pub fn recorded(self) -> Effect {
-        match self.kind {
-            InnerKind::Macvlan => Macvlan { mac: self.mac, born: self.born }.into(),
-            InnerKind::Vlan | InnerKind::Ipvlan | InnerKind::Dummy | InnerKind::Tap => self.into(),
-        }
+        if self.kind.is_macvlan() { Macvlan(self).into() } else { self.into() }
     }
 
     /// Returns the indices that the record notes for it.
     fn indices(&self, journal: &Journal) -> Vec<u32> {
-        journal.indices(|effect| Self::seen(effect).as_ref() == Some(self))
+        journal.indices(&self.clone().recorded())
     }
 
     /// The link, in the namespace that it was made in.
@@ -202,10 +202,8 @@ impl EffectKind for InnerLink {
 
 impl AttachmentLink for InnerLink {
     fn is_there(&self, run: &Context) -> Result<bool, OpError> {
-        match run.system.container().filter(|_| !run.journal.has_foreign_record(run.system)) {
-            Some(container) => Ok(self.find(run, container.netlink().map_err(kernel_error)?)?.is_some()),
-            None => Ok(false),
-        }
+        let Some(container) = run.netlink_of_record()? else { return Ok(false) };
+        Ok(self.find(run, container)?.is_some())
     }
 
     fn is_named(&self, result: &CniResult) -> bool {
@@ -216,47 +214,24 @@ impl AttachmentLink for InnerLink {
 
 /// A macvlan link, in the form that records have had before the other kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Macvlan {
-    /// The address that the host gave it; none in mode "passthru", where it has its parent's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mac: Option<Mac>,
-    /// The name that the host chose, before it gets the attachment's. None where it is born with that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub born: Option<String>,
-}
-
-impl Macvlan {
-    /// The same, as one of all kinds.
-    pub fn as_inner(&self) -> InnerLink {
-        InnerLink { kind: InnerKind::Macvlan, mac: self.mac, born: self.born.clone(), shares: None, vlan: None }
-    }
-}
+#[serde(transparent)]
+pub struct Macvlan(pub InnerLink);
 
 impl EffectKind for Macvlan {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        self.as_inner().remove(run)
+        self.0.remove(run)
     }
 
     fn words(&self) -> String {
-        self.as_inner().words()
+        self.0.words()
     }
 
     fn as_link(&self) -> Option<&dyn AttachmentLink> {
-        Some(self)
+        self.0.as_link()
     }
 
     fn right(&self) -> Right<'_> {
         Right::Container
-    }
-}
-
-impl AttachmentLink for Macvlan {
-    fn is_there(&self, run: &Context) -> Result<bool, OpError> {
-        self.as_inner().is_there(run)
-    }
-
-    fn is_named(&self, result: &CniResult) -> bool {
-        self.as_inner().is_named(result)
     }
 }
 
@@ -265,10 +240,10 @@ pub fn retire(run: &mut Context) -> Result<Option<(InnerKind, Link)>, OpError> {
     let mut living = None;
     let effects = run.journal.effects();
     for made in effects.iter().filter_map(|noted| InnerLink::seen(&noted.effect)) {
-        let Some(container) = run.system.container() else { continue };
-        match made.find(run, container.netlink().map_err(kernel_error)?)? {
+        let Some(container) = run.system.netlink_inside()? else { continue };
+        match made.find(run, container)? {
             Some(link) => living = Some((made.kind, link)),
-            None => run.journal.gone(|effect: &Effect| InnerLink::seen(effect).as_ref() == Some(&made)),
+            None => run.journal.gone(|effect: &Effect| InnerLink::seen(effect) == Some(made)),
         }
     }
     Ok(living)

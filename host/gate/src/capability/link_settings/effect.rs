@@ -78,15 +78,14 @@ fn is_whole_attachment(journal: &Journal) -> bool {
 
 impl EffectKind for LinkChange {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        let container = run.system.container().filter(|_| !run.journal.has_foreign_record(run.system));
+        let container = run.netlink_of_record()?;
         // Without the link, its protection must not change either: it goes with the attachment.
         if let (None, Some(why), false) = (container, run.system.hidden(), is_whole_attachment(run.journal)) {
             let message = format!("its namespace may be alive, and its link changed in there: {why}");
             return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
                 .hint("run DEL, or `postern gc` once the container is gone"));
         }
-        if let Some(container) = container {
-            let netlink = container.netlink().map_err(kernel_error)?;
+        if let Some(netlink) = container {
             // First the link, then its protection: a kill between them leaves a link that sends nothing, and the next
             // removal does both again.
             if let Some(link) = as_far_as_possible(|| netlink.link_by_index(self.index))? {

@@ -2,7 +2,7 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{Facts, NEVER};
 use crate::capability::link_settings::effect::{apply, guard, lost, of, parse, put_back, write_file};
 use crate::capability::mac_guard::effect::follow;
 use crate::capability::shared::may_be_native;
@@ -26,14 +26,13 @@ use std::path::Path;
 const LIMIT: u64 = 4096;
 
 pub(crate) const FACTS: Facts = Facts {
-    needed: Needed::Never,
     keeps: |request, granted| {
         let directory = directory(&request.conf);
         let may_change = || granted.is_some_and(|granted| granted.may_change_link(&directory));
         let is_needed = request.verb == Verb::Del || request.verb == Verb::Add && may_change();
         is_needed.then(|| Right::Backups(directory.into()))
     },
-    unrecorded: None,
+    ..NEVER
 };
 
 impl host::LinkSettings for Gate<'_> {
@@ -178,8 +177,7 @@ fn restore_native(run: &Context) -> Result<(), OpError> {
         crate::say!("postern: {} is not put back as it was: {why}", request.ifname);
         return Ok(());
     }
-    if let Some(container) = run.system.container() {
-        let netlink = container.netlink().map_err(kernel_error)?;
+    if let Some(netlink) = run.system.netlink_inside()? {
         let link = netlink.link_by_name(&request.ifname).map_err(kernel_error)?;
         match (link, parse(&content)) {
             (Some(link), _) if others::spares(run, &link)? => {}

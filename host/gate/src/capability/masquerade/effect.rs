@@ -1,7 +1,7 @@
 //! Masquerading rules.
 
 use crate::capability::leaves::{EffectKind, Reapplied};
-use crate::capability::shared::numbers::{made_by_iptables, of_others, recorded};
+use crate::capability::shared::numbers::{made_by_iptables, of_others, placed, recorded};
 use crate::context::{Context, View};
 use crate::errors::firewall_error;
 use crate::right::Right;
@@ -29,18 +29,9 @@ pub struct Masquerade {
 impl Masquerade {
     /// Returns the effect that the record has of these addresses; if it has none, the one that an ADD makes.
     pub(crate) fn of_run(run: &Context, backend: Backend, addresses: &[IpNet]) -> Self {
-        let mut made = run.journal.recorded::<Self>().into_iter();
-        let is_same = |made: &Self| made.backend == backend && made.addresses == addresses;
-        made.find(is_same).unwrap_or_else(|| Self {
-            backend,
-            variant: if backend == Backend::Iptables { iptables::of_new(addresses) } else { None },
-            addresses: addresses.to_vec(),
-        })
-    }
-
-    /// Returns the handles of its rules that the record lists, and the numbers of their tables.
-    fn numbers(&self, run: &Context) -> (Vec<u64>, Vec<u64>) {
-        run.journal.numbers(|effect| Self::of(effect) == Some(self))
+        let wanted = Self { backend, variant: None, addresses: addresses.to_vec() };
+        let by_iptables = backend == Backend::Iptables;
+        placed(run.journal, wanted, by_iptables.then_some(addresses), |made| &mut made.variant)
     }
 
     /// Makes the rules, and notes their numbers. With `is_first`, the attachment has none: nftables has no rules to search.
@@ -62,7 +53,7 @@ impl Masquerade {
 
     /// True if all rules are there.
     pub(crate) fn is_whole(&self, run: &Context) -> Result<bool, OpError> {
-        let (key, (handles, tables)) = (run.request.masquerade_key(), self.numbers(run));
+        let (key, (handles, tables)) = (run.request.masquerade_key(), run.journal.numbers(self));
         match self.backend {
             Backend::Nftables => masquerade::nft_check_known(&mut *run.system.nft()?, &key, &self.addresses, &handles),
             Backend::Iptables => {
@@ -90,7 +81,7 @@ impl EffectKind for Masquerade {
         let key = run.request.masquerade_key();
         match self.backend {
             Backend::Nftables => {
-                let (handles, _) = self.numbers(run);
+                let (handles, _) = run.journal.numbers(self);
                 run.system.unless_absent(|nft| masquerade::nft_remove_known(nft, &key, &handles))?;
             }
             Backend::Iptables => {
@@ -98,7 +89,7 @@ impl EffectKind for Masquerade {
                 if iptables::has_legacy_nat()
                     || run.system.unless_absent(|nft| iptables::may_exist(nft, ChainKind::Masquerading, &key))?
                 {
-                    let (handles, tables) = self.numbers(run);
+                    let (handles, tables) = run.journal.numbers(self);
                     let recorded = self.recorded(run, &handles);
                     match self.addresses.as_slice() {
                         [] => {

@@ -2,18 +2,18 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
+use crate::capability::facts::{Facts, WITH_ADDRESSES};
 use crate::capability::leaves::EffectKind;
+use crate::capability::shared::numbers::{busy, is_first, remove_recorded, retain_chains};
 use crate::context::{AttachmentState, Context, Journal, View};
-use crate::effect::{Effect, Masquerade};
+use crate::effect::Masquerade;
 use crate::errors::firewall_error;
 use crate::gate::Gate;
 use crate::own::OwnAddress;
+use crate::packet_filter;
 use crate::right::Right;
-use crate::{collect, packet_filter};
 use ipnet::IpNet;
-use postern_cni::Verb;
-use postern_firewall::{ChainKind, FirewallError, iptables, masquerade};
+use postern_firewall::{ChainKind, iptables, masquerade};
 use postern_types::{Backend, ErrorCode, OpError, host};
 
 fn own(own: &AttachmentState) -> Vec<IpNet> {
@@ -21,11 +21,11 @@ fn own(own: &AttachmentState) -> Vec<IpNet> {
 }
 
 pub(crate) const FACTS: Facts = Facts {
-    needed: Needed::WithAddresses,
     keeps: |_, granted| {
         granted.is_some_and(|granted| granted.allows_backend(Backend::Iptables)).then_some(Right::Iptables)
     },
     unrecorded: Some(collect),
+    ..WITH_ADDRESSES
 };
 
 impl host::Masquerade for Gate<'_> {
@@ -42,7 +42,7 @@ impl host::Masquerade for Gate<'_> {
         }
         let made = Masquerade::of_run(self.run, backend, &own);
         // The question comes before the intent is written: an intent that is written twice has one line.
-        let is_first = is_first(self.run.journal);
+        let is_first = is_first::<Masquerade>(self.run.journal);
         self.run.journal.intend(self.run.view(), made.clone())?;
         made.make(self.run, is_first)
     }
@@ -67,14 +67,6 @@ impl host::Masquerade for Gate<'_> {
     }
 }
 
-/// True if the rules that this run is about to make are the attachment's first: its record is whole, and lists none.
-/// Then the rules of other attachments need not be searched.
-fn is_first(journal: &Journal) -> bool {
-    let Some(record) = journal.record() else { return false };
-    let is_masquerade = |effect: &Effect| Masquerade::of(effect).is_some();
-    record.warnings().is_empty() && !record.effects(None).iter().any(|noted| is_masquerade(&noted.effect))
-}
-
 /// Returns the packet filters of which one has the rules: the named one, or those that the record lists. A native plugin
 /// may have made the rules with either.
 fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
@@ -88,14 +80,8 @@ fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
 /// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those of both
 /// backends.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
-    let is_add = run.request.verb == Verb::Add;
-    let made: Vec<Masquerade> = run.journal.recorded();
-    for made in &made {
-        made.remove(run)?;
-    }
-    if run.journal.is_replaced() || made.is_empty() && !is_add && !run.journal.record_is_whole() {
-        // This is a native plugin's attachment, or its record is lost. The configuration may have changed since then,
-        // so both backends are searched.
+    if !remove_recorded::<Masquerade>(run)? {
+        // The configuration may have changed since then, so both backends are searched.
         let previous = run.request.previous();
         let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();
         Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses.clone() }.remove(run)?;
@@ -109,14 +95,6 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
 /// its comment. Attachments that are being made are spared.
 pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
     let network = &run.request.conf.name;
-    let busy = || collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
-    let mut removed = run.system.unless_absent(|nft| masquerade::nft_retain(nft, network, valid, busy))?.len();
-    // A program is started only if there are rules of other attachments than the valid ones.
-    let in_nftables = run.system.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
-    if in_nftables || iptables::has_legacy_nat() {
-        removed += iptables::retain(ChainKind::Masquerading, network, valid, busy, run.system.program_runner())
-            .map_err(firewall_error)?
-            .len();
-    }
-    Ok(removed)
+    let removed = run.system.unless_absent(|nft| masquerade::nft_retain(nft, network, valid, || busy(run)))?.len();
+    Ok(removed + retain_chains(run, ChainKind::Masquerading, valid)?)
 }

@@ -2,7 +2,7 @@
 
 use crate::capability::leaves::{EffectKind, Reapplied};
 use crate::capability::shared::numbers::{self, made_by_iptables, recorded};
-use crate::context::{Context, Journal, System, View};
+use crate::context::{Context, System, View};
 use crate::errors::{firewall_error, kernel_error};
 use crate::right::Right;
 use ipnet::IpNet;
@@ -64,23 +64,6 @@ impl PortMappings {
         }
     }
 
-    /// Returns these forwards with the place of their rules: the one that the record has or, if it does not list them, the
-    /// place of new rules.
-    pub(crate) fn placed(self, journal: &Journal) -> Self {
-        let mut made = journal.recorded::<Self>().into_iter();
-        if let Some(made) = made.find(|made| Self { variant: None, ..made.clone() } == self) {
-            return made;
-        }
-        let by_iptables = self.backend == Backend::Iptables;
-        Self { variant: iptables::of_new(&[self.address]).filter(|_| by_iptables), ..self }
-    }
-
-    /// Returns the handles of its rules that the attachment's record lists, and the number of their table, if the record
-    /// has it.
-    fn numbers(&self, run: &Context) -> (Vec<u64>, Vec<u64>) {
-        run.journal.numbers(|effect| Self::of(effect) == Some(self))
-    }
-
     /// Makes the rules, and notes their numbers. With `is_first`, the attachment has none: no rules of others are searched
     /// in nftables. There the noted handles must be all of the attachment's; the next look searches otherwise.
     pub(crate) fn make(&self, run: &mut Context, is_first: bool) -> Result<(), OpError> {
@@ -105,7 +88,7 @@ impl PortMappings {
     /// True if all rules are there. In nftables a native plugin may have made them, also where a record says otherwise.
     pub(crate) fn is_whole(&self, run: &Context) -> Result<bool, OpError> {
         let rules = self.rules(run.request.masquerade_key());
-        let (handles, tables) = self.numbers(run);
+        let (handles, tables) = run.journal.numbers(self);
         match self.backend {
             Backend::Nftables => {
                 let mut nft = run.system.nft()?;
@@ -200,7 +183,7 @@ fn singles(forward: Forward, v6: bool) -> impl Iterator<Item = hostport::PortFor
 impl EffectKind for PortMappings {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         let rules = self.rules(run.request.masquerade_key());
-        let (handles, tables) = self.numbers(run);
+        let (handles, tables) = run.journal.numbers(self);
         match self.backend {
             Backend::Nftables => {
                 run.system.unless_absent(|nft| rules.nft_remove(nft, &handles, tables.first().copied()))?;

@@ -6,20 +6,20 @@
 
 pub mod effect;
 
-use crate::capability::facts::{Facts, Needed};
-use crate::capability::leaves::EffectKind;
+use crate::capability::facts::{ALWAYS, Facts};
 use crate::capability::port_mappings::effect::{localnet_is_on, remove_unrecorded};
+use crate::capability::shared::numbers::{placed, remove_recorded, retain_chains};
 use crate::context::{Context, View};
 use crate::effect::PortMappings;
 use crate::errors::{firewall_error, kernel_error};
 use crate::gate::Gate;
 use crate::request::Request;
 use crate::right::Right;
-use crate::{collect, host_ports, node, others, packet_filter};
+use crate::{host_ports, node, others, packet_filter};
 use ipnet::IpNet;
 use postern_cni::{PortMap, PortMapping, Verb, parse_ip};
 use postern_firewall::hostport::{self, Syntax, localnet};
-use postern_firewall::{ChainKind, FirewallError, iptables};
+use postern_firewall::{ChainKind, iptables};
 use postern_kernel::{Sysctl, sysctl};
 use postern_policy::Granted;
 use postern_policy::capability::firewall::is_taken;
@@ -30,7 +30,7 @@ use std::net::IpAddr;
 /// The most ports of one attachment. Podman makes a mapping of each port of a range.
 pub const MOST_PORTS: usize = 16_384;
 
-pub(crate) const FACTS: Facts = Facts { needed: Needed::Always, keeps, unrecorded: Some(collect) };
+pub(crate) const FACTS: Facts = Facts { keeps, unrecorded: Some(collect), ..ALWAYS };
 
 /// The programs of iptables, if this run may make rules with them.
 fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>> {
@@ -161,7 +161,7 @@ fn effects(
             chain: map.set_mark_chain.clone().filter(|_| by_iptables),
             conditions: conditions(&map, v6)?,
         };
-        effects.push(made.placed(run.journal));
+        effects.push(placed(run.journal, made, by_iptables.then_some(&[net]), |made| &mut made.variant));
     }
     Ok(effects)
 }
@@ -264,13 +264,7 @@ fn open_to_localhost(view: View<'_>, effect: &PortMappings) -> Result<(), OpErro
 /// Removes the attachment's rules: those that its record lists or, if the list may be incomplete, those with the names
 /// of its container.
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
-    let is_add = run.request.verb == Verb::Add;
-    let made = run.journal.recorded::<PortMappings>();
-    for made in &made {
-        made.remove(run)?;
-    }
-    if run.journal.is_replaced() || made.is_empty() && !is_add && !run.journal.record_is_whole() {
-        // This is a native plugin's attachment, or its record is lost.
+    if !remove_recorded::<PortMappings>(run)? {
         remove_unrecorded(run.view())?;
     }
     run.journal.gone(PortMappings::is);
@@ -280,13 +274,5 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
 /// Removes the forwards of containers of this network that are not valid. Only iptables' rules name their network; a
 /// comment in nftables names the container alone, which may have other networks.
 pub(crate) fn collect(run: View<'_>, valid: &[(String, String)]) -> Result<usize, OpError> {
-    let network = &run.request.conf.name;
-    let busy = || collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()));
-    let may_be = run.system.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
-    if !may_be && !iptables::has_legacy_nat() {
-        return Ok(0);
-    }
-    iptables::retain(ChainKind::Forwards, network, valid, busy, run.system.program_runner())
-        .map(|removed| removed.len())
-        .map_err(firewall_error)
+    retain_chains(run, ChainKind::Forwards, valid)
 }

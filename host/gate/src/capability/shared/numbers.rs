@@ -1,13 +1,15 @@
 //! The kernel's numbers of rules, as the record has them. By these, rules are found again without a search. And the rules of
 //! others, by their records.
 
-use crate::context::{Context, View};
+use crate::capability::leaves::EffectKind;
+use crate::context::{Context, Journal, View};
 use crate::effect::{Effect, in_record};
 use crate::errors::firewall_error;
-use crate::others;
+use crate::{collect, others};
 use ipnet::IpNet;
-use postern_firewall::iptables::{ProgramRunner, Recorded};
-use postern_firewall::{AttachmentKey, FirewallError};
+use postern_cni::Verb;
+use postern_firewall::iptables::{self, ProgramRunner, Recorded};
+use postern_firewall::{AttachmentKey, ChainKind, FirewallError};
 use postern_state::Header;
 use postern_types::{IptablesVariant, OpError};
 
@@ -35,6 +37,54 @@ pub(crate) fn made_by_iptables(
     let after = tables(addresses, run.system.program_runner());
     run.journal.known_in(effect, &handles, if before == after { &after } else { &[] });
     Ok(())
+}
+
+/// Returns an effect with the place of its rules: the one that the record has or, if it does not list the effect, the place of
+/// `new` rules for these addresses in iptables.
+pub(crate) fn placed<T: TryFrom<Effect> + PartialEq>(
+    journal: &Journal,
+    mut wanted: T,
+    new: Option<&[IpNet]>,
+    place: fn(&mut T) -> &mut Option<IptablesVariant>,
+) -> T {
+    let recorded = journal.recorded::<T>().into_iter().find_map(|mut made| {
+        let variant = place(&mut made).take();
+        (made == wanted).then_some(variant)
+    });
+    *place(&mut wanted) = recorded.unwrap_or_else(|| new.and_then(iptables::of_new));
+    wanted
+}
+
+/// True if the rules that this run is about to make are the attachment's first: its record is whole, and lists none. Then the
+/// rules of other attachments need not be searched.
+pub(crate) fn is_first<T: TryFrom<Effect>>(journal: &Journal) -> bool {
+    journal.record().is_some_and(|record| record.warnings().is_empty()) && journal.recorded::<T>().is_empty()
+}
+
+/// Removes the effects of a kind that the record lists. False if there may be others: this is a native plugin's attachment, or
+/// its record is lost.
+pub(crate) fn remove_recorded<T: TryFrom<Effect> + EffectKind>(run: &Context) -> Result<bool, OpError> {
+    let made = run.journal.recorded::<T>();
+    made.iter().try_for_each(|made| made.remove(run))?;
+    let is_known = !made.is_empty() || run.request.verb == Verb::Add || run.journal.record_is_whole();
+    Ok(is_known && !run.journal.is_replaced())
+}
+
+/// Removes the chains in iptables of attachments of this network that are not valid. A program is started only if there may be
+/// rules of others than these.
+pub(crate) fn retain_chains(run: View<'_>, kind: ChainKind, valid: &[(String, String)]) -> Result<usize, OpError> {
+    let network = &run.request.conf.name;
+    let may_be = run.system.unless_absent(|nft| iptables::others_may_exist(nft, network, valid))?;
+    if !may_be && !iptables::has_legacy_nat() {
+        return Ok(0);
+    }
+    let removed = iptables::retain(kind, network, valid, || busy(run), run.system.program_runner());
+    removed.map(|removed| removed.len()).map_err(firewall_error)
+}
+
+/// Returns the attachments of this network that are being made, which are spared.
+pub(crate) fn busy(run: View<'_>) -> Result<Vec<(String, String)>, FirewallError> {
+    collect::busy(run).map_err(|error| FirewallError::new("look at", "records", error.to_string()))
 }
 
 /// Returns the effects of a kind that the records of other attachments list, as far as these attachments are meant.

@@ -46,7 +46,7 @@ pub struct Vrf {
 impl Vrf {
     /// Returns the VRF, if it is there.
     fn find(&self, run: &Context, netlink: &Netlink, own: Option<&Link>) -> Result<Option<Link>, OpError> {
-        let noted = run.journal.indices(|effect| Self::of(effect) == Some(self)).into_iter().next();
+        let noted = run.journal.indices(self).into_iter().next();
         for index in noted.into_iter().chain(own.and_then(|own| own.master)) {
             run.fixed.deadline.in_time()?;
             let link = as_far_as_possible(|| netlink.link_by_index(index))?;

@@ -66,25 +66,21 @@ impl Device {
         notes: impl FnOnce() -> Notes,
     ) -> Result<(LinkName, Option<String>), OpError> {
         let owner = || host.link_named(&self.name).map_err(kernel_error);
-        let Some(other) = owner()? else { return Ok((self.name.clone(), None)) };
-        if let Some(own) = own.filter(|own| own.index == other.index) {
-            // Root in the container gave the device its own name as an alternative one.
-            host.change_other_names(own.index, std::slice::from_ref(&self.name), false).map_err(kernel_error)?;
-        } else if !notes().make_way(host, &self.name, &other)? {
-            return self.without_its_name(host, own, &other);
+        let mut found = owner()?;
+        if let Some(other) = &found {
+            let made_way = match own.filter(|own| own.index == other.index) {
+                // Root in the container gave the device its own name as an alternative one.
+                Some(own) => host
+                    .change_other_names(own.index, std::slice::from_ref(&self.name), false)
+                    .map(|()| true)
+                    .map_err(kernel_error)?,
+                None => notes().make_way(host, &self.name, other)?,
+            };
+            if made_way {
+                found = owner()?;
+            }
         }
-        match owner()? {
-            None => Ok((self.name.clone(), None)),
-            Some(other) => self.without_its_name(host, own, &other),
-        }
-    }
-
-    fn without_its_name(
-        &self,
-        host: &Netlink,
-        own: Option<&Link>,
-        other: &Link,
-    ) -> Result<(LinkName, Option<String>), OpError> {
+        let Some(other) = found else { return Ok((self.name.clone(), None)) };
         // One that it has got for this reason is kept.
         let name = match own.filter(|link| is_ordinary(&link.name)) {
             Some(own) => own.name.clone(),
@@ -408,11 +404,10 @@ impl Device {
                 return Ok(());
             }
         }
-        let container = run.system.container().filter(|_| self.has_left(run));
-        let stacked = match container {
-            Some(container) => self.delete_stacked(run.system, container.netlink().map_err(kernel_error)?, &link),
-            None => None,
-        };
+        // A device that was down, and that no run has noted in the container, may never have left: what the container has stacked
+        // on it since is not ours.
+        let container = run.netlink_of_record()?.filter(|_| self.up || self.is_noted(run.journal));
+        let stacked = container.and_then(|container| self.delete_stacked(run.system, container, &link));
         self.arrive(run, home, &link, stacked.into_iter().chain(taken).collect())
     }
 
@@ -461,14 +456,8 @@ impl Device {
         Ok((link, taken))
     }
 
-    /// True if it has been in the container that the runtime names. A device that was down, and that no run has noted there,
-    /// may never have left: what the container has stacked on it since is not ours.
-    fn has_left(&self, run: &Context) -> bool {
-        !run.journal.has_foreign_record(run.system) && (self.up || self.is_noted(run.journal))
-    }
-
     /// True if the record notes that it was in the container.
     fn is_noted(&self, journal: &Journal) -> bool {
-        !journal.numbers(|effect| Self::of(effect) == Some(self)).0.is_empty()
+        !journal.indices(self).is_empty()
     }
 }
