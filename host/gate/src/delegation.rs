@@ -148,7 +148,7 @@ pub(crate) fn prepare(run: &Context, granted: &Granted) -> Result<Option<Delegat
 /// Returns the delegation of this attachment's ADD: by the record, else by the native plugin's file.
 fn written(run: &Context, granted: &Granted) -> Option<Delegation> {
     let network = &run.request.conf.name;
-    if let Some(recorded) = Delegated::recorded(run) {
+    if let Some(recorded) = run.journal.recorded::<Delegated>().pop() {
         return Delegation::read(network, &recorded.config);
     }
     let [_, _, directory] = named(&run.request.conf);

@@ -28,8 +28,7 @@ impl host::Addresses for Gate<'_> {
             return Err(foreign_error(self, foreign));
         }
         if let Some(link) = link_state::of_another(self.run, index)? {
-            let netlink = self.run.system.container_netlink()?;
-            let there = netlink.addresses(link.index).map_err(kernel_error)?;
+            let there = self.run.system.container_netlink()?.addresses(link.index).map_err(kernel_error)?;
             let is_new = |address: &IpNet| !there.iter().any(|have| have.net == *address);
             let addresses: Vec<IpNet> = addresses.iter().copied().filter(is_new).collect();
             if !addresses.is_empty() {

@@ -9,7 +9,6 @@ use postern_types::{LinkInfo, Mac, OpError, host};
 impl host::Dummy for Gate<'_> {
     fn create(&mut self) -> Result<LinkInfo, OpError> {
         let (spec, mac) = (InnerLinkKind::Dummy, Some(Mac(random_mac())));
-        let wanted = NewLink { spec, mtu: None, mac, from_host: false, shares: None };
-        inner::create(self, &wanted, |_| Ok(()))
+        inner::create(self, &NewLink { spec, mtu: None, mac, from_host: false, shares: None }, |_| Ok(()))
     }
 }

@@ -17,7 +17,6 @@ const TAKERS: [InnerKind; 2] = [InnerKind::Macvlan, InnerKind::Ipvlan];
 const MASTERS: [&str; 3] = ["bridge", "bond", "team"];
 
 impl NewLink {
-    /// The link below.
     const fn parent(&self) -> Option<u32> {
         match self.spec {
             InnerLinkKind::Macvlan { parent, .. }
@@ -25,10 +24,6 @@ impl NewLink {
             | InnerLinkKind::Ipvlan { parent, .. } => Some(parent),
             InnerLinkKind::Dummy => None,
         }
-    }
-
-    fn is_passthru(&self) -> bool {
-        matches!(self.spec, InnerLinkKind::Macvlan { mode: MacvlanMode::Passthru, .. })
     }
 
     /// Adds the cause to the kernel's refusal. `netlink` shows the namespace of the link below.
@@ -95,7 +90,7 @@ impl NewLink {
         }
         let passthru = MacvlanMode::Passthru.name();
         let mut macvlans = stacked(InnerKind::Macvlan).peekable();
-        if self.is_passthru() {
+        if matches!(self.spec, InnerLinkKind::Macvlan { mode: MacvlanMode::Passthru, .. }) {
             let who = macvlans.next().map_or_else(|| "of a container".to_owned(), |link| format!("\"{}\"", link.name));
             return Some((
                 format!("mode {passthru} needs \"{name}\" alone, and there is the macvlan {who}"),

@@ -84,7 +84,6 @@ fn of_others(
     Ok(others.filter_map(other_mode).next())
 }
 
-/// The way out.
 const ONE_MODE: &str = "all ipvlan links of a parent have one mode: name that one, or another `master`";
 
 fn refused(parent: &LinkName, mode: IpvlanMode, other: IpvlanMode, who: &str) -> OpError {

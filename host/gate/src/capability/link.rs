@@ -119,8 +119,7 @@ impl host::Link for Gate<'_> {
         }
         let name = self.run.request.ifname.clone();
         let Some(link) = self.run.system.link_inside(&name)? else { return Ok(None) };
-        let handle = self.grant(Object::Own { index: link.index, name })?;
-        Ok(Some(Gate::show(handle, link)))
+        Ok(Some(Gate::show(self.grant(Object::Own { index: link.index, name })?, link)))
     }
 }
 

@@ -6,7 +6,6 @@ use crate::gate::Gate;
 use postern_types::{Handle, LinkSysctl, OpError, host};
 
 impl host::LinkSysctl for Gate<'_> {
-    /// `link-sysctl.set-*`.
     fn set(&mut self, handle: Handle, key: LinkSysctl, on: bool) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         let value = if on { "1" } else { "0" };

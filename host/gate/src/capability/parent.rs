@@ -32,15 +32,11 @@ impl host::Parent for Gate<'_> {
                 .hint("name a link of the node itself in the network configuration"));
         }
         let parent = Parent { index: link.index, name: link.name.to_string(), in_container, mtu: link.mtu };
-        let handle = self.grant(Object::Parent(parent))?;
-        Ok(Gate::show(handle, link))
+        Ok(Gate::show(self.grant(Object::Parent(parent))?, link))
     }
 }
 
 /// The link of the first default route of the main table, IPv4 first.
-///
-/// # Errors
-/// The kernel refuses to list them.
 pub fn default_link(netlink: &Netlink) -> Result<Option<u32>, OpError> {
     Ok(default_links(netlink)?.first().copied())
 }

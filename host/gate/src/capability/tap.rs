@@ -95,8 +95,7 @@ pub fn not_ready(error: KernelError) -> OpError {
             )
         }
         "start in context" => {
-            let message = format!("failed to create tap: start a process in {object}: {what}");
-            made(ErrorCode::Kernel, object, message).hint(
+            made(ErrorCode::Kernel, object, format!("failed to create tap: start a process in {object}: {what}")).hint(
                 "the node's SELinux policy has to allow the transition from the runtime's domain to this context, with the file \
                  of postern as entry point; `ausearch -m avc` shows what it refused",
             )
@@ -105,7 +104,6 @@ pub fn not_ready(error: KernelError) -> OpError {
     }
 }
 
-/// The error that the guest gets, with the way out.
 fn refused(error: KernelError, spec: &TapSpec) -> OpError {
     let KernelError { operation, object, message: what, errno, .. } = error.clone();
     let refused = |code, object: &str, message: String| OpError {

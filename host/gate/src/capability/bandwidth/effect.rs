@@ -86,10 +86,8 @@ fn least(number: u64) -> u32 {
 }
 
 impl Bandwidth {
-    /// Returns the host end, if it is there.
     fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
-        let found = host.link_by_name(&self.host).map_err(kernel_error)?;
-        Ok(found.filter(|link| link.index == self.index))
+        Ok(host.link_by_name(&self.host).map_err(kernel_error)?.filter(|link| link.index == self.index))
     }
 
     /// Makes what is missing of the limits, on links that are there. Returns true if something was. `index` is that of the
@@ -149,19 +147,16 @@ impl Bandwidth {
     }
 }
 
-/// Returns the ifb of this name.
-pub fn find(host: &Netlink, name: &str) -> Result<Option<Link>, OpError> {
+pub(crate) fn find(host: &Netlink, name: &str) -> Result<Option<Link>, OpError> {
     Ok(host.link_by_name(name).map_err(kernel_error)?.filter(|link| link.kind == IFB && link.name == name))
 }
 
-/// True if the record of another attachment has this ifb.
-pub fn is_claimed(view: View<'_>, name: &str) -> Result<bool, OpError> {
+pub(crate) fn is_claimed(view: View<'_>, name: &str) -> Result<bool, OpError> {
     others::is_claimed_by(view, |summary| {
         in_record::<Bandwidth>(summary).any(|of| of.egress.is_some_and(|(_, ifb)| ifb == name))
     })
 }
 
-/// True if a link has the token bucket of a limit.
 fn is_limited(host: &Netlink, link: &Link, limit: &RateLimit) -> Result<bool, OpError> {
     let qdisc = host.root_qdisc(link.index).map_err(about(&link.name))?;
     Ok(qdisc.is_some_and(|qdisc| keeps(&qdisc, limit)))
@@ -191,8 +186,7 @@ fn redirect(host: &Netlink, end: &Link, ifb: &Link) -> Result<bool, OpError> {
 }
 
 fn occupied(link: &LinkName, what: &str) -> OpError {
-    let message = format!("\"{link}\" has {what} that was set by somebody else");
-    OpError::new(ErrorCode::Exists, link, message)
+    OpError::new(ErrorCode::Exists, link, format!("\"{link}\" has {what} that was set by somebody else"))
         .hint(format!("`tc qdisc show dev {link}` shows it; leave the limits to either that program or this plugin"))
 }
 

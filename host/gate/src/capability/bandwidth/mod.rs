@@ -101,8 +101,7 @@ fn host_end(run: &Context) -> Result<(Link, bool), OpError> {
                 .hint("rates are limited at the host end of a veth: let this plugin follow bridge or ptp"))
         }
         NativeEnd::Unnamed(end) => {
-            let message = "no veth peer of container interface found in host ns";
-            Err(OpError::new(ErrorCode::NotFound, &end.name, message)
+            Err(OpError::new(ErrorCode::NotFound, &end.name, "no veth peer of container interface found in host ns")
                 .hint(format!("prevResult does not name the host end \"{}\"", end.name)))
         }
         NativeEnd::OfOthers(end) => {
@@ -182,7 +181,6 @@ fn name_is_taken(name: &str) -> OpError {
         .hint(format!("if its container is gone, `ip link delete {name}` removes it"))
 }
 
-/// Compares the qdisc of a link with a limit.
 fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(), OpError> {
     let mismatch = |message: &str| Err(OpError::new(ErrorCode::Mismatch, link, message));
     let Some(qdisc) = qdisc else { return mismatch("Failed to find qdisc") };

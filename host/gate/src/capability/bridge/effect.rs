@@ -27,8 +27,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// The link, if it is there.
-    pub fn link(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
+    pub(crate) fn link(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
         host.link_by_index(self.index).map_err(kernel_error)
     }
 

@@ -127,7 +127,6 @@ impl host::Bridge for Gate<'_> {
             }
             host.set_up(bridge.index).map_err(about(name))?;
         }
-        let promisc = promisc || bridge.promisc;
         hand_out(self, bridge, promisc)
     }
 
@@ -137,8 +136,7 @@ impl host::Bridge for Gate<'_> {
             return Ok(None);
         };
         must_be_bridge(&bridge)?;
-        let promisc = bridge.promisc;
-        Ok(Some(hand_out(self, bridge, promisc)?))
+        hand_out(self, bridge, false).map(Some)
     }
 
     fn previous_link(&mut self) -> Result<Option<LinkInfo>, OpError> {
@@ -146,14 +144,13 @@ impl host::Bridge for Gate<'_> {
             return Ok(None);
         };
         self.run.own.container_mac = mac;
-        let handle = self.grant(Object::Port { index: link.index, name: link.name.to_string() })?;
-        Ok(Some(Gate::show(handle, link)))
+        Ok(Some(Gate::show(self.grant(Object::Port { index: link.index, name: link.name.to_string() })?, link)))
     }
 }
 
 fn hand_out(gate: &mut Gate<'_>, link: Link, promisc: bool) -> Result<BridgeInfo, OpError> {
-    let handle = gate.grant(Object::Bridge(BridgeLink::of(&link)))?;
-    Ok(BridgeInfo { link: Gate::show(handle, link), promisc })
+    let promisc = promisc || link.promisc;
+    Ok(BridgeInfo { link: Gate::show(gate.grant(Object::Bridge(BridgeLink::of(&link)))?, link), promisc })
 }
 
 /// Checks the name, which comes from the operator's configuration. A name that the kernel would refuse is reported
@@ -295,8 +292,7 @@ fn ensure_address(netlink: &Netlink, target: &BridgeLink, gateway: IpNet, force:
         };
         if conflict && force {
             let what = format!("failed to set bridge addr: could not remove {have} from \"{}\"", target.name);
-            let removed = netlink.delete_address(target.index, have);
-            removed.map_err(|error| native_error(error, &target.name, what))?;
+            netlink.delete_address(target.index, have).map_err(|error| native_error(error, &target.name, what))?;
         } else if conflict {
             let name = &target.name;
             let message =
@@ -325,8 +321,7 @@ fn vlan_gateway(
 ) -> Result<Link, OpError> {
     let name = format!("{}.{vlan}", bridge.name);
     check_name(&name)?;
-    let found = netlink.link_by_name(&name).map_err(kernel_error)?;
-    let link = match found {
+    let link = match netlink.link_by_name(&name).map_err(kernel_error)? {
         Some(link) => link,
         None => {
             let (peer_name, peer_mac) = (random_veth_name(), random_mac());

@@ -30,13 +30,6 @@ pub struct Delegated {
     pub directory: Option<String>,
 }
 
-impl Delegated {
-    /// Returns the effect that this attachment's record lists.
-    pub fn recorded(run: &Context) -> Option<Self> {
-        run.journal.recorded().pop()
-    }
-}
-
 impl EffectKind for Delegated {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         if self.native {
@@ -95,7 +88,6 @@ pub(crate) fn place(view: View<'_>, directory: &str) -> Result<Option<String>, O
     Ok(Some(directory.to_owned()))
 }
 
-/// Writes the native plugin's file with this content.
 pub(crate) fn write(view: View<'_>, directory: &str, content: &str) -> Result<(), OpError> {
     let Some(files) = Backups::open(Path::new(directory)).map_err(state_error)? else { return Ok(()) };
     files.write(&view.request.container_id, &view.key()?, content.as_bytes()).map_err(state_error)

@@ -51,7 +51,7 @@ impl host::Delegate for Gate<'_> {
         let Some(Delegation { plugin, .. }) = made(self)? else { return Ok(()) };
         if self.ran.is_none() && !self.guest.granted().allows_native_delegate(plugin) {
             // A policy must not prevent a DEL. The record undoes what it lists.
-            if Delegated::recorded(self.run).is_none() {
+            if self.run.journal.recorded::<Delegated>().is_empty() {
                 crate::say!(
                     "postern: policy does not allow native \"{plugin}\", so it is not run for this DEL; what it made is still there"
                 );
@@ -119,8 +119,9 @@ fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
         native::find(&plugin, &gate.run.request.path).map_err(|error| failed(&plugin, error))?;
         may_be_native(gate, &plugin)?;
     }
-    let is_of_run = gate.run.journal.has_made(|undo| Delegated::is(&undo.effect));
-    if is_of_run || Delegated::recorded(gate.run).is_some() && !gate.run.journal.has_lost_link() {
+    let journal = &*gate.run.journal;
+    let is_of_run = journal.has_made(|undo| Delegated::is(&undo.effect));
+    if is_of_run || !journal.recorded::<Delegated>().is_empty() && !journal.has_lost_link() {
         let message = "the attachment has been delegated already";
         return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
     }
@@ -128,10 +129,8 @@ fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
     gate.run.journal.gone(Delegated::is);
     let [_, _, directory] = named(&gate.run.request.conf);
     let directory = delegated::place(gate.run.view(), &directory)?;
-    gate.run.journal.intend(
-        gate.run.view(),
-        Delegated { plugin, native, config: text.to_string(), directory: directory.clone() },
-    )?;
+    let delegated = Delegated { plugin, native, config: text.to_string(), directory: directory.clone() };
+    gate.run.journal.intend(gate.run.view(), delegated)?;
     if let Some(directory) = directory {
         delegated::write(gate.run.view(), &directory, &text)?;
     }
@@ -167,7 +166,6 @@ fn answer_of(gate: &mut Gate<'_>, verb: Verb) -> Result<Option<String>, OpError>
     Ok(text)
 }
 
-/// Checks that policy lets this plugin be a native program.
 fn may_be_native(gate: &Gate<'_>, plugin: &str) -> Result<(), OpError> {
     if gate.guest.granted().allows_native_delegate(plugin) {
         return Ok(());
@@ -198,9 +196,8 @@ fn run_native(run: &mut Context, common: &mut Common, plugin: &str) -> Result<Op
 
 /// Converts a delegate's error to the form that its caller gets.
 pub fn failed(plugin: &str, error: Error) -> OpError {
-    let mut converted = OpError::new(ErrorCode::Delegate, plugin, format!("delegate \"{plugin}\" failed: {error}"));
-    converted.delegate = Some(error);
-    converted
+    let message = format!("delegate \"{plugin}\" failed: {error}");
+    OpError { delegate: Some(error), ..OpError::new(ErrorCode::Delegate, plugin, message) }
 }
 
 /// Refuses a subnet that covers an address of loopback, or of a link of a default route: the node would lose what it
@@ -218,8 +215,7 @@ pub fn spares_node(netlink: &Netlink, subnet: &Subnet) -> Result<(), OpError> {
         // All of 127.0.0.0/8 is loopback's, with or without an address there.
         let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
         if subnet.network().is_loopback() || subnet.contains(&v4) || subnet.contains(&v6) {
-            let address = if subnet.addr().is_ipv4() { v4 } else { v6 };
-            return Err(covers(subnet, address, "loopback"));
+            return Err(covers(subnet, if subnet.addr().is_ipv4() { v4 } else { v6 }, "loopback"));
         }
     }
     let lo = netlink.link_by_name("lo").map_err(kernel_error)?.map(|link| link.index);

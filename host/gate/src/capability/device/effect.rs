@@ -257,13 +257,11 @@ impl Device {
             return Ok(host.links_with(|link| self.is_same(link)).map_err(kernel_error)?.into_iter().next());
         }
         for index in std::iter::once(&self.index).chain(noted.iter().filter(|index| **index != self.index)) {
-            let found = host.link_by_index(*index).map_err(kernel_error)?;
-            if let Some(own) = found.filter(|link| self.is_back(link)) {
+            if let Some(own) = host.link_by_index(*index).map_err(kernel_error)?.filter(|link| self.is_back(link)) {
                 return Ok(Some(own));
             }
         }
-        let named = host.link_named(&self.name).map_err(kernel_error)?;
-        Ok(named.filter(|link| self.is_same(link) && self.is_pair(link)))
+        Ok(host.link_named(&self.name).map_err(kernel_error)?.filter(|link| self.is_same(link) && self.is_pair(link)))
     }
 
     /// True if a link of the host that has one of its indices is this virtual link. Another one can have got the index since. A

@@ -140,7 +140,6 @@ impl Notes {
         Self { state: state.to_owned(), audit, verb }
     }
 
-    /// The notes of a run.
     pub(crate) fn of(run: &Context) -> Self {
         Self::new(&run.fixed.places.state, run.audit.beside(), run.request.verb.as_str())
     }
@@ -234,8 +233,7 @@ impl Notes {
         // Without the records it is nobody's: whoever comes home gets another name.
         let Ok(records) = postern_state::list_known(&self.state) else { return Ok(None) };
         let records = records.iter().filter(|summary| summary.header.as_ref().is_some_and(is_here));
-        let owner = records.flat_map(in_record::<Device>).find(|own| own.is_claim(other));
-        Ok(owner.map(|device| (device, None)))
+        Ok(records.flat_map(in_record::<Device>).find(|own| own.is_claim(other)).map(|device| (device, None)))
     }
 }
 
@@ -362,9 +360,6 @@ pub fn of(object: &NodeObject, here: u64, boot: &str) -> Option<HeldNote> {
 impl HeldNote {
     /// Looks at the object again. A device that is clean gets its settings and is no longer held. Otherwise it is returned as it
     /// is held now.
-    ///
-    /// # Errors
-    /// Kernel or state directory can't be asked.
     pub fn mend(&self, home: DeviceHome<'_>, notes: &mut Notes) -> Result<Option<Self>, OpError> {
         let outcome = self.look_and_log(home, notes);
         if outcome.as_ref().is_ok_and(Option::is_none) {
@@ -464,8 +459,7 @@ impl HeldNote {
 /// Returns the reason why a VLAN of a link of the host is held: somebody has it.
 pub(crate) fn vlan_in_use(host: &Netlink, parent: u32, id: VlanId) -> Result<Option<String>, OpError> {
     let Some(link) = host.link_by_index(parent).map_err(kernel_error)? else { return Ok(None) };
-    let is_used = host.has_vlan(&link, id).map_err(kernel_error)?;
-    Ok(is_used.then(|| {
+    Ok(host.has_vlan(&link, id).map_err(kernel_error)?.then(|| {
         "it is in use in a namespace that nobody names: root in its container has moved its link there".to_owned()
     }))
 }

@@ -74,8 +74,7 @@ impl host::Device for Gate<'_> {
             .map_err(|error| native_error(error, &name, format_args!("failed to set {name:?} up")))?;
         self.run.own.container_mac = own.mac.map(Mac);
         self.run.own.path.up = true;
-        let handle = self.grant(Object::Own { index: own.index, name })?;
-        Ok(Gate::show(handle, Link { up: true, ..own }))
+        Ok(Gate::show(self.grant(Object::Own { index: own.index, name })?, Link { up: true, ..own }))
     }
 
     fn give_back(&mut self) -> Result<(), OpError> {
@@ -262,8 +261,7 @@ pub fn is_userspace(by: DeviceKey, value: &str) -> Result<bool, OpError> {
     let driver = device.join("driver");
     let led = leads_to(&driver).ok_or_else(|| {
         let missing = if is_there(&device) { driver } else { device };
-        let message = format!("lstat {}: no such file or directory", missing.display());
-        OpError::new(ErrorCode::NotFound, value, message)
+        OpError::new(ErrorCode::NotFound, value, format!("lstat {}: no such file or directory", missing.display()))
     })?;
     Ok(led.file_name().and_then(|name| name.to_str()).is_some_and(|name| USERSPACE.contains(&name)))
 }

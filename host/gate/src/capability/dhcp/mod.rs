@@ -106,7 +106,6 @@ impl host::Dhcp for Gate<'_> {
     }
 }
 
-/// Asks the service of the network, about this attachment.
 fn ask(run: &Context, about: impl FnOnce(Attachment) -> Ask) -> Result<Answer, OpError> {
     run.system.dhcp.ask_service(run.request, &run.fixed.deadline, &socket(&run.request.conf), about)
 }
@@ -135,8 +134,7 @@ fn prepare_link(run: &mut Context) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Returns the addresses of the attachment that a DHCP server gave.
-pub fn leased(journal: &Journal) -> Vec<IpNet> {
+pub(crate) fn leased(journal: &Journal) -> Vec<IpNet> {
     journal.dhcp_leases().into_iter().flat_map(|dhcp| dhcp.addresses).collect()
 }
 
@@ -238,7 +236,6 @@ fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
     })
 }
 
-/// Says that the MTU of a server is not used.
 fn mtu_left_out(given: Option<u32>, lease: &DhcpLease) -> Option<String> {
     let mtu = given.filter(|_| lease.mtu.is_none())?;
     let has_ipv6 = lease.addresses.iter().any(|grant| grant.address.addr().is_ipv6());
@@ -255,8 +252,7 @@ fn not_a_containers(net: &IpNet) -> Option<&'static str> {
             (net.addr().is_link_local(), is_no_hosts, net.prefix_len() < 31, SHORTEST_PREFIX)
         }
         IpNet::V6(net) => {
-            let is_no_hosts = net.addr().to_ipv4_mapped().is_some();
-            (net.addr().is_unicast_link_local(), is_no_hosts, false, SHORTEST_PREFIX_V6)
+            (net.addr().is_unicast_link_local(), net.addr().to_ipv4_mapped().is_some(), false, SHORTEST_PREFIX_V6)
         }
     };
     let reasons = [
@@ -274,7 +270,6 @@ fn not_a_containers(net: &IpNet) -> Option<&'static str> {
     reasons.into_iter().find(|(is_so, _)| *is_so).map(|(_, why)| why)
 }
 
-/// Checks a next hop.
 fn hop(gateway: IpAddr, own: &IpNet) -> Result<(), OpError> {
     let ends_own = own.addr().is_ipv4() && own.prefix_len() < 31 && own.broadcast() == gateway;
     let is_broadcast = ends_own || gateway == IpAddr::V4(Ipv4Addr::BROADCAST);

@@ -67,13 +67,11 @@ impl Firewall {
         self.zone.as_deref().unwrap_or_default()
     }
 
-    /// True if all rules are there.
     fn is_complete(&self, run: &Context) -> Result<bool, OpError> {
         let runner = run.system.program_runner();
         match self.backend {
             FirewallBackend::Iptables => {
-                let admin_chain = self.admin_chain.as_deref();
-                iptables::forward::missing_rule(&self.numbers(run), admin_chain, None, runner)
+                iptables::forward::missing_rule(&self.numbers(run), self.admin_chain.as_deref(), None, runner)
                     .map(|missing| missing.is_none())
                     .map_err(firewall_error)
             }

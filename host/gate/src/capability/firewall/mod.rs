@@ -105,7 +105,6 @@ impl host::Firewall for Gate<'_> {
     }
 }
 
-/// Checks that addresses are the attachment's own.
 fn must_own(gate: &Gate<'_>, addresses: &[IpNet]) -> Result<(), OpError> {
     let Some(foreign) = addresses.iter().find(|address| !gate.run.own.owns(address)) else { return Ok(()) };
     let (why, hint) = others::not_counting(gate.run.view(), foreign, gate.guest.granted());
@@ -144,8 +143,7 @@ pub(crate) fn noted(run: &Context) -> Option<Vec<AddressHandles>> {
 
 /// Returns the name of the bridge in `prevResult`, by the native plugin's convention.
 fn named_bridge(request: &Request) -> String {
-    let previous = request.previous();
-    previous.interfaces.into_iter().next().map(|first| first.name).unwrap_or_default()
+    request.previous().interfaces.into_iter().next().map(|first| first.name).unwrap_or_default()
 }
 
 /// Returns the link that the attachment's host end is a port of, by the kernel.

@@ -36,7 +36,6 @@ pub enum InnerKind {
 }
 
 impl InnerKind {
-    /// All kinds.
     const ALL: [Self; 5] = [Self::Macvlan, Self::Vlan, Self::Ipvlan, Self::Dummy, Self::Tap];
 
     /// True if a link is of one of these kinds.
@@ -163,8 +162,7 @@ impl InnerLink {
     /// True if a link of the host or a record of another attachment has the VLAN.
     fn has_other_owner(&self, view: View<'_>) -> Result<bool, OpError> {
         let is_own = |link: &Link| {
-            let is_like = !link.is_provider_vlan && self.vlan == link.peer_index.zip(link.vlan_id);
-            is_like && link.peer_netnsid.is_none()
+            !link.is_provider_vlan && self.vlan == link.peer_index.zip(link.vlan_id) && link.peer_netnsid.is_none()
         };
         if view.system.host()?.links().map_err(kernel_error)?.iter().any(is_own) {
             return Ok(true);

@@ -21,7 +21,6 @@ impl Parent {
         Err(OpError::new(ErrorCode::InvalidArgument, mtu.to_string(), message))
     }
 
-    /// The link itself.
     pub(crate) fn link(&self, gate: &Gate<'_>) -> Result<Link, OpError> {
         self.namespace(gate)?.link_by_index(self.index).map_err(kernel_error)?.ok_or_else(|| link_gone("parent"))
     }
@@ -155,12 +154,9 @@ pub fn is_recorded(gate: &Gate<'_>, kind: InnerKind, index: u32) -> Result<bool,
 pub fn find(gate: &Gate<'_>, kind: InnerKind) -> Result<Option<Link>, OpError> {
     let Some(netlink) = gate.run.system.netlink_inside()? else { return Ok(None) };
     let name = &gate.run.request.ifname;
-    let found = netlink.link_by_name(name).map_err(about(name))?;
-    Ok(found.filter(|link| link.kind == kind.in_kernel()))
+    Ok(netlink.link_by_name(name).map_err(about(name))?.filter(|link| link.kind == kind.in_kernel()))
 }
 
-/// Gives the guest a handle for the link.
 pub(crate) fn show(gate: &mut Gate<'_>, own: Link) -> Result<LinkInfo, OpError> {
-    let handle = gate.grant(Object::Own { index: own.index, name: own.name.to_string() })?;
-    Ok(Gate::show(handle, own))
+    Ok(Gate::show(gate.grant(Object::Own { index: own.index, name: own.name.to_string() })?, own))
 }

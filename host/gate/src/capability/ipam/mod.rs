@@ -6,8 +6,7 @@ use crate::capability::facts::{Facts, WITH_ADDRESSES};
 use crate::capability::leases;
 use crate::effect::Native;
 use crate::gate::{DelegateRun, Gate, Ran};
-use crate::own::OwnAddress;
-use crate::own::adopt;
+use crate::own::{OwnAddress, adopt};
 use crate::right::Right;
 use crate::{collect, native, others};
 use postern_cni::{CniResult, Error, Verb, Version, code};
@@ -180,9 +179,6 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
 
 /// Returns the outcome of a delegate as its caller gets it; `failed` makes the error. The addresses of a result belong to the
 /// attachment from then on.
-///
-/// # Errors
-/// The delegate's error.
 pub fn answer(
     name: &str,
     verb: Verb,
@@ -200,7 +196,6 @@ pub fn answer(
 
 /// Converts a delegate's error to the form that its caller gets.
 pub fn delegate(name: &str, error: Error) -> OpError {
-    let mut converted = OpError::new(ErrorCode::Delegate, name, format!("IPAM plugin \"{name}\" failed: {error}"));
-    converted.delegate = Some(error);
-    converted
+    let message = format!("IPAM plugin \"{name}\" failed: {error}");
+    OpError { delegate: Some(error), ..OpError::new(ErrorCode::Delegate, name, message) }
 }

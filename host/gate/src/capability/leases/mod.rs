@@ -67,8 +67,7 @@ impl host::Leases for Gate<'_> {
         let Some(leases) = self.run.view().leases(&directory(&self.run.request.conf), false)? else {
             return Ok(Vec::new());
         };
-        let held = leases.held(&self.run.request.owner(), self.run.fixed.deadline.answer_by()).map_err(state_error)?;
-        Ok(held_by(held))
+        Ok(held_by(leases.held(&self.run.request.owner(), self.run.fixed.deadline.answer_by()).map_err(state_error)?))
     }
 
     fn release(&mut self) -> Result<(), OpError> {
@@ -170,8 +169,7 @@ fn refused(run: &Context, leases: &Leases, sets: &[RangeSet], requested: &[IpAdd
     // A lock or a slow disk may have taken the time already: then the error goes without the owners.
     let by = run.fixed.deadline.answer_by();
     let asked = held.iter().take(MOST_ASKED).take_while(|_| Instant::now() < by);
-    let owners = asked.filter_map(|address| Some((*address, leases.owner_of(*address)?)));
-    let lessees = owners.map(|(address, owner)| {
+    let lessees = asked.filter_map(|address| Some((*address, leases.owner_of(*address)?))).map(|(address, owner)| {
         let lessee = others::lessee(run.view(), &directory, &owner).unwrap_or(Lessee::Elsewhere);
         (address, owner, lessee)
     });

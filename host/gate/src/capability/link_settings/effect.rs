@@ -72,8 +72,7 @@ impl LinkChange {
 
 /// True if all sections of the attachment are being removed, and with them the link and its protection.
 fn is_whole_attachment(journal: &Journal) -> bool {
-    let sections = journal.sections();
-    sections.iter().all(|section| section.stage == Stage::Ending)
+    journal.sections().iter().all(|section| section.stage == Stage::Ending)
 }
 
 impl EffectKind for LinkChange {
@@ -127,8 +126,7 @@ pub(crate) fn guard(run: &Context, port: &str) -> Result<Option<MacGuard>, OpErr
     if run.system.host()?.link_by_name(port).map_err(kernel_error)?.is_none() {
         return Ok(None);
     }
-    let guards = run.journal.recorded::<MacGuard>();
-    Ok(guards.into_iter().rfind(|guard| guard.host.as_deref() == Some(port)))
+    Ok(run.journal.recorded::<MacGuard>().into_iter().rfind(|guard| guard.host.as_deref() == Some(port)))
 }
 
 /// Returns the attributes of a link that these settings concern.

@@ -147,10 +147,8 @@ fn named_addresses(request: &Request) -> Vec<Mac> {
     named.into_iter().flatten().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// Returns the attachment's link as it is now.
 fn own_link(system: &System, index: u32, name: &str) -> Result<Link, OpError> {
-    let netlink = system.container_netlink()?;
-    netlink.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
+    system.container_netlink()?.link_by_index(index).map_err(kernel_error)?.ok_or_else(|| link_gone(name))
 }
 
 /// Puts back what a native plugin's file says, and removes the file. No record lists the change.

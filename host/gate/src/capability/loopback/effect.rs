@@ -27,7 +27,6 @@ impl EffectKind for LoopbackUp {
     }
 }
 
-/// Returns `lo` of a namespace.
 pub(crate) fn lo(netlink: &Netlink) -> Result<Link, OpError> {
     netlink.link_by_name("lo").map_err(kernel_error)?.ok_or_else(|| link_gone("lo"))
 }

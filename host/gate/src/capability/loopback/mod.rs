@@ -26,8 +26,6 @@ impl host::Loopback for Gate<'_> {
         Ok(())
     }
 
-    /// `loopback.down`.
-    ///
     /// No record tells whose `lo` it is, and a path can lead to another container by now: the number of a process is given
     /// again. So `lo` stays up where a process shows the way, and where another link is up: it ends with its namespace.
     fn down(&mut self) -> Result<(), OpError> {
@@ -41,7 +39,6 @@ impl host::Loopback for Gate<'_> {
         LoopbackUp {}.remove(self.run)
     }
 
-    /// `loopback.state`.
     fn addresses(&mut self) -> Result<LoopbackState, OpError> {
         let netlink = self.run.system.container_netlink()?;
         let lo = lo(netlink)?;

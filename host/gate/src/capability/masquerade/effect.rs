@@ -51,7 +51,6 @@ impl Masquerade {
         Ok(())
     }
 
-    /// True if all rules are there.
     pub(crate) fn is_whole(&self, run: &Context) -> Result<bool, OpError> {
         let (key, (handles, tables)) = (run.request.masquerade_key(), run.journal.numbers(self));
         match self.backend {

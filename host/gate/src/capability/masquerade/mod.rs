@@ -82,8 +82,7 @@ fn backends(journal: &Journal, named: Option<Backend>) -> Vec<Backend> {
 pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
     if !remove_recorded::<Masquerade>(run)? {
         // The configuration may have changed since then, so both backends are searched.
-        let previous = run.request.previous();
-        let addresses: Vec<IpNet> = previous.ips.iter().map(|ip| ip.address).collect();
+        let addresses: Vec<IpNet> = run.request.previous().ips.iter().map(|ip| ip.address).collect();
         Masquerade { backend: Backend::Nftables, variant: None, addresses: addresses.clone() }.remove(run)?;
         Masquerade { backend: Backend::Iptables, variant: None, addresses }.remove(run)?;
     }

@@ -129,7 +129,6 @@ impl NamespaceSetting {
         Ok(Self { key, before, beside, links })
     }
 
-    /// Returns the setting.
     pub(crate) fn setting(key: &str) -> Result<Setting, OpError> {
         Setting::new(key.split('/'))
             .ok_or_else(|| OpError::new(ErrorCode::InvalidArgument, key, format!("invalid net sysctl key: {key:?}")))

@@ -27,7 +27,6 @@ use std::path::Path;
 /// The native plugin's list of keys that an operator allows.
 pub const ALLOW_LIST: &str = "/etc/cni/tuning/allowlist.conf";
 
-/// The most bytes of that list.
 const LIST_LIMIT: u64 = 64 << 10;
 
 /// The most bytes of a value: less than a page, which is what the kernel takes.
@@ -119,11 +118,13 @@ fn refused(error: postern_kernel::KernelError, setting: &Setting) -> OpError {
 fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting), OpError> {
     let request = gate.run.request;
     let invalid = |message: String| OpError::new(ErrorCode::InvalidArgument, key, message);
-    if value.is_empty() && is_null(&request.conf, key) {
+    // Go reads `null` as the empty text.
+    if value.is_empty() && any_entry(&request.conf, |name, value| name == key && matches!(value, Json::Null)) {
         let message = format!("the value for {key} is null, and a setting needs a text");
         return Err(invalid(message).hint("name a value, or leave the key out"));
     }
-    if !is_listed(&request.conf, key, value) {
+    // In whichever object: a third party's plugin has keys of its own.
+    if !any_pair(&request.conf, |name, text| name == key && text == value) {
         let message = format!("the network's configuration does not list {key:?} with this value");
         return Err(invalid(message).hint(
             "a plugin sets a pair of key and text that the configuration or `args.cni.sysctl` lists, and nothing else",
@@ -140,17 +141,6 @@ fn resolve(gate: &Gate<'_>, key: &str, value: &str) -> Result<(String, Setting),
     own_link(&path, &request.ifname, gate.guest.granted())?;
     let setting = NamespaceSetting::setting(&path)?;
     Ok((path, setting))
-}
-
-/// True if the operator's configuration has this pair: in whichever object, because a third party's plugin has keys of its
-/// own.
-fn is_listed(conf: &NetConf, key: &str, value: &str) -> bool {
-    any_pair(conf, |name, text| name == key && text == value)
-}
-
-/// True if the operator's configuration has this key with `null`, which Go reads as the empty text.
-fn is_null(conf: &NetConf, key: &str) -> bool {
-    any_entry(conf, |name, value| name == key && matches!(value, Json::Null))
 }
 
 /// True if this holds for a key and its value in one of the configuration's objects.
@@ -188,8 +178,7 @@ fn below_net(key: &str, ifname: &str) -> Option<String> {
     if !is_key(key) {
         return None;
     }
-    let path = key.replace('.', "/").replacen("IFNAME", ifname, 1);
-    path.strip_prefix("net/").map(str::to_owned)
+    key.replace('.', "/").replacen("IFNAME", ifname, 1).strip_prefix("net/").map(str::to_owned)
 }
 
 /// Refuses the settings of another link of the container, which may belong to another attachment.
@@ -218,8 +207,7 @@ fn own_file(system: &System, key: &str, setting: &Setting) -> Result<SettingFile
         return Err(OpError::new(ErrorCode::NotFound, key, message).hint(way_out));
     };
     if !file.is_file {
-        let message = format!("open /proc/sys/{setting}: is a directory");
-        return Err(OpError::new(ErrorCode::InvalidArgument, key, message));
+        return Err(OpError::new(ErrorCode::InvalidArgument, key, format!("open /proc/sys/{setting}: is a directory")));
     }
     let of_the_first = NamespaceSetting::setting(&OF_THE_FIRST.join("/"))?;
     let on_host = sysctl::look(setting).map_err(kernel_error)?;
@@ -257,7 +245,6 @@ fn allowed(key: &str) -> Result<(), OpError> {
     Err(OpError::new(ErrorCode::Denied, key, message).hint(format!("an operator can add it to {ALLOW_LIST}")))
 }
 
-/// Reads the operator's allow-list; `None` if there is none.
 fn allow_list() -> Result<Option<String>, OpError> {
     let path = Path::new(ALLOW_LIST);
     let failed = |error: &dyn std::fmt::Display| OpError::new(ErrorCode::Io, ALLOW_LIST, error.to_string());

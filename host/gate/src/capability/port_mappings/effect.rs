@@ -133,9 +133,6 @@ impl PortMappings {
     }
 
     /// Returns the link towards the container, if connections from the node's 127.0.0.1 to it need `route_localnet`.
-    ///
-    /// # Errors
-    /// The kernel refuses to tell.
     pub fn localnet_link(&self, host: &Netlink) -> Result<Option<Link>, KernelError> {
         let address = self.address.addr();
         if self.masquerade == NatSources::None || address.is_ipv6() {
@@ -160,9 +157,6 @@ impl PortMappings {
 }
 
 /// True if a link delivers packets for 127.0.0.0/8.
-///
-/// # Errors
-/// The kernel refuses to tell.
 pub fn localnet_is_on(link: &str) -> Result<bool, KernelError> {
     let key = Sysctl::Ipv4Conf { link: link.to_owned(), key: "route_localnet" };
     Ok(sysctl::get(&key)?.as_deref() == Some("1"))
@@ -242,8 +236,7 @@ pub(crate) fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
     let key = view.request.masquerade_key();
     let others = of_others(view)?;
     let spared: Vec<IpAddr> = others.iter().map(|(_, own)| own.address.addr()).collect();
-    let previous = view.request.previous();
-    let own: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
+    let own: Vec<IpAddr> = view.request.previous().ips.iter().map(|ip| ip.address.addr()).collect();
     if hostport::nft::is_cut(&key.container_id) {
         crate::say!(
             "postern: the rules of this container name only the beginning of its ID: of those by nftables, only forwards to \

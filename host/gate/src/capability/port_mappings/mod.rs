@@ -200,7 +200,6 @@ pub fn asked(request: &Request) -> Vec<Forward> {
     few.map(forward).collect::<Result<_, _>>().unwrap_or_default()
 }
 
-/// Returns one mapping of the configuration.
 fn forward(mapping: &PortMapping) -> Result<Forward, OpError> {
     let port = |port: i64| u16::try_from(port).ok().filter(|port| *port > 0);
     let out_of_range =

@@ -143,9 +143,7 @@ impl LinkState {
 /// A key of the settings that each link has, below `net/PROTOCOL/conf/LINK`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LinkKey {
-    /// Of IPv4.
     V4(&'static str),
-    /// Of IPv6.
     V6(&'static str),
 }
 
@@ -204,8 +202,7 @@ fn setting_error(error: KernelError) -> OpError {
 /// What is gone already needs no removal.
 fn is_gone(removed: Result<(), KernelError>) -> Result<(), KernelError> {
     removed.or_else(|error| {
-        let gone = [Errno::EADDRNOTAVAIL, Errno::ENODEV].iter().any(|errno| error.is(*errno));
-        if gone { Ok(()) } else { Err(error) }
+        if [Errno::EADDRNOTAVAIL, Errno::ENODEV].iter().any(|errno| error.is(*errno)) { Ok(()) } else { Err(error) }
     })
 }
 

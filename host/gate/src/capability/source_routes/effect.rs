@@ -125,7 +125,6 @@ impl EffectKind for SourceRoutes {
     }
 }
 
-/// Waits for the lock of the routing tables of the container.
 pub(crate) fn lock(view: View<'_>) -> Result<RoutingLock, OpError> {
     let cookie = view.system.container_required()?.cookie().map_err(kernel_error)?;
     RoutingLock::take(&view.fixed.places.state, cookie, view.fixed.deadline.answer_by()).map_err(state_error)

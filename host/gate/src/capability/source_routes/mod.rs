@@ -124,7 +124,6 @@ pub(crate) fn may_be_named(table: Option<u32>, because: &str) -> Result<(), OpEr
         .hint("name a table from 1 to 252, or of 256 and more"))
 }
 
-/// Returns the lowest table from this one on that is not used.
 pub(crate) fn lowest_free(from: u32, used: &BTreeSet<u32>) -> Result<u32, OpError> {
     let free = (from..u32::MAX).find(|table| !used.contains(table) && !is_reserved(*table));
     free.ok_or_else(|| OpError::new(ErrorCode::Exhausted, "tables", "no routing table is free"))
@@ -251,8 +250,7 @@ fn carry_out(view: View<'_>, effect: &SourceRoutes) -> Result<(), OpError> {
 fn put(netlink: &Netlink, index: u32, kept: &KeptRoute) -> Result<(), OpError> {
     netlink.replace_route(index, kept).map_err(|error| match kept.route.gateway {
         Some(gateway) if kept.route.dst.prefix_len() == 0 => {
-            let what = format!("Failed to add default route to {gateway}");
-            native_error(error, &gateway.to_string(), what)
+            native_error(error, &gateway.to_string(), format!("Failed to add default route to {gateway}"))
         }
         _ => native_error(error, &kept.route.dst.to_string(), "failed to add route"),
     })

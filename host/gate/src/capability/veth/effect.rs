@@ -20,12 +20,11 @@ pub struct Veth {
 
 impl Veth {
     /// True if this link of the host, found by the name, is the pair's end.
-    pub fn is_end(&self, link: &Link) -> bool {
+    pub(crate) fn is_end(&self, link: &Link) -> bool {
         link.kind == "veth" && link.mac == Some(self.mac.0)
     }
 
-    /// Returns the host end, if it is there.
-    pub fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
+    pub(crate) fn end(&self, host: &Netlink) -> Result<Option<Link>, OpError> {
         Ok(host.link_by_name(&self.host).map_err(kernel_error)?.filter(|link| self.is_end(link)))
     }
 }

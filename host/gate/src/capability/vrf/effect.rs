@@ -44,7 +44,6 @@ pub struct Vrf {
 }
 
 impl Vrf {
-    /// Returns the VRF, if it is there.
     fn find(&self, run: &Context, netlink: &Netlink, own: Option<&Link>) -> Result<Option<Link>, OpError> {
         let noted = run.journal.indices(self).into_iter().next();
         for index in noted.into_iter().chain(own.and_then(|own| own.master)) {
@@ -169,7 +168,6 @@ fn is_put(put: Result<(), KernelError>, kept: &KeptRoute) -> Result<(), OpError>
     }
 }
 
-/// True if a route was in the main table.
 fn is_main(kept: &KeptRoute) -> bool {
     kept.route.table.is_none_or(|table| table == MAIN_TABLE)
 }
@@ -189,7 +187,6 @@ fn release(netlink: &Netlink, own: u32) -> Result<(), OpError> {
     as_far_as_possible(|| netlink.set_master(own, None))
 }
 
-/// Returns the tables of the VRFs that this link is in, by the record.
 pub(crate) fn tables(run: &Context, index: u32) -> impl Iterator<Item = u32> {
     run.journal.recorded::<Vrf>().into_iter().filter(move |vrf| vrf.index == index).map(|vrf| vrf.table)
 }

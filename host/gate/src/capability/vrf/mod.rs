@@ -102,8 +102,7 @@ impl host::Vrf for Gate<'_> {
         if own.is_some_and(|own| own.master == Some(vrf.index)) {
             return Ok(());
         }
-        let message = format!("failed to find {ifname} associated to vrf {name}");
-        Err(OpError::new(ErrorCode::Mismatch, ifname, message))
+        Err(OpError::new(ErrorCode::Mismatch, ifname, format!("failed to find {ifname} associated to vrf {name}")))
     }
 
     fn leave(&mut self) -> Result<(), OpError> {
@@ -138,11 +137,12 @@ fn free_table(netlink: &Netlink, wanted: Option<u32>, routes: &[(u32, KeptRoute)
     used.extend(netlink.rules().map_err(kernel_error)?.iter().map(|rule| rule.table));
     used.extend(netlink.links().map_err(kernel_error)?.iter().filter_map(|link| link.vrf_table));
     match wanted {
-        Some(table) if used.contains(&table) => {
-            let message = format!("table {table} is in use in this container");
-            Err(OpError::new(ErrorCode::Exists, table.to_string(), message)
-                .hint("name another table, or leave `table` out: then the host chooses one"))
-        }
+        Some(table) if used.contains(&table) => Err(OpError::new(
+            ErrorCode::Exists,
+            table.to_string(),
+            format!("table {table} is in use in this container"),
+        )
+        .hint("name another table, or leave `table` out: then the host chooses one")),
         Some(table) => Ok(table),
         None => lowest_free(1, &used),
     }

@@ -15,7 +15,6 @@ use std::os::fd::BorrowedFd;
 /// The number of attempts to move a device home while root in the container gives it names that are taken there.
 const MOST_MOVES: usize = 32;
 
-/// What gives a device a setting back.
 type PutBack<'a> = &'a dyn Fn() -> postern_kernel::Result<()>;
 
 /// The node, as a device meets it.
@@ -112,8 +111,7 @@ impl Device {
             return Ok(());
         }
         // A link can have another index at home.
-        let device = Self { index: link.index, ..self.clone() };
-        held::hold(run, HeldObject::Device(Box::new(device)), &why)
+        held::hold(run, HeldObject::Device(Box::new(Self { index: link.index, ..self.clone() })), &why)
     }
 
     /// Deletes the links that the container stacked on the device: they stayed behind, and would keep its wire. The
