@@ -30,13 +30,9 @@ impl host::Ipvlan for Gate<'_> {
         if let Some((name, other)) = shown.filter(|(_, other)| *other != mode) {
             return Err(refused(&below.name, mode, other, &format!("\"{name}\" has it")));
         }
-        let wanted = NewLink {
-            spec: InnerLinkKind::Ipvlan { parent: parent.index, mode },
-            mtu,
-            mac: None,
-            from_host: !parent.in_container,
-            shares: lowest.map(|index| (index, mode)),
-        };
+        let spec = InnerLinkKind::Ipvlan { parent: parent.index, mode };
+        let shares = lowest.map(|index| (index, mode));
+        let wanted = NewLink { shares, ..NewLink::on(&parent, spec, mtu) };
         let others = |gate: &Gate<'_>| {
             let other = lowest.map(|index| of_others(gate, index, mode)).transpose()?.flatten();
             other.map_or(Ok(()), |(who, other, key)| {

@@ -133,8 +133,6 @@ fn is_address_of_host(run: &Context) -> Result<bool, OpError> {
 pub fn delete_own(view: View<'_>) -> Result<(), OpError> {
     let Some(netlink) = view.system.netlink_inside()? else { return Ok(()) };
     let name = &view.request.ifname;
-    match netlink.link_by_name(name).map_err(kernel_error)? {
-        Some(own) => netlink.delete_link(own.index).map(drop).map_err(about(name)),
-        None => Ok(()),
-    }
+    let Some(own) = netlink.link_by_name(name).map_err(kernel_error)? else { return Ok(()) };
+    netlink.delete_link(own.index).map(drop).map_err(about(name))
 }

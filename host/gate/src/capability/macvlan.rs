@@ -18,14 +18,10 @@ impl host::Macvlan for Gate<'_> {
     ) -> Result<MacvlanInfo, OpError> {
         let parent = self.guest.parent(parent)?;
         parent.can_carry(mtu)?;
-        let wanted = NewLink {
-            spec: InnerLinkKind::Macvlan { parent: parent.index, mode, queue },
-            mtu,
-            // In mode "passthru" it has its parent's.
-            mac: (mode != MacvlanMode::Passthru).then(|| mac.unwrap_or_else(|| Mac(random_mac()))),
-            from_host: !parent.in_container,
-            shares: None,
-        };
+        // In mode "passthru" it has its parent's.
+        let mac = (mode != MacvlanMode::Passthru).then(|| mac.unwrap_or_else(|| Mac(random_mac())));
+        let spec = InnerLinkKind::Macvlan { parent: parent.index, mode, queue };
+        let wanted = NewLink { mac, ..NewLink::on(&parent, spec, mtu) };
         let link = inner::create(self, &wanted, |_| Ok(()))?;
         Ok(MacvlanInfo { link, mode: Some(mode) })
     }

@@ -10,10 +10,7 @@ use postern_types::{ErrorCode, LinkInfo, OpError, host};
 
 impl host::Parent for Gate<'_> {
     fn find(&mut self, name: &str, in_container: bool) -> Result<LinkInfo, OpError> {
-        let netlink = match in_container {
-            true => self.run.system.container_netlink()?,
-            false => self.run.system.host()?,
-        };
+        let netlink = if in_container { self.run.system.container_netlink()? } else { self.run.system.host()? };
         let link = if name.is_empty() {
             let none = || OpError::new(ErrorCode::NotFound, "default route", "no default route interface found");
             netlink.link_by_index(default_link(netlink)?.ok_or_else(none)?)

@@ -6,7 +6,6 @@ use crate::capability::device::held::{self, HeldNote, HeldObject};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::effect::InnerKind;
 use crate::gate::Gate;
-use crate::guest_state::Parent;
 use postern_kernel::{InnerLinkKind, Link};
 use postern_types::{ErrorCode, Handle, LinkInfo, LinkName, OpError, VlanId, VlanInfo, host};
 
@@ -23,16 +22,11 @@ impl host::Vlan for Gate<'_> {
         parent.can_carry(mtu)?;
         let below = parent.link(self)?;
         // The kernel refuses it too, and can't say who has it.
-        if let Some(other) = holder(self, &parent, id)? {
+        let is_it = |link: &Link| link.vlan_id == Some(id) && !link.is_provider_vlan;
+        if let Some(other) = parent.stacked(self)?.find(is_it) {
             return Err(taken(&below.name, id, &format!("\"{}\" has it", other.name)));
         }
-        let wanted = NewLink {
-            spec: InnerLinkKind::Vlan { parent: parent.index, id },
-            mtu,
-            mac: None,
-            from_host: !parent.in_container,
-            shares: None,
-        };
+        let wanted = NewLink::on(&parent, InnerLinkKind::Vlan { parent: parent.index, id }, mtu);
         let made = inner::create(self, &wanted, |_| Ok(()));
         // The name was free, and where it is made from the host it is a random one.
         let is_taken = |error: &OpError| {
@@ -49,11 +43,6 @@ impl host::Vlan for Gate<'_> {
         let id = own.vlan_id.unwrap_or_default();
         Ok(Some(VlanInfo { link: inner::show(self, own)?, id }))
     }
-}
-
-/// Returns the link that has this VLAN of the parent, as far as the parent's own namespace shows it.
-fn holder(gate: &Gate<'_>, parent: &Parent, id: VlanId) -> Result<Option<Link>, OpError> {
-    Ok(parent.stacked(gate)?.find(|link| link.vlan_id == Some(id) && !link.is_provider_vlan))
 }
 
 /// Tells who has a VLAN that no link here shows.

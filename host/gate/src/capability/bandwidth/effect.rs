@@ -204,10 +204,7 @@ impl EffectKind for Bandwidth {
                 self.stop_redirecting(host, &end, name)?;
             }
         }
-        match &self.egress {
-            Some((_, name)) => self.remove_ifb(run, name),
-            None => Ok(()),
-        }
+        self.egress.as_ref().map_or(Ok(()), |(_, name)| self.remove_ifb(run, name))
     }
 
     fn words(&self) -> String {

@@ -8,7 +8,7 @@ pub mod effect;
 use crate::capability::bandwidth::effect::{IFB, bucket, find, is_claimed, keeps};
 pub(crate) use crate::capability::facts::ALWAYS as FACTS;
 use crate::capability::leaves::EffectKind;
-use crate::context::{Context, View};
+use crate::context::Context;
 use crate::effect::Bandwidth;
 use crate::errors::{about, kernel_error, link_gone};
 use crate::gate::Gate;
@@ -172,13 +172,9 @@ fn with_ifb(run: &mut Context, plain: Bandwidth, limit: RateLimit, mtu: u32) -> 
         // Another run was faster, and the link is that one's.
         run.journal.gone(|of| Bandwidth::of(of) == Some(&effect));
     }
-    let [native, _] = names;
-    Err(name_is_taken(&native))
-}
-
-fn name_is_taken(name: &str) -> OpError {
-    OpError::new(ErrorCode::Exists, name, format!("a link named \"{name}\" is there already"))
-        .hint(format!("if its container is gone, `ip link delete {name}` removes it"))
+    let [name, _] = &names;
+    Err(OpError::new(ErrorCode::Exists, name, format!("a link named \"{name}\" is there already"))
+        .hint(format!("if its container is gone, `ip link delete {name}` removes it")))
 }
 
 fn compare(link: &LinkName, limit: &RateLimit, qdisc: Option<Qdisc>) -> Result<(), OpError> {
@@ -204,18 +200,15 @@ pub(crate) fn remove_own(run: &mut Context) -> Result<(), OpError> {
         limits.remove(run)?;
     }
     if !is_add && (made.is_empty() || run.journal.is_replaced()) {
-        remove_unrecorded(run.view())?;
+        // The ifb of a native plugin. The limits on the pair go with the pair.
+        let [name, _] = run.request.masquerade_key().ifb_names();
+        let host = run.system.host()?;
+        if let Some(ifb) = find(host, &name)?
+            && !is_claimed(run.view(), &name)?
+        {
+            host.delete_link(ifb.index).map_err(about(&name))?;
+        }
     }
     run.journal.gone(Bandwidth::is);
     Ok(())
-}
-
-/// Removes the ifb of a native plugin. The limits on the pair go with the pair.
-fn remove_unrecorded(view: View<'_>) -> Result<(), OpError> {
-    let [name, _] = view.request.masquerade_key().ifb_names();
-    let host = view.system.host()?;
-    match find(host, &name)? {
-        Some(ifb) if !is_claimed(view, &name)? => host.delete_link(ifb.index).map(drop).map_err(about(&name)),
-        _ => Ok(()),
-    }
 }

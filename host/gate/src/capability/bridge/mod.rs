@@ -63,7 +63,7 @@ impl host::Bridge for Gate<'_> {
         let gateways: Vec<IpNet> =
             self.run.own.addresses.iter().map(OwnAddress::gateway_on_bridge).collect::<Result<_, _>>()?;
         let netlink = self.run.system.host()?;
-        let shown = port.vlan.map(|vlan| vlan_gateway(self, netlink, &bridge, vlan, port)).transpose()?;
+        let shown = port.vlan.map(|vlan| vlan_gateway(self, &bridge, vlan, port)).transpose()?;
         let target = shown.as_ref().map_or(bridge, BridgeLink::of);
         spares_node(self.run, netlink, &target)?;
         // Root in a container could say that it has the link-local address of a bridge that Postern did not make. With
@@ -312,13 +312,8 @@ fn ensure_address(netlink: &Netlink, target: &BridgeLink, gateway: IpNet, force:
 }
 
 /// Makes `<bridge>.<vlan>`: one end of a pair inside the host. Its other end is an access port of the bridge.
-fn vlan_gateway(
-    gate: &Gate<'_>,
-    netlink: &Netlink,
-    bridge: &BridgeLink,
-    vlan: VlanId,
-    port: &PortSpec,
-) -> Result<Link, OpError> {
+fn vlan_gateway(gate: &Gate<'_>, bridge: &BridgeLink, vlan: VlanId, port: &PortSpec) -> Result<Link, OpError> {
+    let netlink = gate.run.system.host()?;
     let name = format!("{}.{vlan}", bridge.name);
     check_name(&name)?;
     let link = match netlink.link_by_name(&name).map_err(kernel_error)? {

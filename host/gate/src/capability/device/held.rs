@@ -150,15 +150,8 @@ impl Notes {
     }
 
     /// Writes an act into the log. `rule` is the reason why it may be done.
-    pub fn log(
-        &mut self,
-        operation: &str,
-        object: &Value,
-        rule: &str,
-        outcome: &Result<(), impl Display>,
-        start: Instant,
-    ) {
-        self.audit.note_own(self.verb, operation, object, rule, outcome, start.elapsed());
+    pub fn log(&mut self, act: &str, object: &Value, rule: &str, outcome: &Result<(), impl Display>, start: Instant) {
+        self.audit.note_own(self.verb, act, object, rule, outcome, start.elapsed());
     }
 
     /// Makes way on the host for a device that comes home: its name, as main or as alternative name, is that of a device of
@@ -298,10 +291,9 @@ pub(crate) fn note_before_move(
 /// Removes the note on a device that was not moved.
 pub(crate) fn forget(view: View<'_>, object: &HeldObject) -> Result<(), OpError> {
     let here = view.system.home_cookie()?;
-    match noted(&view.fixed.places.state, here, |held| held.object.is_same(object))? {
-        Some(note) => node::remove(&view.fixed.places.state, HELD, &note.name, here).map(drop).map_err(state_error),
-        None => Ok(()),
-    }
+    let note = noted(&view.fixed.places.state, here, |held| held.object.is_same(object))?;
+    let Some(NodeObject { name, .. }) = note else { return Ok(()) };
+    node::remove(&view.fixed.places.state, HELD, &name, here).map(drop).map_err(state_error)
 }
 
 fn write(state: &Path, here: u64, held: &HeldNote) -> Result<(), OpError> {

@@ -36,10 +36,7 @@ fn keeps(request: &Request, granted: Option<&Granted>) -> Option<Right<'static>>
     let granted_zone = || granted.and_then(|granted| granted.zone(&named));
     let zone = if request.verb == Verb::Del { Some(named.zone.clone()) } else { granted_zone() };
     let is_possible = named.backend != Some(FirewallBackend::Iptables) && firewalld::installed();
-    Some(match is_possible {
-        true => Right::Filters(zone.unwrap_or_default().into()),
-        false => Right::Forwarding,
-    })
+    Some(if is_possible { Right::Filters(zone.unwrap_or_default().into()) } else { Right::Forwarding })
 }
 
 impl host::Firewall for Gate<'_> {

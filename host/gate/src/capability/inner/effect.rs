@@ -3,7 +3,7 @@
 
 use crate::capability::device::held::{self, HeldObject};
 use crate::capability::leaves::{AttachmentLink, EffectKind};
-use crate::context::{Context, Journal, View};
+use crate::context::{Context, View};
 use crate::effect::{Effect, in_record};
 use crate::errors::kernel_error;
 use crate::others;
@@ -96,36 +96,29 @@ impl InnerLink {
         if self.kind.is_macvlan() { Macvlan(self).into() } else { self.into() }
     }
 
-    /// Returns the indices that the record notes for it.
-    fn indices(&self, journal: &Journal) -> Vec<u32> {
-        journal.indices(&self.clone().recorded())
-    }
-
     /// The link, in the namespace that it was made in.
     pub fn find(&self, run: &Context, container: &Netlink) -> Result<Option<Link>, OpError> {
-        if let Some(index) = self.indices(run.journal).into_iter().next() {
-            let link = container.link_by_index(index).map_err(kernel_error)?;
+        if let Some(index) = run.journal.indices(&self.clone().recorded()).first() {
+            let link = container.link_by_index(*index).map_err(kernel_error)?;
             return Ok(link.filter(|link| link.kind == self.kind.in_kernel()));
         }
+        let is_like =
+            |link: &Link| link.kind == self.kind.in_kernel() && self.mac.is_none_or(|mac| link.mac == Some(mac.0));
         for name in self.born.iter().chain([&run.request.ifname]) {
             let link = container.link_by_name(name).map_err(kernel_error)?;
-            if let Some(own) = link.filter(|link| self.is_like(link)) {
+            if let Some(own) = link.filter(is_like) {
                 return Ok(Some(own));
             }
         }
         Ok(None)
     }
 
-    /// True if a link has the kind and the address that this one was made with.
-    fn is_like(&self, link: &Link) -> bool {
-        link.kind == self.kind.in_kernel() && self.mac.is_none_or(|mac| link.mac == Some(mac.0))
-    }
-
     fn delete(&self, run: &Context, container: &Netlink) -> Result<(), OpError> {
         if let Some(link) = self.find(run, container)? {
             return container.delete_link(link.index).map(drop).map_err(kernel_error);
         }
-        let is_deleted = self.indices(run.journal).iter().any(|index| run.own.deleted.contains(index));
+        let indices = run.journal.indices(&self.clone().recorded());
+        let is_deleted = indices.iter().any(|index| run.own.deleted.contains(index));
         // Nothing tells a link that others deleted from one that was moved.
         if !is_deleted && matches!(self.kind, InnerKind::Macvlan | InnerKind::Ipvlan) {
             crate::say!(

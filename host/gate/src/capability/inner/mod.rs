@@ -34,10 +34,7 @@ impl Parent {
 
     /// The namespace that it is in.
     fn namespace<'g>(&self, gate: &'g Gate<'_>) -> Result<&'g Netlink, OpError> {
-        match self.in_container {
-            true => gate.run.system.container_netlink(),
-            false => gate.run.system.host(),
-        }
+        if self.in_container { gate.run.system.container_netlink() } else { gate.run.system.host() }
     }
 }
 
@@ -56,6 +53,11 @@ pub struct NewLink {
 }
 
 impl NewLink {
+    /// A link on another one, with that one's address and the mode that it alone has.
+    pub(crate) const fn on(parent: &Parent, spec: InnerLinkKind, mtu: Option<u32>) -> Self {
+        Self { spec, mtu, mac: None, from_host: !parent.in_container, shares: None }
+    }
+
     /// The kind for people, messages and the record.
     pub(crate) const fn kind(&self) -> InnerKind {
         match self.spec {

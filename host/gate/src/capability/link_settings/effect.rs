@@ -70,16 +70,12 @@ impl LinkChange {
     }
 }
 
-/// True if all sections of the attachment are being removed, and with them the link and its protection.
-fn is_whole_attachment(journal: &Journal) -> bool {
-    journal.sections().iter().all(|section| section.stage == Stage::Ending)
-}
-
 impl EffectKind for LinkChange {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         let container = run.netlink_of_record()?;
-        // Without the link, its protection must not change either: it goes with the attachment.
-        if let (None, Some(why), false) = (container, run.system.hidden(), is_whole_attachment(run.journal)) {
+        // Without the link, its protection must not change either. Both go with the attachment, if all sections are removed.
+        let is_whole = run.journal.sections().iter().all(|section| section.stage == Stage::Ending);
+        if let (None, Some(why), false) = (container, run.system.hidden(), is_whole) {
             let message = format!("its namespace may be alive, and its link changed in there: {why}");
             return Err(OpError::new(ErrorCode::TryAgain, &run.request.netns, message)
                 .hint("run DEL, or `postern gc` once the container is gone"));
@@ -211,17 +207,22 @@ pub(crate) fn no_directory(directory: &str) -> OpError {
     OpError::new(ErrorCode::Io, directory, message).hint("`dataDir` names another one")
 }
 
+/// Returns the values of the attributes as texts, in the native plugin's order.
+pub(crate) fn shown(settings: &LinkSettings) -> [Option<String>; 5] {
+    let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
+    let [mtu, length] = [mtu, tx_queue_length].map(|number| number.map(|number| number.to_string()));
+    let [promisc, allmulti] = [promisc, allmulti].map(|on| on.map(|on| on.to_string()));
+    [mac.map(|mac| mac.to_string()), promisc, mtu, allmulti, length]
+}
+
 /// Returns the native plugin's form: an indent of one blank, and no newline at the end.
 fn text(settings: &LinkSettings) -> String {
-    let LinkSettings { mac, mtu, promisc, allmulti, tx_queue_length } = settings;
-    let lines = [
-        mac.map(|mac| format!("\"mac\": \"{mac}\"")),
-        promisc.map(|on| format!("\"promisc\": {on}")),
-        mtu.map(|mtu| format!("\"mtu\": {mtu}")),
-        allmulti.map(|on| format!("\"allmulti\": {on}")),
-        tx_queue_length.map(|length| format!("\"txQLen\": {length}")),
-    ];
-    let lines: Vec<String> = lines.into_iter().flatten().map(|line| format!(" {line}")).collect();
+    let keys = ["mac", "promisc", "mtu", "allmulti", "txQLen"];
+    let lines = keys.into_iter().zip(shown(settings)).filter_map(|(key, value)| {
+        let quote = if key == "mac" { "\"" } else { "" };
+        Some(format!(" \"{key}\": {quote}{}{quote}", value?))
+    });
+    let lines: Vec<String> = lines.collect();
     if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n}}", lines.join(",\n")) }
 }
 

@@ -3,7 +3,7 @@
 pub mod effect;
 
 use crate::capability::facts::{Facts, NEVER};
-use crate::capability::link_settings::effect::{apply, guard, lost, of, parse, put_back, write_file};
+use crate::capability::link_settings::effect::{apply, guard, lost, of, parse, put_back, shown, write_file};
 use crate::capability::mac_guard::effect::follow;
 use crate::capability::shared::may_be_native;
 use crate::cause::{LARGEST_MTU, no_address, no_mtu};
@@ -71,13 +71,7 @@ impl host::LinkSettings for Gate<'_> {
     fn check(&mut self, handle: Handle, settings: &LinkSettings) -> Result<(), OpError> {
         let (index, name) = self.guest.own(handle)?;
         let have = of(&own_link(self.run.system, index, &name)?, settings);
-        let shown = |of: &LinkSettings| {
-            let number = |number: Option<u32>| number.map(|number| number.to_string());
-            let flag = |flag: Option<bool>| flag.map(|flag| flag.to_string());
-            let address = of.mac.map(|mac| mac.to_string());
-            let all = [address, flag(of.promisc), number(of.mtu), flag(of.allmulti), number(of.tx_queue_length)];
-            all.map(Option::unwrap_or_default)
-        };
+        let shown = |of: &LinkSettings| shown(of).map(Option::unwrap_or_default);
         // The native plugin's words and order.
         let names = ["Ethernet", "promisc", "MTU", "all-multicast mode", "Transmit Queue Length"];
         let compared = names.into_iter().zip(shown(settings).into_iter().zip(shown(&have)));

@@ -208,10 +208,8 @@ fn is_gone(removed: Result<(), KernelError>) -> Result<(), KernelError> {
 
 impl EffectKind for LinkState {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        match run.journal.container_with(run.system, "link")? {
-            Some(container) => self.take_back(run, container),
-            None => Ok(()),
-        }
+        let Some(container) = run.journal.container_with(run.system, "link")? else { return Ok(()) };
+        self.take_back(run, container)
     }
 
     fn words(&self) -> String {

@@ -13,7 +13,7 @@ use crate::in_container::{as_far_as_possible, give_routes};
 use crate::right::Right;
 use postern_kernel::{Netlink, RoutingRule};
 use postern_state::RoutingLock;
-use postern_types::{KeptRoute, OpError, WholeRoute};
+use postern_types::{KeptRoute, OpError, Route, WholeRoute};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -60,10 +60,7 @@ impl SourceRoutes {
     }
 
     /// Returns what is missing of its routes, in words.
-    pub fn missing_route<'r>(
-        &self,
-        routes: impl Iterator<Item = (u32, &'r postern_types::Route)> + Clone,
-    ) -> Option<String> {
+    pub fn missing_route<'r>(&self, routes: impl Iterator<Item = (u32, &'r Route)> + Clone) -> Option<String> {
         let gone = self.routes.iter().map(|kept| &kept.route).find(|own| {
             !routes.clone().any(|(link, route)| {
                 let is_there = route.dst == own.dst.trunc() && route.gateway == own.gateway;

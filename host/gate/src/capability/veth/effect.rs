@@ -20,7 +20,7 @@ pub struct Veth {
 
 impl Veth {
     /// True if this link of the host, found by the name, is the pair's end.
-    pub(crate) fn is_end(&self, link: &Link) -> bool {
+    pub fn is_end(&self, link: &Link) -> bool {
         link.kind == "veth" && link.mac == Some(self.mac.0)
     }
 
@@ -32,10 +32,8 @@ impl Veth {
 impl EffectKind for Veth {
     fn remove(&self, run: &Context) -> Result<(), OpError> {
         let host = run.system.host()?;
-        match self.end(host)? {
-            Some(link) => host.delete_link(link.index).map(drop).map_err(kernel_error),
-            None => Ok(()),
-        }
+        let Some(link) = self.end(host)? else { return Ok(()) };
+        host.delete_link(link.index).map(drop).map_err(kernel_error)
     }
 
     fn words(&self) -> String {
