@@ -120,10 +120,8 @@ pub struct HeldNote {
 
 impl Display for HeldNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.name_now {
-            Some(name) => write!(f, "{} (\"{name}\" now)", self.object),
-            None => write!(f, "{}", self.object),
-        }
+        write!(f, "{}", self.object)?;
+        self.name_now.as_ref().map_or(Ok(()), |name| write!(f, " (\"{name}\" now)"))
     }
 }
 

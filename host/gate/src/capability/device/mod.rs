@@ -359,10 +359,8 @@ fn look_up(host: &Netlink, by: DeviceKey, value: &str) -> Result<Link, OpError> 
 
 /// Returns the first such link by name, as a directory of `/sys` lists them.
 fn first(host: &Netlink, wanted: impl Fn(&Link) -> bool) -> Result<Option<Link>, OpError> {
-    let mut links = host.links().map_err(kernel_error)?;
-    links.retain(wanted);
-    links.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(links.into_iter().next())
+    let found = host.links().map_err(kernel_error)?.into_iter().filter(wanted);
+    Ok(found.min_by(|a, b| a.name.cmp(&b.name)))
 }
 
 /// Returns the one link with this address. Links that are stacked on a link often have its address. Of several, only

@@ -170,11 +170,10 @@ fn refused(address: IpNet, why: &str) -> OpError {
 
 /// Converts a lease, and checks all of it that can be checked without the node.
 fn checked(lease: Lease, wanted: &[Family]) -> Result<DhcpLease, OpError> {
-    let of = |family: Family| {
-        lease.addresses.iter().filter(|leased| leased.address.addr().is_ipv4() == (family == Family::Ipv4)).count()
-    };
     for family in Family::ALL {
-        let (name, found) = (family.name(), of(family));
+        let is_of = |address: IpAddr| address.is_ipv4() == (family == Family::Ipv4);
+        let found = lease.addresses.iter().filter(|leased| is_of(leased.address.addr())).count();
+        let name = family.name();
         let expected = usize::from(wanted.contains(&family));
         if found != expected {
             let message =

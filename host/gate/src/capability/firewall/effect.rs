@@ -100,10 +100,12 @@ impl EffectKind for Firewall {
             return Ok(());
         }
         let AddressHandles { handles, recorded, .. } = numbers;
+        let withdraw = |addresses: &[IpNet], handles: &[u64]| {
+            let withdrawn = iptables::forward::withdraw(addresses, handles, recorded, run.system.program_runner());
+            withdrawn.map(drop).map_err(firewall_error)
+        };
         if !handles.is_empty() && iptables::forward::has(&self.addresses, &handles, run.system.program_runner()) {
-            return iptables::forward::withdraw(&self.addresses, &handles, recorded, run.system.program_runner())
-                .map(drop)
-                .map_err(firewall_error);
+            return withdraw(&self.addresses, &handles);
         }
         let mut own = Vec::new();
         for address in &self.addresses {
@@ -116,9 +118,7 @@ impl EffectKind for Firewall {
             }
         }
         match self.backend {
-            FirewallBackend::Iptables => iptables::forward::withdraw(&own, &[], recorded, run.system.program_runner())
-                .map(drop)
-                .map_err(firewall_error),
+            FirewallBackend::Iptables => withdraw(&own, &[]),
             // The part that firewalld had has ended with firewalld.
             FirewallBackend::Firewalld if !firewalld::runs(run.system.program_runner()).map_err(firewall_error)? => {
                 Ok(())

@@ -131,14 +131,11 @@ fn run_native(gate: &mut Gate<'_>, name: &str, verb: Verb, hindered: &mut bool) 
         return Err(Error::new(code, format!("plugin \"{name}\" is installed, but its code is gone from the catalog"))
             .with_details("install it again: `make install`, or `postern add FILE.wasm --policy FILE`"));
     }
-    let program = native::find(name, &gate.run.request.path).inspect_err(|_| {
+    let program = native::find(name, &gate.run.request.path).map_err(|error| {
         *hindered = name == HOST_LOCAL || gate.delegates.launcher.lists(name);
-    });
-    let program = match program {
         // No ADD could succeed.
-        Err(error) if verb == Verb::Status => return Err(Error { code: code::PLUGIN_NOT_AVAILABLE, ..error }),
-        found => found?,
-    };
+        if verb == Verb::Status { Error { code: code::PLUGIN_NOT_AVAILABLE, ..error } } else { error }
+    })?;
     if !gate.guest.granted().has_object("ipam.native", name) {
         let listed = Native::of_run(name, gate.run).into();
         if verb == Verb::Del {

@@ -77,34 +77,24 @@ impl EffectKind for Masquerade {
     /// except those that another record claims. A native attachment may lose its masquerading too; otherwise rules
     /// would stay for ever.
     fn remove(&self, run: &Context) -> Result<(), OpError> {
-        let key = run.request.masquerade_key();
-        match self.backend {
-            Backend::Nftables => {
-                let (handles, _) = run.journal.numbers(self);
-                run.system.unless_absent(|nft| masquerade::nft_remove_known(nft, &key, &handles))?;
-            }
-            Backend::Iptables => {
-                // To ask the kernel is cheaper than to start programs that find nothing.
-                if iptables::has_legacy_nat()
-                    || run.system.unless_absent(|nft| iptables::may_exist(nft, ChainKind::Masquerading, &key))?
-                {
-                    let (handles, tables) = run.journal.numbers(self);
-                    let recorded = self.recorded(run, &handles);
-                    match self.addresses.as_slice() {
-                        [] => {
-                            let others = addresses_of_others(run.view())?;
-                            iptables::remove_all(&key, &others, recorded, run.system.program_runner())
-                        }
-                        some => {
-                            let known = RuleHandles { handles: &handles, tables: &tables, recorded };
-                            iptables::remove_known(&key, some, known, run.system.program_runner())
-                        }
-                    }
-                    .map_err(firewall_error)?;
-                }
-            }
+        let (key, (handles, tables)) = (run.request.masquerade_key(), run.journal.numbers(self));
+        if self.backend == Backend::Nftables {
+            return run.system.unless_absent(|nft| masquerade::nft_remove_known(nft, &key, &handles)).map(drop);
         }
-        Ok(())
+        // To ask the kernel is cheaper than to start programs that find nothing.
+        if !iptables::has_legacy_nat()
+            && !run.system.unless_absent(|nft| iptables::may_exist(nft, ChainKind::Masquerading, &key))?
+        {
+            return Ok(());
+        }
+        let (recorded, runner) = (self.recorded(run, &handles), run.system.program_runner());
+        let removed = if self.addresses.is_empty() {
+            iptables::remove_all(&key, &addresses_of_others(run.view())?, recorded, runner)
+        } else {
+            let known = RuleHandles { handles: &handles, tables: &tables, recorded };
+            iptables::remove_known(&key, &self.addresses, known, runner)
+        };
+        removed.map(drop).map_err(firewall_error)
     }
 
     fn words(&self) -> String {

@@ -216,7 +216,7 @@ impl Device {
             put_back("it is down until it is clean", &|| host.set_down(link.index));
         }
         self.each_difference(host, link, put_back);
-        failed.extend(self.put_settings_back(host, link.index));
+        failed.extend(self.put_settings_back(host, link.index).unwrap_or_else(|why| vec![why]));
         failed.extend(self.put_files_back(home.files, &link.name));
         failed
     }
@@ -276,12 +276,8 @@ impl Device {
                 crate::say!("postern: {}: {name} below /sys: as before", self.name);
             }
             let names: BTreeSet<&String> = self.files.keys().chain(now.keys()).collect();
-            let differs = |name: &&&String| self.files.get(**name) != now.get(**name);
-            Ok(names
-                .iter()
-                .filter(differs)
-                .map(|name| format!("{name} below /sys: changed, and can't be set back"))
-                .collect())
+            let differing = names.into_iter().filter(|name| self.files.get(*name) != now.get(*name));
+            Ok(differing.map(|name| format!("{name} below /sys: changed, and can't be set back")).collect())
         };
         let Some(files) = files else {
             return vec!["its settings below /sys can't be looked at".to_owned()];
@@ -290,11 +286,8 @@ impl Device {
     }
 
     /// Restores the other settings that rtnetlink shows, by the attribute that shows them. Returns those that stay different.
-    fn put_settings_back(&self, host: &Netlink, index: u32) -> Vec<String> {
-        let (before, differing) = match self.differing_settings(host, index) {
-            Ok(found) => found,
-            Err(why) => return vec![why],
-        };
+    fn put_settings_back(&self, host: &Netlink, index: u32) -> Result<Vec<String>, String> {
+        let (before, differing) = self.differing_settings(host, index)?;
         let mut failed = Vec::new();
         for attribute in differing {
             match (Treatment::of(attribute), before.get(&attribute)) {
@@ -311,7 +304,7 @@ impl Device {
                 )),
             }
         }
-        failed
+        Ok(failed)
     }
 
     /// Returns the other settings, as they were, and the attributes that differ, but for those that are no settings. The error is
