@@ -4,6 +4,7 @@
 //!
 //! The directory must belong to root or to this user, on its whole way: others could name what is to be undone.
 
+use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
 use crate::files::{Directory, short_hash};
 use crate::record::RecordKey;
@@ -11,8 +12,6 @@ use crate::trust::{TrustError, is_system, trust, trust_file, trust_way};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-use crate::dir::OpenMode;
 
 /// An open directory of such files.
 pub struct Backups(Directory);
@@ -31,8 +30,7 @@ impl Backups {
         let Some(directory) = opened? else { return Ok(None) };
         trust(path).map_err(|reason| refused(path, &reason))?;
         if is_system(&trust_way(path).map_err(|reason| refused(path, &reason))?) {
-            let reason = "it is a directory of the system; name one of its own".to_owned();
-            return Err(StateError::Untrusted { path: path.to_owned(), reason });
+            return Err(StateError::untrusted(path, "it is a directory of the system; name one of its own"));
         }
         Ok(Some(Self(directory)))
     }
@@ -51,9 +49,8 @@ impl Backups {
         let path = self.0.path_of(name);
         let failed = |error| StateError::io("read", &path, error);
         let file = match self.0.dir.file(name, OpenMode::Read) {
-            Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(error)),
+            file => file.map_err(failed)?,
         };
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(failed(std::io::Error::new(ErrorKind::InvalidInput, "not a regular file")));
@@ -68,9 +65,6 @@ impl Backups {
     }
 
     /// Returns the names of all files, each with the time of its last change. Those that are being written are left out.
-    ///
-    /// # Errors
-    /// The directory can't be listed.
     pub fn list(&self) -> Result<Vec<(String, SystemTime)>> {
         let mut files = Vec::new();
         for name in self.0.names_that(|name| !name.starts_with('.'))? {
@@ -82,34 +76,22 @@ impl Backups {
     }
 
     /// Writes an attachment's file, in one step, with mode 0600.
-    ///
-    /// # Errors
-    /// It can't be written.
     pub fn write(&self, name: &str, of: &RecordKey, content: &[u8]) -> Result<()> {
         self.0.replace(name, &unfinished(name, of), content)
     }
 
     /// Removes an attachment's file, and what a write that was killed left; true if the file was there.
-    ///
-    /// # Errors
-    /// It can't be removed.
     pub fn remove(&self, name: &str, of: &RecordKey) -> Result<bool> {
         self.remove_unfinished(name, of)?;
         self.unlink(name)
     }
 
     /// Removes what a write that was killed left.
-    ///
-    /// # Errors
-    /// It can't be removed.
     pub fn remove_unfinished(&self, name: &str, of: &RecordKey) -> Result<()> {
         self.unlink(&unfinished(name, of)).map(drop)
     }
 
     /// Removes a file of a native plugin; true if it was there.
-    ///
-    /// # Errors
-    /// It can't be removed.
     pub fn unlink(&self, name: &str) -> Result<bool> {
         self.0.dir.unlink(name).map_err(|error| StateError::io("remove", self.0.path_of(name), error))
     }
@@ -125,7 +107,7 @@ fn unfinished(name: &str, of: &RecordKey) -> String {
 fn refused(path: &Path, reason: &TrustError) -> StateError {
     match reason {
         TrustError::Unknown { reason, .. } => StateError::io("judge", path, std::io::Error::other(reason.clone())),
-        _ => StateError::Untrusted { path: path.to_owned(), reason: reason.to_string() },
+        TrustError::Defect { .. } => StateError::untrusted(path, reason),
     }
 }
 

@@ -112,18 +112,26 @@ impl StateError {
         Self::Io { operation, path: path.as_ref().to_owned(), source: source.into() }
     }
 
+    pub(crate) fn untrusted(path: &Path, reason: impl ToString) -> Self {
+        Self::Untrusted { path: path.to_owned(), reason: reason.to_string() }
+    }
+
+    /// Returns the error of the system call that failed.
+    pub(crate) fn errno(&self) -> Option<Errno> {
+        let Self::Io { source, .. } = self else { return None };
+        source.raw_os_error().map(Errno::from_raw)
+    }
+
     /// True if the object at the name can never be a file of Postern. It is a directory, a link or a socket, or this
     /// process may not open it in its own directory.
     pub(crate) fn is_no_file(&self) -> bool {
-        let Self::Io { operation: "open", source, .. } = self else { return false };
-        let errno = source.raw_os_error().map(Errno::from_raw);
-        matches!(errno, Some(Errno::EISDIR | Errno::ELOOP | Errno::ENXIO | Errno::EACCES))
+        matches!(self, Self::Io { operation: "open", .. })
+            && matches!(self.errno(), Some(Errno::EISDIR | Errno::ELOOP | Errno::ENXIO | Errno::EACCES))
     }
 
     /// True for the failure of a system call that can succeed at the next try.
     pub(crate) fn is_passing(&self) -> bool {
-        let Self::Io { source, .. } = self else { return false };
-        source.raw_os_error().map(Errno::from_raw).is_some_and(is_passing)
+        self.errno().is_some_and(is_passing)
     }
 
     /// Adds the native plugin's prefix for a failure in one range set.
@@ -139,6 +147,6 @@ impl StateError {
 
     /// True if the file system is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if source.raw_os_error() == Some(Errno::EROFS as i32))
+        self.errno() == Some(Errno::EROFS)
     }
 }

@@ -76,9 +76,7 @@ impl Directory {
     /// Refuses a directory in which a user other than root or this process could put or replace files.
     pub(crate) fn trusted(self) -> Result<Self> {
         let stat = self.own_stat()?;
-        if let Err(reason) = trust_owner(&self.path, &stat, false) {
-            return Err(StateError::Untrusted { path: self.path, reason: reason.to_string() });
-        }
+        trust_owner(&self.path, &stat, false).map_err(|reason| StateError::untrusted(&self.path, reason))?;
         self.refuse_world_writable_by(&stat)
     }
 
@@ -100,8 +98,7 @@ impl Directory {
             // Perhaps a directory for temporary files of all users.
             (true, true) => "name a directory of its own",
         };
-        let reason = format!("everybody may write to it (mode {mode:o}); {way_out}");
-        Err(StateError::Untrusted { path: self.path, reason })
+        Err(StateError::untrusted(&self.path, format!("everybody may write to it (mode {mode:o}); {way_out}")))
     }
 
     /// Returns the attributes of the directory.

@@ -51,7 +51,7 @@ pub(crate) struct FileId {
 
 impl FileId {
     fn of(meta: &Metadata) -> Self {
-        Self { inode: meta.ino(), written: mtime(meta) }
+        Self { inode: meta.ino(), written: (meta.mtime(), nanoseconds(meta.mtime_nsec())) }
     }
 }
 
@@ -91,11 +91,6 @@ pub fn place(data_dir: &Path, network: &str) -> Result<PathBuf> {
     examined(data_dir, network).map(|(place, _)| place)
 }
 
-/// The error of a directory with a defect.
-fn untrusted(path: &Path, reason: String) -> StateError {
-    StateError::Untrusted { path: path.to_owned(), reason }
-}
-
 /// Refuses a data directory that another user could replace or redirect. Returns its real path, and opens it if it exists.
 pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directory>)> {
     // Opened after the path was verified, so it can't be another directory.
@@ -103,7 +98,7 @@ pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directo
     let looked = known.clone().map_or_else(|| trust_way_above(data_dir), Ok);
     let directory = match (Directory::open(data_dir).map_err(no_directory), &looked) {
         // The defect of the path is the cause: whoever it belongs to decides what is there.
-        (Err(_), Err(reason)) if reason.is_defect() => None,
+        (Err(_), Err(TrustError::Defect { .. })) => None,
         (opened, _) => opened?.map(Directory::refuse_replaceable).transpose()?,
     };
     let real = match (known, &directory) {
@@ -114,7 +109,7 @@ pub(crate) fn data_directory(data_dir: &Path) -> Result<(PathBuf, Option<Directo
     let real = real.map_err(|reason| match reason {
         // It may be there later: a link leads into a file system that is not mounted yet.
         TrustError::Unknown { path, reason } => StateError::io("look at", path, io::Error::other(reason)),
-        defect => untrusted(data_dir, defect.to_string()),
+        defect => StateError::untrusted(data_dir, defect),
     })?;
     if directory.is_some() {
         note_path(data_dir, &real);
@@ -138,7 +133,7 @@ pub fn open_place(data_dir: &Path, place: &Path) -> Option<Dir> {
 fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory>)> {
     if network.is_empty() || network.starts_with('.') || network.contains(['/', '\0']) {
         let reason = format!("network name {network:?} is no plain file name; choose another one");
-        return Err(untrusted(data_dir, reason));
+        return Err(StateError::untrusted(data_dir, reason));
     }
     if !data_dir.is_absolute() {
         return Err(StateError::Relative { path: data_dir.to_owned() });
@@ -147,8 +142,8 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
     let place = real.join(network);
     // With `/var` and a network `lib`, all files below would belong to the network.
     if is_system(&place) {
-        let reason = "it is a directory of the system, and none of a network's; name another ipam.dataDir".to_owned();
-        return Err(untrusted(&place, reason));
+        let reason = "it is a directory of the system, and none of a network's; name another ipam.dataDir";
+        return Err(StateError::untrusted(&place, reason));
     }
     Ok((place, directory))
 }
@@ -156,24 +151,19 @@ fn examined(data_dir: &Path, network: &str) -> Result<(PathBuf, Option<Directory
 /// Converts the error of a directory whose name something else has, such as a file, or a link to itself. That holds no
 /// leases, and never will.
 fn no_directory(error: StateError) -> StateError {
-    match error {
-        StateError::Io { path, source, .. }
-            if matches!(source.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) =>
-        {
-            let reason = "it is no directory, and holds no leases; look at it and remove it".to_owned();
-            StateError::Untrusted { path, reason }
+    match &error {
+        StateError::Io { path, .. } if matches!(error.errno(), Some(Errno::ENOTDIR | Errno::ELOOP)) => {
+            StateError::untrusted(path, "it is no directory, and holds no leases; look at it and remove it")
         }
-        error => error,
+        _ => error,
     }
 }
 
 /// Converts the error of a directory that was not opened because of a defect: a gate that confines itself leaves such a one out.
 fn defect_of(path: &Path, error: StateError) -> StateError {
-    let is_refused =
-        matches!(&error, StateError::Io { source, .. } if source.raw_os_error() == Some(Errno::EACCES as i32));
-    let looked = lstat(path).ok().filter(|_| is_refused).map(|stat| trust_stat(path, &stat, false));
-    match looked {
-        Some(Err(reason)) => untrusted(path, reason.to_string()),
+    let is_refused = error.errno() == Some(Errno::EACCES);
+    match lstat(path).ok().filter(|_| is_refused).map(|stat| trust_stat(path, &stat, false)) {
+        Some(Err(reason)) => StateError::untrusted(path, reason),
         _ => error,
     }
 }
@@ -235,7 +225,7 @@ impl LeaseDir {
     }
 
     /// Returns the path of the file of `ip`, for messages.
-    pub(crate) fn path_of(&self, ip: IpAddr) -> std::path::PathBuf {
+    pub(crate) fn path_of(&self, ip: IpAddr) -> PathBuf {
         self.directory.path_of(&ip.to_string())
     }
 
@@ -407,10 +397,6 @@ fn address_of(name: &str) -> Option<IpAddr> {
 
 fn last_name(set: usize) -> String {
     format!("last_reserved_ip.{set}")
-}
-
-fn mtime(meta: &Metadata) -> Time {
-    (meta.mtime(), nanoseconds(meta.mtime_nsec()))
 }
 
 fn nanoseconds(value: i64) -> u32 {

@@ -98,11 +98,9 @@ impl Leases {
     /// [`StateError::Untrusted`] if another user can write there, [`StateError::Io`].
     pub fn open(store: &LeaseStore) -> Result<Self> {
         let directory = LeaseDir::open(&store.data_dir, &store.network, true)?;
-        let directory = directory.ok_or_else(|| StateError::Untrusted {
-            path: store.data_dir.join(&store.network),
-            reason: "it vanished while being opened; try again".to_owned(),
-        })?;
-        Ok(Self::with(store, directory))
+        let path = || store.data_dir.join(&store.network);
+        let vanished = || StateError::untrusted(&path(), "it vanished while being opened; try again");
+        directory.map(|directory| Self::with(store, directory)).ok_or_else(vanished)
     }
 
     /// Opens the leases of a network; `None` if there is no directory, and so no lease.

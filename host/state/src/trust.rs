@@ -28,35 +28,13 @@ pub enum TrustError {
         /// The kernel's error.
         reason: String,
     },
-    /// Users other than its owner can write it.
-    #[error("{} can be written by others than its owner (mode {mode:o}); {way_out}", .path.display())]
-    Writable {
+    /// Another user could change or replace it.
+    #[error("{} {defect}", .path.display())]
+    Defect {
         /// The component of the path.
         path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-        /// The way to mend it.
-        way_out: String,
-    },
-    /// It belongs to one of the users that all look the same in this user namespace.
-    #[error(
-        "{} belongs to a user that this user namespace does not map, and anybody could replace Postern's files; \
-         install Postern below /usr/local or /usr (`make install PREFIX=/usr`), or use a directory of your own",
-        .path.display()
-    )]
-    Unmapped {
-        /// The component of the path.
-        path: PathBuf,
-    },
-    /// It belongs to another user.
-    #[error("{} belongs to user {owner}, who could replace what postern runs and believes{way_out}", .path.display())]
-    Stranger {
-        /// The component of the path.
-        path: PathBuf,
-        /// The user.
-        owner: u32,
-        /// The possible harm, and the way to mend it.
-        way_out: String,
+        /// The defect and the way to mend it: the rest of a sentence that begins with the path.
+        defect: String,
     },
 }
 
@@ -65,9 +43,8 @@ impl TrustError {
         Self::Unknown { path: path.to_owned(), reason: reason.to_string() }
     }
 
-    /// True if the path was seen, and is not to be trusted.
-    pub(crate) const fn is_defect(&self) -> bool {
-        !matches!(self, Self::Unknown { .. })
+    fn defect(path: &Path, defect: String) -> Self {
+        Self::Defect { path: path.to_owned(), defect }
     }
 }
 
@@ -122,9 +99,6 @@ const INSTALLATIONS: [&str; 2] = ["/usr/lib/postern", "/usr/local/lib/postern"];
 /// Directories of plugins in which a copy of the host can have its catalog beside it.
 const PLUGINS: [&str; 4] = ["/usr/lib/cni", "/usr/libexec/cni", "/usr/local/lib/cni", "/usr/local/libexec/cni"];
 
-/// The name of a catalog.
-const CATALOG: &str = "postern.d";
-
 /// True if a path is one of the system's own directories.
 pub(crate) fn is_system(path: &Path) -> bool {
     is_one_of(path, &SYSTEM) || is_installed(path)
@@ -143,7 +117,7 @@ fn is_installed(path: &Path) -> bool {
             rest => rest,
         };
         matches!(rest, [] | [b"postern.d" | b"schemas" | b"bin"])
-    }) || PLUGINS.into_iter().filter_map(below).any(|rest| rest == [CATALOG.as_bytes()])
+    }) || PLUGINS.into_iter().filter_map(below).any(|rest| rest == [b"postern.d"])
 }
 
 fn is_shared(path: &Path) -> bool {
@@ -167,17 +141,11 @@ pub fn trust(path: &Path) -> Result<(), TrustError> {
 
 /// Refuses the same for a directory that need not exist yet. If it is missing, the nearest existing directory is tested
 /// as one above the path. Returns the real path, as far as it exists.
-///
-/// # Errors
-/// As [`trust`].
 pub(crate) fn trust_way(path: &Path) -> Result<PathBuf, TrustError> {
     trust_nearest(path, false)
 }
 
 /// As [`trust_way`], for a directory of which only one below it is used: it may be sticky.
-///
-/// # Errors
-/// As [`trust`].
 pub fn trust_way_above(path: &Path) -> Result<PathBuf, TrustError> {
     trust_nearest(path, true)
 }
@@ -257,9 +225,6 @@ fn straight(path: &Path) -> Option<Vec<(&Path, FileStat)>> {
 }
 
 /// Refuses the same for an open file or directory, below a directory that [`trust`] has accepted.
-///
-/// # Errors
-/// As [`trust`].
 pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), TrustError> {
     let stat = fstat(file.as_fd()).map_err(|e| TrustError::unknown(path, e))?;
     trust_stat(path, &stat, false)
@@ -267,9 +232,6 @@ pub fn trust_file(path: &Path, file: impl AsFd) -> Result<(), TrustError> {
 
 /// Refuses the same for given attributes of a path. `on_the_way`: in a sticky directory no user can replace the file of
 /// another, but every user can add one.
-///
-/// # Errors
-/// As [`trust`].
 pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), TrustError> {
     trust_owner(path, stat, on_the_way)?;
     let sticky = kind(stat) == SFlag::S_IFDIR && stat.st_mode & Mode::S_ISVTX.bits() != 0;
@@ -282,28 +244,26 @@ pub fn trust_stat(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), 
         (true, true) => format!("`chmod +t {}` mends it, once you have looked at what is there", path.display()),
         (true, false) => "it is everybody's: name a directory that belongs to root alone".to_owned(),
     };
-    Err(TrustError::Writable { path: path.to_owned(), mode: stat.st_mode & 0o7777, way_out })
+    let mode = stat.st_mode & 0o7777;
+    Err(TrustError::defect(path, format!("can be written by others than its owner (mode {mode:o}); {way_out}")))
 }
 
 /// Tests only the owner, as [`trust_stat`] does.
 pub(crate) fn trust_owner(path: &Path, stat: &FileStat, on_the_way: bool) -> Result<(), TrustError> {
-    let unmapped = if stat.st_uid == 0 { None } else { unmapped() };
-    trust_owner_where(path, stat, on_the_way, unmapped)
+    // Nearly all files belong to root: no further test is needed for them.
+    if stat.st_uid == 0 { Ok(()) } else { trust_owner_where(path, stat, on_the_way, unmapped()) }
 }
 
 /// `unmapped`: the number that stands for all users that this user namespace does not map.
 fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: Option<u32>) -> Result<(), TrustError> {
-    let owner = stat.st_uid;
-    // Nearly all files belong to root: no further test is needed for them.
-    if owner == 0 {
-        return Ok(());
-    }
-    let user = geteuid().as_raw();
+    let (owner, user) = (stat.st_uid, geteuid().as_raw());
     if owner == user || Some(owner) == unmapped && belongs_to_root(path, stat) {
         return Ok(());
     }
     if Some(owner) == unmapped {
-        return Err(TrustError::Unmapped { path: path.to_owned() });
+        let defect = "belongs to a user that this user namespace does not map, and anybody could replace Postern's files; \
+             install Postern below /usr/local or /usr (`make install PREFIX=/usr`), or use a directory of your own";
+        return Err(TrustError::defect(path, defect.to_owned()));
     }
     let way_out = match (on_the_way, user) {
         // Perhaps the home of a user: a change of its owner would do more harm.
@@ -317,7 +277,8 @@ fn trust_owner_where(path: &Path, stat: &FileStat, on_the_way: bool, unmapped: O
         }
         (false, _) => format!(" with its own privileges; use one that belongs to root or to user {user}"),
     };
-    Err(TrustError::Stranger { path: path.to_owned(), owner, way_out })
+    let could = "who could replace what postern runs and believes";
+    Err(TrustError::defect(path, format!("belongs to user {owner}, {could}{way_out}")))
 }
 
 /// True if an object of an unmapped user can only belong to root of the node.
@@ -440,7 +401,7 @@ mod tests {
         // The home of a user.
         let home = message("/home/somebody", true);
         assert!(home.contains("belongs to user 4242") && !home.contains("chown"), "{home}");
-        trust_owner_where(Path::new("/usr"), &seen(true, 0), true, None).unwrap();
+        trust_owner(Path::new("/usr"), &seen(true, 0), true).unwrap();
         trust_owner_where(Path::new("/usr"), &seen(true, geteuid().as_raw()), true, None).unwrap();
     }
 

@@ -75,7 +75,7 @@ fn trusted(examination: &mut Examination, path: &Path) {
     let place = match error {
         // Other looks report a file that is not there.
         TrustError::Unknown { .. } => return,
-        TrustError::Writable { path, .. } | TrustError::Unmapped { path } | TrustError::Stranger { path, .. } => path,
+        TrustError::Defect { path, .. } => path,
     };
     // A directory is a defect of all that is below it, and may be reported with the catalog.
     if examination.report.findings.iter().any(|finding| finding.what == reason) {
