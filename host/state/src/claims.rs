@@ -86,9 +86,6 @@ impl From<IpAddr> for Claim {
 
 /// Has the next question read all records again, in each network namespace: a version that is no longer in use may have written
 /// records without the claims that this one looks for.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn forget_complete(root: &Path) -> Result<()> {
     ClaimIndex::all(root)?.iter().try_for_each(|index| index.write(&[0], 0))
 }
@@ -107,18 +104,12 @@ pub type ClaimIndex = Index<Claims>;
 
 impl ClaimIndex {
     /// Opens the index and waits for its lock; `None` if nothing has asked for it yet.
-    ///
-    /// # Errors
-    /// As [`ClaimIndex::open`].
     pub fn find(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Option<Self>> {
         let opened = Self::unlocked(root, host_netns_cookie)?;
         opened.map(|opened| opened.lock(deadline)).transpose()
     }
 
     /// True if the claims of all records are in it.
-    ///
-    /// # Errors
-    /// [`StateError::Io`].
     pub fn is_complete(&self) -> Result<bool> {
         let mut head = [0];
         self.read(&mut head, 0)?;
@@ -126,17 +117,11 @@ impl ClaimIndex {
     }
 
     /// Notes that the claims of all records are in it.
-    ///
-    /// # Errors
-    /// [`StateError::Io`].
     pub fn set_complete(&self) -> Result<()> {
         self.write(&[COMPLETE], 0)
     }
 
     /// Returns the records that may have a claim; `None` if all records have to be asked.
-    ///
-    /// # Errors
-    /// [`StateError::Io`].
     pub fn candidates(&self, claim: Claim) -> Result<Option<Vec<RecordKey>>> {
         let mut keys = Vec::new();
         for entry in self.bucket(claim)? {
@@ -149,10 +134,7 @@ impl ClaimIndex {
         Ok(Some(keys))
     }
 
-    /// Notes that a record may have a claim.
-    ///
-    /// # Errors
-    /// [`StateError::Io`]: then the record must not get it.
+    /// Notes that a record may have a claim. After an error the record must not get it.
     pub fn note(&self, claim: Claim, key: &RecordKey) -> Result<()> {
         let bucket = self.bucket(claim)?;
         if bucket.iter().any(|entry| *entry == SlotHolder::Several || *entry == SlotHolder::One(*key)) {

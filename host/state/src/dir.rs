@@ -60,22 +60,19 @@ impl OpenMode {
 }
 
 /// An open directory, for opening the files in it. That needs no right to read the directory.
+///
+/// Errors are those of the system calls, and `EINVAL` for a text that is not a single name. To open a link is `ELOOP`, or
+/// `ENOTDIR` where a directory is meant.
 #[derive(Debug)]
 pub struct Dir(cap_std::fs::Dir);
 
 impl Dir {
     /// Opens a directory by its path, whose links are followed: the caller must verify the path ([`crate::trust`]).
-    ///
-    /// # Errors
-    /// As open(2).
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, OFlags::empty())
     }
 
     /// Does the same for the directory itself, never for the target of a link.
-    ///
-    /// # Errors
-    /// As open(2): `ENOTDIR` for a link.
     pub fn open_itself(path: &Path) -> io::Result<Self> {
         Self::open_with(path, OFlags::NOFOLLOW)
     }
@@ -88,47 +85,33 @@ impl Dir {
     }
 
     /// Makes a directory with all parents, where they are missing.
-    ///
-    /// # Errors
-    /// As mkdir(2).
     #[expect(clippy::disallowed_methods, reason = "cap-std makes directories by path with one mode only")]
     pub fn make(path: &Path, mode: u32) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt as _;
         std::fs::DirBuilder::new().recursive(true).mode(mode).create(path)
     }
 
-    /// Opens the file `name`.
-    ///
-    /// # Errors
-    /// As open(2): `ELOOP` for a link, `ENXIO` for writing to a FIFO without a reader. `EINVAL` if it is not a single
-    /// name.
+    /// Opens the file `name`. `ENXIO` for writing to a FIFO without a reader.
     pub fn file(&self, name: &str, how: OpenMode) -> io::Result<std::fs::File> {
         self.0.open_with(single(name)?, &how.options()).map(File::into_std)
     }
 
     /// Opens the directory `name` for its files and for itself: it can be listed, and its times can be set.
-    ///
-    /// # Errors
-    /// As open(2): `ENOTDIR` for a link.
     pub fn directory(&self, name: &str) -> io::Result<Self> {
+        self.listable(single(name)?).map(|file| Self(cap_std::fs::Dir::from_std_file(file)))
+    }
+
+    fn listable(&self, name: &str) -> io::Result<std::fs::File> {
         let mut options = OpenMode::Read.options();
-        options.custom_flags(OFlag::O_DIRECTORY.bits());
-        let file = self.0.open_with(single(name)?, &options)?;
-        Ok(Self(cap_std::fs::Dir::from_std_file(file.into_std())))
+        self.0.open_with(name, options.custom_flags(OFlag::O_DIRECTORY.bits())).map(File::into_std)
     }
 
     /// Opens the directory `name` only for its files, otherwise as [`Dir::directory`].
-    ///
-    /// # Errors
-    /// As open(2): `ENOTDIR` for a link.
     pub fn way(&self, name: &str) -> io::Result<Self> {
         self.0.open_dir_nofollow(single(name)?).map(Self)
     }
 
     /// Makes the directory `name`, if nothing has that name.
-    ///
-    /// # Errors
-    /// As mkdir(2).
     pub fn make_directory(&self, name: &str, mode: u32) -> io::Result<()> {
         let mut builder = DirBuilder::new();
         match self.0.create_dir_with(single(name)?, builder.mode(mode)) {
@@ -138,38 +121,25 @@ impl Dir {
     }
 
     /// Returns the attributes of `name` itself; `None` if absent.
-    ///
-    /// # Errors
-    /// As stat(2).
     pub fn stat(&self, name: &str) -> io::Result<Option<FileStat>> {
         match fstatat(&self.0, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
             Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(errno.into()),
+            stat => Ok(Some(stat?)),
         }
     }
 
     /// Returns the attributes of the directory.
-    ///
-    /// # Errors
-    /// As stat(2).
     pub fn own_stat(&self) -> io::Result<FileStat> {
         Ok(fstat(&self.0)?)
     }
 
     /// Moves `from` over `to`, both in this directory.
-    ///
-    /// # Errors
-    /// As rename(2).
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.0.rename(single(from)?, &self.0, single(to)?)
     }
 
     /// Puts `content` at `name` in one step, with mode 0600, and replaces a file that is there. No other process may use the
-    /// name `temporary` meanwhile.
-    ///
-    /// # Errors
-    /// As open(2), write(2) and rename(2). What was written is removed then.
+    /// name `temporary` meanwhile. After an error, what was written is removed.
     pub fn replace(&self, name: &str, temporary: &str, content: &[u8]) -> io::Result<()> {
         let written = self.file(temporary, OpenMode::Rewrite(0o600)).and_then(|mut file| file.write_all(content));
         written.and_then(|()| self.rename(temporary, name)).inspect_err(|_| {
@@ -179,34 +149,22 @@ impl Dir {
     }
 
     /// Gives the file `from` another name in this directory.
-    ///
-    /// # Errors
-    /// As link(2).
     pub fn link(&self, from: &str, to: &str) -> io::Result<()> {
         self.0.hard_link(single(from)?, &self.0, single(to)?)
     }
 
     /// Removes the file `name`; true if it was there.
-    ///
-    /// # Errors
-    /// As unlink(2).
     pub fn unlink(&self, name: &str) -> io::Result<bool> {
         match self.0.remove_file(single(name)?) {
-            Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
+            removed => removed.map(|()| true),
         }
     }
 
     /// Returns the `wanted` names in this directory, without `.` and `..`. Names that aren't UTF-8 are left out:
     /// Postern and the native plugin make none.
-    ///
-    /// # Errors
-    /// As open(2) and getdents(2).
     pub fn names_that(&self, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
-        let mut options = OpenMode::Read.options();
-        options.custom_flags(OFlag::O_DIRECTORY.bits());
-        let mut listing = Listing::from_fd(OwnedFd::from(self.0.open_with(".", &options)?.into_std()))?;
+        let mut listing = Listing::from_fd(OwnedFd::from(self.listable(".")?))?;
         let mut names = Vec::new();
         for entry in listing.iter() {
             if let Ok(name) = entry?.file_name().to_str()

@@ -3,6 +3,8 @@
 //! It leaves a note, an empty file `<root>/doubts/<key>` with the name of that record. The next ADD that may want the same
 //! looks before it confines itself, and removes the note. Only an ADD of the same network may want the same address: then the
 //! network follows, `<root>/doubts/<key>.<network>`. A note proves nothing: it only asks for a look.
+//!
+//! All errors are [`StateError::Untrusted`] and [`StateError::Io`].
 
 use crate::dir::OpenMode;
 use crate::error::{Result, StateError};
@@ -16,16 +18,10 @@ const SUBDIRECTORY: &str = "doubts";
 const MOST: usize = 16;
 
 /// Notes that an attachment is in doubt, for the ADDs of one network or of all. False if there is no room for the note.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn note(root: &Path, key: &RecordKey, network: Option<NetworkKey>) -> Result<bool> {
     let directory = Directory::make_state(root, SUBDIRECTORY)?;
     let network = network.map(|network| network.to_string());
-    let name = match &network {
-        Some(network) => format!("{key}.{network}"),
-        None => key.file_name(),
-    };
+    let name = network.as_ref().map_or_else(|| key.file_name(), |network| format!("{key}.{network}"));
     let noted = directory.names_that(|other| network_of(other) == network.as_deref())?;
     if noted.contains(&name) {
         return Ok(true);
@@ -43,9 +39,6 @@ fn network_of(name: &str) -> Option<&str> {
 }
 
 /// Returns the attachments in doubt that concern an ADD of this network. Without a note this is one system call.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn list(root: &Path, network: NetworkKey) -> Result<Vec<RecordKey>> {
     if nix::sys::stat::lstat(&root.join(SUBDIRECTORY)).is_err() {
         return Ok(Vec::new());
@@ -64,9 +57,6 @@ pub fn list(root: &Path, network: NetworkKey) -> Result<Vec<RecordKey>> {
 }
 
 /// Removes the notes on an attachment.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn settle(root: &Path, key: &RecordKey) -> Result<()> {
     let Some(directory) = Directory::state(root, SUBDIRECTORY)? else { return Ok(()) };
     for name in directory.names_that(|name| key.is_named(name))? {

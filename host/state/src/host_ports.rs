@@ -22,17 +22,11 @@ const PORTS: u64 = 1 << 16;
 
 impl PortIndex {
     /// Returns the entries of consecutive ports of a protocol, by its number in IP headers.
-    ///
-    /// # Errors
-    /// [`StateError::Io`](crate::StateError::Io).
     pub fn holders(&self, protocol: u8, first: u16, count: u16) -> Result<Vec<SlotHolder>> {
         self.slots(place(protocol, first), usize::from(count))
     }
 
-    /// Writes the entries of consecutive ports.
-    ///
-    /// # Errors
-    /// [`StateError::Io`](crate::StateError::Io): then nothing may be made.
+    /// Writes the entries of consecutive ports. After an error nothing may be made.
     pub fn set(&self, protocol: u8, first: u16, holders: &[SlotHolder]) -> Result<()> {
         self.set_slots(place(protocol, first), holders)
     }

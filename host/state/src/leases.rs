@@ -85,6 +85,8 @@ pub struct LeaseStore {
 }
 
 /// The leases of one network.
+///
+/// Errors of what takes a deadline: [`StateError::Locked`] if the lock is not free until then, and [`StateError::Io`].
 pub struct Leases {
     directory: LeaseDir,
     index: IndexPlace,
@@ -103,10 +105,7 @@ impl Leases {
         directory.map(|directory| Self::with(store, directory)).ok_or_else(vanished)
     }
 
-    /// Opens the leases of a network; `None` if there is no directory, and so no lease.
-    ///
-    /// # Errors
-    /// As [`Leases::open`].
+    /// As [`Leases::open`]; `None` if there is no directory, and so no lease.
     pub fn open_existing(store: &LeaseStore) -> Result<Option<Self>> {
         let directory = LeaseDir::open(&store.data_dir, &store.network, false)?;
         Ok(directory.map(|directory| Self::with(store, directory)))
@@ -122,8 +121,7 @@ impl Leases {
     /// free one by round robin, as if those in `avoided` had leases. Takes all or none.
     ///
     /// # Errors
-    /// [`StateError::Exhausted`] and [`StateError::Refused`] with the native plugin's texts, [`StateError::Locked`] at
-    /// the deadline, [`StateError::Io`].
+    /// [`StateError::Exhausted`] and [`StateError::Refused`] with the native plugin's texts.
     pub fn reserve_others(
         &self,
         owner: &LeaseOwner,
@@ -150,9 +148,9 @@ impl Leases {
                 session.intact &= self.directory.remove(ip).is_ok();
             }
         }
-        let text = owner.text();
-        for (ip, file) in taken {
-            session.note(IndexEntry { key: key_of(&text), address: ip, file, boot: self.boot });
+        let key = key_of(&owner.text());
+        for (address, file) in taken {
+            session.intact &= session.index.insert(IndexEntry { key, address, file, boot: self.boot }).is_ok();
         }
         session.finish();
         outcome
@@ -160,9 +158,6 @@ impl Leases {
 
     /// Releases all addresses of `owner`. If it has none, releases those of old lease files that name only its
     /// container. Returns them; an empty list is no error.
-    ///
-    /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn release(&self, owner: &LeaseOwner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
         let (text, held) = session.find_all_of(owner)?;
@@ -175,9 +170,6 @@ impl Leases {
     }
 
     /// Releases those of `addresses` that `owner` holds, and no other of its addresses: a failed call had taken them.
-    ///
-    /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn release_addresses(&self, owner: &LeaseOwner, addresses: &[IpAddr], deadline: Instant) -> Result<()> {
         let mut session = self.lock(deadline)?;
         let text = owner.text();
@@ -192,9 +184,6 @@ impl Leases {
     }
 
     /// Returns the addresses of `owner`. If it has none, returns those of old lease files that name only its container.
-    ///
-    /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn held(&self, owner: &LeaseOwner, deadline: Instant) -> Result<Vec<IpAddr>> {
         let mut session = self.lock(deadline)?;
         let (_, held) = session.find_all_of(owner)?;
@@ -205,16 +194,11 @@ impl Leases {
     /// Returns the owner of an address, if somebody has it. This is for a message, and takes no lock.
     #[must_use]
     pub fn owner_of(&self, address: IpAddr) -> Option<LeaseOwner> {
-        match self.directory.read(address) {
-            Ok(Slot::Held(text, _)) => Some(LeaseOwner::of(&text)),
-            Ok(Slot::Torn | Slot::Absent | Slot::Foreign) | Err(_) => None,
-        }
+        let Ok(Slot::Held(text, _)) = self.directory.read(address) else { return None };
+        Some(LeaseOwner::of(&text))
     }
 
     /// Returns the addresses of one set of ranges that somebody has. This is for a message, and takes no lock.
-    ///
-    /// # Errors
-    /// [`StateError::Io`].
     pub fn taken_of(&self, set: &RangeSet) -> Result<Vec<IpAddr>> {
         let mut taken = self.directory.addresses()?;
         taken.retain(|address| set.ranges.iter().any(|range| range.contains(*address)));
@@ -226,9 +210,6 @@ impl Leases {
     /// these leases. An old lease that names only a container stays if the container has a valid attachment. Before
     /// each removal `spared` is called with the address, under the lock: a current run may have taken one that the
     /// runtime doesn't know yet. If the index is valid, no file of a valid owner is opened.
-    ///
-    /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn retain(
         &self,
         valid: &[(&str, &str)],
@@ -248,9 +229,6 @@ impl Leases {
 
     /// Returns the first set without a free address, if any. Files are counted without the lock, and read only if they
     /// seem to fill a set.
-    ///
-    /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn exhausted(&self, sets: &[RangeSet], deadline: Instant) -> Result<Option<usize>> {
         if full_set(sets, &self.directory.addresses()?).is_none() {
             return Ok(None);
@@ -262,20 +240,13 @@ impl Leases {
         Ok(full_set(sets, &taken))
     }
 
-    /// Returns the index if it is valid. Only under the lock.
-    fn believed(&self) -> Option<LeaseIndex> {
-        let (mtime, ctime) = self.directory.times().ok()?;
-        LeaseIndex::load(&self.index, &DirectoryTimes { mtime, ctime, boot: self.boot })
-    }
-
     /// Takes the lock and gets a valid index.
     fn lock(&self, deadline: Instant) -> Result<Session<'_>> {
         let lock = self.directory.lock(deadline)?;
-        let believed = self.believed();
-        let changed = believed.is_none();
-        let index = match believed {
-            Some(index) => index,
-            None => self.scan(true)?,
+        let now = self.directory.times().map(|(mtime, ctime)| DirectoryTimes { mtime, ctime, boot: self.boot });
+        let (index, changed) = match now.ok().and_then(|now| LeaseIndex::load(&self.index, &now)) {
+            Some(index) => (index, false),
+            None => (self.scan(true)?, true),
         };
         Ok(Session { leases: self, _lock: lock, index, intact: true, changed })
     }
@@ -528,11 +499,6 @@ impl Session<'_> {
             }
         }
         Ok(true)
-    }
-
-    fn note(&mut self, entry: IndexEntry) {
-        self.changed = true;
-        self.intact &= self.index.insert(entry).is_ok();
     }
 
     fn forget(&mut self, text: &str, ip: IpAddr) {

@@ -3,6 +3,8 @@
 //!
 //! One JSON file per object, `<root>/node/<kind>-<name>@<cookie>.json`, put in place by a rename. The cookie is that of
 //! the host's network namespace, because two namespaces may each have a bridge of the same name.
+//!
+//! All errors are [`StateError::Untrusted`] and [`StateError::Io`], and of a note [`StateError::OtherVersion`].
 
 use crate::error::{Result, StateError};
 use crate::files::Directory;
@@ -42,9 +44,6 @@ struct Note {
 
 /// Notes an object before it is made; true if the note is new. A note of the same boot stays as it is, because the
 /// first one has the state before Postern. A note of an earlier boot is replaced.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn note(root: &Path, object: &NodeObject) -> Result<bool> {
     let directory = Directory::make_state(root, SUBDIRECTORY)?;
     let name = file_name(&object.kind, &object.name, object.host_netns_cookie);
@@ -59,9 +58,6 @@ pub fn note(root: &Path, object: &NodeObject) -> Result<bool> {
 }
 
 /// Replaces an existing note.
-///
-/// # Errors
-/// As [`note`].
 pub fn update(root: &Path, object: &NodeObject) -> Result<()> {
     let directory = Directory::make_state(root, SUBDIRECTORY)?;
     write(&directory, &file_name(&object.kind, &object.name, object.host_netns_cookie), object)
@@ -74,18 +70,12 @@ fn write(directory: &Directory, name: &str, object: &NodeObject) -> Result<()> {
 }
 
 /// Returns the note on an object in the network namespace `host_netns_cookie`; `None` if Postern didn't make it.
-///
-/// # Errors
-/// [`StateError::OtherVersion`], [`StateError::Untrusted`], [`StateError::Io`].
 pub fn find(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Result<Option<NodeObject>> {
     let Some(directory) = Directory::state(root, SUBDIRECTORY)? else { return Ok(None) };
     read(&directory, &file_name(kind, name, host_netns_cookie))
 }
 
 /// Returns all notes, and separately the errors of those that can't be read.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
 pub fn list(root: &Path) -> Result<(Vec<NodeObject>, Vec<StateError>)> {
     let (mut objects, mut problems) = (Vec::new(), Vec::new());
     if let Some(directory) = Directory::state(root, SUBDIRECTORY)? {
@@ -102,9 +92,6 @@ pub fn list(root: &Path) -> Result<(Vec<NodeObject>, Vec<StateError>)> {
 }
 
 /// Removes the note on an object that was removed; true if there was one.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn remove(root: &Path, kind: &str, name: &str, host_netns_cookie: u64) -> Result<bool> {
     match Directory::state(root, SUBDIRECTORY)? {
         Some(directory) => directory.unlink(&file_name(kind, name, host_netns_cookie)),

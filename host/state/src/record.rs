@@ -74,7 +74,7 @@ pub struct NotedEffect<E> {
     pub tables: Vec<u64>,
 }
 
-/// An attachment's record, open and locked. Effects are of type `E`.
+/// An attachment's record, open and locked. Effects are of type `E`. What writes a line can fail with [`StateError::Io`].
 pub struct Record<E> {
     directory: Directory,
     /// The name of its file.
@@ -187,10 +187,8 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
         self.write(&line)
     }
 
-    /// Begins the record anew in the same file for the same attachment made again: the earlier lines are dropped.
-    ///
-    /// # Errors
-    /// [`StateError::Io`]: nothing may be noted or done then.
+    /// Begins the record anew in the same file for the same attachment made again: the earlier lines are dropped. After
+    /// an error nothing may be noted or done.
     pub fn renew(&mut self, header: Header) -> Result<()> {
         self.file.set_len(0).map_err(|error| self.failed("truncate", error))?;
         let warnings = std::mem::take(&mut self.content.warnings);
@@ -215,10 +213,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
 
     /// Notes the kernel's numbers of effect `seq`, which exists now, so that its removal needs no search. `tables` are
     /// those of the tables that the objects are in, if they are known. Earlier versions ignore this line, or its tables.
-    /// Unknown effect numbers are ignored.
-    ///
-    /// # Errors
-    /// As [`Record::append`]. Continue nevertheless: the effect can be searched for.
+    /// Unknown effect numbers are ignored. Continue after an error: the effect can be searched for.
     pub fn note_handles(&mut self, seq: u64, handles: &[u64], tables: &[u64]) -> Result<()> {
         let Some(effect) = self.live(seq) else { return Ok(()) };
         let (handles, tables) = (Some(handles.to_vec()), tables.to_vec());
@@ -226,10 +221,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     /// Notes that the ADD of `section` is about to make effects. `digest` is the SHA-256 of its component
-    /// (hexadecimal), `config` a hash of its configuration.
-    ///
-    /// # Errors
-    /// [`StateError::Io`]: nothing may be made then.
+    /// (hexadecimal), `config` a hash of its configuration. After an error nothing may be made.
     pub fn begin(&mut self, section: &str, digest: &str, config: &str, time: u64) -> Result<()> {
         self.change(section, Change::Begun { digest: digest.to_owned(), time, config: Some(config.to_owned()) })
     }
@@ -265,36 +257,24 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
     }
 
     /// Notes that `section` is about to join a link of another plugin to a bridge. Earlier versions ignore this.
-    ///
-    /// # Errors
-    /// As [`Record::append`].
     pub fn joined(&mut self, section: &str) -> Result<()> {
         self.change(section, Change::Joined(true))
     }
 
-    /// Notes that the runtime has the result of `section`. `time` in milliseconds since 1970.
-    ///
-    /// # Errors
-    /// [`StateError::Io`]: the attachment exists nevertheless.
+    /// Notes that the runtime has the result of `section`. `time` in milliseconds since 1970. The attachment exists after
+    /// an error too.
     pub fn given(&mut self, section: &str, time: u64) -> Result<()> {
         self.change(section, Change::Given(time))
     }
 
-    /// Notes that the DEL of `section`, or of all sections, begins: from now on its listed effects may be gone.
-    ///
-    /// # Errors
-    /// [`StateError::Io`]: continue the removal nevertheless.
+    /// Notes that the DEL of `section`, or of all sections, begins: from now on its listed effects may be gone. Continue
+    /// the removal after an error.
     pub fn ending(&mut self, section: Option<&str>) -> Result<()> {
-        let is_ending = |section: &Section| section.stage == Stage::Ending;
-        self.names(section, |section| !is_ending(section))
-            .iter()
-            .try_for_each(|name| self.change(name, Change::Ending(true)))
+        let mut names = self.names(section, |section| section.stage != Stage::Ending).into_iter();
+        names.try_for_each(|name| self.change(&name, Change::Ending(true)))
     }
 
     /// Notes that `section`, or all sections, needs no more work: its DEL is complete, or its failed ADD is undone.
-    ///
-    /// # Errors
-    /// As [`Record::mark_removed`].
     pub fn end(&mut self, section: Option<&str>) -> Result<()> {
         let ended = |name: &String| Line { change: Some(Change::Ended(true)), ..Line::about(name) };
         self.names(section, |_| true).iter().try_for_each(|name| self.note_end(ended(name)))

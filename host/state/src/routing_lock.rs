@@ -24,9 +24,6 @@ pub struct RoutingLock {
 
 impl RoutingLock {
     /// Waits for the lock of the network namespace with this cookie.
-    ///
-    /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
     pub fn take(root: &Path, netns_cookie: u64, deadline: Instant) -> Result<Self> {
         let name = format!("{:02x}", netns_cookie % FILES);
         let directory = Directory::make_state(root, SUBDIRECTORY)?;

@@ -44,6 +44,8 @@ pub trait IndexSubject {
 }
 
 /// The index of one network namespace.
+///
+/// All errors are [`StateError::Untrusted`] and [`StateError::Io`], and [`StateError::Locked`] at a deadline.
 #[derive(Debug)]
 pub struct Index<Of> {
     file: File,
@@ -56,9 +58,6 @@ pub struct Index<Of> {
 
 impl<Of: IndexSubject> Index<Of> {
     /// Opens the index, or begins it, and waits for its lock.
-    ///
-    /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Untrusted`], [`StateError::Io`].
     pub fn open(root: &Path, host_netns_cookie: u64, deadline: Instant) -> Result<Self> {
         let directory = Directory::make_state(root, Of::SUBDIRECTORY)?;
         let opened = Self::opened(&directory, root, host_netns_cookie, OpenMode::ChangeOrCreate(0o600))?;
@@ -67,9 +66,6 @@ impl<Of: IndexSubject> Index<Of> {
     }
 
     /// Opens the index without its lock: for a look that decides nothing. `None` if there is none.
-    ///
-    /// # Errors
-    /// [`StateError::Untrusted`], [`StateError::Io`].
     pub fn unlocked(root: &Path, host_netns_cookie: u64) -> Result<Option<Self>> {
         if Of::IS_RARE && lstat(&root.join(Of::SUBDIRECTORY)) == Err(Errno::ENOENT) {
             return Ok(None);
@@ -95,18 +91,12 @@ impl<Of: IndexSubject> Index<Of> {
     }
 
     /// Waits for its lock.
-    ///
-    /// # Errors
-    /// [`StateError::Locked`] at the deadline, [`StateError::Io`].
     pub fn lock(self, deadline: Instant) -> Result<Self> {
         lock_before(&self.file, &self.path, deadline)?;
         Ok(self)
     }
 
     /// True if nothing was ever written. Nothing shortens the file: one that had entries before has them now.
-    ///
-    /// # Errors
-    /// [`StateError::Io`].
     pub fn is_new(&self) -> Result<bool> {
         if self.is_new.get() {
             let length = self.file.metadata().map_err(|error| StateError::io("stat", &self.path, error))?.len();

@@ -35,9 +35,6 @@ impl HeldAddress {
 impl Leases {
     /// Returns all leases of the network, of any program, in the order of their addresses. Files that count as none are
     /// left out. Reads every file, takes no lock and changes nothing.
-    ///
-    /// # Errors
-    /// [`crate::StateError::Io`].
     pub fn all(&self) -> Result<Vec<HeldAddress>> {
         let mut addresses = self.directory.addresses()?;
         addresses.sort();
@@ -56,9 +53,6 @@ impl Leases {
 
     /// Returns the addresses that can't be given out, each with the text of its owner: empty where its file can't be read.
     /// Takes no lock and changes nothing.
-    ///
-    /// # Errors
-    /// [`crate::StateError::Io`]: the directory can't be read.
     pub fn texts(&self) -> Result<HashMap<IpAddr, String>> {
         let addresses = self.directory.addresses()?;
         let mut texts: HashMap<IpAddr, String> = addresses.iter().map(|ip| (*ip, String::new())).collect();
@@ -81,9 +75,6 @@ impl Leases {
     }
 
     /// Releases a lease from such a list if it is unchanged; true if it was released. A file that is not a lease stays.
-    ///
-    /// # Errors
-    /// [`crate::StateError::Locked`] at the deadline, [`crate::StateError::Io`].
     pub fn remove(&self, held: &HeldAddress, deadline: Instant) -> Result<bool> {
         let Slot::Held(text, _) = &held.slot else { return Ok(false) };
         let mut session = self.lock(deadline)?;

@@ -1,4 +1,7 @@
 //! Read-only views of records: a list, and the test for a process at work on one.
+//!
+//! All errors are [`StateError::Untrusted`] and [`StateError::Io`] for the directory of records. An error of a single
+//! record is in its summary, except where the caller concludes something from what a record does not list.
 
 use super::lines::{Fault, parse};
 use super::{CORRUPT, Header, NetworkKey, NotedEffect, RecordKey, Section, locked_file, name_in, open_directory};
@@ -33,10 +36,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Returns it, for whoever concludes something from what it does not list.
-    ///
-    /// # Errors
-    /// [`StateError::Io`]: its file could not be read just now.
+    /// Returns it, unless its file could not be read just now.
     fn known(self) -> Result<Self> {
         self.unread.map_or(Ok(()), Err)?;
         Ok(Self { unread: None, ..self })
@@ -44,9 +44,6 @@ impl Summary {
 }
 
 /// Returns all records below `root`, also those set aside, in the order of file names; none if the directory is absent.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`] for the directory. An error of a single record is in its summary.
 pub fn list(root: &Path) -> Result<Vec<Summary>> {
     list_where(root, |_| true)
 }
@@ -59,37 +56,26 @@ fn list_where(root: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Summ
     Ok(names.iter().filter_map(|name| look(&directory, name, &is_wanted)).collect())
 }
 
-/// Returns all records as [`list`] does, for whoever concludes something from what they do not list.
-///
-/// # Errors
-/// As [`list`], and [`StateError::Io`] for a record that could not be read just now.
+/// Returns all records as [`list`] does, for whoever concludes something from what they do not list:
+/// [`StateError::Io`] for a record that could not be read just now.
 pub fn list_known(root: &Path) -> Result<Vec<Summary>> {
     list(root)?.into_iter().map(Summary::known).collect()
 }
 
 /// Returns the records as [`list_known`] does, but only those that have this text in their file. The others are not
 /// parsed: that is most of the time.
-///
-/// # Errors
-/// As [`list_known`].
 pub fn list_with(root: &Path, text: &str) -> Result<Vec<Summary>> {
     let has_text = |content: &[u8]| content.windows(text.len().max(1)).any(|part| part == text.as_bytes());
     list_where(root, has_text)?.into_iter().map(Summary::known).collect()
 }
 
 /// Returns one record below `root` as [`list_known`] does; `None` if there is none.
-///
-/// # Errors
-/// As [`list_known`].
 pub fn find(root: &Path, key: &RecordKey) -> Result<Option<Summary>> {
     let Some(directory) = open_directory(root)? else { return Ok(None) };
     look(&directory, &name_in(&directory, key)?, |_| true).map(Summary::known).transpose()
 }
 
 /// True if there is a file of this record below `root`.
-///
-/// # Errors
-/// As [`list`].
 pub(crate) fn exists(root: &Path, key: &RecordKey) -> Result<bool> {
     let Some(directory) = open_directory(root)? else { return Ok(false) };
     Ok(directory.stat(&name_in(&directory, key)?)?.is_some())
@@ -106,9 +92,6 @@ pub fn is_there(root: &Path, key: &RecordKey) -> bool {
 
 /// Returns the records of one network below `root`, as [`list_known`] does. No file of another network is opened,
 /// except those of Postern 0.1, whose names don't show the network.
-///
-/// # Errors
-/// As [`list_known`].
 pub fn list_of(root: &Path, network: NetworkKey) -> Result<Vec<Summary>> {
     let listed = list_that(root, |key| !key.is_of_other(network))?;
     let mut summaries = listed.into_iter().map(Summary::known).collect::<Result<Vec<_>>>()?;
@@ -130,17 +113,11 @@ pub struct Valid {
 
 /// Returns those records of a network that aren't valid. The files of all others are not opened, as their names
 /// identify them. Empty files of this network are removed as by [`tidy`].
-///
-/// # Errors
-/// As [`list`].
 pub fn list_collectable(root: &Path, valid: &Valid) -> Result<Vec<Summary>> {
     list_that(root, |key| !key.is_of_other(valid.network) && !valid.attachments.contains(key))
 }
 
 /// Returns the records as [`list`] does, without those in `known`, which are not opened.
-///
-/// # Errors
-/// As [`list`].
 pub fn list_others(root: &Path, known: &HashSet<RecordKey>) -> Result<Vec<Summary>> {
     list_that(root, |key| !known.contains(key))
 }
@@ -210,16 +187,10 @@ fn look(directory: &Directory, name: &str, is_wanted: impl Fn(&[u8]) -> bool) ->
 
 /// Removes the empty files of runs that were killed as they began their record: nothing was begun. Returns their
 /// number.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`] for the directory.
 pub fn tidy(root: &Path) -> Result<usize> {
     let Some(directory) = open_directory(root)? else { return Ok(0) };
     let names = directory.names_that(|name| RecordKey::parse(name).is_some())?;
-    names.iter().try_fold(0, |removed, name| {
-        let empty = remove_empty(&directory, name)?;
-        Ok(removed + usize::from(empty))
-    })
+    names.iter().try_fold(0, |removed, name| Ok(removed + usize::from(remove_empty(&directory, name)?)))
 }
 
 /// Removes the record file `name` if it is empty and no process has it open; true if it was removed.
@@ -246,9 +217,6 @@ pub fn has_progress(sections: &[Section], time: u64) -> bool {
 
 /// True if a process is at work on the attachment `key` below `root`, or has made progress with it since `time`, see
 /// [`has_progress`]. A collection of garbage doesn't know of it yet. False if there is no record.
-///
-/// # Errors
-/// [`StateError::Untrusted`], [`StateError::Io`].
 pub fn is_busy(root: &Path, key: &RecordKey, time: u64) -> Result<bool> {
     let Some(directory) = open_directory(root)? else { return Ok(false) };
     let name = &name_in(&directory, key)?;
