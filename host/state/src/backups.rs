@@ -4,7 +4,7 @@
 //!
 //! The directory must belong to root or to this user, on its whole way: others could name what is to be undone.
 
-use crate::dir::OpenMode;
+use crate::dir::{OpenMode, if_present};
 use crate::error::{Result, StateError};
 use crate::files::{Directory, short_hash};
 use crate::record::RecordKey;
@@ -48,10 +48,8 @@ impl Backups {
     pub fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let path = self.0.path_of(name);
         let failed = |error| StateError::io("read", &path, error);
-        let file = match self.0.dir.file(name, OpenMode::Read) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(failed)?,
-        };
+        let opened = if_present(self.0.dir.file(name, OpenMode::Read)).map_err(failed)?;
+        let Some(file) = opened else { return Ok(None) };
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(failed(std::io::Error::new(ErrorKind::InvalidInput, "not a regular file")));
         }

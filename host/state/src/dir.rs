@@ -155,10 +155,7 @@ impl Dir {
 
     /// Removes the file `name`; true if it was there.
     pub fn unlink(&self, name: &str) -> io::Result<bool> {
-        match self.0.remove_file(single(name)?) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            removed => removed.map(|()| true),
-        }
+        Ok(if_present(self.0.remove_file(single(name)?))?.is_some())
     }
 
     /// Returns the `wanted` names in this directory, without `.` and `..`. Names that aren't UTF-8 are left out:
@@ -182,6 +179,17 @@ impl Dir {
 impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Returns what was opened; `None` if it is absent.
+///
+/// # Errors
+/// It is there, and can't be opened.
+pub fn if_present<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
+    match opened {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Directories of records, notes and leases, with the errors for their defects, and locks that obey a deadline.
 
-use crate::dir::{Dir, OpenMode};
+use crate::dir::{Dir, OpenMode, if_present};
 use crate::error::{Result, StateError};
 use crate::trust::trust_owner;
 use base16ct::lower::encode_string as hex;
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use sha2::{Digest, Sha256};
 use std::fs::{File, TryLockError};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -54,11 +54,8 @@ impl Directory {
     }
 
     fn opened(opened: io::Result<Dir>, path: PathBuf) -> Result<Option<Self>> {
-        match opened {
-            Ok(dir) => Ok(Some(Self { dir, path })),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StateError::io("open directory", &path, error)),
-        }
+        let opened = if_present(opened).map_err(|error| StateError::io("open directory", &path, error))?;
+        Ok(opened.map(|dir| Self { dir, path }))
     }
 
     /// Opens `<root>/<name>` in a state root that only Postern uses; `None` if it is absent.
@@ -113,11 +110,7 @@ impl Directory {
 
     /// Opens the file `name`; `None` if absent.
     pub(crate) fn file(&self, name: &str, how: OpenMode) -> Result<Option<File>> {
-        match self.dir.file(name, how) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StateError::io("open", self.path_of(name), error)),
-        }
+        if_present(self.dir.file(name, how)).map_err(|error| StateError::io("open", self.path_of(name), error))
     }
 
     /// Opens the file `name`, which `how` makes if it is absent, and waits for its lock.

@@ -89,17 +89,8 @@ pub(crate) struct IndexPlace {
 }
 
 impl IndexPlace {
-    fn open(&self) -> io::Result<File> {
-        Dir::open(&self.root)?.file(&self.name(), OpenMode::Change)
-    }
-
     fn name(&self) -> String {
         format!("{}.leases", self.stem)
-    }
-
-    /// Puts `content` there in one step and replaces an existing file.
-    fn replace(&self, content: &[u8]) -> io::Result<()> {
-        Dir::open(&self.root)?.replace(&self.name(), &format!("{}.new", self.stem), content)
     }
 }
 
@@ -146,11 +137,8 @@ impl LeaseIndex {
         match self {
             Self::Fresh(entries) => Ok(entries.iter().filter(|entry| entry.key == *key).copied().collect()),
             Self::Table(table) => {
-                let own = |(_, slot)| match slot {
-                    Slot::Live(entry) if entry.key == *key => Some(entry),
-                    Slot::Empty | Slot::Dead | Slot::Live(_) => None,
-                };
-                Ok(table.chain(key)?.into_iter().filter_map(own).collect())
+                let live = table.chain(key)?.into_iter().filter_map(|(_, slot)| slot.live());
+                Ok(live.filter(|entry| entry.key == *key).collect())
             }
         }
     }
@@ -184,9 +172,9 @@ impl LeaseIndex {
                 Ok(())
             }
             Self::Table(table) => {
-                let is_it = |slot| matches!(slot, Slot::Live(entry) if entry.key == *key && entry.address == address);
-                let place = table.chain(key)?.into_iter().find(|(_, slot)| is_it(*slot));
-                place.map_or(Ok(()), |(number, _)| table.write(number, &encode(DEAD, None)))
+                let is_it = |entry: IndexEntry| entry.key == *key && entry.address == address;
+                let place = table.chain(key)?.into_iter().find(|(_, slot)| slot.live().is_some_and(is_it));
+                place.map_or(Ok(()), |(number, _)| table.write(number, Slot::Dead))
             }
         }
     }
@@ -195,7 +183,10 @@ impl LeaseIndex {
     pub(crate) fn commit(&self, place: &IndexPlace, mark: &DirectoryTimes) -> io::Result<()> {
         match self {
             Self::Table(table) => table.file.write_all_at(&header(mark, table.slots, table.used), 0),
-            Self::Fresh(entries) => place.replace(&image(entries, mark)),
+            Self::Fresh(entries) => {
+                let new = format!("{}.new", place.stem);
+                Dir::open(&place.root)?.replace(&place.name(), &new, &image(entries, mark))
+            }
         }
     }
 }
@@ -203,7 +194,7 @@ impl LeaseIndex {
 impl LeaseTable {
     /// Opens the file; `None` if it is none of ours.
     fn read(place: &IndexPlace) -> io::Result<Option<(Self, DirectoryTimes)>> {
-        let file = place.open()?;
+        let file = Dir::open(&place.root)?.file(&place.name(), OpenMode::Change)?;
         let mut bytes = [0; UNIT];
         match file.read_exact_at(&mut bytes, 0) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -212,6 +203,7 @@ impl LeaseTable {
         let meta = file.metadata()?;
         // A file that another user could have written is not used: it could cause the removal of leases.
         let is_ours = (meta.uid() == 0 || meta.uid() == geteuid().as_raw()) && meta.mode() & 0o022 == 0;
+        let length = |slots: u64| slots.checked_add(1)?.checked_mul(UNIT as u64);
         let shape = shape(&bytes).filter(|(slots, ..)| is_ours && Some(meta.len()) == length(*slots));
         Ok(shape.map(|(slots, used, mark)| (Self { file, slots, used }, mark)))
     }
@@ -239,25 +231,21 @@ impl LeaseTable {
     }
 
     fn insert(&mut self, entry: &IndexEntry) -> io::Result<()> {
-        let place = self.chain(&entry.key)?.into_iter().find(|(_, slot)| !matches!(slot, Slot::Live(_)));
+        let place = self.chain(&entry.key)?.into_iter().find(|(_, slot)| slot.live().is_none());
         let (number, slot) = place.ok_or_else(|| io::Error::other("no room in the index"))?;
         self.used += u64::from(slot == Slot::Empty);
-        self.write(number, &encode(LIVE, Some(entry)))
+        self.write(number, Slot::Live(*entry))
     }
 
-    fn write(&self, number: u64, slot: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(slot, position(number))
+    fn write(&self, number: u64, slot: Slot) -> io::Result<()> {
+        self.file.write_all_at(&encode(slot), position(number))
     }
 
     fn entries(&self) -> io::Result<Vec<IndexEntry>> {
         // `read` has compared the number of slots with the file's size.
         let mut bytes = vec![0; self.slots as usize * UNIT];
         self.file.read_exact_at(&mut bytes, position(0))?;
-        let live = |bytes| match decode(bytes) {
-            Slot::Live(entry) => Some(entry),
-            Slot::Empty | Slot::Dead => None,
-        };
-        Ok(bytes.chunks(UNIT).filter_map(live).collect())
+        Ok(bytes.chunks(UNIT).filter_map(|slot| decode(slot).live()).collect())
     }
 }
 
@@ -270,11 +258,6 @@ fn shape(bytes: &[u8; UNIT]) -> Option<(u64, u64, DirectoryTimes)> {
     let (slots, used) = (fields.number()?, fields.number()?);
     let mark = DirectoryTimes { mtime: fields.time()?, ctime: fields.time()?, boot: fields.number()? };
     slots.is_power_of_two().then_some((slots, used, mark))
-}
-
-/// Returns the length of a file with this number of slots.
-fn length(slots: u64) -> Option<u64> {
-    slots.checked_add(1)?.checked_mul(UNIT as u64)
 }
 
 /// Returns the first slot for `key` in a table of `slots`.
@@ -290,18 +273,16 @@ fn position(number: u64) -> u64 {
 /// Returns the bytes of a table with `entries`, about a third full.
 fn image(entries: &[IndexEntry], mark: &DirectoryTimes) -> Vec<u8> {
     let slots = (entries.len() * 3).next_power_of_two().max(64);
-    let mut table: Vec<Option<&IndexEntry>> = vec![None; slots];
+    let mut table = vec![Slot::Empty; slots];
     for entry in entries {
         let home = home(&entry.key, slots as u64) as usize;
-        let free = (home..slots).chain(0..home).find(|number| table.get(*number).is_some_and(Option::is_none));
+        let free = (home..slots).chain(0..home).find(|number| table.get(*number) == Some(&Slot::Empty));
         if let Some(place) = free.and_then(|number| table.get_mut(number)) {
-            *place = Some(entry);
+            *place = Slot::Live(*entry);
         }
     }
     let mut bytes = header(mark, slots as u64, entries.len() as u64);
-    for slot in table {
-        bytes.extend(encode(if slot.is_some() { LIVE } else { EMPTY }, slot));
-    }
+    bytes.extend(table.into_iter().flat_map(encode));
     bytes
 }
 
@@ -314,6 +295,12 @@ enum Slot {
     Empty,
     Dead,
     Live(IndexEntry),
+}
+
+impl Slot {
+    fn live(self) -> Option<IndexEntry> {
+        if let Self::Live(entry) = self { Some(entry) } else { None }
+    }
 }
 
 fn header(mark: &DirectoryTimes, slots: u64, used: u64) -> Vec<u8> {
@@ -330,10 +317,14 @@ fn header(mark: &DirectoryTimes, slots: u64, used: u64) -> Vec<u8> {
     bytes
 }
 
-fn encode(state: u8, entry: Option<&IndexEntry>) -> Vec<u8> {
+fn encode(slot: Slot) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(UNIT);
-    bytes.push(state);
-    if let Some(entry) = entry {
+    bytes.push(match slot {
+        Slot::Empty => EMPTY,
+        Slot::Dead => DEAD,
+        Slot::Live(_) => LIVE,
+    });
+    if let Slot::Live(entry) = slot {
         bytes.push(if entry.address.is_ipv4() { 4 } else { 6 });
         bytes.extend(entry.key);
         bytes.extend(match entry.address {
@@ -410,7 +401,7 @@ mod tests {
     #[test]
     fn slots_and_headers_survive_the_file() {
         for last in 0..4 {
-            assert!(decode(&encode(LIVE, Some(&entry(1, last)))) == Slot::Live(entry(1, last)));
+            assert!(decode(&encode(Slot::Live(entry(1, last)))) == Slot::Live(entry(1, last)));
         }
         assert_eq!(header(&MARK, 64, 1).len(), UNIT);
         let scratch = Scratch::new();

@@ -31,7 +31,7 @@ use std::sync::OnceLock;
 
 pub use backups::Backups;
 pub use claims::{Claim, ClaimIndex, forget_complete};
-pub use dir::{Dir, OpenMode};
+pub use dir::{Dir, OpenMode, if_present};
 pub use error::{Result, StateError, is_passing};
 pub use host_ports::PortIndex;
 pub use lease_dir::{open_place as lease_directory, place as lease_place};

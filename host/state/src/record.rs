@@ -104,7 +104,7 @@ impl<E: Serialize + DeserializeOwned + Clone> Record<E> {
                     record.content.warnings.splice(0..0, warnings);
                     return Ok(record);
                 }
-                Ok(None) => return Err(vanished(root)),
+                Ok(None) => return Err(StateError::io("open", root.join(SUBDIRECTORY), Errno::ENOENT)),
                 Err(error @ StateError::Corrupt { .. }) => warnings.push(error.to_string()),
                 Err(error) => {
                     // The failed call may have made the file without being able to begin it.
@@ -441,10 +441,6 @@ fn open_directory(root: &Path) -> Result<Option<Directory>> {
     Directory::state(root, SUBDIRECTORY)
 }
 
-fn vanished(root: &Path) -> StateError {
-    StateError::io("open", root.join(SUBDIRECTORY), Errno::ENOENT)
-}
-
 /// Returns the name of the record `key`: the name of Postern 0.1 if that version made the file.
 fn name_in(directory: &Directory, key: &RecordKey) -> Result<String> {
     let earlier = key.earlier().map(|key| key.file_name());
@@ -477,22 +473,17 @@ fn locked_file(directory: &Directory, name: &str, how: OpenMode, deadline: Insta
 
 /// Moves a corrupt record away, and returns the error that reports it. Only under its lock.
 fn set_aside(directory: &Directory, record: &str, detail: String) -> StateError {
-    for number in 1.. {
-        let name = format!("{record}{CORRUPT}{number}");
-        match directory.stat(&name) {
-            Ok(Some(_)) => {}
-            Err(error) => return error,
-            Ok(None) => {
-                return match directory.rename(record, &name) {
-                    Err(error) => error,
-                    Ok(()) => {
-                        StateError::Corrupt { path: directory.path_of(record), aside: directory.path_of(&name), detail }
-                    }
-                };
-            }
+    let moved = || {
+        let (mut number, named) = (1_u64, |number| format!("{record}{CORRUPT}{number}"));
+        while directory.stat(&named(number))?.is_some() {
+            number += 1;
         }
+        directory.rename(record, &named(number)).map(|()| directory.path_of(&named(number)))
+    };
+    match moved() {
+        Ok(aside) => StateError::Corrupt { path: directory.path_of(record), aside, detail },
+        Err(error) => error,
     }
-    vanished(&directory.path_of(record))
 }
 
 #[cfg(test)]

@@ -74,10 +74,8 @@ impl RecordKey {
     /// Returns the name of the file.
     #[must_use]
     pub fn file_name(&self) -> String {
-        match self.network {
-            Some(NetworkKey(network)) => format!("{network:016x}{:032x}", self.attachment),
-            None => format!("{:032x}", self.attachment),
-        }
+        let network = self.network.map(|network| network.to_string()).unwrap_or_default();
+        format!("{network}{:032x}", self.attachment)
     }
 
     /// Returns the key of the file that Postern 0.1 would have made; `None` if this is one.

@@ -93,8 +93,8 @@ impl<E> Content<E> {
     /// Takes over what a line says. `effect` is the line's.
     pub(super) fn apply<T>(&mut self, line: Line<T>, effect: Option<E>) {
         if let Some(seq) = line.seq {
-            if line.link {
-                section::makes_link(&mut self.sections, &line.plugin);
+            for section in self.sections.iter_mut().filter(|section| section.name == line.plugin) {
+                section.made_link |= line.link;
             }
             let noted =
                 |effect| NotedEffect { seq, section: line.plugin, effect, handles: Vec::new(), tables: Vec::new() };

@@ -186,11 +186,6 @@ pub(super) enum Change {
     Ended(bool),
 }
 
-/// Notes that a section makes the attachment's link.
-pub(super) fn makes_link(sections: &mut [Section], name: &str) {
-    sections.iter_mut().filter(|section| section.name == name).for_each(|section| section.made_link = true);
-}
-
 /// Updates the sections with one line.
 pub(super) fn apply(sections: &mut Vec<Section>, name: &str, change: Change) {
     let own = sections.iter_mut().find(|section| section.name == name);
