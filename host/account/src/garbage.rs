@@ -15,7 +15,7 @@ use crate::places;
 use postern_gate::effect::{Effect, Lease, Native, Veth};
 use postern_gate::places::Places;
 pub use postern_gate::upkeep::LazyServed;
-use postern_gate::upkeep::{Removal, SharedNft, is_link_of_index, now};
+use postern_gate::upkeep::{SharedNft, Upkeep, is_link_of_index, now};
 use postern_kernel::{Link, Netlink};
 use postern_state::{Header, LeaseOwner, Record, RecordKey, Section, Stage, StateError, Summary};
 use std::cell::RefCell;
@@ -369,7 +369,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
     if !still {
         return Ok(Outcome::TakenUp);
     }
-    let mut removal = Removal::of(record, deadline, places, &shared.nft);
+    let mut removal = Upkeep::of(record, deadline, places, &shared.nft);
     let without = prepare(&mut removal, garbage, programs);
     // Tested again under the lock: the operator may have taken a long time to confirm.
     let superseded =
@@ -389,7 +389,7 @@ pub fn remove(places: &Places, garbage: &Garbage, programs: &Programs<'_>, share
 
 /// Gives the native programs of the record their input. If one of them has no configuration, or if they differ, none
 /// gets an input. The other effects are removed nevertheless, and the returned reason says why some stay.
-fn prepare(removal: &mut Removal, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
+fn prepare(removal: &mut Upkeep, garbage: &Garbage, programs: &Programs<'_>) -> Option<String> {
     let Header { network, container_id, ifname, .. } = &garbage.header;
     // A program gets only input that a runtime could have given it.
     let names = postern_cni::validate_container_id(container_id);

@@ -8,7 +8,7 @@ use crate::drift::{Account, REAPPLY, State};
 use crate::node_state;
 use postern_gate::effect::Effect;
 use postern_gate::places::Places;
-use postern_gate::upkeep::{Reapplication, Reapplied, SharedNft};
+use postern_gate::upkeep::{Reapplied, SharedNft, Upkeep};
 use postern_state::{Header, Record, StateError};
 use std::time::{Duration, Instant};
 
@@ -73,8 +73,8 @@ pub fn run(places: &Places, header: &Header, nft: &SharedNft) -> Result<Vec<Effe
         Ok(_) | Err(StateError::Locked { .. }) => return Ok(Vec::new()),
         Err(error) => return Err(vec![error.to_string()]),
     };
-    let application = Reapplication::of(record, Instant::now() + WITHIN, places, nft);
-    let outcomes = application.run().map_err(|error| vec![error.to_string()])?;
+    let upkeep = Upkeep::of(record, Instant::now() + WITHIN, places, nft);
+    let outcomes = upkeep.reapply().map_err(|error| vec![error.to_string()])?;
     let (mut restored, mut failed) = (Vec::new(), Vec::new());
     for (effect, outcome) in outcomes {
         match outcome {

@@ -24,11 +24,8 @@ use std::time::Instant;
 pub struct Call<'a> {
     /// The plugin.
     pub name: &'a str,
-    /// The verb.
     pub verb: Verb,
-    /// The variables.
     pub env: &'a Env,
-    /// Standard input.
     pub stdin: &'a [u8],
     /// When the run began.
     pub started: Instant,
@@ -56,9 +53,7 @@ impl Called {
 
 /// A run that has come as far as its guest.
 pub struct PreparedRun {
-    /// The parts of the run.
     pub parts: RunParts,
-    /// Who carries it out.
     pub called: Called,
     /// See [`crate::gate::Delegates::delegation`].
     pub delegation: Result<Option<Delegation>, OpError>,
@@ -173,10 +168,8 @@ fn ready(
     })
 }
 
-/// Enters the container for the host itself. No guest runs, so nothing is confined.
-///
-/// # Errors
-/// The kernel refuses a thread in there, and there is no record, which would be enough.
+/// Enters the container for the host itself. No guest runs, so nothing is confined. If the kernel refuses a thread in
+/// there, the record is enough.
 fn enter(parts: &mut RunParts, namespace: Option<Namespace>) -> Result<(), Error> {
     let Some(namespace) = namespace else { return Ok(()) };
     match parts.system.enter(namespace, Inside::Thread, || Ok(())) {
@@ -264,7 +257,7 @@ impl NoContainer {
             Self::Gone(error) => crate::say!("postern: taking the container for gone: {error}"),
             Self::Hidden(error) => {
                 crate::say!("postern: the container's namespace is not looked at: {error}");
-                system.hide_container(error.to_string());
+                system.hidden = Some(error.to_string());
             }
         }
     }
@@ -286,9 +279,7 @@ fn keeps_notes(request: &Request, policy: &Policy) -> bool {
 }
 
 /// Reads the number of a container's namespace in which the run does nothing: the record that it writes is about one container.
-///
-/// # Errors
-/// The namespace can't be entered, and a note is kept for it.
+/// It is an error if the namespace can't be entered, and a note is kept for it.
 fn identify(parts: &mut RunParts, policy: &Policy, namespace: &Namespace) -> Result<(), Error> {
     let is_recorded = |capability: &Capability| capability.is_recorded() && policy.grants(*capability);
     let writes = parts.request.verb == Verb::Add && Capability::ALL.iter().any(is_recorded);

@@ -117,7 +117,7 @@ fn claims_in(summary: &Summary, header: &Header) -> Vec<Claim> {
 
 /// Returns the claims of an effect, for a container's namespace with this cookie.
 fn claims_of(effect: &Effect, container: Option<u64>) -> Vec<Claim> {
-    let mut claims: Vec<Claim> = effect.own_addresses().into_iter().map(Claim::from).collect();
+    let mut claims: Vec<Claim> = effect.kind().own_addresses().into_iter().map(Claim::from).collect();
     claims.extend(Veth::of(effect).map(|pair| Claim::pair(&pair.host.to_string())));
     claims.extend(Port::of(effect).map(|port| Claim::link(port.index)));
     claims.extend(Device::of(effect).map(|device| match &device.device {
@@ -137,7 +137,7 @@ pub fn addresses_of(summary: &Summary) -> impl Iterator<Item = IpAddr> {
     let given = summary.sections.iter().flat_map(|section| &section.addresses);
     let given = given.filter_map(|text| parse_cidr(text).ok()).map(|net| net.addr());
     // An effect of a later version, which can't be read, has none: its section has the addresses of the result.
-    given.chain(in_record::<Effect>(summary).flat_map(|effect| effect.own_addresses()))
+    given.chain(in_record::<Effect>(summary).flat_map(|effect| effect.kind().own_addresses()))
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
         ] {
             let read = serde_json::from_str::<Effect>(&effect);
             assert_eq!(read.is_ok(), !effect.contains("later version"), "{effect}");
-            let found: Vec<String> = read.iter().flat_map(Effect::own_addresses).map(|own| own.to_string()).collect();
+            let found: Vec<String> = read.iter().flat_map(|effect| effect.kind().own_addresses()).map(|own| own.to_string()).collect();
             assert_eq!(found.join(" "), own, "{effect}");
         }
     }

@@ -65,5 +65,5 @@ pub fn look_for_container(parts: &mut RunParts) {
 }
 
 fn needs_container(effects: impl IntoIterator<Item = Effect>) -> bool {
-    effects.into_iter().any(|effect| effect.right().is_in_container())
+    effects.into_iter().any(|effect| effect.kind().right().is_in_container())
 }

@@ -23,15 +23,10 @@ use std::time::{Duration, Instant};
 pub struct Context<'a> {
     /// The request: verb and configuration of this plugin.
     pub request: &'a Request,
-    /// What never changes in the run.
     pub fixed: &'a Fixed,
-    /// The handles to kernel and container.
     pub system: &'a System,
-    /// The attachment's record.
     pub journal: &'a mut Journal,
-    /// What the attachment itself has.
     pub own: &'a mut AttachmentState,
-    /// The audit log.
     pub audit: &'a mut Audit,
 }
 
@@ -62,9 +57,7 @@ impl<'a> Context<'a> {
 
 /// The parts of a run, and the runtime's request or that of a collection.
 pub struct RunParts {
-    /// The request.
     pub request: Request,
-    /// See [`Context`], as all that follow.
     pub fixed: Fixed,
     pub system: System,
     pub journal: Journal,
@@ -105,8 +98,8 @@ impl RunParts {
         };
         let deadline = Deadline::new(deadline, Duration::ZERO);
         let mut parts = Self::new(request, Fixed::new(deadline, places, String::new(), false));
-        parts.journal.set_record(record);
-        parts.system.hide_container("it was not looked for".to_owned());
+        parts.journal.record = Some(record);
+        parts.system.hidden = Some("it was not looked for".to_owned());
         parts
     }
 

@@ -14,11 +14,8 @@
 
 pub use crate::capability::inner::effect::InnerKind;
 use crate::capability::leaves::{ByContents, EffectKind};
-use crate::right::Right;
-use postern_cni::CniResult;
 use postern_state::Summary;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// The relations of an effect to the attachment's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +54,6 @@ pub enum RecordTiming {
 }
 
 /// The place where an effect lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lives {
     /// In a kernel: it is gone after a reboot.
     InKernel,
@@ -108,9 +104,10 @@ macro_rules! effects {
                 }
             }
 
-            const fn lives(&self) -> Lives {
+            /// True if it is on a disk, and not in a kernel.
+            pub fn outlives_boot(&self) -> bool {
                 match self {
-                    $(Self::$kind(_) => Lives::$lives,)+
+                    $(Self::$kind(_) => matches!(Lives::$lives, Lives::OnDisk),)+
                 }
             }
 
@@ -181,29 +178,9 @@ impl Effect {
         self.kind().words()
     }
 
-    /// Returns the attachment's own addresses that the effect names.
-    pub(crate) fn own_addresses(&self) -> Vec<IpAddr> {
-        self.kind().own_addresses()
-    }
-
     /// True if it is the attachment's link.
     pub(crate) fn is_link(&self) -> bool {
         self.kind().as_link().is_some()
-    }
-
-    /// True if it is the attachment's link, and the runtime's result is about it.
-    pub(crate) fn is_link_of(&self, result: &CniResult) -> bool {
-        self.kind().as_link().is_some_and(|link| link.is_named(result))
-    }
-
-    /// True if it is on a disk, and not in a kernel.
-    pub fn outlives_boot(&self) -> bool {
-        self.lives() == Lives::OnDisk
-    }
-
-    /// Returns the rights that a confined gate needs to remove it.
-    pub(crate) fn right(&self) -> Right<'_> {
-        self.kind().right()
     }
 }
 

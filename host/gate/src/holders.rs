@@ -23,7 +23,7 @@ use crate::known::HolderState;
 use crate::others::Holder;
 use crate::prepared::Prepared;
 use crate::search::Living;
-use crate::upkeep::Removal;
+use crate::upkeep::Upkeep;
 use crate::view::can_be_path;
 use crate::{host_ports, others};
 use nix::sys::stat::lstat;
@@ -194,7 +194,7 @@ fn remove(run: &mut Context, holder: &Holder, record: Record<Effect>, proof: &st
     let start = Instant::now();
     let Header { network, container_id, ifname, .. } = record.header();
     let object = json!({"attachment": format!("{network}/{container_id}/{ifname}"), "has": holder.has, "proof": proof});
-    let mut removal = Removal::of(record, run.fixed.deadline.at(), &run.fixed.places, run.system.shared_nft());
+    let mut removal = Upkeep::of(record, run.fixed.deadline.at(), &run.fixed.places, &run.system.nft);
     // An address that rules of others still serve is not given back.
     removal.set_retention(&Rc::clone(&run.system.served), None);
     let outcome = removal.remove(None).map_err(|error| error.to_string()).and_then(|is_whole| match is_whole {

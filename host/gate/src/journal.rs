@@ -39,12 +39,14 @@ pub enum Leftover {
 
 /// See the module. Intent is written here before the node is changed.
 pub struct Journal {
-    record: Option<Record<Effect>>,
+    /// The record, if it is open.
+    pub record: Option<Record<Effect>>,
     /// The effects of this run, in order.
     undo: Vec<Undo>,
     /// The section of the record that belongs to this run.
     section: String,
-    owns_link: bool,
+    /// True if the called plugin makes the attachment's link.
+    pub owns_link: bool,
     /// True if this run has begun the section of the called plugin.
     is_section_open: bool,
     /// What this run has noted in the index of claims.
@@ -52,9 +54,10 @@ pub struct Journal {
     /// The cookie of the container's namespace, if it was read before the namespace was entered, or is not entered.
     cookie: Option<u64>,
     /// The conditions under which an address is given back, if this is not a DEL.
-    retention: Option<Retention>,
+    pub retention: Option<Retention>,
     whole: bool,
-    link_gone: bool,
+    /// True if the links that the record lists are gone. Other objects may have the attachment's names by now.
+    pub has_lost_link: bool,
     replaced: bool,
     /// The last message about the record.
     reported_error: String,
@@ -74,20 +77,10 @@ impl Journal {
             cookie: None,
             retention: None,
             whole: false,
-            link_gone: false,
+            has_lost_link: false,
             replaced: false,
             reported_error: String::new(),
         }
-    }
-
-    /// Uses this record.
-    pub fn set_record(&mut self, record: Record<Effect>) {
-        self.record = Some(record);
-    }
-
-    /// True if the called plugin makes the attachment's link.
-    pub fn owns_link(&self) -> bool {
-        self.owns_link
     }
 
     /// True if the record is from another boot, or from another namespace than that of `CNI_NETNS`.
@@ -150,9 +143,6 @@ impl Journal {
     }
 
     /// Opens the record that an earlier run left, if there is one, and waits for its lock.
-    ///
-    /// # Errors
-    /// The lock is held past the deadline, or the file can't be read.
     pub fn open_record(&mut self, view: View<'_>) -> Result<(), OpError> {
         if self.record.is_none() {
             let opened = Record::open_existing(&view.fixed.places.state, &view.key()?, view.fixed.deadline.at());
@@ -171,16 +161,6 @@ impl Journal {
         Ok(())
     }
 
-    /// True if the links that the record lists are gone. Other objects may have the attachment's names by now.
-    pub fn has_lost_link(&self) -> bool {
-        self.link_gone
-    }
-
-    /// Notes whether they are.
-    pub fn set_lost_link(&mut self, is_gone: bool) {
-        self.link_gone = is_gone;
-    }
-
     /// True if the record's attachment is gone, and another one without a record has its names now.
     pub fn is_replaced(&self) -> bool {
         self.replaced
@@ -190,11 +170,6 @@ impl Journal {
     pub fn set_replaced(&mut self, is_replaced: bool) {
         self.replaced = is_replaced;
         self.whole &= !is_replaced;
-    }
-
-    /// Ignores the record, because its effects are gone. The file is not changed.
-    pub fn set_record_aside(&mut self) {
-        self.record = None;
     }
 
     /// Reports the damage that was found in the record.
@@ -255,10 +230,7 @@ impl Journal {
         other_boot || matches!(cookies, (Some(noted), Ok(Some(cookie))) if noted != cookie)
     }
 
-    /// Notes that everything is made, before the runtime gets the result.
-    ///
-    /// # Errors
-    /// The record can't be written: the ADD must be undone.
+    /// Notes that everything is made, before the runtime gets the result. After an error the ADD must be undone.
     pub fn made(&mut self, view: View<'_>, state: &mut AttachmentState, result: &CniResult) -> Result<(), OpError> {
         // An address that a plugin only passes on belongs to another plugin.
         let own: Vec<IpNet> = result.ips.iter().map(|ip| ip.address).filter(|address| state.owns(address)).collect();
@@ -362,10 +334,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the record to write to. Every operation that leaves something has begun it before.
-    ///
-    /// # Errors
-    /// It can't be begun, or another run has it.
+    /// Returns the record to write to. Every operation that leaves something has begun it before. An error may mean that
+    /// another run has it.
     pub fn record_for_writing(&mut self, view: View<'_>) -> Result<&mut Record<Effect>, OpError> {
         if self.record.is_none() {
             let header = self.header(view)?;
@@ -408,19 +378,12 @@ impl Journal {
 
     /// Sets the conditions for the effects of the record, from now on.
     pub fn set_retention(&mut self, retention: Retention) {
-        let had_forwards = self.effects().iter().any(is_forwards);
+        let had_forwards = self.effects().iter().any(|noted| PortMappings::is(&noted.effect));
         self.retention = Some(Retention { had_forwards, ..retention });
     }
 
-    /// Returns the conditions for the effects of the record, if this is not a DEL.
-    pub fn retention(&self) -> Option<&Retention> {
-        self.retention.as_ref()
-    }
-
-    /// Returns the container, to remove what an effect left in there. `None` if it is gone, or is another attachment's.
-    ///
-    /// # Errors
-    /// It may be alive, and could not be entered: `what` may be in there still, and is not given up.
+    /// Returns the container, to remove what an effect left in there. `None` if it is gone, or is another attachment's. An
+    /// error: it may be alive, and could not be entered. Then `what` may be in there still, and is not given up.
     pub fn container_with<'s>(&self, system: &'s System, what: &str) -> Result<Option<&'s Worker>, OpError> {
         let container = system.container().filter(|_| !self.has_foreign_record(system));
         match (container, system.hidden()) {
@@ -441,11 +404,6 @@ impl Journal {
             crate::say!("postern: {error}");
         }
     }
-}
-
-/// True if the effect is port mappings: their rules lead traffic to the attachment's address.
-pub fn is_forwards(noted: &postern_state::NotedEffect<Effect>) -> bool {
-    PortMappings::of(&noted.effect).is_some()
 }
 
 /// True if a record lists all that this plugin did for the attachment.

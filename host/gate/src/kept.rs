@@ -1,13 +1,12 @@
 //! The effects of a record that must stay for now, by the facts of a collection ([`crate::retention`]).
 
 use crate::context::{Context, Journal, System, View};
-use crate::effect::{Addresses, Dhcp, Effect};
+use crate::effect::{Addresses, Dhcp, Effect, PortMappings};
 use crate::errors::state_error;
-use crate::journal::is_forwards;
 use crate::retention::LazyServed;
 use ipnet::IpNet;
 use postern_firewall::{AttachmentKey, FirewallError, Nft, Served};
-use postern_state::plugin_of;
+use postern_state::{NotedEffect, plugin_of};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -48,8 +47,8 @@ fn look_at_rules<'l>(system: &System, look: &'l LazyServed) -> &'l Result<Served
 
 /// Returns the reason why an effect of the record must stay for now; `None` if it can be removed. `section` is what
 /// goes: its port mappings, or those of all sections, go before any address.
-pub fn must_keep(run: &Context, noted: &postern_state::NotedEffect<Effect>, section: Option<&str>) -> Option<String> {
-    let retention = run.journal.retention()?;
+pub fn must_keep(run: &Context, noted: &NotedEffect<Effect>, section: Option<&str>) -> Option<String> {
+    let retention = run.journal.retention.as_ref()?;
     let directory = match noted.effect.addresses() {
         Addresses::HeldIn(directory) => Some(directory),
         Addresses::GivenBy(native)
@@ -72,8 +71,9 @@ pub fn must_keep(run: &Context, noted: &postern_state::NotedEffect<Effect>, sect
         addresses.extend(dhcp.addresses.iter().map(IpNet::addr));
     }
     let listed = run.journal.effects();
-    let stays = |noted: &&postern_state::NotedEffect<Effect>| section.is_some_and(|section| noted.section != section);
-    // The rules were read before the first removal.
+    let stays = |noted: &&NotedEffect<Effect>| section.is_some_and(|section| noted.section != section);
+    // Their rules lead traffic to the attachment's address. They were read before the first removal.
+    let is_forwards = |noted: &NotedEffect<Effect>| PortMappings::is(&noted.effect);
     let are_gone = retention.had_forwards && !listed.iter().filter(stays).any(is_forwards);
     let own = are_gone.then(|| run.request.masquerade_key());
     let rules = look_at_rules(run.system, &retention.served);

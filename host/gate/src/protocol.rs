@@ -178,7 +178,7 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
     }
     // The plugin that made the link is the last of its chain: nothing of the attachment outlives it. Of a chained plugin only
     // its own section is removed: the attachment's other plugins are called after it.
-    let section = (!run.journal.owns_link()).then(|| run.journal.section().to_owned());
+    let section = (!run.journal.owns_link).then(|| run.journal.section().to_owned());
     match verb {
         Verb::Add | Verb::Check => {
             if verb == Verb::Check {
@@ -187,7 +187,7 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
                     crate::say!(
                         "postern: what the record of this attachment lists is gone: it is checked as one without"
                     );
-                    run.journal.set_record_aside();
+                    run.journal.record = None;
                 }
             }
             if let Ok(Some(previous)) = run.request.conf.previous_result() {
@@ -235,9 +235,6 @@ fn act(prepared: &mut PreparedRun, launcher: &Launcher) -> Result<String, Error>
 
 /// Completes a DEL: removes the effects that the record still lists, when the plugin has removed what it knows of, or has
 /// failed. Where the record can't be enough, the attachment's names are used. `main` is the request of a main delegate.
-///
-/// # Errors
-/// The plugin's own; or the effects that could not be removed, and the reason why the plugin can't be run.
 fn complete(
     run: &mut Context,
     called: &Called,

@@ -39,7 +39,6 @@ pub enum Inside {
 /// The error for a run whose container can't be entered. Its plugin gets it for each operation.
 #[derive(Debug)]
 pub struct NoContainerAsked {
-    /// The error.
     pub error: Error,
     /// True if the plugin has asked for an operation: until then its own error comes first.
     pub is_asked: Cell<bool>,
@@ -68,15 +67,16 @@ pub struct System {
     deadline: Rc<Deadline>,
     /// `CNI_NETNS`.
     pub netns: String,
-    nft: SharedNft,
+    /// The socket for nftables. Other runs may use it too.
+    pub nft: SharedNft,
     host: OnceCell<Netlink>,
     home: OnceCell<Rc<NumberedNamespace>>,
     sight: OnceCell<Sight>,
     link_files: OnceCell<Option<Rc<LinkFiles>>>,
     worker: Option<Rc<Worker>>,
     namespace: Option<Namespace>,
-    /// The reason why it can't be told if the container is alive.
-    hidden: Option<String>,
+    /// The reason why it can't be told if the container is alive, although it was not entered.
+    pub hidden: Option<String>,
 }
 
 impl System {
@@ -108,17 +108,7 @@ impl System {
         self.sight = other.sight.clone();
         self.link_files = other.link_files.clone();
         self.dhcp = Rc::clone(&other.dhcp);
-        self.share(&other.nft);
-    }
-
-    /// Returns the socket for nftables, for other runs to use too.
-    pub fn shared_nft(&self) -> &SharedNft {
-        &self.nft
-    }
-
-    /// Uses a socket for nftables that other runs use too.
-    pub fn share(&mut self, nft: &SharedNft) {
-        self.nft = Rc::clone(nft);
+        self.nft = Rc::clone(&other.nft);
     }
 
     /// Makes it the container of this run.
@@ -129,11 +119,6 @@ impl System {
             ContainerAccess::Hidden(why) => self.hidden = Some(why),
             ContainerAccess::In(worker) => self.worker = Some(worker),
         }
-    }
-
-    /// Notes that the container may be alive although it was not entered.
-    pub fn hide_container(&mut self, why: String) {
-        self.hidden = Some(why);
     }
 
     /// Returns the reason why it is unknown if the container's namespace is alive. `None` if it is known, or if the runtime
@@ -213,9 +198,7 @@ impl System {
     }
 
     /// Returns the host's namespace, in which links are made. The first call has to come before this process is confined.
-    ///
-    /// # Errors
-    /// The kernel refuses a socket or its namespace. Without `CAP_NET_ADMIN` over it, `/proc` is not mounted.
+    /// Without `CAP_NET_ADMIN` over it, `/proc` has to be mounted.
     pub fn home(&self) -> Result<&Namespace, OpError> {
         self.look_home().map(|home| &home.namespace)
     }

@@ -18,14 +18,17 @@ use postern_types::{ErrorCode, OpError};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// A record that an operator wants removed, with its effects. It knows no native programs.
-pub struct Removal(RunParts);
+/// An effect with rules, and the outcome of putting them back.
+pub type ReapplyOutcome = (Effect, Result<Reapplied, OpError>);
 
-impl Removal {
-    /// Makes the removal. The record's lock is held until it ends.
+/// The work on one record: its effects are removed, or their rules are put back. It knows no native programs.
+pub struct Upkeep(RunParts);
+
+impl Upkeep {
+    /// Begins the work. The record's lock is held until it ends.
     pub fn of(record: Record<Effect>, deadline: Instant, places: &Places, nft: &SharedNft) -> Self {
         let mut parts = RunParts::of_record(record, deadline, places.clone());
-        parts.system.share(nft);
+        parts.system.nft = Rc::clone(nft);
         Self(parts)
     }
 
@@ -64,27 +67,12 @@ impl Removal {
         self.0.journal.close_record();
         self.0.audit.flush();
     }
-}
 
-/// An effect with rules, and the outcome of putting them back.
-pub type ReapplyOutcome = (Effect, Result<Reapplied, OpError>);
-
-/// The record of a living attachment whose rules an operator wants back.
-pub struct Reapplication(RunParts);
-
-impl Reapplication {
-    /// Makes the reapplication. The record's lock is held until it ends.
-    pub fn of(record: Record<Effect>, deadline: Instant, places: &Places, nft: &SharedNft) -> Self {
-        let mut parts = RunParts::of_record(record, deadline, places.clone());
-        parts.system.share(nft);
-        Self(parts)
-    }
-
-    /// Puts back the rules of all effects. Returns the effects that have rules, each with its outcome.
+    /// Puts back the rules of all effects of a living attachment. Returns the effects that have rules, each with its outcome.
     ///
     /// # Errors
     /// The attachment's link is gone: rules would serve another owner of its addresses.
-    pub fn run(mut self) -> Result<Vec<ReapplyOutcome>, OpError> {
+    pub fn reapply(mut self) -> Result<Vec<ReapplyOutcome>, OpError> {
         collectable::look_for_container(&mut self.0);
         let mut run = self.0.context();
         let listed: Vec<Effect> = run.journal.effects().into_iter().map(|noted| noted.effect).collect();
@@ -106,8 +94,7 @@ impl Reapplication {
                 outcomes.push((effect, outcome));
             }
         }
-        run.journal.close_record();
-        run.audit.flush();
+        self.close();
         Ok(outcomes)
     }
 }

@@ -13,9 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct View<'a> {
     /// The request: verb and configuration of this plugin.
     pub request: &'a Request,
-    /// What never changes in the run.
     pub fixed: &'a Fixed,
-    /// The handles to kernel and container.
     pub system: &'a System,
 }
 

@@ -100,10 +100,10 @@ impl Rights {
         }
         let verb = run.request.verb;
         for effect in listed {
-            rights.add(run, effect.right());
+            rights.add(run, effect.kind().right());
         }
         // An attachment without a record may be a native plugin's, with rules of either backend.
-        let is_whole = run.journal.record_is_whole() && !run.journal.has_lost_link();
+        let is_whole = run.journal.record_is_whole() && !run.journal.has_lost_link;
         let looks_at_rules = match verb {
             Verb::Gc => true,
             Verb::Del | Verb::Check => !is_whole,

@@ -7,15 +7,13 @@ use crate::errors::state_error;
 use crate::request::Request;
 use crate::view::View;
 use postern_cni::{CniResult, Verb};
-use postern_state::{Claim, ClaimIndex, Record, StateError};
+use postern_state::{Claim, ClaimIndex, NotedEffect, Record, StateError};
 use postern_types::{ErrorCode, Mac, OpError};
 use std::net::IpAddr;
 
 impl Journal {
-    /// Notes the effect that an operation is about to make: first in the record, then for undo.
-    ///
-    /// # Errors
-    /// The record can't be written: the operation must not be carried out.
+    /// Notes the effect that an operation is about to make: first in the record, then for undo. If it can't be noted, the
+    /// operation must not be carried out.
     pub fn intend(&mut self, view: View<'_>, effect: impl Into<Effect>) -> Result<(), OpError> {
         let effect = effect.into();
         let (sequence, claims, is_indexed) = match effect.record_timing() {
@@ -47,10 +45,8 @@ impl Journal {
         self.tell(noted);
     }
 
-    /// Notes the index of a link in the container. Root in there can change all else that would tell which one it is.
-    ///
-    /// # Errors
-    /// The record can't be written: the ADD must be undone.
+    /// Notes the index of a link in the container. Root in there can change all else that would tell which one it is. If
+    /// it can't be noted, the ADD must be undone.
     pub fn known_link(&mut self, effect: &Effect, index: u32) -> Result<(), OpError> {
         self.note_numbers(effect, &[u64::from(index)], &[]).map_err(state_error)
     }
@@ -64,7 +60,7 @@ impl Journal {
     }
 
     /// Returns the effects that the record lists, in their order.
-    pub fn effects(&self) -> Vec<postern_state::NotedEffect<Effect>> {
+    pub fn effects(&self) -> Vec<NotedEffect<Effect>> {
         self.record.as_ref().map(|record| record.effects(None)).unwrap_or_default()
     }
 
@@ -97,9 +93,6 @@ impl Journal {
 
     /// Refuses an ADD to change effects of a kind if an earlier run made one of them. A second ADD without a DEL between
     /// leaves those of the first. `what` names the kind.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Exists`].
     pub fn only_of_this_run(
         &self,
         request: &Request,
@@ -178,8 +171,9 @@ impl Journal {
                 link.mac = self.original_mac(mac).to_string();
             }
         }
-        let result = &result;
-        self.effects().iter().any(|noted| noted.effect.is_link_of(result))
+        let is_named =
+            |noted: &NotedEffect<Effect>| noted.effect.kind().as_link().is_some_and(|link| link.is_named(&result));
+        self.effects().iter().any(is_named)
     }
 
     /// True if an effect of this run is such a one.
@@ -226,10 +220,8 @@ impl Journal {
         self.indexed.insert(claim);
     }
 
-    /// Notes in the index what the record is about to claim; false if there is no index yet.
-    ///
-    /// # Errors
-    /// The index can't be written: then the record must not claim it.
+    /// Notes in the index what the record is about to claim; false if there is no index yet. After an error the record
+    /// must not claim it.
     pub fn index(&mut self, view: View<'_>, claims: &[Claim]) -> Result<bool, OpError> {
         let new: Vec<Claim> = claims.iter().copied().filter(|claim| !self.indexed.contains(claim)).collect();
         if new.is_empty() {

@@ -23,11 +23,11 @@ pub fn look_for_link(run: &mut Context) -> Result<(), OpError> {
     let has_links = links.peek().is_some();
     for noted in links {
         if noted.effect.is_living_link(run)? {
-            run.journal.set_lost_link(false);
+            run.journal.has_lost_link = false;
             return Ok(());
         }
     }
-    run.journal.set_lost_link(has_links);
+    run.journal.has_lost_link = has_links;
     Ok(())
 }
 
@@ -38,10 +38,10 @@ pub fn look_for_link(run: &mut Context) -> Result<(), OpError> {
 /// one. Then the record is incomplete.
 pub fn compare_with_kernel(run: &mut Context) -> Result<(), OpError> {
     // Links in the container could not be read before its namespace was entered.
-    if run.journal.has_lost_link() {
+    if run.journal.has_lost_link {
         look_for_link(run)?;
     }
-    if !run.journal.has_lost_link() {
+    if !run.journal.has_lost_link {
         return Ok(());
     }
     let previous = run.request.previous();
@@ -127,7 +127,7 @@ pub fn is_of_this_interface(request: &Request, header: &Header) -> bool {
 /// True if a record of this attachment tells which container is meant, and the link that it lists is there.
 pub fn knows_container(journal: &Journal) -> bool {
     let is_known = journal.record().is_some_and(|record| record.header().netns_cookie.is_some());
-    is_known && !journal.is_replaced() && !journal.has_lost_link()
+    is_known && !journal.is_replaced() && !journal.has_lost_link
 }
 
 /// True if the runtime's last result has this link of the container.

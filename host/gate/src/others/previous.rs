@@ -86,7 +86,7 @@ pub fn names_unrecorded_address(run: &Context) -> bool {
 
 /// True if no record says that an earlier plugin gave addresses, or if the link of that record is gone.
 pub fn is_behind_native(journal: &Journal) -> bool {
-    journal.has_lost_link() || given_sections(journal).all(|section| section.addresses.is_empty())
+    journal.has_lost_link || given_sections(journal).all(|section| section.addresses.is_empty())
 }
 
 /// Returns what contradicts `prevResult` in an address: the container does not have it, or the node or another
@@ -281,7 +281,7 @@ mod tests {
         let recorded = Request { conf, ..behind.request.clone() };
         let behind = behind.with(&recorded);
         assert!(!asks_container(&behind, Some(&open), &own));
-        behind.journal.set_lost_link(true);
+        behind.journal.has_lost_link = true;
         assert!(asks_container(&behind, Some(&open), &own));
         std::fs::remove_dir_all(&directory).unwrap();
     }

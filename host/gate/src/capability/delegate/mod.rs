@@ -121,7 +121,7 @@ fn note(gate: &mut Gate<'_>, config: &str) -> Result<(), OpError> {
     }
     let journal = &*gate.run.journal;
     let is_of_run = journal.has_made(|undo| Delegated::is(&undo.effect));
-    if is_of_run || !journal.recorded::<Delegated>().is_empty() && !journal.has_lost_link() {
+    if is_of_run || !journal.recorded::<Delegated>().is_empty() && !journal.has_lost_link {
         let message = "the attachment has been delegated already";
         return Err(OpError::new(ErrorCode::Exists, plugin, message).hint("run DEL first"));
     }
