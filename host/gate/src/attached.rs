@@ -17,7 +17,6 @@ use postern_types::{OpError, VlanId};
 /// The host end of the attachment's living pair, or the other plugin's link that it joined with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttachedPort {
-    /// The port's name.
     pub name: String,
     /// True if it is a port of the bridge to which it was added.
     pub is_joined: bool,

@@ -15,32 +15,19 @@ pub const MOST_ADDRESSES: usize = 256;
 const MOST_ERRORS: usize = 16;
 
 /// The state that all guests of one run share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Common {
     /// The operations that they may request: none before the first guest begins.
     pub asked: Budget,
-    routes: Budget,
-    addresses: Budget,
+    /// The routes and addresses that they may add, once one of them has added any.
+    routes: Option<Budget>,
+    addresses: Option<Budget>,
     /// The host links that were shown to one of them: a result may name them.
     pub shown: BTreeSet<String>,
     /// The gate's refusals by policy, in the form in which they end a verb. The latest ones are kept.
     pub refusals: VecDeque<Error>,
     /// As `refusals`, for what the node lacked for an operation.
     faults: VecDeque<Error>,
-}
-
-impl Default for Common {
-    fn default() -> Self {
-        let (routes, addresses) = (Budget::new(MOST_ROUTES), Budget::new(MOST_ADDRESSES));
-        Self {
-            asked: Budget::default(),
-            routes,
-            addresses,
-            shown: BTreeSet::new(),
-            refusals: VecDeque::new(),
-            faults: VecDeque::new(),
-        }
-    }
 }
 
 impl Common {
@@ -71,22 +58,16 @@ impl Common {
     }
 
     /// Reserves routes through a link of the container.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Exhausted`].
     pub fn add_routes(&mut self, link: &str, wanted: usize) -> Result<(), OpError> {
-        self.routes.spend(wanted).map_err(|most| {
+        self.routes.get_or_insert(Budget::new(MOST_ROUTES)).spend(wanted).map_err(|most| {
             OpError::new(ErrorCode::Exhausted, link, format!("{wanted} routes are too many: a run may add {most}"))
                 .hint("join routes that lie side by side")
         })
     }
 
     /// Reserves addresses on a link of the container.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Exhausted`].
     pub fn add_addresses(&mut self, link: &str, wanted: usize) -> Result<(), OpError> {
-        self.addresses.spend(wanted).map_err(|most| {
+        self.addresses.get_or_insert(Budget::new(MOST_ADDRESSES)).spend(wanted).map_err(|most| {
             OpError::new(ErrorCode::Exhausted, link, format!("{wanted} addresses are too many: a run may add {most}"))
         })
     }
@@ -105,10 +86,7 @@ impl Budget {
         Self { spent: 0, most }
     }
 
-    /// Takes `more` of the budget.
-    ///
-    /// # Errors
-    /// The size of the budget, if `more` exceeds the rest. Nothing is taken then.
+    /// Takes `more` of the budget. The error is its size, if `more` exceeds the rest. Nothing is taken then.
     pub fn spend(&mut self, more: usize) -> Result<(), usize> {
         let spent = self.spent.saturating_add(more);
         if spent > self.most {

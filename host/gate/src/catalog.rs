@@ -20,7 +20,7 @@ use postern_state::{Dir, OpenMode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -105,9 +105,6 @@ impl Unverified {
     }
 
     /// The program that its process becomes, if its component imports more of WASI than this one has.
-    ///
-    /// # Errors
-    /// That program is missing, or not trusted.
     pub fn program(&self) -> Result<Option<File>, PluginError> {
         match self.manifest.wasi {
             WasiExtent::Small => Ok(None),
@@ -212,10 +209,8 @@ fn read_note(notes: &Path, name: &str) -> Option<Note> {
 
 fn write_note(notes: &Path, name: &str, note: &Note) -> std::io::Result<()> {
     Dir::make(notes, 0o700)?;
-    let notes = Dir::open_itself(notes)?;
     let new = format!("{name}.{}.new", std::process::id());
-    notes.file(&new, OpenMode::Rewrite(0o600))?.write_all(&serde_json::to_vec(note)?)?;
-    notes.rename(&new, &format!("{name}.json"))
+    Dir::open_itself(notes)?.replace(&format!("{name}.json"), &new, &serde_json::to_vec(note)?)
 }
 
 /// Returns the hash. It does not move the file's offset, which the sandbox shares.
@@ -241,9 +236,6 @@ pub fn sha256(bytes: &[u8]) -> String {
 
 /// Compares a policy's pin (`digest = "sha256:…"`), if it has one, with the installed component. `file` is the file
 /// where an operator would write another pin.
-///
-/// # Errors
-/// The component is another one.
 pub fn check_pin(pinned: Option<&str>, installed_digest: &str, plugin: &str, file: &Path) -> Result<(), PluginError> {
     let Some(pinned) = pinned else { return Ok(()) };
     let bare = |digest: &str| digest.strip_prefix("sha256:").unwrap_or(digest).to_ascii_lowercase();

@@ -40,10 +40,7 @@ const SAID: &str = "no-landlock";
 /// another one than the runtime's.
 ///
 /// A rule needs an existing directory. So a directory for leases that an ADD may make is made before. [`MadeDirectories`] removes
-/// it again if nothing was put in it.
-///
-/// # Errors
-/// Code 999: the kernel refuses a step, and no guest may run.
+/// it again if nothing was put in it. If the kernel refuses a step, no guest may run.
 pub fn confine(
     parts: &mut RunParts,
     launcher: &Launcher,

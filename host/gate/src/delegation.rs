@@ -47,9 +47,6 @@ impl Delegation {
     }
 
     /// Makes it of the configuration and of the subnet file.
-    ///
-    /// # Errors
-    /// The fault of the configuration or of the file.
     pub fn make(request: &Request) -> Result<Self, OpError> {
         let flannel = Flannel::read(&request.conf).map_err(|error| invalid("delegate", &error.to_string()))?;
         let subnet = read_subnet(&flannel.subnet_file)?;

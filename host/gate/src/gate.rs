@@ -14,9 +14,8 @@ use postern_types::{Handle, LinkInfo, Mac, OpError};
 
 /// A delegate's run, which an operation of its caller needs.
 pub struct DelegateRun {
-    /// The delegate.
     pub plugin: String,
-    /// Its own request.
+    /// The delegate's own request.
     pub request: Request,
 }
 
@@ -39,7 +38,6 @@ impl Ran {
 /// What the guests of a run may delegate to.
 #[derive(Clone, Copy)]
 pub struct Delegates<'a> {
-    /// The plugins.
     pub launcher: &'a Launcher,
     /// The delegation of a network of flannel, or the reason why there is none. In it is `None` if nothing was delegated, as
     /// far as is known.

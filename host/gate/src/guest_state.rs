@@ -119,7 +119,8 @@ impl Object {
     }
 }
 
-/// See the module.
+/// See the module. Errors have [`ErrorCode::Denied`] for a decision of policy, [`ErrorCode::Exhausted`] beyond a limit, and
+/// [`ErrorCode::InvalidHandle`] for a handle of another kind or of nothing.
 pub struct GuestState<'a> {
     /// The calling plugin.
     pub plugin: &'a str,
@@ -150,9 +151,6 @@ impl<'a> GuestState<'a> {
     }
 
     /// Counts an operation. `caller` is the plugin that the runtime called.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Exhausted`].
     pub fn count(&mut self, common: &mut Common, caller: &str) -> Result<(), OpError> {
         let budget = self.granted.limits().operations();
         self.operations += 1;
@@ -188,9 +186,6 @@ impl<'a> GuestState<'a> {
     }
 
     /// Decides on an operation. `owns_link` is true if the called plugin made the attachment's link.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Denied`].
     pub fn decide(&self, request: &Request, owns_link: bool, operation: &Operation) -> Result<Rule, OpError> {
         let kind = |handle| self.object(handle).ok().map(Object::kind);
         let question = Question { operation, verb: request.verb, conf: &request.conf, owns_link, kind: &kind };
@@ -198,9 +193,6 @@ impl<'a> GuestState<'a> {
     }
 
     /// Gives out a handle.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Exhausted`].
     pub fn grant(&mut self, common: &mut Common, object: Object) -> Result<Handle, OpError> {
         if let Some(at) = self.objects.iter().position(|have| *have == object) {
             return Ok(u32::try_from(at).unwrap_or(u32::MAX));
@@ -219,7 +211,7 @@ impl<'a> GuestState<'a> {
     /// Checks that another handle can be given out, before something is made that needs one.
     pub(crate) fn room(&self, wanted: usize) -> Result<(), OpError> {
         let limit = self.granted.limits().handles();
-        if u32::try_from(self.objects.len() + wanted).is_ok_and(|have| have <= limit) {
+        if self.objects.len() + wanted <= limit as usize {
             return Ok(());
         }
         Err(OpError::new(ErrorCode::Exhausted, "handles", format!("a run may hold {limit} handles"))
@@ -227,9 +219,6 @@ impl<'a> GuestState<'a> {
     }
 
     /// Returns the object of a handle.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`].
     pub fn object(&self, handle: Handle) -> Result<&Object, OpError> {
         usize::try_from(handle)
             .ok()
@@ -238,9 +227,6 @@ impl<'a> GuestState<'a> {
     }
 
     /// Returns the object of a handle for an operation that takes only such a kind.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidHandle`]: it stands for another kind.
     pub fn take(&self, handle: Handle, takes: Takes) -> Result<&Object, OpError> {
         let object = self.object(handle)?;
         object.lacks(takes).map_or(Ok(object), |wanted| Err(object.is_not(wanted)))
@@ -289,9 +275,6 @@ impl<'a> GuestState<'a> {
 
     /// Checks that the port joined with these settings. A VLAN gateway outlives the attachment, so it is made only for
     /// the VLAN of the attachment's own port.
-    ///
-    /// # Errors
-    /// [`ErrorCode::InvalidArgument`].
     pub fn has_joined(&self, port: &PortSpec) -> Result<(), OpError> {
         if self.joined.as_ref() == Some(port) {
             return Ok(());
@@ -300,10 +283,7 @@ impl<'a> GuestState<'a> {
         Err(OpError::new(ErrorCode::InvalidArgument, "port", message))
     }
 
-    /// Returns the IPAM plugin that the guest may start.
-    ///
-    /// # Errors
-    /// As [`native::check_name`], or [`ErrorCode::Exhausted`]: the delegation would never end.
+    /// Returns the IPAM plugin that the guest may start, unless the delegation would never end.
     pub fn delegate(&self, request: &Request) -> Result<String, OpError> {
         let name = &request.conf.ipam_type;
         native::check_name(name)?;
@@ -316,10 +296,7 @@ impl<'a> GuestState<'a> {
     }
 
     /// Checks that the guest may delegate to this main plugin. Only the plugin that the runtime called may: its
-    /// configuration is the one that the delegate's is made of.
-    ///
-    /// # Errors
-    /// As [`native::check_name`], or [`ErrorCode::Exhausted`]: the delegation would never end.
+    /// configuration is the one that the delegate's is made of. Otherwise the delegation would never end.
     pub fn delegate_main(&self, name: &str) -> Result<(), OpError> {
         native::check_name(name)?;
         if name == self.plugin || self.depth > 0 {

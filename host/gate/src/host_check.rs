@@ -9,10 +9,8 @@ use ipnet::IpNet;
 use postern_kernel::{Link, Netlink};
 use postern_state::DataPath;
 
-/// Compares the host with the record.
-///
-/// # Errors
-/// The first difference in words, with the command that repairs it, or why the kernel does not show an object.
+/// Compares the host with the record. The error is the first difference in words, with the command that repairs it, or why
+/// the kernel does not show an object.
 pub fn check(run: &Context) -> Result<(), String> {
     let sections = run.journal.sections();
     let Some(section) = sections.iter().find(|section| section.name == run.journal.section()) else { return Ok(()) };

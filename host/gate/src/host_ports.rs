@@ -15,8 +15,7 @@ use std::collections::HashMap;
 /// The forwards of an attachment, as its record lists them.
 struct Claim {
     key: Option<RecordKey>,
-    network: String,
-    container_id: String,
+    header: Header,
     forwards: Vec<Forward>,
 }
 
@@ -27,12 +26,7 @@ impl Claim {
         let header = summary.header.as_ref().filter(is_here)?;
         let forwards: Vec<Forward> = in_record::<PortMappings>(summary).flat_map(|own| own.forwards).collect();
         let is_some = !forwards.is_empty();
-        is_some.then_some(Self {
-            key: summary.key,
-            network: header.network.clone(),
-            container_id: header.container_id.clone(),
-            forwards,
-        })
+        is_some.then(|| Self { key: summary.key, header: header.clone(), forwards })
     }
 }
 
@@ -87,8 +81,8 @@ fn words(own: &Forward, theirs: &Forward, other: &Claim) -> String {
     format!(
         "the node's {} port {port} is taken: container {} of network \"{}\" has it",
         own.transport.name(),
-        other.container_id,
-        other.network
+        other.header.container_id,
+        other.header.network
     )
 }
 
@@ -135,7 +129,7 @@ impl PortClaims {
         forwards: &'a [Forward],
     ) -> impl Iterator<Item = (&'a Forward, &'a Forward, &'a Claim)> {
         let container_id = &request.container_id;
-        let others = self.known.values().flatten().filter(move |claim| claim.container_id != *container_id);
+        let others = self.known.values().flatten().filter(move |claim| claim.header.container_id != *container_id);
         others.flat_map(move |other| {
             other.forwards.iter().filter_map(move |theirs| {
                 let own = forwards.iter().find(|own| own.overlaps(theirs))?;

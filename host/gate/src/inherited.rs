@@ -81,10 +81,7 @@ pub fn put_right() {
     }
 }
 
-/// Checks the limits that every run needs.
-///
-/// # Errors
-/// The limit that is too low and may not be raised.
+/// Checks the limits that every run needs. The error is the limit that is too low and may not be raised.
 pub fn limits() -> Result<(), String> {
     [STACK, FILES, DATA].iter().try_for_each(Limit::raise)
 }

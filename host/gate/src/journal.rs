@@ -22,7 +22,6 @@ use std::net::IpAddr;
 pub struct Undo {
     /// The number of its line in the record, if it has one.
     pub sequence: Option<u64>,
-    /// The effect to remove.
     pub effect: Effect,
     /// The leases that this run took, for [`crate::effect::Lease`]: those of an earlier run stay.
     pub leases: Vec<IpAddr>,

@@ -1,31 +1,22 @@
 //! The launcher finds a plugin's policy and code by its name, and starts a process with the code.
 
 use crate::catalog::{self, Unverified};
+use crate::errors::obstacle;
 use crate::manifest::RunManifest;
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
 use crate::prepared::{Plugin, Prepared};
 use crate::process::{Engine, Sandbox};
 use crate::request::Request;
+use crate::versions::supported;
 use crate::{plugin_file, policies};
-use postern_cni::Verb;
+use postern_cni::{Error, Verb, Version};
 use postern_confine::processor;
 use postern_policy::Policy;
 use std::path::{Path, PathBuf};
 
 /// The most times that a catalog may be replaced while a plugin is being started.
 const REPLACED: u32 = 20;
-
-/// What a plugin supports and is, without a run of its guest.
-#[derive(Debug)]
-pub struct Versions {
-    /// The versions of CNI in its policy. `None` means all.
-    pub policy: Option<Vec<String>>,
-    /// As `policy`, those that its component named.
-    pub component: Option<Vec<String>>,
-    /// Its own version, see [`crate::catalog::Manifest::version`].
-    pub version: Option<String>,
-}
 
 /// Finds plugins and starts them. One for each run.
 pub struct Launcher {
@@ -88,17 +79,17 @@ impl Launcher {
         plugin_file::is_name(plugin).then(|| policies::load_shipped(self.catalog.as_ref().ok()?, plugin)).flatten()
     }
 
-    /// Reads the versions of a plugin: those of CNI that its policy and its component name, and its own. No guest is run.
-    pub(crate) fn versions(&self, plugin: &str) -> Result<Versions, PluginError> {
-        let catalog = self.catalog.as_ref().map_err(Clone::clone)?;
-        of_one_catalog(catalog, || {
+    /// Reads the versions of CNI that a plugin serves under its policy, and the plugin's own. No guest is run.
+    pub(crate) fn versions(&self, plugin: &str) -> Result<(Vec<Version>, Option<String>), Error> {
+        let catalog = self.catalog.as_ref().map_err(obstacle)?;
+        let read = || {
             // A missing policy is the first thing to tell.
             let mut manifest = RunManifest::of(catalog, plugin);
             let form = manifest.as_mut().ok().and_then(|manifest| manifest.policy.take());
-            let policy = policies::versions_with(form, catalog, plugin)?;
-            let manifest = manifest?;
-            Ok(Versions { policy, component: manifest.versions, version: manifest.version })
-        })
+            policies::versions_with(form, catalog, plugin).and_then(|policy| Ok((policy, manifest?)))
+        };
+        let (policy, manifest) = of_one_catalog(catalog, read).map_err(obstacle)?;
+        Ok((supported(policy.as_deref(), manifest.versions.as_deref())?, manifest.version))
     }
 
     /// Starts a plugin's process now, for a later [`Launcher::open`] or [`Launcher::prepare_delegates`]. It is started once.
@@ -144,9 +135,6 @@ impl Launcher {
     }
 
     /// Opens the plugin that the runtime called. `state` is the state directory, with the notes on verified code.
-    ///
-    /// # Errors
-    /// No such plugin, no policy, code that is not trusted, no process.
     pub fn open(&mut self, plugin: &str, state: &Path) -> Result<Plugin, PluginError> {
         let started = match self.warm.iter().position(|(name, _)| name == plugin) {
             Some(at) => self.warm.swap_remove(at).1?,

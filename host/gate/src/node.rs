@@ -26,9 +26,6 @@ pub const ISOLATION: &str = "isolation";
 ///
 /// `make` returns true if this run made the object. If not, the note is removed again. For a link that it made, the
 /// index is noted too: a foreign link may have its name one day.
-///
-/// # Errors
-/// The errors of `make`.
 pub fn noted<E>(
     state: &Path,
     host: &Netlink,

@@ -9,7 +9,6 @@ use std::net::IpAddr;
 /// See the module.
 #[derive(Debug, Default)]
 pub struct AttachmentState {
-    /// The attachment's addresses.
     pub addresses: Vec<OwnAddress>,
     /// The address of the container's end of the pair that this run made.
     pub container_mac: Option<Mac>,

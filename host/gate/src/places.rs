@@ -7,10 +7,10 @@
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat, stat};
 use nix::unistd::{AccessFlags, access, geteuid};
-use postern_state::{Dir, OpenMode, TrustError, is_passing, kind, trust_stat};
+use postern_state::{Dir, OpenMode, TrustError, if_present, is_passing, kind, trust_stat};
 pub use postern_state::{trust, trust_file};
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The reason why a file or directory is not used, with the way out: words for people. No code tells one from another.
@@ -191,9 +191,6 @@ fn below_runtime_dir() -> Result<PathBuf, PlaceError> {
 }
 
 /// Opens a directory itself, never the target of a symbolic link with that name.
-///
-/// # Errors
-/// There is no such directory.
 pub fn directory(path: &Path) -> Result<Dir, PlaceError> {
     Dir::open_itself(path).map_err(|reason| {
         PlaceError(format!("{}: {reason}; it has to be a directory, and no link to one", path.display()))
@@ -236,36 +233,25 @@ pub struct TrustedDir {
 
 impl TrustedDir {
     /// Opens the directory; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// It can't be read.
     pub fn open(path: &Path) -> Result<Option<Self>, PlaceError> {
-        match Dir::open(path) {
-            Ok(dir) => Ok(Some(Self { dir, path: path.to_owned() })),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(PlaceError::unreadable(path, e)),
-        }
+        let opened = if_present(Dir::open(path)).map_err(|e| PlaceError::unreadable(path, e))?;
+        Ok(opened.map(|dir| Self { dir, path: path.to_owned() }))
     }
 
     /// Opens a regular file of the directory. It must be in the directory itself, and no other user may be able to
     /// change it. `None` if there is no such file.
-    ///
-    /// # Errors
-    /// As [`trust`].
     pub fn file(&self, name: &str) -> Result<Option<File>, PlaceError> {
         let path = self.path.join(name);
-        let file = match self.dir.file(name, OpenMode::Read) {
-            Ok(file) => file,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(e) if is_link(&e) => {
-                return Err(PlaceError(format!(
-                    "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there \
-                     (`make install`, or `postern add FILE.wasm --policy FILE`)",
-                    path.display()
-                )));
-            }
-            Err(e) => return Err(PlaceError::unreadable(&path, e)),
-        };
+        let opened = self.dir.file(name, OpenMode::Read);
+        if opened.as_ref().is_err_and(is_link) {
+            return Err(PlaceError(format!(
+                "{} is a symbolic link, and whoever can write where it leads would decide; put the file itself there \
+                 (`make install`, or `postern add FILE.wasm --policy FILE`)",
+                path.display()
+            )));
+        }
+        let opened = if_present(opened).map_err(|e| PlaceError::unreadable(&path, e))?;
+        let Some(file) = opened else { return Ok(None) };
         let stat = fstat(&file).map_err(|e| PlaceError::unreadable(&path, e))?;
         if kind(&stat) != SFlag::S_IFREG {
             let path = path.display();
@@ -282,9 +268,6 @@ pub(crate) fn is_link(error: &io::Error) -> bool {
 }
 
 /// Opens a file as [`TrustedDir::file`], of the directory that its path names.
-///
-/// # Errors
-/// As [`trust`].
 pub fn open_trusted(path: &Path) -> Result<Option<File>, PlaceError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Err(PlaceError::unreadable(path, "its name is not text"));

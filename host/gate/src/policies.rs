@@ -4,7 +4,7 @@
 use crate::places::{self, PlaceError};
 use crate::plugin_error::PluginError;
 use postern_policy::{Form, NODE_FILE, NodeSettings, OPERATOR_DIRECTORY, Policy, Text};
-use postern_state::{Dir, OpenMode};
+use postern_state::{Dir, OpenMode, if_present};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -51,11 +51,9 @@ pub fn node_settings() -> Result<NodeSettings, PluginError> {
 /// Returns the operator's file, if there is one. It may be a link: its owner decides where it leads, and is checked
 /// too.
 fn operators(own: &Path) -> Result<Option<Text>, PlaceError> {
-    let open = match open_itself(own).or_else(|e| if places::is_link(&e) { behind(own) } else { Err(e) }) {
-        Ok(open) => open,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(PlaceError::unreadable(own, e)),
-    };
+    let opened = open_itself(own).or_else(|e| if places::is_link(&e) { behind(own) } else { Err(e) });
+    let opened = if_present(opened).map_err(|e| PlaceError::unreadable(own, e))?;
+    let Some(open) = opened else { return Ok(None) };
     places::trust(own)?;
     if !open.metadata().is_ok_and(|meta| meta.is_file()) {
         return Err(PlaceError::unreadable(own, "it is no regular file"));

@@ -28,9 +28,7 @@ pub struct Plugin {
 
 /// See the module.
 pub struct Prepared {
-    /// Its name.
     pub name: String,
-    /// Its policy.
     pub policy: Policy,
     /// SHA-256 of its component, hexadecimal.
     pub digest: String,

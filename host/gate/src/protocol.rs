@@ -16,7 +16,6 @@ use crate::prepared::Prepared;
 use crate::process::{self, Engine};
 use crate::request::Request;
 use crate::unrecorded::{self, SearchedObjects};
-use crate::versions::supported;
 use crate::{collect, host_check, inherited, others, plugin, plugin_file, status, streams};
 use postern_cni::{
     Env, Error, Json, Lists, NetConf, NumericVersion, Verb, about, code, config_version, read_conf, validate_conf,
@@ -53,11 +52,7 @@ pub fn main(name: &str, engine: Engine) -> u8 {
     if written.is_ok() { status } else { 1 }
 }
 
-/// Prints without `Stdout`, which would write the last line by itself, and wait for ever.
-fn print(output: &[u8], deadline: Instant) -> Result<(), Error> {
-    printed(streams::write(std::io::stdout(), output, deadline))
-}
-
+/// Output is printed without `Stdout`, which would write the last line by itself, and wait for ever.
 fn printed(written: nix::Result<()>) -> Result<(), Error> {
     written.map_err(|errno| {
         crate::say!("postern: standard output cannot be written: {errno}");
@@ -72,20 +67,15 @@ fn run(name: &str, engine: Engine) -> Result<String, Error> {
         return Err(Error::internal(format!("invalid plugin name: {name:?}")));
     }
     let mut launcher = Launcher::new(engine);
-    let versions = |launcher: &Launcher| {
-        let versions = launcher.versions(name).map_err(obstacle)?;
-        Ok((supported(versions.policy.as_deref(), versions.component.as_deref())?, versions.version))
-    };
     if env.command.is_empty() {
-        let (supported, version) = versions(&launcher)?;
+        let (supported, version) = launcher.versions(name)?;
         let about = about(name, version.as_deref(), &supported);
         about.trim_end().lines().for_each(|line| crate::say!("{line}"));
         return Ok(String::new());
     }
     if env.validate()? == Some(Verb::Version) {
-        let versions = versions(&launcher);
-        let (supported, _) = versions.inspect_err(|error| refused(name, &env, b"", Instant::now(), error))?;
-        return Ok(version_output(&supported));
+        let refused = |error: &Error| refused(name, &env, b"", Instant::now(), error);
+        return launcher.versions(name).map(|(supported, _)| version_output(&supported)).inspect_err(refused);
     }
     let started = Instant::now();
     let refused = |error: &Error| refused(name, &env, b"", started, error);
@@ -121,13 +111,11 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     let has_no_verb = lacks_verb(verb, &raw.0);
     // From here on the request could be carried out. If something prevents that before the guest, the log has the
     // reason.
-    let prepared = begin(call, raw, launcher, &refused);
-    let prepared = prepared.inspect_err(|error| {
+    let mut prepared = begin(call, raw, launcher, &refused).inspect_err(|error| {
         if !(has_no_verb && error.code == code::INCOMPATIBLE_VERSION) {
             refused(error);
         }
-    });
-    let mut prepared = prepared?;
+    })?;
     let outcome = act(&mut prepared, launcher);
     let PreparedRun { mut parts, called, made, .. } = prepared;
     let missing = parts.system.no_container.as_ref().map(|missing| &missing.error);
@@ -139,7 +127,8 @@ fn perform(call: &Call<'_>, raw: (Json, Lists), launcher: &mut Launcher) -> Resu
     let outcome = if verb == Verb::Status { outcome.map_err(status::as_unavailable) } else { outcome };
     let outcome = outcome.and_then(|output| {
         // If the runtime can't read the result, it does not know of the attachment.
-        print(output.as_bytes(), parts.fixed.deadline.at()).inspect_err(|_| collect::undo(&mut parts.context(), 0))
+        printed(streams::write(std::io::stdout(), output.as_bytes(), parts.fixed.deadline.at()))
+            .inspect_err(|_| collect::undo(&mut parts.context(), 0))
     });
     parts.audit.flush();
     made.tidy();

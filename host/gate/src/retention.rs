@@ -14,7 +14,6 @@ pub type LazyServed = Rc<OnceCell<Result<Served, FirewallError>>>;
 /// The facts of a collection beside the record.
 #[derive(Clone, Debug, Default)]
 pub struct Retention {
-    /// The rules.
     pub served: LazyServed,
     /// The plugin that a runtime has called. Native IPAM programs read its configuration, and no other plugin's.
     pub called: Option<String>,

@@ -22,10 +22,8 @@ use postern_policy::{Granted, Policy, Question, Rule, rule};
 use postern_types::{Backend, Capability, ErrorCode, FirewallBackend, IngressPolicy, OpError, Operation, ops};
 use std::path::Path;
 
-/// Checks that the host could do its part of an ADD by this plugin. For a process that is not confined.
-///
-/// # Errors
-/// Code 7 if the configuration does not fit the policy, and code 50 if policy refuses. Where the node's settings want it,
+/// Checks that the host could do its part of an ADD by this plugin. For a process that is not confined. The error has code 7
+/// if the configuration does not fit the policy, and code 50 if policy refuses. Where the node's settings want it, it has
 /// code 50 with the missing part and the way out; code 51 if the network's containers are cut off too.
 pub fn able(view: View<'_>, launcher: &Launcher, plugin: &Prepared) -> Result<(), Error> {
     let delegate = launcher.shipped_policy(&view.request.conf.ipam_type);
